@@ -71,14 +71,8 @@ test-all: ## The same with packages and new random seeds, then chaos, reboots, c
 	@tests/node/packages.sh test
 	@tests/node/packages.sh packages
 	@tests/node/packages.sh fuzz
-	@# What takes all processors comes before the tests, and not beside them.
 	@for tool in cargo-deb cargo-generate-rpm; do packaging/tools.sh $$tool >/dev/null || exit; done
-	@$(MAKE) --no-print-directory crates packages PROFILE=release
-	@WINDDOWN_LONG=1 tests/node/suite.sh
-	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- 100
-	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- 10
-	@$(MAKE) --no-print-directory calm PROFILE=release
-	@nice -n 19 tests/fuzz/run.sh 60
+	@CARGO="$(CARGO)" MAKE="$(MAKE)" tests/node/stages.sh
 	@tests/node/took.sh keep test-all
 
 took: ## Keep what this machine's last runs took, for those who have had none: tests/node/took

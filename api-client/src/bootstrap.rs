@@ -134,7 +134,7 @@ impl Renewal {
     }
 
     fn step(&self, share: f64, made: Option<Timestamp>) -> BootstrapStep {
-        let current = self.shared.now();
+        let current = self.shared.current();
         let facts = current.as_ref().and_then(|current| current.material.certificate.as_ref());
         next(facts, &self.bootstrap.node_name, self.wall.now(), share, made)
     }
@@ -178,7 +178,7 @@ impl Renewal {
     }
 
     fn log_unsigned(&self, why: &str) {
-        if self.shared.now().is_none() {
+        if self.shared.current().is_none() {
             self.shared.health.set(ApiState::Unsigned { why: why.into() });
         }
     }

@@ -52,7 +52,7 @@ use bootstrap::Renewal;
 use limit::Limits;
 use reloading::{Pauses, Reloading, Shared};
 use source::Source;
-use transport::Manner;
+use transport::TransportConfig;
 
 /// How to reach the API server.
 #[derive(Clone, Debug)]
@@ -137,7 +137,7 @@ impl Connection {
         let user_agent = HeaderValue::from_str(&config.user_agent).map_err(|source| {
             CredentialsError::because("the user agent", "it is not one line of text", source)
         })?;
-        let manner = Manner {
+        let transport_config = TransportConfig {
             user_agent,
             connect_timeout: config.connect_timeout,
             answer_timeout: config.answer_timeout,
@@ -157,7 +157,7 @@ impl Connection {
             look_every: config.look_every,
             command_again_after: config.command_again_after,
         };
-        let shared = Arc::new(Shared::new(source, manner, pauses, limits, wall.clone()));
+        let shared = Arc::new(Shared::new(source, transport_config, pauses, limits, wall.clone()));
         let mut namespace = "default".to_owned();
         let renewal = match bootstrap {
             None => {
@@ -170,7 +170,7 @@ impl Connection {
                 Some(Arc::new(renewal))
             }
         };
-        if let Some(current) = shared.now() {
+        if let Some(current) = shared.current() {
             namespace.clone_from(&current.material.config.default_namespace);
         }
         let client = kube::Client::new(Reloading(Arc::clone(&shared)), namespace);
@@ -206,7 +206,7 @@ impl Connection {
 
     /// The client certificate in use.
     pub fn certificate(&self) -> Option<CertificateFacts> {
-        self.shared.now().and_then(|current| current.material.certificate.clone())
+        self.shared.current().and_then(|current| current.material.certificate.clone())
     }
 
     /// Whether the API server's certificate is verified. It is not with `insecure-skip-tls-verify`,

@@ -19,7 +19,7 @@ use super::health::{ApiState, Health, Verdict, judge};
 use super::limit::{Limits, Urgency, urgency};
 use super::material::Material;
 use super::source::Source;
-use super::transport::{Manner, Transport};
+use super::transport::{Transport, TransportConfig};
 
 /// How long a caller must have waited before it gave up for the server to count as silent.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ pub(super) struct Reloading(pub(super) Arc<Shared>);
 /// The state of a connection.
 pub(super) struct Shared {
     source: Source,
-    manner: Manner,
+    transport_config: TransportConfig,
     pauses: Pauses,
     pub(super) limits: Limits,
     pub(super) health: Health,
@@ -46,7 +46,7 @@ pub(super) struct Shared {
     asks_command: AtomicBool,
     /// Whether the server's certificate is not verified, so that any host on the way can pose as
     /// the server.
-    trusts_anybody: AtomicBool,
+    skips_tls_verify: AtomicBool,
 }
 
 /// How often credentials are checked.
@@ -110,7 +110,7 @@ struct AnswerWait<'a> {
 
 impl Drop for AnswerWait<'_> {
     fn drop(&mut self) {
-        let silence = self.shared.manner.answer_timeout.min(SILENCE);
+        let silence = self.shared.transport_config.answer_timeout.min(SILENCE);
         // The other connections of the pool may lead to the same dead peer (k8s#48638).
         if !self.is_over && self.since.elapsed() >= silence {
             self.shared.leave_connections(self.current);
@@ -123,7 +123,7 @@ impl Drop for AnswerWait<'_> {
 impl Shared {
     pub(super) fn new(
         source: Source,
-        manner: Manner,
+        transport_config: TransportConfig,
         pauses: Pauses,
         limits: Limits,
         wall: WallClock,
@@ -131,7 +131,7 @@ impl Shared {
         let now = Instant::now();
         Self {
             source,
-            manner,
+            transport_config,
             pauses,
             limits,
             health: Health::new(now),
@@ -140,7 +140,7 @@ impl Shared {
             reading: Semaphore::new(1),
             looked: Mutex::new(Looked { at: now, asked: None, said: None }),
             asks_command: AtomicBool::new(false),
-            trusts_anybody: AtomicBool::new(false),
+            skips_tls_verify: AtomicBool::new(false),
         }
     }
 
@@ -148,7 +148,7 @@ impl Shared {
         &self.source
     }
 
-    pub(super) fn now(&self) -> Option<Arc<Current>> {
+    pub(super) fn current(&self) -> Option<Arc<Current>> {
         self.current.borrow().clone()
     }
 
@@ -212,7 +212,8 @@ impl Shared {
     ) -> Result<Response<Incoming>, RequestError> {
         let since = Instant::now();
         let mut wait = AnswerWait { shared: self, current, since, is_over: false };
-        let result = current.transport.send(&current.material, &self.manner, request).await;
+        let result =
+            current.transport.send(&current.material, &self.transport_config, request).await;
         wait.is_over = !matches!(result, Err(RequestError::Silent { .. }));
         result
     }
@@ -248,7 +249,7 @@ impl Shared {
     }
 
     fn not_accepted(&self) -> String {
-        let Some(current) = self.now() else {
+        let Some(current) = self.current() else {
             return "the answer is 401".into();
         };
         let files = current.material.origin();
@@ -271,7 +272,7 @@ impl Shared {
 
     /// Checks once a minute or after expiry, and only when there is something to send: an idle node never wakes.
     async fn look_if_due(&self) {
-        let Some(current) = self.now() else {
+        let Some(current) = self.current() else {
             return;
         };
         {
@@ -289,7 +290,7 @@ impl Shared {
     /// if a command has to be run again.
     async fn newer_than(&self, seen: &Current, doubt: Doubt) -> Option<Arc<Current>> {
         let _reader = self.reading.acquire().await.ok()?;
-        let current = self.now()?;
+        let current = self.current()?;
         if current.serial != seen.serial {
             return Some(current);
         }
@@ -320,22 +321,22 @@ impl Shared {
         self.take(draft).await
     }
 
-    /// Warns when the credentials begin to trust any server.
+    /// Warns when the credentials begin to skip the verification of the server.
     fn note_trust(&self, draft: &Draft) {
-        let trusts = !draft.assembly.verifies_server();
-        if trusts && !self.trusts_anybody.swap(trusts, Ordering::Relaxed) {
+        let skips = !draft.assembly.verifies_server();
+        if skips && !self.skips_tls_verify.swap(skips, Ordering::Relaxed) {
             tracing::warn!(
                 files = %draft.files.names(),
                 "insecure-skip-tls-verify: the API server's certificate is not verified; who answers at \
                  its address gets this node's credentials and decides what runs here"
             );
         }
-        self.trusts_anybody.store(trusts, Ordering::Relaxed);
+        self.skips_tls_verify.store(skips, Ordering::Relaxed);
     }
 
     /// Whether the server's certificate is verified.
     pub(super) fn verifies_server(&self) -> bool {
-        !self.trusts_anybody.load(Ordering::Relaxed)
+        !self.skips_tls_verify.load(Ordering::Relaxed)
     }
 
     async fn take(&self, draft: Draft) -> Result<Arc<Current>, CredentialsError> {
@@ -344,8 +345,8 @@ impl Shared {
             self.looked().asked = Some(Instant::now());
         }
         let material = Arc::new(draft.finish().await?);
-        let transport = Transport::new(&material, &self.manner)?;
-        let serial = self.now().map_or(1, |current| current.serial + 1);
+        let transport = Transport::new(&material, &self.transport_config)?;
+        let serial = self.current().map_or(1, |current| current.serial + 1);
         let current = Arc::new(Current { serial, material, transport });
         self.current.send_replace(Some(Arc::clone(&current)));
         let mut looked = self.looked();
@@ -355,7 +356,7 @@ impl Shared {
     }
 
     fn leave_connections(&self, seen: &Current) {
-        let Ok(transport) = Transport::new(&seen.material, &self.manner) else {
+        let Ok(transport) = Transport::new(&seen.material, &self.transport_config) else {
             return;
         };
         self.current.send_if_modified(|slot| {
@@ -372,7 +373,7 @@ impl Shared {
     /// Runs a command for the first credentials. Concurrent callers wait for the same run.
     async fn ask_first(&self) -> Option<Arc<Current>> {
         let _reader = self.reading.acquire().await.ok()?;
-        if let Some(current) = self.now() {
+        if let Some(current) = self.current() {
             return Some(current);
         }
         if !self.may_ask(&self.looked()) {
@@ -388,12 +389,12 @@ impl Shared {
 
     /// Returns the credentials. Waits for them as long as for an answer: they may be about to be signed.
     async fn current_or_wait(&self) -> Result<Arc<Current>, RequestError> {
-        if self.asks_command.load(Ordering::Relaxed) && self.now().is_none() {
+        if self.asks_command.load(Ordering::Relaxed) && self.current().is_none() {
             return self.ask_first().await.ok_or_else(|| self.unsigned());
         }
         let mut watch = self.current.subscribe();
         let wait = watch.wait_for(Option::is_some);
-        let found = tokio::time::timeout(self.manner.answer_timeout, wait).await;
+        let found = tokio::time::timeout(self.transport_config.answer_timeout, wait).await;
         if let Ok(Ok(current)) = found
             && let Some(current) = current.as_ref()
         {

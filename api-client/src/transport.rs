@@ -24,7 +24,7 @@ const IDLE_CONNECTIONS: usize = 100;
 
 /// How requests are sent.
 #[derive(Clone, Debug)]
-pub(super) struct Manner {
+pub(super) struct TransportConfig {
     pub(super) user_agent: HeaderValue,
     pub(super) connect_timeout: Duration,
     pub(super) answer_timeout: Duration,
@@ -40,11 +40,14 @@ type Answer = BoxFuture<'static, Result<Response<Incoming>, TransportError>>;
 // === impl Transport ===
 
 impl Transport {
-    pub(super) fn new(material: &Material, manner: &Manner) -> Result<Self, CredentialsError> {
+    pub(super) fn new(
+        material: &Material,
+        config: &TransportConfig,
+    ) -> Result<Self, CredentialsError> {
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        tcp.set_connect_timeout(Some(manner.connect_timeout));
+        tcp.set_connect_timeout(Some(config.connect_timeout));
         tcp.set_keepalive(Some(KEEPALIVE));
         tcp.set_keepalive_interval(Some(KEEPALIVE_EVERY));
         tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
@@ -64,17 +67,17 @@ impl Transport {
     pub(super) async fn send(
         &self,
         material: &Material,
-        manner: &Manner,
+        config: &TransportConfig,
         mut request: Request<Body>,
     ) -> Result<Response<Incoming>, RequestError> {
         let server = &material.config.cluster_url;
         *request.uri_mut() = full_address(server, request.uri())?;
         let headers = request.headers_mut();
-        headers.insert(header::USER_AGENT, manner.user_agent.clone());
+        headers.insert(header::USER_AGENT, config.user_agent.clone());
         if let Some(authorization) = &material.authorization {
             headers.insert(header::AUTHORIZATION, authorization.clone());
         }
-        let after = manner.answer_timeout;
+        let after = config.answer_timeout;
         match tokio::time::timeout(after, (self.send)(request)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(source)) if source.is_connect() => {

@@ -8,7 +8,7 @@ use super::{CommandError, Exit, Output};
 
 /// A quoted key that every case of a kind contains. It identifies a line that is a complete case.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Mark(pub(super) &'static str);
+pub(super) struct CaseKey(pub(super) &'static str);
 
 /// Reads cases one by one.
 ///
@@ -17,7 +17,7 @@ pub(super) struct Mark(pub(super) &'static str);
 #[derive(Debug)]
 struct Cases<R> {
     lines: Lines<R>,
-    mark: Mark,
+    key: CaseKey,
     case: String,
     /// The line that ended a cut-off case, and starts the next one.
     ahead: Option<String>,
@@ -27,13 +27,13 @@ struct Cases<R> {
 /// is reported with its file and line; the others are answered.
 pub(super) fn answer_each(
     (file, input): (&Path, impl BufRead),
-    mark: Mark,
+    key: CaseKey,
     out: &mut Output,
     mut answer: impl FnMut(&str) -> Result<String, CommandError>,
     mut print: impl FnMut(&str, &mut Output) -> Result<(), CommandError>,
 ) -> Result<Exit, CommandError> {
     let mut failed = 0;
-    let mut cases = Cases::new(input, mark);
+    let mut cases = Cases::new(input, key);
     while let Some((line, case)) = cases.next_case()? {
         let answered = match case {
             Ok(case) => answer(case),
@@ -111,8 +111,8 @@ struct Depth {
 // === impl Cases ===
 
 impl<R: BufRead> Cases<R> {
-    fn new(input: R, mark: Mark) -> Self {
-        Self { lines: Lines::new(input), mark, case: String::new(), ahead: None }
+    fn new(input: R, key: CaseKey) -> Self {
+        Self { lines: Lines::new(input), key, case: String::new(), ahead: None }
     }
 
     /// Returns the next case and the number of its first line; `None` at the end of the input.
@@ -136,7 +136,7 @@ impl<R: BufRead> Cases<R> {
                     continue;
                 }
                 first = self.lines.number();
-            } else if is_case(&line, self.mark) {
+            } else if is_case(&line, self.key) {
                 self.ahead = Some(line);
                 return Ok(Some((first, Err(CaseError::Open))));
             }
@@ -154,9 +154,9 @@ impl<R: BufRead> Cases<R> {
 }
 
 /// Whether a line is a complete case, not a part of one.
-fn is_case(line: &str, mark: Mark) -> bool {
+fn is_case(line: &str, key: CaseKey) -> bool {
     let line = line.trim();
-    if !line.starts_with('{') || !line.contains(mark.0) {
+    if !line.starts_with('{') || !line.contains(key.0) {
         return false;
     }
     let mut depth = Depth::default();
@@ -185,14 +185,14 @@ impl Depth {
 mod tests {
     use super::*;
 
-    const REQUIREMENTS: Mark = Mark("\"requirements\"");
+    const REQUIREMENTS: CaseKey = CaseKey("\"requirements\"");
 
     fn read(text: &str) -> Vec<(u64, Result<String, CaseError>)> {
         read_marked(text, REQUIREMENTS)
     }
 
-    fn read_marked(text: &str, mark: Mark) -> Vec<(u64, Result<String, CaseError>)> {
-        let mut cases = Cases::new(text.as_bytes(), mark);
+    fn read_marked(text: &str, key: CaseKey) -> Vec<(u64, Result<String, CaseError>)> {
+        let mut cases = Cases::new(text.as_bytes(), key);
         let mut read = Vec::new();
         while let Some((line, case)) = cases.next_case().unwrap() {
             read.push((line, case.map(str::to_owned)));
@@ -234,7 +234,7 @@ mod tests {
     fn a_case_that_stands_by_itself_is_known_by_what_its_kind_has() {
         let next = "{\"signal\":\"pid.available\",\"pods\":[]}";
         assert_eq!(
-            read_marked(&format!("{{\"pods\":[\n{next}\n"), Mark("\"signal\"")),
+            read_marked(&format!("{{\"pods\":[\n{next}\n"), CaseKey("\"signal\"")),
             [(1, Err(CaseError::Open)), whole(2, next)]
         );
     }

@@ -43,7 +43,7 @@ pub(super) fn run(
 
 /// Loads the configuration that was named, or else the one at the default path, or the defaults if that does not exist.
 /// Also returns its warnings.
-pub(super) fn configured(global: &GlobalArgs) -> Result<(Config, Vec<Warning>), CommandError> {
+pub(super) fn load_config(global: &GlobalArgs) -> Result<(Config, Vec<Warning>), CommandError> {
     if let Some(file) = &global.config {
         return Ok(Config::load(file)?);
     }
@@ -55,7 +55,10 @@ pub(super) fn configured(global: &GlobalArgs) -> Result<(Config, Vec<Warning>), 
 
 /// Loads the configuration to find the reports. If the file is invalid, this warns and uses the default directory,
 /// because reports are read when something went wrong.
-pub(super) fn of_reports(global: &GlobalArgs, out: &mut Output) -> Result<Config, CommandError> {
+pub(super) fn load_config_for_reports(
+    global: &GlobalArgs,
+    out: &mut Output,
+) -> Result<Config, CommandError> {
     let file = global.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
     match Config::load(file) {
         Ok((config, _)) => Ok(config),

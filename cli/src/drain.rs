@@ -57,7 +57,7 @@ pub(super) async fn run(
             TextFormat::Json => out.json_line(&Envelope::new(&event))?,
             TextFormat::Yaml => out.yaml_document(&Envelope::new(&event))?,
             TextFormat::Text => {
-                if let Some(line) = told_as(&event) {
+                if let Some(line) = format_event(&event) {
                     out.line(&line)?;
                 }
             }
@@ -79,12 +79,12 @@ pub(super) async fn withdraw(
     match form {
         TextFormat::Json => out.json_line(&Envelope::new(&answer))?,
         TextFormat::Yaml => out.yaml(&Envelope::new(&answer))?,
-        TextFormat::Text => out.line(&said_of(&answer))?,
+        TextFormat::Text => out.line(&describe(&answer))?,
     }
     Ok(if answer.admission_closed { Exit::Refused } else { Exit::Success })
 }
 
-fn said_of(answer: &WithdrawAnswer) -> String {
+fn describe(answer: &WithdrawAnswer) -> String {
     let notice = if answer.withdrawn { "the deadline is withdrawn" } else { "no deadline was set" };
     if answer.admission_closed {
         let why = clean(&answer.message);
@@ -128,7 +128,7 @@ impl Tally {
     }
 }
 
-fn told_as(event: &DrainEvent) -> Option<String> {
+fn format_event(event: &DrainEvent) -> Option<String> {
     Some(match event {
         DrainEvent::Started { pods: 0, seconds: limit, pods_unknown: true, .. } => {
             format!("{PODS_UNKNOWN}; at most {}", seconds(*limit))
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_withdrawal_is_told_as_what_it_has_changed() {
         let said = |withdrawn, opened, closed: &str| {
-            said_of(&WithdrawAnswer {
+            describe(&WithdrawAnswer {
                 withdrawn,
                 opened,
                 admission_closed: !closed.is_empty(),

@@ -21,13 +21,13 @@ pub(super) async fn run(
     match args.output {
         TextFormat::Json => out.json(&Envelope::new(&answer))?,
         TextFormat::Yaml => out.yaml(&Envelope::new(&answer))?,
-        TextFormat::Text => out.line(&told_as(&answer))?,
+        TextFormat::Text => out.line(&describe(&answer))?,
     }
     let by_itself = answer.forced.is_empty() && !answer.still_running;
     Ok(if by_itself { Exit::Success } else { Exit::PodsLeft })
 }
 
-fn told_as(answer: &KillAnswer) -> String {
+fn describe(answer: &KillAnswer) -> String {
     let KillAnswer { namespace, name, took_seconds, forced, still_running, message, .. } = answer;
     let (pod, took) = (clean(&format!("{namespace}/{name}")).into_owned(), seconds(*took_seconds));
     if *still_running {

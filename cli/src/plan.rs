@@ -48,7 +48,7 @@ pub(super) fn run(
     if let Input::Cases(lines) = input(file)? {
         return plan_lines::run(file, lines, args.output, out);
     }
-    let (config, notes) = config::configured(global)?;
+    let (config, notes) = config::load_config(global)?;
     let policy: Policy = policy_of(&config.shutdown);
     let given = pods::read(file, &config)?;
     let mut plan = planned(&given.pods, &policy, args.deadline);
@@ -81,7 +81,7 @@ pub(super) fn start(
             Ok(Exit::Success)
         });
     };
-    let (config, _) = config::configured(global)?;
+    let (config, _) = config::load_config(global)?;
     let given = pods::read(file, &config)?;
     let plan = start_plan(&given.pods, &policy_of(&config.shutdown));
     let mut plan = start_view(&plan, config.start_group_timeout);
@@ -103,7 +103,7 @@ fn planned(pods: &[Pod], policy: &Policy, within: Option<Duration>) -> ShutdownP
 /// Returns the cloud whose notices the configuration enables, and the shortest time that a notice leaves; `None` with
 /// `--deadline`.
 fn notice(global: &GlobalArgs, args: &PlanShutdownArgs) -> Option<(&'static str, Duration)> {
-    let (config, _) = config::configured(global).ok().filter(|_| args.deadline.is_none())?;
+    let (config, _) = config::load_config(global).ok().filter(|_| args.deadline.is_none())?;
     config.notices.cloud.map(|cloud| (cloud.as_str(), cloud.notice()))
 }
 

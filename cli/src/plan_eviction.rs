@@ -26,9 +26,9 @@ pub(super) fn run(
             "winddown plan eviction -o svg, without -f, draws the agent's own evictions",
         ));
     };
-    let mark = cases::Mark("\"signal\"");
+    let key = cases::CaseKey("\"signal\"");
     let answer = |case: &str| plan_json_line(case, args.explain).map_err(CommandError::failure);
-    cases::answer_each((file, cases), mark, out, answer, |answer, out| print(answer, form, out))
+    cases::answer_each((file, cases), key, out, answer, |answer, out| print(answer, form, out))
 }
 
 /// Asks the agent which resource is short, or nearest to its threshold, and which pods would be evicted for it.

@@ -16,9 +16,9 @@ pub(super) fn run(
     form: OutputFormat,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let mark = cases::Mark("\"pods\"");
+    let key = cases::CaseKey("\"pods\"");
     let plan = |case: &str| plan_json_line(case).map_err(CommandError::failure);
-    cases::answer_each((file, input), mark, out, plan, |planned, out| print(planned, form, out))
+    cases::answer_each((file, input), key, out, plan, |planned, out| print(planned, form, out))
 }
 
 #[derive(Deserialize)]

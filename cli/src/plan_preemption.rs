@@ -20,11 +20,11 @@ pub(super) fn run(
     let Input::Cases(cases) = plan::input(file)? else {
         return plan_room::run(global, args, Some(file), out);
     };
-    let mark = cases::Mark("\"requirements\"");
+    let key = cases::CaseKey("\"requirements\"");
     let strategy = args.strategy.unwrap_or_default().into();
     let options = PlanOptions { strategy, explain: args.explain };
     let answer = |case: &str| plan_json_line(case, &options).map_err(CommandError::failure);
-    cases::answer_each((file, cases), mark, out, answer, |answer, out| {
+    cases::answer_each((file, cases), key, out, answer, |answer, out| {
         print(answer, args.output, out)
     })
 }

@@ -17,12 +17,12 @@ pub(super) async fn run(
     match args.output {
         TextFormat::Json => out.json(&Envelope::new(&answer))?,
         TextFormat::Yaml => out.yaml(&Envelope::new(&answer))?,
-        TextFormat::Text => out.line(&told_as(&answer))?,
+        TextFormat::Text => out.line(&describe(&answer))?,
     }
     Ok(Exit::Success)
 }
 
-fn told_as(answer: &ReleaseAnswer) -> String {
+fn describe(answer: &ReleaseAnswer) -> String {
     let ReleaseAnswer { namespace, name, still_held_by, .. } = answer;
     let others = match still_held_by.is_empty() {
         true => String::new(),

@@ -81,7 +81,7 @@ impl Source<'_> {
         if let Some(config) = self.config.get() {
             return Ok(config);
         }
-        let config = config::of_reports(self.global, out)?;
+        let config = config::load_config_for_reports(self.global, out)?;
         Ok(self.config.get_or_init(|| config))
     }
 

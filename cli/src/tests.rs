@@ -180,7 +180,7 @@ fn durations_are_go_and_systemd_style_and_never_ambiguous() {
     ] {
         assert_eq!(duration(text), Err(said.to_owned()), "{text}");
     }
-    for text in ["", "s", "-5s", "1.5.5s", "soon"] {
+    for text in ["", "s", "-5s", "1.5.5s", "soon", "1 30s", "1m30"] {
         let error = duration(text).expect_err(text);
         assert!(error.contains("write for example 30s"), "{text}: {error}");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::WallTime;
+use winddown_shared::{DurationError, WallTime, parse_duration};
 
 /// Parses a duration as Go (`1m30s`) or systemd (`1min 30s`) writes it; at least `0s`.
 ///
@@ -11,24 +11,19 @@ use winddown_shared::WallTime;
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     const EXAMPLES: &str = "write for example 30s, 1m30s or 1500ms";
     let text = text.trim();
-    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) && text != "0" {
-        return Err(format!("the unit is missing: write {text}s for seconds"));
-    }
-    // humantime accepts "M" for months, too easily mistyped for "m"; the kubelet accepts neither months nor years.
-    let unit = |wanted: &[&str]| {
-        text.split(|c: char| !c.is_alphabetic()).any(|word| wanted.contains(&word))
-    };
-    if unit(&["M", "month", "months", "y", "yr", "year", "years"]) {
-        return Err("months and years have no fixed length: use days (d) or hours (h)".to_owned());
-    }
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    humantime::parse_duration(text).map_err(|error| match error {
-        humantime::DurationError::UnknownUnit { unit, .. } if !unit.is_empty() => {
-            format!("there is no unit {unit:?}: {EXAMPLES}")
+    parse_duration(text).or_else(|error| match (error, humantime::parse_duration(text)) {
+        // Each option has its own bound.
+        (DurationError::TooLong { .. }, Ok(long)) => Ok(long),
+        (DurationError::MissingUnit { .. }, _) if text.bytes().all(|c| c.is_ascii_digit()) => {
+            Err(format!("the unit is missing: write {text}s for seconds"))
         }
-        _ => format!("not a duration: {EXAMPLES}"),
+        (DurationError::Calendar { .. }, _) => {
+            Err("months and years have no fixed length: use days (d) or hours (h)".to_owned())
+        }
+        (_, Err(humantime::DurationError::UnknownUnit { unit, .. })) if !unit.is_empty() => {
+            Err(format!("there is no unit {unit:?}: {EXAMPLES}"))
+        }
+        _ => Err(format!("not a duration: {EXAMPLES}")),
     })
 }
 

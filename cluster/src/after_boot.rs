@@ -1,7 +1,7 @@
 //! Pods that this node terminated before it went down.
 //!
 //! A pod that a shutdown, an eviction or a preemption has terminated stays in the API as `Failed`,
-//! often for weeks: the cluster removes such pods only when there are thousands. [`EndedByUs`]
+//! often for weeks: the cluster removes such pods only when there are thousands. [`TerminatedPods`]
 //! records them on disk, and [`AfterBoot`] removes them according to the policy. Pods that others
 //! terminated are never touched, nor are those that succeeded.
 
@@ -36,12 +36,12 @@ const LIST: &str = "ended";
 /// Adding a pod neither blocks nor fails; additions while the disk is busy are part of the next
 /// write. As a [`Recorder`] it receives every termination that a controller requests.
 #[derive(Clone, Debug)]
-pub struct EndedByUs(Arc<Shared>);
+pub struct TerminatedPods(Arc<Shared>);
 
 /// A pod that this node has terminated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ended {
+pub struct TerminatedPod {
     /// `metadata.namespace`.
     pub namespace: Arc<str>,
     /// `metadata.name`.
@@ -59,7 +59,7 @@ pub struct Ended {
 
 #[derive(Debug)]
 struct Shared {
-    spool: Spool<Vec<Ended>>,
+    spool: Spool<Vec<TerminatedPod>>,
     wall: WallClock,
     boot: Option<Arc<str>>,
     list: Mutex<List>,
@@ -70,7 +70,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct List {
     /// The oldest first.
-    pods: VecDeque<Ended>,
+    pods: VecDeque<TerminatedPod>,
     /// Their UIDs.
     known: HashSet<PodUid>,
     version: u64,
@@ -79,9 +79,9 @@ struct List {
     loaded: bool,
 }
 
-// === impl EndedByUs ===
+// === impl TerminatedPods ===
 
-impl EndedByUs {
+impl TerminatedPods {
     /// The list in `directory`. `boot` identifies this boot of the machine.
     pub fn new(
         directory: impl Into<std::path::PathBuf>,
@@ -92,14 +92,18 @@ impl EndedByUs {
         Self::with_spool(Spool::new(directory, limits, wall.clone()), boot, wall)
     }
 
-    fn with_spool(spool: Spool<Vec<Ended>>, boot: Option<Arc<str>>, wall: WallClock) -> Self {
+    fn with_spool(
+        spool: Spool<Vec<TerminatedPod>>,
+        boot: Option<Arc<str>>,
+        wall: WallClock,
+    ) -> Self {
         let (list, written) = (Mutex::default(), watch::Sender::new(0));
         Self(Arc::new(Shared { spool, wall, boot, list, written }))
     }
 
     /// Records that the node terminates a pod. Does not wait for the disk.
     pub fn note(&self, pod: &PodLabel, by: &str) {
-        let ended = Ended {
+        let ended = TerminatedPod {
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
             uid: pod.uid.clone(),
@@ -139,7 +143,7 @@ impl EndedByUs {
 
     /// The pods on the list, the oldest first; those of earlier agents once [`load`](Self::load)
     /// has read them.
-    pub fn all(&self) -> Vec<Ended> {
+    pub fn all(&self) -> Vec<TerminatedPod> {
         self.lock().pods.iter().cloned().collect()
     }
 
@@ -217,12 +221,12 @@ impl EndedByUs {
     }
 }
 
-impl Recorder for EndedByUs {
+impl Recorder for TerminatedPods {
     /// Records the pods that the node itself decides to terminate, except those that start again on
     /// this node, but none that an operator or a source removes.
     fn record(&self, event: &Event) {
         if let Event::KillRequested { pod, by, status, .. } = event
-            && !status.as_ref().is_some_and(|status| status.stays)
+            && !status.as_ref().is_some_and(|status| status.restarts_on_node)
             && !matches!(by, KillReason::Operator | KillReason::Removed)
         {
             self.note(pod, by.as_str());

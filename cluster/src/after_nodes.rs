@@ -4,9 +4,9 @@
 //! never longer than its caller allows, whatever the API server does. [`decide`] makes the decision:
 //! unknown never counts as none, and the last known state counts until it is contradicted.
 
-mod course;
 mod decide;
 mod follow;
+mod progress;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::node::{CLEAN_SHUTDOWN, SHUTDOWN_IN_PROGRESS};
-use course::Course;
+use progress::Progress;
 
 pub use decide::{Decision, Reason, decide};
 pub use follow::Follower;
@@ -96,13 +96,13 @@ pub async fn wait(
     until: Instant,
     said: impl Fn(String),
 ) -> Reason {
-    let mut course = Course::begun(Instant::now());
+    let mut progress = Progress::begun(Instant::now());
     loop {
         let now = Instant::now();
         let decision = {
             let seen = seen.borrow_and_update();
-            course.see(&seen, now);
-            said(course.told(&seen));
+            progress.see(&seen, now);
+            said(progress.describe(&seen));
             decide(&seen, until, now)
         };
         match decision {

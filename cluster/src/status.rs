@@ -21,8 +21,8 @@ pub use metadata::{MetadataChange, MetadataError, change_metadata};
 pub use outbox::{Outbox, OutboxConfig, OutboxDriver, OutboxStats};
 #[cfg(debug_assertions)]
 pub(crate) use patch::fuzzing;
-pub(crate) use patch::{BY_NODE, DISRUPTION_TARGET};
-pub use patch::{Words, patch};
+pub(crate) use patch::{BY_NODE, DISRUPTION_TARGET, end_unseen};
+pub use patch::{ReportedStatus, patch};
 #[cfg(test)]
 pub(crate) use spool::tests::faulty as spool_tests;
 pub use spool::{Kept, Spool, SpoolError, SpoolLimits, SpoolStats};

@@ -31,7 +31,7 @@ impl Budgets {
         let selects = |all: Option<&Vec<PodDisruptionBudget>>| {
             all.is_none_or(|all| all.iter().any(|budget| may_select(budget, pod)))
         };
-        self.0.judge(api.budgets(), failed, selects).await
+        self.0.with_cached(api.budgets(), failed, selects).await
     }
 
     /// For each of these pods, the budgets that count it; `None` if they are not known. `failed` gets the error.
@@ -44,10 +44,10 @@ impl Budgets {
         let counting = |all: &[PodDisruptionBudget], pod: &Pod| -> Vec<DisruptionBudget> {
             all.iter().filter(|budget| may_select(budget, pod)).map(told).collect()
         };
-        let judge = |all: Option<&Vec<PodDisruptionBudget>>| {
+        let of_pods = |all: Option<&Vec<PodDisruptionBudget>>| {
             all.map(|all| pods.iter().map(|pod| counting(all, pod)).collect())
         };
-        self.0.judge(api.budgets(), failed, judge).await
+        self.0.with_cached(api.budgets(), failed, of_pods).await
     }
 }
 

@@ -151,8 +151,7 @@ pub(super) fn status(pod: &api::Pod, ended: bool) -> PodRuntimeStatus {
         list.iter().flatten().find(|one| one.name == name).cloned()
     };
     let inits = spec.init_containers.iter().flatten().map(|container| {
-        let sidecar = container.restart_policy.as_deref() == Some("Always");
-        let kind = if sidecar { ContainerKind::Sidecar } else { ContainerKind::Init };
+        let kind = ContainerKind::of_init(container);
         (container, kind, find(&said.init_container_statuses, &container.name))
     });
     let regular = spec.containers.iter().map(|container| {

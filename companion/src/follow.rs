@@ -44,9 +44,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     pub(super) async fn follow(&self) {
         tokio::join!(
             self.follow_api(),
-            self.looks.keep_looking(&self.node, &self.known.started),
+            self.poller.keep_polling(&self.node, &self.known.started),
             self.kubelet.keep(&self.node, self.config.going_down.clone()),
-            self.ended_past.end_again(&self.node, &self.looks, self.config.going_down.clone()),
+            self.restart_guard.end_again(&self.node, &self.poller, self.config.going_down.clone()),
         );
     }
 

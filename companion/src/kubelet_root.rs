@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use winddown_shared::{Mount, PodUid, mounts};
 
-use super::local_node::Unasked;
+use super::local_node::NodeError;
 
 /// The mounts of the machine, independent of this process's mount namespace.
 const MOUNTINFO: &str = "/proc/1/mountinfo";
@@ -35,8 +35,8 @@ pub struct KubeletRoot {
 pub struct KubeletHolds {
     root: PathBuf,
     mounts: Vec<Mount>,
-    claims: Result<Vec<Claim>, Unasked>,
-    unused: Result<Vec<String>, Unasked>,
+    claims: Result<Vec<Claim>, NodeError>,
+    unused: Result<Vec<String>, NodeError>,
 }
 
 /// The checkpoint file; its data is a string of JSON.
@@ -83,7 +83,7 @@ impl KubeletRoot {
     ///
     /// # Errors
     /// The mounts cannot be read.
-    pub fn look(&self) -> Result<KubeletHolds, Unasked> {
+    pub fn look(&self) -> Result<KubeletHolds, NodeError> {
         let text = fs::read(&self.mountinfo).map_err(|error| unread(&self.mountinfo, &error))?;
         let mounts: Vec<_> =
             mounts(&text).filter(|mount| mount.point.starts_with(&self.root)).collect();
@@ -91,7 +91,7 @@ impl KubeletRoot {
         Ok(KubeletHolds { root: self.root.clone(), mounts, claims: self.claims(), unused })
     }
 
-    fn unused_volumes(&self, mounts: &[Mount]) -> Result<Vec<String>, Unasked> {
+    fn unused_volumes(&self, mounts: &[Mount]) -> Result<Vec<String>, NodeError> {
         let below = self.root.join(STAGED);
         let is_staged = |point: &Path| point.starts_with(&below) && point.ends_with("globalmount");
         let points = mounts.iter().map(|mount| &mount.point);
@@ -110,7 +110,7 @@ impl KubeletRoot {
     }
 
     /// The CSI volumes that pods use.
-    fn used(&self) -> Result<HashSet<Volume>, Unasked> {
+    fn used(&self) -> Result<HashSet<Volume>, NodeError> {
         let mut used = HashSet::new();
         for pod in entries(&self.root.join("pods"))? {
             for volume in entries(&pod.join("volumes/kubernetes.io~csi"))? {
@@ -120,7 +120,7 @@ impl KubeletRoot {
         Ok(used)
     }
 
-    fn claims(&self) -> Result<Vec<Claim>, Unasked> {
+    fn claims(&self) -> Result<Vec<Claim>, NodeError> {
         let path = self.root.join(CLAIMS);
         let text = match read(&path) {
             Ok(text) => text,
@@ -128,7 +128,7 @@ impl KubeletRoot {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(unread(&path, &error)),
         };
-        claims(&text).map_err(|why| Unasked::because(format!("{}: {why}", path.display())))
+        claims(&text).map_err(|why| NodeError::because(format!("{}: {why}", path.display())))
     }
 }
 
@@ -140,7 +140,7 @@ impl KubeletHolds {
     ///
     /// # Errors
     /// The claims cannot be read, or have an unknown version: the answer is unknown, not empty.
-    pub fn of(&self, uid: &PodUid, has_claims: bool) -> Result<Vec<String>, Unasked> {
+    pub fn of(&self, uid: &PodUid, has_claims: bool) -> Result<Vec<String>, NodeError> {
         let of_pod = self.root.join("pods").join(uid.as_str());
         let drivers = self.root.join("plugins");
         // A raw block device is passed to a pod as a file named by the pod's UID, on which the device node is mounted.
@@ -168,7 +168,7 @@ impl KubeletHolds {
     ///
     /// # Errors
     /// A file or directory cannot be read: the answer is unknown, not empty.
-    pub fn unused_volumes(&self) -> Result<Vec<String>, Unasked> {
+    pub fn unused_volumes(&self) -> Result<Vec<String>, NodeError> {
         self.unused.clone()
     }
 }
@@ -200,7 +200,7 @@ fn volume(text: &[u8]) -> Option<Volume> {
 }
 
 /// The entries of a directory; none if it does not exist.
-fn entries(path: &Path) -> Result<Vec<PathBuf>, Unasked> {
+fn entries(path: &Path) -> Result<Vec<PathBuf>, NodeError> {
     let listed = fs::read_dir(path).and_then(|all| all.map(|one| Ok(one?.path())).collect());
     match listed {
         Ok(entries) => Ok(entries),
@@ -225,8 +225,8 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-fn unread(path: &Path, error: &io::Error) -> Unasked {
-    Unasked::because(format!("{} cannot be read: {error}", path.display()))
+fn unread(path: &Path, error: &io::Error) -> NodeError {
+    NodeError::because(format!("{} cannot be read: {error}", path.display()))
 }
 
 #[cfg(debug_assertions)]

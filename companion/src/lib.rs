@@ -39,12 +39,12 @@ mod known;
 mod kubelet_hold;
 mod kubelet_root;
 mod local_node;
-mod looks;
 mod recent;
+mod restart_guard;
 mod rights;
 mod runtime;
+mod runtime_poller;
 mod shared_look;
-mod started_again;
 mod stop;
 #[cfg(test)]
 mod tests;
@@ -57,7 +57,7 @@ pub use kubelet_root::fuzzing;
 pub use config::{CompanionConfig, WithoutApi};
 pub use follow::Follower;
 pub use kubelet_root::{KubeletHolds, KubeletRoot};
-pub use local_node::{Inside, LocalNode, NoLocalNode, Unasked};
+pub use local_node::{LocalNode, NoLocalNode, NodeError, RuntimePodState};
 pub use rights::{
     NEEDS, Need, READ_BUDGETS, REQUEST_EVICTIONS, RightsUnknown, may, may_taint,
     missing_for_requests, missing_rights,

@@ -14,7 +14,7 @@ pub trait LocalNode: Send + Sync + 'static {
     ///
     /// # Errors
     /// The runtime cannot be queried; the answer is unknown, not empty.
-    fn look(&self) -> impl Future<Output = Result<PodUidMap<Inside>, Unasked>> + Send;
+    fn look(&self) -> impl Future<Output = Result<PodUidMap<RuntimePodState>, NodeError>> + Send;
 
     /// Futures that resolve when the kernel reports the exits of the pod's containers that ran at the last
     /// [`look`](Self::look); none unless it reports all of them. Cancel-safe.
@@ -32,7 +32,7 @@ pub trait LocalNode: Send + Sync + 'static {
         &self,
         uid: &PodUid,
         grace: Duration,
-    ) -> impl Future<Output = Result<(), Unasked>> + Send;
+    ) -> impl Future<Output = Result<(), NodeError>> + Send;
 
     /// How the pod's exited containers ended; for each name, its newest container.
     ///
@@ -41,7 +41,7 @@ pub trait LocalNode: Send + Sync + 'static {
     fn exits(
         &self,
         uid: &PodUid,
-    ) -> impl Future<Output = Result<Vec<StoppedContainer>, Unasked>> + Send {
+    ) -> impl Future<Output = Result<Vec<StoppedContainer>, NodeError>> + Send {
         let _ = uid;
         async { Ok(Vec::new()) }
     }
@@ -50,7 +50,7 @@ pub trait LocalNode: Send + Sync + 'static {
     ///
     /// # Errors
     /// The runtime cannot be queried, or refused.
-    fn take_down(&self, uid: &PodUid) -> impl Future<Output = Result<(), Unasked>> + Send {
+    fn take_down(&self, uid: &PodUid) -> impl Future<Output = Result<(), NodeError>> + Send {
         let _ = uid;
         async { Ok(()) }
     }
@@ -65,7 +65,7 @@ pub trait LocalNode: Send + Sync + 'static {
         &self,
         uid: &PodUid,
         has_claims: bool,
-    ) -> impl Future<Output = Result<Vec<String>, Unasked>> + Send {
+    ) -> impl Future<Output = Result<Vec<String>, NodeError>> + Send {
         let _ = (uid, has_claims);
         async { Ok(Vec::new()) }
     }
@@ -74,7 +74,7 @@ pub trait LocalNode: Send + Sync + 'static {
     ///
     /// # Errors
     /// They cannot be read; the answer is unknown, not empty.
-    fn unused_volumes(&self) -> impl Future<Output = Result<Vec<String>, Unasked>> + Send {
+    fn unused_volumes(&self) -> impl Future<Output = Result<Vec<String>, NodeError>> + Send {
         async { Ok(Vec::new()) }
     }
 
@@ -88,8 +88,8 @@ pub trait LocalNode: Send + Sync + 'static {
     ///
     /// # Errors
     /// It cannot be stopped, or is not a service of its own.
-    fn stop_kubelet(&self) -> impl Future<Output = Result<(), Unasked>> + Send {
-        async { Err(Unasked::because("its service is not known")) }
+    fn stop_kubelet(&self) -> impl Future<Output = Result<(), NodeError>> + Send {
+        async { Err(NodeError::because("its service is not known")) }
     }
 
     /// Starts the kubelet again if [`stop_kubelet`](Self::stop_kubelet) stopped it, even if an
@@ -97,14 +97,14 @@ pub trait LocalNode: Send + Sync + 'static {
     ///
     /// # Errors
     /// It cannot be started.
-    fn start_kubelet(&self) -> impl Future<Output = Result<(), Unasked>> + Send {
+    fn start_kubelet(&self) -> impl Future<Output = Result<(), NodeError>> + Send {
         async { Ok(()) }
     }
 }
 
 /// The state of one pod in the container runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Inside {
+pub struct RuntimePodState {
     /// Names of the running containers, without the sandbox.
     pub running: Vec<String>,
     /// Whether its sandbox is ready. A kubelet that stops a pod stops the sandbox after the containers, and
@@ -115,7 +115,7 @@ pub struct Inside {
 /// The node could not be queried, or refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct Unasked {
+pub struct NodeError {
     /// What happened, as text for users.
     pub why: Arc<str>,
 }
@@ -124,9 +124,9 @@ pub struct Unasked {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLocalNode;
 
-// === impl Unasked ===
+// === impl NodeError ===
 
-impl Unasked {
+impl NodeError {
     /// An error with this reason.
     pub fn because(why: impl Into<Arc<str>>) -> Self {
         Self { why: why.into() }
@@ -136,11 +136,11 @@ impl Unasked {
 // === impl NoLocalNode ===
 
 impl LocalNode for NoLocalNode {
-    async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
-        Err(Unasked::because("no container runtime is configured"))
+    async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
+        Err(NodeError::because("no container runtime is configured"))
     }
 
-    async fn stop(&self, _: &PodUid, _: Duration) -> Result<(), Unasked> {
-        Err(Unasked::because("no container runtime is configured"))
+    async fn stop(&self, _: &PodUid, _: Duration) -> Result<(), NodeError> {
+        Err(NodeError::because("no container runtime is configured"))
     }
 }

@@ -18,21 +18,21 @@ pub(super) struct Recent<T>(Mutex<Option<(Instant, Option<T>)>>);
 // === impl Recent ===
 
 impl<T> Recent<T> {
-    /// Passes the newest answer to `judge`, or `None` if the API server did not give one. `failed` is called with the
+    /// Passes the newest answer to `with`, or `None` if the API server did not give one. `failed` is called with the
     /// error. A slow answer is not reported as a failure: other requests may well be answered. Cancel-safe.
-    pub(super) async fn judge<J>(
+    pub(super) async fn with_cached<R>(
         &self,
         ask: impl Future<Output = Result<T, Refused>>,
         failed: impl FnOnce(&Refused),
-        judge: impl FnOnce(Option<&T>) -> J,
-    ) -> J {
+        with: impl FnOnce(Option<&T>) -> R,
+    ) -> R {
         let mut read = self.0.lock().await;
         if read.as_ref().is_none_or(|(at, _)| at.elapsed() >= FRESH) {
             let answer = timeout(ANSWER, ask).await.ok();
             let answer = answer.and_then(|answer| answer.inspect_err(failed).ok());
             *read = Some((Instant::now(), answer));
         }
-        judge(read.as_ref().and_then(|(_, answer)| answer.as_ref()))
+        with(read.as_ref().and_then(|(_, answer)| answer.as_ref()))
     }
 }
 

@@ -15,7 +15,7 @@ use super::config::CompanionConfig;
 use super::facts;
 use super::follow::Follower;
 use super::known::UNLISTED;
-use super::local_node::{LocalNode, Unasked};
+use super::local_node::{LocalNode, NodeError};
 use super::stop::{Core, LOOK_AGAIN};
 
 /// How long a kubelet is given to unmount volumes before the clean-up fails.
@@ -131,7 +131,7 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
     }
 }
 
-fn unread(why: &Unasked) -> RuntimeError {
+fn unread(why: &NodeError) -> RuntimeError {
     RuntimeError::Failed { what: why.to_string(), source: None }
 }
 

@@ -22,10 +22,10 @@ use super::config::{CompanionConfig, WithoutApi};
 use super::facts;
 use super::known::Known;
 use super::kubelet_hold::KubeletHold;
-use super::local_node::{Inside, LocalNode, Unasked};
-use super::looks::{Look, Looks};
+use super::local_node::{LocalNode, NodeError, RuntimePodState};
 use super::recent::Recent;
-use super::started_again::EndedPast;
+use super::restart_guard::RestartGuard;
+use super::runtime_poller::{RuntimePoller, RuntimeSnapshot};
 use super::unused_volumes::UnusedVolumes;
 
 mod asking;
@@ -58,12 +58,12 @@ pub(super) struct Core<A, N> {
     budgets: Budgets,
     serves_requests: Recent<bool>,
     turns: Semaphore,
-    pub(super) looks: Looks,
+    pub(super) poller: RuntimePoller,
     pub(super) kubelet: KubeletHold,
-    pub(super) ended_past: EndedPast,
+    pub(super) restart_guard: RestartGuard,
     pub(super) unused_volumes: UnusedVolumes,
     /// Whether it was logged that the container runtime cannot be queried.
-    unasked: AtomicBool,
+    query_error_logged: AtomicBool,
 }
 
 impl<A, N> Core<A, N> {
@@ -78,11 +78,11 @@ impl<A, N> Core<A, N> {
             budgets: Budgets::default(),
             serves_requests: Recent::default(),
             turns: Semaphore::new(AT_ONCE),
-            looks: Looks::default(),
+            poller: RuntimePoller::default(),
             kubelet: KubeletHold::default(),
-            ended_past: EndedPast::default(),
+            restart_guard: RestartGuard::default(),
             unused_volumes: UnusedVolumes::default(),
-            unasked: AtomicBool::new(false),
+            query_error_logged: AtomicBool::new(false),
         }
     }
 
@@ -114,23 +114,23 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             return self.known.listed().map(|()| PodStopped::default());
         };
         let before = facts::running(&pod);
-        let inside = facts::runtime_uid(&pod);
-        let told = StopRequest::default();
+        let runtime_uid = facts::runtime_uid(&pod);
+        let request = StopRequest::default();
         if pod.is_mirror() {
-            self.stop_mirror(&pod, &inside, &grace, &told).await?;
+            self.stop_mirror(&pod, &runtime_uid, &grace, &request).await?;
         } else {
             tokio::select! {
                 biased;
-                () = self.gone(uid, &inside, !before.is_empty(), &told) => {
-                    self.ended(&pod, &inside);
+                () = self.gone(uid, &runtime_uid, !before.is_empty(), &request) => {
+                    self.ended(&pod, &runtime_uid);
                 }
-                () = self.exited(&inside, &told) => {
-                    self.ended(&pod, &inside);
+                () = self.exited(&runtime_uid, &request) => {
+                    self.ended(&pod, &runtime_uid);
                 }
-                () = self.without_api(&pod, &inside, grace.clone(), &told) => {
-                    self.ended(&pod, &inside);
+                () = self.without_api(&pod, &runtime_uid, grace.clone(), &request) => {
+                    self.ended(&pod, &runtime_uid);
                 }
-                never = self.ask(&pod, grace.clone(), &told) => match never {},
+                never = self.ask(&pod, grace.clone(), &request) => match never {},
             }
         }
         let after = self.known.look(uid).map_or(pod, |view| view.pod);
@@ -138,13 +138,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         // While the node goes down, if SIGKILL was not due yet, the next group must not wait for exit codes.
         let is_urgent = self.is_going_down() && self.ended_early(&after, &grace);
         if containers.len() < before.len() && !is_urgent {
-            containers.extend(self.exits(&inside, &before, &containers).await);
+            containers.extend(self.exits(&runtime_uid, &before, &containers).await);
         }
         Ok(PodStopped {
-            signalled_at: told.signalled_at().filter(|_| !before.is_empty()),
+            signalled_at: request.signalled_at().filter(|_| !before.is_empty()),
             stopped_at: Some(Instant::now()),
             containers,
-            remark: told.into_remark(),
+            remark: request.into_remark(),
         })
     }
 
@@ -153,9 +153,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// API server learns a second or two later. While the node goes down, it is enough that its containers have stopped
     /// after the API server accepted the request: where many pods stop, the sandboxes take as long again.
     /// `ran`: whether a container of the pod ran before.
-    async fn gone(&self, uid: &PodUid, inside: &PodUid, mut ran: bool, told: &StopRequest) {
-        let mut ran_when_told = false;
-        let mut looks = self.looks.subscribe();
+    async fn gone(&self, uid: &PodUid, runtime_uid: &PodUid, mut ran: bool, request: &StopRequest) {
+        let mut ran_when_accepted = false;
+        let mut snapshots = self.poller.subscribe();
         let mut news = self.known.news(uid);
         let mut said_at = None;
         loop {
@@ -166,28 +166,28 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let view = self.known.look(uid);
             let says_ended = view.is_none_or(|view| view.gone || facts::has_ended(&view.pod));
             said_at = says_ended.then(|| said_at.unwrap_or_else(Instant::now));
-            let look = looks.borrow_and_update().clone();
-            if let Some(look) = look {
-                let is_after = |at: Option<Instant>| at.is_some_and(|at| at <= look.begun);
-                match look.of(inside) {
-                    Ok(Inside { running, has_sandbox }) => {
-                        let is_told = is_after(told.accepted_at());
+            let snapshot = snapshots.borrow_and_update().clone();
+            if let Some(snapshot) = snapshot {
+                let is_after = |at: Option<Instant>| at.is_some_and(|at| at <= snapshot.begun);
+                match snapshot.of(runtime_uid) {
+                    Ok(RuntimePodState { running, has_sandbox }) => {
+                        let is_accepted = is_after(request.accepted_at());
                         let runs = !running.is_empty();
-                        ran_when_told = runs || (ran_when_told && is_told);
+                        ran_when_accepted = runs || (ran_when_accepted && is_accepted);
                         ran |= runs;
-                        let has_ended = ran_when_told && self.is_going_down();
-                        let is_taken_down = ran && !has_sandbox && is_told;
+                        let has_ended = ran_when_accepted && self.is_going_down();
+                        let is_taken_down = ran && !has_sandbox && is_accepted;
                         if !runs && (has_ended || is_taken_down || is_after(said_at)) {
                             return;
                         }
                     }
-                    Err(unasked) if is_after(said_at) => return self.log_unasked(unasked),
+                    Err(error) if is_after(said_at) => return self.log_query_error(error),
                     Err(_) => {}
                 }
             }
             tokio::select! {
                 // The sender lives as long as `self`.
-                _ = looks.changed() => {}
+                _ = snapshots.changed() => {}
                 () = heard(&mut news) => {}
             }
         }
@@ -195,11 +195,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
 
     /// Resolves when the node goes down and the kernel has reported the exits of the containers that ran when the API
     /// server accepted the request. A container runtime that stops many sandboxes reports them seconds later.
-    async fn exited(&self, inside: &PodUid, told: &StopRequest) {
-        told.is_accepted().await;
-        let mut looks = self.looks.subscribe();
+    async fn exited(&self, runtime_uid: &PodUid, request: &StopRequest) {
+        request.is_accepted().await;
+        let mut snapshots = self.poller.subscribe();
         while self.is_going_down() {
-            let mut ends = self.node.ends(inside);
+            let mut ends = self.node.ends(runtime_uid);
             // Containers that had already exited may have been restarted since.
             ends.retain_mut(|end| end.now_or_never().is_none());
             if !ends.is_empty() {
@@ -208,13 +208,19 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             }
             // If many pods run, an agent that has just started does not know their processes yet. The sender lives as
             // long as `self`.
-            let _ = looks.changed().await;
+            let _ = snapshots.changed().await;
         }
         pending::<()>().await;
     }
 
     /// Resolves when the pod was stopped through the container runtime.
-    async fn without_api(&self, pod: &Pod, inside: &PodUid, mut grace: Grace, told: &StopRequest) {
+    async fn without_api(
+        &self,
+        pod: &Pod,
+        runtime_uid: &PodUid,
+        mut grace: Grace,
+        request: &StopRequest,
+    ) {
         let (begun, whole) = (Instant::now(), grace.remaining());
         tokio::select! {
             () = self.outage.given_up(begun, whole) => {}
@@ -228,14 +234,14 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         loop {
             let over = grace.remaining().is_zero();
             let is_away =
-                self.kubelet.is_held() || (told.accepted_at().is_none() && self.outage.fails());
+                self.kubelet.is_held() || (request.accepted_at().is_none() && self.outage.fails());
             // A kubelet that knows of the request is stopping the pod until the grace period is over.
             if (over || is_away) && self.may_stop_containers() {
                 if is_away {
                     self.kubelet.hold().await;
                 }
-                if self.stop_containers(pod, inside, &grace, over, told).await
-                    && self.has_now(inside).await.is_some_and(|now| now.running.is_empty())
+                if self.stop_containers(pod, runtime_uid, &grace, over, request).await
+                    && self.has_now(runtime_uid).await.is_some_and(|now| now.running.is_empty())
                 {
                     return;
                 }
@@ -255,24 +261,25 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// The exits that the API server does not know yet, from the container runtime.
     async fn exits(
         &self,
-        inside: &PodUid,
+        runtime_uid: &PodUid,
         before: &[Arc<str>],
-        told: &[StoppedContainer],
+        known: &[StoppedContainer],
     ) -> Vec<StoppedContainer> {
         let is_new = |one: &StoppedContainer| {
-            before.contains(&one.name) && told.iter().all(|other| other.name != one.name)
+            before.contains(&one.name) && known.iter().all(|other| other.name != one.name)
         };
-        let seen = self.node.exits(inside).await.unwrap_or_default();
+        let seen = self.node.exits(runtime_uid).await.unwrap_or_default();
         seen.into_iter().filter(is_new).collect()
     }
 
     /// The pod's current state in the container runtime; `None` if the runtime cannot be queried.
-    async fn has_now(&self, inside: &PodUid) -> Option<Inside> {
-        let (now, mut looks) = (Instant::now(), self.looks.subscribe());
-        let is_new = |look: &Option<Look>| look.as_ref().is_some_and(|look| look.begun >= now);
+    async fn has_now(&self, runtime_uid: &PodUid) -> Option<RuntimePodState> {
+        let (now, mut snapshots) = (Instant::now(), self.poller.subscribe());
+        let is_new =
+            |newest: &Option<RuntimeSnapshot>| newest.as_ref().is_some_and(|one| one.begun >= now);
         // The sender lives as long as `self`.
-        let look = looks.wait_for(is_new).await.ok().and_then(|look| look.clone());
-        look.and_then(|look| look.of(inside).ok())
+        let snapshot = snapshots.wait_for(is_new).await.ok().and_then(|newest| newest.clone());
+        snapshot.and_then(|snapshot| snapshot.of(runtime_uid).ok())
     }
 
     fn may_stop_containers(&self) -> bool {
@@ -282,10 +289,10 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     async fn stop_containers(
         &self,
         pod: &Pod,
-        inside: &PodUid,
+        runtime_uid: &PodUid,
         grace: &Grace,
         over: bool,
-        told: &StopRequest,
+        request: &StopRequest,
     ) -> bool {
         let why = match over {
             true => "the kubelet has not ended the pod in time",
@@ -293,12 +300,12 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             false => "the API server is away",
         };
         tracing::warn!(pod = %pod.label(), "{why}: its containers are stopped through the runtime");
-        if told.stopping() {
-            told.remark(format!(
+        if request.stopping() {
+            request.remark(format!(
                 "{why}: its containers were stopped through the container runtime"
             ));
         }
-        let stopped = self.stop_within(inside, grace).await;
+        let stopped = self.stop_within(runtime_uid, grace).await;
         if let Err(error) = &stopped {
             tracing::warn!(pod = %pod.label(), "its containers cannot be stopped: {error}");
         }
@@ -306,12 +313,12 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     }
 
     /// Stops containers through the runtime, with a new request whenever the grace period is shortened.
-    async fn stop_within(&self, inside: &PodUid, grace: &Grace) -> Result<(), Unasked> {
+    async fn stop_within(&self, runtime_uid: &PodUid, grace: &Grace) -> Result<(), NodeError> {
         let mut grace = grace.clone();
         loop {
             let left = grace.remaining().max(LAST_GRACE);
             tokio::select! {
-                stopped = self.node.stop(inside, left) => return stopped,
+                stopped = self.node.stop(runtime_uid, left) => return stopped,
                 () = grace.changed() => {}
             }
         }
@@ -321,9 +328,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     async fn stop_mirror(
         &self,
         pod: &Pod,
-        inside: &PodUid,
+        runtime_uid: &PodUid,
         grace: &Grace,
-        told: &StopRequest,
+        request: &StopRequest,
     ) -> Result<(), RuntimeError> {
         let left = |why: &str| RuntimeError::Failed {
             what: format!(
@@ -338,19 +345,19 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         if !self.is_going_down() {
             return Err(left("so only the removal of that file ends it while the node stays up"));
         }
-        let failed = |error: Unasked| left(&format!("and the container runtime: {error}"));
+        let failed = |error: NodeError| left(&format!("and the container runtime: {error}"));
         // Pods of the API server need the kubelet for their stop; without it, none of the mirror pods restarts.
         let half = grace.remaining() / 2;
         let _ = timeout(half, self.needs_kubelet_no_more()).await;
         self.kubelet.hold().await;
-        told.stopping();
-        self.stop_within(inside, grace).await.map_err(failed)?;
-        self.ended(pod, inside);
+        request.stopping();
+        self.stop_within(runtime_uid, grace).await.map_err(failed)?;
+        self.ended(pod, runtime_uid);
         Ok(())
     }
 
     /// What the kubelet still holds for the pod, as text for users.
-    pub(super) async fn held(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+    pub(super) async fn held(&self, uid: &PodUid) -> Result<Vec<String>, NodeError> {
         let mut held = self.mounted(uid).await?;
         if self.network(uid).await.is_some() {
             held.push("its network".to_owned());
@@ -359,12 +366,12 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     }
 
     /// Stops the pod's sandbox if no kubelet runs that would.
-    pub(super) async fn give_network_back(&self, uid: &PodUid) -> Result<(), Unasked> {
+    pub(super) async fn give_network_back(&self, uid: &PodUid) -> Result<(), NodeError> {
         if !self.kubelet.is_held() {
             return Ok(());
         }
         match self.network(uid).await {
-            Some(inside) => self.node.take_down(&inside).await,
+            Some(runtime_uid) => self.node.take_down(&runtime_uid).await,
             None => Ok(()),
         }
     }
@@ -373,13 +380,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     async fn network(&self, uid: &PodUid) -> Option<PodUid> {
         let pod =
             self.known.look(uid).map(|view| view.pod).filter(|pod| !pod.is_on_host_network())?;
-        let inside = facts::runtime_uid(&pod);
-        let has_sandbox = self.has_now(&inside).await.is_some_and(|now| now.has_sandbox);
-        has_sandbox.then_some(inside)
+        let runtime_uid = facts::runtime_uid(&pod);
+        let has_sandbox = self.has_now(&runtime_uid).await.is_some_and(|now| now.has_sandbox);
+        has_sandbox.then_some(runtime_uid)
     }
 
     /// What is mounted, staged and prepared for the pod.
-    async fn mounted(&self, uid: &PodUid) -> Result<Vec<String>, Unasked> {
+    async fn mounted(&self, uid: &PodUid) -> Result<Vec<String>, NodeError> {
         let view = self.known.look(uid);
         let has_claims = view.as_ref().is_some_and(|view| facts::has_claims(&view.pod));
         let mut held = self.node.held(uid, has_claims).await?;
@@ -418,15 +425,15 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
 
     /// Records that nothing of the pod runs any more. If a kubelet restarts it regardless, because it does not know
     /// of the stop, it is stopped again while the node goes down.
-    fn ended(&self, pod: &Pod, inside: &PodUid) {
+    fn ended(&self, pod: &Pod, runtime_uid: &PodUid) {
         self.known.stopped(pod.uid());
         if self.is_going_down() && !self.kubelet.is_held() {
-            self.ended_past.add(inside.clone(), pod.label().clone());
+            self.restart_guard.add(runtime_uid.clone(), pod.label().clone());
         }
     }
 
-    fn log_unasked(&self, error: &Unasked) {
-        if !self.unasked.swap(true, Ordering::Relaxed) {
+    fn log_query_error(&self, error: &NodeError) {
+        if !self.query_error_logged.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "the container runtime cannot be asked whether pods are gone, so what the API \
                  server says of them counts alone: {error}"

@@ -211,6 +211,7 @@ impl Config {
             *path = path.take().map(|path| under(&path));
         }
         for path in [
+            &mut self.companion.kubelet_root_dir,
             &mut self.resolv_conf,
             &mut self.pod_logs_dir,
             &mut self.state_directory,

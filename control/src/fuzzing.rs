@@ -26,7 +26,7 @@ async fn said(request: &[u8], peer: Peer) {
     let stop = CancellationToken::new();
     let server = Server::new(Arc::clone(&agent), Limits::default(), stop.clone());
     let (mut client, ours) = tokio::io::duplex(1 << 16);
-    let served = server.converse(ours, peer);
+    let served = server.serve_connection(ours, peer);
     let talked = async {
         let _ = client.write_all(request).await;
         let _ = client.shutdown().await;

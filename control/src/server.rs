@@ -65,7 +65,7 @@ impl<A: AgentApi> Server<A> {
         }
         // From here on a new command finds no socket and reports that the agent is not running.
         drop(socket);
-        farewell(tasks, abort).await;
+        drain_connections(tasks, abort).await;
     }
 
     /// Serves metrics and health, and nothing else, on a TCP address. Returns like [`serve`](Self::serve).
@@ -82,17 +82,17 @@ impl<A: AgentApi> Server<A> {
             }
         }
         drop(listener);
-        farewell(tasks, abort).await;
+        drain_connections(tasks, abort).await;
     }
 
     /// Serves one request on an established connection.
     #[cfg(debug_assertions)]
-    pub(super) async fn converse<S>(&self, stream: S, peer: Peer)
+    pub(super) async fn serve_connection<S>(&self, stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         if let Some(slot) = Slots::take(&self.shared.slots, peer) {
-            converse(&self.shared, stream, peer, &slot).await;
+            serve_connection(&self.shared, stream, peer, &slot).await;
         }
     }
 
@@ -111,14 +111,14 @@ impl<A: AgentApi> Server<A> {
             tokio::select! {
                 () = abort.cancelled() => {}
                 () = slot.leave.cancelled() => {}
-                () = converse(&shared, stream, peer, &slot) => {}
+                () = serve_connection(&shared, stream, peer, &slot) => {}
             }
         });
     }
 }
 
 /// Serves one request.
-async fn converse<A, S>(shared: &Arc<Shared<A>>, stream: S, peer: Peer, slot: &Slot)
+async fn serve_connection<A, S>(shared: &Arc<Shared<A>>, stream: S, peer: Peer, slot: &Slot)
 where
     A: AgentApi,
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -166,7 +166,7 @@ async fn taken<T>(accepted: io::Result<T>) -> Option<T> {
     }
 }
 
-async fn farewell(tasks: TaskTracker, abort: CancellationToken) {
+async fn drain_connections(tasks: TaskTracker, abort: CancellationToken) {
     tasks.close();
     if tokio::time::timeout(FAREWELL, tasks.wait()).await.is_err() {
         abort.cancel();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Guests, Seat};
+use winddown_shared::{ConnectionLimiter, ConnectionSlot};
 
 use super::{Limits, Peer};
 
@@ -17,7 +17,7 @@ use super::{Limits, Peer};
 pub(super) struct Slots {
     limits: Limits,
     taken: Mutex<Taken>,
-    guests: Arc<Guests>,
+    guests: Arc<ConnectionLimiter>,
     roots_watchers: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
 }
@@ -42,7 +42,7 @@ enum Place {
     Root,
     User(u32),
     /// The guest's seat, which frees itself.
-    Network(#[expect(dead_code, reason = "held")] Seat),
+    Network(#[expect(dead_code, reason = "held")] ConnectionSlot),
 }
 
 impl Slots {
@@ -50,7 +50,7 @@ impl Slots {
         Self {
             limits,
             taken: Mutex::default(),
-            guests: Guests::new(limits.network, limits.per_address),
+            guests: ConnectionLimiter::new(limits.network, limits.per_address),
             roots_watchers: Arc::new(Semaphore::new(limits.watchers)),
             watchers: Arc::new(Semaphore::new(limits.watchers)),
         }
@@ -63,7 +63,7 @@ impl Slots {
             Peer::Local { uid: 0, .. } => (Place::Root, slots.take_roots()?),
             Peer::Local { uid, .. } => (Place::User(uid), slots.take_users(uid)?),
             Peer::Network(address) => {
-                let seat = slots.guests.seat(address);
+                let seat = slots.guests.take_slot(address);
                 leave = seat.leave.clone();
                 (Place::Network(seat), false)
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use winddown_shared::{PodUid, error_chain};
+use winddown_shared::PodUid;
 
 use super::client::Optional;
 use super::{Context, api, exits, labels, list};
@@ -21,7 +21,7 @@ pub(super) async fn follow(context: Arc<Context>) {
             && let Ok(stream) = context.client.events().await
         {
             // The listing covers what happened before the stream began.
-            relist(&context).await;
+            list::relist(&context).await;
             read_events(&context, stream).await;
             if !context.client.lacks(Optional::Events) {
                 sleep(AGAIN).await;
@@ -31,12 +31,6 @@ pub(super) async fn follow(context: Arc<Context>) {
         if health.wait_for(|h| h.epoch != epoch).await.is_err() {
             return;
         }
-    }
-}
-
-async fn relist(context: &Arc<Context>) {
-    if let Err(error) = list::list_all(context).await {
-        tracing::debug!(error = error_chain(&error), "cannot list what the container runtime has");
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::time::{Instant, sleep, timeout};
 use winddown_engine::ready::Ready;
-use winddown_shared::error_chain;
+use winddown_shared::{Backoff, error_chain};
 
 use super::direct::Direct;
 use super::pod::{self, PodEntry};
@@ -22,8 +22,7 @@ use super::{Context, labels, observe};
 
 mod code;
 
-/// The first wait for a runtime that has not noticed an exit yet; it doubles up to [`LONGEST`].
-const SHORTEST: Duration = Duration::from_millis(2);
+/// The longest wait between two questions to a runtime that has not noticed an exit yet.
 const LONGEST: Duration = Duration::from_secs(1);
 /// How long a stop waits for the runtime to report an exit code that the kernel does not provide: for the rest of
 /// its time, within these bounds. A containerd that systemd restarts is back in less than the longer one.
@@ -165,7 +164,7 @@ pub(super) async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>, name: 
     }
     let settling = Settling { entry, name, id };
     let deadline = Instant::now() + PATIENCE;
-    let mut wait = SHORTEST;
+    let mut backoff = Backoff::new(Duration::from_millis(2), LONGEST);
     while Instant::now() < deadline {
         match observe::ask(context, entry, id, false).await {
             Ok(seen) if observe::enter(context, entry, &seen) => break,
@@ -175,8 +174,7 @@ pub(super) async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>, name: 
             }
             _ => {}
         }
-        sleep(wait).await;
-        wait = (wait * 2).min(LONGEST);
+        sleep(backoff.after_failure(None)).await;
     }
     drop(settling);
 }

@@ -85,11 +85,9 @@ fn health_and_images(answer: &[u8]) {
     }
 }
 
-/// A container's labels are read the same way every time.
+/// Nothing but the name has to be in a container's labels.
 fn facts(answer: &[u8]) {
     let Ok(container) = api::Container::decode(answer) else { return };
     let facts = labels::read_container(&container.labels, &container.annotations);
     assert_eq!(facts.is_some(), container.labels.contains_key(labels::CONTAINER_NAME));
-    let again = labels::read_container(&container.labels, &container.annotations);
-    assert_eq!(facts, again);
 }

@@ -237,9 +237,9 @@ pub(super) fn take_dead(state: &mut PodState) -> Vec<(Arc<str>, Dead)> {
     let is_over = state.is_over();
     let all = state.containers.iter_mut().flat_map(|container| {
         let name = Arc::clone(&container.name);
-        let is_due = |run: &&mut Run| is_over && pod::is_settled(run) && !run.own.given_back;
+        let is_due = |run: &&mut Run| is_over && pod::is_settled(run) && !run.own.reclaimed;
         let over = container.run.as_mut().filter(is_due).map(|run| {
-            run.own.given_back = true;
+            run.own.reclaimed = true;
             Dead { id: Arc::clone(&run.id), attempt: run.attempt }
         });
         let dead = std::mem::take(&mut container.own).into_iter().chain(over);

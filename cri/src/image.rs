@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::Instant;
 use winddown_engine::pod::IMAGE_PULL;
-use winddown_shared::{Happening, RuntimeError};
+use winddown_shared::{PodEventKind, RuntimeError};
 
 use super::client::CallError;
 use super::direct::DEFAULT_SIGNAL;
@@ -45,36 +45,36 @@ pub(super) async fn ensure(
 ) -> Result<Found, ImageError> {
     let name = container.image.as_deref().unwrap_or_default();
     let image = || name.to_owned();
-    let tell = |what| context.pods.tell(entry, Some(&container.name), what);
+    let tell = |what| context.pods.record_event(entry, Some(&container.name), what);
     let policy = policy(container);
     if policy != Pull::Always {
         let found = find(context, name).await;
         if let Err(ImageError::Trouble(_, error)) = &found {
-            tell(Happening::InspectFailed { image: image(), error: error.clone() });
+            tell(PodEventKind::InspectFailed { image: image(), error: error.clone() });
         }
         if let Some(found) = found? {
-            tell(Happening::ImagePresent { image: image() });
+            tell(PodEventKind::ImagePresent { image: image() });
             return Ok(found);
         }
         if policy == Pull::Never {
-            tell(Happening::NeverPulled { image: image() });
+            tell(PodEventKind::NeverPulled { image: image() });
             let message =
                 format!("Container image {name:?} is not present with pull policy of Never");
             return Err(ImageError::Trouble("ErrImageNeverPull", message));
         }
     }
-    tell(Happening::Pulling { image: image() });
+    tell(PodEventKind::Pulling { image: image() });
     let began = Instant::now();
     let pulled = pull(context, name, sandbox).await;
     if let Err(ImageError::Trouble(_, error)) = &pulled {
-        tell(Happening::PullFailed { image: image(), error: error.clone() });
+        tell(PodEventKind::PullFailed { image: image(), error: error.clone() });
     }
     let took = (pulled?, began.elapsed());
     let found = find(context, name).await?.ok_or_else(|| {
         let message = format!("image {name} was pulled and the runtime does not find it");
         ImageError::Trouble(IMAGE_PULL, message)
     })?;
-    tell(Happening::Pulled { image: image(), took, size: found.image.size });
+    tell(PodEventKind::Pulled { image: image(), took, size: found.image.size });
     Ok(found)
 }
 

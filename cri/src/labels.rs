@@ -30,9 +30,6 @@ const STOP_SIGNAL: &str = "io.winddown.container.stop-signal";
 const BACKOFF: &str = "io.winddown.container.backoff-ms";
 const IMAGE: &str = "io.winddown.container.image";
 
-/// The default path of the termination message file in a container.
-pub(crate) const TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
-
 /// The policy that takes the message from the log if the file is empty and the container failed.
 pub(crate) const FALL_BACK_TO_LOGS: &str = "FallbackToLogsOnError";
 
@@ -105,8 +102,7 @@ pub(crate) fn container_annotations(
     say(PLACE, place.to_string());
     say(BACKOFF, backoff.as_millis().to_string());
     say(IMAGE, container.image.clone().unwrap_or_default());
-    let path = container.termination_message_path.as_deref().filter(|p| !p.is_empty());
-    say(MESSAGE_PATH, path.unwrap_or(TERMINATION_MESSAGE_PATH).to_owned());
+    say(MESSAGE_PATH, message_path(container).to_owned());
     let policy = container.termination_message_policy.as_deref().filter(|p| !p.is_empty());
     say(MESSAGE_POLICY, policy.unwrap_or("File").to_owned());
     if let Some(signal) = stop_signal {
@@ -123,6 +119,12 @@ pub(crate) fn container_annotations(
         say(PORTS, json);
     }
     all
+}
+
+/// The path of the termination message file in the container.
+pub(crate) fn message_path(container: &k8s::Container) -> &str {
+    let path = container.termination_message_path.as_deref().filter(|p| !p.is_empty());
+    path.unwrap_or("/dev/termination-log")
 }
 
 /// Parses what [`container`] and [`container_annotations`] wrote. `None` without a name.

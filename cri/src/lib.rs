@@ -219,7 +219,7 @@ impl Runtime for CriRuntime {
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
         let entry = self.context.pods.get(uid);
-        if entry.as_ref().is_none_or(|entry| entry.lock().own.alone.is_none()) {
+        if entry.as_ref().is_none_or(|entry| entry.lock().own.offline_cgroups.is_none()) {
             self.context.ensure_adopted().await?;
         }
         let entry = self.context.pods.get(uid);
@@ -255,7 +255,7 @@ impl Runtime for CriRuntime {
 }
 
 impl Driver for Context {
-    type Boundary = InSandbox;
+    type RunScope = InSandbox;
 
     fn pods(&self) -> &Pods<InSandbox> {
         &self.pods

@@ -30,12 +30,14 @@ pub(super) async fn follow(context: Arc<Context>) {
         if health.wait_for(|h| h.reachable).await.is_err() {
             return;
         }
-        if let Err(error) = list_all(&context).await {
-            tracing::debug!(
-                error = error_chain(&error),
-                "cannot list what the container runtime has"
-            );
-        }
+        relist(&context).await;
+    }
+}
+
+/// Lists everything; a failure is only logged.
+pub(super) async fn relist(context: &Arc<Context>) {
+    if let Err(error) = list_all(context).await {
+        tracing::debug!(error = error_chain(&error), "cannot list what the container runtime has");
     }
 }
 

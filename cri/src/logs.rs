@@ -75,7 +75,7 @@ fn turn(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         _ => return Ok(false),
     }
-    log::turn(path, max_files)?;
+    log::rotate(path, max_files)?;
     Ok(true)
 }
 

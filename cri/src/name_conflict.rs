@@ -8,22 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
+use winddown_shared::Backoff;
 
 use super::client::CallError;
 use super::{Context, api, labels};
 
 /// How long to wait for a name that stays taken.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The first wait; it doubles up to [`LONGEST`].
-const SHORTEST: Duration = Duration::from_millis(20);
-const LONGEST: Duration = Duration::from_millis(200);
 
 /// Creates an object. While its name is taken, looks for the existing one, and tries again for a while.
 /// As cancel-safe as `make`.
 ///
 /// # Errors
 /// As `make`; also if the name stays taken by an object that is not listed.
-pub(super) async fn or_make<T, M, F>(
+pub(super) async fn create_or_find<T, M, F>(
     make: impl Fn() -> M,
     find: impl Fn() -> F,
 ) -> Result<T, CallError>
@@ -32,7 +30,7 @@ where
     F: Future<Output = Option<T>>,
 {
     let deadline = Instant::now() + PATIENCE;
-    let mut wait = SHORTEST;
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200));
     loop {
         match make().await {
             Err(error) if error.is_name_taken() => {
@@ -42,8 +40,7 @@ where
                 if Instant::now() >= deadline {
                     return Err(error);
                 }
-                sleep(wait).await;
-                wait = (wait * 2).min(LONGEST);
+                sleep(backoff.after_failure(None)).await;
             }
             outcome => return outcome,
         }

@@ -45,9 +45,9 @@ pub(super) async fn stop(
     let is_known = {
         let mut state = entry.lock();
         if !found.is_empty() {
-            state.own.alone.get_or_insert(groups);
+            state.own.offline_cgroups.get_or_insert(groups);
         }
-        state.own.alone.is_some()
+        state.own.offline_cgroups.is_some()
     };
     if !is_known {
         return Err(failed(format!(
@@ -61,7 +61,7 @@ pub(super) async fn stop(
         let state = entry.lock();
         let runs = state.containers.iter().filter_map(|container| container.run.as_ref());
         let sandboxes: Vec<Arc<str>> = runs.map(|run| Arc::clone(&run.own.sandbox)).collect();
-        (state.own.alone.clone().unwrap_or_default(), sandboxes)
+        (state.own.offline_cgroups.clone().unwrap_or_default(), sandboxes)
     };
     let is_empty = move || Ok(are_empty(&groups, &sandboxes));
     match blocking(is_empty).await? {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use winddown_engine::plan::{self, ContainerRule};
-use winddown_engine::pod::{self, Boundary};
+use winddown_engine::pod::{self, RunScope};
 use winddown_shared::{Pod, UnsupportedField};
 
 use super::direct::{Direct, HeldMounts};
@@ -38,7 +38,7 @@ pub(crate) struct Sandboxes {
     /// Older runs that have not exited although there is a newer run of the same name.
     pub(crate) strays: Vec<Arc<str>>,
     /// The pod's cgroups, if the pod is known without the runtime, which does not answer.
-    pub(crate) alone: Option<Vec<PathBuf>>,
+    pub(crate) offline_cgroups: Option<Vec<PathBuf>>,
 }
 
 /// A sandbox of the pod. Only the one with the highest attempt is used.
@@ -76,10 +76,10 @@ pub(crate) struct Held {
     /// The mount namespace, held from the request to stop until the pod is cleaned up.
     pub(crate) mounts: Option<HeldMounts>,
     /// Whether the runtime was asked to remove it, because the pod has terminated and disk space was short.
-    pub(crate) given_back: bool,
+    pub(crate) reclaimed: bool,
 }
 
-impl Boundary for InSandbox {
+impl RunScope for InSandbox {
     type Pod = Sandboxes;
     /// Dead runs before the newest run, newest first; all but the first are garbage.
     type Container = Vec<Dead>;

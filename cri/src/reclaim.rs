@@ -42,7 +42,7 @@ impl Garbage for CriRuntime {
                 }
                 // The next listing includes it again, except the newest run, whose flag is reset here.
                 if let Some(run) = entry.lock().run(&name, &dead.id) {
-                    run.own.given_back = false;
+                    run.own.reclaimed = false;
                 }
                 held = Some(name);
                 if let Err(error) = removed {

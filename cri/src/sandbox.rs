@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
-use winddown_shared::{Happening, Pod, RuntimeError};
+use winddown_shared::{Pod, PodEventKind, RuntimeError};
 
 use super::client::{CallError, Optional};
 use super::config::CgroupDriver;
@@ -27,7 +27,7 @@ pub(super) async fn make(
     let health = context.health.borrow().clone();
     if health.reachable && !health.network_ready && !pod.is_on_host_network() {
         let error = format!("container runtime network not ready: {}", health.message);
-        context.pods.tell(entry, None, Happening::NetworkNotReady { error });
+        context.pods.record_event(entry, None, PodEventKind::NetworkNotReady { error });
         return Err(failed(format!(
             "pod {}: the container runtime's network is not ready ({}): install a CNI plugin and its \
              configuration, or write `hostNetwork: true`",
@@ -47,14 +47,14 @@ pub(super) async fn make(
         async { Ok(call.await?.pod_sandbox_id) }
     };
     let found = || name_conflict::sandbox(context, pod.uid().as_str(), attempt);
-    let id = name_conflict::or_make(call, found).await.map_err(|error| {
+    let id = name_conflict::create_or_find(call, found).await.map_err(|error| {
         entry.lock().own.unsure = true;
         health::note_unreachable(context, &error);
         if !entry.lock().stopping {
-            context.pods.tell(
+            context.pods.record_event(
                 entry,
                 None,
-                Happening::SandboxFailed { error: error.in_grpc_words() },
+                PodEventKind::SandboxFailed { error: error.in_grpc_words() },
             );
         }
         error.during(format!("making the sandbox of pod {}", pod.label()))

@@ -1,6 +1,5 @@
 //! Translates a pod's spec into requests to the runtime. Pure.
 
-use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
@@ -158,12 +157,6 @@ fn own_signal(container: &k8s::Container) -> Option<&str> {
 /// Parses a signal as Kubernetes writes it (`SIGUSR1`).
 pub(crate) fn signal(name: &str) -> Option<api::Signal> {
     api::Signal::from_str_name(&format!("SIGNAL_{name}"))
-}
-
-/// The path of the termination message file in the container.
-pub(crate) fn message_path(container: &k8s::Container) -> &Path {
-    let path = container.termination_message_path.as_deref().filter(|p| !p.is_empty());
-    Path::new(path.unwrap_or(labels::TERMINATION_MESSAGE_PATH))
 }
 
 fn ports(pod: &Pod) -> Vec<api::PortMapping> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use winddown_engine::plan::{self, Found};
 use winddown_engine::pod::{IMAGE_PULL, IMAGE_PULL_BACK_OFF};
-use winddown_shared::{Happening, Pod, RuntimeError, error_chain};
+use winddown_shared::{Pod, PodEventKind, RuntimeError, error_chain};
 
 use super::client::CallError;
 use super::image::{self, ImageError};
@@ -61,7 +61,11 @@ pub(super) async fn start(
         Err(StartError::Runtime(error)) => return Err(error),
         Err(StartError::NotYet(message)) => {
             log_trouble(pod, name, CONFIG_ERROR, &message);
-            context.pods.tell(entry, Some(name), Happening::Failed { error: message.clone() });
+            context.pods.record_event(
+                entry,
+                Some(name),
+                PodEventKind::Failed { error: message.clone() },
+            );
             if let Some(container) = entry.lock().container(name) {
                 container.wait(CONFIG_ERROR, message, SOON);
             }
@@ -69,15 +73,15 @@ pub(super) async fn start(
         Err(StartError::Trouble(reason, message)) => {
             log_trouble(pod, name, reason, &message);
             let error = if is_of_image(reason) { reason.to_owned() } else { message.clone() };
-            context.pods.tell(entry, Some(name), Happening::Failed { error });
+            context.pods.record_event(entry, Some(name), PodEventKind::Failed { error });
             let is_back_off = entry.lock().container(name).is_some_and(|container| {
                 container.fail(reason, message, &context.config.retry) == IMAGE_PULL_BACK_OFF
             });
             if is_back_off {
                 let image = found.container.image.clone().unwrap_or_default();
-                context.pods.tell(entry, Some(name), Happening::PullBackOff { image });
+                context.pods.record_event(entry, Some(name), PodEventKind::PullBackOff { image });
                 let error = IMAGE_PULL_BACK_OFF.to_owned();
-                context.pods.tell(entry, Some(name), Happening::Failed { error });
+                context.pods.record_event(entry, Some(name), PodEventKind::Failed { error });
             }
         }
     }
@@ -213,7 +217,7 @@ async fn make(
     };
     let found =
         || name_conflict::container(context, pod.uid().as_str(), &sandbox_id, (name, attempt));
-    let id = match patient(context, entry, name_conflict::or_make(call, found)).await {
+    let id = match patient(context, entry, name_conflict::create_or_find(call, found)).await {
         Some(Ok(id)) => id,
         Some(Err(error @ CallError::Refused { .. })) => {
             // Its name may be taken by an attempt whose answer was lost; a listing shows it.
@@ -229,7 +233,7 @@ async fn make(
     if let Some(container) = entry.lock().container(name) {
         pod::begin(container, run);
     }
-    context.pods.tell(entry, Some(name), Happening::Created);
+    context.pods.record_event(entry, Some(name), PodEventKind::Created);
     Ok(id)
 }
 

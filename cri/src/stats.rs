@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::files;
-use winddown_engine::stats::{CgroupDirs, DiskCache, PodPlaces};
+use winddown_engine::stats::{CgroupDirs, DiskCache, PodDirs};
 use winddown_shared::{
     ContainerStats, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
@@ -97,7 +97,7 @@ impl PodStatsSource for CriRuntime {
 }
 
 /// The places of a pod's files. `None` if only the pod's labels are known.
-pub(super) fn places(context: &Context, entry: &PodEntry) -> Option<PodPlaces> {
+pub(super) fn places(context: &Context, entry: &PodEntry) -> Option<PodDirs> {
     let (config, uid) = (&context.config, entry.uid());
     let state = entry.lock();
     let pod = state.pod.as_ref()?;
@@ -114,7 +114,7 @@ pub(super) fn places(context: &Context, entry: &PodEntry) -> Option<PodPlaces> {
         dirs_of.push((Arc::clone(&name), dirs::volume(config, uid, &name)));
     }
     let own = dirs::pod(config, uid);
-    Some(PodPlaces {
+    Some(PodDirs {
         uid: uid.clone(),
         logs: names.map(|name| (Arc::clone(&name), logs.join(&*name))).collect(),
         volumes: dirs_of,

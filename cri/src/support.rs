@@ -7,7 +7,7 @@ use winddown_engine::files;
 use winddown_engine::support::{Findings, check};
 use winddown_shared::{Pod, UnsupportedField};
 
-use super::{spec, volumes};
+use super::{labels, spec, volumes};
 
 /// Every field of `pod` that this runtime does not support; empty if it runs the pod as written. Pure, so it can be
 /// used in admission and to preview the outcome.
@@ -76,7 +76,7 @@ fn container(spec: &k8s::PodSpec, one: &k8s::Container, found: &mut Findings) {
     let devices = one.volume_devices.as_ref().is_some_and(|d| !d.is_empty());
     let no_devices = "block devices are not passed: use a hostPath volume";
     found.refuse_if(devices, "volumeDevices", no_devices);
-    let path = spec::message_path(one);
+    let path = Path::new(labels::message_path(one));
     found.refuse_if(!path.is_absolute(), "terminationMessagePath", "write an absolute path");
     mounts(spec, one, found);
     let signal = one.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.as_deref());

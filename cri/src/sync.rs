@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{stopping, sync};
-use winddown_shared::{Happening, Pod, RuntimeError, SyncedPod};
+use winddown_shared::{Pod, PodEventKind, RuntimeError, SyncedPod};
 
 use super::pod::{self, PodEntry};
 use super::{Context, blocking, failed, garbage, sandbox, shares, start, stop, support, volumes};
@@ -80,7 +80,7 @@ pub(super) async fn ensure_sandbox(
         return Ok(true);
     }
     if !entry.lock().own.all.is_empty() {
-        context.pods.tell(entry, None, Happening::SandboxChanged);
+        context.pods.record_event(entry, None, PodEventKind::SandboxChanged);
     }
     // Containers in a sandbox that is no longer ready are of no use.
     stop::end_all(context, entry, stopping::grace_of(pod)).await?;

@@ -184,7 +184,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         }
         RuntimeKind::Cri => {
             let cri = Arc::new(runtime::cri(&config, &service.identity, &service.wall).await?);
-            let joined = joined.map(|parts| cluster::told_by(parts, Arc::clone(&cri)));
+            let joined = joined.map(|parts| cluster::with_runtime_facts(parts, Arc::clone(&cri)));
             let runs = Runs::own(cri, ConfiguredRuntime::Cri, &service, joined);
             service.run(runs).await
         }
@@ -258,11 +258,11 @@ impl Service {
             runs.source.or_else(|| manifests(&config, &identity, &wall, &stop).map(Into::into));
         let inhibitor =
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
-        let notice_aggregator = notices::listen(&config, &wall, &identity.boot_id, &stop);
+        let notices = notices::listen(&config, &wall, &identity.boot_id, &stop);
         let logind = Arc::clone(&inhibitor);
         let plugin = configured
             .shutdown(Arc::clone(&inhibitor))
-            .notices(notice_aggregator)
+            .notices(notices.clone())
             .volatile_directory(config.control_socket.parent().map(PathBuf::from))
             .guard(configured.guard(|wanted| hold_block(Bus::System, wanted)))
             .refused_signals(move || logind.refused_signals());
@@ -295,8 +295,17 @@ impl Service {
             tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
         });
         let served = critical::spawn("control server", server.serve(socket));
-        let control =
-            ControlLoop { options, configured, node, shutdown, inhibitor, notifier, reloads, ends };
+        let control = ControlLoop {
+            options,
+            configured,
+            node,
+            shutdown,
+            notices,
+            inhibitor,
+            notifier,
+            reloads,
+            ends,
+        };
         control.run().await;
         stop.cancel();
         // The server removes its socket, and has logged any failure by then.

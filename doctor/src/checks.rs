@@ -11,13 +11,11 @@ use std::time::Duration;
 
 use winddown_systemd::inspect::LockView;
 
-use super::facts::{ConfigRead, Fact, Facts, Unseen};
+use super::facts::{ConfigRead, Fact, Facts, NotObserved, UNIT};
 use super::finding::{Area, Finding, Severity};
 
 /// The command that shows a user what only root may see.
 pub(crate) const AS_ROOT: &str = "sudo winddown doctor";
-/// The agent's unit.
-const UNIT: &str = "winddown.service";
 
 /// The constant part of a check.
 #[derive(Clone, Copy, Debug)]
@@ -131,14 +129,14 @@ impl Check {
     }
 
     /// The finding when `fact`, named `what`, was not observed. `None` if only files are read.
-    fn unseen<T>(self, what: &str, fact: &Fact<T>) -> Option<Finding> {
-        let Fact::Unseen(kind, why) = fact else { return None };
+    fn not_observed<T>(self, what: &str, fact: &Fact<T>) -> Option<Finding> {
+        let Fact::Unknown(kind, why) = fact else { return None };
         match kind {
-            Unseen::NotLive => None,
-            Unseen::Denied => Some(
+            NotObserved::NotLive => None,
+            NotObserved::Denied => Some(
                 self.info(format!("{what} could not be seen by this user")).saw(why).fix(AS_ROOT),
             ),
-            Unseen::Absent | Unseen::Silent | Unseen::Failed => {
+            NotObserved::Absent | NotObserved::Silent | NotObserved::Failed => {
                 Some(self.info(format!("{what} could not be seen")).saw(why))
             }
         }

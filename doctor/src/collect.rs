@@ -13,7 +13,7 @@ use tokio::net::UnixStream;
 use winddown_shared::{WallClock, error_chain};
 use winddown_systemd::{Bus, drop_in};
 
-use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, KILLERS, Unseen};
+use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, KILLERS, NotObserved};
 use winddown_config::{Config, Mode, RuntimeKind};
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError};
@@ -49,7 +49,7 @@ pub async fn collect(place: &Place) -> Facts {
         blocking(place.patience, "the configuration", move || Fact::Known(files::config(&asked)));
     let config = match config.await {
         Fact::Known(config) => config,
-        Fact::Unseen(kind, why) => unread_config(place, kind, why),
+        Fact::Unknown(kind, why) => unread_config(place, kind, why),
     };
     let policy = policy_of(&config.config.shutdown);
     let rooted = config.config.clone().rooted(&place.root);
@@ -107,8 +107,8 @@ pub async fn collect(place: &Place) -> Facts {
     let unenforced = unenforced(place, &config.config, &agent).await;
     let node = match &agent {
         Fact::Known(status) => status.node.name.clone(),
-        Fact::Unseen(..) if !place.live => place.root.display().to_string(),
-        Fact::Unseen(..) => config.config.node_name_or(&winddown_machine::host::node_name()),
+        Fact::Unknown(..) if !place.live => place.root.display().to_string(),
+        Fact::Unknown(..) => config.config.node_name_or(&winddown_machine::host::node_name()),
     };
     Facts {
         live: place.live,
@@ -145,10 +145,10 @@ pub async fn collect(place: &Place) -> Facts {
 async fn unenforced(place: &Place, config: &Config, agent: &Fact<Status>) -> Fact<Vec<String>> {
     let pid = match agent {
         _ if config.runtime != RuntimeKind::Process => {
-            return Fact::Unseen(Unseen::Absent, "another runtime".to_owned());
+            return Fact::Unknown(NotObserved::Absent, "another runtime".to_owned());
         }
         Fact::Known(status) => status.node.pid,
-        Fact::Unseen(kind, why) => return Fact::Unseen(*kind, why.clone()),
+        Fact::Unknown(kind, why) => return Fact::Unknown(*kind, why.clone()),
     };
     let (proc_root, cgroups) = (place.root.join("proc"), place.root.join("sys/fs/cgroup"));
     blocking(place.patience, "the control groups", move || {
@@ -192,21 +192,21 @@ fn interesting(root: &Path) -> Fact<Vec<Process>> {
         Ok(both) => {
             Fact::Known(both.into_iter().flat_map(|kind| kind.into_iter().take(MOST)).collect())
         }
-        Err(error) => unseen(&error, &root.join("proc")),
+        Err(error) => not_observed(&error, &root.join("proc")),
     }
 }
 
 /// Converts a file system error to a fact.
-fn unseen<T>(error: &std::io::Error, what: &Path) -> Fact<T> {
-    Fact::Unseen(kind(error), format!("{}: {error}", what.display()))
+fn not_observed<T>(error: &std::io::Error, what: &Path) -> Fact<T> {
+    Fact::Unknown(kind(error), format!("{}: {error}", what.display()))
 }
 
-fn kind(error: &std::io::Error) -> Unseen {
+fn kind(error: &std::io::Error) -> NotObserved {
     use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
     match error.kind() {
-        NotFound | NotADirectory | ConnectionRefused => Unseen::Absent,
-        PermissionDenied => Unseen::Denied,
-        _ => Unseen::Failed,
+        NotFound | NotADirectory | ConnectionRefused => NotObserved::Absent,
+        PermissionDenied => NotObserved::Denied,
+        _ => NotObserved::Failed,
     }
 }
 
@@ -218,16 +218,16 @@ async fn blocking<T: Send + 'static>(
 ) -> Fact<T> {
     match tokio::time::timeout(patience, tokio::task::spawn_blocking(look)).await {
         Ok(Ok(fact)) => fact,
-        Ok(Err(error)) => Fact::Unseen(Unseen::Failed, format!("{what}: {error}")),
+        Ok(Err(error)) => Fact::Unknown(NotObserved::Failed, format!("{what}: {error}")),
         Err(_) => silent(what, patience),
     }
 }
 
 fn silent<T>(what: &str, patience: Duration) -> Fact<T> {
-    Fact::Unseen(Unseen::Silent, format!("{what}: nothing within {patience:?}"))
+    Fact::Unknown(NotObserved::Silent, format!("{what}: nothing within {patience:?}"))
 }
 
-fn unread_config(place: &Place, kind: Unseen, why: String) -> ConfigFact {
+fn unread_config(place: &Place, kind: NotObserved, why: String) -> ConfigFact {
     ConfigFact {
         file: files::config_path(place),
         read: ConfigRead::Unread(kind, why),
@@ -244,13 +244,13 @@ async fn agent(place: &Place, socket: &Path) -> Fact<Status> {
         Err(_) => return silent(&socket.display().to_string(), place.patience),
     };
     let kind = match &error {
-        _ if !place.live => Unseen::NotLive,
-        ClientError::Missing { .. } | ClientError::NotListening { .. } => Unseen::Absent,
-        ClientError::Denied { .. } => Unseen::Denied,
-        ClientError::Silent { .. } | ClientError::Closed { .. } => Unseen::Silent,
-        _ => Unseen::Failed,
+        _ if !place.live => NotObserved::NotLive,
+        ClientError::Missing { .. } | ClientError::NotListening { .. } => NotObserved::Absent,
+        ClientError::Denied { .. } => NotObserved::Denied,
+        ClientError::Silent { .. } | ClientError::Closed { .. } => NotObserved::Silent,
+        _ => NotObserved::Failed,
     };
-    Fact::Unseen(kind, error_chain(&error))
+    Fact::Unknown(kind, error_chain(&error))
 }
 
 /// Whether the container runtime's socket accepts connections.
@@ -264,9 +264,9 @@ async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<(
         Ok(Err(error)) => match error.kind() {
             // The listen queue is full: a process has the socket but does not accept connections.
             std::io::ErrorKind::WouldBlock => {
-                Fact::Unseen(Unseen::Silent, "its queue of connections is full".to_owned())
+                Fact::Unknown(NotObserved::Silent, "its queue of connections is full".to_owned())
             }
-            _ => Fact::Unseen(kind(&error), error.to_string()),
+            _ => Fact::Unknown(kind(&error), error.to_string()),
         },
         Err(_) => silent(endpoint, place.patience),
     }
@@ -279,7 +279,7 @@ async fn rights(place: &Place, config: &Config) -> Fact<Vec<String>> {
     }
     match tokio::time::timeout(place.patience, cluster::missing_rights(config, &place.wall)).await {
         Ok(Ok(missing)) => Fact::Known(missing),
-        Ok(Err(why)) => Fact::Unseen(Unseen::Failed, why),
+        Ok(Err(why)) => Fact::Unknown(NotObserved::Failed, why),
         Err(_) => silent("the API server", place.patience),
     }
 }
@@ -291,7 +291,7 @@ async fn server_verified(place: &Place, config: &Config) -> Fact<bool> {
     let look = cluster::verifies_server(config, &place.wall);
     match tokio::time::timeout(place.patience, look).await {
         Ok(Ok(verified)) => Fact::Known(verified),
-        Ok(Err(why)) => Fact::Unseen(Unseen::Failed, why),
+        Ok(Err(why)) => Fact::Unknown(NotObserved::Failed, why),
         Err(_) => silent("the files of the credentials", place.patience),
     }
 }
@@ -304,7 +304,7 @@ async fn others_may_write(place: &Place, pods: Option<&Path>) -> Fact<Vec<Others
         &pods,
     ) {
         Ok(found) => Fact::Known(found),
-        Err(error) => unseen(&error, &pods),
+        Err(error) => not_observed(&error, &pods),
     })
     .await
 }

@@ -18,12 +18,12 @@ pub enum Fact<T> {
     /// The value that was observed.
     Known(T),
     /// Nothing was observed, with the reason as text for users.
-    Unseen(Unseen, String),
+    Unknown(NotObserved, String),
 }
 
 /// Why nothing was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unseen {
+pub enum NotObserved {
     /// It does not exist.
     Absent,
     /// This user has no permission.
@@ -119,7 +119,7 @@ pub enum ConfigRead {
     /// The file is invalid, or was named and does not exist: one line per problem.
     Invalid(Vec<String>),
     /// The file could not be read.
-    Unread(Unseen, String),
+    Unread(NotObserved, String),
 }
 
 /// The active scopes of containers.
@@ -141,6 +141,9 @@ pub struct Installed {
     /// The prefixes (`cri-containerd-`, `crio-`) of scopes that a drop-in orders.
     pub ordered_scopes: Vec<&'static str>,
 }
+
+/// The agent's unit.
+pub(super) const UNIT: &str = "winddown.service";
 
 /// Permissions that a kubelet's own credentials never have, and that an agent can do without.
 pub(super) const TAINT_NODES: &str = "taint nodes";
@@ -239,21 +242,21 @@ impl<T> Fact<T> {
     pub fn known(&self) -> Option<&T> {
         match self {
             Self::Known(seen) => Some(seen),
-            Self::Unseen(..) => None,
+            Self::Unknown(..) => None,
         }
     }
 
     /// Why nothing was observed, if so.
-    pub fn unseen(&self) -> Option<Unseen> {
+    pub fn not_observed(&self) -> Option<NotObserved> {
         match self {
             Self::Known(_) => None,
-            Self::Unseen(kind, _) => Some(*kind),
+            Self::Unknown(kind, _) => Some(*kind),
         }
     }
 
     /// Not observed, because the root is not that of the running machine.
     pub fn not_live() -> Self {
-        Self::Unseen(Unseen::NotLive, "not the running machine".to_owned())
+        Self::Unknown(NotObserved::NotLive, "not the running machine".to_owned())
     }
 }
 

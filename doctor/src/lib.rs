@@ -15,8 +15,8 @@ mod text;
 pub use checks::findings;
 pub use collect::{Place, collect};
 pub use facts::{
-    Clock, Command, ConfigFact, ConfigRead, Fact, Facts, Installed, KubeletConfig, Scopes,
-    Shortage, SocketFile, StateDirectory, Unseen,
+    Clock, Command, ConfigFact, ConfigRead, Fact, Facts, Installed, KubeletConfig, NotObserved,
+    Scopes, Shortage, SocketFile, StateDirectory,
 };
 pub use finding::{Area, Counts, Diagnosis, Finding, Severity};
 pub use text::render;

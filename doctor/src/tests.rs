@@ -141,8 +141,8 @@ fn set(file: &str, seconds: u64) -> Fact<Option<Setting>> {
     Fact::Known(Some(Setting { file: file.into(), value: secs(seconds) }))
 }
 
-fn unseen<T>(kind: Unseen) -> Fact<T> {
-    Fact::Unseen(kind, "as was said".to_owned())
+fn unseen<T>(kind: NotObserved) -> Fact<T> {
+    Fact::Unknown(kind, "as was said".to_owned())
 }
 
 fn secs(seconds: u64) -> Duration {
@@ -168,7 +168,7 @@ fn process(name: &str) -> Fact<Vec<Process>> {
 fn known<T>(fact: &mut Fact<T>) -> &mut T {
     match fact {
         Fact::Known(seen) => seen,
-        Fact::Unseen(..) => panic!("the healthy node has it"),
+        Fact::Unknown(..) => panic!("the healthy node has it"),
     }
 }
 

@@ -10,11 +10,11 @@ use winddown_shared::{Grace, Pod, RuntimeError};
 use crate::action::{Action, ActionError};
 use crate::end_notices::EndNotices;
 use crate::environment::NodeFacts;
-use crate::pod::{Boundary, PodEntry, PodState, Starting};
+use crate::pod::{PodEntry, PodState, RunScope, Starting};
 use crate::pods::Pods;
 
 /// A pod of a runtime.
-pub type Entry<D> = Arc<PodEntry<<D as Driver>::Boundary>>;
+pub type Entry<D> = Arc<PodEntry<<D as Driver>::RunScope>>;
 
 /// A container to stop.
 #[derive(Clone, Debug)]
@@ -33,10 +33,10 @@ pub struct Target {
 /// A container runtime, or the host itself.
 pub trait Driver: Sized + Send + Sync + 'static {
     /// The sandbox or boot that its pods run in.
-    type Boundary: Boundary;
+    type RunScope: RunScope;
 
     /// All pods.
-    fn pods(&self) -> &Pods<Self::Boundary>;
+    fn pods(&self) -> &Pods<Self::RunScope>;
 
     /// A channel that closes when the runtime is dropped, to stop tasks.
     fn alive(&self) -> watch::Receiver<()>;
@@ -45,7 +45,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn end_notices(&self) -> &EndNotices;
 
     /// Facts about the node for the hooks and probes of the pod; its address is where network probes connect.
-    fn node(&self, state: &PodState<Self::Boundary>) -> NodeFacts;
+    fn node(&self, state: &PodState<Self::RunScope>) -> NodeFacts;
 
     /// Runs a command in, or beside, a run of a container. Dropping the future abandons it; it ends within `limit`.
     ///
@@ -92,7 +92,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// The attempt cannot be started, or it is unknown whether it was.
     fn start(
         self: &Arc<Self>,
-        starting: Starting<Self::Boundary>,
+        starting: Starting<Self::RunScope>,
         pod: &Pod,
         name: &Arc<str>,
     ) -> impl Future<Output = Result<Option<Arc<str>>, RuntimeError>> + Send;

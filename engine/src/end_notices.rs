@@ -20,13 +20,13 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
-use winddown_files::{Survives, replace};
+use winddown_files::{Durability, replace};
 use winddown_shared::{
     EndNotice, Grace, NodeEnding, PodUid, ShutdownKind, WallClock, critical, error_chain,
 };
 
 use crate::files;
-use crate::pod::{Boundary, PodEntry, PodState, Told};
+use crate::pod::{NoticeContent, PodEntry, PodState, RunScope};
 use crate::pods::Pods;
 
 /// The environment variable that gives the path of the file to containers and hooks.
@@ -105,23 +105,25 @@ impl EndNotices {
     }
 
     /// Removes the directory of a pod that has stopped.
-    pub fn forget<B: Boundary>(&self, entry: &PodEntry<B>) {
-        entry.lock().told = None;
+    pub fn forget<B: RunScope>(&self, entry: &PodEntry<B>) {
+        // Held until the job is queued, as in `refresh`.
+        let mut state = entry.lock();
+        state.notice = None;
         self.hand_over(entry.uid(), Deed::Remove);
     }
 
     /// Notifies all of `pods` that the node is about to stop them, or (`None`) that it is not any more.
-    pub fn announce<B: Boundary>(&self, ending: Option<Arc<NodeEnding>>, pods: &Pods<B>) {
+    pub fn announce<B: RunScope>(&self, ending: Option<Arc<NodeEnding>>, pods: &Pods<B>) {
         let known = self.lock().replace(ending.clone());
         if known != Some(ending) {
             for entry in pods.all() {
-                self.look(&entry);
+                self.refresh(&entry);
             }
         }
     }
 
     /// The environment variables for the hooks of a pod that is being stopped.
-    pub fn variables<B: Boundary>(&self, state: &PodState<B>) -> Vec<(String, String)> {
+    pub fn variables<B: RunScope>(&self, state: &PodState<B>) -> Vec<(String, String)> {
         let told = state.ending.is_some().then(|| self.due(state)).flatten().flatten();
         let notice = told.and_then(|told| self.render(&told));
         notice.map(|notice| notice.variables()).unwrap_or_default()
@@ -129,7 +131,7 @@ impl EndNotices {
 
     /// Queues an update of the pod's file, if it is out of date. The receiver resolves when the update is done or
     /// dropped.
-    pub(crate) fn look<B: Boundary>(
+    pub(crate) fn refresh<B: RunScope>(
         &self,
         entry: &PodEntry<B>,
     ) -> Option<oneshot::Receiver<Infallible>> {
@@ -137,18 +139,18 @@ impl EndNotices {
         // Held until the job is queued, so that later updates are queued later.
         let mut state = entry.lock();
         let due = self.due(&state)?;
-        if state.told.as_ref() == Some(&due) {
+        if state.notice.as_ref() == Some(&due) {
             return None;
         }
-        state.told = Some(due.clone());
+        state.notice = Some(due.clone());
         let notice = due.and_then(|told| self.render(&told));
         let json = notice.and_then(|notice| serde_json::to_vec(&notice).ok());
         self.hand_over(entry.uid(), json.map_or(Deed::Withdraw, Deed::Write))
     }
 
-    /// Like [`look`](Self::look), and waits a moment for the update.
-    pub(crate) async fn tell<B: Boundary>(&self, entry: &PodEntry<B>) {
-        if let Some(done) = self.look(entry)
+    /// Like [`refresh`](Self::refresh), and waits a moment for the update.
+    pub(crate) async fn tell<B: RunScope>(&self, entry: &PodEntry<B>) {
+        if let Some(done) = self.refresh(entry)
             && timeout(PATIENCE, done).await.is_err()
         {
             let pod = crate::pod::title(entry);
@@ -157,34 +159,36 @@ impl EndNotices {
     }
 
     /// Keeps the file up to date while the grace period of a stop is shortened. Never resolves.
-    pub(crate) async fn follow<B: Boundary>(
+    pub(crate) async fn follow<B: RunScope>(
         &self,
         entry: &PodEntry<B>,
         mut grace: Grace,
     ) -> Infallible {
         loop {
             grace.changed().await;
-            self.look(entry);
+            self.refresh(entry);
         }
     }
 
     /// The content that the pod's file should have. None if that is unknown, so the file stays as it is.
-    fn due<B: Boundary>(&self, state: &PodState<B>) -> Option<Option<Told>> {
+    fn due<B: RunScope>(&self, state: &PodState<B>) -> Option<Option<NoticeContent>> {
         let announced = self.lock().clone();
         let all = announced.clone().flatten();
         let stop = state.ending.as_ref();
         if let Some((stop, own)) = stop.and_then(|stop| Some((stop, stop.reason()?))) {
-            return Some(Some(Told { own: Some(own), all, until: stop.kill_at() }));
+            return Some(Some(NoticeContent { own: Some(own), all, until: stop.kill_at() }));
         }
         // A pod that survives the soft-reboot does not stop; if it must stop after all, it gets a notice of its own.
         let softly = |all: &Arc<NodeEnding>| all.node_action == Some(ShutdownKind::SoftReboot);
         match all.filter(|all| !(softly(all) && state.survives_soft_reboot())) {
-            Some(all) => Some(Some(Told { own: None, until: all.deadline, all: Some(all) })),
-            None => (announced.is_some() || state.told.is_some()).then_some(None),
+            Some(all) => {
+                Some(Some(NoticeContent { own: None, until: all.deadline, all: Some(all) }))
+            }
+            None => (announced.is_some() || state.notice.is_some()).then_some(None),
         }
     }
 
-    fn render(&self, Told { own, all, until }: &Told) -> Option<EndNotice> {
+    fn render(&self, NoticeContent { own, all, until }: &NoticeContent) -> Option<EndNotice> {
         let left = until.saturating_duration_since(Instant::now());
         let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from);
         let clocks = (self.wall.now(), monotonic.unwrap_or_default());
@@ -234,7 +238,7 @@ fn write(dir: &Path, path: &Path, json: &[u8]) -> io::Result<()> {
     if !fs::symlink_metadata(dir)?.is_dir() {
         return Err(io::ErrorKind::NotADirectory.into());
     }
-    replace(path, 0o644, Survives::Process, json)
+    replace(path, 0o644, Durability::Process, json)
 }
 
 /// Creates a directory with this mode, regardless of the umask.

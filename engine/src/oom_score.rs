@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as k8s;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
-use winddown_shared::{Pod, QosClass, Quantity};
+use winddown_shared::{ContainerKind, Pod, QosClass, Quantity};
 
 use crate::amounts::amount;
 
@@ -20,7 +20,7 @@ pub fn oom_score_adj(pod: &Pod, container: &k8s::Container, node_memory: i64) ->
         QosClass::Burstable => {
             let rest = rest_per_container(pod);
             let own = burstable(container, rest, node_memory);
-            let is_sidecar = container.restart_policy.as_deref() == Some("Always");
+            let is_sidecar = ContainerKind::of_init(container) == ContainerKind::Sidecar;
             let served = pod.spec.iter().flat_map(|s| &s.containers);
             let lowest = served.map(|c| burstable(c, rest, node_memory)).min();
             if is_sidecar { lowest.map_or(own, |lowest| own.min(lowest)) } else { own }

@@ -104,11 +104,11 @@ pub fn rules(pod: &Pod) -> Vec<ContainerRule> {
     };
     // An init container has to succeed once, whatever the policy says about restarts after that.
     let once = if restart == Restart::Never { Restart::Never } else { Restart::OnFailure };
-    let init =
-        spec.init_containers.iter().flatten().map(|container| match kind_of_init(container) {
-            ContainerKind::Sidecar => rule(container, ContainerKind::Sidecar, Restart::Always),
-            kind => rule(container, kind, once),
-        });
+    let init = spec.init_containers.iter().flatten().map(|container| {
+        let kind = ContainerKind::of_init(container);
+        let is_sidecar = kind == ContainerKind::Sidecar;
+        rule(container, kind, if is_sidecar { Restart::Always } else { once })
+    });
     let regular = spec.containers.iter().map(|c| rule(c, ContainerKind::Regular, restart));
     init.chain(regular).collect()
 }
@@ -121,14 +121,6 @@ pub fn ephemeral_rules(pod: &Pod) -> impl Iterator<Item = ContainerRule> {
         kind: ContainerKind::Ephemeral,
         restart: Restart::Never,
     })
-}
-
-/// The kind of an entry of `spec.initContainers`.
-pub fn kind_of_init(container: &api::Container) -> ContainerKind {
-    match container.restart_policy.as_deref() {
-        Some("Always") => ContainerKind::Sidecar,
-        _ => ContainerKind::Init,
-    }
 }
 
 /// A container in its pod's spec.
@@ -152,7 +144,7 @@ pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<Found<'a>> {
     let init = spec.init_containers.as_deref().unwrap_or_default();
     if let Some(i) = init.iter().position(|c| c.name == name) {
         let (container, field) = (&init[i], format!("spec.initContainers[{i}]"));
-        let (kind, container) = (kind_of_init(container), Cow::Borrowed(container));
+        let (kind, container) = (ContainerKind::of_init(container), Cow::Borrowed(container));
         return Some(Found { container, field, kind, place: i, target: None });
     }
     if let Some(i) = spec.containers.iter().position(|c| c.name == name) {

@@ -11,16 +11,16 @@ use crate::entry::Entry;
 use crate::plan::{self, Backoff, ContainerObservation, ContainerRule};
 
 mod container;
+mod notice_content;
 mod stop_record;
-mod told;
 
-pub use container::{Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, Run, Trouble};
+pub use container::{Container, End, IMAGE_PULL, IMAGE_PULL_BACK_OFF, Run, StartFailure};
+pub(crate) use notice_content::NoticeContent;
 pub use stop_record::StopRecord;
-pub(crate) use told::Told;
 
 /// What a pod runs in: its sandbox, or a boot of the machine. It decides whether an earlier run is still valid. Its
 /// associated types hold the runtime-specific state of pods, containers and runs.
-pub trait Boundary: Debug + Default + Send + Sync + 'static {
+pub trait RunScope: Debug + Default + Send + Sync + 'static {
     /// State of a pod.
     type Pod: Debug + Default + Send;
     /// State of a container.
@@ -52,7 +52,7 @@ pub type PodEntry<B> = Entry<PodState<B>>;
 
 /// The state of a pod. The lock is never held across an await or a system call that can wait.
 #[derive(Debug, Default)]
-pub struct PodState<B: Boundary> {
+pub struct PodState<B: RunScope> {
     /// The pod as last given, or as it was found; none if only traces of it were found.
     pub pod: Option<Pod>,
     /// Its namespace and name; empty while unknown.
@@ -68,7 +68,7 @@ pub struct PodState<B: Boundary> {
     /// Why it is being stopped, and how long that may take.
     pub(crate) ending: Option<Grace>,
     /// The notice in its file, if any. None before this agent has written the file.
-    pub(crate) told: Option<Option<Told>>,
+    pub(crate) notice: Option<Option<NoticeContent>>,
     /// The number of starts in progress. A stop waits for them: it could not stop containers that it does not see yet.
     pub starting: usize,
     /// The number of starts begun plus starts finished: shows whether an observation of the pod is out of date.
@@ -82,34 +82,34 @@ pub struct PodState<B: Boundary> {
 }
 
 /// `namespace/name`, or the UID of a pod whose name is not known yet. Takes the lock.
-pub fn title<B: Boundary>(entry: &PodEntry<B>) -> String {
+pub fn title<B: RunScope>(entry: &PodEntry<B>) -> String {
     let (namespace, name) = entry.lock().label.clone();
     if name.is_empty() { entry.uid().to_string() } else { format!("{namespace}/{name}") }
 }
 
 /// Resolves when this run of the container has ended. Cancel-safe.
-pub async fn ended<B: Boundary>(entry: &PodEntry<B>, name: &str, id: &str) {
+pub async fn ended<B: RunScope>(entry: &PodEntry<B>, name: &str, id: &str) {
     let is_over = |run: Option<&mut Run<B>>| run.is_none_or(|run| run.end.is_some());
     entry.wait_for(|state| is_over(state.run(name, id)).then_some(())).await;
 }
 
 /// Resolves when the pod is asked to stop. Cancel-safe.
-pub async fn stopping<B: Boundary>(entry: &PodEntry<B>) {
+pub async fn stopping<B: RunScope>(entry: &PodEntry<B>) {
     entry.wait_for(|state| state.stopping.then_some(())).await;
 }
 
 /// Resolves when no start is in progress. Cancel-safe.
-pub async fn started<B: Boundary>(entry: &PodEntry<B>) {
+pub async fn started<B: RunScope>(entry: &PodEntry<B>) {
     entry.wait_for(|state| (state.starting == 0).then_some(())).await;
 }
 
 /// A guard that counts one start in progress.
 #[derive(Debug)]
-pub struct Starting<B: Boundary>(Arc<PodEntry<B>>);
+pub struct Starting<B: RunScope>(Arc<PodEntry<B>>);
 
 // === impl PodState ===
 
-impl<B: Boundary> PodState<B> {
+impl<B: RunScope> PodState<B> {
     /// Updates the pod, and adds its containers in the spec's order.
     pub fn take_pod(&mut self, pod: &Pod) {
         if self.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
@@ -239,7 +239,7 @@ impl<B: Boundary> PodState<B> {
 
 // === impl Starting ===
 
-impl<B: Boundary> Starting<B> {
+impl<B: RunScope> Starting<B> {
     /// Begins a start; none if the pod is being stopped.
     pub fn begin(entry: &Arc<PodEntry<B>>) -> Option<Self> {
         let mut state = entry.lock();
@@ -257,7 +257,7 @@ impl<B: Boundary> Starting<B> {
     }
 }
 
-impl<B: Boundary> Drop for Starting<B> {
+impl<B: RunScope> Drop for Starting<B> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.starting -= 1;

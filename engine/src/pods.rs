@@ -5,30 +5,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::broadcast;
 use winddown_shared::{
-    ContainerKind, Event, Happening, PodEvent, PodLabel, PodUid, PodUidMap, Recorder, RuntimePod,
+    ContainerKind, Event, PodEvent, PodEventKind, PodLabel, PodUid, PodUidMap, Recorder, RuntimePod,
 };
 
-use crate::pod::{Boundary, PodEntry};
+use crate::pod::{PodEntry, RunScope};
 
 /// How many changes a slow reader may fall behind before it has to check all pods.
 const CHANGES: usize = 1024;
 
 /// The pods that a runtime knows, and their spontaneous changes.
-pub struct Pods<B: Boundary> {
+pub struct Pods<B: RunScope> {
     known: Mutex<PodUidMap<Arc<PodEntry<B>>>>,
     changes: broadcast::Sender<PodUid>,
     /// Weak, because the recorder may hold the runtime.
     recorder: Mutex<Weak<dyn Recorder>>,
 }
 
-impl<B: Boundary> Default for Pods<B> {
+impl<B: RunScope> Default for Pods<B> {
     fn default() -> Self {
         let recorder = Mutex::new(Weak::<()>::new() as Weak<dyn Recorder>);
         Self { known: Mutex::default(), changes: broadcast::Sender::new(CHANGES), recorder }
     }
 }
 
-impl<B: Boundary> Pods<B> {
+impl<B: RunScope> Pods<B> {
     /// Locks all pods, by UID. The lock must not be held across an await.
     pub fn lock(&self) -> MutexGuard<'_, PodUidMap<Arc<PodEntry<B>>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
@@ -66,13 +66,13 @@ impl<B: Boundary> Pods<B> {
         let _ = self.changes.send(uid);
     }
 
-    /// Sends [events](Self::tell) to this recorder from now on.
+    /// Sends [events](Self::record_event) to this recorder from now on.
     pub fn record_to(&self, recorder: &Arc<dyn Recorder>) {
         *self.recorder.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(recorder);
     }
 
     /// Records an event of the pod, or of the container of this name. Takes the pod's lock.
-    pub fn tell(&self, entry: &PodEntry<B>, container: Option<&str>, what: Happening) {
+    pub fn record_event(&self, entry: &PodEntry<B>, container: Option<&str>, what: PodEventKind) {
         let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
         let Some(recorder) = recorder else { return };
         let mut state = entry.lock();
@@ -92,7 +92,7 @@ impl<B: Boundary> Pods<B> {
     }
 }
 
-impl<B: Boundary> fmt::Debug for Pods<B> {
+impl<B: RunScope> fmt::Debug for Pods<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pods").field("known", &self.known).finish_non_exhaustive()
     }

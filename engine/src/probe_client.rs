@@ -159,11 +159,17 @@ impl To {
             Some(_) => format!("http:{location}"),
             None => location.to_owned(),
         };
-        let Some((scheme, rest)) = absolute.split_once("://") else {
+        // The query of a relative location may name an address too.
+        let parts =
+            absolute.split_once("://").filter(|(scheme, _)| !scheme.contains(['/', '?', '#']));
+        let Some((scheme, rest)) = parts else {
             let here = self.path.path();
-            let directory = &here[..here.rfind('/').map_or(0, |at| at + 1)];
-            let directory = if location.starts_with('/') { "" } else { directory };
-            let path = PathAndQuery::try_from(escaped(&format!("{directory}{location}"))).ok()?;
+            let base = match location.as_bytes().first() {
+                Some(b'/') => "",
+                Some(b'?') => here,
+                _ => &here[..here.rfind('/').map_or(0, |at| at + 1)],
+            };
+            let path = PathAndQuery::try_from(escaped(&format!("{base}{location}"))).ok()?;
             return Some(Self { endpoint: self.endpoint.clone(), is_tls: self.is_tls, path });
         };
         let is_tls = scheme.eq_ignore_ascii_case("https");
@@ -552,6 +558,16 @@ mod tests {
         );
     }
 
+    #[tokio::test]
+    async fn a_redirect_to_a_page_that_fails_is_no_success_because_its_query_names_an_address() {
+        let servers = [
+            ("/a", "302 Found\r\nLocation: /login?to=http://b/\r\n\r\n"),
+            ("/login?to=http://b/", "500 No\r\n\r\n"),
+        ];
+        let failed = Err("HTTP probe failed with statuscode: 500".to_owned());
+        assert_eq!(outcome("/a", "HTTP", &servers).await, failed);
+    }
+
     #[test]
     fn a_redirect_is_read_as_a_browser_reads_it() {
         let joined = |location: &str| {
@@ -562,6 +578,8 @@ mod tests {
         for (location, to) in [
             ("/x", Some("true 127.0.0.1:80 /x")),
             ("x?y", Some("true 127.0.0.1:80 /a/x?y")),
+            ("?y", Some("true 127.0.0.1:80 /a/b?y")),
+            ("x?y=ftp://b/", Some("true 127.0.0.1:80 /a/x?y=ftp://b/")),
             ("//b:1/x", Some("true b:1 /x")),
             ("http://b", Some("false b:80 /")),
             ("https://[::1]/x", Some("true [::1]:443 /x")),

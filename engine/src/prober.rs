@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{Happening, Pod, ProbeKind, error_chain};
+use winddown_shared::{Pod, PodEventKind, ProbeKind, error_chain};
 
 use crate::action::{Action, ActionError};
 use crate::driver::{Driver, Entry, act};
@@ -54,23 +54,23 @@ impl<D: Driver> Probed for ProbedRun<D> {
 
     async fn ask(&self, probe: ProbeKind, action: &Action, timeout: Duration) -> Option<bool> {
         let run = (&*self.name, &*self.id);
-        let tell = |what| self.driver.pods().tell(&self.entry, Some(&self.name), what);
+        let tell = |what| self.driver.pods().record_event(&self.entry, Some(&self.name), what);
         match act(&self.driver, &self.entry, run, action, timeout).await {
             Ok(None) => Some(true),
             Ok(Some(warning)) => {
-                tell(Happening::ProbeWarned { probe, warning });
+                tell(PodEventKind::ProbeWarned { probe, warning });
                 Some(true)
             }
             Err(error @ ActionError::Unasked { .. }) => {
                 let error = error_chain(&error);
                 tracing::debug!(container = %self.name, error, "a probe could not be asked");
-                tell(Happening::ProbeErrored { probe, error });
+                tell(PodEventKind::ProbeErrored { probe, error });
                 None
             }
             Err(error) => {
                 let output = error.output();
                 tracing::debug!(container = %self.name, error = output, "a probe failed");
-                tell(Happening::Unhealthy { probe, output });
+                tell(PodEventKind::Unhealthy { probe, output });
                 Some(false)
             }
         }

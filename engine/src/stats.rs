@@ -7,6 +7,6 @@ mod memory;
 mod rotated_logs;
 
 pub use cgroup::CgroupDirs;
-pub use disk_cache::{DiskCache, PodPlaces};
+pub use disk_cache::{DiskCache, PodDirs};
 pub use memory::reclaim_memory;
 pub use rotated_logs::remove_rotated_logs;

@@ -8,11 +8,11 @@ use winddown_shared::{
 };
 
 use crate::plan::{self, ContainerObservation, Restart};
-use crate::pod::{Boundary, Container, PodState, Run};
+use crate::pod::{Container, PodState, Run, RunScope};
 use crate::probing::ProbeState;
 
 /// Returns the current status of the pod, with container ids `SCHEME://ID`. The caller holds its lock.
-pub fn status<B: Boundary>(state: &PodState<B>, scheme: &str) -> PodRuntimeStatus {
+pub fn status<B: RunScope>(state: &PodState<B>, scheme: &str) -> PodRuntimeStatus {
     let rules = state.pod.as_ref().map(B::rules).unwrap_or_default();
     let seen = state.seen(&rules, Instant::now());
     let will_start = !state.stopping && !plan::plan(&rules, &seen).done;
@@ -42,7 +42,7 @@ pub fn status<B: Boundary>(state: &PodState<B>, scheme: &str) -> PodRuntimeStatu
 }
 
 /// A container whose status is reported.
-struct Shown<'a, B: Boundary> {
+struct Shown<'a, B: RunScope> {
     container: &'a Container<B>,
     /// The newest run that counts.
     run: Option<&'a Run<B>>,
@@ -52,7 +52,7 @@ struct Shown<'a, B: Boundary> {
     restart: Restart,
 }
 
-impl<B: Boundary> Shown<'_, B> {
+impl<B: RunScope> Shown<'_, B> {
     fn status(&self, state: &PodState<B>, scheme: &str, initialized: bool) -> ContainerStatus {
         let container = self.container;
         let newest = container.run.as_ref();
@@ -116,7 +116,7 @@ struct Progress {
     exit_code: Option<i32>,
 }
 
-fn progress<B: Boundary>(run: &Run<B>) -> Progress {
+fn progress<B: RunScope>(run: &Run<B>) -> Progress {
     let exit_code = run.end.as_ref().map(|end| end.exit.exit_code);
     let ProbeState { started, ready, .. } = run.probe_state;
     Progress { started, ready, exit_code }
@@ -169,13 +169,13 @@ mod tests {
 
     use super::*;
     use crate::plan::Backoff;
-    use crate::pod::Trouble;
+    use crate::pod::StartFailure;
 
     /// A numbered sandbox.
     #[derive(Debug, Default)]
     struct Place;
 
-    impl Boundary for Place {
+    impl RunScope for Place {
         type Pod = u32;
         type Container = ();
         type Run = u32;
@@ -234,7 +234,7 @@ mod tests {
     #[tokio::test]
     async fn what_ended_with_its_sandbox_and_cannot_be_started_again_waits_and_says_why() {
         let mut state = moved("Always", [0, 137]);
-        let trouble = Trouble {
+        let trouble = StartFailure {
             reason: "ErrImagePull",
             message: "no such image".to_owned(),
             until: Instant::now(),

@@ -18,7 +18,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
-    ContainerExit, ContainerKind, EndCause, Grace, Happening, Pod, PodStopped, ProbeKind,
+    ContainerExit, ContainerKind, EndCause, Grace, Pod, PodEventKind, PodStopped, ProbeKind,
     RuntimeError, StoppedContainer, WallTime, error_chain,
 };
 
@@ -26,7 +26,7 @@ use crate::action::Action;
 use crate::driver::{self, Driver, Target, act};
 use crate::entry::Entry;
 use crate::plan;
-use crate::pod::{self, Boundary, PodState};
+use crate::pod::{self, PodState, RunScope};
 
 /// The grace period of a pod that does not set one, as the API server defaults it.
 const DEFAULT_GRACE: Duration = Duration::from_secs(30);
@@ -113,7 +113,7 @@ pub async fn stop_to_restart<D: Driver>(
         let pod = pod::title(entry);
         tracing::info!(%pod, "Container {name} definition changed, will be restarted (pod {pod})");
     }
-    driver.pods().tell(entry, Some(name), Happening::Killing(why));
+    driver.pods().record_event(entry, Some(name), PodEventKind::Killing(why));
     let (id, last_call) = (Arc::clone(&target.id), last_call(&grace));
     let ended = end_one(driver, entry, target, grace, last_call).await;
     if ended.is_err()
@@ -135,15 +135,15 @@ fn begin<D: Driver>(driver: &Arc<D>, entry: &driver::Entry<D>) -> Vec<Target> {
         (targets, new)
     };
     for name in new {
-        driver.pods().tell(entry, Some(&name), Happening::Killing(EndCause::Pod));
+        driver.pods().record_event(entry, Some(&name), PodEventKind::Killing(EndCause::Pod));
     }
     targets
 }
 
 /// All running containers.
-fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::Boundary>) -> Vec<Target> {
+fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::RunScope>) -> Vec<Target> {
     let running = state.containers.iter().filter(|c| c.is_running());
-    let target = |container: &pod::Container<D::Boundary>| {
+    let target = |container: &pod::Container<D::RunScope>| {
         let run = container.run.as_ref()?;
         let found = state.pod.as_ref().and_then(|pod| plan::find(pod, &container.name));
         let found = found.as_ref().map(|found| &*found.container);
@@ -178,7 +178,7 @@ async fn end_one<D: Driver>(
             let run = async |time| {
                 let done = act(driver, entry, (name, id), hook, time).await;
                 if done.is_err() {
-                    driver.pods().tell(entry, Some(name), Happening::PreStopFailed);
+                    driver.pods().record_event(entry, Some(name), PodEventKind::PreStopFailed);
                 }
                 done.map(drop)
             };
@@ -196,7 +196,7 @@ async fn end_one<D: Driver>(
 }
 
 /// Summarizes the stop from the record of all stops of this pod.
-fn finish<B: Boundary>(state: &mut PodState<B>) -> PodStopped {
+fn finish<B: RunScope>(state: &mut PodState<B>) -> PodStopped {
     let mut record = state.stop.take().unwrap_or_default();
     let stopped = record.finish(|name| {
         let run = state.container(name)?.run.as_ref()?;
@@ -245,7 +245,7 @@ pub(crate) fn grace_of_restart(pod: &Pod, name: &str, why: EndCause) -> Duration
 
 /// Resolves when a sidecar may be stopped: neither a regular or init container runs, nor a sidecar that started after
 /// it; or less than `last_call` of the grace period is left. Cancel-safe.
-async fn turn<B: Boundary>(
+async fn turn<B: RunScope>(
     entry: &Entry<PodState<B>>,
     name: &str,
     grace: Grace,

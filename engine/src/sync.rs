@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use winddown_shared::{EndCause, Grace, Happening, Pod, RuntimeError, error_chain};
+use winddown_shared::{EndCause, Grace, Pod, PodEventKind, RuntimeError, error_chain};
 
 use crate::action::Action;
 use crate::driver::{Driver, Entry, act};
 use crate::plan::{ContainerObservation, ContainerRule};
-use crate::pod::{self, Boundary as _, Starting};
+use crate::pod::{self, RunScope as _, Starting};
 use crate::{plan, prober, stopping};
 
 /// How long a postStart hook may take. The kubelet sets no limit; the hook also ends with the container and with a stop
@@ -27,8 +27,8 @@ pub async fn pass<D: Driver>(
     entry: &Entry<D>,
     pod: &Pod,
 ) -> Result<Option<Duration>, RuntimeError> {
-    driver.end_notices().look(entry);
-    let rules = D::Boundary::rules(pod);
+    driver.end_notices().refresh(entry);
+    let rules = D::RunScope::rules(pod);
     // Adopted containers have no prober yet.
     for rule in &rules {
         let is_adopted = entry.lock().container(&rule.name).is_some_and(|c| c.is_adopted());
@@ -89,7 +89,7 @@ async fn start<D: Driver>(
         async move {
             // After this a stop sees the container, so its hook need not delay the stop.
             if let Some(id) = driver.start(starting, &pod, &name).await? {
-                driver.pods().tell(&entry, Some(&name), Happening::Started);
+                driver.pods().record_event(&entry, Some(&name), PodEventKind::Started);
                 let well = post_start(&driver, &entry, &pod, (&name, &id)).await;
                 prober::begin(&driver, &entry, &pod, &name, well);
             }
@@ -117,7 +117,7 @@ async fn post_start<D: Driver>(
         outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
             if let Err(error) = &outcome {
                 tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(error), "the postStart hook failed");
-                driver.pods().tell(entry, Some(name), Happening::PostStartFailed);
+                driver.pods().record_event(entry, Some(name), PodEventKind::PostStartFailed);
             }
             outcome.is_ok()
         }
@@ -145,7 +145,7 @@ fn tell_back_offs<D: Driver>(
             Some(std::mem::replace(&mut end.told, true))
         });
         if told == Some(false) {
-            driver.pods().tell(entry, Some(&rule.name), Happening::BackOff);
+            driver.pods().record_event(entry, Some(&rule.name), PodEventKind::BackOff);
         }
     }
 }

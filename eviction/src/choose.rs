@@ -35,7 +35,7 @@ pub struct Ending {
     /// When it should be gone.
     pub due: Instant,
     /// Whether it was given at most one second, so that its grace period cannot be shortened further.
-    pub hurried: bool,
+    pub has_minimal_grace: bool,
     /// The condition that it was evicted for; none if it is terminating for another reason.
     pub evicted_for: Option<Condition>,
 }
@@ -159,7 +159,7 @@ fn judge(
 ) -> Verdict {
     match ending {
         Some(ending) if comes_in_time(act, &ending, now) => return Verdict::Ending,
-        Some(ending) if ending.hurried || !act.hard => return Verdict::Stuck,
+        Some(ending) if ending.has_minimal_grace || !act.hard => return Verdict::Stuck,
         _ => {}
     }
     if policy.spares(pod) {

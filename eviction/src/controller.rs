@@ -20,13 +20,13 @@ use crate::decide::{Act, Snapshot, decide};
 use crate::growth::Growth;
 use crate::history::{Outcome, Record};
 use crate::hook::Hook;
-use crate::memory::Memory;
 use crate::observation::Observations;
 use crate::pending_reclaim::PendingReclaim;
 use crate::policy::{Policy, PressureScope};
 use crate::readmission::Readmission;
 use crate::seams::{Readmit, Reclaim, Signals};
 use crate::signal::{Cause, Signal};
+use crate::state::EvictionState;
 
 mod evict;
 mod limits;
@@ -38,7 +38,7 @@ mod view;
 
 use reclaiming_memory::MemoryReclaim;
 use view::Shown;
-pub use view::{AwayPod, EvictionView, Explanation, ThresholdView};
+pub use view::{EvictedStaticPod, EvictionView, Explanation, ThresholdView};
 
 /// The timeout of a node measurement.
 const MEASURE: Duration = Duration::from_secs(2);
@@ -64,8 +64,8 @@ pub struct EvictionParts<K, S, R> {
     /// The policy, which may change.
     pub policy: watch::Receiver<Arc<Policy>>,
     /// Pauses the loop: while admission is closed for any reason (a node shutdown, a drain), nothing is measured and no
-    /// pod is evicted. The loop ends when the sender is dropped.
-    pub still: watch::Receiver<GateReasons>,
+    /// pod is asked to stop. The loop ends when the sender is dropped.
+    pub paused_by: watch::Receiver<GateReasons>,
     /// Wakes the loop early, when the kernel reports that tasks wait for memory.
     pub wake: Arc<Notify>,
     /// The sampling intervals.
@@ -78,10 +78,10 @@ pub struct EvictionController<K, S, R> {
     parts: EvictionParts<K, S, R>,
     /// The policy, adapted to the layout of the node's file systems.
     policy: Arc<Policy>,
-    memory: Memory,
+    state: EvictionState,
     layout: Option<FsLayout>,
-    last_look: Option<Instant>,
-    next_look: Instant,
+    last_sample: Option<Instant>,
+    next_sample: Instant,
     /// The wait before the next sample, as the last sample determined it.
     waited: Duration,
     endings: PodUidMap<Ending>,
@@ -100,7 +100,7 @@ pub struct EvictionController<K, S, R> {
     reclaim_hangs_until: Option<Instant>,
     memory_reclaim: MemoryReclaim,
     next_limits: Instant,
-    under_way: FuturesUnordered<BoxFuture<'static, Happened>>,
+    under_way: FuturesUnordered<BoxFuture<'static, Completion>>,
     conditions: watch::Sender<Conditions>,
     shown: Arc<Shown>,
     /// Consecutive measurement failures.
@@ -117,10 +117,10 @@ struct Hold {
 }
 
 /// The result of a concurrent operation.
-enum Happened {
+enum Completion {
     Ended(evict::Ended),
-    Reclaimed(reclaiming::Over),
-    ReclaimedMemory(reclaiming_memory::Over),
+    Reclaimed(reclaiming::ReclaimDone),
+    ReclaimedMemory(reclaiming_memory::MemoryReclaimDone),
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
@@ -134,10 +134,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let now = Instant::now();
         let controller = Self {
             policy,
-            memory: Memory::default(),
+            state: EvictionState::default(),
             layout: None,
-            last_look: None,
-            next_look: now,
+            last_sample: None,
+            next_sample: now,
             waited: parts.cadence.calm,
             endings: PodUidMap::default(),
             pending_reclaim: PendingReclaim::default(),
@@ -160,12 +160,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         (controller, view)
     }
 
-    /// Runs until the sender of [`EvictionParts::still`] is dropped. Dropping the future does not cancel evictions:
+    /// Runs until the sender of [`EvictionParts::paused_by`] is dropped. Dropping the future does not cancel evictions:
     /// pods that were asked to stop still do.
     pub async fn run(mut self) {
-        while self.stand_still().await {
+        while self.wait_while_paused().await {
             if !self.policy.is_idle() {
-                self.look().await;
+                self.sample().await;
             }
             if !self.wait().await {
                 return;
@@ -174,37 +174,40 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     /// Waits while the loop is paused. Returns false when the loop must end.
-    async fn stand_still(&mut self) -> bool {
-        if self.parts.still.borrow_and_update().is_empty() {
+    async fn wait_while_paused(&mut self) -> bool {
+        if self.parts.paused_by.borrow_and_update().is_empty() {
             return true;
         }
         // The owner of the pause stops the pods now.
-        self.under_way.clear();
         self.endings.clear();
         self.pending_reclaim = PendingReclaim::default();
-        self.reclaiming = false;
-        self.memory_reclaim.is_under_way = false;
-        let opened = self.parts.still.wait_for(|reasons| reasons.is_empty()).await.is_ok();
-        self.memory = Memory::default();
-        self.next_look = Instant::now();
-        opened
+        while !self.parts.paused_by.borrow_and_update().is_empty() {
+            tokio::select! {
+                changed = self.parts.paused_by.changed() => if changed.is_err() { return false },
+                // Hooks and reclaims end by themselves. Pods that were asked to stop are followed.
+                Some(completion) = self.under_way.next() => self.note(completion),
+            }
+        }
+        self.state = EvictionState::default();
+        self.next_sample = Instant::now();
+        true
     }
 
     /// Waits until the next sample is due. Returns false when the loop must end.
     async fn wait(&mut self) -> bool {
-        let mut due = self.next_look;
+        let mut due = self.next_sample;
         let idle = self.policy.is_idle();
         let mut woken = idle;
-        let soonest = self.last_look.map_or(due, |last| last + self.parts.cadence.fastest);
+        let soonest = self.last_sample.map_or(due, |last| last + self.parts.cadence.fastest);
         loop {
             tokio::select! {
-                changed = self.parts.still.changed() => return changed.is_ok(),
+                changed = self.parts.paused_by.changed() => return changed.is_ok(),
                 Ok(()) = self.parts.policy.changed() => {
                     self.follow_policy();
                     return true;
                 }
-                Some(happened) = self.under_way.next() => {
-                    self.note(happened);
+                Some(completion) = self.under_way.next() => {
+                    self.note(completion);
                     due = due.min(soonest);
                 }
                 () = self.parts.wake.notified(), if !woken => {
@@ -217,10 +220,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     /// Measures, decides, acts.
-    async fn look(&mut self) {
+    async fn sample(&mut self) {
         let started = Instant::now();
-        let apart = self.last_look.map_or(Duration::ZERO, |last| started - last);
-        self.last_look = Some(started);
+        let apart = self.last_sample.map_or(Duration::ZERO, |last| started - last);
+        self.last_sample = Some(started);
         let stats = match timeout(MEASURE, self.parts.signals.node()).await {
             Ok(Ok(stats)) => stats,
             Ok(Err(error)) => return self.not_measured(&error_chain(&error)),
@@ -237,8 +240,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         };
         self.shown.measured(now, &snapshot.observations, stats.swap);
         self.memory_reclaim.swap_free = stats.swap.map_or(0, |swap| swap.free);
-        let decision = decide(&snapshot, &self.policy, &self.memory);
-        let before = std::mem::replace(&mut self.memory, decision.memory).last;
+        let decision = decide(&snapshot, &self.policy, &self.state);
+        let before = std::mem::replace(&mut self.state, decision.state).last;
         self.pending_reclaim.observe(&snapshot.observations);
         self.publish(decision.conditions);
         for pod in self.readmission.due(decision.conditions, now) {
@@ -251,11 +254,11 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let cadence = &self.parts.cadence;
         let next = cadence.next(&self.policy, &before, &snapshot.observations, apart, self.waited);
         self.waited = if self.is_settled() { next } else { next.min(cadence.calm) };
-        self.next_look = started + self.waited;
+        self.next_sample = started + self.waited;
         if self.waited < self.parts.cadence.calm {
             self.follow_growth().await;
         }
-        self.shown.looked(&self.policy, &self.memory, &self.readmission);
+        self.shown.sampled(&self.policy, &self.state, &self.readmission);
     }
 
     /// Whether nothing is in progress: no eviction, no reclaim, no condition, and no static pod awaits readmission.
@@ -274,19 +277,19 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if act.signal.file_system().is_some() && self.reclaiming {
             return;
         }
-        if self.may_give_back(act, now) {
+        if self.may_reclaim(act, now) {
             self.log_met(act);
-            self.begin_giving_back(act);
+            self.begin_reclaim(act);
         } else if !self.pending_reclaim.is_awaited(act.signal, now) {
             self.evict(act).await;
         }
     }
 
-    fn note(&mut self, happened: Happened) {
-        match happened {
-            Happened::Ended(ended) => self.note_end(ended),
-            Happened::Reclaimed(over) => self.note_given_back(&over),
-            Happened::ReclaimedMemory(over) => self.note_reclaimed_memory(over),
+    fn note(&mut self, completion: Completion) {
+        match completion {
+            Completion::Ended(ended) => self.note_end(ended),
+            Completion::Reclaimed(done) => self.note_reclaimed(&done),
+            Completion::ReclaimedMemory(done) => self.note_reclaimed_memory(done),
         }
     }
 
@@ -351,7 +354,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let configured = self.parts.policy.borrow_and_update().clone();
         self.adopt(&configured);
         self.held = [None; Signal::COUNT];
-        self.next_look = Instant::now();
+        self.next_sample = Instant::now();
     }
 
     /// Adopts the thresholds derived from the layout. This happens before the first sample is judged.
@@ -361,10 +364,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
         self.layout = stats.layout;
         let configured = self.parts.policy.borrow().clone();
-        let is_first = self.memory == Memory::default();
+        let is_first = self.state == EvictionState::default();
         self.adopt(&configured);
         if is_first {
-            self.memory = Memory::default();
+            self.state = EvictionState::default();
         }
     }
 
@@ -374,7 +377,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             let (signal, hard) = (overwritten.signal, overwritten.hard);
             tracing::warn!(%signal, hard, "this threshold has no effect: it follows from the others");
         }
-        self.memory = self.memory.carried_over(&self.policy, &policy, Instant::now());
+        self.state = self.state.carried_over(&self.policy, &policy, Instant::now());
         if self.policy.shadow != policy.shadow {
             self.conditions.send_replace(Conditions::NONE);
         }
@@ -388,12 +391,17 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             let times = self.unmeasured;
             tracing::warn!(error, times, "the node could not be measured; no pod is evicted");
         }
-        self.next_look = Instant::now() + self.parts.cadence.calm;
+        self.next_sample = Instant::now() + self.parts.cadence.calm;
     }
+}
+
+/// Resolves when the loop is paused.
+async fn paused(mut reasons: watch::Receiver<GateReasons>) {
+    let _ = reasons.wait_for(|reasons| !reasons.is_empty()).await;
 }
 
 impl<K, S, R> std::fmt::Debug for EvictionController<K, S, R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EvictionController").field("memory", &self.memory).finish_non_exhaustive()
+        f.debug_struct("EvictionController").field("state", &self.state).finish_non_exhaustive()
     }
 }

@@ -6,11 +6,11 @@ use tokio::time::Instant;
 use winddown_shared::{PressureStats, Quantity};
 
 use crate::condition::{Condition, Conditions};
-use crate::memory::{Memory, Tracked};
 use crate::observation::{Observation, Observations};
 use crate::policy::{Policy, PressureRule};
 use crate::reclaim::{Reclaimable, reclaimable};
 use crate::signal::{Cause, Resource, Signal};
+use crate::state::{EvictionState, Tracked};
 use crate::threshold::Threshold;
 
 #[cfg(test)]
@@ -30,8 +30,8 @@ pub struct Snapshot {
 /// The result of [`decide`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Decision {
-    /// The memory for the next decision.
-    pub memory: Memory,
+    /// The state for the next decision.
+    pub state: EvictionState,
     /// The conditions that the node should report.
     pub conditions: Conditions,
     /// What to do; none if nothing is short, not for long enough, or not measured again since the last sample.
@@ -73,15 +73,15 @@ pub const FORGIVEN: Duration = Duration::from_secs(10);
 /// is available as well. It is acted on when it has been met for its grace and has a new measurement since the last
 /// sample. Among several, hard thresholds come first, then memory, then the one with the larger relative deficit.
 #[must_use]
-pub fn decide(snapshot: &Snapshot, policy: &Policy, memory: &Memory) -> Decision {
+pub fn decide(snapshot: &Snapshot, policy: &Policy, state: &EvictionState) -> Decision {
     let now = snapshot.now;
-    let mut next = *memory;
+    let mut next = *state;
     let mut met = 0;
     let mut raised = Conditions::NONE;
     let mut chosen: Option<(Urgency, Act)> = None;
     for (place, threshold) in policy.thresholds().iter().enumerate() {
         let observed = snapshot.observations.get(threshold.signal);
-        let was = memory.tracked[place];
+        let was = state.tracked[place];
         let (is, is_met) = track(threshold, observed, was, now);
         next.tracked[place] = is;
         if is_met {
@@ -89,7 +89,7 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, memory: &Memory) -> Decision
             raised.insert(threshold.signal.condition());
         }
         let Some(observed) =
-            observed.filter(|observed| is.active && is_news(observed, memory, threshold))
+            observed.filter(|observed| is.active && is_news(observed, state, threshold))
         else {
             continue;
         };
@@ -99,19 +99,19 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, memory: &Memory) -> Decision
             chosen = Some((urgency, act));
         }
     }
-    let pressed = policy.memory_pressure.as_ref().and_then(|rule| pressed(rule, snapshot, memory));
+    let pressed = policy.memory_pressure.as_ref().and_then(|rule| pressed(rule, snapshot, state));
     if pressed.is_some() {
         raised.insert(Condition::Memory);
     }
     next.last = snapshot.observations;
-    next.last_pressure = snapshot.pressure.or(memory.last_pressure);
+    next.last_pressure = snapshot.pressure.or(state.last_pressure);
     raised.iter().for_each(|condition| next.seen[condition as usize] = Some(now));
     let act = match chosen {
         // Memory stalls count as a hard threshold on memory; disks come after them.
         Some((_, act)) if act.hard && act.signal.resource() == Resource::Memory => Some(act),
         chosen => pressed.or(chosen.map(|(_, act)| act)),
     };
-    Decision { memory: next, conditions: reported(&next, policy, now), act, met }
+    Decision { state: next, conditions: reported(&next, policy, now), act, met }
 }
 
 impl Decision {
@@ -149,26 +149,26 @@ fn is_met(threshold: &Threshold, observed: &Observation, reclaiming: bool) -> bo
 }
 
 /// Whether it was measured since the last sample. A figure without a timestamp counts as new.
-fn is_news(observed: &Observation, memory: &Memory, threshold: &Threshold) -> bool {
-    let before = memory.last.get(threshold.signal);
+fn is_news(observed: &Observation, state: &EvictionState, threshold: &Threshold) -> bool {
+    let before = state.last.get(threshold.signal);
     match (observed.at, before) {
         (Some(at), Some(before)) => before.at.is_none_or(|before| at > before),
         _ => true,
     }
 }
 
-fn reported(memory: &Memory, policy: &Policy, now: Instant) -> Conditions {
+fn reported(state: &EvictionState, policy: &Policy, now: Instant) -> Conditions {
     let lately = |condition: &Condition| {
-        memory.seen[*condition as usize]
+        state.seen[*condition as usize]
             .is_some_and(|seen| now.saturating_duration_since(seen) < policy.transition_period)
     };
     Condition::ALL.into_iter().filter(lately).collect()
 }
 
 /// The act that follows if tasks stall for memory, by the rule's limits.
-fn pressed(rule: &PressureRule, snapshot: &Snapshot, memory: &Memory) -> Option<Act> {
+fn pressed(rule: &PressureRule, snapshot: &Snapshot, state: &EvictionState) -> Option<Act> {
     let now_lost = snapshot.pressure?;
-    let before = memory.last_pressure?;
+    let before = state.last_pressure?;
     let over = |limit: Option<f32>, now: f32, before: f32| {
         limit.is_none_or(|limit| now >= limit && now >= before)
     };
@@ -177,7 +177,7 @@ fn pressed(rule: &PressureRule, snapshot: &Snapshot, memory: &Memory) -> Option<
         && over(rule.full, now_lost.full_avg10, before.full_avg10)
         // An average falls slowly: a task must have stalled since the last sample.
         && now_lost.some_total_us > before.some_total_us;
-    let cooled = memory
+    let cooled = state
         .pressure_evicted
         .is_none_or(|last| snapshot.now.saturating_duration_since(last) >= rule.cool_down);
     let observed = snapshot.observations.get(Signal::MemoryAvailable)?;

@@ -95,13 +95,14 @@ pub enum Outcome {
         /// The time from the request until it stopped, in ms.
         took_ms: u64,
     },
-    /// The pod did not stop in time. Another one is chosen.
+    /// The pod did not stop in time, and another one is chosen; or a shutdown or a drain began before it was asked.
     Failed {
         /// The error.
         error: String,
     },
     /// No pod qualified.
-    Nobody,
+    #[serde(rename = "nobody")]
+    NoCandidate,
     /// Dry run: the pod would have been evicted.
     Shadow,
     /// Not a decision: the kernel killed first, or a cgroup reached its own limit.
@@ -232,7 +233,7 @@ impl Record {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        matches!(self.outcome, Outcome::Nobody | Outcome::Shadow)
+        matches!(self.outcome, Outcome::NoCandidate | Outcome::Shadow)
             && (self.signal, &self.victim, &self.outcome)
                 == (other.signal, &other.victim, &other.outcome)
     }

@@ -11,8 +11,8 @@
 //! out.
 //!
 //! # Design
-//! [`decide`] and [`choose`] are pure: from the measurements, a [`Policy`] and a [`Memory`] they derive what to do.
-//! [`EvictionController`] does it, as one task on tokio's clock. It measures through [`Signals`], reclaims through
+//! [`decide`] and [`choose`] are pure: from the measurements, a [`Policy`] and an [`EvictionState`] they derive what to
+//! do. [`EvictionController`] does it, as one task on tokio's clock. It measures through [`Signals`], reclaims through
 //! [`Reclaim`], and stops pods through [`PodKiller`](winddown_shared::PodKiller) after a [`Hook`] has run, so it can be
 //! tested without a machine. [`EvictionView`] is what others see of it: conditions, history, thresholds, and the pods
 //! that would be evicted.
@@ -28,7 +28,6 @@ mod growth;
 mod history;
 mod hook;
 mod limits;
-mod memory;
 mod message;
 mod observation;
 mod pending_reclaim;
@@ -39,6 +38,7 @@ mod readmission;
 mod reclaim;
 mod seams;
 mod signal;
+mod state;
 #[cfg(test)]
 mod tests;
 mod threshold;
@@ -49,14 +49,13 @@ pub use cadence::Cadence;
 pub use choose::{Candidate, Choice, Considered, Ending, Verdict, choose};
 pub use condition::{Condition, ConditionText, Conditions};
 pub use controller::{
-    AwayPod, EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView,
+    EvictedStaticPod, EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView,
 };
 pub use curve::Curve;
 pub use decide::{Act, Decision, FORGIVEN, Snapshot, decide};
 pub use history::{Outcome, PodName, RankedPod, Record};
 pub use hook::{Hook, HookCall, HookCommand, HookRule, HookRun};
 pub use limits::{OverLimit, has_local_limits, over_limit};
-pub use memory::Memory;
 pub use message::{
     EVICTED, Message, OFFENDING_CONTAINERS, OFFENDING_CONTAINERS_USAGE, OFFENDING_POD,
     OFFENDING_POD_USAGE, STARVED_RESOURCE, container_over, empty_dir_over, node_had_condition,
@@ -70,6 +69,7 @@ pub use readmission::Readmission;
 pub use reclaim::{Reclaimable, reclaimable, reclaimable_memory};
 pub use seams::{MeasureError, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, Wanted};
 pub use signal::{Cause, FileSystem, Resource, Signal, UnknownSignal};
+pub use state::EvictionState;
 pub use threshold::{
     DEFAULT_HARD, Overwritten, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,
     ThresholdErrors, ThresholdValue, ValueError, default_hard, parse_minimum_reclaim,

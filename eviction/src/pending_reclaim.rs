@@ -49,7 +49,7 @@ struct Ended {
     /// The amount that was available then.
     left: i64,
     /// Whether the pods' remains were reclaimed since.
-    given_back: bool,
+    reclaimed: bool,
 }
 
 /// The signals of a condition.
@@ -88,17 +88,17 @@ impl PendingReclaim {
     pub(crate) fn note_end(&mut self, condition: Condition, now: Instant) {
         for signal in of(condition) {
             if let Some(expected) = &mut self.0[signal.index()] {
-                expected.ended = Some(Ended { at: now, left: expected.left, given_back: false });
+                expected.ended = Some(Ended { at: now, left: expected.left, reclaimed: false });
             }
         }
     }
 
     /// Notes that the remains of stopped pods were reclaimed, which restarts the wait. Counts once per stop: repeating
     /// the reclaim frees nothing sooner.
-    pub(crate) fn note_given_back(&mut self, now: Instant) {
+    pub(crate) fn note_reclaimed(&mut self, now: Instant) {
         for expected in self.0.iter_mut().flatten() {
-            if let Some(ended) = expected.ended.as_mut().filter(|ended| !ended.given_back) {
-                *ended = Ended { at: now, left: expected.left, given_back: true };
+            if let Some(ended) = expected.ended.as_mut().filter(|ended| !ended.reclaimed) {
+                *ended = Ended { at: now, left: expected.left, reclaimed: true };
             }
         }
     }

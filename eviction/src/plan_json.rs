@@ -60,7 +60,7 @@ pub fn plan_json_line(line: &str, explain: bool) -> Result<String, PlanLineError
         .map(|pod| {
             let exact = used.get(&(Some(pod.namespace().to_string()), pod.name().to_string()));
             let usage = exact.or_else(|| used.get(&(None, pod.name().to_string())));
-            Ranked { pod, usage: usage.copied().flatten(), growth: None }
+            Ranked { pod, usage: usage.copied(), growth: None }
         })
         .collect();
     rank(signal, &mut ranked);
@@ -115,7 +115,7 @@ struct Explained<'a> {
     verdict: &'static str,
 }
 
-type Usages = HashMap<(Option<String>, String), Option<i64>>;
+type Usages = HashMap<(Option<String>, String), i64>;
 
 /// Indexes usage by namespace and name. As with the kubelet, a pod with stats that lack this figure uses nothing.
 fn usages(signal: Signal, stats: Vec<Stats>) -> Usages {
@@ -129,7 +129,7 @@ fn usages(signal: Signal, stats: Vec<Stats>) -> Usages {
         .into_iter()
         .map(|stats| {
             let usage = signed(figure(&stats).unwrap_or(0));
-            ((stats.namespace, stats.name), Some(usage))
+            ((stats.namespace, stats.name), usage)
         })
         .collect()
 }

@@ -1,7 +1,7 @@
 //! When an evicted static pod is readmitted.
 
 use tokio::time::Instant;
-use winddown_shared::{Pod, ReturnDelays};
+use winddown_shared::{Pod, PodUid, ReturnDelays};
 
 use crate::condition::{Condition, Conditions};
 
@@ -31,6 +31,11 @@ impl Readmission {
         let wait = self.delays.next(pod.full_name(), now);
         self.evicted.retain(|evicted| evicted.pod.full_name() != pod.full_name());
         self.evicted.push(EvictedPod { pod: pod.clone(), condition, not_before: now + wait });
+    }
+
+    /// Forgets a pod that was not asked to stop after all.
+    pub(crate) fn forget(&mut self, uid: &PodUid) {
+        self.evicted.retain(|evicted| evicted.pod.uid() != uid);
     }
 
     /// Removes and returns the pods that may be readmitted now: their delay and the condition are over.

@@ -2,12 +2,12 @@
 //!
 //! * [`replace`]: readers and crashes see the old content or the new one, never a part.
 //! * [`Watch`]: inotify, as a hint that a check is worthwhile.
-//! * [`Growth`]: the same, for any number of readers of files that others write.
+//! * [`SharedWatch`]: the same, for any number of readers of files that others write.
 
-mod growth;
 mod replace;
+mod shared_watch;
 mod watch;
 
-pub use growth::{Growing, Growth, GrowthTeller};
-pub use replace::{Survives, replace};
+pub use replace::{Durability, replace};
+pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};

@@ -5,9 +5,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// What the new content survives once [`replace`] has returned.
+/// What the new content outlasts once [`replace`] has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Survives {
+pub enum Durability {
     /// The end of this process. Does not wait for the disk; after a power cut, both the old and the
     /// new content may be lost.
     Process,
@@ -22,7 +22,7 @@ pub enum Survives {
 ///
 /// # Errors
 /// An error of the file system; the old content is kept then. The directory must exist.
-pub fn replace(path: &Path, mode: u32, survives: Survives, content: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, mode: u32, durability: Durability, content: &[u8]) -> io::Result<()> {
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
@@ -30,11 +30,11 @@ pub fn replace(path: &Path, mode: u32, survives: Survives, content: &[u8]) -> io
         tempfile::Builder::new().prefix(&format!(".tmp-{name}-")).tempfile_in(directory)?;
     draft.as_file().set_permissions(Permissions::from_mode(mode))?;
     draft.write_all(content)?;
-    if survives == Survives::PowerCut {
+    if durability == Durability::PowerCut {
         draft.as_file().sync_all()?;
     }
     draft.persist(path).map_err(|error| error.error)?;
-    if survives == Survives::PowerCut {
+    if durability == Durability::PowerCut {
         File::open(directory)?.sync_all()?;
     }
     Ok(())
@@ -50,10 +50,10 @@ mod tests {
     fn a_file_is_made_and_replaced_with_its_mode_and_leaves_no_draft() {
         let there = tempfile::tempdir().unwrap();
         let path = there.path().join("state.json");
-        for (mode, survives, content) in
-            [(0o600, Survives::PowerCut, "old and longer"), (0o644, Survives::Process, "new")]
+        for (mode, durability, content) in
+            [(0o600, Durability::PowerCut, "old and longer"), (0o644, Durability::Process, "new")]
         {
-            replace(&path, mode, survives, content.as_bytes()).unwrap();
+            replace(&path, mode, durability, content.as_bytes()).unwrap();
             assert_eq!(std::fs::read_to_string(&path).unwrap(), content);
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
         }
@@ -66,7 +66,7 @@ mod tests {
         let (victim, path) = (there.path().join("victim"), there.path().join("state"));
         std::fs::write(&victim, "untouched").unwrap();
         symlink(&victim, &path).unwrap();
-        replace(&path, 0o600, Survives::PowerCut, b"ours").unwrap();
+        replace(&path, 0o600, Durability::PowerCut, b"ours").unwrap();
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
         assert!(std::fs::symlink_metadata(&path).unwrap().is_file());
     }
@@ -77,11 +77,11 @@ mod tests {
         let path = there.path().join("there");
         // A directory cannot be replaced by a file.
         std::fs::create_dir(&path).unwrap();
-        assert!(replace(&path, 0o600, Survives::Process, b"new").is_err());
+        assert!(replace(&path, 0o600, Durability::Process, b"new").is_err());
         assert!(path.is_dir());
         assert_eq!(std::fs::read_dir(there.path()).unwrap().count(), 1);
         let missing = there.path().join("missing/state");
-        let error = replace(&missing, 0o600, Survives::Process, b"new").unwrap_err();
+        let error = replace(&missing, 0o600, Durability::Process, b"new").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

@@ -23,7 +23,7 @@ pub struct Companion {
 
 /// The kubelet, its configuration, and the configuration derived from it.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct KubeletSetup {
     kubelet: Kubelet,
     said: Option<Configuration>,
     /// The file that sets the kubelet's graceful shutdown; `None` if its files are unknown.
@@ -51,7 +51,11 @@ const PERIODS: [&str; 3] =
     ["shutdownGracePeriod", "shutdownGracePeriodCriticalPods", "shutdownGracePeriodByPodPriority"];
 
 /// Finds the requested kubelet and derives the configuration.
-pub(super) fn find(root: &Path, live: bool, asked: &Companion) -> Result<Beside, InstallError> {
+pub(super) fn find(
+    root: &Path,
+    live: bool,
+    asked: &Companion,
+) -> Result<KubeletSetup, InstallError> {
     let kubelet = one_kubelet(root, live, asked)?;
     let (kubeconfig, of_kubeconfig) = kubeconfig(root, &kubelet, asked)?;
     let said = kubelet.configuration(root);
@@ -81,7 +85,7 @@ pub(super) fn find(root: &Path, live: bool, asked: &Companion) -> Result<Beside,
     text.push_str(&periods_text(said.as_ref()));
     let file = said.as_ref().and_then(|said| kubelet.file_to_change(root, said));
     let has_joined = below(root, &kubeconfig).exists();
-    Ok(Beside { kubelet, said, file, live, text, has_joined, kubeconfig })
+    Ok(KubeletSetup { kubelet, said, file, live, text, has_joined, kubeconfig })
 }
 
 fn one_kubelet(root: &Path, live: bool, asked: &Companion) -> Result<Kubelet, InstallError> {
@@ -229,9 +233,9 @@ fn periods_text(said: Option<&Configuration>) -> String {
     format!("\n# {of_groups}\nshutdownGracePeriodByPodPriority:\n{groups}")
 }
 
-// === impl Beside ===
+// === impl KubeletSetup ===
 
-impl Beside {
+impl KubeletSetup {
     /// Whether the kubelet also stops pods at a shutdown.
     pub(super) fn ends_pods(&self) -> bool {
         self.said.as_ref().is_some_and(|said| said.ends_pods().is_some())

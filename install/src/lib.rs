@@ -40,7 +40,7 @@ use assets::{
     Body, CONFIG, Choices, MANIFESTS, MASK, Owner, PROCESS_DROP_IN, PROGRAMS, Program, STATE,
     SYSUSERS, TMPFILES, UNIT,
 };
-use companion::Beside;
+use companion::KubeletSetup;
 use plan::{Plan, Work};
 use record::{Entry, Record};
 use tree::{Found, Tree};
@@ -119,7 +119,7 @@ pub fn install_on(
     let asked = options.companion.as_ref();
     let beside =
         asked.map(|asked| companion::find(&options.root, host.is_some(), asked)).transpose()?;
-    let waits = beside.as_ref().is_some_and(Beside::ends_pods);
+    let waits = beside.as_ref().is_some_and(KubeletSetup::ends_pods);
     let options = &InstallOptions {
         runtime: if beside.is_some() { Runtime::Cri } else { options.runtime },
         enable: options.enable && !waits,
@@ -172,7 +172,7 @@ pub fn install_on(
 fn choices(
     tree: &Tree,
     options: &InstallOptions,
-    beside: Option<&Beside>,
+    beside: Option<&KubeletSetup>,
     report: &mut InstallReport,
 ) -> Result<Choices, InstallError> {
     let programs = PROGRAMS.iter().map(|name| program(&options.programs, name));
@@ -221,7 +221,7 @@ fn unit_path(bin_dir: &Path) -> Result<String, InstallError> {
 fn configuration(
     tree: &Tree,
     options: &InstallOptions,
-    beside: Option<&Beside>,
+    beside: Option<&KubeletSetup>,
     report: &mut InstallReport,
 ) -> Result<((String, Owner), Duration), InstallError> {
     let text = match (&options.config, beside) {
@@ -387,7 +387,7 @@ fn advise(
     options: &InstallOptions,
     packaged: bool,
     (live, ends_pods): (bool, bool),
-    beside: Option<&Beside>,
+    beside: Option<&KubeletSetup>,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
     if packaged {

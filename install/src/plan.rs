@@ -178,7 +178,7 @@ fn file(
         Found::File { sha256, .. } if record.owns(path, sha256) => {
             Ok((Action::Updated, write(false), Some(entry)))
         }
-        Found::Link(to) if to.as_os_str() == "/dev/null" && is_installs => {
+        Found::Link(to) if to.as_os_str() == MASK && is_installs => {
             Err("it is masked; take the mask away first (systemctl unmask, or remove the link)")
         }
         Found::Link(_) if !is_installs => Ok((Action::Kept, Work::Nothing, None)),

@@ -97,6 +97,9 @@ pub fn uninstall_on(
         if was(SYSUSERS) {
             report.notes.push("group winddown stays; groupdel winddown removes it".to_owned());
         }
+        if !options.purge && is_drained(&tree) {
+            report.notes.push(DRAINED.to_owned());
+        }
     }
     report.next = kubelets;
     Ok(report)
@@ -104,6 +107,17 @@ pub fn uninstall_on(
 
 const PACKAGED: &str = "the program and the unit came with a package: they go with it (apt remove \
                         winddown, dnf remove winddown)";
+
+const DRAINED: &str = "the node stays drained: an agent that is installed before the next boot lets no \
+                       pod in until winddown undrain";
+
+/// Whether the state directory has a drain of this boot, which the next agent continues.
+fn is_drained(tree: &Tree) -> bool {
+    let read = |path: &str| std::fs::read_to_string(tree.resolve(path).ok()?).ok();
+    let drain = read(&format!("{STATE}/operator-drain.json"));
+    let boot_id = read("/proc/sys/kernel/random/boot_id");
+    drain.zip(boot_id).is_some_and(|(drain, boot_id)| drain.contains(boot_id.trim()))
+}
 
 /// Returns the steps that remove files and links. The record comes last, so that an interrupted removal can be resumed.
 fn steps(
@@ -207,11 +221,7 @@ fn purge(
     for path in [MANIFESTS, "/etc/winddown"] {
         let there = tree.look(path)? == Found::Directory;
         if there && !options.dry_run && tree.remove_if_empty(path)? {
-            report.changes.push(Change {
-                action: Action::Removed,
-                path: path.to_owned(),
-                why: None,
-            });
+            removed(path);
         }
     }
     Ok(())

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 
 pub use configuration::{Configuration, Located};
 pub use periods::{Periods, PriorityPeriod};
+pub use unit::UNIT_DIRECTORIES;
 
 use command_line::{cgroup_unit, option};
 use unit::Start;

@@ -8,7 +8,7 @@ use super::below;
 use super::command_line::words;
 
 /// Directories in which systemd finds units, by descending priority.
-const DIRECTORIES: [&str; 5] = [
+pub const UNIT_DIRECTORIES: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
     "/usr/local/lib/systemd/system",
@@ -26,7 +26,7 @@ pub(super) struct Start {
 
 /// The command line and environment of the unit `name`; `None` if it does not exist, or is masked.
 pub(super) fn start(root: &Path, name: &str) -> Option<Start> {
-    let file = DIRECTORIES
+    let file = UNIT_DIRECTORIES
         .iter()
         .map(|directory| below(root, Path::new(directory)).join(name))
         .find(|file| file.symlink_metadata().is_ok())?;
@@ -76,7 +76,7 @@ pub(super) fn start(root: &Path, name: &str) -> Option<Start> {
 /// The unit's drop-ins, sorted by name; of those with the same name, the one with the highest priority.
 fn drop_ins(root: &Path, name: &str) -> Vec<PathBuf> {
     let mut found = BTreeMap::new();
-    for directory in DIRECTORIES {
+    for directory in UNIT_DIRECTORIES {
         let directory = below(root, Path::new(directory)).join(format!("{name}.d"));
         for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|ending| ending == "conf") {

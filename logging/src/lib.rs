@@ -1,16 +1,16 @@
 //! Logging to the journal under systemd, or else to standard error, but never to both.
 //!
 //! # Behaviour
-//! The same line is not logged more than once a minute (`calm.rs`). In the journal a line has structured fields, and a
-//! decision has a `MESSAGE_ID` with a text in the catalog. `docs/reference/logs.md` documents the levels.
+//! The same line is not logged more than once a minute (`rate_limit.rs`). In the journal a line has structured fields,
+//! and a decision has a `MESSAGE_ID` with a text in the catalog. `docs/reference/logs.md` documents the levels.
 //!
 //! # Limits
 //! Writing never waits for the journal. Spans are ignored: no part of winddown opens one.
 
-mod calm;
 mod journal;
 mod kinds;
 mod line;
+mod rate_limit;
 mod terminal;
 #[cfg(test)]
 mod tests;
@@ -28,8 +28,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 
-use calm::{Calm, Verdict};
 use line::Line;
+use rate_limit::{RateLimiter, Verdict};
 
 pub use kinds::{KINDS, Kind};
 
@@ -46,7 +46,7 @@ pub struct Log(Arc<Inner>);
 
 struct Inner {
     sink: Box<dyn Sink>,
-    calm: Mutex<Calm>,
+    limiter: Mutex<RateLimiter>,
     /// Notified when a line is held back.
     held: Notify,
 }
@@ -96,7 +96,11 @@ pub fn start_at(level: &str) -> Log {
 
 impl Log {
     fn new(sink: impl Sink + 'static) -> Self {
-        Self(Arc::new(Inner { sink: Box::new(sink), calm: Mutex::default(), held: Notify::new() }))
+        Self(Arc::new(Inner {
+            sink: Box::new(sink),
+            limiter: Mutex::default(),
+            held: Notify::new(),
+        }))
     }
 
     /// Creates a log that passes the text of every written line to `take`, for tests. It is a [`Layer`], to be added to
@@ -108,7 +112,7 @@ impl Log {
     /// Writes each held-back line when it is due. Never returns. Cancel-safe.
     pub async fn follow(&self) -> Infallible {
         loop {
-            let due = self.calm().due();
+            let due = self.limiter().due();
             match due {
                 None => self.0.held.notified().await,
                 // A new line may be due earlier.
@@ -117,25 +121,25 @@ impl Log {
                     () = self.0.held.notified() => {}
                 },
             }
-            let due = self.calm().take_due(Instant::now());
+            let due = self.limiter().take_due(Instant::now());
             due.iter().for_each(|line| self.0.sink.write(line));
         }
     }
 
     /// Writes all held-back lines.
     pub fn flush(&self) {
-        let held = self.calm().take_all(Instant::now());
+        let held = self.limiter().take_all(Instant::now());
         held.iter().for_each(|line| self.0.sink.write(line));
     }
 
-    fn calm(&self) -> MutexGuard<'_, Calm> {
-        self.0.calm.lock().unwrap_or_else(PoisonError::into_inner)
+    fn limiter(&self) -> MutexGuard<'_, RateLimiter> {
+        self.0.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<S: Subscriber> Layer<S> for Log {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let verdict = self.calm().judge(Line::of(event), Instant::now());
+        let verdict = self.limiter().judge(Line::of(event), Instant::now());
         match verdict {
             Verdict::Write(line) => self.0.sink.write(&line),
             Verdict::Held => self.0.held.notify_one(),

@@ -289,24 +289,24 @@ async fn a_pod_that_keeps_failing_is_told_less_and_less_often() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_different_lines_is_all_written_and_not_all_remembered() {
-    let mut calm = Calm::default();
+    let mut limiter = RateLimiter::default();
     let template = lines(|| tracing::warn!("x")).remove(0);
     for n in 0..100_000 {
         let line = Line { text: n.to_string(), ..template.clone() };
-        assert!(matches!(calm.judge(line, Instant::now()), Verdict::Write(_)));
+        assert!(matches!(limiter.judge(line, Instant::now()), Verdict::Write(_)));
         if n % 100 == 0 {
             tokio::time::advance(Duration::from_millis(100)).await;
         }
     }
-    assert!(calm.remembered() <= 4096, "{}", calm.remembered());
+    assert!(limiter.remembered() <= 4096, "{}", limiter.remembered());
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_flood_the_same_is_again_not_said_more_than_once_a_minute() {
-    let mut calm = Calm::default();
+    let mut limiter = RateLimiter::default();
     let template = lines(|| tracing::warn!("x")).remove(0);
     let mut judge = |text: String| {
-        matches!(calm.judge(Line { text, ..template.clone() }, Instant::now()), Verdict::Held)
+        matches!(limiter.judge(Line { text, ..template.clone() }, Instant::now()), Verdict::Held)
     };
     for second in 0..10 {
         for n in 0..1000 {

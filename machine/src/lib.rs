@@ -8,7 +8,7 @@
 //! * [`PsiWatch`]: reports immediately when tasks stall because memory is short.
 //!
 //! The only crate that reads `/proc` and `/sys` for facts about the node as a whole. Every path is relative to
-//! [`Roots`] or [`UsagePlaces`], so that tests can use trees of their own.
+//! [`Roots`] or [`UsagePaths`], so that tests can use trees of their own.
 
 mod allocatable;
 mod capacity;
@@ -25,8 +25,8 @@ pub use allocatable::AllocatableConfig;
 pub use capacity::Capacity;
 pub use file::{ReadError, Roots};
 pub use local_node::LocalNode;
-pub use psi::{Armed, Hold, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
-pub use usage::{NodeUsage, Reading, UsagePlaces};
+pub use psi::{Armed, PsiPlace, PsiTrigger, PsiWatch, StallKind, Unarmed};
+pub use usage::{NodeUsage, Reading, UsagePaths};
 
 /// Reports that a test was skipped. Fails if `WINDDOWN_NO_SKIP` is set.
 #[cfg(test)]

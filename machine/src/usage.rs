@@ -31,7 +31,7 @@ const DISK_DEADLINE: Duration = Duration::from_secs(2);
 
 /// The places where the node's usage is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsagePlaces {
+pub struct UsagePaths {
     /// The kernel's process file system, `/proc`.
     pub proc: PathBuf,
     /// The mount point of cgroups, `/sys/fs/cgroup`; version 1, version 2 or both.
@@ -69,9 +69,9 @@ pub struct NodeUsage {
     is_late: bool,
 }
 
-// === impl UsagePlaces ===
+// === impl UsagePaths ===
 
-impl UsagePlaces {
+impl UsagePaths {
     /// The running machine. Pods are in no cgroup of their own, and there are no images.
     pub fn of_host(nodefs: impl Into<PathBuf>) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl UsagePlaces {
 
 impl NodeUsage {
     /// Prepares to measure; reads nothing yet.
-    pub fn new(places: &UsagePlaces) -> Self {
+    pub fn new(places: &UsagePaths) -> Self {
         Self {
             kernel: KernelUsage::new(places),
             disks: Arc::new(Disks::new(places)),
@@ -117,7 +117,7 @@ impl NodeUsage {
     }
 
     /// The CPU time that the node's cgroup has used so far. None if it is not counted.
-    pub fn cpu_time(places: &UsagePlaces) -> Option<Duration> {
+    pub fn cpu_time(places: &UsagePaths) -> Option<Duration> {
         let file = CgroupTree::find(&places.cgroup).cpu_time(&places.node_cgroup);
         cgroup_cpu_time(&std::fs::read(file).ok()?)
     }

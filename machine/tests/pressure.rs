@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use winddown_machine::{NodeUsage, PsiPlace, PsiTrigger, PsiWatch, UsagePlaces};
+use winddown_machine::{NodeUsage, PsiPlace, PsiTrigger, PsiWatch, UsagePaths};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const LIMIT: u64 = 16 << 20;
@@ -109,7 +109,7 @@ async fn a_trigger_wakes_when_programs_wait_for_memory() {
 async fn page_cache_that_fills_a_bounded_node_is_available_by_what_can_be_given_back() {
     let Some(thrasher) = Thrasher::start("page-cache") else { return };
     let places =
-        UsagePlaces { node_cgroup: format!("/{}", thrasher.name), ..UsagePlaces::of_host("/") };
+        UsagePaths { node_cgroup: format!("/{}", thrasher.name), ..UsagePaths::of_host("/") };
     let mut usage = NodeUsage::new(&places);
     let filled = async {
         loop {

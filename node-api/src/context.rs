@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use winddown_files::Growth;
+use winddown_files::SharedWatch;
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{NodeHandle, PodStreams};
 
@@ -19,7 +19,7 @@ pub(crate) struct Context {
     pub(crate) tls: Tls,
     pub(crate) places: Places,
     /// Reports logs that grow; `None` if inotify is unavailable.
-    pub(crate) growth: Option<Growth>,
+    pub(crate) growth: Option<SharedWatch>,
     /// Bounds how many logs are read at the same moment, and so the threads, however many clients follow logs.
     pub(crate) reads: Arc<Semaphore>,
     pub(crate) node_name: String,

@@ -12,17 +12,17 @@ use winddown_shared::{NodeHandle, NodeStats, PodStats, PodUid, RuntimeError, Wal
 const KEEP: Duration = Duration::from_secs(5);
 
 /// Measures the node and its pods.
-pub trait Figures: Send + Sync + 'static {
+pub trait StatsProvider: Send + Sync + 'static {
     /// Measures now. Disk usage takes longer to measure, and is left out unless `disks` is set.
     ///
     /// # Errors
     /// The usage of pods cannot be measured at all.
-    fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeFigures, RuntimeError>>;
+    fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeUsageStats, RuntimeError>>;
 }
 
 /// The usage of a node and its pods.
 #[derive(Clone, Debug, Default)]
-pub struct NodeFigures {
+pub struct NodeUsageStats {
     /// The usage of the node.
     pub node: NodeStats,
     /// CPU time of the node since its boot.
@@ -37,7 +37,7 @@ pub struct NodeFigures {
 pub(crate) struct Taken {
     pub(crate) at: WallTime,
     measured: Instant,
-    pub(crate) figures: NodeFigures,
+    pub(crate) figures: NodeUsageStats,
     /// CPU time per second since the previous measurement: of the node, and of each pod and its containers.
     pub(crate) node_rate: Option<Duration>,
     pub(crate) rates: HashMap<PodUid, PodRate>,
@@ -53,7 +53,7 @@ pub(crate) struct PodRate {
 
 /// Shares one measurement among all requests of about the same time.
 pub(crate) struct Kept {
-    figures: Arc<dyn Figures>,
+    figures: Arc<dyn StatsProvider>,
     node: NodeHandle,
     /// The last measurement without disks, and the last with them. Locked while measuring, so that concurrent requests
     /// wait for the same result.
@@ -61,7 +61,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn new(figures: Arc<dyn Figures>, node: NodeHandle) -> Self {
+    pub(crate) fn new(figures: Arc<dyn StatsProvider>, node: NodeHandle) -> Self {
         Self { figures, node, last: Default::default() }
     }
 

@@ -2,9 +2,9 @@
 //! and their usage, and the node's health.
 //!
 //! It is a [plug-in](Plugin). It gets the pods from the node's handle and their logs from files; [`PodStreams`] opens
-//! streams, [`Figures`] measures usage, and [`Reviews`] authenticates and authorizes clients. There is no anonymous
-//! access: a client presents a certificate of the cluster's client CA or a bearer token, and needs a permission on
-//! this node's subresources.
+//! streams, [`StatsProvider`] measures usage, and [`Reviews`] authenticates and authorizes clients. There is no
+//! anonymous access: a client presents a certificate of the cluster's client CA or a bearer token, and needs a
+//! permission on this node's subresources.
 //!
 //! # Behaviour
 //! The server listens once there is a certificate, and reports until then why it does not. Certificate files may be
@@ -44,12 +44,12 @@ use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use winddown_files::{Growth, Watch};
+use winddown_files::{SharedWatch, Watch};
 use winddown_shared::{NodeHandle, Plugin, PluginName, PodStreams, Reviews, error_chain};
 
 use context::Context;
 use figures::Kept;
-pub use figures::{Figures, NodeFigures};
+pub use figures::{NodeUsageStats, StatsProvider};
 use places::Places;
 use tls::Tls;
 pub use tls::TlsFiles;
@@ -79,7 +79,7 @@ pub struct NodeApi {
     /// Authenticates and authorizes clients.
     pub reviews: Arc<dyn Reviews>,
     /// Measures the node and its pods on request.
-    pub figures: Arc<dyn Figures>,
+    pub figures: Arc<dyn StatsProvider>,
     /// Opens streams into pods; if `None`, they are refused.
     pub streams: Option<Arc<dyn PodStreams>>,
 }
@@ -91,7 +91,7 @@ impl Plugin for NodeApi {
 
     fn run(self: Box<Self>, node: NodeHandle) -> BoxFuture<'static, ()> {
         Box::pin(async move {
-            let (growth, teller) = match Growth::open() {
+            let (growth, teller) = match SharedWatch::open() {
                 Ok((growth, teller)) => (Some(growth), Some(teller)),
                 Err(error) => {
                     let error = error_chain(&error);
@@ -111,7 +111,7 @@ impl Plugin for NodeApi {
 }
 
 impl NodeApi {
-    async fn listen(self, node: NodeHandle, growth: Option<Growth>) {
+    async fn listen(self, node: NodeHandle, growth: Option<SharedWatch>) {
         let Self { address, node_name, log_dir, tls: files, waits_for, .. } = self;
         let tls = Tls::new(files.clone());
         certificates(&tls, &files, waits_for, &node).await;

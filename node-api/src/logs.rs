@@ -16,13 +16,13 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 use winddown_engine::files;
-use winddown_files::Growing;
+use winddown_files::Subscription;
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{NodeHandle, PodUid};
 
 use crate::answer::Failure;
 use crate::context::Context;
-use crate::route::Place;
+use crate::route::ContainerRef;
 
 use file::LogFile;
 pub(crate) use lines::Lines;
@@ -49,7 +49,7 @@ struct Reader {
 
 /// The events that a follower waits for.
 struct Following {
-    growing: Growing,
+    growing: Subscription,
     run: Run,
     /// How long to wait for more output once the container has terminated.
     last_words: Option<Instant>,
@@ -67,15 +67,17 @@ struct Run {
 /// Opens the log of a container.
 pub(crate) async fn open(
     context: &Context,
-    place: &Place,
+    container_ref: &ContainerRef,
     query: Option<&str>,
 ) -> Result<Reading, Failure> {
     let options = LogOptions::parse(query.unwrap_or_default(), context.node.now())?;
-    let entry = pod(context, place)?;
-    let status = status_of(&entry.status, &place.container);
-    let directory = directory(context, place, &entry)?;
-    let run = options.follow.then(|| Run::that_goes_on(&context.node, &entry, place)).flatten();
-    let (status, place, growth) = (status.cloned(), place.clone(), context.growth.clone());
+    let entry = pod(context, container_ref)?;
+    let status = status_of(&entry.status, &container_ref.container);
+    let directory = directory(context, container_ref, &entry)?;
+    let run =
+        options.follow.then(|| Run::that_goes_on(&context.node, &entry, container_ref)).flatten();
+    let (status, container_ref, growth) =
+        (status.cloned(), container_ref.clone(), context.growth.clone());
     let reads = Arc::clone(&context.reads);
     let opening = tokio::task::spawn_blocking(move || {
         // The watch starts before anything is read, so that all later writes are reported.
@@ -88,7 +90,7 @@ pub(crate) async fn open(
             (None, _) => None,
         };
         let runs = file::runs(&directory).unwrap_or_default();
-        let attempt = attempt(&place, status.as_ref(), &runs, options.previous)?;
+        let attempt = attempt(&container_ref, status.as_ref(), &runs, options.previous)?;
         let path = directory.join(format!("{attempt}.log"));
         let reader = Reader::open(path, &options, run.is_some()).map_err(no_log)?;
         let following =
@@ -98,8 +100,8 @@ pub(crate) async fn open(
     opening.await.unwrap_or_else(|error| Err(no_log(io::Error::other(error))))
 }
 
-fn pod(context: &Context, place: &Place) -> Result<StatusEntry, Failure> {
-    let Place { namespace, pod, container } = place;
+fn pod(context: &Context, container_ref: &ContainerRef) -> Result<StatusEntry, Failure> {
+    let ContainerRef { namespace, pod, container } = container_ref;
     let not_found = |text| Failure::new(StatusCode::NOT_FOUND, text);
     let entry = context
         .pod(namespace, pod)
@@ -118,8 +120,12 @@ fn pod(context: &Context, place: &Place) -> Result<StatusEntry, Failure> {
 }
 
 /// The directory of a container's logs.
-fn directory(context: &Context, place: &Place, entry: &StatusEntry) -> Result<PathBuf, Failure> {
-    let Place { namespace, pod, container } = place;
+fn directory(
+    context: &Context,
+    container_ref: &ContainerRef,
+    entry: &StatusEntry,
+) -> Result<PathBuf, Failure> {
+    let ContainerRef { namespace, pod, container } = container_ref;
     let names = [namespace, pod, container, entry.pod.uid().as_str()];
     if !names.into_iter().all(files::is_safe) {
         return Err(Failure::new(StatusCode::BAD_REQUEST, "these are no names of a pod"));
@@ -128,7 +134,8 @@ fn directory(context: &Context, place: &Place, entry: &StatusEntry) -> Result<Pa
     Ok(logs.join(container))
 }
 
-fn status_of<'a>(status: &'a PodStatus, container: &str) -> Option<&'a ContainerStatus> {
+/// The status of the container of this name, of whatever kind.
+pub(crate) fn status_of<'a>(status: &'a PodStatus, container: &str) -> Option<&'a ContainerStatus> {
     [
         &status.container_statuses,
         &status.init_container_statuses,
@@ -142,31 +149,18 @@ fn status_of<'a>(status: &'a PodStatus, container: &str) -> Option<&'a Container
 
 /// Returns the number of the requested run; if there is none, fails with the kubelet's message.
 fn attempt(
-    place: &Place,
+    container_ref: &ContainerRef,
     status: Option<&ContainerStatus>,
     runs: &[u32],
     previous: bool,
 ) -> Result<u32, Failure> {
-    let Place { pod, container, .. } = place;
+    let ContainerRef { pod, container, .. } = container_ref;
     let state = status.and_then(|status| status.state.as_ref());
     let waiting = state.and_then(|state| state.waiting.as_ref());
-    let last = match *runs {
-        [.., last] => Some(last),
-        [] => None,
-    };
-    let before = match *runs {
-        [.., before, _] => Some(before),
-        _ => None,
-    };
-    let (found, missing) = match (previous, waiting) {
-        // While the container waits for its restart, the last run is the previous one.
-        (true, Some(_)) => (last, None),
-        (true, None) => (before, None),
-        (false, Some(waiting)) => (last, Some(waiting)),
-        (false, None) => (last, None),
-    };
-    found.ok_or_else(|| {
-        let text = match missing {
+    // While the container waits for its restart, the last run is the previous one.
+    let back = usize::from(previous && waiting.is_none());
+    runs.iter().nth_back(back).copied().ok_or_else(|| {
+        let text = match waiting {
             _ if previous => {
                 format!("previous terminated container {container:?} in pod {pod:?} not found")
             }
@@ -293,10 +287,14 @@ impl Following {
 
 impl Run {
     /// The current run of the container; `None` if it is not running.
-    fn that_goes_on(node: &NodeHandle, entry: &StatusEntry, place: &Place) -> Option<Self> {
+    fn that_goes_on(
+        node: &NodeHandle,
+        entry: &StatusEntry,
+        container_ref: &ContainerRef,
+    ) -> Option<Self> {
         let changes = node.changes();
-        let id = running(&entry.status, &place.container)?.to_owned();
-        let (pod, container) = (entry.pod.uid().clone(), place.container.clone());
+        let id = running(&entry.status, &container_ref.container)?.to_owned();
+        let (pod, container) = (entry.pod.uid().clone(), container_ref.container.clone());
         let run = Self { node: node.clone(), pod, container, id, changes };
         (!run.has_ended()).then_some(run)
     }

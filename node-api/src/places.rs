@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use winddown_shared::Guests;
-pub(crate) use winddown_shared::Seat;
+use winddown_shared::ConnectionLimiter;
+pub(crate) use winddown_shared::ConnectionSlot;
 
 /// The most guests at the same time, and the most of one address.
 const GUESTS: usize = 128;
@@ -17,20 +17,20 @@ const PER_ADDRESS: usize = 48;
 pub(crate) const ANSWERED: usize = 2048;
 
 pub(crate) struct Places {
-    pub(crate) guests: Arc<Guests>,
+    pub(crate) guests: Arc<ConnectionLimiter>,
     answered: Arc<Semaphore>,
 }
 
 impl Places {
     pub(crate) fn new() -> Self {
-        let guests = Guests::new(GUESTS, PER_ADDRESS);
+        let guests = ConnectionLimiter::new(GUESTS, PER_ADDRESS);
         Self { guests, answered: Arc::new(Semaphore::new(ANSWERED)) }
     }
 
     /// Moves an authorized client to a place of its own; `None` if all are taken.
-    pub(crate) fn answer(&self, seat: &Seat) -> Option<OwnedSemaphorePermit> {
+    pub(crate) fn answer(&self, seat: &ConnectionSlot) -> Option<OwnedSemaphorePermit> {
         let place = Arc::clone(&self.answered).try_acquire_owned().ok()?;
-        seat.give_back();
+        seat.release();
         Some(place)
     }
 }
@@ -45,10 +45,11 @@ mod tests {
     fn who_is_answered_makes_way_for_no_guest_and_there_are_only_so_many() {
         let places = Places::new();
         let address = IpAddr::from([192, 0, 2, 1]);
-        let seat = places.guests.seat(address);
+        let seat = places.guests.take_slot(address);
         let answered: Vec<_> = std::iter::from_fn(|| places.answer(&seat)).collect();
         assert_eq!(answered.len(), ANSWERED);
-        let _crowd: Vec<Seat> = (0..500).map(|_| places.guests.seat(address)).collect();
+        let _crowd: Vec<ConnectionSlot> =
+            (0..500).map(|_| places.guests.take_slot(address)).collect();
         assert!(!seat.leave.is_cancelled());
         drop(answered);
         assert!(places.answer(&seat).is_some());

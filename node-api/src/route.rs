@@ -4,10 +4,10 @@ use hyper::Method;
 
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum Endpoint {
     Health,
     Pods,
-    Logs(Place),
+    Logs(ContainerRef),
     Stream(Target),
     /// The usage of the node and its pods.
     Summary,
@@ -20,7 +20,7 @@ pub(crate) enum Ask {
 
 /// A container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ContainerRef {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) container: String,
@@ -56,30 +56,31 @@ pub(crate) struct Right {
 
 /// Returns what a request asks for, and the permission that it needs. The permissions are the kubelet's except for
 /// logs: a client with `nodes/log` can read these files through a kubelet too, by their path.
-pub(crate) fn route(method: &Method, path: &str) -> (Ask, Right) {
+pub(crate) fn route(method: &Method, path: &str) -> (Endpoint, Right) {
     let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
-    let (ask, subresources): (_, &[&str]) = match *words {
-        ["healthz"] => (Ask::Health, &["healthz", "proxy"]),
-        ["pods"] => (Ask::Pods, &["pods", "proxy"]),
+    let (endpoint, subresources): (_, &[&str]) = match *words {
+        ["healthz"] => (Endpoint::Health, &["healthz", "proxy"]),
+        ["pods"] => (Endpoint::Pods, &["pods", "proxy"]),
         ["containerLogs", namespace, pod, container] => {
-            (Ask::Logs(Place::new(namespace, pod, container)), &["log", "proxy"])
+            (Endpoint::Logs(ContainerRef::new(namespace, pod, container)), &["log", "proxy"])
         }
-        [kind @ ("exec" | "attach" | "portForward"), namespace, pod, ref rest @ ..] => {
-            (Target::of(kind, namespace, pod, rest).map_or(Ask::Unknown, Ask::Stream), &["proxy"])
-        }
-        ["stats", "summary"] => (Ask::Summary, &["stats"]),
-        ["metrics", "resource"] => (Ask::Resources, &["metrics"]),
-        ["stats", ..] => (Ask::Unknown, &["stats"]),
-        ["metrics", ..] => (Ask::Unknown, &["metrics"]),
-        _ => (Ask::Unknown, &["proxy"]),
+        [kind @ ("exec" | "attach" | "portForward"), namespace, pod, ref rest @ ..] => (
+            Target::of(kind, namespace, pod, rest).map_or(Endpoint::Unknown, Endpoint::Stream),
+            &["proxy"],
+        ),
+        ["stats", "summary"] => (Endpoint::Summary, &["stats"]),
+        ["metrics", "resource"] => (Endpoint::Resources, &["metrics"]),
+        ["stats", ..] => (Endpoint::Unknown, &["stats"]),
+        ["metrics", ..] => (Endpoint::Unknown, &["metrics"]),
+        _ => (Endpoint::Unknown, &["proxy"]),
     };
     let is_look = matches!(*method, Method::GET | Method::HEAD);
-    match ask {
+    match endpoint {
         // Whatever the method: a WebSocket begins with a GET, but is not read-only.
-        Ask::Stream(_) => (ask, Right { verb: "create", subresources }),
-        Ask::Unknown => (ask, Right { verb: verb(method), subresources }),
-        _ if is_look => (ask, Right { verb: "get", subresources }),
-        _ => (Ask::Other("GET"), Right { verb: verb(method), subresources }),
+        Endpoint::Stream(_) => (endpoint, Right { verb: "create", subresources }),
+        Endpoint::Unknown => (endpoint, Right { verb: verb(method), subresources }),
+        _ if is_look => (endpoint, Right { verb: "get", subresources }),
+        _ => (Endpoint::Other("GET"), Right { verb: verb(method), subresources }),
     }
 }
 
@@ -93,7 +94,7 @@ fn verb(method: &Method) -> &'static str {
     }
 }
 
-impl Place {
+impl ContainerRef {
     fn new(namespace: &str, pod: &str, container: &str) -> Self {
         let [namespace, pod, container] = [namespace, pod, container].map(str::to_owned);
         Self { namespace, pod, container }
@@ -124,44 +125,50 @@ impl Target {
 mod tests {
     use super::*;
 
-    fn stream(uid: Option<&str>, kind: StreamKind) -> Ask {
+    fn stream(uid: Option<&str>, kind: StreamKind) -> Endpoint {
         let [namespace, pod] = ["ns", "web"].map(str::to_owned);
-        Ask::Stream(Target { namespace, pod, uid: uid.map(str::to_owned), kind })
+        Endpoint::Stream(Target { namespace, pod, uid: uid.map(str::to_owned), kind })
     }
 
     #[test]
     fn each_path_takes_its_own_right() {
-        let logs = Ask::Logs(Place::new("ns", "web", "main"));
+        let logs = Endpoint::Logs(ContainerRef::new("ns", "web", "main"));
         let exec = stream(None, StreamKind::Exec("main".to_owned()));
         let exec_of_uid = stream(Some("u1"), StreamKind::Exec("main".to_owned()));
         let attach = stream(None, StreamKind::Attach("main".to_owned()));
         let forward = stream(None, StreamKind::PortForward);
-        for (method, path, ask, verb, subresources) in [
-            ("GET", "/healthz", Ask::Health, "get", &["healthz", "proxy"][..]),
-            ("GET", "/pods", Ask::Pods, "get", &["pods", "proxy"]),
+        for (method, path, endpoint, verb, subresources) in [
+            ("GET", "/healthz", Endpoint::Health, "get", &["healthz", "proxy"][..]),
+            ("GET", "/pods", Endpoint::Pods, "get", &["pods", "proxy"]),
             ("GET", "/containerLogs/ns/web/main", logs.clone(), "get", &["log", "proxy"]),
-            ("POST", "/containerLogs/ns/web/main", Ask::Other("GET"), "create", &["log", "proxy"]),
-            ("DELETE", "/pods", Ask::Other("GET"), "delete", &["pods", "proxy"]),
-            ("GET", "/containerLogs/ns/web", Ask::Unknown, "get", &["proxy"]),
-            ("GET", "/containerLogs/ns/../main/x", Ask::Unknown, "get", &["proxy"]),
+            (
+                "POST",
+                "/containerLogs/ns/web/main",
+                Endpoint::Other("GET"),
+                "create",
+                &["log", "proxy"],
+            ),
+            ("DELETE", "/pods", Endpoint::Other("GET"), "delete", &["pods", "proxy"]),
+            ("GET", "/containerLogs/ns/web", Endpoint::Unknown, "get", &["proxy"]),
+            ("GET", "/containerLogs/ns/../main/x", Endpoint::Unknown, "get", &["proxy"]),
             ("GET", "/exec/ns/web/main", exec, "create", &["proxy"]),
             ("POST", "/exec/ns/web/u1/main", exec_of_uid, "create", &["proxy"]),
             ("POST", "/attach/ns/web/main", attach, "create", &["proxy"]),
             ("POST", "/portForward/ns/web", forward, "create", &["proxy"]),
-            ("POST", "/portForward/ns/web/u1/main", Ask::Unknown, "create", &["proxy"]),
-            ("POST", "/exec/ns/web", Ask::Unknown, "create", &["proxy"]),
-            ("POST", "/run/ns/web/main", Ask::Unknown, "create", &["proxy"]),
-            ("GET", "/stats/summary", Ask::Summary, "get", &["stats"]),
-            ("GET", "/metrics/resource", Ask::Resources, "get", &["metrics"]),
-            ("GET", "/metrics/cadvisor", Ask::Unknown, "get", &["metrics"]),
-            ("GET", "/logs/", Ask::Unknown, "get", &["proxy"]),
-            ("GET", "/", Ask::Unknown, "get", &["proxy"]),
-            ("BREW", "/brew", Ask::Unknown, "create", &["proxy"]),
+            ("POST", "/portForward/ns/web/u1/main", Endpoint::Unknown, "create", &["proxy"]),
+            ("POST", "/exec/ns/web", Endpoint::Unknown, "create", &["proxy"]),
+            ("POST", "/run/ns/web/main", Endpoint::Unknown, "create", &["proxy"]),
+            ("GET", "/stats/summary", Endpoint::Summary, "get", &["stats"]),
+            ("GET", "/metrics/resource", Endpoint::Resources, "get", &["metrics"]),
+            ("GET", "/metrics/cadvisor", Endpoint::Unknown, "get", &["metrics"]),
+            ("GET", "/logs/", Endpoint::Unknown, "get", &["proxy"]),
+            ("GET", "/", Endpoint::Unknown, "get", &["proxy"]),
+            ("BREW", "/brew", Endpoint::Unknown, "create", &["proxy"]),
         ] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             assert_eq!(
                 route(&method, path),
-                (ask, Right { verb, subresources }),
+                (endpoint, Right { verb, subresources }),
                 "{method} {path}"
             );
         }

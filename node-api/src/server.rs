@@ -20,8 +20,8 @@ use winddown_shared::error_chain;
 
 use crate::answer::{self, Body, Failure};
 use crate::context::Context;
-use crate::places::Seat;
-use crate::route::{Ask, route};
+use crate::places::ConnectionSlot;
+use crate::route::{Endpoint, route};
 use crate::streams::{self, Tunnel};
 use crate::summary::summary;
 use crate::{logs, pods, resource_metrics};
@@ -51,7 +51,7 @@ pub(crate) async fn serve(context: Arc<Context>, listener: TcpListener) {
         match accepted {
             Ok((stream, from)) => {
                 keep_alive(&stream);
-                let seat = context.places.guests.seat(from.ip());
+                let seat = context.places.guests.take_slot(from.ip());
                 connections.spawn(converse(Arc::clone(&context), stream, from, seat));
             }
             Err(error) => {
@@ -73,8 +73,12 @@ fn keep_alive(stream: &TcpStream) {
 }
 
 /// Answers one request and closes the connection.
-pub(crate) async fn converse<S>(context: Arc<Context>, stream: S, from: SocketAddr, seat: Seat)
-where
+pub(crate) async fn converse<S>(
+    context: Arc<Context>,
+    stream: S,
+    from: SocketAddr,
+    seat: ConnectionSlot,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let leave = seat.leave.clone();
@@ -85,7 +89,7 @@ where
     }
 }
 
-async fn answer_one<S>(context: &Context, stream: S, seat: &Seat) -> Result<(), String>
+async fn answer_one<S>(context: &Context, stream: S, seat: &ConnectionSlot) -> Result<(), String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -123,31 +127,31 @@ where
 
 async fn answer(
     context: &Context,
-    seat: &Seat,
+    seat: &ConnectionSlot,
     certificate: Option<&[u8]>,
     held: &Held,
     request: &mut Request<Incoming>,
 ) -> Result<Response<Body>, Failure> {
-    let (ask, right) = route(request.method(), request.uri().path());
+    let (endpoint, right) = route(request.method(), request.uri().path());
     context.gatekeeper.admit(certificate, request.headers(), &right).await?;
     let Some(permit) = context.places.answer(seat) else {
         let text = "this node answers as many clients as it can: try again later";
         return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
     };
     let _ = held.place.set(permit);
-    match ask {
-        Ask::Health => Ok(answer::text("ok")),
-        Ask::Pods => {
+    match endpoint {
+        Endpoint::Health => Ok(answer::text("ok")),
+        Endpoint::Pods => {
             let list = pods::list(&context.node.statuses());
             list.map(answer::json)
                 .map_err(|error| Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()))
         }
-        Ask::Logs(place) => {
-            let reading = logs::open(context, &place, request.uri().query()).await?;
+        Endpoint::Logs(container_ref) => {
+            let reading = logs::open(context, &container_ref, request.uri().query()).await?;
             let body = StreamBody::new(reading.into_stream()).boxed_unsync();
             Ok(answer::stream("text/plain; charset=utf-8", body))
         }
-        Ask::Summary => {
+        Endpoint::Summary => {
             let query = request.uri().query().unwrap_or_default();
             let disks = !form_urlencoded::parse(query.as_bytes()).any(|(key, value)| {
                 key == "only_cpu_and_memory" && matches!(&*value, "1" | "true")
@@ -158,24 +162,26 @@ async fn answer(
             let summary = summary(&context.node_name, &taken, &context.node.statuses());
             Ok(answer::json(summary.to_string().into_bytes()))
         }
-        Ask::Resources => {
+        Endpoint::Resources => {
             let taken = context.figures.get(false).await.inspect_err(|error| {
                 tracing::warn!(error = error_chain(error), "cannot report what pods use");
             });
             let statuses = context.node.statuses();
             Ok(answer::metrics(resource_metrics::text(taken.ok().as_deref(), &statuses)))
         }
-        Ask::Stream(target) => {
+        Endpoint::Stream(target) => {
             let (response, tunnel) = streams::open(context, &target, request).await?;
             *held.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = tunnel;
             Ok(response)
         }
-        Ask::Other(method) => {
+        Endpoint::Other(method) => {
             let text = format!("use {method} here");
             let mut response = Failure::new(StatusCode::METHOD_NOT_ALLOWED, text).answer();
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(method));
             Ok(response)
         }
-        Ask::Unknown => Err(Failure::new(StatusCode::NOT_FOUND, "there is no such thing here")),
+        Endpoint::Unknown => {
+            Err(Failure::new(StatusCode::NOT_FOUND, "there is no such thing here"))
+        }
     }
 }

@@ -10,6 +10,7 @@ use winddown_shared::status::StatusEntry;
 use winddown_shared::{DiskUse, FsStats, MemoryStats, PodStats, PodUid, WallTime};
 
 use crate::figures::{PodRate, Taken};
+use crate::logs::status_of;
 
 /// The whole summary.
 pub(crate) fn summary(node: &str, taken: &Taken, statuses: &[StatusEntry]) -> Value {
@@ -90,12 +91,7 @@ fn pod(taken: &Taken, entry: &StatusEntry, stats: &PodStats) -> Value {
 
 /// The start time of a container that is running.
 pub(crate) fn started_at(status: &PodStatus, name: &str) -> Option<WallTime> {
-    let all = [
-        &status.container_statuses,
-        &status.init_container_statuses,
-        &status.ephemeral_container_statuses,
-    ];
-    let one = all.into_iter().flatten().flatten().find(|one| one.name == name)?;
+    let one = status_of(status, name)?;
     Some(one.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0)
 }
 

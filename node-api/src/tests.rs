@@ -24,7 +24,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use winddown_fakes::FakeKiller;
-use winddown_files::Growth;
+use winddown_files::SharedWatch;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     GateReasons, NodeHandle, NodeHandleParts, PluginName, PluginNotes, Pod, ReviewError, Reviews,
@@ -169,7 +169,7 @@ impl Bench {
             wall: WallClock::fixed("2026-01-01T00:00:00Z".parse().unwrap()),
             notes: PluginNotes::default(),
         };
-        let (growth, teller) = Growth::open().unwrap();
+        let (growth, teller) = SharedWatch::open().unwrap();
         tokio::spawn(teller.run());
         let cluster = Arc::new(cluster);
         let node = NodeHandle::new(PluginName::of("node-api"), parts);

@@ -67,13 +67,13 @@ pub(crate) struct Tls {
 }
 
 struct Current {
-    looks: Vec<Option<Look>>,
+    stamps: Vec<Option<FileStamp>>,
     config: Option<Arc<ServerConfig>>,
 }
 
 /// Metadata by which a replaced file is recognised.
 #[derive(PartialEq, Eq)]
-struct Look {
+struct FileStamp {
     inode: u64,
     size: u64,
     modified: Option<SystemTime>,
@@ -81,7 +81,7 @@ struct Look {
 
 impl Tls {
     pub(crate) fn new(files: TlsFiles) -> Self {
-        let current = Current { looks: Vec::new(), config: None };
+        let current = Current { stamps: Vec::new(), config: None };
         Self { files: Arc::new(files), current: Arc::new(Mutex::new(current)) }
     }
 
@@ -91,8 +91,8 @@ impl Tls {
         let (files, current) = (Arc::clone(&self.files), Arc::clone(&self.current));
         let looked = tokio::task::spawn_blocking(move || {
             let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
-            let looks = looks(&files);
-            if current.looks != looks {
+            let stamps = stamps(&files);
+            if current.stamps != stamps {
                 match (read(&files), &current.config) {
                     (Ok(config), _) => current.config = Some(config),
                     (Err(error), Some(_)) => tracing::warn!(
@@ -101,7 +101,7 @@ impl Tls {
                     ),
                     (Err(error), None) => return Err(error),
                 }
-                current.looks = looks;
+                current.stamps = stamps;
             }
             Ok(current.config.clone())
         });
@@ -116,14 +116,14 @@ impl Tls {
     }
 }
 
-fn looks(files: &TlsFiles) -> Vec<Option<Look>> {
+fn stamps(files: &TlsFiles) -> Vec<Option<FileStamp>> {
     let TlsFiles { certificate, key, client_authority } = files;
     let all = [Some(certificate), Some(key), client_authority.as_ref()];
-    let look = |path: &PathBuf| {
+    let stamp = |path: &PathBuf| {
         let facts = std::fs::metadata(path).ok()?;
-        Some(Look { inode: facts.ino(), size: facts.size(), modified: facts.modified().ok() })
+        Some(FileStamp { inode: facts.ino(), size: facts.size(), modified: facts.modified().ok() })
     };
-    all.into_iter().flatten().map(look).collect()
+    all.into_iter().flatten().map(stamp).collect()
 }
 
 fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {

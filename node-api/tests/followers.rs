@@ -22,7 +22,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use winddown_fakes::{FakeKiller, pod};
-use winddown_node_api::{Figures, NodeApi, NodeFigures, TlsFiles};
+use winddown_node_api::{NodeApi, NodeUsageStats, StatsProvider, TlsFiles};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName, PluginNotes, ReviewError,
@@ -53,9 +53,9 @@ impl Reviews for Anyone {
     }
 }
 
-impl Figures for Anyone {
-    fn measure(&self, _: bool) -> BoxFuture<'_, Result<NodeFigures, RuntimeError>> {
-        async { Ok(NodeFigures::default()) }.boxed()
+impl StatsProvider for Anyone {
+    fn measure(&self, _: bool) -> BoxFuture<'_, Result<NodeUsageStats, RuntimeError>> {
+        async { Ok(NodeUsageStats::default()) }.boxed()
     }
 }
 

@@ -22,8 +22,8 @@ use winddown_node::{Configured, Node, policy_of};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
 use winddown_shared::display::duration;
 use winddown_shared::{
-    Counter, NodeHandle, NodePod, Plugin, PluginMetric, PluginName, Pod, PodEnding, ShutdownPoint,
-    ShutdownWork, WallTime,
+    Counter, NodeHandle, NodePod, Plugin, PluginMetric, PluginName, Pod, ShutdownPoint,
+    ShutdownWork, TerminationSpec, WallTime,
 };
 use winddown_static_pods::ManifestDirectory;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
@@ -91,7 +91,7 @@ impl MaxAge {
     }
 
     /// Chooses, of the pods that are too old, the one with the lowest priority, and of several the oldest.
-    fn choose(&self, pods: &[NodePod], now: WallTime) -> Option<(Pod, PodEnding)> {
+    fn choose(&self, pods: &[NodePod], now: WallTime) -> Option<(Pod, TerminationSpec)> {
         let old = pods.iter().filter_map(|one| {
             let age = age(one, now)?;
             (age >= self.oldest).then_some((
@@ -106,7 +106,7 @@ impl MaxAge {
             format!("It ran for {}, and {} is allowed", duration(age), duration(self.oldest));
         Some((
             pod.clone(),
-            PodEnding { reason: "TooOld".into(), message: message.into(), grace: None },
+            TerminationSpec { reason: "TooOld".into(), message: message.into(), grace: None },
         ))
     }
 

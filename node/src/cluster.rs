@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_api_client::node_pods::KubePods;
 use winddown_api_client::{ApiHealth, Connection};
-use winddown_cluster::after_boot::{AfterBootPolicy, EndedByUs};
+use winddown_cluster::after_boot::{AfterBootPolicy, TerminatedPods};
 use winddown_cluster::after_nodes::{AfterNodes, Follower};
 use winddown_cluster::events::{self, Events, NodeRef};
 use winddown_cluster::mirror::Mirrors;
@@ -46,7 +46,7 @@ pub use connect::connect;
 pub(crate) use facts::{Changing, Clean};
 pub use facts::{RuntimeFacts, UNPROTECTED};
 use final_status_flush::FinalReport;
-use node_object::{NodeTeller, RuntimePing};
+use node_object::{NodePublisher, RuntimePing};
 use start::{Around, ClusterWork};
 pub use winddown_cluster::node::CLEAN_SHUTDOWN;
 
@@ -103,7 +103,7 @@ pub(crate) struct PodSide {
     wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
     pub(crate) outbox: Outbox,
     pub(crate) mirrors: Mirrors,
-    pub(crate) ended: EndedByUs,
+    pub(crate) ended: TerminatedPods,
     resolver: Resolver,
     controller: PodControllerHandle,
 }
@@ -127,15 +127,15 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
                 return;
             }
         };
-        let brought = &mut node.brought;
-        brought.recorders.push(cluster.recorder());
-        brought.sections.push(Arc::new(view::View::new(cluster.clone(), core.wall.clone())));
+        let contributions = &mut node.contributions;
+        contributions.recorders.push(cluster.recorder());
+        contributions.sections.push(Arc::new(view::View::new(cluster.clone(), core.wall.clone())));
         if let Some(side) = cluster.pods() {
-            brought.links.sources.push(Source::from(side.wanted.clone()).refused_for_good());
+            contributions.links.sources.push(Source::from(side.wanted.clone()).refused_for_good());
         }
         let report = FinalReport { cluster: cluster.clone(), statuses: core.statuses.clone() };
-        brought.links.work.push(report.work());
-        brought.links.work.extend(cluster.goes_after().map(GoesAfter::work));
+        contributions.links.work.push(report.work());
+        contributions.links.work.extend(cluster.goes_after().map(GoesAfter::work));
         node.start(move |links| {
             work.start(
                 &cluster,
@@ -148,7 +148,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
                 },
             );
             let (end, shortage) = (links.end.take(), links.shortage.take());
-            NodeTeller { core, cluster, end, shortage }.start();
+            NodePublisher { core, cluster, end, shortage }.start();
         });
     }
 }
@@ -296,7 +296,7 @@ impl PodSide {
         });
         let addresses = fixed.addresses.iter().filter(|address| address.type_ == "InternalIP");
         outbox.set_host_ips(addresses.map(|address| address.address.clone()).collect());
-        let ended = EndedByUs::new(state.join("ended"), Some(boot_id.into()), wall.clone());
+        let ended = TerminatedPods::new(state.join("ended"), Some(boot_id.into()), wall.clone());
         let (mirrors, mirror_driver) =
             Mirrors::new(&*config.node_name, outbox.clone(), wall.clone());
         let resolving = ResolverConfig::new(state.join("volumes"), secret_volumes);

@@ -9,13 +9,13 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, BootClock, DesiredPods,
-    Intake, KillRequest, Listed, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, Runtime,
-    RuntimeSyncer, WallClock, WorkerObserver, WorkerTimes, critical,
+    Intake, KillRequest, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, RegisteredPlugin,
+    Runtime, RuntimeSyncer, WallClock, WorkerObserver, WorkerTimes, critical,
 };
 
 use crate::fit::{Fit, Machine, Supported};
 use crate::kept_kills::KeptKills;
-use crate::links::Links;
+use crate::links::{Links, next_change};
 use crate::recorders::Recorders;
 use crate::{Identity, Settings};
 
@@ -67,13 +67,13 @@ impl<R: Runtime> Core<R> {
     pub(crate) fn new(
         parts: CoreParts<R>,
         settings: &Settings,
-        plugins: &[Listed],
+        plugins: &[RegisteredPlugin],
     ) -> (Self, PodUidMap<KillRequest>) {
         let (boot_id, clock) = (&parts.identity.boot_id, &parts.boot_clock);
         let kept = parts.kept_in.map(|directory| {
             KeptKills::open(directory.join("kills"), boot_id, clock.clone(), plugins)
         });
-        let (kills, asked_before) = kept.unzip();
+        let (kills, pending_kills) = kept.unzip();
         let recorders = Arc::new(Recorders::new(&parts.wall, kills, plugins));
         let recorder = Arc::clone(&recorders) as Arc<dyn Recorder>;
         let statuses = StatusStore::default();
@@ -110,7 +110,7 @@ impl<R: Runtime> Core<R> {
             changes: watch::Sender::new(0),
             stop: CancellationToken::new(),
         };
-        (core, asked_before.unwrap_or_default())
+        (core, pending_kills.unwrap_or_default())
     }
 
     /// Sets the admission checks of all plug-ins.
@@ -142,15 +142,18 @@ impl<R: Runtime> Core<R> {
     /// The admission checks: the shutdown gate, the checks of plug-ins, the fit, and whether the runtime supports the
     /// pod. An unsupported pod would fail later anyway, but others might have been ended for it by then.
     ///
-    /// `room` chooses the victims for a critical pod that does not fit.
-    pub(crate) fn admission(&self, room: Option<Arc<dyn AdmissionFailureHandler>>) -> Admission {
+    /// `preemption_handler` chooses the victims for a critical pod that does not fit.
+    pub(crate) fn admission(
+        &self,
+        preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
+    ) -> Admission {
         if self.fit.admits_all() {
             return Admission::default();
         }
         let admission = Admission::default().then(self.gate.clone());
         let handlers = self.handlers.get().into_iter().flatten().cloned();
         let admission = handlers.fold(admission, Admission::then);
-        let admission = self.fit.then_fits(admission, room);
+        let admission = self.fit.then_fits(admission, preemption_handler);
         admission.then(Supported(Arc::clone(&self.runtime)))
     }
 
@@ -175,15 +178,15 @@ impl<R: Runtime> Core<R> {
         let _ = tokio::time::timeout(FIRST_WORD, seen).await;
     }
 
-    /// Starts the intake, which resumes the kills in `asked_before` first, and waits up to [`FIRST_PASS`] for the
+    /// Starts the intake, which resumes the kills in `pending_kills` first, and waits up to [`FIRST_PASS`] for the
     /// pods that already run to be known.
     pub(crate) async fn bring_in(
         &self,
-        asked_before: PodUidMap<KillRequest>,
-        room: Option<Arc<dyn AdmissionFailureHandler>>,
+        pending_kills: PodUidMap<KillRequest>,
+        preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
         links: &mut Links,
     ) {
-        let first_pass = self.start_intake(asked_before, room, links);
+        let first_pass = self.start_intake(pending_kills, preemption_handler, links);
         // A shutdown need not wait for a silent runtime if it already knows pods that it can request to stop.
         let known = tokio::time::timeout(FIRST_PASS, async {
             tokio::select! {
@@ -206,17 +209,15 @@ impl<R: Runtime> Core<R> {
             if !running.known && !running.pods.is_empty() {
                 return;
             }
-            if more.changed().await.is_err() {
-                std::future::pending::<()>().await;
-            }
+            next_change(&mut more).await;
         }
     }
 
     /// Starts the intake. The future resolves when it has handled the desired pods once.
     fn start_intake(
         &self,
-        asked_before: PodUidMap<KillRequest>,
-        room: Option<Arc<dyn AdmissionFailureHandler>>,
+        pending_kills: PodUidMap<KillRequest>,
+        preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
         links: &mut Links,
     ) -> impl Future<Output = ()> + use<R> {
         let for_good = std::mem::take(&mut links.sources);
@@ -225,11 +226,11 @@ impl<R: Runtime> Core<R> {
             Arc::clone(&self.runtime),
             self.workers.clone(),
             self.statuses.clone(),
-            self.admission(room),
+            self.admission(preemption_handler),
             self.recorder(),
         )
         .with_victim_lock(self.fit.victim_lock())
-        .with_earlier_kills(asked_before)
+        .with_earlier_kills(pending_kills)
         .with_admission_closed(closed)
         .with_refusals_for_good(move |pod| for_good.iter().any(|source| source.gives_up(pod)));
         let intake = match links.turns.take() {

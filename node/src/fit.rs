@@ -18,7 +18,7 @@ use winddown_shared::{
 };
 
 use crate::Settings;
-use crate::links::Shows;
+use crate::links::Observe;
 
 /// The first backoff after the machine could not be read; it doubles with each failure.
 const READ_AGAIN: Duration = Duration::from_secs(1);
@@ -42,7 +42,7 @@ struct Inner {
     /// `None` in a rehearsal, which admits every pod.
     machine: Option<Machine>,
     name: Arc<str>,
-    found: watch::Sender<Option<Arc<Found>>>,
+    found: watch::Sender<Option<Arc<NodeResources>>>,
     /// The Node object on the API server, if there is one.
     server: Mutex<Option<Arc<ServerNode>>>,
     /// The capacity that was last read, used when it cannot be read again.
@@ -57,7 +57,7 @@ pub(super) struct Supported<R>(pub(super) Arc<R>);
 
 /// The node as it was last read.
 #[derive(Debug, PartialEq)]
-pub(super) struct Found {
+pub(super) struct NodeResources {
     /// The node's capacity.
     pub(super) whole: Allocatable,
     /// The node according to this machine and the configuration, with what is allocatable.
@@ -66,7 +66,7 @@ pub(super) struct Found {
     pub(super) view: Arc<NodeView>,
 }
 
-impl Found {
+impl NodeResources {
     /// Warnings for the operator about resources of which nothing is left for pods.
     pub(super) fn warnings(&self) -> impl Iterator<Item = String> {
         let gone = |(name, whole): &(&ResourceName, i64)| {
@@ -138,29 +138,29 @@ impl Fit {
             unsafe_sysctls: settings.unsafe_sysctls.clone(),
             ..node.view(reserved.allocatable(&capacity))
         });
-        self.find(reserved.capacity(&capacity), own);
+        self.update(reserved.capacity(&capacity), own);
     }
 
     /// Applies the current Node object on the API server.
     pub(super) fn set_server_node(&self, server: Option<Arc<ServerNode>>) {
         *self.0.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
         if let Some(found) = self.found() {
-            self.find(found.whole.clone(), Arc::clone(&found.own));
+            self.update(found.whole.clone(), Arc::clone(&found.own));
         }
     }
 
     /// The node as it was last read, with every change.
-    pub(super) fn changes(&self) -> watch::Receiver<Option<Arc<Found>>> {
+    pub(super) fn changes(&self) -> watch::Receiver<Option<Arc<NodeResources>>> {
         self.0.found.subscribe()
     }
 
-    fn find(&self, whole: Allocatable, own: Arc<NodeView>) {
+    fn update(&self, whole: Allocatable, own: Arc<NodeView>) {
         let server = self.0.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let view = match server {
             Some(server) => Arc::new(joined(&own, &server)),
             None => Arc::clone(&own),
         };
-        let found = Arc::new(Found { whole, own, view });
+        let found = Arc::new(NodeResources { whole, own, view });
         self.0.found.send_if_modified(|now| {
             let changed = now.as_ref() != Some(&found);
             if changed {
@@ -191,7 +191,7 @@ impl Fit {
     }
 
     /// The node as it was last read; `None` before that, and in a rehearsal.
-    pub(super) fn found(&self) -> Option<Arc<Found>> {
+    pub(super) fn found(&self) -> Option<Arc<NodeResources>> {
         self.0.found.borrow().clone()
     }
 
@@ -210,19 +210,19 @@ impl Fit {
         self.0.admits_all
     }
 
-    /// Adds the check that a pod fits, if there is a machine. `room` chooses the victims for a critical pod that does
-    /// not.
+    /// Adds the check that a pod fits, if there is a machine. `preemption_handler` chooses the victims for a critical
+    /// pod that does not.
     pub(super) fn then_fits(
         &self,
         admission: Admission,
-        room: Option<Arc<dyn AdmissionFailureHandler>>,
+        preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
     ) -> Admission {
         if self.0.machine.is_none() {
             return admission;
         }
         let fit = NodeFit::new(self.clone());
-        admission.then(match room {
-            Some(room) => fit.with_preemption(room),
+        admission.then(match preemption_handler {
+            Some(handler) => fit.with_preemption(handler),
             None => fit,
         })
     }
@@ -243,7 +243,7 @@ impl Fit {
     pub(super) fn admission_closed(
         &self,
         gate: &AdmissionGate,
-        mut relief: Vec<Box<dyn Shows<()>>>,
+        mut relief: Vec<Box<dyn Observe<()>>>,
     ) -> watch::Receiver<bool> {
         let (mut opened, mut found) = (gate.changes(), self.0.found.subscribe());
         let (gate, fit) = (gate.clone(), self.clone());

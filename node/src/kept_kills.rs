@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
-    BootClock, Event, Grace, KillReason, KillRequest, Listed, PodUid, PodUidMap, Recorder,
-    StatusOverride, error_chain,
+    BootClock, Event, Grace, KillReason, KillRequest, PodUid, PodUidMap, Recorder,
+    RegisteredPlugin, StatusOverride, error_chain,
 };
 
 use crate::kept_file;
@@ -50,7 +50,7 @@ impl KeptKills {
         directory: PathBuf,
         boot_id: &str,
         clock: BootClock,
-        plugins: &[Listed],
+        plugins: &[RegisteredPlugin],
     ) -> (Self, PodUidMap<KillRequest>) {
         let now = clock.now();
         let mut found = PodUidMap::default();
@@ -157,7 +157,7 @@ fn is_kept(by: KillReason) -> bool {
     }
 }
 
-fn reason(word: &str, plugins: &[Listed]) -> Option<KillReason> {
+fn reason(word: &str, plugins: &[RegisteredPlugin]) -> Option<KillReason> {
     let own =
         [KillReason::Preemption, KillReason::Eviction, KillReason::Operator, KillReason::Removed];
     let theirs = plugins.iter().map(|plugin| KillReason::Plugin(plugin.name));
@@ -191,7 +191,7 @@ mod tests {
             state.join("kills"),
             boot,
             clock,
-            &[Listed { name: MINE, metrics: Vec::new() }],
+            &[RegisteredPlugin { name: MINE, metrics: Vec::new() }],
         )
     }
 

@@ -56,13 +56,13 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_shared::{
-    Listed, PluginError, PluginNotes, PodKiller, PodWorkers, Runtime, RuntimeSyncer, WallTime,
-    critical,
+    PluginError, PluginNotes, PodKiller, PodWorkers, RegisteredPlugin, Runtime, RuntimeSyncer,
+    WallTime, critical,
 };
 
 use crate::core::Core;
 use crate::metrics::ProcessReader;
-use crate::plugin::{Answers, Brought, Section};
+use crate::plugin::{Answers, Contributions, Section};
 use builder::NodeParts;
 
 pub use builder::NodeBuilder;
@@ -121,19 +121,21 @@ impl<R: Runtime> Node<R> {
     pub(crate) fn of_parts(parts: NodeParts<R>) -> Result<Self, PluginError> {
         let NodeParts { core, settings, sources, plugins } = parts;
         let first = settings.borrow().clone();
-        let others: Vec<_> = plugins.iter().filter_map(|plugin| plugin.of_another()).collect();
-        Listed::check(&others)?;
-        let (core, mut asked_before) = Core::new(core, &first, &others);
+        let others: Vec<_> = plugins.iter().filter_map(|plugin| plugin.third_party()).collect();
+        RegisteredPlugin::check(&others)?;
+        let (core, mut pending_kills) = Core::new(core, &first, &others);
         let core = Arc::new(core);
         let notes = PluginNotes::default();
-        let mut node =
-            Joining { core: Arc::clone(&core), notes: notes.clone(), brought: Brought::default() };
-        node.brought.links.sources = sources;
+        let contributions = Contributions::default();
+        let mut node = Joining { core: Arc::clone(&core), notes: notes.clone(), contributions };
+        node.contributions.links.sources = sources;
         for plugin in plugins {
             plugin.join(&mut node);
         }
-        let Brought { admission, room, recorders, sections, answers, mut links, lead, starts } =
-            node.brought;
+        let preemption_handler = node.contributions.preemption_handler.take();
+        let Contributions {
+            admission, recorders, sections, answers, mut links, lead, starts, ..
+        } = node.contributions;
         core.admit_by(admission);
         core.recorders.join(recorders);
         let node = Self(Arc::new(Inner {
@@ -160,13 +162,13 @@ impl<R: Runtime> Node<R> {
         let work = Box::pin(async move {
             if let Some(first) = first {
                 for (uid, request) in first.await {
-                    asked_before
+                    pending_kills
                         .entry(uid)
                         .and_modify(|of_pod| of_pod.join(&request))
                         .or_insert(request);
                 }
             }
-            core.bring_in(asked_before, room, &mut links).await;
+            core.bring_in(pending_kills, preemption_handler, &mut links).await;
             match then {
                 Some(then) => then.await,
                 None => core.stop.cancelled().await,

@@ -10,11 +10,11 @@ use crate::Source;
 #[derive(Default)]
 pub(crate) struct Links {
     /// Whether the node is about to go down.
-    pub(crate) end: Option<Box<dyn Shows<NodeEnd>>>,
+    pub(crate) end: Option<Box<dyn Observe<NodeEnd>>>,
     /// The resources that the node runs short of.
-    pub(crate) shortage: Option<Box<dyn Shows<Shortage>>>,
+    pub(crate) shortage: Option<Box<dyn Observe<Shortage>>>,
     /// Each one signals when refused pods are to be admitted again, if possible.
-    pub(crate) relief: Vec<Box<dyn Shows<()>>>,
+    pub(crate) relief: Vec<Box<dyn Observe<()>>>,
     /// The new pods that may start now; if `None`, all may.
     pub(crate) turns: Option<watch::Receiver<StartTurn>>,
     /// The sources of pods.
@@ -24,7 +24,7 @@ pub(crate) struct Links {
 }
 
 /// A state that one plug-in offers to another.
-pub(crate) trait Shows<T>: Send {
+pub(crate) trait Observe<T>: Send {
     /// The current state.
     fn now(&mut self) -> T;
 
@@ -34,17 +34,20 @@ pub(crate) trait Shows<T>: Send {
 }
 
 /// A signal of a third-party plug-in, without a value.
-impl Shows<()> for watch::Receiver<()> {
+impl Observe<()> for watch::Receiver<()> {
     fn now(&mut self) {
         self.mark_unchanged();
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            if watch::Receiver::changed(self).await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        })
+        Box::pin(next_change(self))
+    }
+}
+
+/// Resolves on the next change; pending for ever if there can be none. Cancel-safe.
+pub(crate) async fn next_change<T>(changes: &mut watch::Receiver<T>) {
+    if changes.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

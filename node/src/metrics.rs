@@ -31,7 +31,8 @@ use std::time::Duration;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 use winddown_shared::{
-    Event, Listed, Pod, PodUid, Recorder, ResourceName, WallClock, WallTime, WorkerObserver,
+    Event, Pod, PodUid, Recorder, RegisteredPlugin, ResourceName, WallClock, WallTime,
+    WorkerObserver,
 };
 
 use counted::Counted;
@@ -39,6 +40,7 @@ use plugin::OfPlugin;
 use starting::Starting;
 
 pub use cluster::{AfterNodesFacts, ClusterFacts};
+pub(crate) use counts::is_terminal;
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use facts::{GuardFacts, InhibitorFacts, NodeFacts, StartFacts};
 pub use port::{TRY_AGAIN, serve_over_tcp};
@@ -58,10 +60,10 @@ pub struct Metrics {
 
 impl Metrics {
     /// Creates the metrics, all at zero. Those of third-party plug-ins come after the node's own.
-    pub fn new(wall: WallClock, plugins: &[Listed]) -> Self {
+    pub fn new(wall: WallClock, plugins: &[RegisteredPlugin]) -> Self {
         let mut registry = Registry::default();
         let counted = Counted::register(&mut registry);
-        for Listed { name, metrics } in plugins {
+        for RegisteredPlugin { name, metrics } in plugins {
             counted.plugin_choices(name.as_str());
             for metric in metrics {
                 registry.register(metric.name(), metric.help(), OfPlugin(metric.clone()));

@@ -13,8 +13,9 @@ use winddown_control::api::{
     ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
 };
 use winddown_shared::{
-    AdmissionFailureHandler, AdmitHandler, KillRequest, Listed, NodeHandle, NodeHandleParts,
-    Plugin, PluginNotes, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer, critical,
+    AdmissionFailureHandler, AdmitHandler, KillRequest, NodeHandle, NodeHandleParts, Plugin,
+    PluginNotes, PodUidMap, PodWorkers, Recorder, RegisteredPlugin, Runtime, RuntimeSyncer,
+    critical,
 };
 
 use crate::core::Core;
@@ -24,7 +25,7 @@ use crate::metrics::NodeFacts;
 /// A plug-in of a node: one of this crate's, or a third-party [`Plugin`].
 pub trait NodePlugin<R: Runtime>: Send + 'static {
     /// The name and the metrics of a third-party plug-in; `None` for this crate's.
-    fn of_another(&self) -> Option<Listed> {
+    fn third_party(&self) -> Option<RegisteredPlugin> {
         None
     }
 
@@ -36,16 +37,16 @@ pub trait NodePlugin<R: Runtime>: Send + 'static {
 pub struct Joining<R: Runtime> {
     pub(crate) core: Arc<Core<R>>,
     pub(crate) notes: PluginNotes,
-    pub(crate) brought: Brought,
+    pub(crate) contributions: Contributions,
 }
 
 /// What the plug-ins have contributed.
 #[derive(Default)]
-pub(crate) struct Brought {
+pub(crate) struct Contributions {
     /// Admission checks for new pods, between the gate and the fit.
     pub(crate) admission: Vec<Arc<dyn AdmitHandler>>,
     /// Makes room for a critical pod that does not fit.
-    pub(crate) room: Option<Arc<dyn AdmissionFailureHandler>>,
+    pub(crate) preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
     /// The recorders that receive events.
     pub(crate) recorders: Vec<Arc<dyn Recorder>>,
     /// The sections of the status and the metrics.
@@ -142,7 +143,7 @@ pub(crate) trait EvictionAnswers: Send + Sync + 'static {
 impl<R: Runtime> Joining<R> {
     /// Registers `start` to start the plug-in's work when all have joined.
     pub(crate) fn start(&mut self, start: impl FnOnce(&mut Links) + Send + 'static) {
-        self.brought.starts.push(Box::new(start));
+        self.contributions.starts.push(Box::new(start));
     }
 
     /// The parts of the node that a third-party plug-in can access.
@@ -160,8 +161,8 @@ impl<R: Runtime> Joining<R> {
 }
 
 impl<R: Runtime> NodePlugin<R> for Box<dyn NodePlugin<R>> {
-    fn of_another(&self) -> Option<Listed> {
-        (**self).of_another()
+    fn third_party(&self) -> Option<RegisteredPlugin> {
+        (**self).third_party()
     }
 
     fn join(self: Box<Self>, node: &mut Joining<R>) {
@@ -170,16 +171,16 @@ impl<R: Runtime> NodePlugin<R> for Box<dyn NodePlugin<R>> {
 }
 
 impl<R: Runtime, P: Plugin> NodePlugin<R> for P {
-    fn of_another(&self) -> Option<Listed> {
-        Some(Listed { name: self.name(), metrics: self.metrics() })
+    fn third_party(&self) -> Option<RegisteredPlugin> {
+        Some(RegisteredPlugin { name: self.name(), metrics: self.metrics() })
     }
 
     fn join(self: Box<Self>, node: &mut Joining<R>) {
         let name = self.name();
-        node.brought.admission.extend(self.admission());
+        node.contributions.admission.extend(self.admission());
         let handle = NodeHandle::new(name, node.handle_parts());
-        node.brought.links.work.extend(self.at_shutdown(&handle));
-        node.brought.links.relief.push(Box::new(handle.asked_again()));
+        node.contributions.links.work.extend(self.at_shutdown(&handle));
+        node.contributions.links.relief.push(Box::new(handle.asked_again()));
         let core = Arc::clone(&node.core);
         node.start(move |_| {
             let stop = core.stop.clone();

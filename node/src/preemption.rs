@@ -32,8 +32,8 @@ impl<R: Runtime> NodePlugin<R> for Preemption {
     fn join(self: Box<Self>, node: &mut Joining<R>) {
         node.core.recorders.metrics.of_preemption();
         let rooms = Rooms { core: Arc::clone(&node.core), strategy: self.0.clone() };
-        node.brought.answers.preemption = Some(Arc::new(rooms));
-        node.brought.room = Some(Arc::new(*self));
+        node.contributions.answers.preemption = Some(Arc::new(rooms));
+        node.contributions.preemption_handler = Some(Arc::new(*self));
     }
 }
 

@@ -1,5 +1,6 @@
 //! Eviction as a plug-in: its measurements, what it reclaims, and its status and metrics.
 
+mod api_convert;
 mod disks;
 mod measure;
 mod reclaim;
@@ -7,7 +8,6 @@ mod runtime;
 mod stalls;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use winddown_eviction::{
     Cadence, Condition, Conditions, EvictionController, EvictionParts, EvictionView, HookCommand,
     Policy, Readmit, Signal,
 };
-use winddown_machine::UsagePlaces;
+use winddown_machine::UsagePaths;
 use winddown_shared::{DesiredPods, Pod, PodWorkers, Runtime, RuntimeSyncer, critical};
 
 use crate::core::Core;
-use crate::links::{Shortage, Shows};
+use crate::links::{Observe, Shortage, next_change};
 use crate::metrics::NodeFacts;
 use crate::plugin::{EvictionAnswers, Joining, NodePlugin, Section};
 use measure::{Measured, Places};
@@ -35,7 +35,7 @@ use winddown_control::api::{self, ErrorCode, EvictionPlan, PressureStatus};
 /// The measurements that eviction works with.
 pub struct PressureSource {
     /// The places where the machine is measured. The runtime adds the pods' cgroup and the location of images.
-    pub places: UsagePlaces,
+    pub places: UsagePaths,
     /// Measures the pods, and reclaims what no pod needs.
     pub runtime: Arc<dyn RuntimeFigures>,
 }
@@ -114,17 +114,18 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
             static_pods: Arc::new(static_pods),
             wall: core.wall.clone(),
             policy: policy.clone(),
-            still: core.gate.changes(),
+            paused_by: core.gate.changes(),
             wake: Arc::clone(&wake),
             cadence: Cadence::default(),
         });
-        let brought = &mut node.brought;
-        brought.admission.push(Arc::new(view.gate()));
-        brought.links.relief.push(Box::new(Relief { conditions: view.conditions(), returning }));
-        brought.links.shortage = Some(Box::new(view.conditions()));
+        let contributions = &mut node.contributions;
+        contributions.admission.push(Arc::new(view.gate()));
+        let relief = Relief { conditions: view.conditions(), returning };
+        contributions.links.relief.push(Box::new(relief));
+        contributions.links.shortage = Some(Box::new(view.conditions()));
         let pressure = Arc::new(Pressure { core: Arc::clone(&core), view, policy, signals });
-        brought.sections.push(Arc::clone(&pressure) as _);
-        brought.answers.eviction = Some(pressure);
+        contributions.sections.push(Arc::clone(&pressure) as _);
+        contributions.answers.eviction = Some(pressure);
         node.start(move |_| {
             let stop = core.stop.clone();
             // Boxed, because the future is large and is moved several times.
@@ -160,17 +161,17 @@ impl<R: Runtime> Section for Pressure<R> {
         status.pressure = Some(PressureStatus {
             conditions: self.conditions().iter().map(|condition| condition.to_string()).collect(),
             shadow: self.policy.borrow().shadow,
-            thresholds: self.view.thresholds().into_iter().map(told::threshold).collect(),
-            swap: self.view.swap().map(told::swap),
-            away: self.view.away().into_iter().map(told::away).collect(),
+            thresholds: self.view.thresholds().into_iter().map(api_convert::threshold).collect(),
+            swap: self.view.swap().map(api_convert::swap),
+            away: self.view.awaiting_readmission().into_iter().map(api_convert::away).collect(),
         });
     }
 
     fn facts(&self, facts: &mut NodeFacts) {
         let Shortage { memory, disk, pid } = shortage(self.conditions());
         facts.pressure = [memory, disk, pid];
-        facts.swap = self.view.swap().map(told::swap);
-        facts.thresholds = self.view.thresholds().into_iter().map(told::threshold).collect();
+        facts.swap = self.view.swap().map(api_convert::swap);
+        facts.thresholds = self.view.thresholds().into_iter().map(api_convert::threshold).collect();
     }
 }
 
@@ -183,10 +184,11 @@ impl<R: Runtime> EvictionAnswers for Pressure<R> {
             let wrong = |error| ApiError::new(ErrorCode::BadRequest, format!("signal: {error}"));
             let signal = signal.map_err(wrong)?;
             let asked = self.view.explain(&self.core.workers, &*self.signals, signal).await;
-            let mut plan = told::plan(asked);
-            plan.pressure.swap = self.view.swap().map(told::swap);
-            plan.pressure.away = self.view.away().into_iter().map(told::away).collect();
-            plan.history = self.view.history().into_iter().map(told::record).collect();
+            let mut plan = api_convert::plan(asked);
+            plan.pressure.swap = self.view.swap().map(api_convert::swap);
+            plan.pressure.away =
+                self.view.awaiting_readmission().into_iter().map(api_convert::away).collect();
+            plan.history = self.view.history().into_iter().map(api_convert::record).collect();
             Ok(plan)
         }
         .boxed()
@@ -200,18 +202,13 @@ impl<R: Runtime> Pressure<R> {
     }
 }
 
-impl Shows<Shortage> for watch::Receiver<Conditions> {
+impl Observe<Shortage> for watch::Receiver<Conditions> {
     fn now(&mut self) -> Shortage {
         shortage(*self.borrow_and_update())
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
-        async {
-            if watch::Receiver::changed(self).await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
-        .boxed()
+        next_change(self).boxed()
     }
 }
 
@@ -225,7 +222,7 @@ fn shortage(conditions: Conditions) -> Shortage {
 
 // === impl Relief ===
 
-impl Shows<()> for Relief {
+impl Observe<()> for Relief {
     fn now(&mut self) {}
 
     /// Pending for ever once eviction has stopped.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
-use winddown_shared::{Event, Listed, PodUid, Recorder, WallClock};
+use winddown_shared::{Event, PodUid, Recorder, RegisteredPlugin, WallClock};
 
 use crate::Decisions;
 use crate::kept_kills::KeptKills;
@@ -22,7 +22,11 @@ pub(crate) struct Recorders {
 }
 
 impl Recorders {
-    pub(crate) fn new(wall: &WallClock, kills: Option<KeptKills>, plugins: &[Listed]) -> Self {
+    pub(crate) fn new(
+        wall: &WallClock,
+        kills: Option<KeptKills>,
+        plugins: &[RegisteredPlugin],
+    ) -> Self {
         Self {
             decisions: Decisions::new(wall.clone()),
             metrics: Arc::new(Metrics::new(wall.clone(), plugins)),

@@ -28,7 +28,7 @@ use crate::plugin::{Joining, Lead, NodePlugin};
 use guard::Guarded;
 #[cfg(test)]
 pub(crate) use guard::LOOKS;
-use last_boot::LookBack;
+use last_boot::LastBootState;
 use start::Started;
 
 pub use guard::ShutdownGuard;
@@ -88,7 +88,7 @@ struct Kept {
     state_directory: PathBuf,
     reports: ReportStore,
     records: Vec<Arc<dyn RecordPlace>>,
-    last_boot: LookBack,
+    last_boot: LastBootState,
 }
 
 // === impl Shutdown ===
@@ -200,12 +200,12 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         core.count(joined.notices.changes());
         core.count(joined.ordered_start.report.clone());
         joined.guarded.count(&core);
-        let brought = &mut node.brought;
-        brought.links.turns = ordered_start.as_ref().map(OrderedStart::turn);
-        brought.sections.push(Arc::clone(&joined) as _);
-        brought.answers.shutdown = Some(Arc::new(Arc::clone(&joined)));
-        brought.links.end = Some(Box::new(joined.end()));
-        brought.lead = Some(Lead {
+        let contributions = &mut node.contributions;
+        contributions.links.turns = ordered_start.as_ref().map(OrderedStart::turn);
+        contributions.sections.push(Arc::clone(&joined) as _);
+        contributions.answers.shutdown = Some(Arc::new(Arc::clone(&joined)));
+        contributions.links.end = Some(Box::new(joined.end()));
+        contributions.lead = Some(Lead {
             first: Box::pin(Arc::clone(&joined).first(carried.clone())),
             then: Box::pin(Arc::clone(&joined).then(carried)),
         });
@@ -242,8 +242,8 @@ impl Shutdown {
         let carried = running::pick_up(&records, boot_id, &core.gate);
         let ShutdownHandle { progress, reports, .. } = self.handle;
         let last_boot = match self.trigger {
-            Trigger::Drill => LookBack::nothing(),
-            _ => LookBack::new(&state, &reports, &records, boot_id, core.wall.now()),
+            Trigger::Drill => LastBootState::nothing(),
+            _ => LastBootState::new(&state, &reports, &records, boot_id, core.wall.now()),
         };
         let StateTimes { start, end } = last_shutdown(&state);
         core.recorders.metrics.last_shutdown(start, end);

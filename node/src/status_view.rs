@@ -11,7 +11,7 @@ use winddown_shared::{
     WAITING_FOR_TURN,
 };
 
-use crate::metrics::{NodeFacts, PodCounts};
+use crate::metrics::{NodeFacts, PodCounts, is_terminal};
 use crate::{Node, Settings, SettingsSource, Source, plugin};
 use winddown_control::api;
 
@@ -55,8 +55,9 @@ impl<R: Runtime> Node<R> {
         let wanted = core.wanted.borrow().clone();
         let wanted = wanted.iter().flat_map(|wanted| &wanted.pods);
         let manifests = self.0.sources.iter().filter_map(Source::manifests);
+        let has_ended = |pod: &Pod| core.statuses.get(pod.uid()).is_some_and(|s| is_terminal(&s));
         let mut facts = NodeFacts {
-            pods: PodCounts::of(wanted, &core.workers.snapshot(), |pod| self.has_ended(pod)),
+            pods: PodCounts::of(wanted, &core.workers.snapshot(), has_ended),
             manifest_problems: manifests.map(|manifests| manifests.errors.len()).sum(),
             process: self.0.process.read(),
             ..NodeFacts::default()
@@ -64,12 +65,6 @@ impl<R: Runtime> Node<R> {
         self.0.sections.iter().for_each(|section| section.facts(&mut facts));
         facts.pods.mirrors = facts.cluster.as_ref().map_or(0, |cluster| cluster.mirrors);
         facts
-    }
-
-    fn has_ended(&self, pod: &Pod) -> bool {
-        let status = self.0.core.statuses.get(pod.uid());
-        let phase = status.as_ref().and_then(|s| s.phase.as_deref());
-        matches!(phase, Some("Succeeded" | "Failed"))
     }
 
     fn identity(&self) -> api::NodeStatus {
@@ -132,7 +127,7 @@ fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::Po
     let mut told = pod_status(pod, said.map(|s| &*s.status));
     told.state = state(snapshot.lifecycle);
     told.grace_left_seconds = grace_left(snapshot);
-    told.stays = snapshot.stays;
+    told.stays = snapshot.restarts_on_node;
     Some(told)
 }
 

@@ -130,7 +130,7 @@ mod with_eviction {
     use futures_util::FutureExt as _;
     use futures_util::future::{BoxFuture, ready};
     use winddown_eviction::{Policy, Reclaimable};
-    use winddown_machine::UsagePlaces;
+    use winddown_machine::UsagePaths;
     use winddown_node::{Eviction, PressureSource, RuntimeFigures};
     use winddown_shared::{Freed, ImagePlaces, PodStats, PodUid, RuntimeError};
 
@@ -164,7 +164,7 @@ mod with_eviction {
     #[tokio::test(start_paused = true)]
     async fn a_node_with_eviction_alone_shows_what_runs_short() {
         let state = tempfile::tempdir().unwrap();
-        let places = UsagePlaces::of_host(state.path());
+        let places = UsagePaths::of_host(state.path());
         let source = PressureSource { places, runtime: Arc::new(NoFigures) };
         let policy = Policy::new(Vec::new(), false);
         let node = runs(|list| list.plugin(Eviction::new(source, policy))).await;

@@ -93,6 +93,22 @@ impl NoticeAggregator {
         NoticePublisher { aggregator: self.clone(), slot: slots.len() - 1 }
     }
 
+    /// Changes the lead of all sources that have one. A notice that is in effect stays in effect.
+    pub fn set_lead(&self, lead: Duration) {
+        let now = Instant::now();
+        for slot in self.slots().iter_mut().filter(|slot| slot.lead.is_some()) {
+            slot.lead = Some(lead);
+            if let Some(published) = &mut slot.published
+                && published.notice.since > now
+            {
+                let notice = Notice::clone(&published.notice);
+                let since = since(notice.deadline, slot.lead, now);
+                published.notice = Arc::new(Notice { since, ..notice });
+            }
+        }
+        self.refreshed();
+    }
+
     /// The notice in force, and which sources have been read.
     pub fn notices(&self) -> Notices {
         self.0.state.subscribe()
@@ -149,6 +165,11 @@ impl NoticeAggregator {
         later.min()
     }
 
+    fn refreshed(&self) {
+        self.refresh();
+        self.0.published.notify_one();
+    }
+
     fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
         self.0.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -169,14 +190,14 @@ impl NoticePublisher {
     /// Publishing the same announcement again changes nothing, unless that clock was set in the meantime.
     pub fn publish(&self, announced: &Announcement, now: WallTime) {
         if self.change(|slot| slot.hear() | slot.take(announced, now, Instant::now())) {
-            self.refreshed();
+            self.aggregator.refreshed();
         }
     }
 
     /// Publishes that the source announces nothing, or no longer does.
     pub fn withdraw(&self) {
         if self.change(|slot| slot.hear() | slot.published.take().is_some()) {
-            self.refreshed();
+            self.aggregator.refreshed();
         }
     }
 
@@ -213,11 +234,6 @@ impl NoticePublisher {
     fn change(&self, change: impl FnOnce(&mut Slot) -> bool) -> bool {
         self.aggregator.slots().get_mut(self.slot).is_some_and(change)
     }
-
-    fn refreshed(&self) {
-        self.aggregator.refresh();
-        self.aggregator.0.published.notify_one();
-    }
 }
 
 impl Slot {
@@ -244,11 +260,10 @@ impl Slot {
         }
         // A moved deadline is not a new notice: the budget counts from the first one.
         let first = before.map_or(heard, |published| published.notice.since.min(heard));
-        let counts = self.lead.and_then(|lead| deadline.checked_sub(lead));
         let notice = Notice {
             source: Arc::clone(&self.source),
             text: Arc::clone(&announced.text),
-            since: counts.map_or(first, |counts| counts.max(first)),
+            since: since(deadline, self.lead, first),
             deadline,
         };
         self.published = Some(Published { announced: announced.clone(), notice: Arc::new(notice) });
@@ -257,11 +272,15 @@ impl Slot {
 
     /// When the source's notice takes effect, if it announces one.
     fn counts_from(&self) -> Option<Instant> {
-        let notice = &self.published.as_ref()?.notice;
-        // If the subtraction underflows, that instant is in the past anyway.
-        let from = self.lead.and_then(|lead| notice.deadline.checked_sub(lead));
-        Some(from.unwrap_or(notice.since))
+        Some(self.published.as_ref()?.notice.since)
     }
+}
+
+/// Returns when a notice received at `first` takes effect.
+fn since(deadline: Instant, lead: Option<Duration>, first: Instant) -> Instant {
+    // If the subtraction underflows, that instant is in the past anyway.
+    let from = lead.and_then(|lead| deadline.checked_sub(lead));
+    from.map_or(first, |from| from.max(first))
 }
 
 /// Returns the notice in effect with the earliest deadline; on a tie, that of the first source.

@@ -60,7 +60,10 @@ enum Look {
 struct Last {
     content: Option<(String, Option<WallTime>)>,
     announced: Option<Announcement>,
-    trouble: Option<String>,
+    /// What is wrong with the content, if anything.
+    problem: Option<String>,
+    /// The problem that was last reported: the content's, or that of reading it.
+    reported: Option<String>,
     /// Whether the file was empty: its writer may be about to fill it.
     empty: bool,
 }
@@ -107,7 +110,7 @@ impl FileSource {
     /// Publishes what was read.
     fn take(&self, look: Look, last: &mut Last, publisher: &NoticePublisher) {
         let now = self.wall.now();
-        let trouble = match look {
+        let problem = match look {
             Look::Missing => {
                 *last = Last::default();
                 publisher.withdraw();
@@ -127,26 +130,25 @@ impl FileSource {
                     // The remaining time of a duration counts from when it was first read.
                     Some(announced) if !is_new && matches!(announced.when, When::In(_)) => {
                         publisher.publish(announced, now);
-                        last.trouble.clone()
                     }
                     // If the wall clock was set, the same text may give another result.
                     _ => {
-                        let trouble = self.read(last, now, publisher);
-                        if let (Some(_), Some(announced)) = (&trouble, &last.announced) {
+                        last.problem = self.read(last, now, publisher);
+                        if let (Some(_), Some(announced)) = (&last.problem, &last.announced) {
                             publisher.publish(announced, now);
                         }
-                        trouble
                     }
                 }
+                last.problem.clone()
             }
         };
-        if trouble != last.trouble
-            && let Some(trouble) = &trouble
+        if problem != last.reported
+            && let Some(problem) = &problem
         {
-            tracing::warn!("{trouble}; what was said before stays in force");
+            tracing::warn!("{problem}; what was said before stays in force");
         }
-        publisher.problem(trouble.as_deref());
-        last.trouble = trouble;
+        publisher.problem(problem.as_deref());
+        last.reported = problem;
     }
 
     /// Parses the content and publishes its notice. Returns what is wrong with it, if anything.

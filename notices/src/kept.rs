@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use winddown_files::{Survives, replace};
+use winddown_files::{Durability, replace};
 
 /// How long to wait for the disk.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ async fn in_time<T: Send + 'static>(
 fn write(file: &Path, content: &impl Serialize) -> io::Result<()> {
     let mut text = serde_json::to_vec(content)?;
     text.push(b'\n');
-    replace(file, 0o600, Survives::PowerCut, &text)
+    replace(file, 0o600, Durability::PowerCut, &text)
 }
 
 fn remove(file: &Path) -> io::Result<()> {

@@ -25,7 +25,7 @@ pub struct NodeAmounts {
 
 /// Why a field or amount cannot be resolved.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Untold {
+pub(crate) enum ResolveError {
     /// The container has no limit, and what the node has is not known yet.
     NodeUnknown,
     /// The reference is invalid, with a message for people.
@@ -87,7 +87,7 @@ pub(crate) fn resource(
     selector: &api::ResourceFieldSelector,
     own: Option<&str>,
     node: Option<NodeAmounts>,
-) -> Result<String, Untold> {
+) -> Result<String, ResolveError> {
     let named = selector.container_name.as_deref().filter(|name| !name.is_empty());
     let name = named.or(own).unwrap_or_default();
     let spec = pod.spec.as_ref();
@@ -97,15 +97,15 @@ pub(crate) fn resource(
     // Ephemeral containers have no amounts of their own.
     if container.is_none() && own != Some(name) {
         let why = format!("the pod has no container {name:?}: name one in `containerName`");
-        return Err(Untold::Wrong(why));
+        return Err(ResolveError::Wrong(why));
     }
     let resources = container.and_then(|container| container.resources.as_ref());
     let (map, name, is_limit) = match selector.resource.split_once('.') {
         Some(("limits", name)) => (resources.and_then(|r| r.limits.as_ref()), name, true),
         Some(("requests", name)) => (resources.and_then(|r| r.requests.as_ref()), name, false),
-        _ => return Err(Untold::Wrong(format!("{} is not known", selector.resource))),
+        _ => return Err(ResolveError::Wrong(format!("{} is not known", selector.resource))),
     };
-    let wrong = |text: &str, why| Untold::Wrong(format!("{text}: {why}"));
+    let wrong = |text: &str, why| ResolveError::Wrong(format!("{text}: {why}"));
     let parse = |text: &str| text.parse::<Quantity>().map_err(|error| wrong(text, error));
     let given = map.and_then(|m| m.get(name)).map(|q| parse(&q.0)).transpose()?;
     let divisor = selector.divisor.as_ref().map(|q| q.0.as_str());
@@ -121,14 +121,14 @@ pub(crate) fn resource(
     Ok((amount / unit + i64::from(amount % unit > 0)).to_string())
 }
 
-fn of_node(resource: &str, node: Option<NodeAmounts>) -> Result<i64, Untold> {
+fn of_node(resource: &str, node: Option<NodeAmounts>) -> Result<i64, ResolveError> {
     let amount: fn(NodeAmounts) -> i64 = match resource {
         "cpu" => |node| node.cpu_milli,
         "memory" => |node| node.memory_bytes,
         "ephemeral-storage" => |node| node.ephemeral_storage_bytes,
         _ => return Ok(0),
     };
-    node.map(amount).ok_or(Untold::NodeUnknown)
+    node.map(amount).ok_or(ResolveError::NodeUnknown)
 }
 
 /// One `key="value"` per line, sorted by key, quoted as Go does.
@@ -170,9 +170,9 @@ fn quote(value: &str, out: &mut String) {
     out.push('"');
 }
 
-// === impl Untold ===
+// === impl ResolveError ===
 
-impl Untold {
+impl ResolveError {
     /// The problem of a pod that has this reference in `field`.
     pub(crate) fn problem(self, field: impl FnOnce() -> String) -> Problem {
         match self {
@@ -185,7 +185,7 @@ impl Untold {
     }
 }
 
-impl From<String> for Untold {
+impl From<String> for ResolveError {
     fn from(why: String) -> Self {
         Self::Wrong(why)
     }

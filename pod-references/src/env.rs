@@ -26,7 +26,7 @@ pub(crate) struct Known<'a> {
     pub(crate) node: Option<NodeAmounts>,
 }
 
-/// Resolves the variables of one container and adds events about them to `told`. Stops at the first
+/// Resolves the variables of one container and adds events about them to `events`. Stops at the first
 /// required reference that is missing.
 ///
 /// # Errors
@@ -34,11 +34,11 @@ pub(crate) struct Known<'a> {
 pub(crate) fn resolve(
     known: &Known<'_>,
     container: &Variables<'_>,
-    told: &mut Vec<EventDraft>,
+    events: &mut Vec<EventDraft>,
 ) -> Result<Vec<api::EnvVar>, Problem> {
     let mut before: Vec<(String, String)> = known.services.to_vec();
     for from in container.env_from {
-        for (name, value) in from_source(known, from, told)? {
+        for (name, value) in from_source(known, from, events)? {
             match before.iter_mut().find(|(given, _)| *given == name) {
                 Some(entry) => entry.1 = value,
                 None => before.push((name, value)),
@@ -51,7 +51,7 @@ pub(crate) fn resolve(
         let at = || format!("{}.env[{i}].valueFrom", container.field);
         match &var.value_from {
             None => env.push(var.clone()),
-            Some(source) => env.extend(from_value(known, container.name, var, source, at, told)?),
+            Some(source) => env.extend(from_value(known, container.name, var, source, at, events)?),
         }
     }
     Ok(env)
@@ -67,13 +67,13 @@ struct Reference<'a> {
 fn from_source(
     known: &Known<'_>,
     from: &api::EnvFromSource,
-    told: &mut Vec<EventDraft>,
+    events: &mut Vec<EventDraft>,
 ) -> Result<Vec<(String, String)>, Problem> {
     let map = from.config_map_ref.as_ref().map(|r| (Kind::ConfigMap, &r.name, r.optional));
     let secret = from.secret_ref.as_ref().map(|r| (Kind::Secret, &r.name, r.optional));
     let Some((kind, name, optional)) = map.or(secret) else { return Ok(Vec::new()) };
     let reference = Reference { kind, name, optional: optional == Some(true) };
-    let Some(object) = look_up(known, &reference, None, told)? else { return Ok(Vec::new()) };
+    let Some(object) = look_up(known, &reference, None, events)? else { return Ok(Vec::new()) };
     let prefix = from.prefix.as_deref().unwrap_or_default();
     let mut found = Vec::new();
     let mut skipped = Vec::new();
@@ -94,7 +94,7 @@ fn from_source(
             kind.lower(),
             known.pod.namespace(),
         );
-        told.push(warning(known.pod.label(), "InvalidEnvironmentVariableNames", message));
+        events.push(warning(known.pod.label(), "InvalidEnvironmentVariableNames", message));
     }
     Ok(found)
 }
@@ -105,7 +105,7 @@ fn from_value(
     var: &api::EnvVar,
     source: &api::EnvVarSource,
     at: impl Fn() -> String,
-    told: &mut Vec<EventDraft>,
+    events: &mut Vec<EventDraft>,
 ) -> Result<Option<api::EnvVar>, Problem> {
     let map = source.config_map_key_ref.as_ref();
     let map = map.map(|r| (Kind::ConfigMap, &r.name, &r.key, r.optional));
@@ -113,7 +113,7 @@ fn from_value(
     let secret = secret.map(|r| (Kind::Secret, &r.name, &r.key, r.optional));
     if let Some((kind, name, key, optional)) = map.or(secret) {
         let reference = Reference { kind, name, optional: optional == Some(true) };
-        let value = value_of_key(known, var, &reference, key, told)?;
+        let value = value_of_key(known, var, &reference, key, events)?;
         return Ok(value.map(|value| literal(var.name.clone(), &value)));
     }
     if let Some(field) = &source.field_ref {
@@ -121,8 +121,7 @@ fn from_value(
     }
     if let Some(resource) = &source.resource_field_ref {
         let text = downward::resource(known.pod, resource, Some(own), known.node);
-        let text =
-            text.map_err(|untold| untold.problem(|| format!("{}.resourceFieldRef", at())))?;
+        let text = text.map_err(|error| error.problem(|| format!("{}.resourceFieldRef", at())))?;
         return Ok(Some(literal(var.name.clone(), &text)));
     }
     let why =
@@ -153,9 +152,9 @@ fn value_of_key(
     var: &api::EnvVar,
     reference: &Reference<'_>,
     key: &str,
-    told: &mut Vec<EventDraft>,
+    events: &mut Vec<EventDraft>,
 ) -> Result<Option<String>, Problem> {
-    let Some(object) = look_up(known, reference, Some(&var.name), told)? else { return Ok(None) };
+    let Some(object) = look_up(known, reference, Some(&var.name), events)? else { return Ok(None) };
     if let Some(value) = object.data.get(key) {
         return Ok(Some(value.text()));
     }
@@ -165,10 +164,10 @@ fn value_of_key(
     if reference.optional {
         let reason = format!("Optional{}KeyNotFound", kind.as_str());
         let message = format!("skipping optional envvar {:?}: {lacks}", var.name);
-        told.push(warning(pod.label(), reason, message));
+        events.push(warning(pod.label(), reason, message));
         return Ok(None);
     }
-    told.push(warning(pod.label(), format!("Mandatory{}KeyNotFound", kind.as_str()), lacks));
+    events.push(warning(pod.label(), format!("Mandatory{}KeyNotFound", kind.as_str()), lacks));
     Err(Problem::Missing {
         key: Key::new(kind, pod.namespace(), name),
         version: object.version.clone(),
@@ -186,7 +185,7 @@ fn look_up<'a>(
     known: &Known<'a>,
     reference: &Reference<'_>,
     variable: Option<&str>,
-    told: &mut Vec<EventDraft>,
+    events: &mut Vec<EventDraft>,
 ) -> Result<Option<&'a Object>, Problem> {
     let Reference { kind, name, optional } = *reference;
     let who = if optional { "Optional" } else { "Mandatory" };
@@ -211,7 +210,7 @@ fn look_up<'a>(
             (format!("{who}{}NotFound", kind.as_str()), message, outcome)
         }
     };
-    told.push(warning(known.pod.label(), reason, message));
+    events.push(warning(known.pod.label(), reason, message));
     outcome
 }
 

@@ -64,7 +64,7 @@ impl Freshener {
         };
         // Pods that share an object share one read of it.
         let objects = inner.reader.objects(needs::of_volumes(&pod), inner.config.max_age / 2).await;
-        let Some((standing, tokens)) = inner.standing(&uid) else { return };
+        let Some((volume_lock, tokens)) = inner.volume_lock(&uid) else { return };
         let (tokens, lacking) = mounting::tokens(&inner.client, &inner.config, &pod, tokens).await;
         inner.keep_tokens(&uid, &tokens);
         let planned = mounting::plan(inner.node(), &inner.places, &pod, &objects, &tokens);
@@ -78,7 +78,7 @@ impl Freshener {
             }
         }
         let now = inner.wall.now();
-        let written = mounting::write(&inner.places, &pod, &standing, volumes, now).await;
+        let written = mounting::write(&inner.places, &pod, &volume_lock, volumes, now).await;
         if let Err(problem) = &written {
             tracing::warn!(pod = %pod.label(), ?problem, "a volume cannot be renewed");
         }

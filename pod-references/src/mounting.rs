@@ -19,7 +19,7 @@ use winddown_cluster::events::{EventDraft, Subject};
 
 /// The lock on a pod's directories: one writer at a time, off the async threads. False once they
 /// have been removed for good.
-pub(super) type MountState = Arc<Mutex<bool>>;
+pub(super) type VolumeLock = Arc<Mutex<bool>>;
 
 /// A volume to write.
 pub(super) struct Making {
@@ -88,16 +88,17 @@ pub(super) fn plan(
 pub(super) async fn write(
     places: &Places,
     pod: &Pod,
-    standing: &MountState,
+    volume_lock: &VolumeLock,
     volumes: Vec<Making>,
     now: WallTime,
 ) -> Result<(HashMap<String, PathBuf>, usize), Problem> {
     if volumes.is_empty() {
         return Ok((HashMap::new(), 0));
     }
-    let (places, standing, group) = (places.clone(), Arc::clone(standing), payload::group(pod));
+    let (places, volume_lock, group) =
+        (places.clone(), Arc::clone(volume_lock), payload::group(pod));
     let work = move || {
-        let stands = standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let stands = volume_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !*stands {
             return Ok((HashMap::new(), 0));
         }

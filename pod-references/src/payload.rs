@@ -179,7 +179,7 @@ impl Making<'_> {
                 (None, None) => Err("write `fieldRef` or `resourceFieldRef`".to_owned().into()),
             };
             let at = || format!("{}: downwardAPI item {:?}", self.field, item.path);
-            let text = text.map_err(|untold| untold.problem(at))?;
+            let text = text.map_err(|error| error.problem(at))?;
             let mode = item.mode.map_or(mode, |own| mode_of(Some(own)));
             self.put(&item.path, Hidden::from(text.into_bytes()), mode, None)?;
         }

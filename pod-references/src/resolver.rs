@@ -70,7 +70,7 @@ impl Resolver {
 impl Prepare for Resolver {
     async fn prepare(&self, pod: &Pod) -> Result<Pod, PrepareError> {
         let shared = &self.0;
-        let outcome = shared.make_literal(pod).await;
+        let outcome = shared.resolve_pod(pod).await;
         match &outcome {
             Ok(_) => shared.waiting.stop(pod.uid()),
             Err(Problem::Missing { key, version, .. }) if shared.knows(pod.uid()) => {
@@ -103,8 +103,9 @@ impl Prepare for Resolver {
         };
         let (places, uid) = (shared.places.clone(), uid.clone());
         let work = move || {
-            let standing = kept.map(|kept| kept.standing);
-            let guard = standing.as_ref().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner));
+            let volume_lock = kept.map(|kept| kept.volume_lock);
+            let guard =
+                volume_lock.as_ref().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner));
             if let Some(mut stands) = guard {
                 *stands = false;
             }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, PodUidMap, WallClock};
 
 use super::downward::NodeAmounts;
-use super::mounting::{self, MountState};
+use super::mounting::{self, VolumeLock};
 use super::needs::{self, Variables};
 use super::object::{Found, Key};
 use super::payload::TokenKey;
@@ -23,7 +23,7 @@ use super::reader::{Reader, Unread};
 use super::timetable::Timetable;
 use super::tokens::Token;
 use super::waiting::Waiting;
-use super::{ResolverConfig, env, literal};
+use super::{ResolverConfig, env, resolved};
 use winddown_cluster::events::Events;
 
 /// What a [`Resolver`](super::Resolver) and its [`Freshener`](super::Freshener) share.
@@ -56,8 +56,8 @@ pub(super) struct Kept {
     /// The pod as the API has it.
     pod: Pod,
     /// The resolved pod, of this agent or an earlier one; `None` before it is resolved.
-    literal: Option<Pod>,
-    pub(super) standing: MountState,
+    resolved: Option<Pod>,
+    pub(super) volume_lock: VolumeLock,
     tokens: HashMap<TokenKey, Token>,
 }
 
@@ -88,7 +88,7 @@ impl Shared {
         }
     }
 
-    pub(super) async fn make_literal(&self, pod: &Pod) -> Result<Pod, Problem> {
+    pub(super) async fn resolve_pod(&self, pod: &Pod) -> Result<Pod, Problem> {
         let earlier = self.remember(pod);
         let Some(spec) = pod.spec.as_ref() else { return Ok(pod.clone()) };
         let places = needs::environments(spec);
@@ -123,13 +123,13 @@ impl Shared {
             Some(earlier) => earlier.spec.as_ref().and_then(|s| s.runtime_class_name.clone()),
             None => self.reader.runtime_handler(spec.runtime_class_name.as_deref()).await?,
         };
-        let literal = literal::pod(pod, environments, &paths, handler).map_err(|error| {
+        let resolved = resolved::pod(pod, environments, &paths, handler).map_err(|error| {
             Problem::Invalid { field: error.field.to_owned(), why: "a pod needs one".to_owned() }
         })?;
         if let Some(kept) = self.lock().pods.get_mut(pod.uid()) {
-            kept.literal = Some(literal.clone());
+            kept.resolved = Some(resolved.clone());
         }
-        Ok(literal)
+        Ok(resolved)
     }
 
     fn environment(
@@ -137,9 +137,9 @@ impl Shared {
         known: &env::Known<'_>,
         one: &Variables<'_>,
     ) -> Result<Vec<api::EnvVar>, Problem> {
-        let mut told = Vec::new();
-        let resolved = env::resolve(known, one, &mut told);
-        told.into_iter().for_each(|draft| self.events.send(draft));
+        let mut events = Vec::new();
+        let resolved = env::resolve(known, one, &mut events);
+        events.into_iter().for_each(|draft| self.events.send(draft));
         resolved
     }
 
@@ -149,7 +149,9 @@ impl Shared {
         pod: &Pod,
         objects: &HashMap<Key, Found>,
     ) -> Result<HashMap<String, PathBuf>, Problem> {
-        let Some((standing, tokens)) = self.standing(pod.uid()) else { return Ok(HashMap::new()) };
+        let Some((volume_lock, tokens)) = self.volume_lock(pod.uid()) else {
+            return Ok(HashMap::new());
+        };
         let (tokens, lacking) = mounting::tokens(&self.client, &self.config, pod, tokens).await;
         self.keep_tokens(pod.uid(), &tokens);
         let planned = mounting::plan(self.node(), &self.places, pod, objects, &tokens);
@@ -169,7 +171,7 @@ impl Shared {
             }
         }
         let now = self.wall.now();
-        let (paths, _) = mounting::write(&self.places, pod, &standing, volumes, now).await?;
+        let (paths, _) = mounting::write(&self.places, pod, &volume_lock, volumes, now).await?;
         self.look_again(pod, objects, &tokens);
         Ok(paths)
     }
@@ -186,22 +188,22 @@ impl Shared {
         let mut state = self.lock();
         let kept = state.pods.entry(pod.uid().clone()).or_insert_with(|| Kept {
             pod: pod.clone(),
-            literal: None,
-            standing: Arc::new(Mutex::new(true)),
+            resolved: None,
+            volume_lock: Arc::new(Mutex::new(true)),
             tokens: HashMap::new(),
         });
         // An already resolved pod does not say where its volumes came from.
         if !self.places.are_in(pod) {
             kept.pod = pod.clone();
         }
-        kept.literal.clone()
+        kept.resolved.clone()
     }
 
     /// Remembers a pod that an earlier agent resolved, so that nothing of it is resolved again.
     pub(super) fn adopt(&self, given: &Pod) {
         self.remember(given);
         if let Some(kept) = self.lock().pods.get_mut(given.uid()) {
-            kept.literal.get_or_insert_with(|| given.clone());
+            kept.resolved.get_or_insert_with(|| given.clone());
         }
     }
 
@@ -252,10 +254,13 @@ impl Shared {
         Ok(found)
     }
 
-    pub(super) fn standing(&self, uid: &PodUid) -> Option<(MountState, HashMap<TokenKey, Token>)> {
+    pub(super) fn volume_lock(
+        &self,
+        uid: &PodUid,
+    ) -> Option<(VolumeLock, HashMap<TokenKey, Token>)> {
         let state = self.lock();
         let kept = state.pods.get(uid)?;
-        Some((Arc::clone(&kept.standing), kept.tokens.clone()))
+        Some((Arc::clone(&kept.volume_lock), kept.tokens.clone()))
     }
 
     pub(super) fn keep_tokens(&self, uid: &PodUid, tokens: &HashMap<TokenKey, Token>) {

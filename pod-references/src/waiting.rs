@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use winddown_shared::{PodUid, PodUidMap, error_chain};
 
 use super::object::{Key, Kind};
-use winddown_api_client::refusal::Refusal;
+use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
 /// The capacity of the channel of arrivals.
@@ -133,7 +133,7 @@ impl Waiting {
                 Some(Ok(Event::InitDone | Event::Delete(_))) => Seen::Gone,
                 Some(Err(error)) => {
                     tracing::debug!(error = error_chain(&error), object = %key, "waiting for an object");
-                    let refusal = refusal(&error);
+                    let refusal = refusal::of_watch(&error);
                     sleep(backoff.after_failure(refusal.and_then(Refusal::retry_after))).await;
                     if refusal == Some(Refusal::Expired) {
                         // The old watcher would ask for the expired version again.
@@ -172,15 +172,6 @@ impl Waiting {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn refusal(error: &watcher::Error) -> Option<Refusal> {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => Some(Refusal::of(error)),
-        watcher::Error::WatchError(_) | watcher::Error::NoResourceVersion => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use winddown_shared::{Pod, ResourceName};
 
 use crate::distance::distance;
-use crate::minimal::{Criterion, can_run_elsewhere, is_ending};
+use crate::minimal::{Criterion, born, can_run_elsewhere, is_ending};
 use crate::{NoVictims, Requirement, Selection, Strategy, select};
 
 /// A choice, with a reason for every pod.
@@ -168,7 +168,6 @@ impl Reasons<'_> {
         let change: f64 =
             self.open.iter().map(|(r, need)| part(frees(other, r) - frees(victim, r), *need)).sum();
         let weight = change.partial_cmp(&0.0).unwrap_or(Ordering::Equal);
-        let born = |pod: &Pod| pod.metadata.creation_timestamp.clone().map(|time| time.0);
         let differences = [
             (Criterion::Overshoot, weight != Ordering::Equal),
             (Criterion::Ending, is_ending(victim) != is_ending(other)),

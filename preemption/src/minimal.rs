@@ -26,7 +26,7 @@ mod swaps;
 
 use effort::Effort;
 use items::Items;
-pub(crate) use items::{can_run_elsewhere, is_ending};
+pub(crate) use items::{born, can_run_elsewhere, is_ending};
 
 /// The criteria for comparing sets of victims, most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]

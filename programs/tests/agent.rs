@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 /// A timeout longer than anything here takes; only a failure reaches it.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
@@ -85,6 +87,15 @@ impl Bed {
     /// Returns the log of this agent and of those before it, including debug lines.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(log(self.root())).expect("the log")
+    }
+
+    /// Replaces `old` with `new` in the configuration, and has the agent read it again.
+    pub(crate) fn reload(&self, old: &str, new: &str) {
+        let file = self.root().join("etc/winddown/config.yaml");
+        let text = std::fs::read_to_string(&file).expect("read").replace(old, new);
+        std::fs::write(&file, text).expect("written");
+        let id = i32::try_from(self.agent.id()).expect("a pid");
+        kill_process(Pid::from_raw(id).expect("a pid"), Signal::HUP).expect("sent");
     }
 
     /// Kills the agent without warning and starts another one.

@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 use winddown_api_client::{ClusterConfig, Connection, Credentials};
 use winddown_apiserver::ApiServer;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
-use winddown_companion::{CompanionConfig, Inside, KubeletRuntime, LocalNode, Unasked, companion};
+use winddown_companion::{
+    CompanionConfig, KubeletRuntime, LocalNode, NodeError, RuntimePodState, companion,
+};
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_fakes::FakeInhibitor;
 use winddown_node::cluster::Cluster;
@@ -36,12 +38,12 @@ impl Containers {
 }
 
 impl LocalNode for Containers {
-    async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
-        let inside = || Inside { running: vec!["a".to_owned()], has_sandbox: true };
+    async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
+        let inside = || RuntimePodState { running: vec!["a".to_owned()], has_sandbox: true };
         Ok(self.0.lock().unwrap().0.iter().map(|uid| (uid.clone(), inside())).collect())
     }
 
-    async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), Unasked> {
+    async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), NodeError> {
         self.end(uid.as_str(), &format!("{} by the runtime", uid.as_str()));
         Ok(())
     }

@@ -257,6 +257,21 @@ fn uninstall_keeps_the_configuration_the_manifests_and_the_state() {
 }
 
 #[test]
+fn a_drain_that_outlives_the_agent_is_named_as_it_is_uninstalled() {
+    for (boot_id, purge, said) in [("b1", false, true), ("b0", false, false), ("b1", true, false)] {
+        let image = Image::new();
+        image.install().unwrap();
+        fs::create_dir_all(image.path("proc/sys/kernel/random")).unwrap();
+        fs::write(image.path("proc/sys/kernel/random/boot_id"), "b1\n").unwrap();
+        let drain = format!("{{\"version\":1,\"bootId\":\"{boot_id}\"}}");
+        fs::write(image.path("var/lib/winddown/operator-drain.json"), drain).unwrap();
+        let report = uninstall_on(&image.removal(purge), Some(&Recorder::default())).unwrap();
+        let drained = report.notes.iter().any(|note| note.contains("until winddown undrain"));
+        assert_eq!(drained, said, "{boot_id} {purge} {report}");
+    }
+}
+
+#[test]
 fn what_was_there_before_is_there_after() {
     let image = Image::new();
     for dir in ["usr/bin", "etc/systemd/system/multi-user.target.wants", "var/lib", "var/log"] {

@@ -103,6 +103,16 @@ async fn a_file_ends_the_pods_and_its_removal_brings_them_back() {
 }
 
 #[tokio::test]
+async fn a_notice_takes_effect_in_time_for_a_grace_period_that_a_reload_made_longer() {
+    let bed = start("shutdownNotices: {file: /run/winddown/notice}\n");
+    bed.until_running().await;
+    std::fs::write(bed.notice_file(), "30m maintenance\n").expect("written");
+    bed.until("held back", |status| status["notices"][0]["inForce"] == false).await;
+    bed.reload("shutdownGracePeriod: 20s", "shutdownGracePeriod: 1h");
+    bed.until("in force", |status| status["notices"][0]["inForce"] == true).await;
+}
+
+#[tokio::test]
 async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
     let mut bed = start("");
     bed.until_running().await;

@@ -9,3 +9,14 @@ pub use go_duration::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
 };
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
+
+/// Splits the text after its leading digits.
+fn split_digits(text: &str) -> (&str, &str) {
+    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+/// The first 40 characters, for an error.
+fn abbreviated(text: &str) -> String {
+    text.chars().take(40).collect()
+}

@@ -107,21 +107,25 @@ fn thresholds(all: &[ThresholdStatus], view: &View) -> String {
         Column::numbers("MET-FOR"),
     ]);
     for one in all {
-        let kind = match one.hard {
-            true => "hard".to_owned(),
-            false => format!("soft, {}", seconds(one.grace_seconds)),
-        };
         let met = one.met_seconds.map_or_else(|| "-".to_owned(), seconds);
         let style = one.met_seconds.map(|_| BAD);
         table.row([
             (one.signal.clone(), None),
             (amount(&one.signal, &one.available), style),
             (amount(&one.signal, &one.threshold), None),
-            (kind, None),
+            (kind(one), None),
             (met, style),
         ]);
     }
     table.render(view)
+}
+
+/// The kind of a threshold.
+pub(super) fn kind(threshold: &ThresholdStatus) -> String {
+    match threshold.hard {
+        true => "hard".to_owned(),
+        false => format!("soft, {}", seconds(threshold.grace_seconds)),
+    }
 }
 
 /// The table of pods that would be evicted, in eviction order; in a wide view, of all pods.

@@ -66,8 +66,11 @@ pub fn counts_down(status: &Status, older: Duration) -> bool {
     let shutdown = &status.shutdown;
     let ahead = |then: Option<WallTime>| then.is_some_and(|then| then > now);
     let pods = status.pods.iter().filter(|pod| pod.state == PodState::Terminating);
+    let mut holding = status.guard.iter().flat_map(|guard| &guard.pods);
     (shutdown.phase == Phase::Running && ahead(shutdown.deadline))
         || status.notices.iter().any(|notice| ahead(notice.deadline))
+        || status.start.iter().any(|start| ahead(start.until))
+        || holding.any(|pod| ahead(pod.until))
         || pods.filter_map(|pod| pod.grace_left_seconds).any(|left| left > older.as_secs())
 }
 

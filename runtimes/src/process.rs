@@ -44,7 +44,7 @@ pub use crate::programs::open::OpenError;
 pub use crate::programs::support::check_supported;
 
 use crate::programs::pod::{PodEntry, Run, Starting};
-use crate::programs::stats::Traces;
+use crate::programs::stats::StatsSources;
 use crate::programs::{self, Output, ProgramDriver, ProgramRuntime, blocking, launch};
 
 /// Runs pods as supervised host processes. See the [module](self).
@@ -104,7 +104,7 @@ impl ProgramDriver for Supervisors {
         end::settle(context, entry).await
     }
 
-    async fn ask(_: &Arc<Context>, entry: &Arc<PodEntry>, target: &Target) {
+    async fn send_stop_signal(_: &Arc<Context>, entry: &Arc<PodEntry>, target: &Target) {
         let signal = launch::stop_signal(entry.lock().pod.as_ref(), &target.name);
         end::signal_main(entry, target, signal);
     }
@@ -113,23 +113,23 @@ impl ProgramDriver for Supervisors {
         end::kill(context, entry, target, round).await;
     }
 
-    async fn survives(
+    async fn unkillable_error(
         context: &Arc<Context>,
         entry: &Arc<PodEntry>,
         target: &Target,
     ) -> RuntimeError {
-        end::survives(context, entry, target).await
+        end::unkillable_error(context, entry, target).await
     }
 
-    async fn free(context: &Arc<Context>, uid: &PodUid) -> Result<(), RuntimeError> {
+    async fn clean_up(context: &Arc<Context>, uid: &PodUid) -> Result<(), RuntimeError> {
         let (context, uid) = (Arc::clone(context), uid.clone());
         blocking(move || context.driver.cgroups.remove_pod(&uid)).await
     }
 
-    fn traces(&self, _: &PodUid, _: &str, run: &Run) -> Traces {
+    fn stats_sources(&self, _: &PodUid, _: &str, run: &Run) -> StatsSources {
         let supervisor = run.own.supervisor.as_ref().map(|process| (process.pid(), false));
         let main = run.own.main.as_ref().map(|process| (process.pid(), true));
-        Traces { cgroups: run.own.cgroups.clone(), unit: None, root: supervisor.or(main) }
+        StatsSources { cgroups: run.own.cgroups.clone(), unit: None, root: supervisor.or(main) }
     }
 
     fn pods_cgroup(&self) -> Option<String> {

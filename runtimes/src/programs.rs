@@ -17,7 +17,7 @@ use winddown_engine::end_notices::EndNotices;
 use winddown_engine::plan;
 use winddown_engine::pods::Pods;
 use winddown_engine::stats::DiskCache;
-use winddown_shared::{Grace, Happening, Pod, PodUid, RuntimeError, UnsupportedField};
+use winddown_shared::{Grace, Pod, PodEventKind, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::Command;
 
 pub(crate) mod adopt;
@@ -39,7 +39,7 @@ use config::ProcessConfig;
 pub(crate) use winddown_engine::failure::{blocking, caused, failed};
 
 use pod::{Boot, PodEntry, PodState, Run, Starting};
-use stats::Traces;
+use stats::StatsSources;
 pub(crate) use streams::Output;
 
 /// Runs pods as programs of the host, using the driver `D`.
@@ -115,7 +115,7 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
     /// Sends the stop signal to a container's main process. A process that cannot be signalled will be killed later.
-    fn ask(
+    fn send_stop_signal(
         context: &Arc<Context<Self>>,
         entry: &Arc<PodEntry>,
         target: &Target,
@@ -130,7 +130,7 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send;
 
     /// Explains why a container still runs although it was killed, as far as that is known.
-    fn survives(
+    fn unkillable_error(
         context: &Arc<Context<Self>>,
         entry: &Arc<PodEntry>,
         target: &Target,
@@ -140,13 +140,13 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// Something of the pod remains.
-    fn free(
+    fn clean_up(
         context: &Arc<Context<Self>>,
         uid: &PodUid,
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
     /// Where the resource usage of a run can be read.
-    fn traces(&self, uid: &PodUid, container: &str, run: &Run) -> Traces;
+    fn stats_sources(&self, uid: &PodUid, container: &str, run: &Run) -> StatsSources;
 
     /// The cgroup that counts the memory of all pods, relative to the root of its hierarchy; none without cgroups.
     fn pods_cgroup(&self) -> Option<String>;
@@ -164,7 +164,7 @@ impl<D> ProgramRuntime<D> {
 // === impl Context ===
 
 impl<D: ProgramDriver> Driver for Context<D> {
-    type Boundary = Boot;
+    type RunScope = Boot;
 
     fn pods(&self) -> &Pods<Boot> {
         &self.pods
@@ -219,7 +219,7 @@ impl<D: ProgramDriver> Driver for Context<D> {
         };
         let Some(next) = next else { return Ok(None) };
         D::start(self, starting, pod, name, next).await?;
-        self.pods.tell(&entry, Some(name), Happening::Created);
+        self.pods.record_event(&entry, Some(name), PodEventKind::Created);
         Ok(entry.lock().attempt(name, next.0).map(|run| Arc::clone(&run.id)))
     }
 

@@ -54,7 +54,7 @@ use units::ServiceUnits;
 
 use crate::programs::config::ProcessConfig;
 use crate::programs::pod::{PodEntry, Run, Starting};
-use crate::programs::stats::Traces;
+use crate::programs::stats::StatsSources;
 use crate::programs::support::check_supported as supported_by_programs;
 use crate::programs::{self, Output, ProgramDriver, ProgramRuntime, caused};
 
@@ -150,24 +150,24 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
         adopt::look_again(context, entry).await
     }
 
-    async fn ask(context: &Arc<Context<U>>, entry: &Arc<PodEntry>, target: &Target) {
-        kill::ask(context, entry, target).await;
+    async fn send_stop_signal(context: &Arc<Context<U>>, entry: &Arc<PodEntry>, target: &Target) {
+        kill::send_stop_signal(context, entry, target).await;
     }
 
     async fn kill(context: &Arc<Context<U>>, entry: &Arc<PodEntry>, target: &Target, round: u32) {
         kill::kill(context, entry, target, round).await;
     }
 
-    async fn survives(
+    async fn unkillable_error(
         context: &Arc<Context<U>>,
         entry: &Arc<PodEntry>,
         target: &Target,
     ) -> RuntimeError {
-        kill::survives(context, entry, target).await
+        kill::unkillable_error(context, entry, target).await
     }
 
     /// Stops the pod's slice with everything in it.
-    async fn free(context: &Arc<Context<U>>, uid: &PodUid) -> Result<(), RuntimeError> {
+    async fn clean_up(context: &Arc<Context<U>>, uid: &PodUid) -> Result<(), RuntimeError> {
         let slice = names::slice(uid);
         let stopped = context.driver.units.stop(&slice).await;
         stopped.map_err(|error| caused(format!("cannot stop {slice}"), error))?;
@@ -175,10 +175,10 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
         Ok(())
     }
 
-    fn traces(&self, uid: &PodUid, container: &str, run: &Run) -> Traces {
+    fn stats_sources(&self, uid: &PodUid, container: &str, run: &Run) -> StatsSources {
         let unit = names::main(uid, container, run.attempt);
         let pid = self.unit_cache.view(&unit).and_then(|view| view.main_pid);
-        Traces { unit: pid.map(|pid| (pid, unit)), ..Traces::default() }
+        StatsSources { unit: pid.map(|pid| (pid, unit)), ..StatsSources::default() }
     }
 
     fn pods_cgroup(&self) -> Option<String> {

@@ -13,7 +13,6 @@ use crate::workers::has_terminal_phase;
 use crate::{
     Admission, KillReason, KillRequest, Lifecycle, Others, Pod, PodUid, PodUidMap, PodWorkers,
     Recorder, Rejection, RunningPods, Runtime, RuntimePod, RuntimeSyncer, StartTurn, VictimLock,
-    error_chain,
 };
 
 mod delays;
@@ -66,8 +65,8 @@ pub struct Intake<R: Runtime> {
     list_at: Instant,
     /// Whether listing the runtime fails, which was logged.
     list_fails: bool,
-    /// Delay before the removal of remains is retried, after a failure.
-    retry: Option<Duration>,
+    /// When the removal of remains is retried after a failure, and the delay that ends then.
+    retry_removal: Option<(Instant, Duration)>,
     passes: watch::Sender<u64>,
     victim_lock: VictimLock,
     pending_preemption: PendingPreemption,
@@ -75,7 +74,7 @@ pub struct Intake<R: Runtime> {
     /// Pods that an earlier agent requested to terminate.
     earlier_kills: PodUidMap<KillRequest>,
     /// Whether a refusal of this pod is final.
-    for_good: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
+    refusal_is_final: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
     /// Whether admission is closed for the whole node.
     admission_closed: watch::Receiver<bool>,
     /// Which new pods may start now.
@@ -97,11 +96,11 @@ pub struct DesiredPods {
 
 struct Desired {
     pod: Pod,
-    standing: Standing,
+    state: AdmissionState,
 }
 
 /// The result of admission for a pod.
-enum Standing {
+enum AdmissionState {
     /// A worker has the pod, or had it.
     Admitted,
     /// The pod starts when there is room. `again`: it ran before under the same UID.
@@ -114,7 +113,7 @@ enum Standing {
 }
 
 /// Why the intake wakes up.
-enum Reason {
+enum Wakeup {
     /// The desired pods have to be processed.
     Pass,
     /// Pods terminated, or missed their deadline, while others wait for room or are rejected.
@@ -142,13 +141,13 @@ impl<R: Runtime> Intake<R> {
             listed: None,
             list_at: Instant::now(),
             list_fails: false,
-            retry: None,
+            retry_removal: None,
             passes: watch::Sender::new(0),
             victim_lock: VictimLock::new(),
             pending_preemption,
             rejected_static: RejectedStatic::default(),
             earlier_kills: PodUidMap::default(),
-            for_good: Arc::new(|_| false),
+            refusal_is_final: Arc::new(|_| false),
             admission_closed: watch::Sender::new(false).subscribe(),
             turns: watch::Sender::new(StartTurn::default()).subscribe(),
         }
@@ -172,14 +171,14 @@ impl<R: Runtime> Intake<R> {
         self
     }
 
-    /// Sets the pods for which a refusal is final: those for which `for_good` returns true. The API
+    /// Sets the pods for which a refusal is final: those for which `refusal_is_final` returns true. The API
     /// server was told that they have failed, and their controller creates others.
     #[must_use]
     pub fn with_refusals_for_good(
         mut self,
-        for_good: impl Fn(&Pod) -> bool + Send + Sync + 'static,
+        refusal_is_final: impl Fn(&Pod) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.for_good = Arc::new(for_good);
+        self.refusal_is_final = Arc::new(refusal_is_final);
         self
     }
 
@@ -224,9 +223,9 @@ impl<R: Runtime> Intake<R> {
                 self.passes.send_modify(|n| *n += 1);
             }
             loop {
-                let reason = tokio::select! {
+                let wakeup = tokio::select! {
                     changed = desired.changed() => match changed {
-                        Ok(()) => Reason::Pass,
+                        Ok(()) => Wakeup::Pass,
                         Err(_) => return,
                     },
                     Ok(()) = closed.changed() => {
@@ -235,20 +234,20 @@ impl<R: Runtime> Intake<R> {
                         if !is_closed {
                             self.reopen();
                         }
-                        Reason::Pass
+                        Wakeup::Pass
                     }
                     Ok(()) = turns.changed() => {
                         self.next_turn();
-                        Reason::Pass
+                        Wakeup::Pass
                     }
-                    reason = self.next_reason(), if wanted.is_some() => reason,
+                    wakeup = self.next_wakeup(), if wanted.is_some() => wakeup,
                 };
-                match reason {
-                    Reason::Pass => break,
-                    Reason::Room => {
+                match wakeup {
+                    Wakeup::Pass => break,
+                    Wakeup::Room => {
                         let mut others = self.others();
-                        self.ask_held(&mut others);
-                        self.ask_away(&mut others);
+                        self.retry_held(&mut others);
+                        self.retry_rejected(&mut others);
                     }
                 }
             }
@@ -275,10 +274,7 @@ impl<R: Runtime> Intake<R> {
             match listed {
                 Ok(pods) => return self.note(pods, &HashMap::new()),
                 Err(error) => {
-                    tracing::warn!(
-                        error = error_chain(&error),
-                        "the runtime does not say what runs; asking again"
-                    );
+                    leftovers::warn_of_silence(&error);
                     tokio::time::sleep(wait).await;
                     wait = (wait * 2).min(Duration::from_secs(5));
                 }
@@ -343,21 +339,21 @@ impl<R: Runtime> Intake<R> {
             }
         }
         let mut others = self.others();
-        self.ask_held(&mut others);
+        self.retry_held(&mut others);
         new.sort_by_key(|pod| importance(pod));
         for pod in new {
             // The pod was listed twice.
             if self.take(pod) {
                 continue;
             }
-            let standing = match self.wait_for_turn(pod) {
+            let state = match self.wait_for_turn(pod) {
                 Some(waits) => waits,
-                None => self.ask(pod, &mut others),
+                None => self.admit(pod, &mut others),
             };
-            if matches!(standing, Standing::Admitted) {
+            if matches!(state, AdmissionState::Admitted) {
                 self.start(pod, false);
             }
-            self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), standing });
+            self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), state });
         }
         let tracked = self.workers.sync_known_pods(uids);
         self.statuses.retain(|uid| uids.contains(uid) || tracked.contains_key(uid));
@@ -390,7 +386,7 @@ impl<R: Runtime> Intake<R> {
                 // A pod that was not admitted and is deleted is taken to its final state, so that
                 // its source can drop it.
                 if is_over(pod) && known.waits() {
-                    known.standing = Standing::Admitted;
+                    known.state = AdmissionState::Admitted;
                 }
                 if known.is_admitted() || is_over(pod) {
                     self.workers.update(UpdateKind::Update, pod.clone(), None);
@@ -402,7 +398,8 @@ impl<R: Runtime> Intake<R> {
                 let runs = self.ran_before(pod.uid());
                 // A terminating pod needs no room. A pod that is to start after its predecessor has
                 // terminated is admitted at that time.
-                let stays = self.earlier_kills.get(pod.uid()).is_some_and(KillRequest::stays);
+                let stays =
+                    self.earlier_kills.get(pod.uid()).is_some_and(KillRequest::restarts_on_node);
                 let ends =
                     is_over(pod) || stays || self.workers.is_termination_requested(pod.uid());
                 if !runs && !ends {
@@ -421,8 +418,8 @@ impl<R: Runtime> Intake<R> {
                     }
                     _ => self.workers.update(UpdateKind::Create, pod.clone(), None),
                 }
-                let standing = Standing::Admitted;
-                self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), standing });
+                let state = AdmissionState::Admitted;
+                self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), state });
             }
         }
         true
@@ -445,16 +442,20 @@ impl<R: Runtime> Intake<R> {
             .collect();
         unknown.sort_by_key(|pod| (importance(pod), pod.full_name().clone()));
         for pod in unknown {
-            // The predecessor's status must not affect this pod.
+            // The predecessor's status must not affect this pod, nor must its containers if they ran when the agent
+            // started: nothing of it runs any more.
             self.statuses.remove(pod.uid());
-            let mut standing = self.ask(&pod, others);
-            match &mut standing {
-                Standing::Admitted => self.start(&pod, true),
-                Standing::PendingPreemption { again } => *again = true,
-                Standing::WaitingForTurn | Standing::Refused(_) => {}
+            if let Some(found) = self.found.get_mut(pod.uid()) {
+                found.end();
+            }
+            let mut state = self.admit(&pod, others);
+            match &mut state {
+                AdmissionState::Admitted => self.start(&pod, true),
+                AdmissionState::PendingPreemption { again } => *again = true,
+                AdmissionState::WaitingForTurn | AdmissionState::Refused(_) => {}
             }
             if let Some(desired) = self.desired.get_mut(pod.uid()) {
-                desired.standing = standing;
+                desired.state = state;
             }
         }
     }
@@ -464,8 +465,10 @@ impl<R: Runtime> Intake<R> {
         let waiting: Vec<Pod> = self
             .desired
             .values()
-            .filter(|d| matches!(&d.standing, Standing::Refused(rejection) if rejection.retryable))
-            .filter(|d| !(self.for_good)(&d.pod))
+            .filter(
+                |d| matches!(&d.state, AdmissionState::Refused(rejection) if rejection.retryable),
+            )
+            .filter(|d| !(self.refusal_is_final)(&d.pod))
             .map(|d| d.pod.clone())
             .collect();
         for pod in waiting {
@@ -479,7 +482,9 @@ impl<R: Runtime> Intake<R> {
             .snapshot()
             .into_iter()
             .filter(|s| matches!(s.ending_by, Some(KillReason::Shutdown | KillReason::Drain)));
-        for pod in ended.filter(|s| s.stays || s.pod.as_ref().is_some_and(Pod::is_static)) {
+        for pod in
+            ended.filter(|s| s.restarts_on_node || s.pod.as_ref().is_some_and(Pod::is_static))
+        {
             let Some(pod) = pod.pod else { continue };
             self.workers.update(UpdateKind::Create, pod, None);
         }
@@ -496,11 +501,14 @@ impl DesiredPods {
 
 impl Desired {
     fn is_admitted(&self) -> bool {
-        matches!(self.standing, Standing::Admitted)
+        matches!(self.state, AdmissionState::Admitted)
     }
 
     fn waits(&self) -> bool {
-        matches!(self.standing, Standing::PendingPreemption { .. } | Standing::WaitingForTurn)
+        matches!(
+            self.state,
+            AdmissionState::PendingPreemption { .. } | AdmissionState::WaitingForTurn
+        )
     }
 }
 

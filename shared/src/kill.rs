@@ -58,8 +58,8 @@ pub struct StatusOverride {
     pub disruption_message: Option<Arc<str>>,
     /// Whether the pod has not failed: it keeps its node and its phase, and starts again when the
     /// node is back. Reason and message are then those of its `Ready` condition.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stays: bool,
+    #[serde(default, rename = "stays", skip_serializing_if = "std::ops::Not::not")]
+    pub restarts_on_node: bool,
 }
 
 // === impl StatusOverride ===
@@ -71,12 +71,13 @@ impl StatusOverride {
         message: impl Into<Arc<str>>,
         disruption_message: Option<Arc<str>>,
     ) -> Self {
-        Self { reason: reason.into(), message: message.into(), disruption_message, stays: false }
+        let (reason, message) = (reason.into(), message.into());
+        Self { reason, message, disruption_message, restarts_on_node: false }
     }
 
     /// Status of a pod that stays on its node and starts again. Reason and message go to its `Ready` condition.
     pub fn staying(reason: impl Into<Arc<str>>, message: impl Into<Arc<str>>) -> Self {
-        Self { stays: true, ..Self::failed(reason, message, None) }
+        Self { restarts_on_node: true, ..Self::failed(reason, message, None) }
     }
 }
 
@@ -109,8 +110,8 @@ impl KillRequest {
     }
 
     /// Whether the pod starts again when its node is back.
-    pub fn stays(&self) -> bool {
-        self.status.as_ref().is_some_and(|status| status.stays)
+    pub fn restarts_on_node(&self) -> bool {
+        self.status.as_ref().is_some_and(|status| status.restarts_on_node)
     }
 
     /// Creates a request with the pod's own grace period and no status.
@@ -249,7 +250,7 @@ pub trait PodKiller: Send + Sync + 'static {
 
     /// The pods that were not requested to terminate, among which a controller chooses. Pods in no
     /// source are not included.
-    fn staying_pods(&self) -> Vec<Pod> {
+    fn non_terminating_pods(&self) -> Vec<Pod> {
         self.running().pods
     }
 
@@ -311,7 +312,8 @@ mod tests {
         killer.takes(pod("a").uid(), Duration::from_secs(1));
         killer.begin_kill(pod("a"), KillRequest::new(KillReason::Preemption));
         assert_eq!(killer.calls().len(), 1);
-        let staying: Vec<PodUid> = killer.staying_pods().iter().map(|p| p.uid().clone()).collect();
+        let staying: Vec<PodUid> =
+            killer.non_terminating_pods().iter().map(|p| p.uid().clone()).collect();
         assert_eq!(staying, [pod("b").uid().clone()]);
         assert_eq!(killer.running().pods.len(), 2, "it still holds its place");
     }

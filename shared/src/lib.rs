@@ -18,6 +18,7 @@ mod admission_gate;
 mod backoff;
 mod cgroup;
 mod clock;
+mod connection_limiter;
 mod consent;
 pub mod critical;
 pub mod display;
@@ -36,7 +37,6 @@ mod fake;
 mod garbage;
 mod gate_reason;
 mod grace;
-mod guests;
 mod inhibitor;
 mod intake;
 mod kill;
@@ -75,13 +75,13 @@ pub use cgroup::{
     CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_cpu_time, cgroup_number, cgroup_of_process,
 };
 pub use clock::{BootClock, WallClock, WallTime};
+pub use connection_limiter::{ConnectionLimiter, ConnectionSlot};
 pub use consent::{Consent, DisruptionBudget};
 pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};
 pub use garbage::{Freed, Garbage, MemoryFigure};
 pub use gate_reason::{GateReason, GateReasons};
 pub use grace::{Grace, GraceSender, instant_after};
-pub use guests::{Guests, Seat};
 pub use inhibitor::{
     Inhibitor, InhibitorState, LockState, ShutdownBlock, ShutdownKind, ShutdownRequest,
 };
@@ -95,15 +95,16 @@ pub use node_ending::{EndNotice, NodeEnding};
 pub use notice::{LONGEST_NOTICE, Notice, NoticeState, Notices};
 pub use on_reboot::{ON_REBOOT_ANNOTATION, OnReboot};
 pub use plugin::{
-    Counter, Ending, Gauge, Listed, Measured, NodeHandle, NodeHandleParts, NodePod, Plugin,
-    PluginError, PluginMetric, PluginName, PluginNote, PluginNotes, PodEnding,
+    Counter, Gauge, KillHandle, MetricValue, NodeHandle, NodeHandleParts, NodePod, Plugin,
+    PluginError, PluginMetric, PluginName, PluginNote, PluginNotes, RegisteredPlugin,
+    TerminationSpec,
 };
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap,
     QosClass, QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY,
     SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
 };
-pub use pod_event::{EndCause, Happening, PodEvent, ProbeKind};
+pub use pod_event::{EndCause, PodEvent, PodEventKind, ProbeKind};
 pub use proc_stat::ProcStat;
 pub use request_report::RequestReport;
 pub use reviews::{ReviewError, Reviews};

@@ -17,7 +17,7 @@ use crate::{
     PodStopped, PodUid, Recorder, ShutdownWork, StatusOverride, VictimLock, WallClock, WallTime,
 };
 
-pub use metrics::{Counter, Gauge, Listed, Measured, PluginError, PluginMetric};
+pub use metrics::{Counter, Gauge, MetricValue, PluginError, PluginMetric, RegisteredPlugin};
 
 /// A controller that a node runs in addition to its own.
 ///
@@ -86,7 +86,7 @@ pub struct NodePod {
 
 /// How a plug-in wants a pod to terminate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodEnding {
+pub struct TerminationSpec {
     /// `status.reason` of the pod and the reason of its Kubernetes Event, for example `TooOld`.
     pub reason: Arc<str>,
     /// `status.message` and the text of the Event: what was found, with its numbers.
@@ -110,7 +110,7 @@ pub struct PluginNote {
 
 /// A pod that was requested to terminate.
 #[must_use = "the pod ends without it as well; await it to learn how"]
-pub struct Ending(BoxFuture<'static, Result<Arc<PodStopped>, KillError>>);
+pub struct KillHandle(BoxFuture<'static, Result<Arc<PodStopped>, KillError>>);
 
 /// The object-safe part of [`PodKiller`] that [`NodeHandle`] needs.
 trait Killer: Send + Sync {
@@ -120,7 +120,7 @@ trait Killer: Send + Sync {
         request: KillRequest,
     ) -> BoxFuture<'static, Result<Arc<PodStopped>, KillError>>;
 
-    fn staying(&self) -> Vec<Pod>;
+    fn non_terminating(&self) -> Vec<Pod>;
 }
 
 /// The parts of a [`NodeHandle`].
@@ -214,7 +214,7 @@ impl NodeHandle {
             let started_at = status.and_then(|status| Some(status.start_time.as_ref()?.0));
             NodePod { pod, started_at }
         };
-        self.0.killer.staying().into_iter().map(of_node).collect()
+        self.0.killer.non_terminating().into_iter().map(of_node).collect()
     }
 
     /// The status of every known pod, including terminating and refused ones, in no particular order.
@@ -256,8 +256,8 @@ impl NodeHandle {
     /// `choose` must return at once, and must neither call `end` again nor read the gate.
     pub fn end(
         &self,
-        choose: impl FnOnce(&[NodePod]) -> Option<(Pod, PodEnding)>,
-    ) -> Option<Ending> {
+        choose: impl FnOnce(&[NodePod]) -> Option<(Pod, TerminationSpec)>,
+    ) -> Option<KillHandle> {
         self.0.victims.choose(|| {
             // Held until the request is made: a shutdown that closes the gate waits that long.
             let gate = self.0.gate.borrow();
@@ -265,7 +265,7 @@ impl NodeHandle {
                 return None;
             }
             let (pod, ending) = choose(&self.pods())?;
-            let PodEnding { reason, message, grace } = ending;
+            let TerminationSpec { reason, message, grace } = ending;
             self.0.recorder.record(&Event::PluginChose {
                 pod: pod.label().clone(),
                 by: self.0.name,
@@ -280,7 +280,7 @@ impl NodeHandle {
             };
             let mut gone = self.0.killer.kill(pod, request);
             // The first poll makes the request.
-            Some(Ending(match (&mut gone).now_or_never() {
+            Some(KillHandle(match (&mut gone).now_or_never() {
                 Some(result) => Box::pin(std::future::ready(result)),
                 None => gone,
             }))
@@ -323,8 +323,8 @@ impl<K: PodKiller> Killer for Arc<K> {
         Box::pin(async move { killer.kill_pod(pod, request).await })
     }
 
-    fn staying(&self) -> Vec<Pod> {
-        self.staying_pods()
+    fn non_terminating(&self) -> Vec<Pod> {
+        self.non_terminating_pods()
     }
 }
 
@@ -358,9 +358,9 @@ impl PluginNotes {
     }
 }
 
-// === impl Ending ===
+// === impl KillHandle ===
 
-impl Ending {
+impl KillHandle {
     /// Waits until the pod is gone. Dropping the future abandons the wait, not the kill.
     ///
     /// # Errors
@@ -370,9 +370,9 @@ impl Ending {
     }
 }
 
-impl fmt::Debug for Ending {
+impl fmt::Debug for KillHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Ending")
+        f.write_str("KillHandle")
     }
 }
 

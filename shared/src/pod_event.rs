@@ -14,12 +14,12 @@ pub struct PodEvent {
     /// The container; `None` for the whole pod.
     pub container: Option<(ContainerKind, Arc<str>)>,
     /// What happened.
-    pub what: Happening,
+    pub what: PodEventKind,
 }
 
 /// What happened to a container, or to the sandbox of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Happening {
+pub enum PodEventKind {
     /// Its image is already present.
     ImagePresent {
         /// The image as the spec names it.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1 as api;
 use tokio::sync::broadcast;
 
 use crate::{
@@ -223,6 +224,16 @@ pub enum ContainerKind {
     Regular,
     /// Added to a running pod to debug it (`kubectl debug`): runs once, and nothing depends on it.
     Ephemeral,
+}
+
+impl ContainerKind {
+    /// The kind of an entry of `spec.initContainers`.
+    pub fn of_init(container: &api::Container) -> Self {
+        match container.restart_policy.as_deref() {
+            Some("Always") => Self::Sidecar,
+            _ => Self::Init,
+        }
+    }
 }
 
 /// One container, as the runtime sees it.

@@ -119,12 +119,12 @@ impl<R: Runtime> RuntimeSyncer<R> {
         loop {
             match changes.recv().await {
                 Ok(uid) => {
-                    if !workers.look_again(&uid) {
+                    if !workers.resync(&uid) {
                         workers.syncer().unknown.notify_one();
                     }
                 }
                 Err(RecvError::Lagged(_)) => {
-                    workers.look_at_all();
+                    workers.resync_all();
                     workers.syncer().unknown.notify_one();
                 }
                 Err(RecvError::Closed) => return,

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// terminates a pod for room that the other's victims will leave. Clones share one lock.
 ///
 /// The lock is held while victims are chosen and requested to terminate, never while they terminate: from then on the
-/// others see that these pods are terminating ([`staying_pods`](crate::PodKiller::staying_pods) leaves them out). A pod
-/// with a grace period of half an hour does not delay an eviction.
+/// others see that these pods are terminating: [`non_terminating_pods`](crate::PodKiller::non_terminating_pods) leaves
+/// them out. A pod with a grace period of half an hour does not delay an eviction.
 ///
 /// A node shutdown does not take it: it terminates everything, whatever else was requested.
 #[derive(Clone, Debug, Default)]

@@ -171,7 +171,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         let (wake, settled) = {
             let mut state = self.inner.lock();
             let wake = state.update(kind, pod, mirror, view, Instant::now());
-            (wake, created.is_some_and(|uid| state.waits_to_be_known_anew(&uid)))
+            (wake, created.is_some_and(|uid| state.is_ready_to_restart(&uid)))
         };
         self.inner.spawn(wake);
         if ends {
@@ -185,20 +185,20 @@ impl<S: PodSyncer> PodWorkers<S> {
 
     /// Has a pod's worker check it again because something changed in the runtime. Never blocks.
     /// Returns whether the UID is known; an unknown one is ignored.
-    pub fn look_again(&self, uid: &PodUid) -> bool {
+    pub fn resync(&self, uid: &PodUid) -> bool {
         let (known, wake) = {
             let mut state = self.inner.lock();
-            (state.records.contains_key(uid), state.look_again(uid))
+            (state.records.contains_key(uid), state.resync(uid))
         };
         self.inner.spawn(wake);
         known
     }
 
     /// Has every pod checked again, after events were lost.
-    pub fn look_at_all(&self) {
+    pub fn resync_all(&self) {
         let uids: Vec<PodUid> = self.inner.lock().records.keys().cloned().collect();
         for uid in uids {
-            self.look_again(&uid);
+            self.resync(&uid);
         }
     }
 
@@ -232,8 +232,8 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Reports what runs, and whether the runtime has been listed. Pods that have a record are
     /// ignored; the others count as pods of a source or of none. The workers cannot know that
     /// nothing runs until this was called with [`known`](RunningPods::known). Never blocks.
-    pub fn note_running(&self, beside: RunningPods) {
-        let more = self.inner.lock().note_running(beside);
+    pub fn note_running(&self, running: RunningPods) {
+        let more = self.inner.lock().note_running(running);
         if more {
             self.inner.more_known.send_modify(|n| *n += 1);
         }
@@ -294,8 +294,8 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
         self.request_kill(pod, &request);
     }
 
-    fn staying_pods(&self) -> Vec<Pod> {
-        self.places().staying
+    fn non_terminating_pods(&self) -> Vec<Pod> {
+        self.places().non_terminating
     }
 
     fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {

@@ -16,7 +16,7 @@ use crate::record::{self, ExitRecord};
 
 /// The bytes reserved on disk for the record before the command runs.
 const RESERVE: usize = 8 * 1024;
-/// The maximum length of a termination message, in bytes.
+/// The maximum length of a termination message, in bytes; the kubelet's limit.
 const MAX_MESSAGE: u64 = 4096;
 
 /// What the supervisor observed.
@@ -38,17 +38,9 @@ pub(crate) fn reserve(dir: &Path) -> io::Result<()> {
 /// Builds the record from the observation.
 pub(crate) fn describe(dir: &Path, order: &Order, seen: Seen) -> ExitRecord {
     let (exit_code, signal) = seen.status.map_or((137, None), code);
-    let start_error = std::fs::read_to_string(dir.join(record::START_ERROR)).unwrap_or_default();
-    let (reason, message) = if start_error.is_empty() {
-        let reason = match exit_code {
-            0 => "Completed",
-            _ if members::were_out_of_memory(&order.command.cgroups) => "OOMKilled",
-            _ => "Error",
-        };
-        (reason, message(order.message.as_ref(), exit_code != 0, seen.log_tail))
-    } else {
-        ("StartError", start_error)
-    };
+    let is_out_of_memory = || members::were_out_of_memory(&order.command.cgroups);
+    let (source, log_tail) = (order.message.as_ref(), || seen.log_tail);
+    let (reason, message) = explain(dir, exit_code, is_out_of_memory, source, log_tail);
     ExitRecord {
         exit_code,
         signal,
@@ -89,15 +81,32 @@ pub fn code(status: WaitStatus) -> (i32, Option<i32>) {
     }
 }
 
-/// Returns the termination message: what the container wrote, or after a failure the end of its log.
-pub fn message(source: Option<&MessageSource>, failed: bool, log_tail: String) -> String {
-    let Some(source) = source else { return String::new() };
-    let written = first_bytes(&source.file);
-    if written.is_empty() && failed && source.fall_back_to_log { log_tail } else { written }
+/// Returns the reason of the exit of the attempt in `dir`, and its termination message: why it could not be started, or
+/// what the container wrote, or after a failure the end of its log.
+pub fn explain(
+    dir: &Path,
+    exit_code: i32,
+    is_out_of_memory: impl FnOnce() -> bool,
+    source: Option<&MessageSource>,
+    log_tail: impl FnOnce() -> String,
+) -> (&'static str, String) {
+    let start_error = std::fs::read_to_string(dir.join(record::START_ERROR)).unwrap_or_default();
+    if !start_error.is_empty() {
+        return ("StartError", start_error);
+    }
+    let reason = match exit_code {
+        0 => "Completed",
+        _ if is_out_of_memory() => "OOMKilled",
+        _ => "Error",
+    };
+    let Some(source) = source else { return (reason, String::new()) };
+    let written = written_message(&source.file);
+    let falls_back = written.is_empty() && exit_code != 0 && source.fall_back_to_log;
+    (reason, if falls_back { log_tail() } else { written })
 }
 
-/// Returns what the container wrote, up to the maximum length.
-fn first_bytes(path: &Path) -> String {
+/// Returns what a container wrote to its termination message file, up to the maximum length. Blocking.
+pub fn written_message(path: &Path) -> String {
     containers_file::first_bytes(path, MAX_MESSAGE)
         .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         .unwrap_or_default()

@@ -9,7 +9,7 @@
 //! removed, and the next write that succeeds reports how much was lost.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -144,7 +144,7 @@ impl LogFile {
 
     /// The end of the output without the log format: at most 80 lines and 2048 bytes.
     pub fn tail(&self) -> String {
-        self.tail.text()
+        plain(&self.tail.0, self.tail.0.len() >= Tail::KEPT)
     }
 
     fn announce_loss(&mut self, at: WallTime) -> io::Result<()> {
@@ -166,7 +166,7 @@ impl LogFile {
         if self.file.is_none() {
             self.reopen()?;
         } else if self.size > 0 && self.size.saturating_add(length) > self.target.max_bytes {
-            self.turn()?;
+            self.rotate()?;
         }
         let Some(file) = &mut self.file else { return Err(io::ErrorKind::NotFound.into()) };
         match file.write_all(text) {
@@ -182,8 +182,8 @@ impl LogFile {
         }
     }
 
-    fn turn(&mut self) -> io::Result<()> {
-        turn(&self.target.path, self.target.max_files)?;
+    fn rotate(&mut self) -> io::Result<()> {
+        rotate(&self.target.path, self.target.max_files)?;
         self.file = None;
         self.reopen()
     }
@@ -213,24 +213,43 @@ impl Tail {
         self.0.drain(..over);
         self.0.extend_from_slice(text);
     }
+}
 
-    fn text(&self) -> String {
-        let all = String::from_utf8_lossy(&self.0);
-        let lines: Vec<&str> = all.lines().filter_map(|l| l.splitn(4, ' ').nth(3)).collect();
-        let text = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
-        let mut from = text.len().saturating_sub(TAIL_BYTES);
-        while !text.is_char_boundary(from) {
-            from += 1;
-        }
-        text[from..].to_owned()
+/// Returns the end of the log at `path` without the log format: at most 80 lines and 2048 bytes. Blocking.
+///
+/// # Errors
+/// The log cannot be read.
+pub fn tail(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let length = file.metadata()?.len();
+    let begins = length.saturating_sub(Tail::KEPT as u64);
+    file.seek(SeekFrom::Start(begins))?;
+    let mut bytes = Vec::new();
+    file.take(Tail::KEPT as u64).read_to_end(&mut bytes)?;
+    Ok(plain(&bytes, begins > 0))
+}
+
+/// Removes the log format. The first line of a log that `is_cut` has lost its head; it is long, or will not be used.
+fn plain(log: &[u8], is_cut: bool) -> String {
+    let all = String::from_utf8_lossy(log);
+    let lines = all.lines().enumerate().filter_map(|(i, line)| match is_cut && i == 0 {
+        true => Some(line),
+        false => line.splitn(4, ' ').nth(3),
+    });
+    let lines: Vec<&str> = lines.collect();
+    let text = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
+    let mut from = text.len().saturating_sub(TAIL_BYTES);
+    while !text.is_char_boundary(from) {
+        from += 1;
     }
+    text[from..].to_owned()
 }
 
 /// Rotates the log: `0.log` becomes `0.log.1`, and so on up to `max_files` files.
 ///
 /// # Errors
 /// A file cannot be renamed or removed. A missing file is no error when renaming.
-pub fn turn(path: &Path, max_files: u32) -> io::Result<()> {
+pub fn rotate(path: &Path, max_files: u32) -> io::Result<()> {
     for n in (1..max_files.max(1)).rev() {
         let from = if n == 1 { path.to_owned() } else { numbered(path, n - 1) };
         match std::fs::rename(&from, numbered(path, n)) {

@@ -142,14 +142,14 @@ impl RecordError {
 
 /// Reads a record; none if it is absent, invalid, or cannot be read.
 pub fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    look(path).ok().flatten()
+    try_read(path).ok().flatten()
 }
 
 /// Reads a record; none if it is absent or invalid.
 ///
 /// # Errors
 /// The record cannot be read, so its content is unknown.
-pub fn look<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+pub fn try_read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     let bytes = match std::fs::read(path) {
         Ok(bytes) => bytes,
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {

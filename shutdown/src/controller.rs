@@ -82,7 +82,7 @@ pub struct ShutdownController<K> {
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Left {
+enum RunEnd {
     /// It was completed.
     Finished,
     /// It was called off, or the login manager began another shutdown.
@@ -230,7 +230,7 @@ impl<K: PodKiller> ShutdownController<K> {
                     Transition::Wait(Stage::Carried(record), Some(until))
                 }
                 ResumeDecision::Resume if record.phase.is_over() => {
-                    self.let_go(signal, Some(record), None).await
+                    self.release_without_run(signal, Some(record), None).await
                 }
                 ResumeDecision::Resume => {
                     self.shut_down(signal, signals, Some(*record), stop).await
@@ -255,7 +255,7 @@ impl<K: PodKiller> ShutdownController<K> {
                 self.beside(signals, self.called_off_afterwards(held, record, report)).await
             }
             Stage::Done { epoch: None, record, report } if signal.login.preparing => {
-                self.let_go(signal, record, report).await
+                self.release_without_run(signal, record, report).await
             }
             // The login manager has begun another shutdown.
             Stage::Done { epoch: Some(epoch), .. }
@@ -303,7 +303,7 @@ impl<K: PodKiller> ShutdownController<K> {
     }
 
     /// Releases the node without a run, because the pods have stopped already or shutdowns stop none.
-    async fn let_go(
+    async fn release_without_run(
         &self,
         signal: &SignalState,
         record: Option<Box<RunRecord>>,

@@ -48,7 +48,8 @@ pub enum HoldState {
     /// Shutdowns are refused.
     Holds,
     /// The pod is running but does not ask for the hold, or is not allowed it. Its time keeps running.
-    Rests,
+    #[serde(rename = "rests")]
+    Suspended,
     /// An operator released the hold.
     Released,
     /// The hold's time is over.
@@ -61,14 +62,20 @@ impl Guard {
     /// Returns the next state at `now`, given the pods that are running and have not been requested to stop. `known`
     /// means that `pods` is complete; otherwise holds of pods that are not listed continue.
     #[must_use]
-    pub fn after(&self, pods: &[Pod], known: bool, policy: &GuardPolicy, now: Duration) -> Self {
+    pub fn reconcile(
+        &self,
+        pods: &[Pod],
+        known: bool,
+        policy: &GuardPolicy,
+        now: Duration,
+    ) -> Self {
         let mut holds = if known { BTreeMap::new() } else { self.holds.clone() };
         for pod in pods {
             let most = policy.get(&**pod.namespace()).filter(|_| asks(pod));
             let before = self.holds.get(pod.uid().as_str());
             let hold = match (before, most) {
                 (None, None) => continue,
-                (Some(before), None) => Hold { state: before.state.resting(), ..before.clone() },
+                (Some(before), None) => Hold { state: before.state.suspended(), ..before.clone() },
                 (Some(before), Some(most)) => {
                     let state = before.state.asking();
                     Hold { until: before.since.saturating_add(*most), state, ..before.clone() }
@@ -158,23 +165,23 @@ fn asks(pod: &Pod) -> bool {
 // === impl HoldState ===
 
 impl HoldState {
-    const fn resting(self) -> Self {
+    const fn suspended(self) -> Self {
         match self {
-            Self::Holds | Self::Rests => Self::Rests,
+            Self::Holds | Self::Suspended => Self::Suspended,
             over => over,
         }
     }
 
     const fn asking(self) -> Self {
         match self {
-            Self::Holds | Self::Rests => Self::Holds,
+            Self::Holds | Self::Suspended => Self::Holds,
             over => over,
         }
     }
 
     const fn expired(self) -> Self {
         match self {
-            Self::Holds | Self::Rests => Self::Expired,
+            Self::Holds | Self::Suspended => Self::Expired,
             over => over,
         }
     }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{RequestReport, WallClock};
 
-use crate::record::{VERSION, millis};
+use crate::record::VERSION;
+use crate::report::units::millis;
 use crate::report::{Ended, ReportHeader};
 use crate::run_context::RunContext;
 use crate::{
@@ -96,7 +97,7 @@ impl Journal {
     }
 
     /// Copies the context into the report and the record.
-    pub(crate) fn stand(&mut self, context: &RunContext) {
+    pub(crate) fn set_context(&mut self, context: &RunContext) {
         self.login_since = context.login_since;
         self.header.node_action = context.kind;
         self.header.budget = BudgetReport::new(context.budget, context.delay_set_by.as_deref());

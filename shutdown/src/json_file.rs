@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
-use winddown_files::{Survives, replace};
+use winddown_files::{Durability, replace};
 
 /// Why a file could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +95,7 @@ impl JsonFile {
     pub(crate) fn write(
         &self,
         path: &Path,
-        survives: Survives,
+        survives: Durability,
         value: &impl Serialize,
     ) -> Result<(), FileError> {
         let bytes = serde_json::to_vec(value).map_err(|source| self.syntax(path, source))?;

@@ -41,8 +41,6 @@ pub struct Plan {
     /// How long pods are not ready before the first group gets SIGTERM, counted from the signal.
     /// Zero without pods. If time is short, this is cut before the time that pods ask for.
     pub endpoint_drain: Duration,
-    /// The endpoint drain that the policy asks for.
-    pub(crate) endpoint_drain_wanted: Duration,
     /// When the last group's time is over, counted from the signal.
     pub deadline: Duration,
     /// Set when less time is available than the policy asks for.
@@ -159,10 +157,9 @@ pub(crate) fn plan_on(
         divide::by_role(&mut groups, *total, *later);
     }
 
-    let endpoint_drain_wanted = policy.endpoint_drain();
     let endpoint_drain = match groups.iter().all(|group| group.pods.is_empty()) {
         true => Duration::ZERO,
-        false => endpoint_drain_wanted,
+        false => policy.endpoint_drain(),
     };
     let deadline = available.map_or(requested, |available| available.min(requested));
     let shrunk = (deadline < requested).then_some(Shrink { requested, available: deadline });
@@ -171,7 +168,6 @@ pub(crate) fn plan_on(
         groups,
         requested,
         endpoint_drain,
-        endpoint_drain_wanted,
         deadline,
         shrunk,
         policy: policy.clone(),
@@ -264,7 +260,7 @@ impl Plan {
 
     /// Makes a plan by the same policy for pods that were not known when this one was made. It begins at
     /// `now`, counted from the signal, and has the same deadline.
-    pub(crate) fn anew(&self, pods: &[Pod], now: Duration) -> Self {
+    pub(crate) fn replan(&self, pods: &[Pod], now: Duration) -> Self {
         let left = self.deadline.saturating_sub(now);
         let work: Vec<_> = self.work.iter().map(|planned| planned.work.clone()).collect();
         let mut plan = plan_with(pods, &self.policy, &work, Some(left)).begun_after(now);

@@ -163,7 +163,7 @@ impl RunRecord {
     /// Whether the run may continue at `now`, by the record's clock. It continues if something `ends_the_node`, and
     /// until the notice that began or shortened it expires, unless that notice's source has been `heard` again. It may
     /// also continue while the login manager has `not_spoken` and the run has time left. Otherwise it was called off.
-    pub fn may_go_on(
+    pub fn may_resume(
         &self,
         now: Duration,
         ends_the_node: bool,
@@ -245,14 +245,10 @@ impl RunRecord {
     }
 
     fn kind(&self) -> ShutdownKind {
-        match self.report.node_action.as_deref() {
-            Some("powerOff") => ShutdownKind::PowerOff,
-            Some("halt") => ShutdownKind::Halt,
-            Some("reboot") => ShutdownKind::Reboot,
-            Some("kexec") => ShutdownKind::Kexec,
-            Some("softReboot") => ShutdownKind::SoftReboot,
-            _ => ShutdownKind::Unknown,
-        }
+        use ShutdownKind::{Halt, Kexec, PowerOff, Reboot, SoftReboot};
+        let action = self.report.node_action.as_deref();
+        let mut known = [PowerOff, Halt, Reboot, Kexec, SoftReboot].into_iter();
+        known.find(|kind| Some(kind.as_str()) == action).unwrap_or_default()
     }
 }
 
@@ -263,9 +259,4 @@ impl RunPhase {
     pub fn is_over(self) -> bool {
         matches!(self, Self::Released | Self::Cancelled)
     }
-}
-
-/// Returns `duration` in whole milliseconds.
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -104,8 +104,8 @@ pub struct ShutdownReport {
     pub work: Vec<WorkReport>,
     /// The pods, as `namespace/name`, whose final status had not reached the API server when the node was
     /// released. The next agent sends it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub statuses_not_told: Vec<String>,
+    #[serde(rename = "statusesNotTold", default, skip_serializing_if = "Vec::is_empty")]
+    pub unsent_statuses: Vec<String>,
     /// Problems with the run itself, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -247,7 +247,7 @@ impl ShutdownReport {
             pods_unknown: run.pods_unknown,
             groups: run.groups,
             work: run.work,
-            statuses_not_told: Vec::new(),
+            unsent_statuses: Vec::new(),
             warnings: header.warnings,
         }
     }

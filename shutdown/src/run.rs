@@ -80,7 +80,7 @@ pub enum RunStop {
 
 /// The parameters of a shutdown's run, in addition to its order.
 #[derive(Default)]
-pub(crate) struct Driven<'a> {
+pub(crate) struct RunParams<'a> {
     /// The current context. The time that it leaves can only decrease.
     pub(crate) context: Option<watch::Receiver<RunContext>>,
     /// The journal, which is updated before any step takes effect.
@@ -117,7 +117,7 @@ pub async fn run_plan<K: PodKiller>(
     order: &RunOrder,
     cancel: &CancellationToken,
 ) -> RunReport {
-    carry_out(killer, plan, order, Driven::default(), cancel).await
+    carry_out(killer, plan, order, RunParams::default(), cancel).await
 }
 
 /// Like [`run_plan`], for a shutdown.
@@ -125,11 +125,11 @@ pub(crate) async fn carry_out<K: PodKiller>(
     killer: &Arc<K>,
     plan: Plan,
     order: &RunOrder,
-    driven: Driven<'_>,
+    params: RunParams<'_>,
     cancel: &CancellationToken,
 ) -> RunReport {
     order.progress.begin(&plan, order.started);
-    let mut run = Run::new(killer, plan, order, driven, cancel);
+    let mut run = Run::new(killer, plan, order, params, cancel);
     let stop = match run.all_rounds().await {
         Ok(()) => RunStop::Finished,
         Err(Cancelled) => RunStop::Cancelled,
@@ -154,7 +154,7 @@ struct Place {
 struct Run<'a, K> {
     killer: &'a Arc<K>,
     order: &'a RunOrder,
-    driven: Driven<'a>,
+    params: RunParams<'a>,
     cancel: &'a CancellationToken,
     /// The order's budget, or less if the run was shortened.
     budget: Budget,
@@ -211,18 +211,18 @@ impl<'a, K: PodKiller> Run<'a, K> {
         killer: &'a Arc<K>,
         mut plan: Plan,
         order: &'a RunOrder,
-        mut driven: Driven<'a>,
+        mut params: RunParams<'a>,
         cancel: &'a CancellationToken,
     ) -> Self {
         let pods = plan.take_pods();
-        let work = WorkReport::of_all(std::mem::take(&mut driven.carried_work), &plan.work);
+        let work = WorkReport::of_all(std::mem::take(&mut params.carried_work), &plan.work);
         let mut run = Self {
             killer,
             order,
             cancel,
             budget: order.budget,
-            first_group: driven.first_group.unwrap_or(plan.endpoint_drain),
-            driven,
+            first_group: params.first_group.unwrap_or(plan.endpoint_drain),
+            params,
             groups: Vec::new(),
             waiting: Vec::new(),
             seen: HashSet::with_capacity(pods.iter().map(Vec::len).sum()),
@@ -270,7 +270,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
 
     async fn all_rounds(&mut self) -> Result<(), Cancelled> {
         self.look_again();
-        if let Some(carried) = self.driven.carried.take() {
+        if let Some(carried) = self.params.carried.take() {
             self.take_over(carried);
         }
         self.wait_for_kind().await?;
@@ -332,7 +332,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return Err(Cancelled),
-                () = changed(&mut self.driven.context) => self.follow().await,
+                () = changed(self.params.context.as_mut()) => self.follow().await,
                 () = sleep_until(self.order.started + time) => {}
             }
         }
@@ -450,20 +450,13 @@ fn controller_of(pod: &Pod) -> Option<String> {
     owners.find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.clone())
 }
 
-/// Resolves when the context changes; never, once its sender is gone.
-async fn changed(context: &mut Option<watch::Receiver<RunContext>>) {
-    if let Some(news) = context {
-        if news.changed().await.is_ok() {
-            return;
-        }
-        *context = None;
-    }
-    std::future::pending::<()>().await;
-}
-
-/// Resolves when more pods may be known; never, once the sender is gone.
-async fn more(known: &mut watch::Receiver<u64>) {
-    if known.changed().await.is_err() {
+/// Resolves at the next change; never without a receiver, or once the sender is gone.
+async fn changed<T>(receiver: Option<&mut watch::Receiver<T>>) {
+    let is_news = match receiver {
+        Some(receiver) => receiver.changed().await.is_ok(),
+        None => false,
+    };
+    if !is_news {
         std::future::pending::<()>().await;
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use winddown_files::Survives;
+use winddown_files::Durability;
 use winddown_shared::WallTime;
 
 use crate::json_file::{FileError, JsonFile};
@@ -62,7 +62,7 @@ impl StateFile {
     pub fn store(&self, times: StateTimes) -> Result<(), FileError> {
         let text = |time: Option<WallTime>| time.map_or(UNSET.into(), |time| time.to_string());
         let raw = Raw { start_time: text(times.start), end_time: text(times.end) };
-        FILE.write(&self.path, Survives::PowerCut, &raw)
+        FILE.write(&self.path, Durability::PowerCut, &raw)
     }
 
     /// Reads the file. If it does not exist, there are no times.

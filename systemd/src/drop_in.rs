@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use merge::{Content, Source, effective, inhibit_delay};
-pub use ours::{Applied, Ours, apply, ours};
+pub use ours::{Applied, RequiredDropIn, apply, ours};
 pub use time_span::parse_time_span;
 pub use write::{WriteError, Written, content, remove, write};
 

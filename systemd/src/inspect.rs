@@ -18,40 +18,32 @@ use zbus::names::InterfaceName;
 use zbus::proxy::CacheProperties;
 use zbus::{ObjectPath, OwnedVariant};
 
-pub use error::{InspectError, Silence};
+pub use error::{InspectError, InspectErrorKind};
 pub use views::{LockView, LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
 use crate::logind::Bus;
 use crate::logind::proxies::LoginProxy;
-use crate::manager::ManagerProxy;
+use crate::manager::{ManagerProxy, SERVICE, SLICE, SYSTEMD1, UNIT};
 use proxies::TimeDateProxy;
-
-const SYSTEMD1: &str = "org.freedesktop.systemd1";
-const UNIT: InterfaceName<'static> =
-    InterfaceName::from_static_str_unchecked("org.freedesktop.systemd1.Unit");
-const SLICE: InterfaceName<'static> =
-    InterfaceName::from_static_str_unchecked("org.freedesktop.systemd1.Slice");
-const SERVICE: InterfaceName<'static> =
-    InterfaceName::from_static_str_unchecked("org.freedesktop.systemd1.Service");
 
 /// A connection for queries. Dropping it closes the connection.
 #[derive(Clone, Debug)]
 pub struct Inspector {
     connection: Connection,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Inspector {
-    /// Connects to the bus. This and every later call take at most `patience`.
+    /// Connects to the bus. This and every later call take at most `timeout`.
     ///
     /// Cancel-safe, as are all calls here.
     ///
     /// # Errors
     /// There is no bus, it refuses the connection, or it does not answer in time.
-    pub async fn connect(bus: &Bus, patience: Duration) -> Result<Self, InspectError> {
+    pub async fn connect(bus: &Bus, timeout: Duration) -> Result<Self, InspectError> {
         let builder = bus.builder().map_err(|error| InspectError::of("the bus", error))?;
-        let connection = within("the bus", patience, builder.build()).await?;
-        Ok(Self { connection, patience })
+        let connection = within("the bus", timeout, builder.build()).await?;
+        Ok(Self { connection, timeout })
     }
 
     /// Queries logind's delay, its locks and whether a shutdown is under way. Starts logind if the bus can.
@@ -147,7 +139,7 @@ impl Inspector {
     ///
     /// # Errors
     /// See [`InspectError`].
-    pub async fn goes_down_by_default(&self, name: &str) -> Result<bool, InspectError> {
+    pub async fn has_default_dependencies(&self, name: &str) -> Result<bool, InspectError> {
         self.within("systemd", async {
             let path = self.manager().await?.load_unit(name).await?;
             let unit = self.properties(path.as_ref(), UNIT).await?;
@@ -206,7 +198,7 @@ impl Inspector {
     async fn properties(
         &self,
         path: ObjectPath<'_>,
-        interface: InterfaceName<'static>,
+        interface: &'static str,
     ) -> zbus::Result<HashMap<String, OwnedVariant>> {
         let unit = PropertiesProxy::builder(&self.connection)
             .destination(SYSTEMD1)
@@ -214,7 +206,7 @@ impl Inspector {
             .cache_properties(CacheProperties::No)
             .build()
             .await?;
-        Ok(unit.get_all(interface).await?)
+        Ok(unit.get_all(InterfaceName::from_static_str_unchecked(interface)).await?)
     }
 
     async fn within<T>(
@@ -222,18 +214,18 @@ impl Inspector {
         whom: &'static str,
         answer: impl Future<Output = zbus::Result<T>>,
     ) -> Result<T, InspectError> {
-        within(whom, self.patience, answer).await
+        within(whom, self.timeout, answer).await
     }
 }
 
 async fn within<T>(
     whom: &'static str,
-    patience: Duration,
+    timeout: Duration,
     answer: impl Future<Output = zbus::Result<T>>,
 ) -> Result<T, InspectError> {
-    match tokio::time::timeout(patience, answer).await {
+    match tokio::time::timeout(timeout, answer).await {
         Ok(answer) => answer.map_err(|error| InspectError::of(whom, error)),
-        Err(_) => Err(InspectError::Silent { whom, after: patience }),
+        Err(_) => Err(InspectError::Silent { whom, after: timeout }),
     }
 }
 

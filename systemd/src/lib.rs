@@ -8,7 +8,7 @@
 //! * [`inspect`]: read-only queries to logind and the service manager.
 //! * [`units`]: transient services.
 //! * [`InhibitorSocket`]: lets other programs of the node delay its shutdown.
-//! * [`way_down`]: whether and how the machine goes down, also where that bypasses logind.
+//! * [`shutdown_in_progress`]: whether and how the machine goes down, also where that bypasses logind.
 //! * `stand_in` (feature `stand-in`): a logind for rehearsals and tests.
 //!
 //! No other crate of the workspace speaks D-Bus.
@@ -32,4 +32,4 @@ pub use logind::PeerConnector;
 pub use logind::{Bus, InhibitorConfig, LogindInhibitor, hold_block};
 pub use notify::{InheritedError, LOCK_NAME, LockStore, NoStore, Notifier};
 pub use shutdown_socket::{Accept, InhibitorSocket};
-pub use system_state::{SystemStateError, way_down};
+pub use system_state::{SystemStateError, shutdown_in_progress};

@@ -31,7 +31,7 @@ pub(crate) use self::bus::fuzzing as bus_fuzzing;
 pub(crate) use self::bus::proxies;
 use self::session::LoginManager;
 use self::socket::SocketLogin;
-use self::supervisor::{Keeper, supervise};
+use self::supervisor::{Supervisor, supervise};
 use crate::notify::{LockStore, NoStore};
 
 /// The settings of a [`LogindInhibitor`].
@@ -155,8 +155,8 @@ impl LogindInhibitor {
     ) -> Self {
         let (state_tx, state) = watch::channel(InhibitorState::unknown());
         let (requests, requests_rx) = mpsc::unbounded_channel();
-        let keeper = Keeper::new(config, state_tx, requests_rx, Arc::clone(&refused));
-        let supervisor = critical::spawn("login manager", supervise(login, keeper));
+        let supervisor = Supervisor::new(config, state_tx, requests_rx, Arc::clone(&refused));
+        let supervisor = critical::spawn("login manager", supervise(login, supervisor));
         Self(Arc::new(Handle { state, requests, refused, supervisor }))
     }
 

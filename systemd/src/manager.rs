@@ -2,6 +2,13 @@
 
 use zbus::OwnedObjectPath;
 
+pub(crate) const SYSTEMD1: &str = "org.freedesktop.systemd1";
+pub(crate) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+pub(crate) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+pub(crate) const UNIT: &str = "org.freedesktop.systemd1.Unit";
+pub(crate) const SLICE: &str = "org.freedesktop.systemd1.Slice";
+pub(crate) const SERVICE: &str = "org.freedesktop.systemd1.Service";
+
 /// One row of `ListUnitsByPatterns`: name, description, load state, active state, sub state,
 /// followed unit, path, job id, job type, job path.
 pub(crate) type Listed =

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use nix::fcntl::OFlag;
 use sd_notify::NotifyState;
+use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use winddown_shared::error_chain;
 
@@ -213,20 +214,9 @@ async fn barrier() -> io::Result<()> {
     let (ours, theirs) = io::pipe()?;
     sd_notify::notify_with_fds(&[NotifyState::Custom("BARRIER=1")], &[theirs.as_fd()])?;
     drop(theirs);
-    let ours = pipe::Receiver::from_owned_fd(ours.into())?;
-    let closed = async {
-        loop {
-            ours.readable().await?;
-            match ours.try_read(&mut [0]) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-                Ok(_) => return Ok(()),
-            }
-        }
-    };
-    tokio::time::timeout(BARRIER, closed)
-        .await
-        .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+    let mut ours = pipe::Receiver::from_owned_fd(ours.into())?;
+    tokio::time::timeout(BARRIER, ours.read(&mut [0])).await??;
+    Ok(())
 }
 
 /// Reopens the FIFO behind descriptor `fd`: the lock is held while any writer is open. Returns

@@ -20,13 +20,15 @@ pub struct SystemStateError(#[source] zbus::Error);
 /// property is `stopping`, which covers every shutdown that systemd carries out, also those unknown to logind
 /// (`systemctl start poweroff.target`).
 ///
-/// Queries the system bus, and waits at most `patience` for each reply. Cancel-safe.
+/// Queries the system bus, and waits at most `timeout` for each reply. Cancel-safe.
 ///
 /// # Errors
 /// There is no bus, no systemd on it, or no reply in time.
-pub async fn way_down(patience: Duration) -> Result<Option<ShutdownKind>, SystemStateError> {
+pub async fn shutdown_in_progress(
+    timeout: Duration,
+) -> Result<Option<ShutdownKind>, SystemStateError> {
     let connection =
-        Builder::system().method_timeout(patience).build().await.map_err(SystemStateError)?;
+        Builder::system().method_timeout(timeout).build().await.map_err(SystemStateError)?;
     let manager = ManagerProxy::builder(&connection)
         .cache_properties(CacheProperties::No)
         .build()

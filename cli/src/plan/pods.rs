@@ -10,14 +10,14 @@ use winddown_static_pods::{ManifestError, load_directory, load_manifest, read_ma
 
 /// The result of reading manifests.
 #[derive(Debug, Default)]
-pub(super) struct Given {
+pub(super) struct PlannedInput {
     /// The pods that the agent would run.
     pub(super) pods: Vec<Pod>,
     /// Why the other pods would be refused, and the errors of invalid manifests.
     pub(super) left_out: Vec<String>,
 }
 
-impl Given {
+impl PlannedInput {
     /// Returns the exit code.
     pub(super) fn exit(&self) -> Exit {
         if self.left_out.is_empty() { Exit::Success } else { Exit::ConfigInvalid }
@@ -25,14 +25,14 @@ impl Given {
 }
 
 /// Reads the pods of a manifest, of a directory, or of standard input (`-`).
-pub(super) fn read(path: &Path, config: &Config) -> Result<Given, CommandError> {
+pub(super) fn read(path: &Path, config: &Config) -> Result<PlannedInput, CommandError> {
     let node = config.node_name_or(&winddown_machine::host::node_name());
     let mut given = match path {
         _ if path.is_dir() => in_directory(path, &node)?,
         _ if path == Path::new("-") => of_one(checked(path, &of_input(path)?, &node)?),
         _ => of_one(load_manifest(path, &node).map_err(refused)?),
     };
-    let Given { pods, left_out } = &mut given;
+    let PlannedInput { pods, left_out } = &mut given;
     pods.retain(|pod| {
         let why = unsupported(config, pod);
         let told: Vec<String> =
@@ -56,11 +56,11 @@ pub(crate) fn of_input(path: &Path) -> Result<Vec<u8>, CommandError> {
     read.map_err(|error| CommandError::unreadable(path, error))
 }
 
-fn of_one(pod: Pod) -> Given {
-    Given { pods: vec![pod], left_out: Vec::new() }
+fn of_one(pod: Pod) -> PlannedInput {
+    PlannedInput { pods: vec![pod], left_out: Vec::new() }
 }
 
-fn in_directory(path: &Path, node: &str) -> Result<Given, CommandError> {
+fn in_directory(path: &Path, node: &str) -> Result<PlannedInput, CommandError> {
     let now = winddown_machine::host::wall_clock().now();
     let read =
         load_directory(path, node, now).map_err(|error| CommandError::unreadable(path, error))?;
@@ -72,7 +72,10 @@ fn in_directory(path: &Path, node: &str) -> Result<Given, CommandError> {
             path.display()
         )));
     }
-    Ok(Given { pods: read.pods, left_out: read.errors.iter().map(ToString::to_string).collect() })
+    Ok(PlannedInput {
+        pods: read.pods,
+        left_out: read.errors.iter().map(ToString::to_string).collect(),
+    })
 }
 
 /// Returns the fields for which the configured runtime refuses the pod; none in companion mode, where the kubelet runs

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::WallTime;
 
-use super::Ended;
+use super::TerminatedPod;
 use crate::status::{BY_NODE, DISRUPTION_TARGET};
 
 /// What happens to the pods that this node terminated.
@@ -37,7 +37,7 @@ pub enum Verdict {
 /// A pod is removed only if it has the same UID, has failed, and has the condition that this node
 /// sets when it terminates a pod (`DisruptionTarget`, reason `TerminationByKubelet`).
 pub fn decide(
-    ended: &Ended,
+    ended: &TerminatedPod,
     in_api: Option<&api::Pod>,
     policy: AfterBootPolicy,
     boot: Option<&str>,
@@ -67,7 +67,7 @@ pub fn decide(
 
 /// Decides by time alone. `Delete` means that the pod's state in the API must be checked.
 pub(super) fn by_time(
-    ended: &Ended,
+    ended: &TerminatedPod,
     policy: AfterBootPolicy,
     boot: Option<&str>,
     now: WallTime,

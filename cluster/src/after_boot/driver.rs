@@ -13,7 +13,7 @@ use winddown_api_client::refusal;
 use winddown_shared::{Backoff, PodLabel, PodUid, WallClock, error_chain};
 
 use super::decide::by_time;
-use super::{AfterBootPolicy, Ended, EndedByUs, Verdict, decide};
+use super::{AfterBootPolicy, TerminatedPod, TerminatedPods, Verdict, decide};
 
 /// The timeout of one request.
 const DEADLINE: Duration = Duration::from_secs(10);
@@ -25,7 +25,7 @@ const LOOK: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(3
 /// Removes the pods that this node terminated from the API, according to the policy.
 #[derive(Debug)]
 pub struct AfterBoot {
-    ended: EndedByUs,
+    ended: TerminatedPods,
     policy: AfterBootPolicy,
     wall: WallClock,
     /// When each pod is checked next.
@@ -43,7 +43,7 @@ enum Looked {
 
 impl AfterBoot {
     /// Creates the task that applies `policy` to `ended`.
-    pub fn new(ended: EndedByUs, policy: AfterBootPolicy, wall: WallClock) -> Self {
+    pub fn new(ended: TerminatedPods, policy: AfterBootPolicy, wall: WallClock) -> Self {
         Self { ended, policy, wall, next: HashMap::new() }
     }
 
@@ -114,7 +114,7 @@ impl AfterBoot {
     }
 
     /// Returns the pods whose state in the API must be checked now. The others need no request.
-    fn due(&mut self, all: Vec<Ended>, now: Instant) -> Vec<Ended> {
+    fn due(&mut self, all: Vec<TerminatedPod>, now: Instant) -> Vec<TerminatedPod> {
         let (boot, wall_now) = (self.ended.0.boot.clone(), self.wall.now());
         let mut due = Vec::new();
         for ended in all {
@@ -134,7 +134,7 @@ impl AfterBoot {
         due
     }
 
-    fn note(&mut self, ended: &Ended, looked: Looked, outage: &mut bool) {
+    fn note(&mut self, ended: &TerminatedPod, looked: Looked, outage: &mut bool) {
         let now = Instant::now();
         if !matches!(looked, Looked::Failed { .. }) {
             *outage = false;
@@ -170,12 +170,12 @@ impl AfterBoot {
 
 async fn look(
     pods: &impl PodApi,
-    ended: &Ended,
+    ended: &TerminatedPod,
     policy: AfterBootPolicy,
     boot: Option<&str>,
     wall: &WallClock,
 ) -> Looked {
-    let Ended { namespace, name, uid, .. } = ended.clone();
+    let TerminatedPod { namespace, name, uid, .. } = ended.clone();
     let label = PodLabel { namespace, name, uid };
     let pod = match timeout(DEADLINE, pods.get(&label)).await {
         Ok(Ok(pod)) => pod,

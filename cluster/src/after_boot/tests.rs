@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 use winddown_shared::{Event, KillReason, PodLabel, PodUid, Recorder, WallClock, WallTime};
 
-use super::{AfterBootPolicy, Ended, EndedByUs, Verdict, decide};
+use super::{AfterBootPolicy, TerminatedPod, TerminatedPods, Verdict, decide};
 use crate::status::spool_tests::{FaultyDisk, Mode};
 use crate::status::{Spool, SpoolLimits};
 
@@ -17,8 +17,8 @@ fn at(second: i64) -> WallTime {
     WallTime::from_second(second).unwrap()
 }
 
-fn ended() -> Ended {
-    Ended {
+fn ended() -> TerminatedPod {
+    TerminatedPod {
         namespace: "default".into(),
         name: "web".into(),
         uid: PodUid::new("u1"),
@@ -110,11 +110,11 @@ fn label(name: &str) -> PodLabel {
     PodLabel { namespace: "default".into(), name: name.into(), uid: PodUid::new(name) }
 }
 
-fn list(home: &TempDir) -> EndedByUs {
-    EndedByUs::new(home.path(), Some("boot-1".into()), WallClock::fixed(at(1000)))
+fn list(home: &TempDir) -> TerminatedPods {
+    TerminatedPods::new(home.path(), Some("boot-1".into()), WallClock::fixed(at(1000)))
 }
 
-fn names(list: &EndedByUs) -> Vec<String> {
+fn names(list: &TerminatedPods) -> Vec<String> {
     list.all().iter().map(|ended| ended.name.to_string()).collect()
 }
 
@@ -175,7 +175,7 @@ async fn many_ends_at_once_are_few_writes() {
     let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..0));
     let wall = WallClock::fixed(at(1000));
     let spool = Spool::on(disk.clone(), home.path(), SpoolLimits::default(), wall.clone());
-    let noted = EndedByUs::with_spool(spool, None, wall);
+    let noted = TerminatedPods::with_spool(spool, None, wall);
     for number in 0..1000 {
         noted.note(&label(&format!("pod-{number}")), "shutdown");
     }
@@ -189,7 +189,7 @@ async fn a_full_disk_is_said_and_nothing_waits_for_it() {
     let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..usize::MAX));
     let wall = WallClock::fixed(at(1000));
     let spool = Spool::on(disk, home.path(), SpoolLimits::default(), wall.clone());
-    let noted = EndedByUs::with_spool(spool, None, wall);
+    let noted = TerminatedPods::with_spool(spool, None, wall);
     noted.note(&label("a"), "shutdown");
     let start = Instant::now();
     assert!(!noted.flush(start + Duration::from_millis(200)).await);

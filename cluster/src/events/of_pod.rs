@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use winddown_shared::{ContainerKind, EndCause, GoDuration, Happening, PodEvent, ProbeKind};
+use winddown_shared::{ContainerKind, EndCause, GoDuration, PodEvent, PodEventKind, ProbeKind};
 
 use super::{EventDraft, EventKind, Subject};
 
 /// Returns the Kubernetes Event of `event`.
 pub(super) fn draft(event: &PodEvent) -> EventDraft {
     use EventKind::{Normal, Warning};
-    use Happening as H;
+    use PodEventKind as H;
     let name = event.container.as_ref().map_or("", |(_, name)| name);
     let (kind, reason, message) = match &event.what {
         H::ImagePresent { image } => {

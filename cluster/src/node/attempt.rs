@@ -18,7 +18,7 @@ pub(super) struct Attempt {
     /// The inputs that were last written.
     done: Option<u64>,
     /// Whether the outage was logged.
-    desired: bool,
+    outage_logged: bool,
 }
 
 /// A quiet time after which a dispute with another writer counts as over.
@@ -40,7 +40,7 @@ impl Attempt {
 
     fn new(failures: Backoff) -> Self {
         let fights = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
-        Self { failures, fights, fought: None, not_before: None, done: None, desired: false }
+        Self { failures, fights, fought: None, not_before: None, done: None, outage_logged: false }
     }
 
     /// Whether it may be attempted now.
@@ -74,7 +74,7 @@ impl Attempt {
             }
             self.not_before = Some(now + self.fights.after_failure(None));
         }
-        std::mem::take(&mut self.desired)
+        std::mem::take(&mut self.outage_logged)
     }
 
     /// Records a failed write. Returns whether it is the first of an outage, to be logged.
@@ -90,6 +90,6 @@ impl Attempt {
         // A conflict is normal: the first is retried immediately with a fresh copy of the object.
         let at_once = first && refusal == Refusal::Conflict;
         self.not_before = (!at_once).then_some(now + wait);
-        refusal != Refusal::Conflict && !std::mem::replace(&mut self.desired, true)
+        refusal != Refusal::Conflict && !std::mem::replace(&mut self.outage_logged, true)
     }
 }

@@ -14,11 +14,11 @@ use k8s_openapi::apimachinery::pkg::api::resource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use winddown_shared::Quantity;
 
 use super::conditions::{agree, find, stamp};
 use super::desired::NodeFacts;
 use super::managed_keys::{LAST_APPLIED, ManagedKeys, is_reserved, taint_key};
+use crate::pods::equality::same_amount;
 
 /// The patch of labels and annotations.
 pub(super) fn metadata(facts: &NodeFacts, node: &Node) -> Option<Value> {
@@ -204,14 +204,6 @@ fn changes<V>(
         .filter(|key| has.is_some_and(|has| has.contains_key(*key)))
         .map(|key| (key.clone(), Value::Null));
     set.chain(dropped).collect()
-}
-
-fn same_amount(ours: &resource::Quantity, has: &resource::Quantity) -> bool {
-    ours.0 == has.0
-        || matches!(
-            (ours.0.parse::<Quantity>(), has.0.parse::<Quantity>()),
-            (Ok(ours), Ok(has)) if ours == has
-        )
 }
 
 fn claims_any(taints: &[Taint], ours: &Taint) -> bool {

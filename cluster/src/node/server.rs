@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt, pin_mut};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::runtime::watcher::{self, watch_object};
+use kube::runtime::watcher::watch_object;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
@@ -73,7 +73,9 @@ impl Server {
                     self.gone(uid.as_deref());
                 }
                 Some(Err(error)) => {
-                    let first = backoff.failures() == 0 && !no_answer(&error);
+                    // The client logs once that the server cannot be reached.
+                    let unanswered = refusal::of_watch(&error) == Some(Refusal::NoAnswer);
+                    let first = backoff.failures() == 0 && !unanswered;
                     let wait = backoff.after_failure(None);
                     if first {
                         warn!(
@@ -94,16 +96,6 @@ impl Server {
                 None => return std::future::pending().await,
             }
         }
-    }
-}
-
-/// Whether the server cannot be reached, which the client logs once.
-fn no_answer(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::InitialListFailed(error)
-        | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => Refusal::of(error) == Refusal::NoAnswer,
-        _ => false,
     }
 }
 

@@ -5,12 +5,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use winddown_shared::status::{StatusInput, generate, unmade};
 use winddown_shared::{ContainerState, Pod, PodRuntimeStatus, WallTime};
 
+use crate::status::end_unseen;
+
 #[cfg(test)]
 mod tests;
 
 /// Why a pod has not been given to the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waits {
+pub(crate) enum WaitReason {
     /// The node cannot admit or reject it yet.
     Node,
     /// A variable of its environment could not be resolved.
@@ -25,7 +27,7 @@ pub(crate) enum Waits {
 /// later, and a Failed pod is never retried.
 pub(crate) fn waiting(
     pod: &Pod,
-    why: Waits,
+    why: WaitReason,
     message: &str,
     now: WallTime,
 ) -> Option<api::PodStatus> {
@@ -37,9 +39,9 @@ pub(crate) fn waiting(
         return None;
     }
     let reason = match why {
-        Waits::Node => Some("NodeNotReady"),
-        Waits::Config => Some("CreateContainerConfigError"),
-        Waits::Creating => None,
+        WaitReason::Node => Some("NodeNotReady"),
+        WaitReason::Config => Some("CreateContainerConfigError"),
+        WaitReason::Creating => None,
     };
     let mut containers = unmade(pod);
     for container in &mut containers {
@@ -67,7 +69,7 @@ pub(crate) fn lost(pod: &api::Pod, is_deleting: bool, now: WallTime) -> api::Pod
         &mut status.ephemeral_container_statuses,
     ];
     for container in parts.into_iter().flatten().flatten() {
-        end_unseen(container, now);
+        end_unseen(container, Some(Time(now)));
     }
     let containers = status.container_statuses.as_deref().unwrap_or_default();
     let expected = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
@@ -107,22 +109,6 @@ fn has_run(status: &api::PodStatus) -> bool {
         };
         ran(&container.state) || ran(&container.last_state)
     })
-}
-
-fn end_unseen(container: &mut api::ContainerStatus, now: WallTime) {
-    container.ready = false;
-    container.started = Some(false);
-    let Some(state) = &mut container.state else { return };
-    let Some(running) = state.running.take() else { return };
-    state.terminated = Some(api::ContainerStateTerminated {
-        container_id: container.container_id.clone(),
-        exit_code: 137,
-        reason: Some("ContainerStatusUnknown".to_owned()),
-        message: Some("The container could not be located when the pod was terminated".to_owned()),
-        started_at: running.started_at,
-        finished_at: Some(Time(now)),
-        signal: None,
-    });
 }
 
 fn exit_code(container: &api::ContainerStatus) -> Option<i32> {

@@ -155,7 +155,7 @@ fn same_amounts(
     }
 }
 
-fn same_amount(ours: &Written, api: &Written) -> bool {
+pub(crate) fn same_amount(ours: &Written, api: &Written) -> bool {
     ours == api
         || match (ours.0.parse::<Quantity>(), api.0.parse::<Quantity>()) {
             (Ok(ours), Ok(api)) => ours == api,

@@ -47,7 +47,7 @@ pub(crate) struct Known {
     /// What the node was given of it, if anything.
     pub(crate) given: Option<Given>,
     /// The deadline that the node was given last.
-    pub(crate) told_deadline: Option<Instant>,
+    pub(crate) sent_deadline: Option<Instant>,
     /// Whether it cannot be resolved as it is.
     pub(crate) refused: bool,
     /// The last status that the controller itself submitted.
@@ -227,7 +227,7 @@ impl KnownPods {
         let mut inner = self.lock();
         let known = inner.pods.get_mut(uid)?;
         let deadline = *known.deadline.get_or_insert(now);
-        known.told_deadline = Some(deadline);
+        known.sent_deadline = Some(deadline);
         let given = known.given.as_mut().filter(|given| given.last.is_none())?;
         let grace = seconds(deadline.saturating_duration_since(now));
         let told = given.pod.metadata.deletion_grace_period_seconds;
@@ -341,7 +341,7 @@ impl Known {
             was_seen: false,
             deadline: None,
             given: None,
-            told_deadline: None,
+            sent_deadline: None,
             refused: false,
             submitted: None,
             final_submitted: false,

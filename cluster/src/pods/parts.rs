@@ -49,10 +49,8 @@ impl<A, T: StatusSide, R> Parts<A, T, R> {
         what: &'static str,
         request: impl Future<Output = Result<V, Refused>>,
     ) -> Result<V, Refused> {
-        match timeout(self.config.request_deadline, request).await {
-            Ok(result) => result,
-            Err(_) => Err(Refused::silent(what)),
-        }
+        let late = |_| Err(Refused::silent(what));
+        timeout(self.config.request_deadline, request).await.unwrap_or_else(late)
     }
 
     /// Records that the API's object of this pod is certainly gone.

@@ -122,7 +122,7 @@ fn runs(known: &Known) -> bool {
 
 /// The node terminates the pod once it is told, and reports when that is done.
 fn ending(known: &Known) -> PodAction {
-    match (known.told_deadline, known.deadline) {
+    match (known.sent_deadline, known.deadline) {
         (Some(told), Some(deadline)) if told <= deadline => PodAction::Nothing,
         (Some(_), None) => PodAction::Nothing,
         _ => PodAction::End,

@@ -174,7 +174,7 @@ impl NodeSide {
         let said = statuses.clone();
         let ends = workers.ends();
         Self::new(statuses, ends, move |uid| match workers.lifecycle(uid) {
-            Some(_) => workers.is_known_terminated(uid) && !workers.stays(uid),
+            Some(_) => workers.is_known_terminated(uid) && !workers.restarts_on_node(uid),
             // Without a worker it was rejected, or has not reached the intake yet.
             None => said.get(uid).is_some_and(|status| is_terminal_status(&status)),
         })

@@ -9,7 +9,7 @@ use winddown_api_client::node_pods::PodApi;
 use winddown_shared::{CONFIG_SOURCE_ANNOTATION, Pod, PodUid, error_chain};
 
 use super::config::Whose;
-use super::controller_status::{self, Waits};
+use super::controller_status::{self, WaitReason};
 use super::equality::{self, is_terminal_status};
 use super::known::{ApiPresence, Given, Known};
 use super::parts::Parts;
@@ -112,7 +112,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
 
     async fn give(&self, pod: &Pod) -> Outcome {
         if let Some(why) = self.config.hold_back.as_ref().and_then(|hold_back| hold_back()) {
-            self.submit_waiting(pod, Waits::Node, why);
+            self.submit_waiting(pod, WaitReason::Node, why);
             return Outcome::At(Instant::now() + HELD_BACK);
         }
         match self.prepare.prepare(pod).await {
@@ -212,8 +212,8 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         }
         let waits = match error {
             PrepareError::Unavailable { .. }
-            | PrepareError::Missing { is_for_volume: true, .. } => Waits::Creating,
-            PrepareError::Missing { .. } | PrepareError::Invalid { .. } => Waits::Config,
+            | PrepareError::Missing { is_for_volume: true, .. } => WaitReason::Creating,
+            PrepareError::Missing { .. } | PrepareError::Invalid { .. } => WaitReason::Config,
         };
         self.submit_waiting(pod, waits, &text);
         match error {
@@ -226,7 +226,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         }
     }
 
-    fn submit_waiting(&self, pod: &Pod, why: Waits, message: &str) {
+    fn submit_waiting(&self, pod: &Pod, why: WaitReason, message: &str) {
         if let Some(status) = controller_status::waiting(pod, why, message, self.api_time()) {
             self.submit(pod, Arc::new(status), false);
         }

@@ -29,10 +29,11 @@ mod tests;
 
 pub(crate) use conditions::{BY_NODE, DISRUPTION_TARGET};
 pub(super) use containers::any_running;
+pub(crate) use containers::end_unseen;
 
 /// What the node reports about a pod.
 #[derive(Clone, Copy, Debug)]
-pub struct Words<'a> {
+pub struct ReportedStatus<'a> {
     /// The status as the node sees it.
     pub status: &'a api::PodStatus,
     /// Whether nothing of the pod runs or will run.
@@ -45,13 +46,13 @@ pub struct Words<'a> {
     pub now: WallTime,
 }
 
-/// Returns the patch that brings `in_api`, the pod as the API has it, to what `words` say; `None`
+/// Returns the patch that brings `in_api`, the pod as the API has it, to what `reported` says; `None`
 /// if nothing changes. A pod without a UID is never patched.
-pub fn patch(in_api: &api::Pod, words: &Words<'_>) -> Option<Value> {
+pub fn patch(in_api: &api::Pod, reported: &ReportedStatus<'_>) -> Option<Value> {
     let uid = in_api.metadata.uid.as_deref()?;
     let nothing = api::PodStatus::default();
     let before = in_api.status.as_ref().unwrap_or(&nothing);
-    let after = merge::merge(in_api, before, words);
+    let after = merge::merge(in_api, before, reported);
     let changes = difference::difference(before, &after)?;
     Some(json!({ "metadata": { "uid": uid }, "status": changes }))
 }

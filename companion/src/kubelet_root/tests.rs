@@ -47,7 +47,7 @@ impl Scene {
         KubeletRoot { root: root.into(), mountinfo: root.join("mountinfo") }.look().unwrap()
     }
 
-    fn shown(&self, found: Result<Vec<String>, Unasked>) -> Result<Vec<String>, String> {
+    fn shown(&self, found: Result<Vec<String>, NodeError>) -> Result<Vec<String>, String> {
         let root = format!("{}/", self.0.path().display());
         let found = found.map_err(|error| error.to_string())?;
         Ok(found.into_iter().map(|one| one.replace(&root, "")).collect())

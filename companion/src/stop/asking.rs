@@ -32,7 +32,7 @@ pub(super) struct StopRequest {
 
 /// What to do after an eviction was not granted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum NextStep {
     /// Nothing: the pod does not exist.
     Gone,
     /// Retry after this time, or after the backoff if there is none.
@@ -41,13 +41,15 @@ pub(super) enum Then {
     Delete,
 }
 
-pub(super) fn then(refusal: Refusal) -> Then {
+pub(super) fn next_step(refusal: Refusal) -> NextStep {
     match refusal {
-        refusal if refusal.is_gone() => Then::Gone,
+        refusal if refusal.is_gone() => NextStep::Gone,
         // A disruption budget refused, or the server is busy.
-        Refusal::Busy { after } => Then::Again(Some(after.unwrap_or_default().max(EVICTION_PAUSE))),
-        Refusal::NoAnswer | Refusal::Conflict => Then::Again(None),
-        _ => Then::Delete,
+        Refusal::Busy { after } => {
+            NextStep::Again(Some(after.unwrap_or_default().max(EVICTION_PAUSE)))
+        }
+        Refusal::NoAnswer | Refusal::Conflict => NextStep::Again(None),
+        _ => NextStep::Delete,
     }
 }
 
@@ -123,22 +125,27 @@ impl StopRequest {
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Makes all necessary requests. Never returns: another task notices that the pod is gone.
-    pub(super) async fn ask(&self, pod: &Pod, mut grace: Grace, told: &StopRequest) -> Infallible {
+    pub(super) async fn ask(
+        &self,
+        pod: &Pod,
+        mut grace: Grace,
+        request: &StopRequest,
+    ) -> Infallible {
         if self.known.look(pod.uid()).is_none_or(|view| view.gone) || facts::has_ended(pod) {
             return pending().await;
         }
         let mut ends = self.deletion_ends(pod);
         let begun = Instant::now();
         if ends.is_none() {
-            ends = self.responders_end(pod, &mut grace, told).await;
+            ends = self.responders_end(pod, &mut grace, request).await;
         }
         let spent = begun.elapsed();
         if ends.is_none() && self.is_evicted_first(pod).await {
-            ends = self.evict(pod, &mut grace, spent, told).await;
+            ends = self.evict(pod, &mut grace, spent, request).await;
         }
         loop {
             if ends.is_some() {
-                told.accepted();
+                request.accepted();
             }
             let would_end = Instant::now() + whole(grace.remaining());
             if ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends) {
@@ -171,7 +178,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         pod: &Pod,
         grace: &mut Grace,
         spent: Duration,
-        told: &StopRequest,
+        request: &StopRequest,
     ) -> Option<Instant> {
         let mut turn = self.turns.acquire().await;
         let begun = Instant::now();
@@ -188,17 +195,17 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 Ok(()) => {
                     self.outage.worked();
                     if let Some(by) = &refused_by {
-                        told.remark(format!("{by} refused for {}", in_seconds(now - begun)));
+                        request.remark(format!("{by} refused for {}", in_seconds(now - begun)));
                     }
                     return Some(now + left);
                 }
                 Err(refused) => refused,
             };
             self.note(&refused);
-            let wait = match then(refused.refusal) {
-                Then::Gone => return self.vanished(pod).await,
-                Then::Delete => return None,
-                Then::Again(asked) => asked.unwrap_or_else(|| backoff.after_failure(None)),
+            let wait = match next_step(refused.refusal) {
+                NextStep::Gone => return self.vanished(pod).await,
+                NextStep::Delete => return None,
+                NextStep::Again(asked) => asked.unwrap_or_else(|| backoff.after_failure(None)),
             };
             if refused_by.is_none() && matches!(refused.refusal, Refusal::Busy { .. }) {
                 refused_by = Some(who_refused(&refused));
@@ -214,7 +221,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             }
             if Instant::now() >= deadline {
                 if let Some(by) = &refused_by {
-                    told.remark(format!(
+                    request.remark(format!(
                         "{by} refused for {}, and it was deleted without consent",
                         in_seconds(begun.elapsed())
                     ));
@@ -293,16 +300,16 @@ mod tests {
     fn an_eviction_that_is_not_granted_is_asked_for_again_or_given_up() {
         let secs = Duration::from_secs;
         for (refusal, wanted) in [
-            (Refusal::NotFound, Then::Gone),
-            (Refusal::OtherUid, Then::Gone),
-            (Refusal::Busy { after: None }, Then::Again(Some(secs(1)))),
-            (Refusal::Busy { after: Some(secs(7)) }, Then::Again(Some(secs(7)))),
-            (Refusal::NoAnswer, Then::Again(None)),
-            (Refusal::Conflict, Then::Again(None)),
-            (Refusal::NotAllowed, Then::Delete),
-            (Refusal::Invalid, Then::Delete),
+            (Refusal::NotFound, NextStep::Gone),
+            (Refusal::OtherUid, NextStep::Gone),
+            (Refusal::Busy { after: None }, NextStep::Again(Some(secs(1)))),
+            (Refusal::Busy { after: Some(secs(7)) }, NextStep::Again(Some(secs(7)))),
+            (Refusal::NoAnswer, NextStep::Again(None)),
+            (Refusal::Conflict, NextStep::Again(None)),
+            (Refusal::NotAllowed, NextStep::Delete),
+            (Refusal::Invalid, NextStep::Delete),
         ] {
-            assert_eq!(then(refusal), wanted, "{refusal:?}");
+            assert_eq!(next_step(refusal), wanted, "{refusal:?}");
         }
     }
 

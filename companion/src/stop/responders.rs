@@ -1,6 +1,6 @@
 //! Asks a pod's eviction responders to stop it, if the API server serves `EvictionRequest`.
 
-use super::asking::{Then, answer, then};
+use super::asking::{NextStep, answer, next_step};
 use super::*;
 use crate::eviction_requests::Responding;
 use tokio::time::sleep_until;
@@ -17,7 +17,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         &self,
         pod: &Pod,
         grace: &mut Grace,
-        told: &StopRequest,
+        request: &StopRequest,
     ) -> Option<Instant> {
         let responders = facts::responders(pod);
         if responders.is_empty() {
@@ -34,14 +34,17 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         };
         let (names, waited) = (responders.join(", "), in_seconds(begun.elapsed()));
         tracing::info!(pod = %pod.label(), "not ended by its eviction responders ({names}): {why}");
-        told.remark(format!("its eviction responders ({names}) did not end it in {waited}: {why}"));
+        request
+            .remark(format!("its eviction responders ({names}) did not end it in {waited}: {why}"));
         None
     }
 
     /// Whether the API server serves eviction requests; `None` if it does not say.
     pub(super) async fn serves_eviction_requests(&self) -> Option<bool> {
         let asked = self.api.serves_eviction_requests();
-        self.serves_requests.judge(asked, |why| self.note(why), |served| served.copied()).await
+        self.serves_requests
+            .with_cached(asked, |why| self.note(why), |served| served.copied())
+            .await
     }
 
     /// Waits for the responders. Returns when the grace period of the resulting deletion is over, or why there is none.
@@ -70,7 +73,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 }
                 Err(refused) => {
                     self.note(&refused);
-                    let Then::Again(asked) = then(refused.refusal) else {
+                    let NextStep::Again(asked) = next_step(refused.refusal) else {
                         return Err(refusal::chain(&refused));
                     };
                     wait = wait.max(asked.unwrap_or_default());

@@ -21,7 +21,7 @@ use winddown_shared::{
 use super::super::api::EndPods;
 use super::super::config::CompanionConfig;
 use super::super::eviction_requests::Responding;
-use super::super::local_node::{Inside, LocalNode, Unasked};
+use super::super::local_node::{LocalNode, NodeError, RuntimePodState};
 use super::super::stop::Core;
 use super::pods::{secs, terminated, uid};
 use winddown_api_client::node_pods::{PodStream, Refused};
@@ -500,14 +500,14 @@ impl EndPods for World {
 }
 
 impl LocalNode for World {
-    async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
+    async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let mut state = self.state();
         state.looks += 1;
         if state.runtime_away {
-            return Err(Unasked::because("no socket"));
+            return Err(NodeError::because("no socket"));
         }
         let all = state.running.union(&state.sandboxes);
-        let inside = |uid: &PodUid| Inside {
+        let inside = |uid: &PodUid| RuntimePodState {
             running: state.running.get(uid).map(|_| "a".to_owned()).into_iter().collect(),
             has_sandbox: state.sandboxes.contains(uid),
         };
@@ -524,10 +524,10 @@ impl LocalNode for World {
         self.state().kernel_tells.then(|| end.boxed()).into_iter().collect()
     }
 
-    async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), Unasked> {
+    async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), NodeError> {
         self.note(&format!("stop {} {}", uid.as_str(), grace.as_secs()));
         if self.state().runtime_away {
-            return Err(Unasked::because("no socket"));
+            return Err(NodeError::because("no socket"));
         }
         let takes = self.state().takes.min(grace);
         tokio::time::sleep(takes).await;
@@ -536,13 +536,13 @@ impl LocalNode for World {
         Ok(())
     }
 
-    async fn take_down(&self, uid: &PodUid) -> Result<(), Unasked> {
+    async fn take_down(&self, uid: &PodUid) -> Result<(), NodeError> {
         self.note(&format!("take {} down", uid.as_str()));
         self.state().sandboxes.remove(uid);
         Ok(())
     }
 
-    async fn held(&self, uid: &PodUid, _: bool) -> Result<Vec<String>, Unasked> {
+    async fn held(&self, uid: &PodUid, _: bool) -> Result<Vec<String>, NodeError> {
         let takes = self.state().held_takes;
         tokio::time::sleep(takes).await;
         let state = self.state();
@@ -551,11 +551,11 @@ impl LocalNode for World {
         Ok(mounted.map(|_| "/volume".to_owned()).into_iter().collect())
     }
 
-    async fn unused_volumes(&self) -> Result<Vec<String>, Unasked> {
+    async fn unused_volumes(&self) -> Result<Vec<String>, NodeError> {
         Ok(self.state().unused_volumes.clone())
     }
 
-    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, Unasked> {
+    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
         let takes = self.state().exits_take;
         tokio::time::sleep(takes).await;
         let exit_code = self.state().exit_codes.get(uid).copied();
@@ -571,16 +571,16 @@ impl LocalNode for World {
         let _ = self.0.kubelet_ended.subscribe().wait_for(|ended| *ended).await;
     }
 
-    async fn stop_kubelet(&self) -> Result<(), Unasked> {
+    async fn stop_kubelet(&self) -> Result<(), NodeError> {
         self.note("stop the kubelet");
         if !self.state().kubelet_is_service {
-            return Err(Unasked::because("it is part of k3s.service"));
+            return Err(NodeError::because("it is part of k3s.service"));
         }
         self.state().kubelet_stopped = true;
         Ok(())
     }
 
-    async fn start_kubelet(&self) -> Result<(), Unasked> {
+    async fn start_kubelet(&self) -> Result<(), NodeError> {
         if std::mem::take(&mut self.state().kubelet_stopped) {
             self.note("start the kubelet");
         }

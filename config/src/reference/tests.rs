@@ -193,6 +193,21 @@ fn leaves(debug: &str) -> Vec<String> {
     leaves
 }
 
+/// A path that the root does not go before is one of the host, whatever directory the agent was given.
+#[test]
+fn a_root_goes_before_each_path_of_the_table() {
+    for path in all() {
+        if !matches!(path.last().unwrap().kind, Kind::Path { .. }) {
+            continue;
+        }
+        let file = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{}", with(&path, "/a/b"));
+        let (config, _) = parsed(&file).unwrap_or_else(|error| panic!("{file}{error}"));
+        let rooted = Json::from_iter(entries(&config.rooted(Path::new("/root"))));
+        let shown = path.iter().fold(&rooted, |value, field| &value[field.name]);
+        assert_eq!(shown, "/root/a/b", "{}", name_of(&path));
+    }
+}
+
 #[test]
 fn a_field_has_either_a_default_or_an_example() {
     for path in all() {

@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use winddown_engine::ready::Ready;
-use winddown_shared::ProcStat;
+use winddown_shared::{Backoff, ProcStat};
 
 /// How long the parent of an exited process may take to reap it.
 const REAPED: Duration = Duration::from_secs(1);
-/// The longest wait between two checks; the first is a millisecond.
-const LONGEST: Duration = Duration::from_millis(8);
 
 /// The exit code of an exited process, as Kubernetes shows it (128 + signal if a signal killed it).
 /// `None` if the kernel does not report it to this process.
@@ -21,7 +19,7 @@ const LONGEST: Duration = Duration::from_millis(8);
 /// containers exiting on a few CPUs the parents take their time.
 pub(super) async fn exit_code(ended: &Ready, pid: i32) -> Option<i32> {
     let deadline = Instant::now() + REAPED;
-    let mut wait = Duration::from_millis(1);
+    let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(8));
     while Instant::now() < deadline {
         // The reliable source first, then the one that is available earlier.
         let told = ended.exit_code();
@@ -33,8 +31,7 @@ pub(super) async fn exit_code(ended: &Ready, pid: i32) -> Option<i32> {
         }
         // This kernel does not report exit codes of pidfds.
         told.ok()?;
-        sleep(wait).await;
-        wait = (wait * 2).min(LONGEST);
+        sleep(backoff.after_failure(None)).await;
     }
     None
 }

@@ -1,5 +1,6 @@
 //! CPU, memory and the OOM score, as the kubelet computes them.
 
+use std::iter;
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1 as k8s;
@@ -38,10 +39,7 @@ pub(super) fn resources(
 
 /// The parent of all pods' cgroups, as a path.
 pub(crate) fn pods_cgroup(root: &str, driver: CgroupDriver) -> String {
-    match driver {
-        CgroupDriver::Cgroupfs => format!("/{root}"),
-        CgroupDriver::Systemd => format!("/{}.slice", root.replace('-', "_")),
-    }
+    format!("/{}", group(root, driver, &[]).trim_start_matches('/'))
 }
 
 /// The parent of the cgroups of a pod's containers, in the driver's format.
@@ -51,19 +49,9 @@ pub(crate) fn cgroup_parent(
     pod: &PodUid,
     qos: QosClass,
 ) -> String {
-    let class = class(qos);
-    match driver {
-        CgroupDriver::Cgroupfs => {
-            let class = class.map(|c| format!("/{c}")).unwrap_or_default();
-            format!("/{root}{class}/pod{pod}")
-        }
-        CgroupDriver::Systemd => {
-            // A dash in a slice's name separates levels, so the dashes of the names themselves are replaced.
-            let plain = |text: &str| text.replace('-', "_");
-            let class = class.map(|c| format!("-{c}")).unwrap_or_default();
-            format!("{}{class}-pod{}.slice", plain(root), plain(pod.as_str()))
-        }
-    }
+    let pod = format!("pod{pod}");
+    let below: Vec<&str> = class(qos).into_iter().chain([&*pod]).collect();
+    group(root, driver, &below)
 }
 
 /// The path of a pod's cgroup below the hierarchy's root.
@@ -73,12 +61,20 @@ pub(crate) fn pod_cgroup(root: &str, driver: CgroupDriver, pod: &PodUid, qos: Qo
 
 /// The path of the cgroup of a QoS class below the hierarchy's root; Guaranteed pods have none.
 pub(crate) fn class_cgroup(root: &str, driver: CgroupDriver, qos: QosClass) -> Option<PathBuf> {
-    let class = class(qos)?;
-    let group = match driver {
-        CgroupDriver::Cgroupfs => format!("/{root}/{class}"),
-        CgroupDriver::Systemd => format!("{}-{class}.slice", root.replace('-', "_")),
-    };
-    Some(place(&group, driver))
+    Some(place(&group(root, driver, &[class(qos)?]), driver))
+}
+
+/// The cgroup with these levels below the root, in the driver's format.
+fn group(root: &str, driver: CgroupDriver, below: &[&str]) -> String {
+    let levels = iter::once(root).chain(below.iter().copied());
+    match driver {
+        CgroupDriver::Cgroupfs => levels.map(|level| format!("/{level}")).collect(),
+        CgroupDriver::Systemd => {
+            // A dash in a slice's name separates levels, so the dashes of the names themselves are replaced.
+            let levels: Vec<String> = levels.map(|level| level.replace('-', "_")).collect();
+            format!("{}.slice", levels.join("-"))
+        }
+    }
 }
 
 fn class(qos: QosClass) -> Option<&'static str> {

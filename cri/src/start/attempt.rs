@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use winddown_shared::error_chain;
+use winddown_shared::{Backoff, error_chain};
 
 use super::super::client::CallError;
 use super::super::observe::{self, ObservedContainer};
@@ -19,9 +19,6 @@ use crate::pod;
 
 /// How long to wait for a start that another caller began.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The first wait for that start; it doubles up to [`LONGEST`].
-const SHORTEST: Duration = Duration::from_millis(20);
-const LONGEST: Duration = Duration::from_millis(200);
 
 /// The outcome of a start.
 pub(super) enum Begun {
@@ -45,7 +42,7 @@ pub(super) async fn begin(
     id: &str,
 ) -> Begun {
     let deadline = Instant::now() + PATIENCE;
-    let mut wait = SHORTEST;
+    let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200));
     loop {
         let request = api::StartContainerRequest { container_id: id.to_owned() };
         let call = context.client.start_container(request);
@@ -81,7 +78,7 @@ pub(super) async fn begin(
                 if error.is_wrong_state() && Instant::now() < deadline =>
             {
                 tokio::select! {
-                    () = sleep(wait) => wait = (wait * 2).min(LONGEST),
+                    () = sleep(backoff.after_failure(None)) => {}
                     () = pod::stopping(entry) => return Begun::GivenUp,
                 }
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Grace, RuntimeError, error_chain};
+use winddown_shared::{Backoff, Grace, RuntimeError, error_chain};
 
 use super::super::client::CallError;
 use super::super::direct::Direct;
@@ -14,8 +14,7 @@ use super::super::pod::PodEntry;
 use super::super::{Context, dirs, exits, health, observe, volumes};
 use crate::pod;
 
-/// The first wait before a failed call is repeated; it doubles up to [`LONGEST`].
-const SHORTEST: Duration = Duration::from_millis(50);
+/// The longest wait before a failed call is repeated.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Asks the container to stop: by a signal where that is possible, otherwise through the runtime, which receives
@@ -51,7 +50,7 @@ struct Ending<'a> {
     grace: Grace,
     /// The first process, if it may be signalled without the runtime.
     direct: Option<Arc<Direct>>,
-    wait: Duration,
+    backoff: Backoff,
     last_error: Option<CallError>,
 }
 
@@ -64,7 +63,8 @@ impl<'a> Ending<'a> {
         grace: Grace,
     ) -> Self {
         let direct = entry.lock().run(name, id).and_then(|run| run.own.direct.clone());
-        Self { context, entry, name, id, grace, direct, wait: SHORTEST, last_error: None }
+        let backoff = Backoff::new(Duration::from_millis(50), LONGEST);
+        Self { context, entry, name, id, grace, direct, backoff, last_error: None }
     }
 
     /// Repeats requests until it gives up; it does not return before. Calls in progress continue next to a new one,
@@ -89,8 +89,7 @@ impl<'a> Ending<'a> {
                         // Nothing more to do: waiters learn of the exit when it is recorded.
                         again = None;
                     } else if calls.is_empty() {
-                        again = Some(Instant::now() + self.wait);
-                        self.wait = (self.wait * 2).min(LONGEST);
+                        again = Some(Instant::now() + self.backoff.after_failure(None));
                     }
                 }
                 () = self.grace.changed(), if !is_asked => calls.push(self.ask()),

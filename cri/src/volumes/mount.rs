@@ -8,7 +8,7 @@ use winddown_engine::environment::expand_path;
 use winddown_shared::{Pod, RuntimeError};
 
 use super::super::config::CriConfig;
-use super::super::{api, caused, dirs, failed, host_mount, spec};
+use super::super::{api, caused, dirs, failed, host_mount, labels, spec};
 
 /// The container's mounts: its volumes, the hosts file, its termination message file. Bind-mounts parts of volumes
 /// to a place of their own. Blocking.
@@ -33,7 +33,7 @@ pub(in super::super) fn mounts(
             propagation: propagation(mount).into(),
         });
     }
-    let message = spec::message_path(container);
+    let message = Path::new(labels::message_path(container));
     let taken = |path: &Path| all.iter().any(|m| Path::new(&m.container_path) == path);
     let own_message = !taken(message);
     let own_hosts = !taken(Path::new("/etc/hosts"));

@@ -147,14 +147,14 @@ fn own_runtime(runtime: RuntimeKind) -> RuntimeFacts {
     let name = match runtime {
         RuntimeKind::Process => concat!("winddown://", env!("CARGO_PKG_VERSION")),
         RuntimeKind::Systemd => concat!("winddown-systemd://", env!("CARGO_PKG_VERSION")),
-        // `told_by` replaces this once the runtime answers.
+        // `with_runtime_facts` replaces this once the runtime answers.
         RuntimeKind::Cri => "cri://unknown",
     };
     RuntimeFacts { name: name.to_owned(), images: Vec::new() }
 }
 
 /// Keeps the runtime's own name and its images up to date in the Node object, from the runtime's first answer on.
-pub(super) fn told_by(mut parts: Cluster, cri: Arc<CriRuntime>) -> Cluster {
+pub(super) fn with_runtime_facts(mut parts: Cluster, cri: Arc<CriRuntime>) -> Cluster {
     let Some(pods) = &mut parts.pods else { return parts };
     let (told, runtime) = watch::channel(pods.runtime.borrow().clone());
     pods.runtime = runtime;

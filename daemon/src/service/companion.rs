@@ -10,7 +10,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{
-    CompanionConfig, Inside, KubeletHolds, KubeletRoot, LocalNode, SharedLook, Unasked, companion,
+    CompanionConfig, KubeletHolds, KubeletRoot, LocalNode, NodeError, RuntimePodState, SharedLook,
+    companion,
 };
 use winddown_cri::PodContainers;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain};
@@ -36,7 +37,7 @@ pub struct KubeletNode {
     containers: PodContainers,
     kubelet: KubeletService,
     root: KubeletRoot,
-    holds: SharedLook<Result<Arc<KubeletHolds>, Unasked>>,
+    holds: SharedLook<Result<Arc<KubeletHolds>, NodeError>>,
 }
 
 impl Service {
@@ -130,14 +131,14 @@ pub(super) async fn log_going_down(
 }
 
 impl KubeletNode {
-    async fn holds(&self) -> Result<Arc<KubeletHolds>, Unasked> {
+    async fn holds(&self) -> Result<Arc<KubeletHolds>, NodeError> {
         let look = async || {
             let root = self.root.clone();
             let looking = tokio::task::spawn_blocking(move || root.look());
             match timeout(LOOK, looking).await {
                 Ok(Ok(found)) => found.map(Arc::new),
-                Ok(Err(panicked)) => Err(Unasked::because(panicked.to_string())),
-                Err(_) => Err(Unasked::because("the kubelet's directory does not answer")),
+                Ok(Err(panicked)) => Err(NodeError::because(panicked.to_string())),
+                Err(_) => Err(NodeError::because("the kubelet's directory does not answer")),
             }
         };
         self.holds.look(look).await
@@ -145,11 +146,11 @@ impl KubeletNode {
 }
 
 impl LocalNode for KubeletNode {
-    async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
-        let found = self.containers.look().await.map_err(|error| unasked(&error))?;
-        let inside = found
-            .into_iter()
-            .map(|(uid, pod)| (uid, Inside { running: pod.running, has_sandbox: pod.has_sandbox }));
+    async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
+        let found = self.containers.look().await.map_err(|error| node_error(&error))?;
+        let inside = found.into_iter().map(|(uid, pod)| {
+            (uid, RuntimePodState { running: pod.running, has_sandbox: pod.has_sandbox })
+        });
         Ok(inside.collect())
     }
 
@@ -157,23 +158,23 @@ impl LocalNode for KubeletNode {
         self.containers.ends(uid)
     }
 
-    async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), Unasked> {
-        self.containers.stop(uid, grace).await.map_err(|error| unasked(&error))
+    async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), NodeError> {
+        self.containers.stop(uid, grace).await.map_err(|error| node_error(&error))
     }
 
-    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, Unasked> {
-        self.containers.exits(uid).await.map_err(|error| unasked(&error))
+    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
+        self.containers.exits(uid).await.map_err(|error| node_error(&error))
     }
 
-    async fn take_down(&self, uid: &PodUid) -> Result<(), Unasked> {
-        self.containers.take_down(uid).await.map_err(|error| unasked(&error))
+    async fn take_down(&self, uid: &PodUid) -> Result<(), NodeError> {
+        self.containers.take_down(uid).await.map_err(|error| node_error(&error))
     }
 
-    async fn held(&self, uid: &PodUid, has_claims: bool) -> Result<Vec<String>, Unasked> {
+    async fn held(&self, uid: &PodUid, has_claims: bool) -> Result<Vec<String>, NodeError> {
         self.holds().await?.of(uid, has_claims)
     }
 
-    async fn unused_volumes(&self) -> Result<Vec<String>, Unasked> {
+    async fn unused_volumes(&self) -> Result<Vec<String>, NodeError> {
         self.holds().await?.unused_volumes()
     }
 
@@ -181,17 +182,17 @@ impl LocalNode for KubeletNode {
         self.kubelet.ended().await;
     }
 
-    async fn stop_kubelet(&self) -> Result<(), Unasked> {
-        self.kubelet.stop().await.map_err(|error| Unasked::because(error_chain(&error)))
+    async fn stop_kubelet(&self) -> Result<(), NodeError> {
+        self.kubelet.stop().await.map_err(|error| NodeError::because(error_chain(&error)))
     }
 
-    async fn start_kubelet(&self) -> Result<(), Unasked> {
-        self.kubelet.start().await.map_err(|error| Unasked::because(error_chain(&error)))
+    async fn start_kubelet(&self) -> Result<(), NodeError> {
+        self.kubelet.start().await.map_err(|error| NodeError::because(error_chain(&error)))
     }
 }
 
-fn unasked(error: &RuntimeError) -> Unasked {
-    Unasked::because(error_chain(error))
+fn node_error(error: &RuntimeError) -> NodeError {
+    NodeError::because(error_chain(error))
 }
 
 #[cfg(test)]

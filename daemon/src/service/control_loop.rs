@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
+use winddown_notices::NoticeAggregator;
 use winddown_shared::{Inhibitor, error_chain};
 use winddown_systemd::{LogindInhibitor, Notifier};
 
 use super::reload::{self, Loaded, Reading};
 use super::signals::{Ends, Reloads};
-use super::{ServiceNode, ServiceOptions, status_line, unit_stop};
+use super::{ServiceNode, ServiceOptions, notices, status_line, unit_stop};
 use winddown_config::Config;
 use winddown_control::AgentApi;
 use winddown_node::{Configuration, Configured, ShutdownHandle, policy_of};
@@ -27,6 +28,7 @@ pub(super) struct ControlLoop {
     pub(super) configured: Configured,
     pub(super) node: ServiceNode,
     pub(super) shutdown: ShutdownHandle,
+    pub(super) notices: NoticeAggregator,
     pub(super) inhibitor: Arc<LogindInhibitor>,
     pub(super) notifier: Notifier,
     pub(super) reloads: Reloads,
@@ -74,8 +76,7 @@ impl ControlLoop {
             }
         }
         self.notifier.stopping();
-        let config = self.configured.configuration().config;
-        let wanted = policy_of(&config.shutdown).delay_wanted();
+        let wanted = self.delay_wanted();
         unit_stop::end_pods_if_going_down(
             (&self.node, &self.shutdown),
             wanted,
@@ -95,8 +96,11 @@ impl ControlLoop {
 
     fn notify_status(&self) {
         let state = self.inhibitor.state().borrow().clone();
-        let wanted = policy_of(&self.configured.configuration().config.shutdown).delay_wanted();
-        self.notifier.status(&status_line(&state.lock, state.delay, wanted));
+        self.notifier.status(&status_line(&state.lock, state.delay, self.delay_wanted()));
+    }
+
+    fn delay_wanted(&self) -> Duration {
+        policy_of(&self.configured.configuration().config.shutdown).delay_wanted()
     }
 
     /// Applies the fields of a reloaded configuration that can change at run time, and logs those that cannot.
@@ -124,9 +128,10 @@ impl ControlLoop {
                     tracing::info!("reload: nothing has changed");
                 }
                 new.config = Arc::new(old.config.reloaded(&new.config));
-                let policy = policy_of(&new.config.shutdown);
-                self.inhibitor.set_wanted_delay(policy.delay_wanted());
                 self.configured.replace(new);
+                let wanted = self.delay_wanted();
+                self.inhibitor.set_wanted_delay(wanted);
+                self.notices.set_lead(notices::lead(wanted));
             }
         }
     }

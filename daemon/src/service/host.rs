@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use winddown_config::Config;
-use winddown_machine::UsagePlaces;
+use winddown_machine::UsagePaths;
 use winddown_machine::host::boot_clock;
 use winddown_shared::BootClock;
 use winddown_systemd::Bus;
@@ -15,10 +15,10 @@ const NODE_CGROUP: &str = "WINDDOWN_NODE_CGROUP";
 
 /// The places where the machine's usage is measured. Logs and volumes are on the file system of the state
 /// directory.
-pub(super) fn usage_places(config: &Config) -> UsagePlaces {
-    let host = UsagePlaces::of_host(&config.state_directory);
+pub(super) fn usage_places(config: &Config) -> UsagePaths {
+    let host = UsagePaths::of_host(&config.state_directory);
     match std::env::var(NODE_CGROUP) {
-        Ok(cgroup) if cgroup.starts_with('/') => UsagePlaces { node_cgroup: cgroup, ..host },
+        Ok(cgroup) if cgroup.starts_with('/') => UsagePaths { node_cgroup: cgroup, ..host },
         _ => host,
     }
 }

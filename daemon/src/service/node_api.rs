@@ -8,10 +8,10 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_api_client::{ApiReviews, ServingCertificate};
 use winddown_machine::host::boot_clock;
-use winddown_machine::{NodeUsage, UsagePlaces};
+use winddown_machine::{NodeUsage, UsagePaths};
 use winddown_node::RuntimeFigures;
 use winddown_node::cluster::Cluster;
-use winddown_node_api::{Figures, NodeApi, NodeFigures, TlsFiles};
+use winddown_node_api::{NodeApi, NodeUsageStats, StatsProvider, TlsFiles};
 use winddown_shared::{PodStreams, RuntimeError, WallClock, critical};
 
 use super::Service;
@@ -22,7 +22,7 @@ const DISK_AGE: Duration = Duration::from_secs(60);
 
 /// Measures the machine and the pods of its runtime.
 struct Measuring {
-    places: UsagePlaces,
+    places: UsagePaths,
     runtime: Arc<dyn RuntimeFigures>,
     wall: WallClock,
 }
@@ -69,8 +69,8 @@ pub(super) fn plugin<R: RuntimeFigures + PodStreams>(
     })
 }
 
-impl Figures for Measuring {
-    fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeFigures, RuntimeError>> {
+impl StatsProvider for Measuring {
+    fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeUsageStats, RuntimeError>> {
         async move {
             let pods = self.runtime.figures(disks.then_some(DISK_AGE)).await?;
             let mut places = self.places.clone();
@@ -79,7 +79,7 @@ impl Figures for Measuring {
             }
             let mut usage = NodeUsage::new(&places);
             let reading = if disks { usage.read().await } else { usage.read_kernel() };
-            Ok(NodeFigures {
+            Ok(NodeUsageStats {
                 node: reading.stats,
                 cpu_time: NodeUsage::cpu_time(&places),
                 booted_at: self.wall.now().checked_sub(boot_clock().now()).ok(),

@@ -19,6 +19,11 @@ const LEAD: Duration = Duration::from_secs(600);
 /// Added to the time that the plan wants; the sum is used where it is longer than [`LEAD`].
 const SLACK: Duration = Duration::from_secs(60);
 
+/// How long before its deadline a notice takes effect, for a plan that wants this much time.
+pub(super) fn lead(wanted: Duration) -> Duration {
+    LEAD.max(wanted + SLACK)
+}
+
 /// Creates an aggregator and follows the configured sources until `stop` is cancelled.
 pub(super) fn listen(
     config: &Config,
@@ -33,7 +38,7 @@ pub(super) fn listen(
             "shutdownNotices: graceful shutdown is switched off, so no notice ends a pod"
         );
     }
-    let lead = LEAD.max(policy.delay_wanted() + SLACK);
+    let lead = lead(policy.delay_wanted());
     if let Some(file) = &config.notices.file {
         tracing::info!(file = %file.display(), "listening for notices in a file");
         let source = FileSource::new(file, wall.clone(), host::uptime);

@@ -117,7 +117,7 @@ async fn impossible() -> Option<String> {
         let version = inspector.system().await?.major().unwrap_or(0);
         let mut stopped = None;
         for slice in SLICES {
-            stopped = stopped.or(inspector.goes_down_by_default(slice).await?.then_some(slice));
+            stopped = stopped.or(inspector.has_default_dependencies(slice).await?.then_some(slice));
         }
         Ok::<_, InspectError>((version, stopped))
     };

@@ -12,7 +12,7 @@ use winddown_shared::{
     Inhibitor, InhibitorState, LockState, PodKiller, Runtime, ShutdownKind, error_chain,
 };
 use winddown_shutdown::{ProgressPhase, Trigger};
-use winddown_systemd::{Notifier, way_down};
+use winddown_systemd::{Notifier, shutdown_in_progress};
 
 use winddown_node::{Node, ShutdownHandle};
 
@@ -37,7 +37,7 @@ pub(super) async fn end_pods_if_going_down<R: Runtime>(
     let announced = running || inhibitor.state().borrow().preparing;
     let way = match announced {
         true => Some(ShutdownKind::Unknown),
-        false => way_down(PATIENCE).await.unwrap_or_else(|error| {
+        false => shutdown_in_progress(PATIENCE).await.unwrap_or_else(|error| {
             tracing::debug!(error = error_chain(&error), "taken for a restart of the agent");
             None
         }),

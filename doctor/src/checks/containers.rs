@@ -6,7 +6,7 @@ use winddown_kubelet::processes::KUBELETS;
 use super::kubelet::said_by;
 use super::{Check, UNIT, listed};
 use crate::facts::{
-    Fact, Facts, KILLERS, KubeletConfig, LIST_BUDGETS, REQUEST_EVICTIONS, TAINT_NODES, Unseen,
+    Fact, Facts, KILLERS, KubeletConfig, LIST_BUDGETS, NotObserved, REQUEST_EVICTIONS, TAINT_NODES,
 };
 use crate::finding::{Area, Finding};
 use winddown_config::{Mode, RuntimeKind};
@@ -23,7 +23,7 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     let config = &facts.config.config;
     let endpoint = &config.container_runtime_endpoint;
     if config.runtime == RuntimeKind::Cri
-        && let Fact::Unseen(kind, why) = &facts.endpoint
+        && let Fact::Unknown(kind, why) = &facts.endpoint
     {
         let start = match facts.runtime_units().first() {
             Some(unit) => format!("systemctl start {unit}"),
@@ -32,25 +32,25 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
             }
         };
         match kind {
-            Unseen::Absent | Unseen::Failed => {
+            NotObserved::Absent | NotObserved::Failed => {
                 let title = "the container runtime cannot be reached";
                 return Some(CHECK.problem(title).saw(format!("{endpoint}: {why}")).fix(start));
             }
-            Unseen::Silent => {
+            NotObserved::Silent => {
                 let title = "the container runtime does not take connections";
                 let restart = start.replacen("start", "restart", 1);
                 return Some(CHECK.problem(title).saw(format!("{endpoint}: {why}")).fix(restart));
             }
-            Unseen::Denied | Unseen::NotLive => {}
+            NotObserved::Denied | NotObserved::NotLive => {}
         }
     }
     let status = match &facts.agent {
         Fact::Known(status) => status,
-        Fact::Unseen(Unseen::Denied, _) => {
-            return CHECK.unseen("the runtime's health", &facts.agent);
+        Fact::Unknown(NotObserved::Denied, _) => {
+            return CHECK.not_observed("the runtime's health", &facts.agent);
         }
         // Reported by the check `agent`.
-        Fact::Unseen(..) => return None,
+        Fact::Unknown(..) => return None,
     };
     let message = &status.runtime.message;
     let runtime = match status.runtime.name.as_str() {
@@ -134,7 +134,7 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
     }
     let installed = match &facts.installed {
         Fact::Known(installed) => installed,
-        Fact::Unseen(..) => return CHECK.unseen("the scopes' drop-ins", &facts.installed),
+        Fact::Unknown(..) => return CHECK.not_observed("the scopes' drop-ins", &facts.installed),
     };
     let file = format!("/etc/systemd/system/{prefix}.scope.d/50-winddown.conf");
     if !installed.ordered_scopes.contains(&prefix) {
@@ -166,7 +166,7 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
     }
     let slice = match &facts.slice {
         Fact::Known(slice) => slice,
-        Fact::Unseen(..) => return CHECK.unseen("the pods' slice", &facts.slice),
+        Fact::Unknown(..) => return CHECK.not_observed("the pods' slice", &facts.slice),
     };
     let tasks = slice.tasks_max.map(|max| (max, slice.tasks.unwrap_or_default()));
     let mut seen = Vec::new();
@@ -245,8 +245,8 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
         CHECK.info("a kubelet's configuration could not be read").saw(said_by(facts, config))
     } else {
         match &facts.processes {
-            Fact::Unseen(Unseen::Denied | Unseen::Failed | Unseen::Silent, _) => {
-                return CHECK.unseen("whether a kubelet runs", &facts.processes);
+            Fact::Unknown(NotObserved::Denied | NotObserved::Failed | NotObserved::Silent, _) => {
+                return CHECK.not_observed("whether a kubelet runs", &facts.processes);
             }
             _ => CHECK.ok("no kubelet ends pods on this node"),
         }
@@ -263,11 +263,11 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
     );
     let missing = match &facts.rights {
         Fact::Known(missing) => missing,
-        Fact::Unseen(Unseen::NotLive, _) => return None,
-        Fact::Unseen(Unseen::Denied, _) => {
-            return CHECK.unseen("the credentials for the API server", &facts.rights);
+        Fact::Unknown(NotObserved::NotLive, _) => return None,
+        Fact::Unknown(NotObserved::Denied, _) => {
+            return CHECK.not_observed("the credentials for the API server", &facts.rights);
         }
-        Fact::Unseen(_, why) => {
+        Fact::Unknown(_, why) => {
             let title = "the API server cannot be asked: at a shutdown containers would be stopped \
                          through the container runtime, and the kubelet would start some again";
             return Some(CHECK.problem(title).saw(why).fix("journalctl -u winddown -e"));
@@ -400,11 +400,11 @@ pub(super) fn server(facts: &Facts) -> Option<Finding> {
                 .saw("insecure-skip-tls-verify is true in the kubeconfig")
                 .fix("write certificate-authority in its place, then: systemctl restart winddown"),
         ),
-        Fact::Unseen(Unseen::Denied, _) => {
-            CHECK.unseen("the credentials for the API server", &facts.server_verified)
+        Fact::Unknown(NotObserved::Denied, _) => {
+            CHECK.not_observed("the credentials for the API server", &facts.server_verified)
         }
         // The agent reports why, and does not start without credentials.
-        Fact::Unseen(..) => None,
+        Fact::Unknown(..) => None,
     }
 }
 
@@ -417,7 +417,7 @@ pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
     );
     let processes = match &facts.processes {
         Fact::Known(processes) => processes,
-        Fact::Unseen(..) => return CHECK.unseen("other processes", &facts.processes),
+        Fact::Unknown(..) => return CHECK.not_observed("other processes", &facts.processes),
     };
     let killers: Vec<String> = processes
         .iter()
@@ -443,6 +443,10 @@ fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -
                 )
             } else if config.by_priority {
                 format!("remove shutdownGracePeriodByPodPriority from {file}")
+            } else if config.file.ends_with(".json") {
+                format!(
+                    "set shutdownGracePeriod and shutdownGracePeriodCriticalPods to \"0s\" in {file}"
+                )
             } else {
                 format!("sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}")
             }

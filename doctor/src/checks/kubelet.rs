@@ -2,9 +2,9 @@
 
 use winddown_systemd::inspect::{LockView, LoginView};
 
-use super::shutdown::{RELOAD_LOGIND, delay_set_by, outdo};
+use super::shutdown::{RELOAD_LOGIND, delay_set_by, override_command};
 use super::{Check, listed, span};
-use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig, Unseen};
+use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig, NotObserved};
 use crate::finding::{Area, Finding};
 
 /// Whether a kubelet runs, and nothing of winddown is installed.
@@ -12,7 +12,7 @@ pub(super) fn is_alone(facts: &Facts) -> bool {
     let runs = facts.processes.known().is_some_and(|all| all.iter().any(|p| p.name == "kubelet"));
     let nothing_of_ours = facts.config.read == ConfigRead::Defaults
         && facts.installed.known().is_some_and(|installed| !installed.unit)
-        && matches!(facts.agent, Fact::Unseen(Unseen::Absent, _));
+        && matches!(facts.agent, Fact::Unknown(NotObserved::Absent, _));
     runs && nothing_of_ours
 }
 
@@ -43,7 +43,9 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
             return Some(CHECK.warning(title).saw(said_by(facts, config)));
         }
         Fact::Known(None) => return Some(CHECK.info("the kubelet's configuration was not found")),
-        Fact::Unseen(..) => return CHECK.unseen("the kubelet's configuration", &facts.kubelet),
+        Fact::Unknown(..) => {
+            return CHECK.not_observed("the kubelet's configuration", &facts.kubelet);
+        }
     };
     let restart = format!("systemctl restart {}", config.unit);
     if config.enabled.is_empty() {
@@ -60,7 +62,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
     }
     let login = match &facts.login {
         Fact::Known(login) => login,
-        Fact::Unseen(..) => return CHECK.unseen("logind", &facts.login),
+        Fact::Unknown(..) => return CHECK.not_observed("logind", &facts.login),
     };
     let said = said_by(facts, config);
     if login.delay < config.wanted {
@@ -71,7 +73,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         );
         let finding = CHECK.problem(title).saw(said).saw(delay_set_by(facts));
         let finding = match facts.setting.known().and_then(Option::as_ref) {
-            Some(setting) => finding.fix(outdo(facts, &setting.file, config.wanted)),
+            Some(setting) => finding.fix(override_command(facts, &setting.file, config.wanted)),
             None => finding,
         };
         return Some(finding.fix(RELOAD_LOGIND).fix(restart));

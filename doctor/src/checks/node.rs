@@ -3,7 +3,7 @@
 use winddown_shared::display::age;
 
 use super::Check;
-use crate::facts::{ConfigRead, Fact, Facts, Unseen};
+use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding};
 use winddown_control::api::ManifestProblem;
 use winddown_static_pods::Writers;
@@ -42,12 +42,12 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
             );
         }
         ConfigRead::Unread(kind, why) => {
-            let unseen = Fact::<()>::Unseen(*kind, format!("{file}: {why}"));
+            let not_observed = Fact::<()>::Unknown(*kind, format!("{file}: {why}"));
             return match kind {
-                Unseen::Silent => {
+                NotObserved::Silent => {
                     Some(CHECK.problem("the configuration cannot be read: the disk hangs").saw(why))
                 }
-                _ => CHECK.unseen("the configuration", &unseen),
+                _ => CHECK.not_observed("the configuration", &not_observed),
             };
         }
     };
@@ -107,8 +107,8 @@ pub(super) fn writers(facts: &Facts) -> Option<Finding> {
     let found = match &facts.others_may_write {
         Fact::Known(found) => found,
         // Reported by the check `manifests`.
-        Fact::Unseen(Unseen::Absent | Unseen::NotLive, _) => return None,
-        Fact::Unseen(..) => return CHECK.unseen("the manifests", &facts.others_may_write),
+        Fact::Unknown(NotObserved::Absent | NotObserved::NotLive, _) => return None,
+        Fact::Unknown(..) => return CHECK.not_observed("the manifests", &facts.others_may_write),
     };
     let first = found.first()?;
     let title = "others than root can write manifests";
@@ -131,10 +131,10 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
     );
     let state = match &facts.state {
         Fact::Known(state) => state,
-        Fact::Unseen(Unseen::Silent, why) => {
+        Fact::Unknown(NotObserved::Silent, why) => {
             return Some(CHECK.problem("the state directory's disk does not answer").saw(why));
         }
-        Fact::Unseen(Unseen::Absent, why) if facts.agent.known().is_some() => {
+        Fact::Unknown(NotObserved::Absent, why) if facts.agent.known().is_some() => {
             return Some(
                 CHECK
                     .problem("the state directory is gone")
@@ -142,14 +142,14 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
                     .fix("systemctl restart winddown"),
             );
         }
-        Fact::Unseen(Unseen::Absent, why) => {
+        Fact::Unknown(NotObserved::Absent, why) => {
             return Some(
                 CHECK
                     .info("there is no state directory yet: the agent makes it as it starts")
                     .saw(why),
             );
         }
-        Fact::Unseen(..) => return CHECK.unseen("the state directory", &facts.state),
+        Fact::Unknown(..) => return CHECK.not_observed("the state directory", &facts.state),
     };
     let path = state.path.display();
     let free = format!(
@@ -180,8 +180,8 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     let socket = match &facts.socket {
         Fact::Known(socket) => socket,
         // Reported by the check `agent`.
-        Fact::Unseen(Unseen::Absent, _) => return None,
-        Fact::Unseen(..) => return CHECK.unseen("the control socket", &facts.socket),
+        Fact::Unknown(NotObserved::Absent, _) => return None,
+        Fact::Unknown(..) => return CHECK.not_observed("the control socket", &facts.socket),
     };
     let path = socket.path.display();
     let seen =
@@ -239,8 +239,8 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
             .info("the clock is not synchronised")
             .saw(format!("now {:.0}", clock.now))
             .fix("timedatectl set-ntp true"),
-        Fact::Unseen(Unseen::NotLive, _) => return None,
-        Fact::Unseen(_, why) => {
+        Fact::Unknown(NotObserved::NotLive, _) => return None,
+        Fact::Unknown(_, why) => {
             CHECK.ok("the clock is not behind; whether it is synchronised is not known").saw(why)
         }
     })

@@ -25,7 +25,7 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
             &measured
         }
         (None, Some(short)) => short,
-        (None, None) => return CHECK.unseen("what is left", &facts.shortages),
+        (None, None) => return CHECK.not_observed("what is left", &facts.shortages),
     };
     if short.is_empty() {
         let well = CHECK.ok("no eviction threshold is met");

@@ -7,7 +7,7 @@ use winddown_shared::display::age;
 use winddown_systemd::drop_in;
 
 use super::{Check, listed, span, whole_seconds};
-use crate::facts::{Fact, Facts, Unseen};
+use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
 use winddown_control::api::{LockState, NodeStage, Phase, Status};
 
@@ -45,24 +45,24 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
                     .fix("systemctl restart winddown")
             })
         }
-        Fact::Unseen(Unseen::NotLive | Unseen::Denied, _) => {
-            CHECK.unseen("the agent's picture", &facts.agent)
+        Fact::Unknown(NotObserved::NotLive | NotObserved::Denied, _) => {
+            CHECK.not_observed("the agent's picture", &facts.agent)
         }
-        Fact::Unseen(Unseen::Silent, why) => Some(
+        Fact::Unknown(NotObserved::Silent, why) => Some(
             CHECK
                 .problem("the agent does not answer")
                 .saw(why)
                 .fix("journalctl -u winddown -e")
                 .fix("systemctl restart winddown"),
         ),
-        Fact::Unseen(Unseen::Absent, why) => Some(
+        Fact::Unknown(NotObserved::Absent, why) => Some(
             CHECK
                 .problem("no agent runs on this node")
                 .saw(why)
                 .fix("systemctl start winddown")
                 .fix("journalctl -u winddown -e"),
         ),
-        Fact::Unseen(Unseen::Failed, why) => {
+        Fact::Unknown(NotObserved::Failed, why) => {
             Some(CHECK.warning("the agent could not be asked").saw(why))
         }
     }
@@ -77,7 +77,7 @@ pub(super) fn periods(facts: &Facts) -> Option<Finding> {
     );
     let enabled = match &facts.agent {
         Fact::Known(status) => status.shutdown_plan.enabled,
-        Fact::Unseen(..) => !facts.wanted.is_zero(),
+        Fact::Unknown(..) => !facts.wanted.is_zero(),
     };
     let file = facts.config.file.display();
     Some(if enabled {
@@ -114,8 +114,8 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
     let login = match &facts.login {
         Fact::Known(login) => login,
         // Another check reports that logind does not answer.
-        Fact::Unseen(Unseen::NotLive, _) => return None,
-        Fact::Unseen(_, why) => {
+        Fact::Unknown(NotObserved::NotLive, _) => return None,
+        Fact::Unknown(_, why) => {
             let status = status?;
             let finding = if status.lock.state == LockState::Held {
                 CHECK
@@ -132,8 +132,8 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
         lock.who == "winddown" && lock.delays_shutdown() && (lock.uid == 0 || lock.uid == agents)
     });
     let restart = "systemctl restart winddown";
-    Some(match (ours, status, facts.agent.unseen()) {
-        (Some(lock), None, Some(Unseen::Absent | Unseen::Silent)) => CHECK
+    Some(match (ours, status, facts.agent.not_observed()) {
+        (Some(lock), None, Some(NotObserved::Absent | NotObserved::Silent)) => CHECK
             .warning("the shutdown lock is held, but no agent answers that would end the pods")
             .saw(listed(lock))
             .saw("systemd keeps the lock of an agent that is gone until the next one comes")
@@ -167,19 +167,19 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
             span(login.delay),
             login.locks.len()
         )),
-        Fact::Unseen(Unseen::Absent, why) => CHECK
+        Fact::Unknown(NotObserved::Absent, why) => CHECK
             .problem("there is no logind: a shutdown cannot be delayed")
             .saw(why)
             .fix("systemctl unmask systemd-logind")
             .fix("systemctl start dbus systemd-logind"),
-        Fact::Unseen(Unseen::Silent, why) => {
+        Fact::Unknown(NotObserved::Silent, why) => {
             CHECK.problem("logind does not answer").saw(why).fix("systemctl restart systemd-logind")
         }
-        Fact::Unseen(Unseen::Failed, why) => CHECK
+        Fact::Unknown(NotObserved::Failed, why) => CHECK
             .warning("logind answered with an error")
             .saw(why)
             .fix("systemctl restart systemd-logind"),
-        Fact::Unseen(..) => return CHECK.unseen("logind", &facts.login),
+        Fact::Unknown(..) => return CHECK.not_observed("logind", &facts.login),
     })
 }
 
@@ -295,7 +295,7 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
     let system = match &facts.system {
         Fact::Known(system) => system,
         // Reported by the check `unit`.
-        Fact::Unseen(..) => return None,
+        Fact::Unknown(..) => return None,
     };
     let version = system.major().unwrap_or(0);
     let delayed =
@@ -339,7 +339,7 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
     );
     let last = match &facts.last {
         Fact::Known(last) => last,
-        Fact::Unseen(..) => return CHECK.unseen("the last shutdown's report", &facts.last),
+        Fact::Unknown(..) => return CHECK.not_observed("the last shutdown's report", &facts.last),
     };
     Some(match last {
         None => CHECK.ok("no shutdown has been reported yet"),
@@ -391,7 +391,7 @@ fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Durat
     };
     let finding =
         finding.saw(format!("its name sorts after {}, and the last name wins", drop_in::NAME));
-    finding.fix(outdo(facts, file, wanted))
+    finding.fix(override_command(facts, file, wanted))
 }
 
 /// The setting that determines how long logind waits.
@@ -406,7 +406,7 @@ pub(super) fn delay_set_by(facts: &Facts) -> String {
 }
 
 /// The command that makes logind use the wanted delay instead of this file's.
-pub(super) fn outdo(facts: &Facts, file: &Path, wanted: Duration) -> String {
+pub(super) fn override_command(facts: &Facts, file: &Path, wanted: Duration) -> String {
     match file.file_name().filter(|_| !file.starts_with("/etc")) {
         // An edit of a package's file is lost with the next update; a file of the same name in /etc hides it.
         Some(name) => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use winddown_systemd::inspect::ServiceView;
 
 use super::{Check, UNIT, span};
-use crate::facts::{Fact, Facts, Unseen};
+use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding};
 use winddown_config::RuntimeKind;
 
@@ -21,8 +21,8 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
     );
     let service = match &facts.service {
         Fact::Known(service) => service,
-        Fact::Unseen(Unseen::NotLive, _) => return on_disk(CHECK, facts),
-        Fact::Unseen(Unseen::Absent, why) => {
+        Fact::Unknown(NotObserved::NotLive, _) => return on_disk(CHECK, facts),
+        Fact::Unknown(NotObserved::Absent, why) => {
             return Some(
                 CHECK
                     .problem("systemd does not run this machine, or cannot be reached")
@@ -30,10 +30,10 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
                     .saw("without it nothing starts the agent, and nothing waits for it"),
             );
         }
-        Fact::Unseen(Unseen::Silent, why) => {
+        Fact::Unknown(NotObserved::Silent, why) => {
             return Some(CHECK.problem("systemd does not answer").saw(why).fix("systemctl status"));
         }
-        Fact::Unseen(..) => return CHECK.unseen("the unit", &facts.service),
+        Fact::Unknown(..) => return CHECK.not_observed("the unit", &facts.service),
     };
     match service.load_state.as_str() {
         "loaded" => {}
@@ -73,7 +73,7 @@ pub(super) fn boot(facts: &Facts) -> Option<Finding> {
         Check::new("boot", Area::Unit, "after the next boot the node would not be protected");
     let state = match &facts.service {
         Fact::Known(service) if service.load_state == "loaded" => service.unit_file_state.as_str(),
-        Fact::Unseen(Unseen::NotLive, _) => {
+        Fact::Unknown(NotObserved::NotLive, _) => {
             let installed = facts.installed.known().filter(|installed| installed.unit)?;
             if installed.enabled { "enabled" } else { "disabled" }
         }
@@ -211,7 +211,7 @@ fn on_disk(check: Check, facts: &Facts) -> Option<Finding> {
     Some(match &facts.installed {
         Fact::Known(installed) if installed.unit => check.ok(format!("{UNIT} is installed")),
         Fact::Known(_) => check.problem(format!("{UNIT} is not installed")).fix(facts.install("")),
-        Fact::Unseen(..) => return check.unseen("the unit's file", &facts.installed),
+        Fact::Unknown(..) => return check.not_observed("the unit's file", &facts.installed),
     })
 }
 

@@ -2,13 +2,12 @@
 
 use winddown_shared::error_chain;
 use winddown_systemd::inspect::{
-    InspectError, Inspector, LoginView, ServiceView, Silence, SliceView, SystemView,
+    InspectError, InspectErrorKind, Inspector, LoginView, ServiceView, SliceView, SystemView,
 };
 
 use super::Place;
-use crate::facts::{Fact, Scopes, Unseen};
+use crate::facts::{Fact, NotObserved, Scopes, UNIT};
 
-const UNIT: &str = "winddown.service";
 /// The slice that contains the pods' services.
 const SLICE: &str = "winddown.slice";
 /// Container IDs are hexadecimal. CRI-O has other scopes with the same prefix: `crio-conmon-ID` for the monitor of each
@@ -30,7 +29,7 @@ pub(super) struct Seen {
 /// `pods_are_services`: whether to observe the pods' slice as well.
 pub(super) async fn look(place: &Place, pods_are_services: bool) -> Seen {
     if !place.live {
-        return nothing(Unseen::NotLive, "not the running machine");
+        return nothing(NotObserved::NotLive, "not the running machine");
     }
     let inspector = match Inspector::connect(&place.bus, place.patience).await {
         Ok(inspector) => inspector,
@@ -60,26 +59,26 @@ pub(super) async fn look(place: &Place, pods_are_services: bool) -> Seen {
     }
 }
 
-fn nothing(kind: Unseen, why: &str) -> Seen {
+fn nothing(kind: NotObserved, why: &str) -> Seen {
     Seen {
-        login: Fact::Unseen(kind, why.to_owned()),
-        system: Fact::Unseen(kind, why.to_owned()),
-        service: Fact::Unseen(kind, why.to_owned()),
-        scopes: Fact::Unseen(kind, why.to_owned()),
-        slice: Fact::Unseen(kind, why.to_owned()),
-        synchronised: Fact::Unseen(kind, why.to_owned()),
+        login: Fact::Unknown(kind, why.to_owned()),
+        system: Fact::Unknown(kind, why.to_owned()),
+        service: Fact::Unknown(kind, why.to_owned()),
+        scopes: Fact::Unknown(kind, why.to_owned()),
+        slice: Fact::Unknown(kind, why.to_owned()),
+        synchronised: Fact::Unknown(kind, why.to_owned()),
     }
 }
 
 fn fact<T>(answer: Result<T, InspectError>) -> Fact<T> {
-    answer.map_or_else(|error| Fact::Unseen(kind(&error), error_chain(&error)), Fact::Known)
+    answer.map_or_else(|error| Fact::Unknown(kind(&error), error_chain(&error)), Fact::Known)
 }
 
-fn kind(error: &InspectError) -> Unseen {
+fn kind(error: &InspectError) -> NotObserved {
     match error.kind() {
-        Silence::Absent => Unseen::Absent,
-        Silence::Denied => Unseen::Denied,
-        Silence::Silent => Unseen::Silent,
-        Silence::Failed => Unseen::Failed,
+        InspectErrorKind::Absent => NotObserved::Absent,
+        InspectErrorKind::Denied => NotObserved::Denied,
+        InspectErrorKind::Silent => NotObserved::Silent,
+        InspectErrorKind::Failed => NotObserved::Failed,
     }
 }

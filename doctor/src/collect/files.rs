@@ -9,22 +9,15 @@ use std::time::SystemTime;
 use winddown_shared::{WallTime, error_chain};
 use winddown_shutdown::ReportStore;
 
-use super::{Place, unseen};
+use super::{Place, not_observed};
 use crate::facts::{
-    Command, ConfigFact, ConfigRead, Fact, Installed, SocketFile, StateDirectory, Unseen,
+    Command, ConfigFact, ConfigRead, Fact, Installed, NotObserved, SocketFile, StateDirectory, UNIT,
 };
 use winddown_config::{Config, ConfigError};
 use winddown_control::api::ReportEntry;
-use winddown_kubelet::below;
+use winddown_kubelet::{UNIT_DIRECTORIES, below};
 use winddown_node::reports;
 
-/// Directories in which systemd finds units, by descending priority.
-const UNIT_DIRECTORIES: [&str; 4] = [
-    "/etc/systemd/system",
-    "/run/systemd/system",
-    "/usr/lib/systemd/system",
-    "/lib/systemd/system",
-];
 /// Prefixes of the scopes that container runtimes create for containers.
 const SCOPES: [&str; 2] = ["cri-containerd-", "crio-"];
 const COMMANDS: [&str; 4] = ["shutdown", "reboot", "poweroff", "halt"];
@@ -47,7 +40,7 @@ pub(super) fn config(place: &Place) -> ConfigFact {
         Err(ConfigError::Read { source, .. })
             if source.kind() == std::io::ErrorKind::PermissionDenied =>
         {
-            (ConfigRead::Unread(Unseen::Denied, source.to_string()), Config::default())
+            (ConfigRead::Unread(NotObserved::Denied, source.to_string()), Config::default())
         }
         Err(error) => {
             let lines = error_chain(&error).lines().map(str::to_owned).collect();
@@ -68,7 +61,7 @@ pub(super) fn installed(root: &Path) -> Installed {
     let wants = below(root, "/etc/systemd/system/multi-user.target.wants/winddown.service");
     let drop_in = |prefix: &&str| unit_there(&format!("{prefix}.scope.d/50-winddown.conf"));
     Installed {
-        unit: unit_there("winddown.service"),
+        unit: unit_there(UNIT),
         enabled: wants.symlink_metadata().is_ok(),
         ordered_scopes: SCOPES.into_iter().filter(drop_in).collect(),
     }
@@ -78,10 +71,10 @@ pub(super) fn installed(root: &Path) -> Installed {
 pub(super) fn state(directory: &Path) -> Fact<StateDirectory> {
     let facts = match fs::metadata(directory) {
         Ok(facts) => facts,
-        Err(error) => return unseen(&error, directory),
+        Err(error) => return not_observed(&error, directory),
     };
     if !facts.is_dir() {
-        return unseen(&std::io::ErrorKind::NotADirectory.into(), directory);
+        return not_observed(&std::io::ErrorKind::NotADirectory.into(), directory);
     }
     let unwritable = match write_something(directory) {
         Ok(()) => None,
@@ -89,7 +82,7 @@ pub(super) fn state(directory: &Path) -> Fact<StateDirectory> {
             if error.kind() == std::io::ErrorKind::PermissionDenied
                 && !rustix::process::geteuid().is_root() =>
         {
-            return unseen(&error.kind().into(), directory);
+            return not_observed(&error.kind().into(), directory);
         }
         // Without the path of the temporary file.
         Err(error) => error.to_string().split(" at path ").next().map(str::to_owned),
@@ -99,7 +92,7 @@ pub(super) fn state(directory: &Path) -> Fact<StateDirectory> {
             let bytes = free.f_bavail.saturating_mul(free.f_frsize);
             (bytes, (free.f_files > 0).then_some(free.f_favail))
         }
-        Err(error) => return unseen(&error.into(), directory),
+        Err(error) => return not_observed(&error.into(), directory),
     };
     Fact::Known(StateDirectory { path: directory.to_owned(), unwritable, free_bytes, free_inodes })
 }
@@ -108,7 +101,7 @@ pub(super) fn socket(path: &Path) -> Fact<SocketFile> {
     let look = |path: &Path| fs::symlink_metadata(path);
     let facts = match look(path) {
         Ok(facts) => facts,
-        Err(error) => return unseen(&error, path),
+        Err(error) => return not_observed(&error, path),
     };
     let gid = nix::unistd::Gid::from_raw(facts.gid());
     let group = nix::unistd::Group::from_gid(gid).ok().flatten();
@@ -143,11 +136,11 @@ pub(super) fn last_report(state: &Path) -> Fact<Option<ReportEntry>> {
     match fs::metadata(&directory) {
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Fact::Known(None),
-        Err(error) => return unseen(&error, &directory),
+        Err(error) => return not_observed(&error, &directory),
     }
     match reports::list(&ReportStore::new(directory.clone())) {
         Ok(list) => Fact::Known(list.reports.into_iter().next()),
-        Err(error) => unseen(&std::io::Error::other(error.to_string()), &directory),
+        Err(error) => not_observed(&std::io::Error::other(error.to_string()), &directory),
     }
 }
 

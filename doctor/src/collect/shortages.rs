@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use winddown_eviction::{Observations, Policy};
-use winddown_machine::{NodeUsage, UsagePlaces};
+use winddown_machine::{NodeUsage, UsagePaths};
 use winddown_shared::NodeStats;
 
 use super::{Place, silent};
@@ -18,10 +18,10 @@ pub(super) async fn look(place: &Place, config: &Config, state: &Path) -> Fact<V
     }
     // Before the agent has run, its directory does not exist; it will be on the file system of the nearest ancestor.
     let nodefs = state.ancestors().find(|path| path.exists()).unwrap_or(&place.root);
-    let places = UsagePlaces {
+    let places = UsagePaths {
         proc: place.root.join("proc"),
         cgroup: place.root.join("sys/fs/cgroup"),
-        ..UsagePlaces::of_host(nodefs)
+        ..UsagePaths::of_host(nodefs)
     };
     let mut usage = NodeUsage::new(&places);
     match tokio::time::timeout(place.patience, usage.read()).await {

@@ -47,11 +47,11 @@ fn check(cases: &[Case]) {
 #[test]
 fn what_may_not_be_seen_is_said_and_is_no_fault() {
     let mut facts = healthy();
-    facts.agent = unseen(Unseen::Denied);
-    facts.state = unseen(Unseen::Denied);
-    facts.last = unseen(Unseen::Denied);
-    facts.endpoint = unseen(Unseen::Denied);
-    facts.config.read = ConfigRead::Unread(Unseen::Denied, "no".to_owned());
+    facts.agent = unseen(NotObserved::Denied);
+    facts.state = unseen(NotObserved::Denied);
+    facts.last = unseen(NotObserved::Denied);
+    facts.endpoint = unseen(NotObserved::Denied);
+    facts.config.read = ConfigRead::Unread(NotObserved::Denied, "no".to_owned());
     let found = findings(&facts);
     for id in ["agent", "state", "last-shutdown", "runtime", "config"] {
         let finding = found.iter().find(|finding| finding.id == id).unwrap();

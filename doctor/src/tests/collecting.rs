@@ -57,6 +57,7 @@ const CONFIG: &str = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n\
 #[tokio::test]
 async fn a_root_and_a_logind_are_seen_as_they_are() {
     let root = Root::new();
+    root.put("usr/local/lib/systemd/system/crio-.scope.d/50-winddown.conf", "[Unit]\n");
     let logind = StandIn::new(secs(37));
     let mut holder = InhibitorConfig::new(secs(30));
     holder.bus = logind.peer();
@@ -72,13 +73,17 @@ async fn a_root_and_a_logind_are_seen_as_they_are() {
     assert_eq!(setting.file, path("/etc/systemd/logind.conf.d/zz-winddown.conf"));
     let installed = facts.installed.known().unwrap();
     assert!(installed.unit && !installed.enabled, "{installed:?}");
-    assert_eq!(installed.ordered_scopes, ["cri-containerd-"]);
+    assert_eq!(installed.ordered_scopes, ["cri-containerd-", "crio-"]);
     let state = facts.state.known().expect("it can be written");
     assert_eq!(state.unwritable, None);
     let left: Vec<_> = fs::read_dir(&state.path).unwrap().collect();
     assert!(left.is_empty(), "what was written is gone again: {left:?}");
     assert_eq!(facts.last, Fact::Known(None));
-    assert_eq!(facts.agent.unseen(), Some(Unseen::Absent), "no agent listens below the root");
+    assert_eq!(
+        facts.agent.not_observed(),
+        Some(NotObserved::Absent),
+        "no agent listens below the root"
+    );
     let lock = finding(&facts, "lock").unwrap();
     assert_eq!(lock.severity, Severity::Warning, "a lock without an agent: {lock:?}");
 }
@@ -89,7 +94,7 @@ async fn an_answer_that_is_refused_is_another_finding_than_none() {
     let logind = StandIn::new(secs(5));
     logind.set_behaviour("ListInhibitors", Behaviour::Refuse);
     let facts = collect(&root.place(logind.peer())).await;
-    assert_eq!(facts.login.unseen(), Some(Unseen::Failed));
+    assert_eq!(facts.login.not_observed(), Some(NotObserved::Failed));
     assert_eq!(finding(&facts, "logind").unwrap().severity, Severity::Warning);
 }
 
@@ -101,9 +106,9 @@ async fn a_bus_and_an_agent_that_hang_become_findings() {
     fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let facts = collect(&root.place(hung_bus())).await;
-    assert_eq!(facts.login.unseen(), Some(Unseen::Silent));
-    assert_eq!(facts.service.unseen(), Some(Unseen::Silent));
-    assert_eq!(facts.agent.unseen(), Some(Unseen::Silent));
+    assert_eq!(facts.login.not_observed(), Some(NotObserved::Silent));
+    assert_eq!(facts.service.not_observed(), Some(NotObserved::Silent));
+    assert_eq!(facts.agent.not_observed(), Some(NotObserved::Silent));
     for id in ["agent", "logind", "unit"] {
         assert_eq!(finding(&facts, id).unwrap().severity, Severity::Problem, "{id}");
     }
@@ -166,14 +171,14 @@ async fn the_runtimes_socket_is_tried() {
     root.put("etc/winddown/config.yaml", &format!("{CONFIG}runtime: cri\n"));
     let socket = root.path().join("run/containerd/containerd.sock");
     let facts = collect(&root.place(no_bus())).await;
-    assert_eq!(facts.endpoint.unseen(), Some(Unseen::Absent));
+    assert_eq!(facts.endpoint.not_observed(), Some(NotObserved::Absent));
     fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let facts = collect(&root.place(no_bus())).await;
     assert_eq!(facts.endpoint, Fact::Known(()));
     drop(listens);
     let facts = collect(&root.place(no_bus())).await;
-    assert_eq!(facts.endpoint.unseen(), Some(Unseen::Absent), "nobody listens any more");
+    assert_eq!(facts.endpoint.not_observed(), Some(NotObserved::Absent), "nobody listens any more");
 }
 
 #[tokio::test]
@@ -199,7 +204,7 @@ async fn a_state_directory_that_is_a_file_is_no_directory() {
     fs::remove_dir(root.path().join("var/lib/winddown")).unwrap();
     root.put("var/lib/winddown", "");
     let facts = collect(&root.place(no_bus())).await;
-    assert_eq!(facts.state.unseen(), Some(Unseen::Absent));
+    assert_eq!(facts.state.not_observed(), Some(NotObserved::Absent));
 }
 
 /// A bus that accepts connections and never answers.

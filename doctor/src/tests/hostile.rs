@@ -71,7 +71,8 @@ fn numbers_that_make_no_sense_are_survived() {
 
 #[test]
 fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
-    for kind in [Unseen::Absent, Unseen::Denied, Unseen::Silent, Unseen::Failed] {
+    for kind in [NotObserved::Absent, NotObserved::Denied, NotObserved::Silent, NotObserved::Failed]
+    {
         let facts = Facts {
             agent: unseen(kind),
             login: unseen(kind),
@@ -92,7 +93,7 @@ fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
             ..healthy()
         };
         let diagnosis = Diagnosis::new("n", findings(&facts));
-        let worst = if kind == Unseen::Denied { Severity::Info } else { Severity::Problem };
+        let worst = if kind == NotObserved::Denied { Severity::Info } else { Severity::Problem };
         assert_eq!(diagnosis.severity, worst, "{kind:?}: {diagnosis:#?}");
         assert!(diagnosis.findings.len() >= 10, "{kind:?}");
     }

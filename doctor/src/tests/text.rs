@@ -21,7 +21,7 @@ fn a_healthy_node_fits_one_screen_and_ends_with_all_well() {
 #[test]
 fn what_a_user_may_not_see_is_not_called_well() {
     let mut facts = healthy();
-    facts.state = Fact::Unseen(Unseen::Denied, "no".to_owned());
+    facts.state = Fact::Unknown(NotObserved::Denied, "no".to_owned());
     let text = shown(&facts, &View::default());
     let last = "\nnode1: nothing wrong in 21 checks; 1 need root: sudo winddown doctor\n";
     assert!(text.ends_with(last), "{text}");
@@ -42,7 +42,7 @@ fn the_worst_comes_first_with_what_was_seen_why_and_what_mends_it() {
 #[test]
 fn colour_changes_no_column() {
     let mut facts = healthy();
-    facts.state = unseen(Unseen::Silent);
+    facts.state = unseen(NotObserved::Silent);
     facts.processes = process("earlyoom");
     let plain = shown(&facts, &View::default());
     let coloured = shown(&facts, &View { color: true, ..View::default() });

@@ -9,7 +9,7 @@ use super::*;
 #[derive(Debug, Default)]
 struct Host;
 
-impl Boundary for Host {
+impl RunScope for Host {
     type Pod = ();
     type Container = ();
     type Run = ();
@@ -86,7 +86,7 @@ async fn pods_read_of_the_end_of_the_node_until_it_is_called_off_and_of_a_sooner
     bed.notices.announce(ending(20), &bed.pods);
     assert_eq!(left(bed.reads("a").await), 20);
     // A pod that is admitted meanwhile.
-    bed.notices.look(&bed.pod("b"));
+    bed.notices.refresh(&bed.pod("b"));
     assert_eq!(left(bed.reads("b").await), 20);
     bed.notices.announce(None, &bed.pods);
     assert_eq!((bed.reads("a").await, bed.reads("b").await), (None, None));
@@ -135,7 +135,7 @@ async fn the_next_agent_leaves_what_a_pod_reads_until_it_knows_how_things_stand(
     let next = EndNotices::start(bed.notices.dir.clone(), wall);
     let bed = Bed { notices: next, pods: Pods::default(), dir: bed.dir };
     let entry = bed.pod("a");
-    bed.notices.look(&entry);
+    bed.notices.refresh(&entry);
     assert!(bed.reads("a").await.is_some());
     bed.notices.announce(None, &bed.pods);
     assert_eq!(bed.reads("a").await, None);

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::Instant;
 use winddown_shared::{ContainerExit, ContainerKind, ContainerState, WallTime};
 
-use super::Boundary;
+use super::RunScope;
 use crate::plan::{Backoff, ContainerObservation, ContainerRule};
 use crate::probing::ProbeState;
 
@@ -18,7 +18,7 @@ pub const IMAGE_PULL_BACK_OFF: &str = "ImagePullBackOff";
 
 /// A container.
 #[derive(Debug)]
-pub struct Container<B: Boundary> {
+pub struct Container<B: RunScope> {
     /// Its name in the spec.
     pub name: Arc<str>,
     /// The kind of container.
@@ -30,7 +30,7 @@ pub struct Container<B: Boundary> {
     /// The image as the pod's spec names it now; none while the pod is unknown.
     pub image: Option<Arc<str>>,
     /// Why it could not be started, if that failed.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<StartFailure>,
     /// Its spec as far as it is known while the pod is unknown.
     pub found_spec: Option<Box<k8s::Container>>,
     /// State of this kind of runtime.
@@ -39,7 +39,7 @@ pub struct Container<B: Boundary> {
 
 /// One run of a container.
 #[derive(Debug)]
-pub struct Run<B: Boundary> {
+pub struct Run<B: RunScope> {
     /// The runtime's id, without the name of the runtime.
     pub id: Arc<str>,
     /// The number of the run; 0 for the first.
@@ -88,7 +88,7 @@ pub struct End {
 
 /// Why a container could not be started, and when the next try is.
 #[derive(Clone, Debug)]
-pub struct Trouble {
+pub struct StartFailure {
     /// `ErrImagePull`, `CreateContainerError`, …
     pub reason: &'static str,
     /// A description for people.
@@ -101,7 +101,7 @@ pub struct Trouble {
 
 // === impl Container ===
 
-impl<B: Boundary> Container<B> {
+impl<B: RunScope> Container<B> {
     /// A container that never ran.
     pub fn new(name: Arc<str>, kind: ContainerKind) -> Self {
         Self {
@@ -180,14 +180,14 @@ impl<B: Boundary> Container<B> {
             }
             (reason, _) => reason,
         };
-        self.trouble = Some(Trouble { reason, message, until: Instant::now() + wait, wait });
+        self.trouble = Some(StartFailure { reason, message, until: Instant::now() + wait, wait });
         reason
     }
 
     /// Records that it cannot be started before `wait` is over, through no fault of its own.
     pub fn wait(&mut self, reason: &'static str, message: String, wait: Duration) {
         let until = Instant::now() + wait;
-        self.trouble = Some(Trouble { reason, message, until, wait: Duration::ZERO });
+        self.trouble = Some(StartFailure { reason, message, until, wait: Duration::ZERO });
     }
 
     /// The current state, for the plan. `is_past`: the sandbox or boot of the newest run is gone.
@@ -225,7 +225,7 @@ impl<B: Boundary> Container<B> {
 
 // === impl Run ===
 
-impl<B: Boundary> Run<B> {
+impl<B: RunScope> Run<B> {
     /// A run that was created but not started.
     pub fn new(id: impl Into<Arc<str>>, attempt: u32, backoff: Duration, own: B::Run) -> Self {
         Self {
@@ -272,9 +272,9 @@ impl<B: Boundary> Run<B> {
     }
 }
 
-// === impl Trouble ===
+// === impl StartFailure ===
 
-impl Trouble {
+impl StartFailure {
     /// The state of a container that waits for the next try.
     pub fn state(&self) -> ContainerState {
         let message = self.message.clone();

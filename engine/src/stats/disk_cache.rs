@@ -15,7 +15,7 @@ const ENTRIES: u64 = 500_000;
 
 /// The directories of a pod.
 #[derive(Clone, Debug)]
-pub struct PodPlaces {
+pub struct PodDirs {
     /// The UID of the pod.
     pub uid: PodUid,
     /// The log directory of each container.
@@ -71,7 +71,7 @@ impl DiskCache {
     /// Measures the pods whose cached measurement is missing or at least `age` old, and forgets all pods that are not
     /// in `pods`. Resolves when that is done, which takes at most about 30 s; pods that were not reached are measured
     /// next time. Dropping the future does not stop the work; the next call waits for it.
-    pub async fn refresh(&self, pods: Vec<PodPlaces>, age: Duration) {
+    pub async fn refresh(&self, pods: Vec<PodDirs>, age: Duration) {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let now = Instant::now();
         let mut due = {
@@ -81,8 +81,8 @@ impl DiskCache {
                 kept.extend(known.remove_entry(&pod.uid));
             }
             *known = kept;
-            let since = |pod: &PodPlaces| known.get(&pod.uid).map(|(at, _)| *at);
-            let mut due: Vec<(Option<Instant>, PodPlaces)> =
+            let since = |pod: &PodDirs| known.get(&pod.uid).map(|(at, _)| *at);
+            let mut due: Vec<(Option<Instant>, PodDirs)> =
                 pods.into_iter().map(|pod| (since(&pod), pod)).collect();
             due.retain(|(at, _)| at.is_none_or(|at| now.saturating_duration_since(at) >= age));
             due
@@ -108,7 +108,7 @@ impl DiskCache {
     }
 }
 
-fn measure(pod: &PodPlaces, mut budget: Budget) -> PodDisk {
+fn measure(pod: &PodDirs, mut budget: Budget) -> PodDisk {
     let mut disk = PodDisk::default();
     for (name, path) in &pod.logs {
         let used = walk(path, &mut budget).unwrap_or_default();
@@ -135,13 +135,13 @@ mod tests {
 
     use super::*;
 
-    fn places(root: &Path, uid: &str) -> PodPlaces {
+    fn places(root: &Path, uid: &str) -> PodDirs {
         let at = |name: &str| root.join(uid).join(name);
         for name in ["logs", "volume", "memory", "other"] {
             fs::create_dir_all(at(name)).unwrap();
             fs::write(at(name).join("file"), vec![1; 50_000]).unwrap();
         }
-        PodPlaces {
+        PodDirs {
             uid: PodUid::new(uid),
             logs: vec![("main".into(), at("logs")), ("gone".into(), at("gone"))],
             volumes: vec![("data".into(), at("volume")), ("quick".into(), at("memory"))],

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use winddown_shared::{Freed, RuntimeError};
 
-use super::PodPlaces;
+use super::PodDirs;
 use crate::failure::{blocking, caused};
 
 /// Removes the rotated logs of these pods (`0.log.1`, for example); `0.log` stays.
@@ -15,7 +15,7 @@ use crate::failure::{blocking, caused};
 /// # Errors
 /// A log cannot be removed; all others are.
 pub async fn remove_rotated_logs(
-    pods: impl IntoIterator<Item = PodPlaces>,
+    pods: impl IntoIterator<Item = PodDirs>,
 ) -> Result<Freed, RuntimeError> {
     let logs = pods.into_iter().flat_map(|pod| pod.logs);
     let dirs: Vec<PathBuf> = logs.map(|(_, path)| path).collect();

@@ -28,8 +28,12 @@ fn policy() -> Policy {
     Policy::new(Vec::new(), false)
 }
 
-fn ending(seconds: u64, hurried: bool, evicted_for: Option<Condition>) -> Option<Ending> {
-    Some(Ending { due: Instant::now() + Duration::from_secs(seconds), hurried, evicted_for })
+fn ending(seconds: u64, has_minimal_grace: bool, evicted_for: Option<Condition>) -> Option<Ending> {
+    Some(Ending {
+        due: Instant::now() + Duration::from_secs(seconds),
+        has_minimal_grace,
+        evicted_for,
+    })
 }
 
 struct Node(Vec<(Pod, Option<PodStats>, Option<Ending>)>);
@@ -139,7 +143,7 @@ async fn with_no_time_what_is_due_within_seconds_is_waited_for_and_on_disks_with
     let verdict = |signal, milliseconds| {
         let ending = Ending {
             due: Instant::now() + Duration::from_millis(milliseconds),
-            hurried: false,
+            has_minimal_grace: false,
             evicted_for: None,
         };
         let act = Act { signal, cause: Cause::Signal(signal), ..act(true, "1Gi") };

@@ -11,7 +11,7 @@ use winddown_shared::{
     StatusOverride, instant_after,
 };
 
-use super::{EvictionController, Happened, Hold};
+use super::{Completion, EvictionController, Hold, paused};
 use crate::choose::{Candidate, Choice, Ending, choose, comes_in_time};
 use crate::condition::Condition;
 use crate::decide::Act;
@@ -38,9 +38,11 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 const NO_VICTIM_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
 const NO_VICTIM_MOST: Duration = Duration::from_secs(10);
+/// Why a pod was not asked to stop after all.
+const PAUSED: &str = "the node began to shut down or to be drained";
 
 /// The victim and the texts of its eviction.
-pub(super) struct Order {
+pub(super) struct EvictionRequest {
     pub(super) pod: Pod,
     pub(super) cause: Cause,
     pub(super) condition: Condition,
@@ -55,12 +57,13 @@ pub(super) struct Order {
     pub(super) record: u64,
 }
 
-/// The outcome of an eviction: the pod stopped, or did not stop in time.
+/// The outcome of an eviction: the pod stopped, or did not stop in time. None if a pause began while the hook ran: then
+/// the pod was not asked.
 pub(super) struct Ended {
     pod: Pod,
     condition: Condition,
     record: u64,
-    outcome: Result<Duration, KillError>,
+    outcome: Option<Result<Duration, KillError>>,
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
@@ -112,7 +115,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     pub(super) fn note_end(&mut self, ended: Ended) {
         let Ended { pod, condition, record, outcome } = ended;
         match outcome {
-            Ok(took) => {
+            Some(Ok(took)) => {
                 self.endings.remove(pod.uid());
                 self.shown.conclude(record, Outcome::evicted(took));
                 // Its remains can be reclaimed now.
@@ -127,19 +130,28 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 self.held.fill(None);
             }
             // Until it is gone, it stays listed as terminating and overdue.
-            Err(error) => {
+            Some(Err(error)) => {
                 self.pending_reclaim.forget(condition);
                 self.shown.conclude(record, Outcome::Failed { error: error.to_string() });
+            }
+            None => {
+                self.endings.remove(pod.uid());
+                self.readmission.forget(pod.uid());
+                self.pending_reclaim.forget(condition);
+                self.shown.conclude(record, Outcome::Failed { error: PAUSED.to_owned() });
+                self.shown.sampled(&self.policy, &self.state, &self.readmission);
             }
         }
     }
 
     /// Asks a pod to stop. The caller holds the victim lock: when this returns, other controllers see the pod as
     /// terminating.
-    pub(super) fn ask(&mut self, order: Order) {
+    pub(super) fn ask(&mut self, eviction: EvictionRequest) {
         let now = Instant::now();
-        let Order { pod, cause, condition, grace, message, annotations, disruption, .. } = order;
-        let record = order.record;
+        let EvictionRequest {
+            pod, cause, condition, grace, message, annotations, disruption, ..
+        } = eviction;
+        let record = eviction.record;
         let allowed = grace.or(pod.own_grace()).unwrap_or(DEFAULT_GRACE).max(HARD_GRACE);
         self.parts.recorder.record(&Event::EvictionStarted {
             pod: pod.label().clone(),
@@ -165,20 +177,26 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             ..KillRequest::new(KillReason::Eviction)
         };
         let files = if condition == Condition::Disk { FILES } else { Duration::ZERO };
-        let hurried = grace.is_some_and(|grace| grace <= HARD_GRACE);
-        let ending = Ending { due: due + files, hurried, evicted_for: Some(condition) };
+        let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);
+        let ending = Ending { due: due + files, has_minimal_grace, evicted_for: Some(condition) };
         self.endings.insert(pod.uid().clone(), ending);
         // Noted now and not when the pod stops: a pod that takes too long, or that a shutdown stops, must be
         // readmitted too.
         if pod.is_static() {
             self.readmission.note(&pod, condition, now);
         }
-        self.pending_reclaim.ask(condition, &order.leaves, now, &self.memory.last);
+        self.pending_reclaim.ask(condition, &eviction.leaves, now, &self.state.last);
         let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
-        let shown = Arc::clone(&self.shown);
+        let (shown, paused) = (Arc::clone(&self.shown), paused(self.parts.paused_by.clone()));
         let kill = async move {
             if let Some(hook) = hook {
-                let run = hook.await;
+                let run = tokio::select! {
+                    run = hook => run,
+                    // A hook delays no shutdown, and who pauses the loop ends the pod.
+                    () = paused => {
+                        return Completion::Ended(Ended { pod, condition, record, outcome: None });
+                    }
+                };
                 log_hook(&pod, &run);
                 shown.note_hook(record, run);
                 request.deadline = Some(instant_after(Instant::now(), allowed) + BEYOND_GRACE);
@@ -187,18 +205,18 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             if outcome.is_ok() && condition == Condition::Disk {
                 killer.volumes_released(pod.uid(), Instant::now() + FILES).await;
             }
-            Happened::Ended(Ended { pod, condition, record, outcome })
+            Completion::Ended(Ended { pod, condition, record, outcome: Some(outcome) })
         };
         let mut kill = kill.boxed();
         // The first poll sends the request, unless a hook runs before.
         match (&mut kill).now_or_never() {
-            Some(over) => self.under_way.push(std::future::ready(over).boxed()),
+            Some(ended) => self.under_way.push(std::future::ready(ended).boxed()),
             None => self.under_way.push(kill),
         }
     }
 
     fn choose_and_ask(&mut self, act: &Act, measured: &[Pod], stats: &[Option<PodStats>]) {
-        if !self.parts.still.borrow().is_empty() {
+        if !self.parts.paused_by.borrow().is_empty() {
             return;
         }
         let now = Instant::now();
@@ -226,10 +244,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
         self.held[act.signal.index()] = None;
         if act.resource() == Resource::Memory {
-            self.memory.note_pressure_eviction(now);
+            self.state.note_pressure_eviction(now);
         }
         self.log_met(act);
-        self.ask(Order {
+        self.ask(EvictionRequest {
             pod: victim.clone(),
             cause: act.cause,
             condition: act.signal.condition(),
@@ -254,7 +272,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             pods.iter().map(|pod| pod.uid().clone()).collect()
         };
         let active = uids(self.parts.killer.running().pods);
-        let staying = uids(self.parts.killer.staying_pods());
+        let staying = uids(self.parts.killer.non_terminating_pods());
         self.endings.retain(|uid, _| active.contains(uid));
         let here = measured.iter().enumerate().filter(|(_, pod)| active.contains(pod.uid()));
         let candidates = here.map(|(place, pod)| {
@@ -283,7 +301,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             let (signal, pods) = (act.cause, choice.considered.len());
             tracing::warn!(%signal, pods, "the node runs short and there is no pod to evict");
         }
-        self.record(act, choice, Outcome::Nobody);
+        self.record(act, choice, Outcome::NoCandidate);
     }
 
     fn shadow(&mut self, act: &Act, victim: &Pod, message: Arc<str>, now: Instant) {
@@ -347,7 +365,7 @@ fn ending_of(pod: &Pod, now: Instant) -> Ending {
     let grace = deleted.or(pod.own_grace()).unwrap_or(DEFAULT_GRACE);
     Ending {
         due: instant_after(now, grace.max(HARD_GRACE)) + BEYOND_GRACE,
-        hurried: grace <= HARD_GRACE,
+        has_minimal_grace: grace <= HARD_GRACE,
         evicted_for: None,
     }
 }

@@ -6,7 +6,7 @@ use tokio::time::{Instant, timeout};
 use winddown_shared::{Event, Pod, PodKiller};
 
 use super::EvictionController;
-use super::evict::Order;
+use super::evict::EvictionRequest;
 use crate::condition::Condition;
 use crate::history::{Outcome, Record};
 use crate::limits::{OverLimit, has_local_limits, over_limit};
@@ -29,7 +29,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return;
         }
         self.next_limits = now + EVERY;
-        let mut pods = self.parts.killer.staying_pods();
+        let mut pods = self.parts.killer.non_terminating_pods();
         pods.retain(|pod| has_local_limits(pod) && !self.policy.spares(pod));
         if pods.is_empty() {
             return;
@@ -56,10 +56,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     fn ask_all(&mut self, over: Vec<(&Pod, OverLimit, Amounts)>) {
-        if !self.parts.still.borrow().is_empty() {
+        if !self.parts.paused_by.borrow().is_empty() {
             return;
         }
-        let staying = self.parts.killer.staying_pods();
+        let staying = self.parts.killer.non_terminating_pods();
         for (pod, OverLimit { cause, message }, leaves) in over {
             if !staying.iter().any(|staying| staying.uid() == pod.uid()) {
                 continue;
@@ -75,7 +75,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 self.parts.recorder.record(&Event::EvictionShadowed { pod, signal, message });
                 continue;
             }
-            self.ask(Order {
+            self.ask(EvictionRequest {
                 pod: pod.clone(),
                 cause,
                 condition: Condition::Disk,

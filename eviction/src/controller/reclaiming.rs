@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{PodKiller, error_chain};
 
-use super::{EvictionController, Happened};
+use super::{Completion, EvictionController, paused};
 use crate::decide::Act;
 use crate::history::{Outcome, Record};
 use crate::reclaim::Reclaimable;
@@ -21,15 +21,15 @@ const AGAIN: Duration = Duration::from_secs(10);
 const AFTER_HANGING: Duration = Duration::from_secs(5 * 60);
 
 /// The result of a reclaim.
-pub(super) struct Over {
+pub(super) struct ReclaimDone {
     signal: Signal,
     record: u64,
-    given_back: Reclaimed,
+    reclaimed: Reclaimed,
     hung: bool,
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
-    pub(super) fn may_give_back(&self, act: &Act, now: Instant) -> bool {
+    pub(super) fn may_reclaim(&self, act: &Act, now: Instant) -> bool {
         let lately = self.reclaimed[act.signal.index()]
             .is_some_and(|last| now.saturating_duration_since(last) < AGAIN);
         let hangs = self.reclaim_hangs_until.is_some_and(|until| now < until);
@@ -37,33 +37,38 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     /// Starts a reclaim, concurrently with the loop: an eviction for memory does not wait for a disk.
-    pub(super) fn begin_giving_back(&mut self, act: &Act) {
+    pub(super) fn begin_reclaim(&mut self, act: &Act) {
         let record = Record::about(act, self.parts.wall.now(), Outcome::Reclaiming);
         let record = self.shown.note(record);
         self.reclaiming = true;
         let (reclaim, kinds, signal) = (self.parts.reclaim.clone(), act.reclaim, act.signal);
+        let paused = paused(self.parts.paused_by.clone());
         let work = async move {
-            let mut given_back = Reclaimed::default();
-            let work = reclaim_each(&*reclaim, kinds, &mut given_back);
-            let hung = timeout(LONGEST, work).await.is_err();
+            let mut reclaimed = Reclaimed::default();
+            let work = reclaim_each(&*reclaim, kinds, &mut reclaimed);
+            let hung = tokio::select! {
+                done = timeout(LONGEST, work) => done.is_err(),
+                // The images of pods that end now must not count as unused.
+                () = paused => false,
+            };
             if hung {
                 tracing::warn!("giving back disk space takes longer than 60s; pods are evicted");
             }
-            Happened::Reclaimed(Over { signal, record, given_back, hung })
+            Completion::Reclaimed(ReclaimDone { signal, record, reclaimed, hung })
         };
         self.under_way.push(work.boxed());
     }
 
-    pub(super) fn note_given_back(&mut self, over: &Over) {
+    pub(super) fn note_reclaimed(&mut self, done: &ReclaimDone) {
         let now = Instant::now();
         self.reclaiming = false;
-        self.reclaimed[over.signal.index()] = Some(now);
+        self.reclaimed[done.signal.index()] = Some(now);
         // The remains may still be there, so the wait for freed space is not extended.
-        if !over.hung {
-            self.pending_reclaim.note_given_back(now);
+        if !done.hung {
+            self.pending_reclaim.note_reclaimed(now);
         }
-        self.reclaim_hangs_until = over.hung.then(|| now + AFTER_HANGING);
-        self.shown.conclude(over.record, Outcome::Reclaimed(over.given_back));
+        self.reclaim_hangs_until = done.hung.then(|| now + AFTER_HANGING);
+        self.shown.conclude(done.record, Outcome::Reclaimed(done.reclaimed));
     }
 }
 

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{MemoryFigure, Pod, PodKiller, PodStats, error_chain};
 
-use super::{EvictionController, Happened};
+use super::{Completion, EvictionController};
 use crate::decide::Act;
 use crate::history::{Outcome, PodName, Record};
 use crate::reclaim::reclaimable_memory;
@@ -29,7 +29,7 @@ pub(super) struct Attempt {
 }
 
 /// The result of an attempt.
-pub(super) struct Over {
+pub(super) struct MemoryReclaimDone {
     record: u64,
     outcome: Outcome,
     pause: Duration,
@@ -101,14 +101,14 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 }
             }
             let outcome = Outcome::reclaimed_memory(from, taken, took);
-            Happened::ReclaimedMemory(Over { record, outcome, pause })
+            Completion::ReclaimedMemory(MemoryReclaimDone { record, outcome, pause })
         };
         self.under_way.push(work.boxed());
     }
 
-    pub(super) fn note_reclaimed_memory(&mut self, over: Over) {
+    pub(super) fn note_reclaimed_memory(&mut self, done: MemoryReclaimDone) {
         self.memory_reclaim.is_under_way = false;
-        self.memory_reclaim.not_before = Some(Instant::now() + over.pause);
-        self.shown.conclude(over.record, over.outcome);
+        self.memory_reclaim.not_before = Some(Instant::now() + done.pause);
+        self.shown.conclude(done.record, done.outcome);
     }
 }

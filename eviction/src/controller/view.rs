@@ -15,12 +15,12 @@ use crate::curve::{Curve, Samples};
 use crate::decide::Act;
 use crate::history::{History, Outcome, PodName, RankedPod, Record};
 use crate::hook::HookRun;
-use crate::memory::Memory;
 use crate::observation::{MemoryAvailable, Observations};
 use crate::policy::Policy;
 use crate::readmission::Readmission;
 use crate::seams::{Signals, Wanted};
 use crate::signal::Signal;
+use crate::state::EvictionState;
 
 /// The timeout of a pod measurement.
 const MEASURE: Duration = Duration::from_secs(2);
@@ -55,7 +55,7 @@ pub struct ThresholdView {
 /// A static pod that was evicted and will be readmitted. The JSON form is a stable interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct AwayPod {
+pub struct EvictedStaticPod {
     /// The pod.
     #[serde(flatten)]
     pub pod: PodName,
@@ -87,11 +87,11 @@ pub(super) struct Shown(Mutex<Latest>);
 #[derive(Debug)]
 struct Latest {
     policy: Arc<Policy>,
-    memory: Memory,
+    state: EvictionState,
     samples: Samples,
     history: History,
     swap: Option<SwapStats>,
-    away: Vec<(PodName, Instant)>,
+    awaiting_readmission: Vec<(PodName, Instant)>,
 }
 
 // === impl EvictionView ===
@@ -121,13 +121,13 @@ impl EvictionView {
 
     /// Evicted static pods that await readmission.
     #[must_use]
-    pub fn away(&self) -> Vec<AwayPod> {
+    pub fn awaiting_readmission(&self) -> Vec<EvictedStaticPod> {
         let now = Instant::now();
-        let away = |(pod, at): &(PodName, Instant)| AwayPod {
+        let evicted = |(pod, at): &(PodName, Instant)| EvictedStaticPod {
             pod: pod.clone(),
             back_in_seconds: at.saturating_duration_since(now).as_secs_f64(),
         };
-        self.shown.lock().away.iter().map(away).collect()
+        self.shown.lock().awaiting_readmission.iter().map(evicted).collect()
     }
 
     /// The node's swap as of the last sample, and whether free swap counts as available memory; none if the node has no
@@ -146,10 +146,10 @@ impl EvictionView {
         let now = Instant::now();
         let all = latest.policy.thresholds().iter().enumerate();
         all.map(|(place, threshold)| {
-            let observed = latest.memory.last.get(threshold.signal);
+            let observed = latest.state.last.get(threshold.signal);
             let value = observed.map(|observed| threshold.quantity(observed.capacity, false));
             let resource = threshold.signal.resource();
-            let tracked = latest.memory.tracked[place];
+            let tracked = latest.state.tracked[place];
             let is_met = value.zip(observed).is_some_and(|(value, o)| value > o.quantity(resource));
             let since = tracked.first.filter(|_| is_met || tracked.active);
             ThresholdView {
@@ -187,7 +187,7 @@ impl EvictionView {
             pods: Vec::new(),
         };
         let Some(act) = act else { return explanation };
-        let pods = killer.staying_pods();
+        let pods = killer.non_terminating_pods();
         let measured = signals.pods(&pods, Wanted::of(act.resource()));
         let stats: Vec<Option<PodStats>> = timeout(MEASURE, measured).await.unwrap_or_default();
         let candidates: Vec<Candidate<'_>> = pods
@@ -209,7 +209,7 @@ impl EvictionView {
     fn supposed(&self, signal: Option<Signal>) -> (Arc<Policy>, Option<Act>) {
         let (latest, now) = (self.shown.lock(), Instant::now());
         let acts = latest.policy.thresholds().iter().filter_map(|threshold| {
-            let observed = latest.memory.last.get(threshold.signal)?;
+            let observed = latest.state.last.get(threshold.signal)?;
             Some(Act::on(threshold, &observed, &latest.policy, now))
         });
         // The nearest signal has the smallest part left above its threshold.
@@ -228,10 +228,16 @@ impl EvictionView {
 
 impl Shown {
     pub(super) fn new(policy: Arc<Policy>) -> Self {
-        let (memory, history) = (Memory::default(), History::default());
+        let (state, history) = (EvictionState::default(), History::default());
         let samples = Samples::new(Instant::now());
-        let away = Vec::new();
-        Self(Mutex::new(Latest { policy, memory, samples, history, swap: None, away }))
+        Self(Mutex::new(Latest {
+            policy,
+            state,
+            samples,
+            history,
+            swap: None,
+            awaiting_readmission: Vec::new(),
+        }))
     }
 
     /// Publishes a sample before the loop decides on it.
@@ -246,12 +252,18 @@ impl Shown {
         self.lock().samples.curve(Instant::now(), act.signal, act.threshold.value())
     }
 
-    pub(super) fn looked(&self, policy: &Arc<Policy>, memory: &Memory, readmission: &Readmission) {
+    pub(super) fn sampled(
+        &self,
+        policy: &Arc<Policy>,
+        state: &EvictionState,
+        readmission: &Readmission,
+    ) {
         let mut latest = self.lock();
         latest.policy.clone_from(policy);
-        latest.memory = *memory;
-        latest.away.clear();
-        latest.away.extend(readmission.evicted().map(|(pod, back)| (pod.label().into(), back)));
+        latest.state = *state;
+        let awaiting = &mut latest.awaiting_readmission;
+        awaiting.clear();
+        awaiting.extend(readmission.evicted().map(|(pod, back)| (pod.label().into(), back)));
     }
 
     pub(super) fn note(&self, record: Record) -> u64 {

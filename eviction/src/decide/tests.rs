@@ -34,13 +34,13 @@ fn secs(seconds: u64) -> Duration {
 /// A sequence of samples, each at its own time.
 struct Looks {
     policy: Policy,
-    memory: Memory,
+    state: EvictionState,
     now: Instant,
 }
 
 impl Looks {
     fn new(policy: Policy) -> Self {
-        Self { policy, memory: Memory::default(), now: Instant::now() }
+        Self { policy, state: EvictionState::default(), now: Instant::now() }
     }
 
     fn later(&mut self, seconds: u64, left: &[(Signal, i64)]) -> Decision {
@@ -59,8 +59,8 @@ impl Looks {
             observations.set(signal, Some(Observation { available, capacity, at }));
         }
         let snapshot = Snapshot { now: self.now, observations, pressure };
-        let decision = decide(&snapshot, &self.policy, &self.memory);
-        self.memory = decision.memory;
+        let decision = decide(&snapshot, &self.policy, &self.state);
+        self.state = decision.state;
         decision
     }
 }
@@ -232,11 +232,11 @@ async fn a_change_of_the_configuration_ends_no_pod_for_ten_seconds() {
     let wider = config(serde_json::json!({"evictionHard": {"memory.available": "9Gi"}}));
     let mut looks = Looks::new(old.clone());
     looks.later(1, &[(MEMORY, 0)]);
-    let carried = looks.memory.carried_over(&old, &wider, looks.now);
-    looks = Looks { policy: wider.clone(), memory: carried, now: looks.now };
+    let carried = looks.state.carried_over(&old, &wider, looks.now);
+    looks = Looks { policy: wider.clone(), state: carried, now: looks.now };
     assert_eq!(acts(&looks.later(9, &[(MEMORY, 2 * GI)])), None);
     assert_eq!(acts(&looks.later(1, &[(MEMORY, 2 * GI)])), Some(MEMORY));
-    let back = looks.memory.carried_over(&wider, &new, looks.now);
+    let back = looks.state.carried_over(&wider, &new, looks.now);
     assert_eq!(back.tracked[0].first, None);
 }
 
@@ -250,7 +250,7 @@ async fn a_threshold_that_a_change_of_the_configuration_leaves_alone_goes_on() {
     let mut looks = Looks::new(soft_memory());
     looks.later(0, &[(MEMORY, GI)]);
     looks.later(110, &[(MEMORY, GI)]);
-    looks.memory = looks.memory.carried_over(&looks.policy, &both, looks.now);
+    looks.state = looks.state.carried_over(&looks.policy, &both, looks.now);
     looks.policy = both;
     assert_eq!(acts(&looks.later(10, &[(MEMORY, GI)])), Some(MEMORY), "120 s in all");
 }
@@ -283,7 +283,7 @@ async fn waiting_for_memory_ends_a_pod_only_if_memory_is_short_and_the_waiting_g
     assert_eq!(pressed(&mut looks, 5 * GI, stalled(90.0, 4)), None, "there is plenty");
     assert_eq!(pressed(&mut looks, GI / 2, stalled(9.9, 5)), None, "little");
     assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 6)), cause);
-    looks.memory.note_pressure_eviction(looks.now);
+    looks.state.note_pressure_eviction(looks.now);
     assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 7)), None, "somebody was just ended");
     looks.now += secs(10);
     assert_eq!(pressed(&mut looks, GI / 2, stalled(99.0, 8)), cause);
@@ -382,10 +382,10 @@ proptest! {
                 .zip(left)
                 .filter_map(|(signal, left)| Some((signal, left? * GI, CAPACITY, at)))
                 .collect();
-            let before = looks.memory;
+            let before = looks.state;
             let decision = looks.look(left.clone(), None);
             prop_assert_eq!(&decision, &decide(
-                &Snapshot { now: looks.now, observations: decision.memory.last, pressure: None },
+                &Snapshot { now: looks.now, observations: decision.state.last, pressure: None },
                 &policy,
                 &before,
             ));

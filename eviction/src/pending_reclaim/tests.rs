@@ -88,7 +88,7 @@ async fn the_wait_begins_anew_once_when_what_is_left_was_given_back() {
     let now = Instant::now();
     let mut pending_reclaim = after(240, now);
     for seconds in [10.0, 20.0, 30.0] {
-        pending_reclaim.note_given_back(now + secs(seconds));
+        pending_reclaim.note_reclaimed(now + secs(seconds));
     }
     assert!(pending_reclaim.is_awaited(SIGNAL, now + secs(39.9)));
     assert!(!pending_reclaim.is_awaited(SIGNAL, now + secs(40.0)));

@@ -17,7 +17,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// Which tasks must stall for the time to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hold {
+pub enum StallKind {
     /// At least one.
     Some,
     /// All non-idle tasks.
@@ -28,7 +28,7 @@ pub enum Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsiTrigger {
     /// Which stalls count.
-    pub hold: Hold,
+    pub kind: StallKind,
     /// The time lost, more than 0 and at most the window.
     pub stall: Duration,
     /// The window, 500 ms to 10 s. The kernel fires at most once per window.
@@ -38,11 +38,11 @@ pub struct PsiTrigger {
 /// Shows, for example, `any task waiting 280ms in 2s`, for the log.
 impl fmt::Display for PsiTrigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hold = match self.hold {
-            Hold::Some => "any task",
-            Hold::Full => "all tasks",
+        let kind = match self.kind {
+            StallKind::Some => "any task",
+            StallKind::Full => "all tasks",
         };
-        write!(f, "{hold} waiting {:?} in {:?}", self.stall, self.window)
+        write!(f, "{kind} waiting {:?} in {:?}", self.stall, self.window)
     }
 }
 
@@ -124,12 +124,12 @@ pub(super) fn unprivileged(trigger: PsiTrigger) -> PsiTrigger {
 
 /// The text that sets the trigger.
 pub(super) fn text(trigger: PsiTrigger) -> String {
-    let hold = match trigger.hold {
-        Hold::Some => "some",
-        Hold::Full => "full",
+    let kind = match trigger.kind {
+        StallKind::Some => "some",
+        StallKind::Full => "full",
     };
     // The kernel wants the text to be terminated.
-    format!("{hold} {} {}\0", trigger.stall.as_micros(), trigger.window.as_micros())
+    format!("{kind} {} {}\0", trigger.stall.as_micros(), trigger.window.as_micros())
 }
 
 fn set(path: &Path, trigger: PsiTrigger) -> Result<File, Errno> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use winddown_engine::ready::Ready;
 
-use super::arm::{self, Armed, Hold, PsiTrigger, Unarmed};
+use super::arm::{self, Armed, PsiTrigger, StallKind, Unarmed};
 use crate::usage::CgroupTree;
 
 /// The scope whose pressure is watched.
@@ -69,7 +69,7 @@ impl PsiWatch {
 impl Default for PsiTrigger {
     fn default() -> Self {
         Self {
-            hold: Hold::Some,
+            kind: StallKind::Some,
             stall: Duration::from_millis(70),
             window: Duration::from_millis(500),
         }

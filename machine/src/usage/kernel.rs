@@ -11,7 +11,7 @@ use winddown_shared::{
 
 use super::cgroups::CgroupTree;
 use super::kernel_file::KernelFile;
-use super::{Reading, UsagePlaces, tasks};
+use super::{Reading, UsagePaths, tasks};
 use crate::file::ReadError;
 use crate::psi::parse_pressure;
 
@@ -47,7 +47,7 @@ struct CgroupFiles {
 }
 
 impl KernelUsage {
-    pub(super) fn new(places: &UsagePlaces) -> Self {
+    pub(super) fn new(places: &UsagePaths) -> Self {
         let tree = CgroupTree::find(&places.cgroup);
         let file = |path: PathBuf| KernelFile::new(path);
         let in_proc = |path: &str| KernelFile::new(places.proc.join(path));

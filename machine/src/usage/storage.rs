@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{FsLayout, FsStats};
 
-use super::{Reading, UsagePlaces, mounts};
+use super::{Reading, UsagePaths, mounts};
 use crate::file::ReadError;
 
 /// The file systems of a node.
@@ -43,7 +43,7 @@ pub(super) struct DisksUsage {
 }
 
 impl Disks {
-    pub(super) fn new(places: &UsagePlaces) -> Self {
+    pub(super) fn new(places: &UsagePaths) -> Self {
         Self {
             mountinfo: places.proc.join("self/mountinfo"),
             nodefs: places.nodefs.clone(),

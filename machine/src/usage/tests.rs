@@ -3,19 +3,19 @@ use super::*;
 #[tokio::test]
 async fn one_measurement_has_everything_this_machine_tells() {
     let folder = tempfile::tempdir().unwrap();
-    let mut usage = NodeUsage::new(&UsagePlaces::of_host(folder.path()));
+    let mut usage = NodeUsage::new(&UsagePaths::of_host(folder.path()));
     let reading = usage.read().await;
     assert!(reading.problems.is_empty(), "{:?}", reading.problems);
     let stats = reading.stats;
     assert!(stats.memory.is_some() && stats.pids.is_some() && stats.nodefs.is_some());
-    let used = || NodeUsage::cpu_time(&UsagePlaces::of_host(folder.path())).unwrap();
+    let used = || NodeUsage::cpu_time(&UsagePaths::of_host(folder.path())).unwrap();
     assert!(used() > Duration::ZERO && used() <= used());
     assert!(usage.asking.is_none());
 }
 
 #[tokio::test]
 async fn a_measurement_that_is_given_up_is_joined_by_the_next() {
-    let mut usage = NodeUsage::new(&UsagePlaces::of_host("/"));
+    let mut usage = NodeUsage::new(&UsagePaths::of_host("/"));
     {
         let reading = usage.read();
         tokio::pin!(reading);
@@ -39,7 +39,7 @@ async fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
 
 #[tokio::test(start_paused = true)]
 async fn file_systems_that_hang_cost_one_wait_and_only_their_own_numbers() {
-    let mut usage = NodeUsage::new(&UsagePlaces::of_host("/"));
+    let mut usage = NodeUsage::new(&UsagePaths::of_host("/"));
     // No thread: the clock would wait for it.
     let (answer, hang) = tokio::sync::oneshot::channel();
     usage.asking = Some(tokio::spawn(async move {

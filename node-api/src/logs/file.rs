@@ -38,7 +38,7 @@ impl LogFile {
     /// The log does not exist, is not a regular file or cannot be opened.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
         let file = open(&path).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => open(&turned(&path, 1)),
+            io::ErrorKind::NotFound => open(&rotated_path(&path, 1)),
             _ => Err(error),
         })?;
         Ok(Self { path, file, at: 0 })
@@ -99,7 +99,7 @@ impl LogFile {
         let own = (own.dev(), own.ino());
         let mut newer = None;
         for number in 0_u32.. {
-            let file = match open(&turned(&self.path, number)) {
+            let file = match open(&rotated_path(&self.path, number)) {
                 Ok(file) => file,
                 // The newest is created shortly after the previous one was renamed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && number == 0 => continue,
@@ -116,7 +116,7 @@ impl LogFile {
     }
 }
 
-fn turned(path: &Path, number: u32) -> PathBuf {
+fn rotated_path(path: &Path, number: u32) -> PathBuf {
     let mut name = OsString::from(path);
     if number > 0 {
         name.push(format!(".{number}"));
@@ -181,14 +181,14 @@ mod tests {
         let path = dir.path().join("0.log");
         let turn = |text: &str| {
             for number in (0..5).rev() {
-                let _ = fs::rename(turned(&path, number), turned(&path, number + 1));
+                let _ = fs::rename(rotated_path(&path, number), rotated_path(&path, number + 1));
             }
             fs::write(&path, text).unwrap();
         };
         fs::write(&path, "one").unwrap();
         let mut file = LogFile::open(path.clone()).unwrap();
         assert!(file.next().unwrap().is_none());
-        fs::rename(&path, turned(&path, 1)).unwrap();
+        fs::rename(&path, rotated_path(&path, 1)).unwrap();
         assert!(file.next().unwrap().is_none(), "the next is not made yet");
         assert_eq!(rest(&mut LogFile::open(path.clone()).unwrap()), "one", "while it turns");
         fs::write(&path, "two").unwrap();
@@ -201,9 +201,9 @@ mod tests {
         }
         assert_eq!(all, "onetwothreefour");
         fs::remove_file(&path).unwrap();
-        fs::remove_file(turned(&path, 1)).unwrap();
-        fs::remove_file(turned(&path, 2)).unwrap();
-        fs::remove_file(turned(&path, 3)).unwrap();
+        fs::remove_file(rotated_path(&path, 1)).unwrap();
+        fs::remove_file(rotated_path(&path, 2)).unwrap();
+        fs::remove_file(rotated_path(&path, 3)).unwrap();
         turn("five");
         turn("six");
         assert_eq!(rest(&mut file.next().unwrap().unwrap()), "five", "what is left of it");

@@ -13,11 +13,12 @@ use hyper::header::{
 use hyper::upgrade::Upgraded;
 use hyper::{HeaderMap, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use rustix::io::ioctl_fionread;
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe::{Receiver, Sender};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -115,7 +116,7 @@ async fn run(
     let (mut stdout, mut stderr) = (stdout?, stderr?);
     // An empty message tells the client that the stream is open, as a runtime's own server does.
     to_client.tell(STDOUT, &[]).await?;
-    let mut ended = None;
+    let (mut ended, mut deadline) = (None, Instant::now());
     while stdout.is_some() || stderr.is_some() || ended.is_none() {
         tokio::select! {
             block = next(&mut stdout) => match block {
@@ -126,9 +127,12 @@ async fn run(
                 Some(block) => to_client.tell(STDERR, block).await?,
                 None => stderr = None,
             },
-            how = &mut exit, if ended.is_none() => ended = Some(how),
+            how = &mut exit, if ended.is_none() => {
+                (ended, deadline) = (Some(how), Instant::now() + LAST_WORDS);
+                [&mut stdout, &mut stderr].into_iter().flatten().for_each(Source::note_exit);
+            }
             // Another process may still hold the output open after the command has exited.
-            () = sleep(LAST_WORDS), if ended.is_some() => break,
+            () = sleep_until(deadline), if ended.is_some() && all_read([&stdout, &stderr]) => break,
         }
     }
     match ended {
@@ -202,20 +206,36 @@ fn winsize(json: &[u8]) -> Option<Winsize> {
 struct Source {
     pipe: Receiver,
     block: Vec<u8>,
+    /// How many bytes of an exited command are still in the pipe: a slow client gets them too.
+    unread: u64,
 }
 
 impl Source {
     fn new(fd: OwnedFd) -> io::Result<Self> {
-        Ok(Self { pipe: Receiver::from_file_unchecked(fd.into())?, block: vec![0; BLOCK] })
+        let pipe = Receiver::from_file_unchecked(fd.into())?;
+        Ok(Self { pipe, block: vec![0; BLOCK], unread: 0 })
     }
+
+    fn note_exit(&mut self) {
+        self.unread = ioctl_fionread(&self.pipe).unwrap_or(0);
+    }
+}
+
+fn all_read(sources: [&Option<Source>; 2]) -> bool {
+    sources.into_iter().flatten().all(|source| source.unread == 0)
 }
 
 /// Reads the next block; `None` at the end, which a terminal reports as an error. Pending if there is no source.
 /// Cancel-safe.
 async fn next(source: &mut Option<Source>) -> Option<&[u8]> {
-    let Some(Source { pipe, block }) = source else { return std::future::pending().await };
+    let Some(Source { pipe, block, unread }) = source else {
+        return std::future::pending().await;
+    };
     match pipe.read(block).await {
-        Ok(read @ 1..) => Some(&block[..read]),
+        Ok(read @ 1..) => {
+            *unread = unread.saturating_sub(read as u64);
+            Some(&block[..read])
+        }
         _ => None,
     }
 }
@@ -227,5 +247,24 @@ impl Teller {
     async fn tell(&mut self, channel: u8, words: &[u8]) -> io::Result<()> {
         let message = [&[channel], words].concat();
         timeout(TAKES, self.0.send(Message::binary(message))).await?.map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::unix::pipe::pipe;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_a_command_has_written_is_waited_for_and_what_others_add_is_not() {
+        let (mut says, reads) = pipe().unwrap();
+        let mut source = Some(Source::new(reads.into_nonblocking_fd().unwrap()).unwrap());
+        says.write_all(b"last words").await.unwrap();
+        source.iter_mut().for_each(Source::note_exit);
+        assert!(!all_read([&source, &None]));
+        says.write_all(b" and more").await.unwrap();
+        assert_eq!(next(&mut source).await, Some(&b"last words and more"[..]));
+        assert!(all_read([&source, &None]));
     }
 }

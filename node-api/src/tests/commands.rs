@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, SinkExt as _, StreamExt as _};
@@ -36,12 +37,14 @@ struct Runtime {
     alive: Mutex<Option<oneshot::Sender<()>>>,
     /// The command's side of a terminal, which replaces the pipes.
     terminal: Mutex<Option<OwnedFd>>,
+    /// Whether another process keeps writing to stdout after the command has exited.
+    lingers: bool,
 }
 
 impl Runtime {
     fn that_ends(ends: Result<i32, &'static str>) -> Arc<Self> {
-        let (begun, alive, terminal) = Default::default();
-        Arc::new(Self { ends, begun, alive, terminal })
+        let (begun, alive, terminal, lingers) = Default::default();
+        Arc::new(Self { ends, begun, alive, terminal, lingers })
     }
 
     fn stream(self: &Arc<Self>, tty: bool) -> io::Result<CommandStream> {
@@ -68,7 +71,7 @@ impl Runtime {
         let (mut says, stdout) = tokio::net::unix::pipe::pipe()?;
         let (mut errs, stderr) = tokio::net::unix::pipe::pipe()?;
         let fd = |end: io::Result<OwnedFd>| end.map(Some);
-        let ends = self.ends;
+        let (ends, lingers) = (self.ends, self.lingers);
         let exit = async move {
             let _alive = begin();
             let failed = |what: &str| RuntimeError::Failed { what: what.to_owned(), source: None };
@@ -76,6 +79,13 @@ impl Runtime {
             errs.write_all(b"err").await.unwrap();
             drop(errs);
             tokio::io::copy(&mut reads, &mut says).await.unwrap();
+            if lingers {
+                tokio::spawn(async move {
+                    while says.write_all(b"x").await.is_ok() {
+                        tokio::time::sleep(Duration::from_millis(50)).await;
+                    }
+                });
+            }
             Ok(code)
         };
         Ok(CommandStream {
@@ -182,6 +192,14 @@ async fn how_a_command_ended_or_why_it_was_not_run_is_told_in_the_apis_words() {
     let text = "error executing command in container: the disk is full";
     assert_eq!(failure["message"], format!("Internal error occurred: {text}"));
     assert_eq!((&failure["reason"], &failure["code"]), (&json!("InternalError"), &json!(500)));
+}
+
+#[tokio::test]
+async fn a_process_that_outlives_its_command_and_keeps_writing_holds_up_no_client() {
+    let mut runtime = Runtime::that_ends(Ok(0));
+    Arc::get_mut(&mut runtime).unwrap().lingers = true;
+    let status = timeout(SOON, status(&runtime)).await.unwrap();
+    assert_eq!(status["status"], "Success");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use winddown_shared::{
 
 use super::Bench;
 use super::clients::Client;
-use crate::figures::{Figures, Kept, NodeFigures};
+use crate::figures::{Kept, NodeUsageStats, StatsProvider};
 
 /// A fake whose every measurement reports one more second of CPU time than the previous one.
 #[derive(Default)]
@@ -24,8 +24,8 @@ pub(super) struct Measures {
     fails: bool,
 }
 
-impl Figures for Measures {
-    fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeFigures, RuntimeError>> {
+impl StatsProvider for Measures {
+    fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeUsageStats, RuntimeError>> {
         async move {
             let used = Duration::from_secs(self.taken.fetch_add(1, Ordering::Relaxed) + 1);
             // Concurrent requests wait for this measurement.
@@ -68,7 +68,7 @@ impl Figures for Measures {
                 ..NodeStats::default()
             };
             let gone = (PodUid::new("gone"), PodStats::default());
-            Ok(NodeFigures {
+            Ok(NodeUsageStats {
                 node,
                 cpu_time: Some(used * 3),
                 booted_at: Some("2025-12-31T00:00:00.5Z".parse().unwrap()),

@@ -15,7 +15,7 @@ use super::clients::Client;
 use super::{Cluster, client};
 use crate::answer::Failure;
 use crate::logs::{Reading, open};
-use crate::route::Place;
+use crate::route::ContainerRef;
 
 fn append(file: &mut File, text: &str) {
     // In one piece, as runtimes write it.
@@ -27,9 +27,12 @@ fn new_log(path: &Path) -> File {
 }
 
 async fn read(bench: &Bench, query: &str) -> Result<Reading, Failure> {
-    let place =
-        Place { namespace: "ns".to_owned(), pod: "web".to_owned(), container: "main".to_owned() };
-    open(&bench.context, &place, Some(query)).await
+    let container_ref = ContainerRef {
+        namespace: "ns".to_owned(),
+        pod: "web".to_owned(),
+        container: "main".to_owned(),
+    };
+    open(&bench.context, &container_ref, Some(query)).await
 }
 
 /// The next block; empty at the end.

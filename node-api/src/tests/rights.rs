@@ -187,7 +187,7 @@ async fn who_says_nothing_is_cut_off() {
     let bench = Bench::with(Cluster::default());
     let from = "192.0.2.1:1".parse().unwrap();
     let (mut client, server) = tokio::io::duplex(4096);
-    let seat = bench.context.places.guests.seat(std::net::IpAddr::from([192, 0, 2, 1]));
+    let seat = bench.context.places.guests.take_slot(std::net::IpAddr::from([192, 0, 2, 1]));
     let begun = tokio::time::Instant::now();
     tokio::spawn(converse(std::sync::Arc::clone(&bench.context), server, from, seat));
     assert_eq!(client.read(&mut [0; 1]).await.unwrap(), 0);

@@ -10,7 +10,7 @@ use winddown_shared::{LockState, Runtime, critical};
 
 use super::{Clean, Membership};
 use crate::core::Core;
-use crate::links::{Draining, NodeEnd, Shortage, Shows};
+use crate::links::{Draining, NodeEnd, Observe, Shortage};
 
 /// How long a node may be without the lock before its conditions report that.
 const UNPROTECTED_AFTER: Duration = Duration::from_secs(60);
@@ -27,16 +27,16 @@ impl<R: Runtime> Ping for RuntimePing<R> {
 }
 
 /// Publishes the node's state to the Node object.
-pub(super) struct NodeTeller<R: Runtime> {
+pub(super) struct NodePublisher<R: Runtime> {
     pub(super) core: Arc<Core<R>>,
     pub(super) cluster: Membership,
     /// Whether the node is about to go down; `None` without the shutdown plug-in.
-    pub(super) end: Option<Box<dyn Shows<NodeEnd>>>,
+    pub(super) end: Option<Box<dyn Observe<NodeEnd>>>,
     /// The resources that the node runs short of; `None` without the eviction plug-in.
-    pub(super) shortage: Option<Box<dyn Shows<Shortage>>>,
+    pub(super) shortage: Option<Box<dyn Observe<Shortage>>>,
 }
 
-impl<R: Runtime> NodeTeller<R> {
+impl<R: Runtime> NodePublisher<R> {
     /// Starts the tasks.
     pub(super) fn start(self) {
         let heard = follow_node(Arc::clone(&self.core), self.cluster.clone());
@@ -113,9 +113,9 @@ async fn follow_node<R: Runtime>(core: Arc<Core<R>>, cluster: Membership) {
     }
 }
 
-fn changed<T>(shows: &mut Option<Box<dyn Shows<T>>>) -> BoxFuture<'_, ()> {
-    match shows {
-        Some(shows) => shows.changed(),
+fn changed<T>(observed: &mut Option<Box<dyn Observe<T>>>) -> BoxFuture<'_, ()> {
+    match observed {
+        Some(observed) => observed.changed(),
         None => Box::pin(std::future::pending()),
     }
 }

@@ -1,5 +1,6 @@
 //! The numbers of pods by state, counted from one snapshot.
 
+use k8s_openapi::api::core::v1::PodStatus;
 use winddown_shared::{Lifecycle, Pod, PodSnapshot, PodUidMap};
 
 #[cfg(test)]
@@ -71,7 +72,7 @@ impl PodCounts {
     ) -> Self {
         let mut tracked: PodUidMap<&PodSnapshot> =
             workers.iter().map(|w| (w.uid.clone(), w)).collect();
-        let staying = workers.iter().filter(|worker| worker.stays).count();
+        let staying = workers.iter().filter(|worker| worker.restarts_on_node).count();
         let mut counts = Self { staying, ..Self::default() };
         for pod in desired {
             if pod.is_mirror() {
@@ -105,7 +106,7 @@ fn is_active(pod: &Pod, worker: Option<&PodSnapshot>, has_ended: impl Fn(&Pod) -
         Some(Lifecycle::Terminated | Lifecycle::Finished) => false,
         Some(Lifecycle::Terminating) => true,
         Some(Lifecycle::Waiting | Lifecycle::Syncing) | None => {
-            !has_terminal_phase(pod) && !has_ended(pod)
+            !pod.status.as_ref().is_some_and(is_terminal) && !has_ended(pod)
         }
     }
 }
@@ -139,8 +140,7 @@ impl WorkingPods {
     }
 }
 
-/// Whether the phase in the pod object is terminal.
-fn has_terminal_phase(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
+/// Whether the phase of a pod is terminal.
+pub(crate) fn is_terminal(status: &PodStatus) -> bool {
+    matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
 }

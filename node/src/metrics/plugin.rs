@@ -6,7 +6,7 @@ use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use winddown_shared::{Measured, PluginMetric};
+use winddown_shared::{MetricValue, PluginMetric};
 
 /// A metric family of a plug-in, encoded with its values at the scrape.
 #[derive(Debug)]
@@ -29,9 +29,9 @@ impl EncodeMetric for OfPlugin {
     }
 }
 
-fn encode(measured: Measured, encoder: MetricEncoder<'_>) -> fmt::Result {
+fn encode(measured: MetricValue, encoder: MetricEncoder<'_>) -> fmt::Result {
     match measured {
-        Measured::Count(count) => ConstCounter::new(count).encode(encoder),
-        Measured::Level(level) => ConstGauge::new(level).encode(encoder),
+        MetricValue::Count(count) => ConstCounter::new(count).encode(encoder),
+        MetricValue::Level(level) => ConstGauge::new(level).encode(encoder),
     }
 }

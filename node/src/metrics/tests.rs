@@ -101,7 +101,7 @@ fn what_a_plug_in_counts_is_shown_as_a_family_of_its_own_from_zero_on() {
     let looks = Counter::by("max_age_looks", "How often it looked", "found", &["old", "none"]);
     let oldest = Gauge::new("max_age_oldest_seconds", "The oldest pod");
     let name = PluginName::of("max-age");
-    let plugin = Listed { name, metrics: vec![(&looks).into(), (&oldest).into()] };
+    let plugin = RegisteredPlugin { name, metrics: vec![(&looks).into(), (&oldest).into()] };
     let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[plugin]);
     looks.of("old").add(3);
     oldest.set(1.5);

@@ -11,7 +11,7 @@ use winddown_shared::{
 };
 
 use crate::core::Core;
-use crate::fit::Found;
+use crate::fit::NodeResources;
 use crate::plugin::PreemptionAnswers;
 use winddown_control::ApiError;
 use winddown_control::api::{
@@ -52,7 +52,7 @@ impl<R: Runtime> Rooms<R> {
             .map_err(|error| ApiError::new(ErrorCode::BadRequest, error.to_string()))
     }
 
-    fn resources(&self, found: &Found) -> Vec<NodeResource> {
+    fn resources(&self, found: &NodeResources) -> Vec<NodeResource> {
         let mut used = NodeUse::default();
         self.core.workers.running().pods.iter().for_each(|pod| used.add(pod));
         let allocatable = &found.view.allocatable;
@@ -84,9 +84,9 @@ impl<R: Runtime> Rooms<R> {
     }
 
     /// Runs the admission checks of a new pod without acting on the result.
-    fn case(&self, pod: &Pod, found: Option<&Found>, strategy: Strategy) -> PreemptionCase {
+    fn case(&self, pod: &Pod, found: Option<&NodeResources>, strategy: Strategy) -> PreemptionCase {
         let workers = self.core.workers.clone();
-        let others = Others::new(move || workers.staying_pods());
+        let others = Others::new(move || workers.non_terminating_pods());
         let mut case = PreemptionCase { pod: pod.label().to_string(), ..Default::default() };
         if let Some(found) = found {
             let failures = fit_failures(pod, &found.view, &others.used_beside(pod));
@@ -94,7 +94,7 @@ impl<R: Runtime> Rooms<R> {
             let lacking: Vec<(ResourceName, i64)> =
                 short.map(|(name, amount)| (name.clone(), amount)).collect();
             if !lacking.is_empty() && pod.is_critical() {
-                let why = explain(pod, others.staying(), &lacking, strategy);
+                let why = explain(pod, others.non_terminating(), &lacking, strategy);
                 case.considered = why.considered.iter().map(considered).collect();
             }
             let lack =

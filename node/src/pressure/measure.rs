@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 use winddown_eviction::{MeasureError, Policy, Signals, Wanted};
-use winddown_machine::{NodeUsage, Reading, UsagePlaces};
+use winddown_machine::{NodeUsage, Reading, UsagePaths};
 use winddown_shared::{NodeStats, Pod, PodStats, PodUid, RuntimeError, error_chain};
 
 use super::RuntimeFigures;
@@ -35,9 +35,9 @@ const ASK_MOST: Duration = Duration::from_secs(30);
 
 /// The places where the node is measured, which include the runtime's once it has reported them.
 pub(super) struct Places {
-    base: UsagePlaces,
+    base: UsagePaths,
     runtime: Arc<dyn RuntimeFigures>,
-    known: Arc<OnceLock<UsagePlaces>>,
+    known: Arc<OnceLock<UsagePaths>>,
 }
 
 /// Measures the node and its pods for eviction.
@@ -57,7 +57,7 @@ struct NodeReader {
     has_images: bool,
     /// Whether the runtime's places are measured.
     is_whole: bool,
-    known: Arc<OnceLock<UsagePlaces>>,
+    known: Arc<OnceLock<UsagePaths>>,
     /// The problems that were already logged.
     told: HashSet<String>,
 }
@@ -65,12 +65,12 @@ struct NodeReader {
 // === impl Places ===
 
 impl Places {
-    pub(super) fn new(base: UsagePlaces, runtime: Arc<dyn RuntimeFigures>) -> Self {
+    pub(super) fn new(base: UsagePaths, runtime: Arc<dyn RuntimeFigures>) -> Self {
         Self { base, runtime, known: Arc::default() }
     }
 
     pub(super) fn roots(&self) -> StallPlaces {
-        let UsagePlaces { proc, cgroup, node_cgroup, .. } = &self.base;
+        let UsagePaths { proc, cgroup, node_cgroup, .. } = &self.base;
         StallPlaces { proc: proc.clone(), cgroup: cgroup.clone(), node: node_cgroup.clone() }
     }
 
@@ -88,7 +88,7 @@ impl Places {
             tokio::time::sleep(wait).await;
             wait = (wait * 2).min(ASK_MOST);
         };
-        let places = UsagePlaces {
+        let places = UsagePaths {
             pods_cgroup: self.runtime.cgroup().await,
             imagefs: images.images,
             containerfs: images.containers,
@@ -162,8 +162,8 @@ fn or_warn(figures: Result<Figures, RuntimeError>) -> Option<Figures> {
 
 impl NodeReader {
     fn new(
-        places: &UsagePlaces,
-        known: Arc<OnceLock<UsagePlaces>>,
+        places: &UsagePaths,
+        known: Arc<OnceLock<UsagePaths>>,
         policy: watch::Receiver<Arc<Policy>>,
     ) -> Self {
         Self {

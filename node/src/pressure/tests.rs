@@ -108,12 +108,12 @@ impl Machine {
         self.write("cgroup/edge.slice/pods/memory.pressure", &format!("some {line}full {line}"));
     }
 
-    fn places(&self) -> UsagePlaces {
-        UsagePlaces {
+    fn places(&self) -> UsagePaths {
+        UsagePaths {
             proc: self.0.path().join("proc"),
             cgroup: self.0.path().join("cgroup"),
             node_cgroup: "/edge.slice".to_owned(),
-            ..UsagePlaces::of_host(self.0.path())
+            ..UsagePaths::of_host(self.0.path())
         }
     }
 }
@@ -193,7 +193,7 @@ impl World {
             static_pods: Arc::new(Brought),
             wall: WallClock::fixed(WallTime::UNIX_EPOCH),
             policy: policy.subscribe(),
-            still: still.subscribe(),
+            paused_by: still.subscribe(),
             wake: Arc::default(),
             cadence: Cadence::default(),
         });

@@ -18,6 +18,7 @@ use winddown_shutdown::{Guard, GuardPolicy};
 use super::Joined;
 use crate::core::Core;
 use crate::kept_file;
+use crate::links::next_change;
 use crate::metrics::GuardFacts;
 
 /// Lets pods hold shutdowns, by a block lock of the login manager.
@@ -141,8 +142,7 @@ impl<R: Runtime> Joined<R> {
         let (mut block, mut seen) = (None, 0);
         loop {
             if policy.borrow_and_update().is_empty() && block.is_none() {
-                // The sender lives as long as the node.
-                let _ = policy.changed().await;
+                next_change(&mut policy).await;
                 continue;
             }
             statuses.mark_unchanged();
@@ -151,7 +151,7 @@ impl<R: Runtime> Joined<R> {
             more.mark_unchanged();
             let now = core.boot_clock.now();
             let (pods, known) = self.staying();
-            let next = guarded.guard.borrow().after(&pods, known, &policy.borrow(), now);
+            let next = guarded.guard.borrow().reconcile(&pods, known, &policy.borrow(), now);
             if *guarded.guard.borrow() != next {
                 guarded.guard.send_replace(next);
             }

@@ -19,12 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The result at the start.
 #[derive(Clone, Debug)]
-pub(super) struct LookBack {
+pub(super) struct LastBootState {
     last: LastBoot,
     is_news: bool,
 }
 
-impl LookBack {
+impl LastBootState {
     /// Knows nothing and reports nothing; for drills.
     pub(super) fn nothing() -> Self {
         Self { last: LastBoot::Unknown, is_news: false }

@@ -104,21 +104,14 @@ impl<R: Runtime> Joined<R> {
 
     /// The status of every source that has a notice or a problem.
     pub(super) fn notice_statuses(&self) -> Vec<NoticeStatus> {
-        let (now, wall) = (Instant::now(), self.core.wall.now());
         let source_statuses = self.notices.source_statuses().into_iter();
         source_statuses
             .filter(|standing| standing.notice.is_some() || standing.problem.is_some())
             .map(|standing| {
-                let deadline = standing.notice.as_ref().and_then(|notice| {
-                    let ahead = notice.deadline.checked_duration_since(now);
-                    match ahead {
-                        Some(ahead) => wall.checked_add(ahead).ok(),
-                        None => wall.checked_sub(now.duration_since(notice.deadline)).ok(),
-                    }
-                });
+                let deadline = standing.notice.as_ref().map(|notice| notice.deadline);
                 NoticeStatus {
                     source: standing.source.to_string(),
-                    deadline,
+                    deadline: deadline.and_then(|at| self.wall_of(at)),
                     text: standing.notice.map(|notice| notice.text.to_string()).unwrap_or_default(),
                     in_force: standing.effective,
                     problem: standing.problem.map(|problem| problem.to_string()),

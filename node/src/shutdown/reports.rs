@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use winddown_shared::error_chain;
-use winddown_shutdown::{ReportStore, ShutdownReport, StartReport};
+use winddown_shutdown::{Listing, ReportStore, ShutdownReport, StartReport};
 
 use winddown_control::ApiError;
 use winddown_control::api::{ErrorCode, ReportEntry, ReportList};
@@ -25,10 +25,7 @@ pub fn store(config: &winddown_config::Config) -> ReportStore {
 /// # Errors
 /// The directory cannot be read.
 pub fn list(store: &ReportStore) -> Result<ReportList, ApiError> {
-    let listing = store.list().map_err(|error| {
-        ApiError::new(ErrorCode::Internal, error_chain(&error))
-            .with_hint("check the state directory's permissions and the disk")
-    })?;
+    let listing = listing(store)?;
     Ok(ReportList {
         reports: listing.reports.iter().map(entry).collect(),
         problems: listing.broken.iter().map(|error| error_chain(error)).collect(),
@@ -40,10 +37,7 @@ pub fn list(store: &ReportStore) -> Result<ReportList, ApiError> {
 /// # Errors
 /// The directory cannot be read, or there is no such report.
 pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError> {
-    let listing = store.list().map_err(|error| {
-        ApiError::new(ErrorCode::Internal, error_chain(&error))
-            .with_hint("check the state directory's permissions and the disk")
-    })?;
+    let listing = listing(store)?;
     let found = listing.reports.iter().find(|r| id == "latest" || r.id() == id);
     let Some(report) = found else {
         let (error, hint) = match id {
@@ -60,6 +54,13 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
     };
     serde_json::to_value(report)
         .map_err(|error| ApiError::new(ErrorCode::Internal, error_chain(&error)))
+}
+
+fn listing(store: &ReportStore) -> Result<Listing, ApiError> {
+    store.list().map_err(|error| {
+        ApiError::new(ErrorCode::Internal, error_chain(&error))
+            .with_hint("check the state directory's permissions and the disk")
+    })
 }
 
 /// The id of the report of the last ordered start.

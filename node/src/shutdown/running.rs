@@ -71,7 +71,7 @@ impl<R: Runtime> Joined<R> {
         let now = self.core.boot_clock.now();
         let Some(run) = carried else { return PodUidMap::default() };
         let heard = self.notices.notices().borrow().heard.clone();
-        let goes_on = run.may_go_on(now, ends_early, &heard, !has_spoken);
+        let goes_on = run.may_resume(now, ends_early, &heard, !has_spoken);
         run.asked(now, !goes_on).collect()
     }
 

@@ -97,7 +97,7 @@ impl<R: Runtime> Joined<R> {
         tokio::spawn(async move {
             let mut kept = None;
             while report.changed().await.is_ok() {
-                let turn = report.borrow_and_update().as_ref().map(StartReport::turn);
+                let turn = report.borrow_and_update().as_ref().map(StartReport::revision);
                 // Written once per turn: the report holds all pods of the node, too much to write for each ready one.
                 if std::mem::replace(&mut kept, turn) == turn {
                     continue;

@@ -15,14 +15,14 @@ use winddown_control::api::{
 };
 use winddown_control::{ApiError, Peer};
 use winddown_shared::{
-    Grace, InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, error_chain,
+    Grace, InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, WallTime, error_chain,
 };
 use winddown_shutdown::{
     Budget, Guard, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within, start_plan,
 };
 
 use super::{Joined, last_boot, reports, start_view};
-use crate::links::{Draining, NodeEnd, Shows};
+use crate::links::{Draining, NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, NodeFacts};
 use crate::plugin::{Events, Section, ShutdownAnswers};
 
@@ -154,7 +154,7 @@ pub(super) struct End<R: Runtime> {
     guard: watch::Receiver<Guard>,
 }
 
-impl<R: Runtime> Shows<NodeEnd> for End<R> {
+impl<R: Runtime> Observe<NodeEnd> for End<R> {
     fn now(&mut self) -> NodeEnd {
         let known = *self.known.borrow_and_update();
         let said = self.inhibitor.borrow_and_update().clone();
@@ -221,18 +221,10 @@ impl<R: Runtime> Joined<R> {
 
     fn shutdown_progress(&self) -> api::ShutdownProgress {
         let progress = self.progress.subscribe().borrow().clone();
-        let (now, wall) = (Instant::now(), self.core.wall.now());
-        let at = |instant: Option<Instant>| {
-            let instant = instant?;
-            match instant.checked_duration_since(now) {
-                Some(ahead) => wall.checked_add(ahead).ok(),
-                None => wall.checked_sub(now.duration_since(instant)).ok(),
-            }
-        };
         api::ShutdownProgress {
             phase: phase(&progress),
-            since: at(progress.started),
-            deadline: at(progress.deadline),
+            since: progress.started.and_then(|at| self.wall_of(at)),
+            deadline: progress.deadline.and_then(|at| self.wall_of(at)),
             pods_unknown: progress.pods_unknown,
             groups: progress
                 .groups
@@ -246,6 +238,15 @@ impl<R: Runtime> Joined<R> {
                     finished: group.finished.is_some(),
                 })
                 .collect(),
+        }
+    }
+
+    /// The wall time of a time of this boot.
+    pub(super) fn wall_of(&self, at: Instant) -> Option<WallTime> {
+        let (now, wall) = (Instant::now(), self.core.wall.now());
+        match at.checked_duration_since(now) {
+            Some(ahead) => wall.checked_add(ahead).ok(),
+            None => wall.checked_sub(now.duration_since(at)).ok(),
         }
     }
 

@@ -152,7 +152,7 @@ async fn at_a_shutdown_the_api_knows_every_end_before_the_lock_goes() {
     assert_eq!(condition(&web, "Ready")["status"], "False");
     let node = m.server.get(NODE).unwrap();
     assert!(is_true(&node, CLEAN_SHUTDOWN), "{node:#}");
-    assert_eq!(report.statuses_not_told, Vec::<String>::new());
+    assert_eq!(report.unsent_statuses, Vec::<String>::new());
     assert_eq!(report.outcome, Outcome::Clean);
     agent.stop().await;
 }
@@ -168,7 +168,7 @@ async fn a_node_that_was_cut_off_when_it_went_down_says_everything_after_the_boo
     m.server.cut_off().await.unwrap();
     let report = agent.go_down().await;
     assert_eq!(report.outcome, Outcome::Clean);
-    assert_eq!(report.statuses_not_told.len(), 2, "{:?}", report.statuses_not_told);
+    assert_eq!(report.unsent_statuses.len(), 2, "{:?}", report.unsent_statuses);
     agent.stop().await;
 
     m.reboot();
@@ -204,7 +204,7 @@ async fn a_node_that_is_cut_off_in_the_middle_of_going_down_loses_no_end() {
     m.until_phase("web", "Failed").await;
     m.server.cut_off().await.unwrap();
     let report = agent.released().await;
-    assert_eq!(report.statuses_not_told, ["default/slow"]);
+    assert_eq!(report.unsent_statuses, ["default/slow"]);
     agent.stop().await;
     m.reboot();
     let agent = m.agent().await;

@@ -85,6 +85,20 @@ async fn a_pod_holds_shutdowns_for_its_time_and_everything_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_guard_without_namespaces_that_can_get_none_any_more_lets_the_node_work() {
+    let state = tempfile::tempdir().unwrap();
+    let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
+        parts.guard = Some(Box::new(|_| {
+            let policy = watch::Sender::default().subscribe();
+            let lock = watch::Sender::new(LockState::Released).subscribe();
+            Some(ShutdownGuard { policy, wanted: watch::Sender::default(), lock })
+        }));
+    });
+    b.want(&[&pod("web", 0, 30)]).await;
+    assert!(b.runtime.runs(pod("web", 0, 30).uid()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_operator_releases_a_pod_and_only_one_that_holds() {
     let (b, logind) = first();
     b.want(&[&asking("backup"), &asking("other"), &pod("web", 0, 30)]).await;

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use winddown_eviction::Reclaimable;
-use winddown_machine::UsagePlaces;
+use winddown_machine::UsagePaths;
 use winddown_shared::{Freed, ImagePlaces, PodStats, PodUid, RuntimeError};
 
 use super::*;
@@ -64,7 +64,7 @@ fn node(change: impl FnOnce(&mut Config)) -> Pressed {
     fs::write(proc.join("sys/kernel/threads-max"), "100000\n").unwrap();
     let figures = Arc::<Figures>::default();
     let state = tempfile::tempdir().unwrap();
-    let places = UsagePlaces { proc, cgroup, ..UsagePlaces::of_host(state.path()) };
+    let places = UsagePaths { proc, cgroup, ..UsagePaths::of_host(state.path()) };
     memory(&kernel, 900);
     let runtime = Arc::clone(&figures) as Arc<dyn RuntimeFigures>;
     let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {

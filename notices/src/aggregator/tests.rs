@@ -138,6 +138,36 @@ async fn a_notice_far_ahead_is_held_back_until_its_lead() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lead_that_changes_moves_a_notice_that_is_held_back_and_no_other() {
+    let aggregator = NoticeAggregator::new();
+    let (file, operator) =
+        (aggregator.publisher("file", Some(secs(600))), aggregator.publisher("operator", None));
+    let runs = aggregator.clone();
+    let task = tokio::spawn(async move { runs.run().await });
+    let begun = Instant::now();
+    let mut notices = aggregator.notices();
+    file.publish(&at(3600), noon());
+    aggregator.set_lead(secs(1800));
+    notices.wait_for(|state| state.in_force.is_some()).await.expect("alive");
+    assert_eq!(begun.elapsed(), secs(1800));
+    let notice = notices.borrow_and_update().in_force.clone().expect("a notice");
+    assert_eq!((notice.since, notice.deadline), (Instant::now(), begun + secs(3600)));
+    aggregator.set_lead(secs(60));
+    assert_eq!(notices.borrow().in_force, Some(notice), "a shutdown that began goes on");
+    file.withdraw();
+    file.publish(&within(1800), noon());
+    assert_eq!(in_force(&aggregator), None);
+    aggregator.set_lead(secs(7200));
+    let notice = aggregator.notices().borrow().in_force.clone().expect("a notice");
+    assert_eq!(notice.since, Instant::now(), "the budget counts from now, not from the past");
+    operator.publish(&at(7200), noon());
+    aggregator.set_lead(secs(60));
+    let effective = |of: SourceStatus| of.effective;
+    assert!(aggregator.source_statuses().into_iter().all(effective), "one without a lead has none");
+    task.abort();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_held_back_notice_does_not_hide_a_later_one_that_counts() {
     let aggregator = NoticeAggregator::new();
     let (cloud, operator) =

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime};
 
-use super::http::{Answer, AskError, Endpoint, Question, date};
+use super::http::{Endpoint, Request, RequestError, Response, date};
 use super::poll::{Announced, Service};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
@@ -65,13 +65,13 @@ impl Aws {
         Self { endpoint, wall, token: None }
     }
 
-    async fn token(&mut self) -> Result<String, AskError> {
+    async fn token(&mut self) -> Result<String, RequestError> {
         if let Some(token) = self.token.as_ref().filter(|token| token.until > Instant::now()) {
             return Ok(token.text.clone());
         }
         let answer = self
             .endpoint
-            .ask(&Question {
+            .send(&Request {
                 method: Method::PUT,
                 path: TOKEN,
                 headers: &[("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECONDS)],
@@ -80,7 +80,11 @@ impl Aws {
             .await?;
         if answer.status != StatusCode::OK {
             let hint = "; IMDSv2 must be enabled on this instance";
-            return Err(AskError::Status { path: TOKEN.to_owned(), status: answer.status, hint });
+            return Err(RequestError::Status {
+                path: TOKEN.to_owned(),
+                status: answer.status,
+                hint,
+            });
         }
         let text = answer.body.trim().to_owned();
         self.token = Some(Token { text: text.clone(), until: Instant::now() + TOKEN_USED });
@@ -88,13 +92,16 @@ impl Aws {
     }
 
     /// Returns the body, or `None` on a 404, and the service's time.
-    async fn get(&mut self, path: &str) -> Result<(Option<String>, Option<WallTime>), AskError> {
+    async fn get(
+        &mut self,
+        path: &str,
+    ) -> Result<(Option<String>, Option<WallTime>), RequestError> {
         let token = self.token().await?;
         let headers = &[("x-aws-ec2-metadata-token", token.as_str())];
-        let question = Question { method: Method::GET, path, headers, within: WITHIN };
-        let answer = self.endpoint.ask(&question).await?;
+        let request = Request { method: Method::GET, path, headers, within: WITHIN };
+        let answer = self.endpoint.send(&request).await?;
         let time = answer.server_time();
-        let Answer { status, body, .. } = answer;
+        let Response { status, body, .. } = answer;
         match status {
             StatusCode::OK => Ok((Some(body), time)),
             StatusCode::NOT_FOUND => Ok((None, time)),
@@ -102,17 +109,17 @@ impl Aws {
                 if status == StatusCode::UNAUTHORIZED {
                     self.token = None;
                 }
-                Err(AskError::Status { path: path.to_owned(), status, hint: "" })
+                Err(RequestError::Status { path: path.to_owned(), status, hint: "" })
             }
         }
     }
 }
 
 impl Service for Aws {
-    async fn ask(&mut self) -> Result<Announced, AskError> {
+    async fn ask(&mut self) -> Result<Announced, RequestError> {
         let bad = |path: &str| {
             let path = path.to_owned();
-            |why| AskError::Content { path, why }
+            |why| RequestError::Content { path, why }
         };
         let (spot, server_time) = self.get(SPOT).await?;
         let spot = spot.map(|body| spot_action(&body)).transpose().map_err(bad(SPOT))?;

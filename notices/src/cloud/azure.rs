@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
-use super::http::{Answer, AskError, Endpoint, Question, date};
+use super::http::{Endpoint, Request, RequestError, Response, date};
 use super::poll::{Announced, Service};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
@@ -58,19 +58,19 @@ impl Azure {
         Self { endpoint, name: None, answered: false }
     }
 
-    async fn get(&self, path: &str, within: Duration) -> Result<Answer, AskError> {
+    async fn get(&self, path: &str, within: Duration) -> Result<Response, RequestError> {
         let headers = &[("metadata", "true")];
-        let question = Question { method: Method::GET, path, headers, within };
-        let answer = self.endpoint.ask(&question).await?;
+        let request = Request { method: Method::GET, path, headers, within };
+        let answer = self.endpoint.send(&request).await?;
         match answer.status {
             StatusCode::OK => Ok(answer),
-            status => Err(AskError::Status { path: path.to_owned(), status, hint: "" }),
+            status => Err(RequestError::Status { path: path.to_owned(), status, hint: "" }),
         }
     }
 }
 
 impl Service for Azure {
-    async fn ask(&mut self) -> Result<Announced, AskError> {
+    async fn ask(&mut self) -> Result<Announced, RequestError> {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => {
@@ -82,7 +82,7 @@ impl Service for Azure {
         let answer = self.get(EVENTS, within).await?;
         self.answered = true;
         let events = scheduled(&answer.body, &name)
-            .map_err(|why| AskError::Content { path: EVENTS.to_owned(), why })?;
+            .map_err(|why| RequestError::Content { path: EVENTS.to_owned(), why })?;
         Ok(Announced { events, server_time: answer.server_time() })
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 
-use super::http::{AskError, Endpoint, Question};
+use super::http::{Endpoint, Request, RequestError};
 use super::poll::{Announced, Service};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
@@ -53,7 +53,7 @@ impl Gcp {
 }
 
 impl Service for Gcp {
-    async fn ask(&mut self) -> Result<Announced, AskError> {
+    async fn ask(&mut self) -> Result<Announced, RequestError> {
         let path = self.value.path();
         // Taken, so that after a failure the value is requested again without waiting for a change.
         let (asked, within) = match self.seen.take() {
@@ -64,13 +64,13 @@ impl Service for Gcp {
             ),
         };
         let headers = &[(FLAVOR, "Google")];
-        let question = Question { method: Method::GET, path: &asked, headers, within };
-        let answer = self.endpoint.ask(&question).await?;
+        let request = Request { method: Method::GET, path: &asked, headers, within };
+        let answer = self.endpoint.send(&request).await?;
         if answer.status != StatusCode::OK {
             let status = answer.status;
-            return Err(AskError::Status { path: path.to_owned(), status, hint: "" });
+            return Err(RequestError::Status { path: path.to_owned(), status, hint: "" });
         }
-        let bad = |why: String| AskError::Content { path: path.to_owned(), why };
+        let bad = |why: String| RequestError::Content { path: path.to_owned(), why };
         if answer.headers.get(FLAVOR).is_none_or(|flavor| flavor != "Google") {
             return Err(bad("it is not from Google's metadata server".to_owned()));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::header::{DATE, ETAG, HOST, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{Method, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use jiff::fmt::rfc2822::DateTimeParser;
 use tokio::net::TcpStream;
@@ -34,7 +34,7 @@ pub struct EndpointError {
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum AskError {
+pub(super) enum RequestError {
     #[error("cannot connect to {host} port {port}; is this machine in that cloud?")]
     Connect {
         host: String,
@@ -59,7 +59,7 @@ pub(super) enum AskError {
 }
 
 /// A request to a metadata service.
-pub(super) struct Question<'a> {
+pub(super) struct Request<'a> {
     pub(super) method: Method,
     /// The path and query.
     pub(super) path: &'a str,
@@ -70,7 +70,7 @@ pub(super) struct Question<'a> {
 
 /// A response, whatever its status.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct Response {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: String,
@@ -85,38 +85,37 @@ impl Endpoint {
     }
 
     /// Sends one request on a connection of its own. Cancel-safe.
-    pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Answer, AskError> {
-        let after = question.within;
-        timeout(after, self.ask_unbounded(question))
+    pub(super) async fn send(&self, request: &Request<'_>) -> Result<Response, RequestError> {
+        let after = request.within;
+        timeout(after, self.send_unbounded(request))
             .await
-            .unwrap_or_else(|_| Err(AskError::TimeOut { path: question.path.to_owned(), after }))
+            .unwrap_or_else(|_| Err(RequestError::TimeOut { path: request.path.to_owned(), after }))
     }
 
-    async fn ask_unbounded(&self, question: &Question<'_>) -> Result<Answer, AskError> {
-        let path = || question.path.to_owned();
-        let failed = |source| AskError::Http { path: path(), source };
+    async fn send_unbounded(&self, request: &Request<'_>) -> Result<Response, RequestError> {
+        let path = || request.path.to_owned();
+        let failed = |source| RequestError::Http { path: path(), source };
         let host = self.host.trim_matches(['[', ']']);
         let stream = TcpStream::connect((host, self.port)).await.map_err(|source| {
-            AskError::Connect { host: self.host.clone(), port: self.port, source }
+            RequestError::Connect { host: self.host.clone(), port: self.port, source }
         })?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
         let asked = async {
-            let request = self.request(question)?;
-            let response = sender.send_request(request).await.map_err(failed)?;
+            let response = sender.send_request(self.http(request)?).await.map_err(failed)?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, LARGEST).collect().await;
-            let body = body.map_err(|_| AskError::Body { path: path() })?.to_bytes();
+            let body = body.map_err(|_| RequestError::Body { path: path() })?.to_bytes();
             let body =
-                String::from_utf8(body.into()).map_err(|_| AskError::Body { path: path() })?;
-            Ok(Answer { status: head.status, headers: head.headers, body })
+                String::from_utf8(body.into()).map_err(|_| RequestError::Body { path: path() })?;
+            Ok(Response { status: head.status, headers: head.headers, body })
         };
         // The connection is driven alongside the request and dropped with it, so that no task outlives its caller.
         tokio::pin!(asked);
         let connection = std::pin::pin!(connection);
         tokio::select! {
             biased;
-            answer = &mut asked => answer,
+            response = &mut asked => response,
             ended = connection => match ended {
                 Ok(()) => asked.await,
                 Err(error) => Err(failed(error)),
@@ -124,26 +123,26 @@ impl Endpoint {
         }
     }
 
-    fn request(&self, question: &Question<'_>) -> Result<Request<Empty<Bytes>>, AskError> {
-        let bad = |what: &dyn std::fmt::Display| AskError::Content {
-            path: question.path.to_owned(),
+    fn http(&self, request: &Request<'_>) -> Result<hyper::Request<Empty<Bytes>>, RequestError> {
+        let bad = |what: &dyn std::fmt::Display| RequestError::Content {
+            path: request.path.to_owned(),
             why: format!("it cannot be asked again: {what}"),
         };
         let authority = match self.port {
             80 => self.host.clone(),
             port => format!("{}:{port}", self.host),
         };
-        let mut request = Request::builder()
-            .method(question.method.clone())
-            .uri(question.path)
+        let mut sent = hyper::Request::builder()
+            .method(request.method.clone())
+            .uri(request.path)
             .header(HOST, authority)
             .body(Empty::new())
             .map_err(|error| bad(&error))?;
-        for (name, value) in question.headers {
+        for (name, value) in request.headers {
             let value = HeaderValue::from_str(value).map_err(|error| bad(&error))?;
-            request.headers_mut().insert(HeaderName::from_static(name), value);
+            sent.headers_mut().insert(HeaderName::from_static(name), value);
         }
-        Ok(request)
+        Ok(sent)
     }
 }
 
@@ -162,9 +161,9 @@ impl std::str::FromStr for Endpoint {
     }
 }
 
-// === impl Answer ===
+// === impl Response ===
 
-impl Answer {
+impl Response {
     /// The time in the `Date` header.
     pub(super) fn server_time(&self) -> Option<WallTime> {
         date(self.headers.get(DATE)?.to_str().ok()?)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use winddown_shared::{WallClock, WallTime};
 
-use super::http::AskError;
+use super::http::RequestError;
 use super::seen::{CloudEvent, Seen};
 use crate::{NoticePublisher, Uptime};
 
@@ -21,7 +21,7 @@ const AGREE: Duration = Duration::from_secs(2);
 /// One metadata service.
 pub(super) trait Service: Send {
     /// Fetches everything that the service announces now. Bounded in time.
-    fn ask(&mut self) -> impl Future<Output = Result<Announced, AskError>> + Send;
+    fn ask(&mut self) -> impl Future<Output = Result<Announced, RequestError>> + Send;
 }
 
 /// The result of one poll.

@@ -154,6 +154,28 @@ async fn what_cannot_be_read_is_told_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_read_that_failed_once_is_forgotten_when_the_same_content_is_read_again() {
+    let aggregator = NoticeAggregator::new();
+    let publisher = aggregator.publisher("file", None);
+    let source = FileSource::new("/notice", machine_clock(), || None);
+    let mut last = Last::default();
+    let mut told = |text: Option<&str>| {
+        let failed = || Look::Failed(io::ErrorKind::PermissionDenied.into());
+        let found = |text: &str| Look::Found { text: text.to_owned(), written: None };
+        source.take(text.map_or_else(failed, found), &mut last, &publisher);
+        let problem = aggregator.source_statuses().pop().and_then(|status| status.problem);
+        problem.as_deref().unwrap_or_default().to_owned()
+    };
+    for (content, problem) in [("90s text", ""), ("soon", "/notice: its first word is no deadline")]
+    {
+        assert!(told(Some(content)).starts_with(problem));
+        assert!(told(None).starts_with("/notice cannot be read"));
+        let again = told(Some(content));
+        assert!(again.starts_with(problem) && again.is_empty() == problem.is_empty(), "{again}");
+    }
+}
+
+#[tokio::test]
 async fn a_pipe_and_a_directory_in_its_place_block_nothing() {
     let mut rig = Rig::start("notice", None).await;
     fs::create_dir(&rig.path).expect("created");

@@ -70,7 +70,7 @@ fn what_is_not_known_is_an_error() {
         [("nope", "limits.cpu", ""), ("main", "cpu", ""), ("main", "limits.cpu", "x")]
     {
         let shown = resource(&pod(), &selector(container, name, divisor), None, Some(NODE));
-        assert!(matches!(shown, Err(Untold::Wrong(_))), "{name}: {shown:?}");
+        assert!(matches!(shown, Err(ResolveError::Wrong(_))), "{name}: {shown:?}");
     }
 }
 
@@ -89,5 +89,5 @@ fn while_the_nodes_amounts_are_not_known_only_who_needs_them_waits() {
     let shown = |name: &str| resource(&pod(), &selector("main", name, "1"), None, None);
     assert_eq!(shown("limits.cpu").unwrap(), "2");
     assert_eq!(shown("requests.memory").unwrap(), "0");
-    assert_eq!(shown("limits.ephemeral-storage"), Err(Untold::NodeUnknown));
+    assert_eq!(shown("limits.ephemeral-storage"), Err(ResolveError::NodeUnknown));
 }

@@ -223,7 +223,7 @@ pub(crate) fn can_run_elsewhere(pod: &Pod) -> bool {
 }
 
 /// Returns the pod's creation time, or its start time. `None` (unknown) sorts first.
-fn born(pod: &Pod) -> Option<Timestamp> {
+pub(crate) fn born(pod: &Pod) -> Option<Timestamp> {
     let started = || pod.status.as_ref()?.start_time.as_ref();
     let time = pod.metadata.creation_timestamp.as_ref().or_else(started)?;
     Some(time.0)

@@ -1,5 +1,6 @@
 //! Reasons for keeping a pod that could have taken a victim's place.
 
+use k8s_openapi::api::core::v1::PodStatus;
 use winddown_preemption::{Criterion, Requirement, Strategy, Why, explain};
 use winddown_shared::{Pod, ResourceName};
 
@@ -33,6 +34,21 @@ fn the_first_criterion_by_which_it_would_be_worse_is_named() {
     ] {
         assert_eq!(why_kept(&victim, &other, &[("memory", 100)]), Why::Worse(criterion));
     }
+}
+
+#[test]
+fn a_pod_that_says_only_when_it_started_is_as_old_as_that() {
+    let started = |name: &str, born| {
+        let mut object = PodSpec { born: Some(born), ..asks(1, 100) }.pod(name).object().clone();
+        let start_time = object.metadata.creation_timestamp.take();
+        object.status = Some(PodStatus { start_time, ..PodStatus::default() });
+        Pod::new(object).unwrap()
+    };
+    let preemptor = api_pod("critical", Some(2_000_001_000));
+    let pods = [started("a", 5), started("b", 4)];
+    let explained = explain(&preemptor, &pods, &[(ResourceName::Memory, 100)], Strategy::Minimal);
+    let reasons: Vec<Why> = explained.considered.iter().map(|pod| pod.why).collect();
+    assert_eq!(reasons, [Why::Taken(1), Why::Worse(Criterion::Age)]);
 }
 
 #[test]

@@ -18,7 +18,7 @@ use winddown_config::{Config, EvictionSettings, GuardedNamespace, ShutdownPeriod
 use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
 use winddown_fakes::{FakeInhibitor, FakeRuntime, pod_with};
-use winddown_machine::UsagePlaces;
+use winddown_machine::UsagePaths;
 use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts};
 use winddown_node::{Configured, Identity, Node, PressureSource, RuntimeFigures};
 use winddown_shared::{
@@ -173,7 +173,7 @@ fn measured(state: &TempDir) -> PressureSource {
     let memory = "MemTotal: 1048576 kB\nMemFree: 921600 kB\nMemAvailable: 921600 kB\nInactive(file): 0 kB\n\
          SwapTotal: 524288 kB\nSwapFree: 262144 kB\nZswap: 1024 kB\nZswapped: 4096 kB\n";
     std::fs::write(proc.join("meminfo"), memory).unwrap();
-    let places = UsagePlaces { proc, cgroup, ..UsagePlaces::of_host(state.path()) };
+    let places = UsagePaths { proc, cgroup, ..UsagePaths::of_host(state.path()) };
     PressureSource { places, runtime: Arc::new(NoFigures) }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{GoDuration, GoDurationError, GoDurationRangeError};
+use crate::abbreviated;
 
 /// Text that is neither a Go duration nor one in words.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -115,8 +116,4 @@ fn has_number_without_unit(text: &str) -> bool {
         }
     }
     false
-}
-
-pub(super) fn abbreviated(text: &str) -> String {
-    text.chars().take(40).collect()
 }

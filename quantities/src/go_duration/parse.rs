@@ -1,6 +1,7 @@
 //! Go's `time.ParseDuration`.
 
 use super::{GoDuration, GoDurationError, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND};
+use crate::{abbreviated, split_digits};
 
 /// The magnitude of the most negative duration.
 const LIMIT: u64 = 1 << 63;
@@ -38,7 +39,7 @@ fn term<'a>(text: &str, rest: &'a str) -> Result<(u64, &'a str), GoDurationError
     let (whole, after) = split_digits(rest);
     let (fraction, after) = after.strip_prefix('.').map_or(("", after), split_digits);
     if whole.is_empty() && fraction.is_empty() {
-        let (text, at) = (super::lenient::abbreviated(text), super::lenient::abbreviated(rest));
+        let (text, at) = (abbreviated(text), abbreviated(rest));
         return Err(GoDurationError::NumberExpected { text, at });
     }
     let end = after.find(|c: char| c == '.' || c.is_ascii_digit()).unwrap_or(after.len());
@@ -53,11 +54,6 @@ fn term<'a>(text: &str, rest: &'a str) -> Result<(u64, &'a str), GoDurationError
     }
 }
 
-fn split_digits(text: &str) -> (&str, &str) {
-    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    text.split_at(end)
-}
-
 fn unit_of(text: &str, name: &str) -> Result<u64, GoDurationError> {
     match name {
         "ns" => Ok(1),
@@ -67,11 +63,8 @@ fn unit_of(text: &str, name: &str) -> Result<u64, GoDurationError> {
         "s" => Ok(SECOND),
         "m" => Ok(MINUTE),
         "h" => Ok(HOUR),
-        "" => Err(GoDurationError::MissingUnit { text: super::lenient::abbreviated(text) }),
-        _ => Err(GoDurationError::UnknownUnit {
-            text: super::lenient::abbreviated(text),
-            unit: super::lenient::abbreviated(name),
-        }),
+        "" => Err(GoDurationError::MissingUnit { text: abbreviated(text) }),
+        _ => Err(GoDurationError::UnknownUnit { text: abbreviated(text), unit: abbreviated(name) }),
     }
 }
 
@@ -104,5 +97,5 @@ fn fraction_nanos(digits: &str, unit: u64) -> u64 {
 }
 
 fn too_long(text: &str) -> GoDurationError {
-    GoDurationError::TooLong { text: super::lenient::abbreviated(text) }
+    GoDurationError::TooLong { text: abbreviated(text) }
 }

@@ -1,6 +1,7 @@
 //! Parser for quantities.
 
 use super::{NANOS_PER_UNIT, Quantity, QuantityError, QuantityFormat};
+use crate::{abbreviated, split_digits};
 
 /// The factor that a suffix stands for.
 enum Scale {
@@ -40,11 +41,6 @@ pub(super) fn parse(text: &str) -> Result<Quantity, QuantityError> {
         }
     };
     Ok(Quantity { nanos: if negative { -nanos } else { nanos }, format })
-}
-
-fn split_digits(text: &str) -> (&str, &str) {
-    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
-    text.split_at(end)
 }
 
 fn scale_of(suffix: &str) -> Option<Scale> {
@@ -150,8 +146,4 @@ fn reject_suffix(text: &str, number: &str, suffix: &str) -> QuantityError {
         return QuantityError::NoDigits { text };
     }
     QuantityError::UnknownSuffix { text, suffix: abbreviated(suffix) }
-}
-
-fn abbreviated(text: &str) -> String {
-    text.chars().take(40).collect()
 }

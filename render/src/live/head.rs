@@ -15,8 +15,23 @@ const LABEL: usize = 10;
 /// The screen height below which only the most important lines are shown.
 const LOW: usize = 14;
 
-/// The rows of `winddown status` that are shown here, most important first.
-const SHOWN: [&str; 7] = ["shutdown", "notice", "lock", "cluster", "pressure", "plan", "last boot"];
+/// The rows of `winddown status` that are shown here, most important first: all that have a label, except the node,
+/// which is the title, and the configuration's file.
+const SHOWN: [&str; 13] = [
+    "shutdown",
+    "notice",
+    "lock",
+    "guard",
+    "admission",
+    "start",
+    "cluster",
+    "after",
+    "pressure",
+    "plan",
+    "reboot",
+    "plug-in",
+    "last boot",
+];
 /// The number of these that are always shown.
 const ALWAYS: usize = 3;
 
@@ -31,6 +46,8 @@ impl Page<'_> {
                 let wanted = match label {
                     "last boot" => wrong && height >= LOW,
                     "plan" => height >= LOW,
+                    // A shutdown's own row says enough.
+                    "admission" => height >= LOW || status.shutdown.phase == Phase::Idle,
                     _ => number < ALWAYS || height >= LOW || wrong,
                 };
                 if wanted {

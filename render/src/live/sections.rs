@@ -1,10 +1,10 @@
 //! The sections below the first lines, and how the room is divided among them.
 
 use anstyle::Style;
-use winddown_shared::display::{clean, seconds};
+use winddown_shared::display::clean;
 
 use super::Page;
-use crate::eviction::amount;
+use crate::eviction::{amount, kind};
 use crate::group_state::GroupState;
 use crate::line::{Line, span};
 use crate::paint::{BAD, DIM, GOOD, PLAIN, WARN};
@@ -115,15 +115,11 @@ impl Page<'_> {
             Column::words("KIND"),
         ]);
         for one in met {
-            let kind = match one.hard {
-                true => "hard".to_owned(),
-                false => format!("soft, {}", seconds(one.grace_seconds)),
-            };
             table.row([
                 (one.signal.clone(), Some(BAD)),
                 (amount(&one.signal, &one.available), Some(BAD)),
                 (amount(&one.signal, &one.threshold), None),
-                (kind, None),
+                (kind(one), None),
             ]);
         }
         self.titled(&table)

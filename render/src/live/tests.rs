@@ -5,9 +5,12 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Scene, counts_down, live};
 use crate::painted;
-use crate::tests::fixtures::{broken_manifests, five_pods, fresh, pod, shutting_down};
+use crate::rows::rows;
+use crate::tests::fixtures::{at, broken_manifests, five_pods, fresh, pod, shutting_down};
+use crate::times::Times;
 use winddown_control::api::{
-    GroupProgress, NoticeStatus, Phase, PodState, PressureStatus, Status, ThresholdStatus,
+    ClosedBy, GroupProgress, GuardStatus, HoldingPod, LastBootStatus, LockState, NoticeStatus,
+    Phase, PluginStatus, PodState, PressureStatus, StartStatus, Status, ThresholdStatus,
 };
 
 fn shown(status: &Status, columns: usize, rows: usize) -> Vec<String> {
@@ -49,6 +52,46 @@ fn only_what_comes_to_an_end_is_counted_down() {
     assert!(counts_down(&down, at(0)));
     down.shutdown.phase = Phase::Done;
     assert!(!counts_down(&down, at(0)));
+}
+
+/// A node with two pods of which one holds shutdowns and the other waits for it.
+fn guarded() -> Status {
+    let mut node = five_pods();
+    let until = Some(at("12:10:00"));
+    let pods = vec![HoldingPod { name: "backup".into(), until, ..HoldingPod::default() }];
+    node.guard = Some(GuardStatus { state: LockState::Held, why: None, pods });
+    let group = "system pods".to_owned();
+    node.start = Some(StartStatus { group, not_ready: Vec::new(), until, waiting: 1 });
+    node
+}
+
+#[test]
+fn what_the_status_warns_of_is_on_every_screen_and_all_its_rows_are_on_a_large_one() {
+    let mut node = guarded();
+    node.admission_closed_by = vec![ClosedBy::Drain];
+    for label in ["guard ", "start ", "admission "] {
+        let text = shown(&node, 40, 10);
+        assert!(text.iter().any(|line| line.starts_with(label)), "{label}: {text:#?}");
+    }
+    node.pods[0].stays = true;
+    node.plugins = vec![PluginStatus { name: "ups".into(), text: "on battery".into() }];
+    node.last_boot = Some(LastBootStatus { graceful: Some(false), ..LastBootStatus::default() });
+    let text = shown(&node, 80, 24);
+    for row in rows(&node, Times { now: node.time, clock: true, brief: false }) {
+        let is_shown = text.iter().any(|line| line.starts_with(row.label));
+        assert!(is_shown || ["node", "config"].contains(&row.label), "{}: {text:#?}", row.label);
+    }
+}
+
+#[test]
+fn the_time_that_a_pod_may_still_hold_shutdowns_is_counted_down() {
+    let node = guarded();
+    let held = Status { start: None, ..node.clone() };
+    let waiting = Status { guard: None, ..node };
+    for node in [held, waiting] {
+        assert!(counts_down(&node, Duration::from_secs(599)));
+        assert!(!counts_down(&node, Duration::from_secs(600)));
+    }
 }
 
 #[test]

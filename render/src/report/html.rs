@@ -6,7 +6,7 @@ mod table;
 mod tests;
 
 use winddown_shared::display::in_seconds;
-use winddown_shutdown::{GroupReport, Outcome, PodEnd, ShutdownReport};
+use winddown_shutdown::{Outcome, PodEnd, ShutdownReport};
 
 use super::sentences::{self, occasion, shortage};
 use super::svg::canvas::{Canvas, Escaped};
@@ -85,7 +85,7 @@ impl Page<'_> {
         let links = links.into_iter().filter(|(.., shown)| *shown).chain([
             ("plugins", "Plug-ins", !report.work.is_empty()),
             ("decisions", "Decisions", true),
-            ("warnings", "Warnings", !report.warnings.is_empty()),
+            ("warnings", "Warnings", !sentences::warnings(report).is_empty()),
         ]);
         self.out.markup(format_args!("<nav aria-label=\"Sections of this report\">\n<ul>"));
         for (id, name, _) in links.filter(|(.., shown)| *shown) {
@@ -149,12 +149,13 @@ impl Page<'_> {
     }
 
     fn warnings(&mut self) {
-        if self.report.warnings.is_empty() {
+        let warnings = sentences::warnings(self.report);
+        if warnings.is_empty() {
             return;
         }
         open(&mut self.out, "warnings", "Warnings");
         self.out.markup(format_args!("<ul>"));
-        for warning in &self.report.warnings {
+        for warning in &warnings {
             self.out.markup(format_args!("<li class=\"warn\">{}</li>", Escaped(warning)));
         }
         self.out.markup(format_args!("</ul>\n</section>"));
@@ -167,9 +168,4 @@ fn open(out: &mut Canvas, id: &str, heading: &str) {
         "<section id=\"{id}\" aria-labelledby=\"{id}-heading\">\n\
          <h2 id=\"{id}-heading\">{heading}</h2>"
     ));
-}
-
-/// The groups that have pods, in the order in which they were stopped.
-fn groups(report: &ShutdownReport) -> impl Iterator<Item = &GroupReport> {
-    report.groups.iter().filter(|group| !group.pods.is_empty())
 }

@@ -8,10 +8,17 @@ use winddown_shutdown::{
     GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger, WorkOutcome, WorkReport,
 };
 
-/// The pods whose final status the API server does not have yet.
-pub(super) fn undelivered(report: &ShutdownReport) -> Option<String> {
+use crate::group_title;
+
+/// The warnings. The first names the pods whose final status the API server does not have yet.
+pub(super) fn warnings(report: &ShutdownReport) -> Vec<String> {
+    let warnings = report.warnings.iter().map(|warning| clean(warning).into_owned());
+    undelivered(report).into_iter().chain(warnings).collect()
+}
+
+fn undelivered(report: &ShutdownReport) -> Option<String> {
     const NAMED: usize = 5;
-    let all = &report.statuses_not_told;
+    let all = &report.unsent_statuses;
     if all.is_empty() {
         return None;
     }
@@ -141,11 +148,17 @@ pub(super) fn shortage(report: &ShutdownReport) -> String {
 
 /// A group's name, or its priority.
 pub(super) fn group(group: &GroupReport) -> String {
-    let named = group.name.as_deref().filter(|name| !name.is_empty());
-    named.map_or_else(
-        || format!("priority {} and above", group.priority),
-        |name| clean(name).into_owned(),
-    )
+    group_title(group.name.as_deref().filter(|name| !name.is_empty()), group.priority)
+}
+
+/// The groups that have pods, in the order in which they were stopped.
+pub(super) fn groups(report: &ShutdownReport) -> impl Iterator<Item = &GroupReport> {
+    report.groups.iter().filter(|group| !group.pods.is_empty())
+}
+
+/// Seconds since the signal.
+pub(super) fn offset(at: Option<Duration>) -> String {
+    at.map_or("-".into(), |at| format!("{:.3}", at.as_secs_f64()))
 }
 
 /// Shorter durations are not mentioned.

@@ -10,7 +10,7 @@ mod sizes;
 #[cfg(test)]
 mod tests;
 
-use winddown_shared::display::{clean, in_seconds};
+use winddown_shared::display::in_seconds;
 use winddown_shutdown::{Outcome, ShutdownReport};
 
 use super::sentences::{self, occasion, shortage};
@@ -137,13 +137,13 @@ impl Page<'_> {
     }
 
     fn warnings(&mut self) {
-        let warnings = &self.report.warnings;
+        let warnings = sentences::warnings(self.report);
         if warnings.is_empty() {
             return;
         }
         self.y += 8.0;
         for warning in warnings.iter().take(WARNINGS) {
-            for line in sizes::wrap(&clean(warning), TEXT, 3) {
+            for line in sizes::wrap(warning, TEXT, 3) {
                 self.line("warn", TEXT, &line);
             }
         }
@@ -177,7 +177,7 @@ impl Page<'_> {
 /// The picture in words, for screen readers.
 fn described(report: &ShutdownReport) -> String {
     let mut said = vec![occasion(report)];
-    for group in report.groups.iter().filter(|group| !group.pods.is_empty()) {
+    for group in sentences::groups(report) {
         said.push(format!("{}: {}", sentences::group(group), sentences::group_facts(group)));
     }
     said.join(". ")

@@ -1,13 +1,12 @@
 //! The report as text.
 
 use std::fmt::{self, Write};
-use std::time::Duration;
 
 use anstyle::Style;
 use winddown_shared::display::clean;
 use winddown_shutdown::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport};
 
-use super::sentences::{self, occasion, shortage};
+use super::sentences::{self, occasion, offset, shortage};
 use crate::paint::{BAD, DIM, GOOD, Paint, WARN};
 
 /// The report as text: a headline, then a table per group. Ends with a newline.
@@ -39,7 +38,7 @@ fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Resul
         report.pods().map(|(_, pod)| pod.full_name().chars().count()).max().unwrap_or(0).max(3);
     let graces = report.pods().map(|(_, pod)| sentences::grace(pod).chars().count());
     let grace = graces.max().unwrap_or(0).max(6);
-    for group in report.groups.iter().filter(|group| !group.pods.is_empty()) {
+    for group in sentences::groups(report) {
         table(out, group, (width, grace), paint)?;
     }
     if !report.work.is_empty() {
@@ -48,11 +47,8 @@ fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Resul
     for (said, is_done) in report.work.iter().map(sentences::work) {
         writeln!(out, "{}", if is_done { said } else { paint.with(WARN, &said) })?;
     }
-    if let Some(said) = sentences::undelivered(report) {
-        writeln!(out, "\n{}", paint.with(WARN, &said))?;
-    }
-    for warning in &report.warnings {
-        writeln!(out, "\n{}", paint.with(WARN, &clean(warning)))?;
+    for warning in sentences::warnings(report) {
+        writeln!(out, "\n{}", paint.with(WARN, &warning))?;
     }
     Ok(())
 }
@@ -110,8 +106,4 @@ fn style(pod: &PodReport) -> Style {
         _ if !pod.mounts.is_empty() => WARN,
         _ => DIM,
     }
-}
-
-fn offset(at: Option<Duration>) -> String {
-    at.map_or("-".into(), |at| format!("{:.3}", at.as_secs_f64()))
 }

@@ -105,9 +105,9 @@ fn find_attempt(
     let unusable = |source| OpenError::Unusable { path: dir.clone(), source };
     let supervisor = living_supervisor(config, &dir).map_err(unusable)?;
     let started: Option<StartedRecord> =
-        record::look(&dir.join(record::STARTED)).map_err(unusable)?;
+        record::try_read(&dir.join(record::STARTED)).map_err(unusable)?;
     let record: Option<AttemptRecord> =
-        record::look(&dir.join(record::ATTEMPT)).map_err(unusable)?;
+        record::try_read(&dir.join(record::ATTEMPT)).map_err(unusable)?;
     // The record of the start is written in the background, so a power cut can lose it. An attempt of an earlier boot
     // may therefore have run, and a pod that runs once must not run again.
     let may_have_run = |r: &AttemptRecord| started.is_some() || is_earlier(&r.boot_id, boot);
@@ -141,7 +141,7 @@ fn living_supervisor(config: &ProcessConfig, dir: &Path) -> io::Result<Option<Pr
         if !start::is_supervised(dir)? {
             return Ok(None);
         }
-        if let Some(started) = record::look::<StartedRecord>(&dir.join(record::STARTED))? {
+        if let Some(started) = record::try_read::<StartedRecord>(&dir.join(record::STARTED))? {
             return Process::open(&config.proc_root, started.supervisor);
         }
         // The agent died while this supervisor was being started: it will record its identity soon, or give up.

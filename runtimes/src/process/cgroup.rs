@@ -49,7 +49,7 @@ pub(crate) struct Cgroups {
 /// Describes what the process runtime of the agent `pid` cannot enforce, for people: one line for each of CPU, memory
 /// and tasks. Only reads.
 pub fn unenforced(proc_root: &Path, cgroup_mount: &Path, pid: u32) -> Vec<String> {
-    let places = place::look((proc_root, cgroup_mount), &pid.to_string());
+    let places = place::discover((proc_root, cgroup_mount), &pid.to_string());
     reasons(&places.missing)
 }
 
@@ -63,7 +63,7 @@ impl Cgroups {
         let places = match &config.cgroups {
             CgroupParent::None => Places::none("the runtime was given no cgroups"),
             CgroupParent::Rehearsal => Places { hierarchies: Vec::new(), missing: Vec::new() },
-            CgroupParent::OwnUnit { mount } => place::look((&config.proc_root, mount), "self"),
+            CgroupParent::OwnUnit { mount } => place::discover((&config.proc_root, mount), "self"),
             CgroupParent::Directory(root) => given(root),
         };
         let mut cgroups = Self {

@@ -65,7 +65,7 @@ pub(super) async fn kill(context: &Arc<Context>, entry: &PodEntry, target: &Targ
 }
 
 /// Describes the processes of a container that survive SIGKILL.
-pub(super) async fn survives(
+pub(super) async fn unkillable_error(
     context: &Arc<Context>,
     entry: &PodEntry,
     target: &Target,

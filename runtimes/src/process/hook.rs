@@ -12,6 +12,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use winddown_engine::action::ActionError;
 use winddown_engine::ready::Ready;
+use winddown_engine::stopping::KILLED;
 use winddown_shared::Pod;
 use winddown_shim::order::{Command, Order};
 use winddown_shim::procfs::Process;
@@ -110,6 +111,6 @@ impl Hook {
             }
         }
         // The process has exited, so this does not wait.
-        Ok(self.child.wait()?.code().unwrap_or(137))
+        Ok(self.child.wait()?.code().unwrap_or(KILLED))
     }
 }

@@ -32,7 +32,7 @@ pub(super) async fn end<D: ProgramDriver>(
     let ask = async {
         let is_first = note_asked(&mut entry.lock(), target);
         if is_first {
-            D::ask(context, entry, target).await;
+            D::send_stop_signal(context, entry, target).await;
             let container = paths::container(&context.config, entry.uid(), &target.name);
             context.asked.take(paths::asked(&container.join(target.attempt.to_string())));
         }
@@ -51,7 +51,7 @@ pub(super) async fn end<D: ProgramDriver>(
             return Ok(());
         }
     }
-    Err(D::survives(context, entry, target).await)
+    Err(D::unkillable_error(context, entry, target).await)
 }
 
 /// Notes that the container is sent the stop signal now. Returns false if it has exited, or if an earlier stop or the

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use k8s_openapi::api::core::v1 as api;
 use winddown_engine::end_notices;
 use winddown_engine::environment::{command_line, environment};
 use winddown_engine::oom_score::oom_score_adj;
@@ -71,12 +72,10 @@ pub(crate) fn order<D>(
 ) -> Result<Order, RuntimeError> {
     let config = &context.config;
     let mut command = command(context, pod, found)?;
-    let message_file = dir.join(record::TERMINATION_LOG);
-    command.env.push((TERMINATION_LOG_VARIABLE.to_owned(), message_file.display().to_string()));
+    let message = message_source(dir, &found.container);
+    command.env.push((TERMINATION_LOG_VARIABLE.to_owned(), message.file.display().to_string()));
     command.error_file = Some(dir.join(record::START_ERROR));
     command.cgroups = cgroups;
-    let fall_back_to_log =
-        found.container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
     Ok(Order {
         launcher: config.shim.again("launch"),
         command,
@@ -85,9 +84,16 @@ pub(crate) fn order<D>(
             max_bytes: config.log_max_bytes,
             max_files: config.log_max_files,
         }),
-        message: Some(MessageSource { file: message_file, fall_back_to_log }),
+        message: Some(message),
         proc_root: config.proc_root.clone(),
     })
+}
+
+/// Returns where the termination message of the attempt in `dir` comes from.
+pub(crate) fn message_source(dir: &Path, container: &api::Container) -> MessageSource {
+    let fall_back_to_log =
+        container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
+    MessageSource { file: dir.join(record::TERMINATION_LOG), fall_back_to_log }
 }
 
 /// Returns the stop signal of a container: `lifecycle.stopSignal` (KEP-4960), or SIGTERM.

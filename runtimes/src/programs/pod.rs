@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::files;
-use winddown_engine::pod::{self, Boundary};
+use winddown_engine::pod::{self, RunScope};
 use winddown_shared::{PodUid, WallTime};
 use winddown_shim::procfs::Process;
 
@@ -18,7 +18,7 @@ pub(crate) type Container = pod::Container<Boot>;
 pub(crate) type Run = pod::Run<Boot>;
 pub(crate) type Starting = pod::Starting<Boot>;
 
-/// The boot of the machine as the [`Boundary`]: programs of the host end with it.
+/// The boot of the machine as the [`RunScope`]: programs of the host end with it.
 #[derive(Debug, Default)]
 pub(crate) struct Boot;
 
@@ -37,7 +37,7 @@ pub(crate) struct Processes {
     pub(crate) survives: bool,
 }
 
-impl Boundary for Boot {
+impl RunScope for Boot {
     /// Supervisors that have not reported yet that their container started.
     type Pod = Vec<Arc<Process>>;
     type Container = ();

@@ -46,7 +46,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         let Some(entry) = self.context.pods.get(uid) else { return Ok(()) };
         self.context.end_notices.forget(&entry);
-        D::free(&self.context, uid).await?;
+        D::clean_up(&self.context, uid).await?;
         let config = &self.context.config;
         let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
         blocking(move || {
@@ -61,7 +61,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         let Some(places) = pod::places(&entry.lock(), &self.context.config, uid) else {
             return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
         };
-        D::free(&self.context, uid).await?;
+        D::clean_up(&self.context, uid).await?;
         blocking(move || places.iter().try_for_each(remove_all)).await?;
         self.context.pods.remove(uid);
         Ok(())

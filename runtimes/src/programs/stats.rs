@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::files;
-use winddown_engine::stats::{CgroupDirs, PodPlaces, reclaim_memory, remove_rotated_logs};
+use winddown_engine::stats::{CgroupDirs, PodDirs, reclaim_memory, remove_rotated_logs};
 use winddown_shared::{
     ContainerStats, Freed, Garbage, MemoryFigure, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
@@ -23,7 +23,7 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Where the resource usage of a run can be read.
 #[derive(Debug, Default)]
-pub(crate) struct Traces {
+pub(crate) struct StatsSources {
     /// Its own cgroups, one in each hierarchy.
     pub(crate) cgroups: Vec<PathBuf>,
     /// A process of the run, and the name of the unit whose cgroup contains it.
@@ -34,7 +34,7 @@ pub(crate) struct Traces {
 }
 
 /// A pod's running containers.
-type Running = Vec<(Arc<str>, Traces)>;
+type Running = Vec<(Arc<str>, StatsSources)>;
 
 impl<D: ProgramDriver> PodStatsSource for ProgramRuntime<D> {
     async fn pod_stats(
@@ -100,11 +100,11 @@ impl<D: ProgramDriver> Garbage for ProgramRuntime<D> {
     }
 }
 
-fn places(config: &ProcessConfig, entry: &PodEntry) -> Option<PodPlaces> {
+fn places(config: &ProcessConfig, entry: &PodEntry) -> Option<PodDirs> {
     let logs = logs_of(config, entry)?;
     let names: Vec<Arc<str>> =
         entry.lock().containers.iter().map(|c| Arc::clone(&c.name)).collect();
-    Some(PodPlaces {
+    Some(PodDirs {
         uid: entry.uid().clone(),
         logs: names.into_iter().map(|name| (name.clone(), logs.join(&*name))).collect(),
         volumes: Vec::new(),
@@ -137,18 +137,18 @@ fn logs_of(config: &ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
 
 fn running<D: ProgramDriver>(context: &Context<D>, uid: &PodUid, state: &PodState) -> Running {
     let one = |container: &super::pod::Container| {
-        let traces = context.driver.traces(uid, &container.name, container.run.as_ref()?);
-        Some((Arc::clone(&container.name), traces))
+        let sources = context.driver.stats_sources(uid, &container.name, container.run.as_ref()?);
+        Some((Arc::clone(&container.name), sources))
     };
     state.running().into_iter().filter_map(one).collect()
 }
 
-fn cgroup_of(proc_root: &Path, traces: &Traces) -> Option<CgroupDirs> {
+fn cgroup_of(proc_root: &Path, sources: &StatsSources) -> Option<CgroupDirs> {
     let of_unit = |(pid, unit): &(i32, String)| {
         CgroupDirs::of_process((proc_root, Path::new(CGROUPS)), *pid, unit)
     };
-    let own = CgroupDirs::among(&traces.cgroups);
-    own.or_else(|| traces.unit.as_ref().and_then(of_unit))
+    let own = CgroupDirs::among(&sources.cgroups);
+    own.or_else(|| sources.unit.as_ref().and_then(of_unit))
 }
 
 /// Measures the containers through their cgroups, and through their processes where the cgroups lack a value.
@@ -161,8 +161,8 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
         let (mut memory, mut tasks, mut cpu) = (Some(0_u64), Some(0_u64), Some(Duration::ZERO));
         let (mut swap, mut zswap) = (Some(0_u64), Some(0_u64));
         let (mut active_file, mut swappable) = (Some(0_u64), Some(0_u64));
-        for (name, traces) in containers {
-            let dirs = cgroup_of(proc_root, &traces);
+        for (name, sources) in containers {
+            let dirs = cgroup_of(proc_root, &sources);
             let dirs = dirs.as_ref();
             let in_cgroup = dirs.and_then(CgroupDirs::memory);
             let mut own_memory = in_cgroup.map(|memory| memory.working_set());
@@ -171,7 +171,7 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
             let mut own_cpu = dirs.and_then(CgroupDirs::cpu_time);
             let (own_swap, own_zswap) = dirs.map(CgroupDirs::swap).unwrap_or_default();
             let is_part = own_memory.is_none() || own_tasks.is_none() || own_cpu.is_none();
-            if let Some(root) = traces.root.filter(|_| is_part) {
+            if let Some(root) = sources.root.filter(|_| is_part) {
                 let all = processes.get_or_insert_with(|| Processes::look(proc_root));
                 let used = all.below(proc_root, root);
                 own_memory = own_memory.or(used.map(|used| used.memory));

@@ -11,15 +11,13 @@ use futures_util::future::BoxFuture;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
 use winddown_engine::pod::ended;
+use winddown_engine::stopping::KILLED;
 use winddown_shared::{
     CommandStream, PodStream, PodStreams, PodUid, RuntimeError, Stdio, StreamRequest,
 };
 use winddown_shim::order::Input;
 
 use super::{Context, ProgramDriver, ProgramRuntime, caused, failed};
-
-/// The exit code of a command that was killed with SIGKILL.
-const KILLED: i32 = 137;
 
 /// Where a command's output goes; `None` discards it.
 #[derive(Debug, Default)]

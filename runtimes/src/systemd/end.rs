@@ -4,20 +4,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1 as api;
 use tokio::time::{sleep, timeout};
-use winddown_engine::{plan, termination_message};
+use winddown_engine::plan;
 use winddown_shared::{RuntimeError, error_chain};
-use winddown_shim::exit;
 use winddown_shim::order::MessageSource;
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
+use winddown_shim::{exit, log};
 
 use super::Context;
 use super::attempt::Attempt;
 use super::unit_cache::Watched;
 use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
 use crate::programs::pod::PodEntry;
-use crate::programs::{blocking, caused, exits};
+use crate::programs::{blocking, caused, exits, launch};
 
 /// Delay between two attempts to kill what a container left behind; doubles up to [`AGAIN_MAX`].
 const AGAIN: Duration = Duration::from_secs(2);
@@ -140,7 +139,7 @@ async fn write<U: ServiceUnits>(
     let source = {
         let state = entry.lock();
         let found = state.pod.as_ref().and_then(|pod| plan::find(pod, &attempt.container));
-        found.map(|found| message_source(attempt, &found.container))
+        found.map(|found| launch::message_source(&attempt.dir, &found.container))
     };
     let (context, attempt) = (Arc::clone(context), attempt.clone());
     let written = move || {
@@ -158,12 +157,6 @@ async fn write<U: ServiceUnits>(
     written.unwrap_or_default()
 }
 
-fn message_source(attempt: &Attempt, container: &api::Container) -> MessageSource {
-    let fall_back_to_log =
-        container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError");
-    MessageSource { file: attempt.dir.join(record::TERMINATION_LOG), fall_back_to_log }
-}
-
 fn describe(
     attempt: &Attempt,
     source: Option<&MessageSource>,
@@ -173,21 +166,9 @@ fn describe(
     let (exit_code, signal) = end.status.code();
     let begun: Option<AttemptRecord> = record::read(&attempt.dir.join(record::ATTEMPT));
     let log = begun.as_ref().map(|begun| begun.log.as_path());
-    let start_error =
-        std::fs::read_to_string(attempt.dir.join(record::START_ERROR)).unwrap_or_default();
-    let (reason, message) = if start_error.is_empty() {
-        let reason = match exit_code {
-            0 => "Completed",
-            _ if end.out_of_memory => "OOMKilled",
-            _ => "Error",
-        };
-        let falls_back = exit_code != 0 && source.is_some_and(|s| s.fall_back_to_log);
-        let tail = || log.and_then(|log| termination_message::tail(log).ok()).unwrap_or_default();
-        let tail = if falls_back { tail() } else { String::new() };
-        (reason, exit::message(source, exit_code != 0, tail))
-    } else {
-        ("StartError", start_error)
-    };
+    let tail = || log.and_then(|log| log::tail(log).ok()).unwrap_or_default();
+    let (reason, message) =
+        exit::explain(&attempt.dir, exit_code, || end.out_of_memory, source, tail);
     let began = begun.map(|begun| begun.created_at);
     let started_at = end.started_at.or(began).or(end.finished_at).unwrap_or_default();
     ExitRecord {

@@ -15,7 +15,11 @@ use crate::programs::pod::PodEntry;
 use crate::programs::{caused, failed, launch};
 
 /// Sends the stop signal to the container's main process.
-pub(super) async fn ask<U: ServiceUnits>(context: &Context<U>, entry: &PodEntry, target: &Target) {
+pub(super) async fn send_stop_signal<U: ServiceUnits>(
+    context: &Context<U>,
+    entry: &PodEntry,
+    target: &Target,
+) {
     let signal = launch::stop_signal(entry.lock().pod.as_ref(), &target.name);
     send(context, &attempt(context, entry, target), Whom::Main, signal).await;
 }
@@ -72,7 +76,7 @@ fn is_of_unit(proc_root: &Path, pid: i32, unit: &str) -> bool {
 }
 
 /// Explains why a container still runs although it was killed.
-pub(super) async fn survives<U: ServiceUnits>(
+pub(super) async fn unkillable_error<U: ServiceUnits>(
     context: &Context<U>,
     entry: &PodEntry,
     target: &Target,

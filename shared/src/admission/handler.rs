@@ -90,7 +90,9 @@ impl<N: NodeSource> NodeFit<N> {
             return Ok(Verdict::Admitted);
         }
         let room = match &self.room {
-            Some(room) => room.handle_admission_failure(pod, failures, &node, others.staying()),
+            Some(room) => {
+                room.handle_admission_failure(pod, failures, &node, others.non_terminating())
+            }
             None => Room::Refused(failures),
         };
         match room {

@@ -23,14 +23,14 @@ pub struct Others {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
     /// Pods that were not requested to terminate.
-    pub(crate) staying: Vec<Pod>,
+    pub(crate) non_terminating: Vec<Pod>,
     /// Pods that are terminating and still count.
     pub(crate) ending: Vec<Pod>,
 }
 
 #[derive(Debug)]
 struct Summed {
-    staying: Vec<Pod>,
+    non_terminating: Vec<Pod>,
     ending: Vec<Pod>,
     known: HashSet<PodUid, BuildHasherDefault<UidHasher>>,
     used: NodeUse,
@@ -44,7 +44,7 @@ struct Summed {
 impl Others {
     /// The pods that `list` returns when it is first needed.
     pub fn new(list: impl Fn() -> Vec<Pod> + Send + 'static) -> Self {
-        Self::of(move || Places { staying: list(), ending: Vec::new() })
+        Self::of(move || Places { non_terminating: list(), ending: Vec::new() })
     }
 
     /// An empty node.
@@ -58,8 +58,8 @@ impl Others {
     }
 
     /// The pods that may be preempted: those that were not requested to terminate yet.
-    pub fn staying(&self) -> &[Pod] {
-        &self.summed().staying
+    pub fn non_terminating(&self) -> &[Pod] {
+        &self.summed().non_terminating
     }
 
     /// The usage that matters for `new`, including pods that are terminating. Excludes `new`
@@ -72,7 +72,7 @@ impl Others {
         let mut used = if summed.known.contains(new.uid()) {
             // The pod is checked again while it is here: rare enough to compute the sum again.
             summed.visited(summed.known.len());
-            NodeUse::beside(new, summed.staying.iter().chain(&summed.ending))
+            NodeUse::beside(new, summed.non_terminating.iter().chain(&summed.ending))
         } else {
             summed.used.for_ports(&ports::numbers(new))
         };
@@ -88,7 +88,7 @@ impl Others {
         if summed.known.insert(pod.uid().clone()) {
             summed.used.add(pod);
             summed.visited(1);
-            summed.staying.push(pod.clone());
+            summed.non_terminating.push(pod.clone());
         }
     }
 
@@ -126,17 +126,17 @@ impl std::fmt::Debug for Others {
 // === impl Summed ===
 
 impl Summed {
-    fn new(Places { staying, ending }: Places) -> Self {
+    fn new(Places { non_terminating, ending }: Places) -> Self {
         let mut used = NodeUse::default();
         let mut known = HashSet::default();
-        for pod in staying.iter().chain(&ending) {
+        for pod in non_terminating.iter().chain(&ending) {
             known.insert(pod.uid().clone());
             used.add(pod);
         }
         let summed = Self {
             #[cfg(test)]
             visits: std::cell::Cell::default(),
-            staying,
+            non_terminating,
             ending,
             known,
             used,

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use k8s_openapi::api::core::v1::{Container, ContainerPort, PodSpec};
+use k8s_openapi::api::core::v1::{ContainerPort, PodSpec};
 
-use crate::Pod;
+use crate::{ContainerKind, Pod};
 
 /// The address that stands for all addresses.
 const ANY: &str = "0.0.0.0";
@@ -76,7 +76,8 @@ pub(super) fn numbers(pod: &Pod) -> Vec<i32> {
 /// The ports of containers and sidecars; an init container has released its own when the pod runs.
 fn wanted(pod: &Pod) -> impl Iterator<Item = Wanted<'_>> {
     pod.spec.iter().flat_map(|spec| {
-        let sidecars = spec.init_containers.iter().flatten().filter(|c| is_sidecar(c));
+        let init = spec.init_containers.iter().flatten();
+        let sidecars = init.filter(|c| ContainerKind::of_init(c) == ContainerKind::Sidecar);
         let ports = spec.containers.iter().chain(sidecars).flat_map(|c| c.ports.iter().flatten());
         ports.filter_map(|port| of(spec, port))
     })
@@ -93,8 +94,4 @@ fn of<'a>(spec: &PodSpec, port: &'a ContainerPort) -> Option<Wanted<'a>> {
         protocol: port.protocol.as_deref().filter(|text| !text.is_empty()).unwrap_or("TCP"),
         address: port.host_ip.as_deref().filter(|text| !text.is_empty()).unwrap_or(ANY),
     })
-}
-
-fn is_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Intake, Reason};
+use super::{Intake, Wakeup};
 use crate::{Event, Lifecycle, PodUid, Runtime, RuntimeError, RuntimePod, error_chain};
 
 /// Interval at which the runtime is listed without a reason: the safety net for a lost event.
@@ -40,7 +40,7 @@ pub(super) enum Found {
 
 impl Found {
     /// Records that nothing of it runs any more.
-    fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         if matches!(self, Self::Running(_)) {
             *self = Self::Remains;
         }
@@ -49,21 +49,21 @@ impl Found {
 
 impl<R: Runtime> Intake<R> {
     /// Resolves when there is work that no change of the desired pods requested. Cancel-safe.
-    pub(super) async fn next_reason(&mut self) -> Reason {
-        let retry = self.retry.unwrap_or(LIST_AGAIN);
+    pub(super) async fn next_wakeup(&mut self) -> Wakeup {
+        // A time and not a delay: this future is created again whenever there may be room for a pod.
+        let next = self.retry_removal.map_or(self.list_at, |(at, _)| at.min(self.list_at));
         tokio::select! {
             told = self.pending_preemption.room_may_have_come() => {
                 told.iter().for_each(|event| self.recorder.record(event));
-                return Reason::Room;
+                return Wakeup::Room;
             }
-            () = self.rejected_static.may_return(&self.workers) => return Reason::Room,
+            () = self.rejected_static.may_return(&self.workers) => return Wakeup::Room,
             () = self.workers.settled() => {}
             () = self.workers.syncer().unknown_changes() => self.list_at = Instant::now(),
-            () = tokio::time::sleep_until(self.list_at) => return Reason::Pass,
-            () = tokio::time::sleep(retry), if self.retry.is_some() => return Reason::Pass,
+            () = tokio::time::sleep_until(next) => return Wakeup::Pass,
         }
         tokio::time::sleep(GATHER).await;
-        Reason::Pass
+        Wakeup::Pass
     }
 
     /// Lists the runtime. `tracked` is what the workers knew before that.
@@ -77,10 +77,7 @@ impl<R: Runtime> Intake<R> {
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.list_fails, true) {
-                    tracing::warn!(
-                        error = error_chain(&error),
-                        "the runtime does not say what runs; asking again"
-                    );
+                    warn_of_silence(&error);
                 }
                 self.list_at = Instant::now() + LIST_RETRY;
             }
@@ -174,8 +171,8 @@ impl<R: Runtime> Intake<R> {
                 Err(_) => failed = true,
             }
         }
-        let next = self.retry.map_or(FORGET_FIRST, |last| (last * 2).min(FORGET_MOST));
-        self.retry = failed.then_some(next);
+        let next = self.retry_removal.map_or(FORGET_FIRST, |(_, last)| (last * 2).min(FORGET_MOST));
+        self.retry_removal = failed.then(|| (Instant::now() + next, next));
     }
 
     fn end_stray(&mut self, pod: RuntimePod) {
@@ -200,6 +197,10 @@ impl<R: Runtime> Intake<R> {
         }
         forgotten
     }
+}
+
+pub(super) fn warn_of_silence(error: &RuntimeError) {
+    tracing::warn!(error = error_chain(error), "the runtime does not say what runs; asking again");
 }
 
 async fn patiently<T>(

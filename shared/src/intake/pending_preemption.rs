@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::{Intake, Standing};
+use super::{AdmissionState, Intake};
 use crate::admission::Places;
 use crate::status::Phase;
 use crate::workers::Occupants;
@@ -187,8 +187,8 @@ impl<R: Runtime> Intake<R> {
         })
     }
 
-    /// Runs admission for a pod, and returns its standing.
-    pub(super) fn ask(&mut self, pod: &Pod, others: &mut Others) -> Standing {
+    /// Runs admission for a pod, and returns the result.
+    pub(super) fn admit(&mut self, pod: &Pod, others: &mut Others) -> AdmissionState {
         let Err(rejection) = self.admission.admit(pod, others) else {
             return self.admitted(pod, others);
         };
@@ -208,14 +208,14 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Tries the held pods again. Those that are still held afterwards have reserved their room in `others`.
-    pub(super) fn ask_held(&mut self, others: &mut Others) {
+    pub(super) fn retry_held(&mut self, others: &mut Others) {
         // Before the first check, so that any termination from here on is noticed.
         self.pending_preemption.ended.mark_unchanged();
         for uid in std::mem::take(&mut self.pending_preemption.order) {
             let Some(desired) = self.desired.get(&uid) else { continue };
-            let Standing::PendingPreemption { again } = desired.standing else { continue };
+            let AdmissionState::PendingPreemption { again } = desired.state else { continue };
             let pod = desired.pod.clone();
-            self.ask_anew(&pod, again, others);
+            self.retry(&pod, again, others);
         }
         if self.pending_preemption.order.is_empty() && self.pending_preemption.ends.is_empty() {
             self.pending_preemption.victims.clear();
@@ -223,19 +223,19 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Tries a pod again that was not admitted before; `again`: it ran before that under the same UID.
-    pub(super) fn ask_anew(&mut self, pod: &Pod, again: bool, others: &mut Others) {
-        let mut standing = self.ask(pod, others);
-        match &mut standing {
-            Standing::Admitted => {
+    pub(super) fn retry(&mut self, pod: &Pod, again: bool, others: &mut Others) {
+        let mut state = self.admit(pod, others);
+        match &mut state {
+            AdmissionState::Admitted => {
                 // The status of the wait must not stay.
                 self.statuses.remove(pod.uid());
                 self.start(pod, again);
             }
-            Standing::PendingPreemption { again: kept } => *kept = again,
-            Standing::WaitingForTurn | Standing::Refused(_) => {}
+            AdmissionState::PendingPreemption { again: kept } => *kept = again,
+            AdmissionState::WaitingForTurn | AdmissionState::Refused(_) => {}
         }
         if let Some(desired) = self.desired.get_mut(pod.uid()) {
-            desired.standing = standing;
+            desired.state = state;
         }
     }
 
@@ -288,8 +288,8 @@ impl<R: Runtime> Intake<R> {
         let workers = self.workers.clone();
         Others::of(move || {
             let mut occupants = workers.places();
-            let staying = std::mem::take(&mut occupants.staying);
-            Places { staying, ending: stay(occupants) }
+            let non_terminating = std::mem::take(&mut occupants.non_terminating);
+            Places { non_terminating, ending: stay(occupants) }
         })
     }
 
@@ -322,17 +322,17 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    fn admitted(&mut self, pod: &Pod, others: &mut Others) -> Standing {
+    fn admitted(&mut self, pod: &Pod, others: &mut Others) -> AdmissionState {
         self.rejected_static.forget(pod.uid());
         self.recorder.record(&Event::PodAdmitted { pod: pod.label().clone() });
         others.add(pod);
-        Standing::Admitted
+        AdmissionState::Admitted
     }
 
-    fn refuse(&mut self, pod: &Pod, rejection: Rejection) -> Standing {
+    fn refuse(&mut self, pod: &Pod, rejection: Rejection) -> AdmissionState {
         // Recorded once, however often the pod is tried again.
         let told = self.desired.get(pod.uid()).is_some_and(|desired| {
-            matches!(&desired.standing, Standing::Refused(told) if told.reason == rejection.reason)
+            matches!(&desired.state, AdmissionState::Refused(told) if told.reason == rejection.reason)
         });
         if !told {
             self.recorder.record(&Event::PodRejected {
@@ -345,10 +345,10 @@ impl<R: Runtime> Intake<R> {
             self.rejected_static.note(pod, rejection.retryable);
         }
         self.statuses.reject(pod.clone(), &rejection);
-        Standing::Refused(rejection)
+        AdmissionState::Refused(rejection)
     }
 
-    fn hold(&mut self, pod: &Pod, message: Arc<str>, others: &mut Others) -> Standing {
+    fn hold(&mut self, pod: &Pod, message: Arc<str>, others: &mut Others) -> AdmissionState {
         self.rejected_static.forget(pod.uid());
         others.reserve(pod);
         self.pending_preemption.watch(&self.workers);
@@ -359,7 +359,7 @@ impl<R: Runtime> Intake<R> {
         if said.is_none_or(|said| said.reason.as_deref() != Some(WAITING_FOR_PREEMPTION)) {
             self.recorder.record(&Event::PodHeld { pod: pod.label().clone(), message });
         }
-        Standing::PendingPreemption { again: false }
+        AdmissionState::PendingPreemption { again: false }
     }
 
     /// Sets the status of a pod that has not been admitted yet.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::pending_preemption::importance;
-use super::{Intake, ReturnDelays, Standing};
+use super::{AdmissionState, Intake, ReturnDelays};
 use crate::{Others, Pod, PodSyncer, PodUid, PodUidMap, PodWorkers, Runtime, UpdateKind, Verdict};
 
 /// The rejected pods and what they wait for.
@@ -124,7 +124,7 @@ impl Wait {
 
 impl<R: Runtime> Intake<R> {
     /// Tries the rejected pods that are due again, critical ones first.
-    pub(super) fn ask_away(&mut self, others: &mut Others) {
+    pub(super) fn retry_rejected(&mut self, others: &mut Others) {
         let mut pods = Vec::new();
         for uid in self.rejected_static.due(Instant::now()) {
             match self.desired.get(&uid) {
@@ -134,10 +134,11 @@ impl<R: Runtime> Intake<R> {
         }
         pods.sort_by_key(|pod| (importance(pod), pod.full_name().clone()));
         for pod in pods {
-            match self.desired.get(pod.uid()).map(|desired| &desired.standing) {
-                Some(Standing::Refused(_)) => self.ask_anew(&pod, false, others),
-                Some(Standing::Admitted) => self.ask_ended(&pod, others),
-                Some(Standing::PendingPreemption { .. } | Standing::WaitingForTurn) | None => {
+            match self.desired.get(pod.uid()).map(|desired| &desired.state) {
+                Some(AdmissionState::Refused(_)) => self.retry(&pod, false, others),
+                Some(AdmissionState::Admitted) => self.retry_preempted(&pod, others),
+                Some(AdmissionState::PendingPreemption { .. } | AdmissionState::WaitingForTurn)
+                | None => {
                     self.rejected_static.forget(pod.uid());
                 }
             }
@@ -145,7 +146,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Tries a pod that was preempted. Its status stays as it is until there is room.
-    fn ask_ended(&mut self, pod: &Pod, others: &mut Others) {
+    fn retry_preempted(&mut self, pod: &Pod, others: &mut Others) {
         if !self.workers.is_termination_requested(pod.uid()) {
             // Something else has brought the pod back.
             return self.rejected_static.forget(pod.uid());

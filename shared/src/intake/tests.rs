@@ -348,7 +348,9 @@ async fn a_pod_that_stays_keeps_its_phase_and_comes_back_when_the_shutdown_is_ca
     let ready = said.conditions.iter().flatten().find(|c| c.type_ == "Ready").unwrap();
     assert_eq!((&*ready.status, ready.reason.as_deref()), ("False", Some("NodeReboot")));
     assert!(said.conditions.iter().flatten().all(|c| c.type_ != "DisruptionTarget"));
-    assert!(node.workers.stays(web.uid()) && node.workers.is_known_terminated(web.uid()));
+    assert!(
+        node.workers.restarts_on_node(web.uid()) && node.workers.is_known_terminated(web.uid())
+    );
     node.closed.send_replace(false);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!node.workers.is_termination_requested(web.uid()));
@@ -373,7 +375,7 @@ async fn a_pod_that_stays_is_not_refused_by_the_next_agent_of_the_shutdown() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(node.said(&api), ("Running".into(), String::new()));
     assert_eq!(node.runtime.starts().len(), 1, "it waits for the node");
-    assert!(node.workers.stays(api.uid()));
+    assert!(node.workers.restarts_on_node(api.uid()));
     node.closed.send_replace(false);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!node.workers.is_termination_requested(api.uid()));
@@ -524,6 +526,25 @@ async fn remains_that_cannot_be_removed_keep_new_pods_waiting_for_one_call_only(
     node.runtime.hang_forgets(false);
     tokio::time::sleep(Duration::from_secs(120)).await;
     assert_eq!(node.runtime.forgotten().len(), gone.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_from_before_the_start_that_is_refused_a_restart_is_not_stopped_as_a_stray() {
+    let runtime = FakeRuntime::default();
+    let kept = pod("kept", "Always");
+    runtime.sync_pod(&kept).await.unwrap();
+    let full = watch::Sender::new(false);
+    let checks = |admission: Admission| admission.then(Gate(full.subscribe()));
+    let node = node_with(runtime, FakeRecorder::default(), checks, &VictimLock::new());
+    node.want(&[&kept]).await;
+    node.closed.send_replace(true);
+    node.workers.kill_pod(kept.clone(), shutdown()).await.unwrap();
+    full.send_replace(true);
+    node.closed.send_replace(false);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(node.said(&kept).1, "NodeShutdown", "there is no room for it");
+    node.want(&[&kept]).await;
+    assert_eq!(node.runtime.stops(), [kept.uid().clone()], "only the shutdown stopped it");
 }
 
 /// Reads all others, and records how many pods were visited for that.

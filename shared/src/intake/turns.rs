@@ -1,21 +1,21 @@
 //! Pods that start after others.
 
-use super::{Intake, Standing};
+use super::{AdmissionState, Intake};
 use crate::{Pod, Runtime, WAITING_FOR_TURN};
 
 impl<R: Runtime> Intake<R> {
-    /// The standing of a new pod whose turn has not come; `None` if it may start.
-    pub(super) fn wait_for_turn(&self, pod: &Pod) -> Option<Standing> {
+    /// The state of a new pod whose turn has not come; `None` if it may start.
+    pub(super) fn wait_for_turn(&self, pod: &Pod) -> Option<AdmissionState> {
         let waits_for = self.turns.borrow().waits_for(pod)?;
         self.say_pending(pod, WAITING_FOR_TURN, &waits_for);
-        Some(Standing::WaitingForTurn)
+        Some(AdmissionState::WaitingForTurn)
     }
 
     /// Handles a new turn: all pods that waited count as new again.
     pub(super) fn next_turn(&mut self) {
         let turn = self.turns.borrow_and_update().clone();
         self.desired.retain(|uid, desired| {
-            let waited = matches!(desired.standing, Standing::WaitingForTurn);
+            let waited = matches!(desired.state, AdmissionState::WaitingForTurn);
             if waited && turn.waits_for(&desired.pod).is_none() {
                 // The status of the wait must not stay.
                 self.statuses.remove(uid);

@@ -30,7 +30,7 @@ pub struct PluginMetric(Arc<Family>);
 
 /// The value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Measured {
+pub enum MetricValue {
     /// The value of a [`Counter`].
     Count(u64),
     /// The value of a [`Gauge`].
@@ -39,7 +39,7 @@ pub enum Measured {
 
 /// A third-party plug-in in the list of a node.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct RegisteredPlugin {
     /// Its name.
     pub name: PluginName,
     /// Its metrics.
@@ -248,7 +248,7 @@ impl PluginMetric {
 
     /// The values, one per label value in order; `other` only once it was used. Without a label,
     /// the label value is empty.
-    pub fn samples(&self) -> impl Iterator<Item = (&'static str, Measured)> {
+    pub fn samples(&self) -> impl Iterator<Item = (&'static str, MetricValue)> {
         let Family { is_counter, label, ref numbers, .. } = *self.0;
         let (others, values) = match label {
             Some((_, values)) => ("other", values),
@@ -258,13 +258,13 @@ impl PluginMetric {
         let numbers = numbers.iter().map(|number| number.load(Ordering::Relaxed));
         let shown = move |(name, number): &(&str, u64)| *name != "other" || *number > 0;
         names.zip(numbers).filter(shown).map(move |(name, number)| match is_counter {
-            true => (name, Measured::Count(number)),
-            false => (name, Measured::Level(f64::from_bits(number))),
+            true => (name, MetricValue::Count(number)),
+            false => (name, MetricValue::Level(f64::from_bits(number))),
         })
     }
 }
 
-impl Listed {
+impl RegisteredPlugin {
     /// Checks that these can be plug-ins of one node: their names, and those of their metrics and labels.
     ///
     /// # Errors

@@ -30,8 +30,8 @@ fn bench() -> Bench {
     Bench { node, killer, gate, notes }
 }
 
-fn ending() -> PodEnding {
-    PodEnding { reason: "TooOld".into(), message: "10 s old".into(), grace: None }
+fn ending() -> TerminationSpec {
+    TerminationSpec { reason: "TooOld".into(), message: "10 s old".into(), grace: None }
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{
 
 use super::Pod;
 use super::amounts::{Amounts, QuantityMap};
+use crate::ContainerKind;
 
 /// Whether a pod's `spec.resources` may contain the resource.
 pub(super) fn is_pod_level(name: &str) -> bool {
@@ -71,7 +72,7 @@ fn over_containers<'a>(
     let mut peak = Amounts::default();
     for container in spec.init_containers.iter().flatten() {
         let mut own = amounts_of(container);
-        if is_sidecar(container) {
+        if ContainerKind::of_init(container) == ContainerKind::Sidecar {
             sidecars.add(&own);
             peak.raise_to(&sidecars);
         } else {
@@ -85,10 +86,6 @@ fn over_containers<'a>(
     }
     total.raise_to(&peak);
     total
-}
-
-fn is_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
 }
 
 fn are_set(whole: &ResourceRequirements) -> bool {
@@ -161,8 +158,7 @@ impl<'a> Resizes<'a> {
     fn status(&self, container: &Container) -> Option<&'a ContainerStatus> {
         let name = container.name.as_str();
         let found = self.containers.get(name);
-        let found =
-            found.or_else(|| self.init_containers.get(name).filter(|_| is_sidecar(container)));
-        found.copied()
+        let is_sidecar = ContainerKind::of_init(container) == ContainerKind::Sidecar;
+        found.or_else(|| self.init_containers.get(name).filter(|_| is_sidecar)).copied()
     }
 }

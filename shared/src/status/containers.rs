@@ -22,10 +22,7 @@ pub fn unmade(pod: &Pod) -> Vec<ContainerStatus> {
         started: false,
         ready: false,
     };
-    let init = init.iter().map(|container| match container.restart_policy.as_deref() {
-        Some("Always") => one(container, ContainerKind::Sidecar),
-        _ => one(container, ContainerKind::Init),
-    });
+    let init = init.iter().map(|container| one(container, ContainerKind::of_init(container)));
     init.chain(spec.containers.iter().map(|c| one(c, ContainerKind::Regular))).collect()
 }
 

@@ -39,14 +39,12 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
         _ => None,
     };
     // A pod that stays has not failed: it starts again with the node.
-    let stays = words.filter(|words| words.stays);
-    let words = words.filter(|words| !words.stays);
+    let stays = words.filter(|words| words.restarts_on_node);
+    let words = words.filter(|words| !words.restarts_on_node);
     let phase = finished_before.unwrap_or_else(|| {
         if words.is_some() {
             Phase::Failed
-        } else if stays.is_some() {
-            phase::observed(input.pod, input.runtime)
-        } else if input.stopped && !input.pod.is_static() {
+        } else if stays.is_none() && input.stopped && !input.pod.is_static() {
             phase::stopped(input.pod, input.runtime)
         } else {
             phase::observed(input.pod, input.runtime)

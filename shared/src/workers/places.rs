@@ -14,7 +14,7 @@ use crate::{Pod, PodUid};
 #[derive(Debug, Default)]
 pub(crate) struct Occupants {
     /// Pods that were not requested to terminate.
-    pub(crate) staying: Vec<Pod>,
+    pub(crate) non_terminating: Vec<Pod>,
     /// Pods that are terminating within their time: their places will become free.
     pub(crate) leaving: Vec<Leaving>,
     /// Pods that should have terminated by now. When they will is unknown.
@@ -36,7 +36,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         for record in self.inner.lock().records.values().filter(|r| r.may_run()) {
             let Some(pod) = record.pod().cloned() else { continue };
             match end_by(record) {
-                None => occupants.staying.push(pod),
+                None => occupants.non_terminating.push(pod),
                 Some(until) if until > now => occupants.leaving.push(Leaving { pod, until }),
                 Some(_) => occupants.stuck.push(pod),
             }

@@ -22,8 +22,8 @@ pub struct PodSnapshot {
     /// The requester of its termination, if it was requested.
     pub ending_by: Option<KillReason>,
     /// Whether it starts again on this node after this termination
-    /// ([`StatusOverride::stays`](crate::StatusOverride::stays)).
-    pub stays: bool,
+    /// ([`StatusOverride::restarts_on_node`](crate::StatusOverride::restarts_on_node)).
+    pub restarts_on_node: bool,
     /// Time since its termination began.
     pub ending_for: Option<Duration>,
     /// The effective grace period, if it is terminating.
@@ -45,7 +45,7 @@ impl<S: PodSyncer> PodWorkers<S> {
                 uid: uid.clone(),
                 lifecycle: record.lifecycle,
                 ending_by: record.ending.as_ref().and_then(|e| e.reason),
-                stays: record.stays(),
+                restarts_on_node: record.restarts_on_node(),
                 ending_for: record.ending.as_ref().map(|e| now.duration_since(e.since)),
                 grace: record.ending.as_ref().and_then(|e| e.grace),
                 failures: record.failures,
@@ -74,8 +74,8 @@ impl<S: PodSyncer> PodWorkers<S> {
     }
 
     /// Whether the pod terminates now but starts again when its node is back. Unknown UIDs: no.
-    pub fn stays(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, false, Record::stays)
+    pub fn restarts_on_node(&self, uid: &PodUid) -> bool {
+        self.ask(uid, false, false, Record::restarts_on_node)
     }
 
     /// Whether containers of the pod may run. Unknown UIDs: yes until the desired set has been

@@ -158,9 +158,9 @@ impl Record {
     }
 
     /// Whether the pod starts again when its node is back. A deleted pod does not.
-    pub(super) fn stays(&self) -> bool {
+    pub(super) fn restarts_on_node(&self) -> bool {
         let status = self.ending.as_ref().and_then(|ending| ending.status.as_ref());
-        !self.deleted && status.is_some_and(|status| status.stays)
+        !self.deleted && status.is_some_and(|status| status.restarts_on_node)
     }
 
     /// Whether containers of the finished pod were found and are being stopped.
@@ -228,7 +228,7 @@ impl Record {
     }
 
     /// Stops containers that the runtime runs of a finished pod, without leaving `Finished`.
-    pub(super) fn mop_up(&mut self, pod: RuntimePod, now: Instant) {
+    pub(super) fn stop_leftovers(&mut self, pod: RuntimePod, now: Instant) {
         self.runtime_pod = Some(pod);
         let ending = self.ending.get_or_insert_with(|| Box::new(Ending::new(now, None)));
         // A termination requested from now on waits for this stop.

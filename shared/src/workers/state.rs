@@ -31,15 +31,16 @@ pub(super) struct State {
     /// Whether the desired set has been seen: from then on, an unknown UID may be torn down.
     pub(super) known_pods_synced: bool,
     /// Running pods that have no record, as last reported.
-    beside: Beside,
-    /// UIDs whose record was removed since the current listing began: what the listing says of them is stale.
-    gone_since_listing: HashSet<PodUid>,
+    untracked: Untracked,
+    /// UIDs whose record was removed since the current listing began: what the listing says of them is stale. None
+    /// while there is no listing.
+    pub(super) gone_since_listing: Option<HashSet<PodUid>>,
     counter: u64,
 }
 
 /// The running pods of a [`RunningPods`], by UID.
 #[derive(Debug, Default)]
-struct Beside {
+struct Untracked {
     pods: PodUidMap<Pod>,
     runtime_only: PodUidMap<RuntimePod>,
     known: bool,
@@ -122,14 +123,14 @@ impl State {
     }
 
     /// Whether a UID that is to start again is finished, and only its record has to be forgotten.
-    pub(super) fn waits_to_be_known_anew(&self, uid: &PodUid) -> bool {
+    pub(super) fn is_ready_to_restart(&self, uid: &PodUid) -> bool {
         let record = self.records.get(uid);
         record.is_some_and(|r| r.restart_requested && r.lifecycle == Lifecycle::Finished)
     }
 
     /// Schedules another check because something changed in the runtime. Unknown and finished pods
     /// are ignored.
-    pub(super) fn look_again(&mut self, uid: &PodUid) -> Option<Wake> {
+    pub(super) fn resync(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.get_mut(uid)?;
         if record.lifecycle == Lifecycle::Finished && !record.has_leftover() {
             return None;
@@ -173,9 +174,8 @@ impl State {
             if cannot_have_started(record, view) {
                 return self.finish_unstarted(&uid, request.reason, now);
             }
-            self.begin(&uid, now, request.reason);
+            record.begin_ending(now, Some(request.reason));
         }
-        let Some(record) = self.records.get_mut(&uid) else { return (nothing_ran(), None) };
         let current = record.ending.as_ref().and_then(|e| e.grace);
         // The request's object may carry a newer deletion grace period than the consumed one. A
         // pod's own grace period counts only if neither has one: a deletion may grant more.
@@ -215,7 +215,7 @@ impl State {
                 Lifecycle::Terminated => return (nothing_ran(), None),
                 Lifecycle::Finished => {
                     if !record.has_leftover() {
-                        record.mop_up(pod, now);
+                        record.stop_leftovers(pod, now);
                     }
                     let wait = ending_wait(record, Grace::SHORTEST, false);
                     return (wait, self.wake(&uid));
@@ -312,12 +312,6 @@ impl State {
         (nothing_ran(), self.leave_name(&name, uid, generation))
     }
 
-    fn begin(&mut self, uid: &PodUid, now: Instant, reason: KillReason) {
-        if let Some(record) = self.records.get_mut(uid) {
-            record.begin_ending(now, Some(reason));
-        }
-    }
-
     fn leave_name(&mut self, name: &Arc<str>, uid: &PodUid, generation: u64) -> Option<Wake> {
         let next = self.names.leave(name, uid, generation)?;
         self.wake(&next)
@@ -325,9 +319,11 @@ impl State {
 
     fn remove(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.remove(uid)?;
-        self.beside.pods.remove(uid);
-        self.beside.runtime_only.remove(uid);
-        self.gone_since_listing.insert(uid.clone());
+        self.untracked.pods.remove(uid);
+        self.untracked.runtime_only.remove(uid);
+        if let Some(gone) = &mut self.gone_since_listing {
+            gone.insert(uid.clone());
+        }
         self.timetable.remove(record.due);
         if !record.is_static {
             return None;
@@ -341,24 +337,28 @@ impl State {
 impl State {
     /// Notes that a listing of the runtime begins; its result may be older than terminations from now on.
     pub(super) fn listing_begins(&mut self) {
-        self.gone_since_listing.clear();
+        self.gone_since_listing = Some(HashSet::new());
     }
 
     /// Replaces the running pods that have no record. Returns whether any of them is new.
     pub(super) fn note_running(&mut self, running: RunningPods) -> bool {
         let RunningPods { pods, runtime_only, known } = running;
-        let gone = &self.gone_since_listing;
-        let left = runtime_only.into_iter().filter(|pod| !gone.contains(&pod.uid));
-        let beside = Beside {
+        let gone = self.gone_since_listing.as_ref();
+        let is_gone = |pod: &RuntimePod| gone.is_some_and(|gone| gone.contains(&pod.uid));
+        let left = runtime_only.into_iter().filter(|pod| !is_gone(pod));
+        let untracked = Untracked {
             pods: pods.into_iter().map(|pod| (pod.uid().clone(), pod)).collect(),
             runtime_only: left.map(|pod| (pod.uid.clone(), pod)).collect(),
             known,
         };
-        let before = std::mem::replace(&mut self.beside, beside);
-        let beside = &self.beside;
-        beside.known != before.known
-            || beside.runtime_only.keys().any(|uid| !before.runtime_only.contains_key(uid))
-            || beside.pods.keys().any(|uid| !before.pods.contains_key(uid))
+        if known {
+            self.gone_since_listing = None;
+        }
+        let before = std::mem::replace(&mut self.untracked, untracked);
+        let untracked = &self.untracked;
+        untracked.known != before.known
+            || untracked.runtime_only.keys().any(|uid| !before.runtime_only.contains_key(uid))
+            || untracked.pods.keys().any(|uid| !before.pods.contains_key(uid))
     }
 
     /// The running pods, and whether the list is complete.
@@ -370,12 +370,12 @@ impl State {
                 None => runtime_only.extend(record.runtime_pod.clone()),
             }
         }
-        let beside = &self.beside;
+        let untracked = &self.untracked;
         let unrecorded = |uid: &PodUid| !self.records.contains_key(uid);
-        pods.extend(beside.pods.values().filter(|pod| unrecorded(pod.uid())).cloned());
-        let others = beside.runtime_only.values().filter(|pod| unrecorded(&pod.uid));
+        pods.extend(untracked.pods.values().filter(|pod| unrecorded(pod.uid())).cloned());
+        let others = untracked.runtime_only.values().filter(|pod| unrecorded(&pod.uid));
         runtime_only.extend(others.cloned());
-        RunningPods { pods, runtime_only, known: beside.known }
+        RunningPods { pods, runtime_only, known: untracked.known }
     }
 }
 

@@ -330,7 +330,7 @@ fn with_cpu(cpu: &str) -> Pod {
 async fn told_of_a_resize(node: &Node) -> Vec<String> {
     for cpu in ["100m", "200m", "200m"] {
         node.want(&[&with_cpu(cpu)]).await;
-        node.workers.look_at_all();
+        node.workers.resync_all();
         settle().await;
     }
     let told = |event: &Event| match event {

@@ -156,7 +156,7 @@ async fn every_attempt_gets_the_status_that_was_the_last_one_by_then() {
     settle().await;
     b.workers.request_kill(pod("a"), &kill("two"));
     settle().await;
-    b.workers.look_again(&uid("a"));
+    b.workers.resync(&uid("a"));
     settle().await;
     let reasons = b.steps(&pod("a")).into_iter().filter_map(|s| match s {
         Step::Terminate { status, .. } => Some(status?.reason.to_string()),

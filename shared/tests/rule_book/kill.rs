@@ -138,7 +138,7 @@ async fn what_runs_in_no_source_is_listed_until_it_has_ended_and_is_no_choice_fo
     settle().await;
     let running = b.workers.running();
     assert_eq!((running.pods.len(), running.runtime_only), (1, vec![stray.clone()]));
-    assert_eq!(b.workers.staying_pods().len(), 1);
+    assert_eq!(b.workers.non_terminating_pods().len(), 1);
     b.script(&pod("stray"), Script { stop_takes: secs(60), ..Script::default() });
     b.workers.kill_runtime_pod(stray.clone());
     settle().await;

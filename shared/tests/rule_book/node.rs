@@ -30,7 +30,7 @@ struct Refuse(watch::Receiver<Vec<PodUid>>);
 impl AdmitHandler for Refuse {
     fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
         assert!(
-            others.staying().iter().all(|other| other.uid() != pod.uid()),
+            others.non_terminating().iter().all(|other| other.uid() != pod.uid()),
             "a pod is its own rival"
         );
         if !self.0.borrow().contains(pod.uid()) {

@@ -184,7 +184,7 @@ async fn a_sync_has_the_pod_and_the_mirror_of_its_update() {
     settle().await;
     b.update(&web);
     settle().await;
-    b.workers.look_again(web.uid());
+    b.workers.resync(web.uid());
     settle().await;
     let mirrors: Vec<_> = b.syncer.calls().into_iter().map(|c| c.mirror).collect();
     let its = Some(mirror.uid().clone());
@@ -202,7 +202,7 @@ async fn an_update_that_waits_is_replaced_by_a_newer_one() {
     let mirror = Some(pod("mirror"));
     b.workers.update(UpdateKind::Update, pod_with("a", "one", |_| {}), mirror);
     b.update(&pod_with("a", "two", |_| {}));
-    b.workers.look_again(&uid("a"));
+    b.workers.resync(&uid("a"));
     tokio::time::sleep(secs(10)).await;
     let calls = b.syncer.calls();
     assert_eq!(calls.len(), 2);

@@ -123,6 +123,19 @@ fn the_tail_of_long_lines_is_2048_bytes_at_a_character_boundary() {
     assert!(log.tail().len() <= TAIL_BYTES && log.tail().chars().all(|c| c == 'ü'));
 }
 
+#[test]
+fn a_last_line_that_is_longer_than_what_is_kept_is_not_an_empty_tail() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = log_in(dir.path(), 1 << 20, 3);
+    let (mut lines, mut out) = (Lines::new(Stream::Out), Vec::new());
+    lines.take("x".repeat(10_000).as_bytes(), at(), &mut out);
+    lines.finish(at(), &mut out);
+    log.write(&out, 1, at());
+    let expected = "x".repeat(TAIL_BYTES);
+    assert_eq!(log.tail(), expected);
+    assert_eq!(tail(&dir.path().join("0.log")).unwrap(), expected);
+}
+
 proptest! {
     /// However the output is split into reads, the bytes of each line are the same.
     #[test]

@@ -13,11 +13,11 @@ use winddown_shared::{Event, KillReason, NodeEnding, PodKiller, RequestReport, S
 
 use super::finalize::Noted;
 use super::signals::{ShutdownSignals, SignalState};
-use super::{Left, ShutdownController, Stage, Transition};
+use super::{RunEnd, ShutdownController, Stage, Transition};
 use crate::journal::Journal;
 use crate::plan::plan_on;
 use crate::report::{Ended, ReportHeader};
-use crate::run::{Driven, carry_out};
+use crate::run::{RunParams, carry_out};
 use crate::run_context::RunContext;
 use crate::{
     BudgetReport, GroupReport, Outcome, Plan, Policy, ProgressPhase, RunOrder, RunPhase, RunRecord,
@@ -63,16 +63,16 @@ impl<K: PodKiller> ShutdownController<K> {
     ) -> Transition {
         let policy = Arc::clone(&self.parts.policy.borrow());
         if !policy.is_enabled() {
-            return self.let_go(signal, None, None).await;
+            return self.release_without_run(signal, None, None).await;
         }
         self.shut_for(signal);
         let mut shutdown_run = self.prepare(policy, signal, carried);
         let noted = self.note_start(shutdown_run.journal.header.started_at);
         let mut epoch = signal.login.preparing.then_some(signal.login.epoch);
-        let (left, run) = self.follow(&mut shutdown_run, signals, &mut epoch, stop).await;
+        let (end, run) = self.follow(&mut shutdown_run, signals, &mut epoch, stop).await;
         // If the run was complete when it was called off, it does not count as cancelled.
-        let left = if run.stop == RunStop::Cancelled { left } else { Left::Finished };
-        self.finish(shutdown_run, run, left, noted, signals, epoch).await
+        let end = if run.stop == RunStop::Cancelled { end } else { RunEnd::Finished };
+        self.finish(shutdown_run, run, end, noted, signals, epoch).await
     }
 
     /// Stops the pods and follows the signals at the same time. Sets `epoch` to that of the login manager's
@@ -83,7 +83,7 @@ impl<K: PodKiller> ShutdownController<K> {
         signals: &mut ShutdownSignals,
         epoch: &mut Option<u64>,
         stop: &CancellationToken,
-    ) -> (Left, RunReport) {
+    ) -> (RunEnd, RunReport) {
         let running = CancellationToken::new();
         let (started, mut context) = (shutdown_run.started, shutdown_run.context.clone());
         let news = watch::Sender::new(context.clone());
@@ -96,10 +96,10 @@ impl<K: PodKiller> ShutdownController<K> {
                 biased;
                 () = stop.cancelled() => {
                     running.cancel();
-                    return (Left::Stopped, run.await);
+                    return (RunEnd::Stopped, run.await);
                 }
                 () = signals.changed() => {}
-                done = &mut run => return (Left::Finished, done),
+                done = &mut run => return (RunEnd::Finished, done),
             }
             if signals.is_closed() {
                 continue;
@@ -109,7 +109,7 @@ impl<K: PodKiller> ShutdownController<K> {
             if !signal.ends_the_node() || (another && signal.notice.is_none()) {
                 running.cancel();
                 self.follow_reasons(&signal);
-                return (Left::CalledOff, run.await);
+                return (RunEnd::CalledOff, run.await);
             }
             self.follow_reasons(&signal);
             if signal.login.preparing {
@@ -166,14 +166,14 @@ impl<K: PodKiller> ShutdownController<K> {
                 let drain = plan.endpoint_drain;
                 shutdown_run.journal.header.endpoint_drain = Some(drain).filter(|d| !d.is_zero());
             }
-            let driven = Driven {
+            let params = RunParams {
                 context: Some(context.clone()),
                 journal: Some(&mut shutdown_run.journal),
                 carried: groups,
                 carried_work,
                 first_group: Some(first_group),
             };
-            carry_out(&self.parts.killer, plan, &order, driven, cancel).await
+            carry_out(&self.parts.killer, plan, &order, params, cancel).await
         };
         let panic = match AssertUnwindSafe(work).catch_unwind().await {
             Ok(run) => return run,
@@ -268,7 +268,7 @@ impl<K: PodKiller> ShutdownController<K> {
         };
         let started_boot = self.parts.boot_clock.now().saturating_sub(started.elapsed());
         let mut journal = self.journal(header, started, started_boot);
-        journal.stand(&context);
+        journal.set_context(&context);
         ShutdownRun { policy, started, context, journal, carried: None }
     }
 
@@ -288,7 +288,7 @@ impl<K: PodKiller> ShutdownController<K> {
         let started_boot = Duration::from_millis(record.started_boot_ms);
         let mut journal =
             self.journal(header, started, started_boot).after(record.sequence, record.phase);
-        journal.stand(&context);
+        journal.set_context(&context);
         let first_group = Duration::from_millis(record.first_group_ms);
         let RunRecord { report: ShutdownReport { groups, work, .. }, .. } = record;
         journal.work.clone_from(&work);
@@ -306,7 +306,7 @@ impl<K: PodKiller> ShutdownController<K> {
         &self,
         shutdown_run: ShutdownRun,
         mut run: RunReport,
-        left: Left,
+        end: RunEnd,
         noted: Noted,
         signals: &mut ShutdownSignals,
         epoch: Option<u64>,
@@ -315,18 +315,18 @@ impl<K: PodKiller> ShutdownController<K> {
         let budget = journal.budget();
         let (spared_groups, left_pods) = (run.spared_groups(), run.left());
         let until = self.report_deadline(started, budget);
-        match left {
-            Left::Finished => journal.note(RunPhase::Reporting, &run.groups).await,
+        match end {
+            RunEnd::Finished => journal.note(RunPhase::Reporting, &run.groups).await,
             // Pods that come back do not wait for the disk.
-            Left::CalledOff if !signals.current().ends_the_node() => self.lift_all(),
-            Left::CalledOff => {}
-            Left::Stopped => journal.note_again(&run.groups).await,
+            RunEnd::CalledOff if !signals.current().ends_the_node() => self.lift_all(),
+            RunEnd::CalledOff => {}
+            RunEnd::Stopped => journal.note_again(&run.groups).await,
         }
         self.parts.progress.phase(ProgressPhase::Ended);
         let groups = run.groups.clone();
         let (mut kept, mut last_report) = (false, None);
-        let (not_told, until) = match left {
-            Left::Finished => {
+        let (not_told, until) = match end {
+            RunEnd::Finished => {
                 let context = signals.current().limit(&context, started);
                 let at_most = self.release_deadline(&context, started, &run);
                 let not_told = self
@@ -335,34 +335,34 @@ impl<K: PodKiller> ShutdownController<K> {
                 (not_told, self.report_deadline_after_flush(at_most, budget))
             }
             // The node stays up, or the next agent continues.
-            Left::CalledOff | Left::Stopped => (Vec::new(), until),
+            RunEnd::CalledOff | RunEnd::Stopped => (Vec::new(), until),
         };
         // If there is a record, the next agent reports the whole run from it.
-        if left != Left::Stopped || !journal.is_kept() {
+        if end != RunEnd::Stopped || !journal.is_kept() {
             let ended = Ended { at: self.parts.clock.now(), took: started.elapsed() };
             let mut report = ShutdownReport::new(journal.header.clone(), run, ended);
-            report.statuses_not_told = not_told.iter().map(ToString::to_string).collect();
-            if left == Left::Stopped {
+            report.unsent_statuses = not_told.iter().map(ToString::to_string).collect();
+            if end == RunEnd::Stopped {
                 report.outcome = Outcome::Interrupted;
             }
             last_report = Some(Box::new(report.clone()));
-            kept = match left {
-                Left::CalledOff => self.beside(signals, self.keep(report, noted, until)).await,
+            kept = match end {
+                RunEnd::CalledOff => self.beside(signals, self.keep(report, noted, until)).await,
                 _ => self.keep(report, noted, until).await,
             };
         }
         // Once the report is stored, nothing in the record needs to survive a power cut.
         let lasting = !kept;
-        match left {
-            Left::Stopped => Transition::Stop,
-            Left::CalledOff => {
+        match end {
+            RunEnd::Stopped => Transition::Stop,
+            RunEnd::CalledOff => {
                 let last = journal.note_last(RunPhase::Cancelled, &groups, until, lasting);
                 self.beside(signals, last).await;
                 self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
                 self.parts.progress.phase(ProgressPhase::Cancelled);
                 Transition::Done(Stage::Idle)
             }
-            Left::Finished => {
+            RunEnd::Finished => {
                 journal.note_last(RunPhase::Released, &groups, until, lasting).await;
                 let (epoch, ours) = self.release_own(signals, epoch).await;
                 let took = started.elapsed();

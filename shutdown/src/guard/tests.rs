@@ -24,7 +24,7 @@ fn holding(guard: &Guard) -> Vec<&str> {
 }
 
 fn after(guard: &Guard, pods: &[Pod], now: u64) -> Guard {
-    guard.after(pods, true, &policy(), secs(now))
+    guard.reconcile(pods, true, &policy(), secs(now))
 }
 
 #[test]
@@ -38,9 +38,9 @@ fn a_pod_with_the_label_holds_where_the_policy_lets_it_and_only_while_it_runs() 
     let gone = after(&guard, &pods[1..], 110);
     assert_eq!((holding(&gone), gone.block(|_| None)), (vec![], None));
     // While the pods are not known, none counts as gone.
-    let silent = guard.after(&[], false, &policy(), secs(110));
+    let silent = guard.reconcile(&[], false, &policy(), secs(110));
     assert_eq!(silent, guard);
-    assert!(holding(&guard.after(&pods, true, &GuardPolicy::new(), secs(110))).is_empty());
+    assert!(holding(&guard.reconcile(&pods, true, &GuardPolicy::new(), secs(110))).is_empty());
 }
 
 #[test]
@@ -111,7 +111,7 @@ proptest! {
             match step {
                 Step::Look { asks, runs, known } => {
                     let pods = [pod("a", "batch", if asks { "true" } else { "" })];
-                    guard = guard.after(&pods[..usize::from(runs)], known, &policy(), secs(now));
+                    guard = guard.reconcile(&pods[..usize::from(runs)], known, &policy(), secs(now));
                 }
                 Step::Release => released |= guard.release("a"),
             }

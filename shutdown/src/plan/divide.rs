@@ -41,22 +41,9 @@ pub(super) fn shrink(groups: &mut [Group], drain: Duration, available: Duration)
     let used: Vec<u64> = groups.iter().map(|group| useful_time(group).as_secs()).collect();
     let needed = Duration::from_secs(used.iter().sum());
     let drain = drain.min(available.saturating_sub(needed));
-    let seconds = (available - drain).as_secs();
-    let mut shares = share::level(&used, seconds);
-
     // Time that no pod asked for still helps with a slow stop, so spare seconds go back where they came from.
-    let spare = seconds - shares.iter().sum::<u64>();
-    let rest: Vec<u64> = groups
-        .iter()
-        .zip(&used)
-        .map(|(group, used)| match group.pods.is_empty() {
-            true => 0,
-            false => group.configured.as_secs() - used,
-        })
-        .collect();
-    for (share, more) in shares.iter_mut().zip(share::level(&rest, spare)) {
-        *share += more;
-    }
+    let configured = groups.iter().map(|group| group.configured.as_secs());
+    let shares = share::level_with_rest(&used, configured, (available - drain).as_secs());
     for (group, share) in groups.iter_mut().zip(shares) {
         group.allowed = Duration::from_secs(share);
     }

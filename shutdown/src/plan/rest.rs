@@ -21,20 +21,8 @@ impl Plan {
         work::cut(&mut self.work, left);
         let left = left.saturating_sub(self.kept_for_work()).as_secs();
         let seconds: Vec<u64> = wants.iter().map(|want| want.map_or(0, whole_seconds_up)).collect();
-        let mut shares = share::level(&seconds, left);
-        let spare = left - shares.iter().sum::<u64>();
-        let rest: Vec<u64> = self
-            .groups
-            .iter()
-            .zip(&seconds)
-            .map(|(group, want)| match want {
-                0 => 0,
-                want => group.allowed.as_secs().saturating_sub(*want),
-            })
-            .collect();
-        for (share, more) in shares.iter_mut().zip(share::level(&rest, spare)) {
-            *share += more;
-        }
+        let allowed = self.groups.iter().map(|group| group.allowed.as_secs());
+        let shares = share::level_with_rest(&seconds, allowed, left);
         let last = self.kept_at(WorkPlace::Before(self.groups.len()));
         let mut end = self.deadline.saturating_sub(self.kept_after_pods() + last);
         for (index, (share, want)) in shares.into_iter().zip(wants).enumerate().rev() {

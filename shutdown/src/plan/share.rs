@@ -33,3 +33,18 @@ pub(super) fn level(wants: &[u64], total: u64) -> Vec<u64> {
     }
     shares
 }
+
+/// Like [`level`], for wishes that are each a part of a whole: what no one wants of `total` is divided among the
+/// rests of the wholes. Who wants nothing gets nothing.
+pub(super) fn level_with_rest(
+    wants: &[u64],
+    wholes: impl Iterator<Item = u64>,
+    total: u64,
+) -> Vec<u64> {
+    let rest =
+        |(want, whole): (&u64, u64)| if *want == 0 { 0 } else { whole.saturating_sub(*want) };
+    let rest: Vec<u64> = wants.iter().zip(wholes).map(rest).collect();
+    let shares = level(wants, total);
+    let more = level(&rest, total - shares.iter().sum::<u64>());
+    shares.iter().zip(more).map(|(share, more)| share + more).collect()
+}

@@ -269,7 +269,7 @@ fn check_times(plan: &Plan) {
         assert!(group.pods.iter().all(|planned| planned.grace <= group.allowed));
     }
     assert!(plan.groups.windows(2).all(|pair| pair[0].latest_end <= pair[1].latest_end));
-    assert!(plan.endpoint_drain <= plan.endpoint_drain_wanted);
+    assert!(plan.endpoint_drain <= plan.policy.endpoint_drain());
 }
 
 /// Checks that, of two plans for the same pods, the one with more time shortens nothing.

@@ -72,7 +72,7 @@ impl Plan {
     pub fn warnings(&self) -> Vec<PlanWarning> {
         let mut warnings: Vec<PlanWarning> =
             self.shrunk.map(PlanWarning::Shrunk).into_iter().collect();
-        let wanted = self.endpoint_drain_wanted;
+        let wanted = self.policy.endpoint_drain();
         if self.endpoint_drain < wanted && self.pod_count() > 0 {
             warnings.push(PlanWarning::DrainCut { wants: wanted, gets: self.endpoint_drain });
         }

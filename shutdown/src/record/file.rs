@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use winddown_files::Survives;
+use winddown_files::Durability;
 
 use super::{RecordPlace, RunRecord, VERSION};
 use crate::json_file::{FileError, JsonFile};
@@ -40,7 +40,7 @@ impl RecordFile {
 
 impl RecordPlace for RecordFile {
     fn write(&self, record: &RunRecord) -> Result<(), FileError> {
-        let survives = if self.volatile { Survives::Process } else { Survives::PowerCut };
+        let survives = if self.volatile { Durability::Process } else { Durability::PowerCut };
         match FILE.write(&self.path, survives, record) {
             Err(FileError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 let directory = self.path.parent().unwrap_or(Path::new("."));

@@ -255,7 +255,7 @@ fn pods_that_were_asked_and_not_seen_to_end_are_asked_for_the_rest_of_their_grac
     assert_eq!(request.reason, KillReason::Shutdown);
     assert_eq!(&*request.status.unwrap().reason, "Terminated");
     let (_, request) = record.asked(Duration::ZERO, false).last().unwrap();
-    assert!(request.stays());
+    assert!(request.restarts_on_node());
 }
 
 fn asked(uid: &str, at: Option<u64>, grace: u64, end: PodEnd) -> PodReport {
@@ -326,14 +326,14 @@ fn a_run_may_go_on_while_it_cannot_be_known_to_be_called_off() {
     plain.report.notice = None;
     let secs = Duration::from_secs;
     let (none, its_own) = (BTreeSet::new(), BTreeSet::from(["aws".into()]));
-    assert!(noticed.may_go_on(secs(2), false, &none, false), "the source has not repeated it yet");
-    assert!(!noticed.may_go_on(secs(2), false, &its_own, false), "the source says nothing more");
-    assert!(!noticed.may_go_on(secs(122), false, &none, false), "its time is over");
-    assert!(plain.may_go_on(secs(2), false, &none, true), "the login manager has not spoken");
+    assert!(noticed.may_resume(secs(2), false, &none, false), "the source has not repeated it yet");
+    assert!(!noticed.may_resume(secs(2), false, &its_own, false), "the source says nothing more");
+    assert!(!noticed.may_resume(secs(122), false, &none, false), "its time is over");
+    assert!(plain.may_resume(secs(2), false, &none, true), "the login manager has not spoken");
     assert!(
-        !plain.may_go_on(secs(2), false, &none, false),
+        !plain.may_resume(secs(2), false, &none, false),
         "the login manager says that it is over"
     );
-    assert!(!plain.may_go_on(secs(60), false, &none, true), "its time is over");
-    assert!(plain.may_go_on(secs(600), true, &none, false));
+    assert!(!plain.may_resume(secs(60), false, &none, true), "its time is over");
+    assert!(plain.may_resume(secs(600), true, &none, false));
 }

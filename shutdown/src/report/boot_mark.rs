@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use winddown_files::Survives;
+use winddown_files::Durability;
 use winddown_shared::WallTime;
 
 use crate::json_file::{FileError, JsonFile};
@@ -71,7 +71,7 @@ impl BootMark {
     /// Fails if the mark could not be written. The previous one is kept.
     pub fn store(&self, directory: &Path) -> Result<PathBuf, FileError> {
         let path = directory.join(NAME);
-        FILE.write(&path, Survives::PowerCut, self)?;
+        FILE.write(&path, Durability::PowerCut, self)?;
         Ok(path)
     }
 }

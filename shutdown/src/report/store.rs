@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Outcome, ReportSink, ShutdownReport};
 use crate::json_file::{FileError, JsonFile};
 use names::{Kind, Named, outdated};
-use winddown_files::{Survives, replace};
+use winddown_files::{Durability, replace};
 use winddown_shared::error_chain;
 
 mod names;
@@ -75,7 +75,8 @@ impl ReportStore {
         let mut text = serde_json::to_vec_pretty(named.as_ref().unwrap_or(report))
             .map_err(|source| FILE.syntax(&path, source))?;
         text.push(b'\n');
-        replace(&path, 0o644, Survives::PowerCut, &text).map_err(FileError::io("write", &path))?;
+        replace(&path, 0o644, Durability::PowerCut, &text)
+            .map_err(FileError::io("write", &path))?;
         self.prune();
         Ok(path)
     }

@@ -66,7 +66,8 @@ unit! {
     |json: Vec<u64>| Ok(json.into_iter().map(Duration::from_millis).collect())
 }
 
-fn millis(duration: Duration) -> u64 {
+/// Returns `duration` in whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 

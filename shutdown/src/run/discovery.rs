@@ -18,7 +18,7 @@ impl<K: PodKiller> Run<'_, K> {
         let running = self.killer.running();
         // Once known, this stays known: if the runtime stops answering, the workers still have its pods.
         self.known |= running.known;
-        if let Some(journal) = &mut self.driven.journal {
+        if let Some(journal) = &mut self.params.journal {
             journal.pods_unknown = !self.known;
         }
         let planned_nothing = self.groups.iter().all(|group| group.pods.is_empty());
@@ -31,7 +31,7 @@ impl<K: PodKiller> Run<'_, K> {
             self.settle_missing();
         }
         self.ask_the_overdue();
-        let is_fresh = planned_nothing && self.driven.carried.is_none();
+        let is_fresh = planned_nothing && self.params.carried.is_none();
         if is_fresh && self.waiting.iter().any(|waiting| !waiting.is_empty()) {
             self.plan_anew();
         }
@@ -61,10 +61,10 @@ impl<K: PodKiller> Run<'_, K> {
         let waiting = std::mem::take(&mut self.waiting).into_iter().flatten();
         let pods: Vec<Pod> = waiting.map(|(_, pod)| pod).collect();
         let now = self.elapsed();
-        self.plan = self.plan.anew(&pods, now);
+        self.plan = self.plan.replan(&pods, now);
         self.kept_after_pods = self.plan.kept_after_pods();
         self.first_group = now + self.plan.endpoint_drain;
-        if let Some(journal) = &mut self.driven.journal {
+        if let Some(journal) = &mut self.params.journal {
             let drain = Some(self.plan.endpoint_drain).filter(|drain| !drain.is_zero());
             journal.header.endpoint_drain = drain;
         }

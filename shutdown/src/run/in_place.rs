@@ -54,7 +54,7 @@ impl<K: PodKiller> Run<'_, K> {
     }
 
     fn context_is(&self, so: impl Fn(&RunContext) -> bool) -> bool {
-        self.driven.context.as_ref().is_some_and(|context| so(&context.borrow()))
+        self.params.context.as_ref().is_some_and(|context| so(&context.borrow()))
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped};
 
 use super::outcome::Failure;
-use super::{Cancelled, Place, REAPING, Run, RunStop, changed, more};
+use super::{Cancelled, Place, REAPING, Run, RunStop, changed};
 use crate::PodEnd;
 use crate::grace::{rest_of_grace, room};
 use crate::in_place::status_of_staying;
@@ -160,8 +160,8 @@ impl<K: PodKiller> Run<'_, K> {
                 Some(answer) = self.releases.join_next_with_id() => self.take_release(answer),
                 Some(answer) = self.work.tasks.join_next_with_id() => self.take_work(answer),
                 () = self.cancel.cancelled() => return Err(Cancelled),
-                () = changed(&mut self.driven.context) => self.follow().await,
-                () = more(&mut self.more_known), if matches!(wait, Wait::More) => {
+                () = changed(self.params.context.as_mut()) => self.follow().await,
+                () = changed(Some(&mut self.more_known)), if matches!(wait, Wait::More) => {
                     return Ok(());
                 }
                 () = sleep_until(self.note_at.unwrap_or(until)), if self.note_at.is_some() => {
@@ -205,14 +205,12 @@ impl<K: PodKiller> Run<'_, K> {
             Ok(stopped) => {
                 let signalled = stopped.signalled_at.filter(|_| first).map(offset);
                 report.sigterm = report.sigterm.or(signalled);
-                report.exit = Some(stopped.stopped_at.map_or(now, offset));
-                let forced = stopped.containers.iter().filter(|container| container.forced);
-                report.containers = forced.map(|container| container.name.to_string()).collect();
+                report.end_as(Some(stopped.stopped_at.map_or(now, offset)), &stopped);
                 if let Some(more) = &stopped.remark {
                     let before = report.remark.take().map(|before| format!("{before}; "));
                     report.remark = Some(format!("{}{more}", before.unwrap_or_default()));
                 }
-                if stopped.forced() { PodEnd::Killed } else { PodEnd::Exited }
+                report.end
             }
             Err(Failure { error, still_running }) => {
                 tracing::warn!(

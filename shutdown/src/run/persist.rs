@@ -16,7 +16,7 @@ impl<K: PodKiller> Run<'_, K> {
     pub(super) async fn note(&mut self, phase: RunPhase) {
         self.is_noted();
         self.keep_work();
-        if let Some(journal) = &mut self.driven.journal {
+        if let Some(journal) = &mut self.params.journal {
             journal.first_group = self.first_group;
             journal.note(phase, &self.groups).await;
         }
@@ -25,7 +25,7 @@ impl<K: PodKiller> Run<'_, K> {
     /// Schedules a note of an end that the next agent could not determine itself: a pod that is gone could
     /// have exited by itself.
     pub(super) fn has_to_note(&mut self) {
-        if self.driven.journal.is_some() {
+        if self.params.journal.is_some() {
             self.note_at.get_or_insert((self.noted + TOGETHER).max(Instant::now()));
         }
     }
@@ -33,14 +33,14 @@ impl<K: PodKiller> Run<'_, K> {
     /// Persists the ends that were observed, in the background.
     pub(super) fn note_ends(&mut self) {
         self.is_noted();
-        if let Some(journal) = &mut self.driven.journal {
+        if let Some(journal) = &mut self.params.journal {
             journal.note_ends(&self.groups);
         }
     }
 
     /// Adds the work of plug-ins to the next note.
     pub(super) fn keep_work(&mut self) {
-        if let Some(journal) = &mut self.driven.journal {
+        if let Some(journal) = &mut self.params.journal {
             journal.work.clone_from(&self.work.reports);
         }
     }

@@ -185,8 +185,8 @@ impl PodReport {
         is_news
     }
 
-    /// Fills in an end that was not observed, as the runtime reports it.
-    fn end_as(&mut self, exit: Option<Duration>, stopped: &PodStopped) {
+    /// Fills in the pod's end, as the runtime reports it.
+    pub(super) fn end_as(&mut self, exit: Option<Duration>, stopped: &PodStopped) {
         let forced = stopped.containers.iter().filter(|container| container.forced);
         self.containers = forced.map(|container| container.name.to_string()).collect();
         self.end = if stopped.forced() { PodEnd::Killed } else { PodEnd::Exited };

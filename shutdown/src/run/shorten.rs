@@ -11,16 +11,16 @@ use crate::budget::whole_seconds;
 impl<K: PodKiller> Run<'_, K> {
     /// Adopts the new context and persists it.
     pub(super) async fn follow(&mut self) {
-        let Some(context) = &mut self.driven.context else { return };
+        let Some(context) = &mut self.params.context else { return };
         let context = context.borrow_and_update().clone();
         self.budget = context.budget;
-        if let Some(journal) = &mut self.driven.journal {
-            journal.stand(&context);
+        if let Some(journal) = &mut self.params.journal {
+            journal.set_context(&context);
         }
         if self.budget.pods < self.plan.deadline {
             self.shorten();
         }
-        if let Some(journal) = &mut self.driven.journal {
+        if let Some(journal) = &mut self.params.journal {
             journal.first_group = self.first_group;
             journal.note_again(&self.groups).await;
         }
@@ -34,7 +34,7 @@ impl<K: PodKiller> Run<'_, K> {
         let deadline = self.budget.pods;
         let needed: Duration = wants.iter().flatten().sum();
         let first_group = self.first_group.min(deadline.saturating_sub(needed).max(now));
-        if let Some(journal) = &mut self.driven.journal {
+        if let Some(journal) = &mut self.params.journal {
             journal.start_sooner(self.first_group - first_group);
         }
         self.first_group = first_group;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_files::Survives;
+use winddown_files::Durability;
 use winddown_shared::{Pod, WallTime};
 
 use crate::json_file::{FileError, JsonFile};
@@ -151,7 +151,7 @@ impl StartReport {
     /// # Errors
     /// Fails if the file cannot be written. The old content is kept.
     pub fn store(&self, state_directory: &Path) -> Result<(), FileError> {
-        FILE.write(&state_directory.join(NAME), Survives::Process, self)
+        FILE.write(&state_directory.join(NAME), Durability::Process, self)
     }
 
     pub(super) fn new(
@@ -191,7 +191,7 @@ impl StartReport {
 
     /// A counter that increases when a group or a pod starts, when no group is being waited for any more, and when the
     /// start is over, but not with each pod that becomes ready.
-    pub fn turn(&self) -> usize {
+    pub fn revision(&self) -> usize {
         let over = usize::from(self.current().is_none()) + usize::from(self.is_over());
         self.groups.iter().map(|group| 1 + group.pods.len()).sum::<usize>() * 3 + over
     }

@@ -55,7 +55,8 @@ pub fn inhibit_delay(text: &str) -> Option<Duration> {
     let mut in_login = false;
     let mut value = None;
     let mut carried = String::new();
-    for line in text.lines() {
+    // The empty line completes one that is continued at the end of the file.
+    for line in text.lines().chain([""]) {
         let line = line.trim_ascii();
         // Comments are skipped even between continued lines, and are never continued.
         if line.starts_with(['#', ';']) {

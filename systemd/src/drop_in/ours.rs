@@ -12,11 +12,11 @@ use super::{DEFAULT, NAME, Source, effective, merge};
 
 /// The required state of winddown's drop-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ours {
+pub enum RequiredDropIn {
     /// Absent: logind's delay is long enough without it.
     Absent,
     /// Present, with this delay, which is longer than logind's without it.
-    Gives(Duration),
+    Present(Duration),
 }
 
 /// The result of [`apply`].
@@ -38,11 +38,11 @@ pub enum Applied {
 
 /// Decides what winddown's drop-in must be for a delay of at least `wanted`. The sources are the
 /// same as for [`effective`]; our own drop-in is ignored.
-pub fn ours(main: &[Source], drop_ins: &[Source], wanted: Duration) -> Ours {
+pub fn ours(main: &[Source], drop_ins: &[Source], wanted: Duration) -> RequiredDropIn {
     let is_ours = |source: &&Source| source.file.file_name().is_some_and(|name| name == NAME);
     let others: Vec<Source> = drop_ins.iter().filter(|s| !is_ours(s)).cloned().collect();
     let without_us = effective(main, &others).map_or(DEFAULT, |setting| setting.value);
-    if without_us >= wanted { Ours::Absent } else { Ours::Gives(wanted) }
+    if without_us >= wanted { RequiredDropIn::Absent } else { RequiredDropIn::Present(wanted) }
 }
 
 /// Writes or removes winddown's drop-in below `root` as `wanted` requires. A missing drop-in is
@@ -53,15 +53,17 @@ pub fn ours(main: &[Source], drop_ins: &[Source], wanted: Duration) -> Ours {
 pub fn apply(root: &Path, wanted: Duration, short: bool) -> Result<Applied, WriteError> {
     let (main, drop_ins) = merge::scan(root);
     match ours(&main, &drop_ins, wanted) {
-        Ours::Absent => match write::remove(root)? {
+        RequiredDropIn::Absent => match write::remove(root)? {
             Some(file) => Ok(Applied::Removed { file }),
             None => Ok(Applied::Nothing),
         },
-        Ours::Gives(delay) if short || write::is_there(root) => match write::write(root, delay)? {
-            Written::Changed { file } => Ok(Applied::Wrote { file }),
-            Written::Unchanged { .. } => Ok(Applied::Nothing),
-        },
-        Ours::Gives(_) => Ok(Applied::Nothing),
+        RequiredDropIn::Present(delay) if short || write::is_there(root) => {
+            match write::write(root, delay)? {
+                Written::Changed { file } => Ok(Applied::Wrote { file }),
+                Written::Unchanged { .. } => Ok(Applied::Nothing),
+            }
+        }
+        RequiredDropIn::Present(_) => Ok(Applied::Nothing),
     }
 }
 

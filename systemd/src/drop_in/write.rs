@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use winddown_files::Survives;
+use winddown_files::Durability;
 use winddown_shared::error_chain;
 
 use super::{NAME, below};
@@ -142,7 +142,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
     // The temporary file is hidden, so logind never reads a half-written one.
-    winddown_files::replace(path, 0o644, Survives::PowerCut, text.as_bytes())
+    winddown_files::replace(path, 0o644, Durability::PowerCut, text.as_bytes())
 }
 
 fn sync_directory(file: &Path) -> io::Result<()> {

@@ -55,7 +55,7 @@ pub enum InspectError {
 
 /// The kind of an [`InspectError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Silence {
+pub enum InspectErrorKind {
     /// The service or the bus does not exist.
     Absent,
     /// The caller may not query it.
@@ -68,52 +68,52 @@ pub enum Silence {
 
 impl InspectError {
     /// Returns the kind of the error.
-    pub fn kind(&self) -> Silence {
+    pub fn kind(&self) -> InspectErrorKind {
         match self {
-            Self::Absent { .. } | Self::NoBus { .. } => Silence::Absent,
-            Self::Denied { .. } => Silence::Denied,
-            Self::Silent { .. } => Silence::Silent,
-            Self::Failed { .. } => Silence::Failed,
+            Self::Absent { .. } | Self::NoBus { .. } => InspectErrorKind::Absent,
+            Self::Denied { .. } => InspectErrorKind::Denied,
+            Self::Silent { .. } => InspectErrorKind::Silent,
+            Self::Failed { .. } => InspectErrorKind::Failed,
         }
     }
 
     /// Classifies an error from the bus; `whom` is the service that was queried.
     pub(super) fn of(whom: &'static str, source: zbus::Error) -> Self {
         if let zbus::Error::Connection(io, address) = &source
-            && by_io(io.kind()) == Silence::Absent
+            && by_io(io.kind()) == InspectErrorKind::Absent
         {
             return Self::NoBus { whom, address: address.to_string() };
         }
         match kind(&source) {
-            Silence::Absent => Self::Absent { whom, source },
-            Silence::Denied => Self::Denied { whom, source },
-            Silence::Silent | Silence::Failed => Self::Failed { whom, source },
+            InspectErrorKind::Absent => Self::Absent { whom, source },
+            InspectErrorKind::Denied => Self::Denied { whom, source },
+            InspectErrorKind::Silent | InspectErrorKind::Failed => Self::Failed { whom, source },
         }
     }
 }
 
-fn kind(error: &zbus::Error) -> Silence {
+fn kind(error: &zbus::Error) -> InspectErrorKind {
     match error {
         zbus::Error::InputOutput(io) => by_io(io.kind()),
         zbus::Error::Connection(io, _) => by_io(io.kind()),
         zbus::Error::FDO(error) => by_name(zbus::DBusError::name(&**error).as_str()),
         zbus::Error::MethodError(name, ..) => by_name(name.as_str()),
-        _ => Silence::Failed,
+        _ => InspectErrorKind::Failed,
     }
 }
 
-fn by_io(kind: std::io::ErrorKind) -> Silence {
+fn by_io(kind: std::io::ErrorKind) -> InspectErrorKind {
     use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
     match kind {
-        NotFound | NotADirectory | ConnectionRefused => Silence::Absent,
-        PermissionDenied => Silence::Denied,
-        _ => Silence::Failed,
+        NotFound | NotADirectory | ConnectionRefused => InspectErrorKind::Absent,
+        PermissionDenied => InspectErrorKind::Denied,
+        _ => InspectErrorKind::Failed,
     }
 }
 
 /// Classifies a D-Bus error name. The bus reports a service that it cannot start in many ways: it
 /// does not exist, or its unit is masked.
-fn by_name(name: &str) -> Silence {
+fn by_name(name: &str) -> InspectErrorKind {
     let short = name.strip_prefix("org.freedesktop.").unwrap_or(name);
     match short {
         "DBus.Error.ServiceUnknown"
@@ -124,9 +124,9 @@ fn by_name(name: &str) -> Silence {
         | "systemd1.BadUnitSetting"
         // The error of systemd 252 for a masked unit that is requested by its alias.
         | "DBus.Error.FileExists"
-        | "systemd1.JobFailed" => Silence::Absent,
-        _ if short.starts_with("DBus.Error.Spawn.") => Silence::Absent,
-        "DBus.Error.AccessDenied" | "DBus.Error.AuthFailed" => Silence::Denied,
-        _ => Silence::Failed,
+        | "systemd1.JobFailed" => InspectErrorKind::Absent,
+        _ if short.starts_with("DBus.Error.Spawn.") => InspectErrorKind::Absent,
+        "DBus.Error.AccessDenied" | "DBus.Error.AuthFailed" => InspectErrorKind::Denied,
+        _ => InspectErrorKind::Failed,
     }
 }

@@ -6,11 +6,11 @@ use zbus::OwnedObjectPath;
 use zbus::connection::Builder;
 use zbus::{Guid, fdo, interface};
 
-use super::error::{InspectError, Silence};
+use super::error::{InspectError, InspectErrorKind};
 use super::*;
 use crate::stand_in::{Behaviour, StandIn};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 #[tokio::test]
 async fn logind_tells_its_delay_and_who_holds_a_lock() {
@@ -19,7 +19,7 @@ async fn logind_tells_its_delay_and_who_holds_a_lock() {
     config.bus = logind.peer();
     let holder = crate::LogindInhibitor::start(config);
     logind.until_locks(|locks| !locks.is_empty()).await;
-    let inspector = Inspector::connect(&logind.peer(), PATIENCE).await.unwrap();
+    let inspector = Inspector::connect(&logind.peer(), TIMEOUT).await.unwrap();
     let seen = inspector.login().await.unwrap();
     assert_eq!(seen.delay, Duration::from_secs(30));
     assert!(!seen.preparing);
@@ -32,12 +32,12 @@ async fn logind_tells_its_delay_and_who_holds_a_lock() {
 async fn a_logind_that_refuses_or_hangs_is_told_apart() {
     let logind = StandIn::new(Duration::from_secs(5));
     logind.set_behaviour("ListInhibitors", Behaviour::Refuse);
-    let inspector = Inspector::connect(&logind.peer(), PATIENCE).await.unwrap();
-    assert_eq!(inspector.login().await.unwrap_err().kind(), Silence::Failed);
+    let inspector = Inspector::connect(&logind.peer(), TIMEOUT).await.unwrap();
+    assert_eq!(inspector.login().await.unwrap_err().kind(), InspectErrorKind::Failed);
     logind.set_behaviour("ListInhibitors", Behaviour::Hang);
-    let hasty = Inspector { patience: Duration::from_millis(20), ..inspector };
+    let hasty = Inspector { timeout: Duration::from_millis(20), ..inspector };
     let error = hasty.login().await.unwrap_err();
-    assert_eq!(error.kind(), Silence::Silent);
+    assert_eq!(error.kind(), InspectErrorKind::Silent);
     assert_eq!(error.to_string(), "logind has not answered within 20ms");
 }
 
@@ -51,26 +51,26 @@ async fn a_bus_that_accepts_and_says_nothing_is_silent() {
         Ok(ours)
     }));
     let error = Inspector::connect(&bus, Duration::from_secs(3)).await.unwrap_err();
-    assert_eq!(error.kind(), Silence::Silent);
+    assert_eq!(error.kind(), InspectErrorKind::Silent);
 }
 
 #[tokio::test]
 async fn a_bus_that_is_not_there_is_absent() {
     let bus = Bus::Address("unix:path=/nonexistent/bus".to_owned());
-    let error = Inspector::connect(&bus, PATIENCE).await.unwrap_err();
-    assert_eq!(error.kind(), Silence::Absent, "{error:?}");
+    let error = Inspector::connect(&bus, TIMEOUT).await.unwrap_err();
+    assert_eq!(error.kind(), InspectErrorKind::Absent, "{error:?}");
 }
 
 #[test]
 fn errors_of_the_bus_are_sorted_by_their_name() {
     let table = [
-        ("org.freedesktop.DBus.Error.ServiceUnknown", Silence::Absent),
-        ("org.freedesktop.DBus.Error.Spawn.ChildExited", Silence::Absent),
-        ("org.freedesktop.systemd1.UnitMasked", Silence::Absent),
-        ("org.freedesktop.DBus.Error.FileExists", Silence::Absent),
-        ("org.freedesktop.DBus.Error.AccessDenied", Silence::Denied),
-        ("org.freedesktop.DBus.Error.UnknownMethod", Silence::Failed),
-        ("com.example.Else", Silence::Failed),
+        ("org.freedesktop.DBus.Error.ServiceUnknown", InspectErrorKind::Absent),
+        ("org.freedesktop.DBus.Error.Spawn.ChildExited", InspectErrorKind::Absent),
+        ("org.freedesktop.systemd1.UnitMasked", InspectErrorKind::Absent),
+        ("org.freedesktop.DBus.Error.FileExists", InspectErrorKind::Absent),
+        ("org.freedesktop.DBus.Error.AccessDenied", InspectErrorKind::Denied),
+        ("org.freedesktop.DBus.Error.UnknownMethod", InspectErrorKind::Failed),
+        ("com.example.Else", InspectErrorKind::Failed),
     ];
     for (name, expected) in table {
         let message = zbus::Message::method_call("/", "X").build(&()).unwrap();
@@ -82,7 +82,7 @@ fn errors_of_the_bus_are_sorted_by_their_name() {
 
 #[tokio::test]
 async fn a_service_is_read_with_its_order_and_limits() {
-    let inspector = Inspector::connect(&systemd(), PATIENCE).await.unwrap();
+    let inspector = Inspector::connect(&systemd(), TIMEOUT).await.unwrap();
     assert_eq!(inspector.system().await.unwrap().major(), Some(252));
     let seen = inspector.service("winddown.service").await.unwrap();
     assert_eq!(seen.load_state, "loaded");
@@ -97,14 +97,14 @@ async fn a_service_is_read_with_its_order_and_limits() {
 
 #[tokio::test]
 async fn of_a_slice_only_limits_that_are_set_are_seen() {
-    let inspector = Inspector::connect(&systemd(), PATIENCE).await.unwrap();
+    let inspector = Inspector::connect(&systemd(), TIMEOUT).await.unwrap();
     let seen = inspector.slice("winddown.slice").await.unwrap();
     assert_eq!(seen, SliceView { tasks_max: Some(100), tasks: Some(7), memory_max: None });
 }
 
 #[tokio::test]
 async fn of_many_scopes_only_some_are_looked_at() {
-    let inspector = Inspector::connect(&systemd(), PATIENCE).await.unwrap();
+    let inspector = Inspector::connect(&systemd(), TIMEOUT).await.unwrap();
     let (count, seen) = inspector.scopes(&["cri-containerd-*.scope"], 2).await.unwrap();
     assert_eq!(count, 500);
     assert_eq!(seen.len(), 2);
@@ -128,7 +128,7 @@ async fn a_soft_reboot_is_told_by_its_count_where_systemd_knows_it() {
             None => systemd(),
             Some(count) => serving(move || SoftManager(count)),
         };
-        let inspector = Inspector::connect(&bus, PATIENCE).await.unwrap();
+        let inspector = Inspector::connect(&bus, TIMEOUT).await.unwrap();
         let seen = inspector.soft_rebooted_at().await.unwrap();
         assert_eq!(seen, at.map(Duration::from_secs), "{count:?}");
     }

@@ -13,7 +13,7 @@ use super::bus::{Bus, translate};
 use super::session::CallError;
 
 /// The timeout for logind to grant the lock.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between attempts to take a lock that was refused.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -68,8 +68,8 @@ async fn take(bus: &Bus, block: &ShutdownBlock) -> Result<OwnedFd, CallError> {
         let lock = login.build().await?.inhibit("shutdown", &block.who, &block.why, "block").await;
         lock.map(OwnedFd::from)
     };
-    match timeout(PATIENCE, asked).await {
-        Ok(lock) => lock.map_err(|error| translate(call, &error, PATIENCE)),
-        Err(_) => Err(CallError::Timeout { call, after: PATIENCE }),
+    match timeout(TIMEOUT, asked).await {
+        Ok(lock) => lock.map_err(|error| translate(call, &error, TIMEOUT)),
+        Err(_) => Err(CallError::Timeout { call, after: TIMEOUT }),
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use winddown_shared::error_chain;
 
 use super::session::{CallError, LoginCalls};
-use crate::drop_in::{self, Applied, Setting, WriteError};
+use crate::drop_in::{self, Applied, Setting};
 
 /// How long logind may take to apply its configuration after a reload (kubernetes#133133: reading
 /// once is too early).
@@ -64,7 +65,7 @@ pub(super) async fn raise_inhibit_delay(
             return Ok(Some(Raised { delay: current, set_by: None, obstacle }));
         }
         Ok(Ok(Applied::Nothing)) => {}
-        Ok(Err(error)) => obstacle = Some(explain(&error)),
+        Ok(Err(error)) => obstacle = Some(error_chain(&error)),
         Err(error) => obstacle = Some(error),
     }
     // Reload also when nothing was written: logind may not have read the files yet.
@@ -104,13 +105,6 @@ async fn settle(
 
 fn name(setting: &Setting) -> Arc<str> {
     setting.file.to_string_lossy().into()
-}
-
-fn explain(error: &WriteError) -> String {
-    match std::error::Error::source(error) {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }
 
 /// Runs `work` on a blocking thread, with a timeout.

@@ -23,30 +23,30 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const ABSENT_AFTER: u32 = 5;
 
 /// Runs until aborted, or until all handles are dropped.
-pub(super) async fn supervise(login: impl LoginManager, mut keeper: Keeper) {
+pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervisor) {
     let mut pause = FIRST_PAUSE;
     loop {
-        keeper.facts.forget_session();
-        keeper.fresh = None;
-        keeper.publish();
-        let failure = match keeper.meanwhile(login.connect()).await {
+        supervisor.facts.forget_session();
+        supervisor.fresh = None;
+        supervisor.publish();
+        let failure = match supervisor.meanwhile(login.connect()).await {
             None => return,
             Some(Err(error)) => error,
             Some(Ok(session)) => {
-                keeper.connected = true;
-                let ended = keeper.serve(session).await;
-                keeper.connected = false;
+                supervisor.connected = true;
+                let ended = supervisor.serve(session).await;
+                supervisor.connected = false;
                 match ended {
                     None => return,
                     Some(error) => error,
                 }
             }
         };
-        if keeper.failures == 0 {
+        if supervisor.failures == 0 {
             pause = FIRST_PAUSE;
         }
-        keeper.failed(&failure);
-        if keeper.meanwhile(tokio::time::sleep(pause)).await.is_none() {
+        supervisor.failed(&failure);
+        if supervisor.meanwhile(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -54,7 +54,7 @@ pub(super) async fn supervise(login: impl LoginManager, mut keeper: Keeper) {
 }
 
 /// Owns the lock and everything known about it.
-pub(super) struct Keeper {
+pub(super) struct Supervisor {
     config: InhibitorConfig,
     facts: Facts,
     /// The lock in use.
@@ -88,7 +88,7 @@ enum Woken {
     Recheck,
 }
 
-impl Keeper {
+impl Supervisor {
     pub(super) fn new(
         mut config: InhibitorConfig,
         state: watch::Sender<InhibitorState>,

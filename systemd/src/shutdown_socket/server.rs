@@ -25,7 +25,7 @@ const MOST: usize = 64;
 /// The longest name, and the longest reason, in bytes.
 const LONGEST_TEXT: usize = 256;
 /// The timeout for a program to send its request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The time kept for naming the late holders before the work is dropped.
 const TO_NAME_THEM: Duration = Duration::from_millis(100);
 /// The pause after a failed `accept`, e.g. because of too many open files.
@@ -233,7 +233,7 @@ struct Program {
 impl Program {
     async fn serve(mut self) {
         let served = async {
-            match timeout(PATIENCE, self.lines.read()).await {
+            match timeout(TIMEOUT, self.lines.read()).await {
                 Ok(Ok(Some(Request::Watch))) => self.tell_changes().await,
                 Ok(Ok(Some(Request::Inhibit(asked)))) => self.hold(asked).await,
                 Ok(Ok(None)) | Err(_) => Ok(()),

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
+use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::time::Instant;
 
@@ -46,7 +47,7 @@ impl StandIn {
     /// Grants a lock: the writing end of a pipe.
     pub(super) fn grant(&self, mut record: LockRecord) -> io::Result<OwnedFd> {
         let (ours, theirs) = io::pipe()?;
-        let ours = pipe::Receiver::from_owned_fd(ours.into())?;
+        let mut ours = pipe::Receiver::from_owned_fd(ours.into())?;
         {
             let mut inner = self.lock();
             record.id = inner.locks.len() as u64;
@@ -55,27 +56,13 @@ impl StandIn {
         self.changed();
         let stand_in = self.clone();
         tokio::spawn(async move {
-            closed(&ours).await;
+            // Writing to the lock does not release it.
+            while let Ok(1..) = ours.read(&mut [0; 16]).await {}
             for lock in stand_in.lock().locks.iter_mut().filter(|lock| lock.id == record.id) {
                 lock.released_at = Some(Instant::now());
             }
             stand_in.changed();
         });
         Ok(theirs.into())
-    }
-}
-
-/// Resolves when no writer is left.
-async fn closed(pipe: &pipe::Receiver) {
-    loop {
-        if pipe.readable().await.is_err() {
-            return;
-        }
-        match pipe.try_read(&mut [0; 16]) {
-            // Writing to the lock does not release it.
-            Ok(1..) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Ok(0) | Err(_) => return,
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use winddown_shared::service_units::{
     NewUnit, ServiceUnits, UnitChange, UnitError, UnitView, Whom,
 };
@@ -19,22 +19,15 @@ use zbus::{Connection, Message, MessageStream, OwnedObjectPath, OwnedVariant, Va
 
 use super::error::sorted;
 use super::properties::{Properties, properties};
-use super::signals::{
-    MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, TrustedSender, UNIT, UnitSignals, rules,
-};
+use super::signals::{PROPERTIES, TrustedSender, UnitSignals, rules};
 use crate::logind::Bus;
+use crate::manager::{Listed, MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, UNIT};
 
 /// How many changes a subscriber may lag behind before it must list all services.
 const CHANGES: usize = 4096;
 /// The first pause between two attempts to connect; it doubles up to the longest.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
-
-/// One row of `ListUnitsByPatterns`: name, description, load state, active state, sub state,
-/// followed unit, path, job id, job type, job path.
-type Listed =
-    (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
 
 /// A client of systemd for services whose names begin with a prefix. Clones share the connection, which is closed with
 /// the last clone.
@@ -45,23 +38,23 @@ pub struct UnitsClient(Arc<Inner>);
 struct Inner {
     signals: Arc<UnitSignals>,
     connection: watch::Receiver<Option<Connection>>,
-    patience: Duration,
+    timeout: Duration,
     keeper: JoinHandle<()>,
 }
 
 // === impl UnitsClient ===
 
 impl UnitsClient {
-    /// Starts connecting in the background. Every call waits for the connection and for the reply, at most `patience`
+    /// Starts connecting in the background. Every call waits for the connection and for the reply, at most `timeout`
     /// each. Must be called inside a tokio runtime.
-    pub fn start(bus: Bus, prefix: &str, patience: Duration) -> Self {
+    pub fn start(bus: Bus, prefix: &str, timeout: Duration) -> Self {
         let signals = Arc::new(UnitSignals::new(prefix, CHANGES));
         let (published, connection) = watch::channel(None);
         let keeper = critical::spawn(
             "units of systemd",
-            keep(bus, patience, Arc::clone(&signals), published),
+            keep(bus, timeout, Arc::clone(&signals), published),
         );
-        Self(Arc::new(Inner { signals, connection, patience, keeper }))
+        Self(Arc::new(Inner { signals, connection, timeout, keeper }))
     }
 
     /// Whether there is a connection now.
@@ -132,7 +125,7 @@ impl UnitsClient {
 
     async fn connection(&self, call: &'static str) -> Result<Connection, UnitError> {
         let mut published = self.0.connection.clone();
-        let waits = timeout(self.0.patience, published.wait_for(Option::is_some));
+        let waits = tokio::time::timeout(self.0.timeout, published.wait_for(Option::is_some));
         let connection = waits.await.ok().and_then(Result::ok).and_then(|found| found.clone());
         let why = || "there is no connection to systemd".to_owned();
         connection.ok_or_else(|| UnitError::Silent { call, why: why() })
@@ -231,13 +224,13 @@ fn present(answer: Result<Message, UnitError>) -> Result<(), UnitError> {
 /// Connects, and reconnects whenever the connection closes.
 async fn keep(
     bus: Bus,
-    patience: Duration,
+    timeout: Duration,
     signals: Arc<UnitSignals>,
     published: watch::Sender<Option<Connection>>,
 ) {
     let mut pause = PAUSE;
     loop {
-        match timeout(patience, connect(&bus, patience, &signals)).await {
+        match tokio::time::timeout(timeout, connect(&bus, timeout, &signals)).await {
             Ok(Ok((connection, ended))) => {
                 pause = PAUSE;
                 published.send_replace(Some(connection));
@@ -250,7 +243,7 @@ async fn keep(
             Ok(Err(error)) => {
                 tracing::debug!(error = error_chain(&error), "cannot connect to systemd");
             }
-            Err(_) => tracing::debug!(?patience, "systemd or the bus does not answer"),
+            Err(_) => tracing::debug!(patience = ?timeout, "systemd or the bus does not answer"),
         }
         sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -259,10 +252,10 @@ async fn keep(
 
 async fn connect(
     bus: &Bus,
-    patience: Duration,
+    timeout: Duration,
     signals: &Arc<UnitSignals>,
 ) -> zbus::Result<(Connection, oneshot::Receiver<()>)> {
-    let connection = bus.builder()?.method_timeout(patience).build().await?;
+    let connection = bus.builder()?.method_timeout(timeout).build().await?;
     // Read from the start: an unread stream would hold up the replies.
     let messages = MessageStream::from(&connection);
     let (end, ended) = oneshot::channel();

@@ -11,13 +11,9 @@ use zbus::{MatchRule, Message, OwnedObjectPath, OwnedVariant};
 
 use super::path::unit_of;
 use super::state::UnitProperties;
+use crate::manager::{MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, UNIT};
 
-pub(super) const SYSTEMD1: &str = "org.freedesktop.systemd1";
-pub(super) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
-pub(super) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
-pub(super) const UNIT: &str = "org.freedesktop.systemd1.Unit";
-pub(super) const SERVICE: &str = "org.freedesktop.systemd1.Service";
-const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+pub(super) const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const DRIVER: &str = "org.freedesktop.DBus";
 
 /// Returns the match rules: changes of services, removed units, and changes of the owner of systemd's name.

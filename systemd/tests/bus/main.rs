@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use winddown_shared::Inhibitor as _;
 use winddown_shared::{LockState, ShutdownKind};
 use winddown_systemd::stand_in::StandIn;
-use winddown_systemd::{InhibitorConfig, LogindInhibitor, drop_in, way_down};
+use winddown_systemd::{InhibitorConfig, LogindInhibitor, drop_in, shutdown_in_progress};
 use zbus::Variant;
 
 use self::private::{inhibitors_name, private_bus, read_after_the_grant, secs};
@@ -345,6 +345,6 @@ async fn look_at_the_system_bus(root: &Path) {
     let mut state = inhibitor.state();
     let held = state.wait_for(|s| s.lock == LockState::Held);
     tokio::time::timeout(secs(20), held).await.expect("in time").expect("the inhibitor lives");
-    let way = way_down(secs(5)).await.expect("systemd answers");
+    let way = shutdown_in_progress(secs(5)).await.expect("systemd answers");
     assert_eq!(way, Some(ShutdownKind::Unknown));
 }

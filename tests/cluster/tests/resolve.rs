@@ -1,4 +1,4 @@
-//! Pods made literal against an API server that does not always behave.
+//! Pods resolved against an API server that does not always behave.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test's helpers fail the test")]
 

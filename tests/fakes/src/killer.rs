@@ -174,7 +174,7 @@ impl PodKiller for FakeKiller {
         self.lock().more_known.subscribe()
     }
 
-    fn staying_pods(&self) -> Vec<Pod> {
+    fn non_terminating_pods(&self) -> Vec<Pod> {
         let state = self.lock();
         let asked = |pod: &&Pod| state.calls.iter().any(|call| call.pod.uid() == pod.uid());
         state.active.iter().filter(|pod| !asked(pod)).cloned().collect()

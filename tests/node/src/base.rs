@@ -1,6 +1,6 @@
 //! The parts of a node: the cached Debian root and the agent's programs.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -8,6 +8,8 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::process::Command;
 use tokio::sync::OnceCell;
+
+use crate::packages::is_here;
 
 /// The programs needed to boot and inspect a node, each with its Debian package.
 const PROGRAMS: [(&str, &str); 5] = [
@@ -280,9 +282,8 @@ impl Base {
         if !rustix::process::geteuid().is_root() {
             return Err(Unavailable::NotRoot);
         }
-        if let Some((program, package)) =
-            PROGRAMS.into_iter().find(|(program, _)| !in_path(OsStr::new(program)))
-        {
+        let missing = PROGRAMS.into_iter().find(|(program, _)| !is_here(program));
+        if let Some((program, package)) = missing {
             return Err(Unavailable::Missing { program, package });
         }
         let mut probe = Command::new("unshare");
@@ -377,11 +378,6 @@ async fn output_of(mut command: Command) -> Result<std::process::Output, Unavail
         let program = command.as_std().get_program().to_string_lossy().into_owned();
         Unavailable::Start { program, source }
     })
-}
-
-fn in_path(program: &OsStr) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
 }
 
 fn last_line(bytes: &[u8]) -> String {

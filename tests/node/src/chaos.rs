@@ -27,7 +27,7 @@ use tokio::runtime;
 use tokio::time::Instant;
 
 use crate::scenario::TestResult;
-use crate::{Base, Flavour, Suite, base_or_skip};
+use crate::{Base, Flavour, Suite, base_or_skip, error_chain};
 
 pub use fault::{Fault, Phase};
 pub use feature::Feature;
@@ -201,12 +201,6 @@ async fn play(schedule: &Schedule, parts: &Parts) -> (Outcome, String) {
 }
 
 /// The violation if something never happened: a pod never ran, the lock was never held, or the node never went off.
-fn not_finished(error: &dyn std::error::Error) -> Violation {
-    let mut seen = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        seen = format!("{seen}: {inner}");
-        source = inner.source();
-    }
-    Violation { invariant: "nothing lost", seen }
+fn not_finished(error: &(dyn std::error::Error + 'static)) -> Violation {
+    Violation { invariant: "nothing lost", seen: error_chain(error) }
 }

@@ -44,8 +44,8 @@ pub use base::{Base, Flavour, Need, Recipe, Suite, Unavailable, of_this_test, pr
 pub use bridge::Bridge;
 pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};
 pub use journal::JournalEntry;
-pub use node::{Dialer, Disk, Node, NodeError, Output, Process};
+pub use node::{Dialer, Disk, Node, NodeError, Output, Process, error_chain};
 pub use pods::{
-    Manner, PodLog, TestPod, hold_pods, install_pods, let_pods_end, read_pod_log, remove_pods,
+    PodBehavior, PodLog, TestPod, hold_pods, install_pods, let_pods_end, read_pod_log, remove_pods,
 };
 pub use skip::{Skipped, base_or_skip, in_long_form};

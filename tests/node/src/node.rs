@@ -27,7 +27,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{Base, cgroup};
 
 pub use disk::Disk;
-pub use error::NodeError;
+pub use error::{NodeError, error_chain};
 use layout::{Layout, in_root};
 use line::Line;
 use machine::Machine;

@@ -49,14 +49,14 @@ pub struct TestPod {
     /// `spec.securityContext.runAsUser`; none for root.
     pub user: Option<u32>,
     /// The pod's behaviour.
-    pub manner: Manner,
+    pub behavior: PodBehavior,
     /// The CPU request as a quantity; none for no request.
     pub cpu: Option<String>,
 }
 
 /// The behaviour of a pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Manner {
+pub enum PodBehavior {
     /// It stops after SIGTERM, within its time.
     #[default]
     Willing,
@@ -100,7 +100,7 @@ impl TestPod {
             grace_seconds: 30,
             image: None,
             user: None,
-            manner: Manner::Willing,
+            behavior: PodBehavior::Willing,
             cpu: None,
         }
     }
@@ -115,13 +115,16 @@ impl TestPod {
     #[must_use]
     pub fn command(&self) -> [String; 5] {
         let seconds = f64::from(self.stop_ms) / 1000.0;
-        let manner = match self.manner {
-            Manner::Willing | Manner::NeverReady | Manner::Holding | Manner::Staying => "willing",
-            Manner::Deaf => "deaf",
-            Manner::Stuck => "stuck",
-            Manner::Hog => "hog",
+        let behavior = match self.behavior {
+            PodBehavior::Willing
+            | PodBehavior::NeverReady
+            | PodBehavior::Holding
+            | PodBehavior::Staying => "willing",
+            PodBehavior::Deaf => "deaf",
+            PodBehavior::Stuck => "stuck",
+            PodBehavior::Hog => "hog",
         };
-        ["/bin/sh", SCRIPT, &self.name, &seconds.to_string(), manner].map(str::to_owned)
+        ["/bin/sh", SCRIPT, &self.name, &seconds.to_string(), behavior].map(str::to_owned)
     }
 
     /// The pod's manifest, as JSON, which is YAML too.
@@ -140,7 +143,7 @@ impl TestPod {
         if let Some(cpu) = &self.cpu {
             container["resources"] = serde_json::json!({ "requests": { "cpu": cpu } });
         }
-        if self.manner == Manner::NeverReady {
+        if self.behavior == PodBehavior::NeverReady {
             let command = ["sh", "-c", "exit 1"];
             container["readinessProbe"] = serde_json::json!({ "exec": { "command": command } });
         }
@@ -159,10 +162,10 @@ impl TestPod {
         }
         spec["containers"] = serde_json::json!([container]);
         let mut metadata = serde_json::json!({ "name": self.name });
-        if self.manner == Manner::Holding {
+        if self.behavior == PodBehavior::Holding {
             metadata["labels"] = serde_json::json!({ "winddown.dev/shutdown-guard": "true" });
         }
-        if self.manner == Manner::Staying {
+        if self.behavior == PodBehavior::Staying {
             metadata["annotations"] = serde_json::json!({ "winddown.dev/on-reboot": "restart" });
         }
         serde_json::json!({

@@ -3,9 +3,9 @@
 //! The choices are random, from a seed that is printed: the same seed gives the same pods and the same faults, though
 //! not to the microsecond.
 
-mod chance;
 mod judge;
 mod plan;
+mod seeded_rng;
 mod table;
 
 use std::time::Duration;
@@ -15,8 +15,8 @@ use tokio::time::{Instant, sleep};
 use crate::scenario::{SOON, Scenario, Setup, TestResult};
 use crate::{Node, Process, install_pods, remove_pods};
 
-pub use chance::Chance;
 pub use plan::{Fault, Round, Way};
+pub use seeded_rng::SeededRng;
 pub use table::{END_OF_TABLE, START_OF_TABLE, table};
 
 /// How long a node may take to shut down: longer than the budget and all of systemd's own work.
@@ -50,15 +50,15 @@ pub async fn run(
     seed: u64,
     mut told: impl FnMut(u32, &Row),
 ) -> TestResult<Option<Vec<Row>>> {
-    let mut chance = Chance::new(seed);
+    let mut rng = SeededRng::new(seed);
     let mut rows = Vec::new();
-    let mut next = Round::draw(&mut chance);
+    let mut next = Round::draw(&mut rng);
     let setup = Setup::default();
     let Some(mut scenario) = Scenario::installed_as(test, next.pods.clone(), &setup).await? else {
         return Ok(None);
     };
     for number in 1..=rounds {
-        let round = std::mem::replace(&mut next, Round::draw(&mut chance));
+        let round = std::mem::replace(&mut next, Round::draw(&mut rng));
         let row = match reboot(&mut scenario, &round, &setup).await {
             Ok(row) => row,
             Err(error) => {

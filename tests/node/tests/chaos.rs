@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 
 use winddown_node_tests::chaos::{Feature, Outcome, Schedule, run};
-use winddown_node_tests::reboots::Chance;
+use winddown_node_tests::reboots::SeededRng;
 use winddown_node_tests::scenario::TestResult;
 
 /// Chosen so that every phase, every runtime, both releases of Debian, all that is switched on and nearly every fault are there. A
@@ -17,7 +17,7 @@ const AT_ONCE: usize = 4;
 
 #[test]
 fn faults_at_random_times_violate_nothing() -> TestResult {
-    let more = Chance::seed_of_run()?;
+    let more = SeededRng::seed_of_run()?;
     if let Some(seed) = more {
         println!("one more seed, {seed}; WINDDOWN_SEED={seed} repeats it");
     }

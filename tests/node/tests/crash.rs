@@ -1,16 +1,17 @@
 //! The agent is killed at every step of a shutdown that it writes down, on a real node: systemd
 //! starts it again, and it takes the run up where the record says it stood.
 //!
-//! The record is watched from outside; the kill comes some microseconds after the step is on disk.
+//! The record is watched from outside; the kill comes some microseconds after the step is written.
 
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
-use winddown_node_tests::{Manner, Process, TestPod};
+use winddown_node_tests::{PodBehavior, Process, TestPod};
 
-const RECORD: &str = "/var/lib/winddown/shutdown.json";
+/// The record in memory: the one on disk is a moment behind, seconds on a busy machine.
+const RECORD: &str = "/run/winddown/shutdown.json";
 /// The groups' 14 s, and the lame duck's.
 const BUDGET: f64 = 15.0;
 /// How long two groups may be apart. An agent is started again 0.2 s after it was killed; the rest is
@@ -81,7 +82,7 @@ async fn a_pod_that_was_asked_before_the_kill_gets_the_rest_of_its_grace_and_no_
 -> TestResult {
     let test = "a_pod_that_was_asked_before_the_kill_gets_the_rest_of_its_grace_and_no_new_one";
     let mut deaf = TestPod::new("deaf", 0, 0);
-    (deaf.manner, deaf.grace_seconds) = (Manner::Deaf, 4);
+    (deaf.behavior, deaf.grace_seconds) = (PodBehavior::Deaf, 4);
     let Some(mut scenario) = Scenario::installed_with(test, vec![deaf]).await? else {
         return Ok(());
     };
@@ -146,9 +147,9 @@ async fn is_killed_at(test: &str, steps: &[Step]) -> TestResult {
     Ok(())
 }
 
-/// The agent that systemd starts after the last one was killed. None if the machine goes down
-/// first: the disk's record is a moment behind, so one that was killed while it reported may have
-/// given the lock back, and on a busy machine its last steps may be over before it is seen.
+/// The agent that systemd starts after the last one was killed. None if the machine goes down first: an agent
+/// that was killed while it reported may have given the lock back, and on a busy machine its last steps may be
+/// over before it is seen.
 async fn next_agent(scenario: &mut Scenario) -> TestResult<Option<Process>> {
     let until = Instant::now() + SOON;
     while scenario.node.is_on() {

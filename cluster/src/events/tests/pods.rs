@@ -1,11 +1,11 @@
 use std::time::Duration;
 
-use winddown_shared::{ContainerKind, EndCause, Event, Happening, PodEvent, ProbeKind};
+use winddown_shared::{ContainerKind, EndCause, Event, PodEvent, PodEventKind, ProbeKind};
 
 use super::*;
 
 /// Kind, reason and message of what happened to the container `main`.
-fn told(what: Happening) -> (&'static str, String, String) {
+fn told(what: PodEventKind) -> (&'static str, String, String) {
     let container = Some((ContainerKind::Regular, "main".into()));
     let event = Event::Pod(PodEvent { pod: pod("web"), container, what });
     let [draft] = events_of(&event, &node()).try_into().unwrap();
@@ -14,7 +14,7 @@ fn told(what: Happening) -> (&'static str, String, String) {
 
 #[test]
 fn what_happens_to_containers_is_told_in_the_kubelets_words() {
-    use Happening as H;
+    use PodEventKind as H;
     let image = || "busybox:1.36".to_owned();
     let error = || "rpc error: code = Unknown desc = no".to_owned();
     let took = (Duration::from_micros(1_234_567), Duration::from_micros(2_000_001));
@@ -135,7 +135,7 @@ fn what_happens_to_containers_is_told_in_the_kubelets_words() {
 #[test]
 fn an_event_names_the_container_by_its_path_in_the_spec() {
     let path = |container| {
-        let event = PodEvent { pod: pod("web"), container, what: Happening::Started };
+        let event = PodEvent { pod: pod("web"), container, what: PodEventKind::Started };
         events_of(&Event::Pod(event), &node())[0].about.reference().field_path
     };
     for (kind, list) in [

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::WallTime;
 
-use super::{Waits, lost, waiting};
+use super::{WaitReason, lost, waiting};
 
 fn pod(status: Option<api::PodStatus>) -> api::Pod {
     let container = |name: &str| api::Container { name: name.into(), ..api::Container::default() };
@@ -71,7 +71,7 @@ fn a_pod_waits_only_while_nothing_of_it_ran() {
         object.metadata.uid = Some("u".into());
         let pod = winddown_shared::Pod::new(object).unwrap();
         let now = WallTime::from_second(7).unwrap();
-        let said = waiting(&pod, Waits::Config, "no ConfigMap x", now);
+        let said = waiting(&pod, WaitReason::Config, "no ConfigMap x", now);
         assert_eq!(said.is_some(), expected, "{what}");
         let Some(said) = said else { continue };
         assert_eq!(said.phase.as_deref(), Some("Pending"), "{what}");
@@ -101,7 +101,7 @@ fn while_the_api_cannot_be_read_or_a_volume_lacks_containers_wait_as_the_kubelet
         let spec = object.spec.as_mut().unwrap();
         spec.init_containers = init.then(|| vec![spec.containers[0].clone()]);
         let pod = winddown_shared::Pod::new(object).unwrap();
-        let said = waiting(&pod, Waits::Creating, "forbidden", WallTime::UNIX_EPOCH).unwrap();
+        let said = waiting(&pod, WaitReason::Creating, "forbidden", WallTime::UNIX_EPOCH).unwrap();
         let state = said.container_statuses.unwrap()[0].state.clone().unwrap().waiting.unwrap();
         assert_eq!(state.reason.as_deref(), Some(reason));
         assert_eq!(state.message.as_deref(), Some("forbidden"));

@@ -70,8 +70,8 @@ fn t10_t12_t23_t31_t32_what_makes_no_difference() {
         ("T23: the order of resolved variables", |p| {
             spec(p).containers[0].env.as_mut().unwrap().reverse();
         }),
-        ("variables that were made literal", |p| spec(p).containers[0].env = None),
-        ("volumes that were made literal", |p| {
+        ("variables that were resolved", |p| spec(p).containers[0].env = None),
+        ("volumes that were resolved", |p| {
             spec(p).volumes =
                 Some(vec![api::Volume { name: "v".into(), ..api::Volume::default() }]);
         }),

@@ -94,7 +94,7 @@ impl Case {
     fn delivered(self, later: Duration) -> Self {
         self.with(|case| {
             let deadline = case.known.deadline.unwrap();
-            case.known.told_deadline = Some(deadline);
+            case.known.sent_deadline = Some(deadline);
             case.known.deadline = Some(deadline + later);
         })
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use winddown_shared::{Pod, PodLabel, WallClock};
 
 use super::entry::LastReported;
-use crate::status::patch::{Words, patch};
+use crate::status::patch::{ReportedStatus, patch};
 use winddown_api_client::refusal::{self, Refusal};
 
 #[cfg(test)]
@@ -111,14 +111,14 @@ async fn send<A: StatusApi>(
     };
     let mut patches = 0;
     loop {
-        let words = Words {
+        let reported = ReportedStatus {
             status: &job.said.status,
             last: job.said.last,
             generation: job.said.generation,
             host_ips: &job.host_ips,
             now: wall.now(),
         };
-        let needed = patch(in_api.object(), &words);
+        let needed = patch(in_api.object(), &reported);
         // A patch that the server does not apply is not sent forever.
         let refused = needed.is_some() && needed == job.not_taken;
         match needed {
@@ -197,17 +197,17 @@ fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, Fault> {
         Refusal::OtherUid | Refusal::Conflict | Refusal::AlreadyExists | Refusal::Expired => {
             Fault::Stale
         }
-        Refusal::Invalid | Refusal::NotAllowed => Fault::Refused(final_statuses_of(&error)),
+        Refusal::Invalid | Refusal::NotAllowed => Fault::Refused(error_text(&error)),
         Refusal::Busy { after } => {
             let busy = matches!(&error, kube::Error::Api(s) if s.code == TOO_MANY_REQUESTS);
-            Fault::Later { after: after.or(busy.then_some(BUSY)), error: final_statuses_of(&error) }
+            Fault::Later { after: after.or(busy.then_some(BUSY)), error: error_text(&error) }
         }
-        Refusal::NoAnswer => Fault::Later { after: None, error: final_statuses_of(&error) },
+        Refusal::NoAnswer => Fault::Later { after: None, error: error_text(&error) },
     })
 }
 
 /// The server's own message, if there is one.
-fn final_statuses_of(error: &kube::Error) -> String {
+fn error_text(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => format!("{} ({})", status.message, status.code),
         error => refusal::text(error),

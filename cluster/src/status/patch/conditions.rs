@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use winddown_shared::status::Phase;
 
-use super::Words;
+use super::ReportedStatus;
 
 const READY: &str = "Ready";
 const CONTAINERS_READY: &str = "ContainersReady";
@@ -19,7 +19,7 @@ pub(crate) const BY_NODE: &str = "TerminationByKubelet";
 /// The input of a merge.
 pub(super) struct News<'a> {
     pub(super) pod: &'a Pod,
-    pub(super) words: &'a Words<'a>,
+    pub(super) reported: &'a ReportedStatus<'a>,
     /// Whether the terminal phase is held back.
     pub(super) held_back: bool,
     /// The terminal phase that the API has, or will have.
@@ -30,7 +30,7 @@ pub(super) struct News<'a> {
 /// Merges the node's conditions into `all`; those of others stay as they are.
 pub(super) fn merge(all: &mut Option<Vec<PodCondition>>, news: &News<'_>) {
     let mut list = all.take().unwrap_or_default();
-    for said in news.words.status.conditions.iter().flatten() {
+    for said in news.reported.status.conditions.iter().flatten() {
         let ours = match said.type_.as_str() {
             DISRUPTION_TARGET => !news.held_back && is_our_disruption(said, &list),
             // If the scheduler has set it, it stays.
@@ -111,7 +111,7 @@ fn closed_gate(gate: &str, in_api: &[PodCondition]) -> Option<String> {
 fn upsert(list: &mut Vec<PodCondition>, mut said: PodCondition, news: &News<'_>) {
     said.reason = said.reason.filter(|text| !text.is_empty());
     said.message = said.message.filter(|text| !text.is_empty());
-    let now = || Some(Time(news.words.now));
+    let now = || Some(Time(news.reported.now));
     match list.iter_mut().find(|c| c.type_ == said.type_) {
         Some(had) => {
             let time = had.last_transition_time.clone().filter(|_| had.status == said.status);

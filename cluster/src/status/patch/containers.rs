@@ -1,11 +1,7 @@
 //! Merges the states of containers: what has terminated stays so.
 
 use k8s_openapi::api::core::v1 as api;
-
-/// The kubelet's reason for a container whose end was not observed.
-const UNKNOWN: &str = "ContainerStatusUnknown";
-const UNKNOWN_MESSAGE: &str = "The container could not be located when the pod was terminated";
-const UNKNOWN_EXIT_CODE: i32 = 137;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// Whether any container of the pod runs, of whichever kind.
 pub(in crate::status) fn any_running(status: &api::PodStatus) -> bool {
@@ -45,7 +41,8 @@ pub(super) fn merge(
             *list = Some(join(had, said.as_deref().unwrap_or_default(), started_once, ended, over));
         }
         if ended && over {
-            list.iter_mut().flatten().filter(|c| is_running(c)).for_each(end_unseen);
+            let running = list.iter_mut().flatten().filter(|c| is_running(c));
+            running.for_each(|container| end_unseen(container, None));
         }
     }
 }
@@ -90,20 +87,20 @@ fn has_ended(container: &api::ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| state.terminated.is_some())
 }
 
-fn end_unseen(container: &mut api::ContainerStatus) {
-    let started = container.state.take().and_then(|state| state.running);
-    let terminated = api::ContainerStateTerminated {
-        container_id: container.container_id.clone(),
-        exit_code: UNKNOWN_EXIT_CODE,
-        reason: Some(UNKNOWN.to_owned()),
-        message: Some(UNKNOWN_MESSAGE.to_owned()),
-        started_at: started.and_then(|running| running.started_at),
-        ..api::ContainerStateTerminated::default()
-    };
-    container.state = Some(api::ContainerState {
-        terminated: Some(terminated),
-        ..api::ContainerState::default()
-    });
+/// Makes a container neither ready nor started, and gives one that was running the kubelet's values for an
+/// end that was not observed.
+pub(crate) fn end_unseen(container: &mut api::ContainerStatus, finished_at: Option<Time>) {
     container.ready = false;
     container.started = Some(false);
+    let Some(state) = &mut container.state else { return };
+    let Some(running) = state.running.take() else { return };
+    state.terminated = Some(api::ContainerStateTerminated {
+        container_id: container.container_id.clone(),
+        exit_code: 137,
+        reason: Some("ContainerStatusUnknown".to_owned()),
+        message: Some("The container could not be located when the pod was terminated".to_owned()),
+        started_at: running.started_at,
+        finished_at,
+        signal: None,
+    });
 }

@@ -5,32 +5,32 @@ use winddown_shared::WallTime;
 use winddown_shared::status::Phase;
 
 use super::apply::apply;
-use super::{Words, patch};
+use super::{ReportedStatus, patch};
 
 /// Checks the patch from `in_api`, the API's pod, to `said`, the node's status. Panics if a property does not hold.
 pub(crate) fn laws(in_api: &api::Pod, said: &api::PodStatus) {
     for last in [false, true] {
-        let words = Words {
+        let reported = ReportedStatus {
             status: said,
             last,
             generation: Some(3),
             host_ips: &["192.0.2.1".to_owned()],
             now: WallTime::UNIX_EPOCH,
         };
-        let Some(change) = patch(in_api, &words) else { continue };
+        let Some(change) = patch(in_api, &reported) else { continue };
         let parts: Vec<&String> = change.as_object().into_iter().flat_map(|o| o.keys()).collect();
         assert_eq!(parts, ["metadata", "status"], "nothing else is ever written");
         // An API server does not keep a list with the same key twice.
         if is_ordinary(in_api.status.as_ref()) && is_ordinary(Some(said)) {
             let after = apply(in_api, &change);
             assert!(after.is_some(), "a server takes it: {change}");
-            after.iter().for_each(|after| promised(in_api, after, &words));
+            after.iter().for_each(|after| promised(in_api, after, &reported));
         }
     }
 }
 
-fn promised(before: &api::Pod, after: &api::Pod, words: &Words<'_>) {
-    assert_eq!(patch(after, words), None, "once is enough");
+fn promised(before: &api::Pod, after: &api::Pod, reported: &ReportedStatus<'_>) {
+    assert_eq!(patch(after, reported), None, "once is enough");
     assert_eq!(before.spec, after.spec);
     let phase = |pod: &api::Pod| {
         let phase = pod.status.as_ref().and_then(|status| status.phase.clone());

@@ -3,33 +3,37 @@
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::status::Phase;
 
-use super::{Words, conditions, containers};
+use super::{ReportedStatus, conditions, containers};
 
 /// Returns `before` with what the node reports.
-pub(super) fn merge(pod: &api::Pod, before: &api::PodStatus, words: &Words<'_>) -> api::PodStatus {
-    let said = words.status;
+pub(super) fn merge(
+    pod: &api::Pod,
+    before: &api::PodStatus,
+    reported: &ReportedStatus<'_>,
+) -> api::PodStatus {
+    let said = reported.status;
     let had = phase(before);
     let wanted = phase(said);
     let runs = containers::any_running(said);
     let ends = wanted.is_some_and(Phase::is_terminal);
-    let over = words.last || (ends && !runs);
+    let over = reported.last || (ends && !runs);
     let held_back = ends && !over;
 
     let mut after = before.clone();
     let now_in = next_phase(had, wanted, held_back);
     after.phase = now_in.map(|p| p.as_str().to_owned()).or_else(|| before.phase.clone());
     give_reasons(&mut after, had, wanted, held_back, said);
-    let generation = observed(pod, before, words);
+    let generation = observed(pod, before, reported);
     if generation.is_some() {
         after.observed_generation = generation;
     }
     let ended = now_in.filter(|p| p.is_terminal());
     conditions::merge(
         &mut after.conditions,
-        &conditions::News { pod, words, held_back, ended, generation },
+        &conditions::News { pod, reported, held_back, ended, generation },
     );
     containers::merge(&mut after, pod, said, ended.is_some(), over);
-    addresses(&mut after, pod, words);
+    addresses(&mut after, pod, reported);
     after.start_time = before.start_time.clone().or_else(|| said.start_time.clone());
     after.qos_class = text(&before.qos_class).or_else(|| text(&said.qos_class));
     after
@@ -71,20 +75,20 @@ fn give_reasons(
 }
 
 /// The generation to write; `None` if the API does not count generations. It never decreases.
-fn observed(pod: &api::Pod, before: &api::PodStatus, words: &Words<'_>) -> Option<i64> {
+fn observed(pod: &api::Pod, before: &api::PodStatus, reported: &ReportedStatus<'_>) -> Option<i64> {
     let newest = pod.metadata.generation?;
-    let said = words.generation?.min(newest);
+    let said = reported.generation?.min(newest);
     Some(before.observed_generation.map_or(said, |had| had.max(said)))
 }
 
 /// Sets addresses as soon as they are known. A terminated pod keeps those that it had.
-fn addresses(after: &mut api::PodStatus, pod: &api::Pod, words: &Words<'_>) {
-    let said = words.status;
+fn addresses(after: &mut api::PodStatus, pod: &api::Pod, reported: &ReportedStatus<'_>) {
+    let said = reported.status;
     let begun = said.start_time.is_some();
     let hosts: Vec<String> = match (&said.host_ips, text(&said.host_ip)) {
         (Some(ips), _) if !ips.is_empty() => ips.iter().map(|ip| ip.ip.clone()).collect(),
         (_, Some(ip)) => vec![ip],
-        _ if begun => words.host_ips.to_vec(),
+        _ if begun => reported.host_ips.to_vec(),
         _ => Vec::new(),
     };
     let mut own: Vec<String> = match (&said.pod_ips, text(&said.pod_ip)) {

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 
-use super::{Words, patch};
+use super::{ReportedStatus, patch};
 use winddown_shared::WallTime;
 
 mod properties;
@@ -33,13 +33,13 @@ fn status(status: Value) -> api::PodStatus {
     serde_json::from_value(status).unwrap()
 }
 
-fn words(status: &api::PodStatus, last: bool) -> Words<'_> {
-    Words { status, last, generation: None, host_ips: &[], now: at(1000) }
+fn reported(status: &api::PodStatus, last: bool) -> ReportedStatus<'_> {
+    ReportedStatus { status, last, generation: None, host_ips: &[], now: at(1000) }
 }
 
 fn changes(pod: &api::Pod, said: Value, last: bool) -> Value {
     let said = status(said);
-    let patch = patch(pod, &words(&said, last));
+    let patch = patch(pod, &reported(&said, last));
     patch.map_or(Value::Null, |mut patch| patch["status"].take())
 }
 
@@ -57,11 +57,11 @@ fn exited(name: &str, code: i32) -> Value {
 fn the_uid_is_the_precondition_and_the_same_again_is_no_patch() {
     let pod = in_api(json!({ "phase": "Pending" }));
     let said = status(json!({ "phase": "Running", "containerStatuses": [running("main")] }));
-    let patch_1 = patch(&pod, &words(&said, false)).unwrap();
+    let patch_1 = patch(&pod, &reported(&said, false)).unwrap();
     assert_eq!(patch_1["metadata"], json!({ "uid": "u-1" }));
     assert_eq!(patch_1["status"]["phase"], "Running");
     let after = apply(&pod, &patch_1).unwrap();
-    assert_eq!(patch(&after, &words(&said, false)), None);
+    assert_eq!(patch(&after, &reported(&said, false)), None);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_pod_without_a_uid_is_never_written_to() {
     let mut pod = in_api(json!({ "phase": "Pending" }));
     pod.metadata.uid = None;
     let said = status(json!({ "phase": "Running" }));
-    assert_eq!(patch(&pod, &words(&said, false)), None);
+    assert_eq!(patch(&pod, &reported(&said, false)), None);
 }
 
 #[test]
@@ -234,18 +234,18 @@ fn addresses_are_as_the_kubelet_writes_them() {
     let said = status(
         json!({ "phase": "Running", "startTime": "1970-01-01T00:00:05Z", "podIP": "10.1.1.2" }),
     );
-    let words = Words { host_ips: &hosts, ..words(&said, false) };
+    let reported = ReportedStatus { host_ips: &hosts, ..reported(&said, false) };
     let old = in_api(
         json!({ "phase": "Pending", "podIP": "10.9.9.9", "podIPs": [{ "ip": "10.9.9.9" }] }),
     );
-    let first = patch(&old, &words).unwrap();
+    let first = patch(&old, &reported).unwrap();
     assert_eq!(first["status"]["hostIP"], "10.0.0.1");
     assert_eq!(first["status"]["hostIPs"], json!([{ "ip": "10.0.0.1" }, { "ip": "fd00::1" }]));
     assert_eq!(first["status"]["podIPs"], json!([{ "$patch": "replace" }, { "ip": "10.1.1.2" }]));
-    assert_eq!(patch(&apply(&old, &first).unwrap(), &words), None);
+    assert_eq!(patch(&apply(&old, &first).unwrap(), &reported), None);
     let on_host = pod(json!({ "containers": [], "hostNetwork": true }), json!({}));
     let said = status(json!({ "phase": "Running", "startTime": "1970-01-01T00:00:05Z" }));
-    let patch = patch(&on_host, &Words { status: &said, ..words }).unwrap();
+    let patch = patch(&on_host, &ReportedStatus { status: &said, ..reported }).unwrap();
     assert_eq!(patch["status"]["podIPs"], json!([{ "ip": "10.0.0.1" }, { "ip": "fd00::1" }]));
 }
 
@@ -263,8 +263,8 @@ fn a_pod_that_has_ended_keeps_its_addresses_and_its_start() {
 fn the_generation_is_written_where_the_api_counts_and_never_goes_back() {
     let said = status(json!({ "phase": "Running" }));
     let generation = |pod: &api::Pod, generation: i64| {
-        let words = Words { generation: Some(generation), ..words(&said, false) };
-        patch(pod, &words).map(|patch| patch["status"]["observedGeneration"].clone())
+        let reported = ReportedStatus { generation: Some(generation), ..reported(&said, false) };
+        patch(pod, &reported).map(|patch| patch["status"]["observedGeneration"].clone())
     };
     let pod = in_api(json!({ "phase": "Running", "observedGeneration": 2 }));
     assert_eq!(generation(&pod, 3), Some(json!(3)));

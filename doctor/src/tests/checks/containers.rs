@@ -11,7 +11,7 @@ fn what_is_wrong_with_containers_is_found() {
     check(&[
         (
             "no socket",
-            |f| f.endpoint = unseen(Unseen::Absent),
+            |f| f.endpoint = unseen(NotObserved::Absent),
             "runtime",
             Problem,
             "as was said",
@@ -19,7 +19,7 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         (
             "hung socket",
-            |f| f.endpoint = unseen(Unseen::Silent),
+            |f| f.endpoint = unseen(NotObserved::Silent),
             "runtime",
             Problem,
             "as was said",
@@ -148,7 +148,7 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         (
             "no API server",
-            |f| f.rights = unseen(Unseen::Silent),
+            |f| f.rights = unseen(NotObserved::Silent),
             "api",
             Problem,
             "as was said",
@@ -165,6 +165,19 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         ("oomd", |f| f.processes = process("systemd-oomd"), "oom", Info, "process 77", ""),
     ]);
+}
+
+#[test]
+fn the_fix_for_a_kubelet_with_a_json_file_is_in_words_because_the_sed_for_yaml_changed_nothing() {
+    let mut facts = healthy();
+    facts.kubelet = kubelet("shutdownGracePeriod: 30s");
+    let config = known(&mut facts.kubelet).as_mut().unwrap();
+    config.file = "/etc/kubernetes/kubelet/kubelet-config.json".to_owned();
+    config.place = format!("{}:7", config.file);
+    let found = finding(&facts, "kubelet").unwrap();
+    let words = "set shutdownGracePeriod and shutdownGracePeriodCriticalPods to \"0s\" in \
+                 /etc/kubernetes/kubelet/kubelet-config.json";
+    assert_eq!(found.fix, [words, "systemctl restart kubelet"]);
 }
 
 #[test]

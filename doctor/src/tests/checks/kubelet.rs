@@ -14,7 +14,7 @@ fn alone() -> Facts {
         ..KubeletConfig::default()
     };
     let mut facts = healthy();
-    facts.agent = unseen(Unseen::Absent);
+    facts.agent = unseen(NotObserved::Absent);
     facts.config.read = ConfigRead::Defaults;
     facts.installed = Fact::Known(Installed::default());
     facts.processes = Fact::Known(vec![Process { pid: 9, name: "kubelet".into() }]);

@@ -39,7 +39,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "hung disk",
-            |f| f.config.read = ConfigRead::Unread(Unseen::Silent, "hm".into()),
+            |f| f.config.read = ConfigRead::Unread(NotObserved::Silent, "hm".into()),
             "config",
             Problem,
             "hm",
@@ -96,8 +96,22 @@ fn what_is_wrong_with_the_node_is_found() {
             "3 inodes",
             "df -i",
         ),
-        ("hung state", |f| f.state = unseen(Unseen::Silent), "state", Problem, "as was said", ""),
-        ("state gone", |f| f.state = unseen(Unseen::Absent), "state", Problem, "as was said", ""),
+        (
+            "hung state",
+            |f| f.state = unseen(NotObserved::Silent),
+            "state",
+            Problem,
+            "as was said",
+            "",
+        ),
+        (
+            "state gone",
+            |f| f.state = unseen(NotObserved::Absent),
+            "state",
+            Problem,
+            "as was said",
+            "",
+        ),
         (
             "open socket",
             |f| known(&mut f.socket).mode = 0o666,

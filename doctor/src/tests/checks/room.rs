@@ -93,7 +93,14 @@ fn a_node_below_its_thresholds_is_found() {
             "12.0 GiB",
             "",
         ),
-        ("hung disk", |f| f.shortages = unseen(Unseen::Silent), "room", Info, "as was said", ""),
+        (
+            "hung disk",
+            |f| f.shortages = unseen(NotObserved::Silent),
+            "room",
+            Info,
+            "as was said",
+            "",
+        ),
     ]);
 }
 
@@ -118,7 +125,7 @@ fn pods_end_at_once_or_when_the_agent_starts() {
     facts.shortages = Fact::Known(vec![disk(true)]);
     let title = finding(&facts, "room").unwrap().title;
     assert_eq!(title, "an eviction threshold is met: pods will be evicted at once");
-    facts.agent = unseen(Unseen::Absent);
+    facts.agent = unseen(NotObserved::Absent);
     let title = finding(&facts, "room").unwrap().title;
     assert!(title.ends_with("evicted at once when the agent starts"), "{title}");
 }

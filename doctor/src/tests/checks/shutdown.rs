@@ -138,7 +138,14 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "phase running",
             "",
         ),
-        ("hung agent", |f| f.agent = unseen(Unseen::Failed), "agent", Warning, "as was said", ""),
+        (
+            "hung agent",
+            |f| f.agent = unseen(NotObserved::Failed),
+            "agent",
+            Warning,
+            "as was said",
+            "",
+        ),
         (
             "other version",
             |f| known(&mut f.agent).node.version = "0.0.1".into(),
@@ -157,7 +164,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "logind answers with an error",
-            |f| f.login = unseen(Unseen::Failed),
+            |f| f.login = unseen(NotObserved::Failed),
             "logind",
             Warning,
             "as was said",
@@ -165,7 +172,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "logind hangs",
-            |f| f.login = unseen(Unseen::Silent),
+            |f| f.login = unseen(NotObserved::Silent),
             "logind",
             Problem,
             "as was said",
@@ -173,7 +180,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "no logind",
-            |f| f.login = unseen(Unseen::Absent),
+            |f| f.login = unseen(NotObserved::Absent),
             "logind",
             Problem,
             "as was said",
@@ -193,17 +200,17 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
 #[test]
 fn an_agent_that_is_gone_leaves_its_lock_with_systemd() {
     let mut facts = healthy();
-    facts.agent = unseen(Unseen::Absent);
+    facts.agent = unseen(NotObserved::Absent);
     assert_eq!(finding(&facts, "agent").unwrap().severity, Problem);
     let lock = finding(&facts, "lock").unwrap();
     assert_eq!(lock.severity, Warning, "{lock:?}");
-    facts.agent = unseen(Unseen::Silent);
+    facts.agent = unseen(NotObserved::Silent);
     assert_eq!(finding(&facts, "agent").unwrap().severity, Problem);
 }
 
 #[test]
 fn without_logind_the_agents_own_word_counts() {
-    for kind in [Unseen::Absent, Unseen::Silent, Unseen::Failed] {
+    for kind in [NotObserved::Absent, NotObserved::Silent, NotObserved::Failed] {
         let mut facts = healthy();
         facts.login = unseen(kind);
         assert_eq!(finding(&facts, "lock").unwrap().severity, Info, "{kind:?}");
@@ -317,7 +324,7 @@ fn last(outcome: &str) -> Fact<Option<ReportEntry>> {
 #[test]
 fn a_node_whose_shutdowns_are_announced_on_a_socket_needs_no_logind() {
     let mut facts = healthy();
-    facts.login = unseen(Unseen::Absent);
+    facts.login = unseen(NotObserved::Absent);
     assert_eq!(finding(&facts, "logind").unwrap().severity, Problem);
     facts.config.config.shutdown_socket = Some("/run/node-agent/shutdown.sock".into());
     known(&mut facts.agent).lock.delay_seconds = Some(600.0);

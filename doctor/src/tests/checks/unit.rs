@@ -63,8 +63,15 @@ fn what_is_wrong_with_the_unit_is_found() {
             "",
             "systemctl daemon-reload",
         ),
-        ("no systemd", |f| f.service = unseen(Unseen::Absent), "unit", Problem, "as was said", ""),
-        ("systemd hangs", |f| f.service = unseen(Unseen::Silent), "unit", Problem, "", ""),
+        (
+            "no systemd",
+            |f| f.service = unseen(NotObserved::Absent),
+            "unit",
+            Problem,
+            "as was said",
+            "",
+        ),
+        ("systemd hangs", |f| f.service = unseen(NotObserved::Silent), "unit", Problem, "", ""),
         (
             "disabled",
             |f| known(&mut f.service).unit_file_state = "disabled".into(),

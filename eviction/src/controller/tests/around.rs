@@ -1,12 +1,14 @@
 //! The loop next to the rest of the agent.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use tokio::time::Instant;
 use winddown_fakes::static_pod;
 use winddown_shared::{Event, GateReason, GateReasons, PodUid};
 
 use super::*;
-use crate::{Condition, Outcome, Signal, StaticPods, Wanted};
+use crate::{Condition, HookRule, Outcome, Signal, StaticPods, Wanted};
 
 fn hard() -> Policy {
     policy(json!({"evictionHard": {"memory.available": "1Gi"}}))
@@ -44,7 +46,7 @@ async fn with_nothing_to_watch_nothing_is_measured() {
     let world = World::new(idle, memory_pods());
     world.is(left("0"), 10 * MINUTE).await;
     assert_eq!(world.looks(), 0);
-    world.policy.send_replace(std::sync::Arc::new(hard()));
+    world.policy.send_replace(Arc::new(hard()));
     tokio::time::sleep(secs(20)).await;
     assert!(!world.killed().is_empty(), "until there is");
 }
@@ -53,13 +55,13 @@ async fn with_nothing_to_watch_nothing_is_measured() {
 async fn a_node_that_goes_down_is_left_alone_and_looked_after_again_when_it_stays() {
     let world = World::new(hard(), memory_pods());
     world.is(left("8Gi"), secs(2)).await;
-    world.still.send_replace(GateReasons::from_iter([GateReason::Drain]));
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
     world.is(left("0"), MINUTE).await;
     assert_eq!(world.killed(), []);
     let looks = world.looks();
     tokio::time::sleep(MINUTE).await;
     assert_eq!(world.looks(), looks, "not even measured");
-    world.still.send_replace(GateReasons::NONE);
+    world.paused_by.send_replace(GateReasons::NONE);
     tokio::time::sleep(secs(2)).await;
     assert!(!world.killed().is_empty());
 }
@@ -68,7 +70,7 @@ async fn a_node_that_goes_down_is_left_alone_and_looked_after_again_when_it_stay
 async fn the_loop_ends_with_the_agent() {
     let world = World::new(hard(), memory_pods());
     world.is(left("8Gi"), secs(2)).await;
-    drop(world.still);
+    drop(world.paused_by);
     world.task.await.unwrap();
 }
 
@@ -127,10 +129,10 @@ async fn new_thresholds_end_no_pod_for_ten_seconds() {
     let world = World::new(hard(), memory_pods());
     world.is(left("4Gi"), secs(5)).await;
     let slip = policy(json!({"evictionHard": {"memory.available": "9Gi"}}));
-    world.policy.send_replace(std::sync::Arc::new(slip));
+    world.policy.send_replace(Arc::new(slip));
     tokio::time::sleep(secs(9)).await;
     assert_eq!(world.killed(), []);
-    world.policy.send_replace(std::sync::Arc::new(hard()));
+    world.policy.send_replace(Arc::new(hard()));
     tokio::time::sleep(MINUTE).await;
     assert_eq!(world.killed(), [], "it was taken back in time");
 }
@@ -158,10 +160,10 @@ async fn an_evicted_static_pod_comes_back_when_the_pressure_is_over() {
     world.is(left("500Mi"), secs(50)).await;
     assert_eq!(world.killed().len(), 1);
     assert!(brought_back(&world).is_empty(), "the condition holds still");
-    assert_eq!(world.view.away()[0].back_in_seconds, 0.0, "its own time is over");
+    assert_eq!(world.view.awaiting_readmission()[0].back_in_seconds, 0.0, "its own time is over");
     tokio::time::sleep(secs(20)).await;
     assert_eq!(brought_back(&world), ["web"]);
-    assert_eq!(world.view.away(), []);
+    assert_eq!(world.view.awaiting_readmission(), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -180,11 +182,37 @@ async fn a_static_pod_that_was_ending_when_a_drain_began_comes_back_when_it_is_c
     world.killer.hangs(&PodUid::new("web"), secs(3));
     world.is(left("500Mi"), secs(1)).await;
     assert_eq!(world.killed().len(), 1);
-    world.still.send_replace(GateReasons::from_iter([GateReason::Drain]));
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
     world.is(left("8Gi"), secs(20)).await;
-    world.still.send_replace(GateReasons::NONE);
+    world.paused_by.send_replace(GateReasons::NONE);
     tokio::time::sleep(secs(90)).await;
     assert_eq!(brought_back(&world), ["web"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_is_under_way_when_a_drain_begins_is_not_shown_as_such_for_good() {
+    let world = with_a_manifest();
+    world.killer.hangs(&PodUid::new("web"), secs(3));
+    world.is(left("500Mi"), secs(1)).await;
+    assert_eq!(world.view.history()[0].outcome, Outcome::Evicting);
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
+    tokio::time::sleep(secs(20)).await;
+    assert_eq!(world.view.history()[0].outcome, Outcome::Evicted { took_ms: 3000 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_whose_hook_a_shutdown_cuts_short_is_not_shown_as_evicted() {
+    let world = with_a_manifest();
+    world.is(left("8Gi"), secs(2)).await;
+    let rule = HookRule { timeout: secs(10), ..HookRule::default() };
+    world.policy.send_modify(|policy| Arc::make_mut(policy).hook = Some(Arc::new(rule)));
+    world.is(left("500Mi"), secs(3)).await;
+    assert_eq!((world.node.state().hooks.len(), world.view.awaiting_readmission().len()), (1, 1));
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Shutdown]));
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!((world.killed(), world.view.awaiting_readmission()), (vec![], vec![]));
+    let outcome = &world.view.history()[0].outcome;
+    assert!(matches!(outcome, Outcome::Failed { .. }), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,7 +1,7 @@
 //! Full disks.
 
 use serde_json::json;
-use winddown_shared::FsStats;
+use winddown_shared::{FsStats, GateReason, GateReasons};
 
 use super::*;
 use crate::tests::disk;
@@ -43,7 +43,7 @@ async fn reclaim_is_judged_by_what_was_short_and_by_nothing_else() {
         "evictionSoftGracePeriod": {"memory.available": "1h"},
     }));
     let world = World::new(policy, pods());
-    world.node.state().after_giving_back = Some(disk_left("5Gi"));
+    world.node.state().after_reclaim = Some(disk_left("5Gi"));
     world.is(disk_left("500Mi"), MINUTE).await;
     assert_eq!(names(&world), [""; 0], "memory is short for less than its grace");
     assert!(world.has(Condition::Memory) && world.has(Condition::Disk));
@@ -54,7 +54,7 @@ async fn reclaim_is_judged_by_what_was_short_and_by_nothing_else() {
 #[tokio::test(start_paused = true)]
 async fn memory_does_not_wait_while_disk_space_is_given_back() {
     let world = World::new(disk_policy(), pods());
-    world.node.state().giving_back_takes = secs(3600);
+    world.node.state().reclaim_takes = secs(3600);
     world.is(disk_left("500Mi"), secs(5)).await;
     assert_eq!(names(&world), [""; 0]);
     let mut short = left("500Mi");
@@ -75,17 +75,29 @@ async fn memory_does_not_wait_while_disk_space_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reclaim_that_is_under_way_when_a_drain_begins_stops_and_says_what_it_gave_back() {
+    let world = World::new(disk_policy(), pods());
+    world.node.state().reclaim_takes = secs(3);
+    world.is(disk_left("500Mi"), secs(5)).await;
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(world.node.state().reclaimed.len(), 1);
+    let outcome = &world.view.history()[0].outcome;
+    assert!(matches!(outcome, Outcome::Reclaimed(back) if back.items == 1), "{outcome:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_an_evicted_pod_leaves_on_the_disk_is_waited_for_and_given_back() {
     let world = World::new(disk_policy(), pods());
     let much = pods()[0].0.clone();
     world.killer.stays_mounted(much.uid(), ["/var/lib/x"], Some(secs(8)));
     world.is(disk_left("500Mi"), secs(7)).await;
     assert_eq!(names(&world), ["much"]);
-    world.node.state().given_back.clear();
-    world.node.state().after_giving_back = Some(disk_left("5Gi"));
+    world.node.state().reclaimed.clear();
+    world.node.state().after_reclaim = Some(disk_left("5Gi"));
     world.is(disk_left("500Mi"), MINUTE).await;
     assert_eq!(names(&world), ["much"]);
-    assert_eq!(world.node.state().given_back.len(), 3);
+    assert_eq!(world.node.state().reclaimed.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -119,7 +131,7 @@ async fn no_second_victim_while_a_runtime_still_removes_the_first_ones_files() {
     assert_eq!(names(&world), ["much"]);
     world.is(disk_left("1380Mi"), MINUTE).await;
     assert_eq!(names(&world), ["much"]);
-    let was = |outcome: &Outcome| matches!(outcome, Outcome::Evicting | Outcome::Nobody);
+    let was = |outcome: &Outcome| matches!(outcome, Outcome::Evicting | Outcome::NoCandidate);
     assert!(!world.view.history().iter().any(|record| was(&record.outcome)));
 }
 

@@ -70,7 +70,7 @@ async fn a_shutdown_does_not_wait_for_what_runs_before_an_eviction() {
     let world = World::new(with_hook(10), memory_pods());
     world.is(left("500Mi"), secs(2)).await;
     assert_eq!(world.node.state().hooks.len(), 1);
-    world.still.send_replace(GateReasons::from_iter([GateReason::Shutdown]));
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Shutdown]));
     tokio::time::sleep(secs(60)).await;
     assert_eq!(names(&world), [""; 0], "the shutdown ends it");
 }
@@ -242,7 +242,7 @@ async fn pods_that_cannot_be_measured_are_never_ended_and_it_is_tried_ever_more_
     let tries = world.node.state().measured.len();
     assert!((7..=11).contains(&tries), "{tries} tries in a minute");
     assert_eq!(world.view.history().len(), 1, "told once");
-    assert_eq!(world.view.history()[0].outcome, Outcome::Nobody);
+    assert_eq!(world.view.history()[0].outcome, Outcome::NoCandidate);
     world.node.state().pods.insert(memory_pods()[2].0.uid().clone(), memory("400Mi"));
     world.helps("burstable-above-requests", left("4Gi"));
     world.is(left("500Mi"), secs(11)).await;

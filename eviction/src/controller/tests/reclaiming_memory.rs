@@ -36,7 +36,7 @@ fn outcomes(world: &World) -> Vec<Outcome> {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_can_go_to_swap_does_not_end() {
     let world = World::new(reclaims(), pods_with("0", "800Mi"));
-    world.node.state().after_giving_back = Some(with_swap("2Gi", "3Gi"));
+    world.node.state().after_reclaim = Some(with_swap("2Gi", "3Gi"));
     world.is(with_swap("512Mi", "4Gi"), MINUTE).await;
     assert!(world.killed().is_empty(), "{:?}", world.killed());
     let asked = world.node.state().memory_asked.clone();
@@ -52,7 +52,7 @@ async fn a_pod_that_can_go_to_swap_does_not_end() {
 #[tokio::test(start_paused = true)]
 async fn half_the_threshold_is_taken_back_beyond_what_is_lacking() {
     let world = World::new(reclaims(), pods_with("0", "900Mi"));
-    world.node.state().after_giving_back = Some(with_swap("2Gi", "3Gi"));
+    world.node.state().after_reclaim = Some(with_swap("2Gi", "3Gi"));
     world.is(with_swap("1000Mi", "4Gi"), MINUTE).await;
     assert_eq!(world.node.state().memory_asked[0].2, bytes("24Mi") + bytes("512Mi"));
 }
@@ -62,7 +62,7 @@ async fn file_cache_is_taken_back_where_it_counts_as_used() {
     let mut policy = reclaims();
     policy.memory_available = MemoryAvailable::WorkingSet;
     let world = World::new(policy, pods_with("600Mi", "0"));
-    world.node.state().after_giving_back = Some(left("2Gi"));
+    world.node.state().after_reclaim = Some(left("2Gi"));
     world.is(left("512Mi"), MINUTE).await;
     assert!(world.killed().is_empty());
     assert_eq!(world.node.state().memory_asked[0].1, MemoryFigure::WorkingSet);
@@ -89,7 +89,7 @@ async fn a_pod_ends_at_once_where_too_little_can_be_taken_back() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_ends_when_taking_back_takes_too_long() {
     let world = World::new(reclaims(), pods_with("0", "800Mi"));
-    world.node.state().giving_back_takes = MINUTE;
+    world.node.state().reclaim_takes = MINUTE;
     world.helps("web", left("4Gi"));
     let begun = tokio::time::Instant::now();
     world.is(with_swap("512Mi", "4Gi"), MINUTE).await;

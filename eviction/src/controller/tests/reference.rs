@@ -103,7 +103,7 @@ async fn memory_pressure() {
         },
     )
     .await;
-    assert!(world.node.state().given_back.is_empty(), "nothing on disks helps");
+    assert!(world.node.state().reclaimed.is_empty(), "nothing on disks helps");
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +185,7 @@ async fn disk_script(signal: &str, hard: &str, soft: &str, of: impl Fn(&str) -> 
             },
         )
         .await;
-        assert!(!world.node.state().given_back.is_empty(), "{layout:?}");
+        assert!(!world.node.state().reclaimed.is_empty(), "{layout:?}");
     }
 }
 
@@ -323,15 +323,15 @@ async fn node_reclaim_funcs() {
         };
         let world = World::new(policy, pods);
         world.is(of("16Gi"), MINUTE).await;
-        assert_eq!(world.node.state().given_back, [], "{layout:?}: it is healthy");
+        assert_eq!(world.node.state().reclaimed, [], "{layout:?}: it is healthy");
 
-        world.node.state().after_giving_back = Some(of("3Gi"));
+        world.node.state().after_reclaim = Some(of("3Gi"));
         world.is(of("0.5Gi"), MINUTE).await;
-        assert_eq!(world.node.state().given_back, kinds, "{layout:?}");
+        assert_eq!(world.node.state().reclaimed, kinds, "{layout:?}");
         assert!(world.has(Condition::Disk), "{layout:?}");
         assert_eq!(world.killed(), [], "{layout:?}: it was enough");
 
-        world.node.state().after_giving_back = Some(of("1.1Gi"));
+        world.node.state().after_reclaim = Some(of("1.1Gi"));
         world.helps("victim", of("16Gi"));
         world.is(of("0.5Gi"), MINUTE).await;
         let victim = [("victim".to_owned(), Some(1))];

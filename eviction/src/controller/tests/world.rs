@@ -27,7 +27,7 @@ pub(super) struct World {
     pub(super) recorder: FakeRecorder,
     pub(super) view: EvictionView,
     pub(super) policy: watch::Sender<Arc<Policy>>,
-    pub(super) still: watch::Sender<GateReasons>,
+    pub(super) paused_by: watch::Sender<GateReasons>,
     pub(super) wake: Arc<Notify>,
     pub(super) victims: VictimLock,
     pub(super) task: JoinHandle<()>,
@@ -50,10 +50,10 @@ pub(super) struct State {
     pub(super) fails: bool,
     /// Falling memory: the start time, the initial amount, and the decrease per second.
     pub(super) falls: Option<(Instant, u64, u64)>,
-    pub(super) given_back: Vec<Reclaimable>,
+    pub(super) reclaimed: Vec<Reclaimable>,
     /// The node's figures after a reclaim, and, below, how long the reclaim takes.
-    pub(super) after_giving_back: Option<NodeStats>,
-    pub(super) giving_back_takes: Duration,
+    pub(super) after_reclaim: Option<NodeStats>,
+    pub(super) reclaim_takes: Duration,
     /// The requests to reclaim memory: the pod, the figure and the amount.
     pub(super) memory_asked: Vec<(String, MemoryFigure, u64)>,
     pub(super) brought_back: Vec<Pod>,
@@ -71,7 +71,7 @@ impl World {
         }
         let recorder = FakeRecorder::default();
         let (policy, policies) = watch::channel(Arc::new(policy));
-        let (still, stills) = watch::channel(GateReasons::NONE);
+        let (paused_by, reasons) = watch::channel(GateReasons::NONE);
         let (wake, victims) = (Arc::new(Notify::new()), VictimLock::new());
         let (controller, view) = EvictionController::new(EvictionParts {
             killer: Arc::new(killer.clone()),
@@ -83,12 +83,12 @@ impl World {
             static_pods: node.clone(),
             wall: WallClock::fixed(jiff::Timestamp::UNIX_EPOCH),
             policy: policies,
-            still: stills,
+            paused_by: reasons,
             wake: wake.clone(),
             cadence: Cadence::default(),
         });
         let task = tokio::spawn(controller.run());
-        Self { killer, node, recorder, view, policy, still, wake, victims, task }
+        Self { killer, node, recorder, view, policy, paused_by, wake, victims, task }
     }
 
     /// Sets the node's figures, and lets time pass.
@@ -173,11 +173,11 @@ impl Signals for Node {
 
 impl Reclaim for Node {
     async fn reclaim(&self, what: Reclaimable) -> Result<Reclaimed, ReclaimError> {
-        let takes = self.state().giving_back_takes;
+        let takes = self.state().reclaim_takes;
         sleep(takes).await;
         let mut state = self.state();
-        state.given_back.push(what);
-        if let Some(stats) = state.after_giving_back {
+        state.reclaimed.push(what);
+        if let Some(stats) = state.after_reclaim {
             state.stats = stats;
         }
         Ok(Reclaimed { items: 1, bytes: 1 })
@@ -191,10 +191,10 @@ impl Reclaim for Node {
         _: Duration,
     ) -> Result<u64, ReclaimError> {
         self.state().memory_asked.push((pod.to_string(), figure, bytes));
-        let takes = self.state().giving_back_takes;
+        let takes = self.state().reclaim_takes;
         sleep(takes).await;
         let mut state = self.state();
-        if let Some(stats) = state.after_giving_back {
+        if let Some(stats) = state.after_reclaim {
             state.stats = stats;
         }
         Ok(bytes)

@@ -10,13 +10,13 @@ const KIB: u64 = 1024;
 /// A fake machine in a directory tree.
 struct Tree {
     folder: tempfile::TempDir,
-    places: UsagePlaces,
+    places: UsagePaths,
 }
 
 impl Tree {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut places = UsagePlaces::of_host(folder.path());
+        let mut places = UsagePaths::of_host(folder.path());
         places.proc = folder.path().join("proc");
         places.cgroup = folder.path().join("cgroup");
         let tree = Self { folder, places };
@@ -201,9 +201,9 @@ async fn what_cannot_be_read_is_named_and_costs_only_its_own_numbers() {
     let problems: Vec<String> = reading.problems.iter().map(ToString::to_string).collect();
     assert!(problems[0].contains("memory.stat: has no line inactive_file"), "{problems:?}");
     assert!(problems[1].contains("loadavg: does not have the number of tasks"), "{problems:?}");
-    let gone = KernelUsage::new(&UsagePlaces {
+    let gone = KernelUsage::new(&UsagePaths {
         proc: "/nowhere".into(),
-        ..UsagePlaces::of_host("/nowhere")
+        ..UsagePaths::of_host("/nowhere")
     });
     let mut reading = Reading::default();
     { gone }.read(&mut reading);
@@ -224,7 +224,7 @@ async fn a_file_that_is_replaced_while_it_is_open_is_read_anew_or_as_it_was() {
 #[tokio::test]
 async fn this_machine_can_be_read() {
     let mut reading = Reading::default();
-    KernelUsage::new(&UsagePlaces::of_host("/")).read(&mut reading);
+    KernelUsage::new(&UsagePaths::of_host("/")).read(&mut reading);
     let memory = reading.stats.memory.unwrap();
     assert!(memory.working_set > 0 && memory.available > 0);
     let pids = reading.stats.pids.unwrap();

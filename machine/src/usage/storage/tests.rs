@@ -1,10 +1,10 @@
 use super::*;
 
 fn disks(images: Option<&Path>, containers: Option<&Path>, node: &Path) -> Disks {
-    let places = UsagePlaces {
+    let places = UsagePaths {
         imagefs: images.map(Path::to_owned),
         containerfs: containers.map(Path::to_owned),
-        ..UsagePlaces::of_host(node)
+        ..UsagePaths::of_host(node)
     };
     Disks::new(&places)
 }

@@ -50,7 +50,7 @@ fn runtime_worker(pod: &Pod, lifecycle: Lifecycle) -> PodSnapshot {
         pod: None,
         uid: pod.uid().clone(),
         lifecycle,
-        stays: false,
+        restarts_on_node: false,
         ending_by: None,
         ending_for: None,
         grace: None,
@@ -195,7 +195,7 @@ proptest! {
 #[test]
 fn pods_that_start_again_after_a_reboot_are_counted() {
     let db = pod("db", Origin::Api);
-    let stays = PodSnapshot { stays: true, ..worker(&db, Lifecycle::Finished) };
+    let stays = PodSnapshot { restarts_on_node: true, ..worker(&db, Lifecycle::Finished) };
     assert_eq!(PodCounts::of([&db], &[stays], never).staying, 1);
     let ended = worker(&db, Lifecycle::Finished);
     assert_eq!(PodCounts::of([&db], &[ended], never).staying, 0);

@@ -27,7 +27,7 @@ async fn answered_at(reader: &mut NodeReader) -> Instant {
 
 #[tokio::test(start_paused = true)]
 async fn calm_looks_ask_the_file_systems_every_ten_seconds_and_a_full_disk_is_asked_each_time() {
-    let places = UsagePlaces::of_host("/");
+    let places = UsagePaths::of_host("/");
     let calm = policy(&[(Signal::MemoryAvailable, 0.0)]);
     let rules = watch::Sender::new(Arc::clone(&calm));
     let mut reader = NodeReader::new(&places, Arc::default(), rules.subscribe());
@@ -55,16 +55,16 @@ async fn calm_looks_ask_the_file_systems_every_ten_seconds_and_a_full_disk_is_as
 
 #[tokio::test(start_paused = true)]
 async fn other_file_systems_are_asked_at_once_and_one_that_does_not_answer_at_each_look() {
-    let known = Arc::<OnceLock<UsagePlaces>>::default();
+    let known = Arc::<OnceLock<UsagePaths>>::default();
     let rules = watch::Sender::new(policy(&[]));
-    let places = UsagePlaces::of_host("/");
+    let places = UsagePaths::of_host("/");
     let mut reader = NodeReader::new(&places, Arc::clone(&known), rules.subscribe());
     for _ in 0..5 {
         answered_at(&mut reader).await;
         tokio::time::sleep(SECOND).await;
     }
     let gone = Some("/nowhere/at/all".into());
-    known.set(UsagePlaces { imagefs: gone, ..places }).unwrap();
+    known.set(UsagePaths { imagefs: gone, ..places }).unwrap();
     for _ in 0..5 {
         assert_eq!(answered_at(&mut reader).await, Instant::now());
         tokio::time::sleep(SECOND).await;
@@ -103,7 +103,7 @@ impl RuntimeFigures for Walks {
 
 fn walking(takes: Duration) -> (Arc<Walks>, Measured) {
     let walks = Arc::new(Walks { takes, begun: Default::default() });
-    let places = Places::new(UsagePlaces::of_host("/"), walks.clone());
+    let places = Places::new(UsagePaths::of_host("/"), walks.clone());
     let measured =
         Measured::new(&places, walks.clone(), watch::Sender::new(policy(&[])).subscribe());
     (walks, measured)

@@ -246,7 +246,7 @@ async fn a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour() {
         static_pods: Arc::<Plenty>::clone(&plenty),
         wall: WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH),
         policy: policy.subscribe(),
-        still: still.subscribe(),
+        paused_by: still.subscribe(),
         wake: Arc::clone(&notify),
         cadence: Cadence { calm: hour, near: hour, ..Cadence::default() },
     });

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use winddown_shared::{Event, WallTime};
 use winddown_shutdown::{Outcome, RecordFile, RecordPlace, ReportStore, RunRecord, ShutdownReport};
 
-use super::{LookBack, note_stop};
+use super::{LastBootState, note_stop};
 
 /// A machine with a state directory.
 struct Machine {
@@ -40,9 +40,9 @@ impl Machine {
         Self { state, reports }
     }
 
-    fn agent_starts(&self, boot: &str, minute: u32) -> LookBack {
+    fn agent_starts(&self, boot: &str, minute: u32) -> LastBootState {
         let place = Arc::new(RecordFile::in_directory(self.state.path())) as Arc<dyn RecordPlace>;
-        LookBack::new(self.state.path(), &self.reports, &[place], boot, at(minute))
+        LastBootState::new(self.state.path(), &self.reports, &[place], boot, at(minute))
     }
 
     fn leave_record(&self, boot: &str, minute: u32) {
@@ -55,7 +55,7 @@ impl Machine {
     }
 }
 
-fn told(back: &LookBack) -> Option<(Option<bool>, String)> {
+fn told(back: &LastBootState) -> Option<(Option<bool>, String)> {
     match back.event()? {
         Event::LastBoot { graceful, text } => Some((graceful, text.to_string())),
         other => panic!("{other:?}"),
@@ -120,7 +120,7 @@ fn a_broken_or_full_state_directory_costs_the_answer_and_nothing_else() {
     // The mark is valid again.
     assert!(machine.agent_starts("boot-3", 3).status().is_some());
     let nowhere = std::path::Path::new("/proc/nowhere");
-    let back = LookBack::new(nowhere, &ReportStore::new(nowhere), &[], "boot", at(1));
+    let back = LastBootState::new(nowhere, &ReportStore::new(nowhere), &[], "boot", at(1));
     assert_eq!(back.status(), None);
     assert_eq!(machine.agent_starts("", 4).status(), None, "a boot without an id");
 }

@@ -50,7 +50,7 @@ fn of(report: &ShutdownReport) -> Vec<Decision> {
     for at in &report.resumed {
         add(*at, "warn", "The agent was restarted in the middle and went on".to_owned());
     }
-    for group in super::groups(report) {
+    for group in sentences::groups(report) {
         of_group(report, group, &mut add);
     }
     add(report.took, "", capital(sentences::end_of_run(report)));

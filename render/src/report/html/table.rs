@@ -1,7 +1,5 @@
 //! The table of all pods. On a narrow screen each row becomes a block.
 
-use std::time::Duration;
-
 use winddown_shared::display::{clean, pod_count};
 use winddown_shutdown::{PodEnd, PodReport, ShutdownReport};
 
@@ -20,7 +18,7 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
          are seconds since the signal.",
     );
     let mut rest = Vec::new();
-    for group in super::groups(report) {
+    for group in sentences::groups(report) {
         let (name, facts) = (sentences::group(group), sentences::group_facts(group));
         out.markup(format_args!(
             "<tbody role=\"rowgroup\">\n<tr role=\"row\" class=\"group\"><th scope=\"rowgroup\" \
@@ -76,9 +74,9 @@ fn row(pod: &PodReport, out: &mut Canvas) {
     let numbers = [
         pod.priority.unwrap_or(0).to_string(),
         sentences::grace(pod),
-        offset(pod.asked),
-        offset(pod.sigterm),
-        offset(pod.exit),
+        sentences::offset(pod.asked),
+        sentences::offset(pod.sigterm),
+        sentences::offset(pod.exit),
     ];
     let columns = COLUMNS.iter().skip(1);
     for (name, number) in columns.zip(numbers) {
@@ -109,8 +107,4 @@ fn how(pod: &PodReport) -> String {
         PodEnd::Exited => format!("by itself; {said}"),
         _ => said,
     }
-}
-
-fn offset(at: Option<Duration>) -> String {
-    at.map_or("-".into(), |at| format!("{:.3}", at.as_secs_f64()))
 }

@@ -53,7 +53,7 @@ impl<'a> Rows<'a> {
 
     /// Draws all groups that have pods.
     pub(super) fn draw(&mut self) {
-        for group in self.report.groups.iter().filter(|group| !group.pods.is_empty()) {
+        for group in sentences::groups(self.report) {
             self.group(group);
         }
     }

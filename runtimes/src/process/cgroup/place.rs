@@ -51,7 +51,7 @@ struct Unit<'a> {
 }
 
 /// Finds what was delegated to the unit of the process `pid` (`self` for this one).
-pub(crate) fn look((proc_root, mount): (&Path, &Path), pid: &str) -> Places {
+pub(crate) fn discover((proc_root, mount): (&Path, &Path), pid: &str) -> Places {
     let own = match fs::read(proc_root.join(pid).join("cgroup")) {
         Ok(own) => own,
         Err(error) => {
@@ -225,8 +225,8 @@ mod tests {
             tree
         }
 
-        fn look(&self) -> Places {
-            look((&self.0.path().join("proc"), &self.0.path().join("cg")), "self")
+        fn discover(&self) -> Places {
+            discover((&self.0.path().join("proc"), &self.0.path().join("cg")), "self")
         }
 
         fn at(&self, path: &str) -> PathBuf {
@@ -241,7 +241,7 @@ mod tests {
             "0::/system.slice/winddown.service/agent\n",
             &[("cg/cgroup.controllers", "cpu memory pids\n"), (unit, "cpuset cpu memory\n")],
         );
-        let found = tree.look();
+        let found = tree.discover();
         let expected = Hierarchy {
             root: tree.at("system.slice/winddown.service/pods"),
             path: "/system.slice/winddown.service/pods".to_owned(),
@@ -258,7 +258,7 @@ mod tests {
             "0::/system.slice/winddown.service\n",
             &[("cg/cgroup.controllers", "cpu memory pids\n")],
         );
-        let found = tree.look();
+        let found = tree.discover();
         assert_eq!((found.hierarchies.len(), found.missing.len()), (1, 3));
         assert!(found.hierarchies[0].controllers.is_empty());
         assert!(found.missing[0].1.contains("systemd before 254"), "{:?}", found.missing);
@@ -271,7 +271,7 @@ mod tests {
             "9:memory:{unit}\n5:cpu,cpuacct:/\n4:pids:/user.slice\n1:name=systemd:{unit}\n0::{unit}\n"
         );
         let tree = Tree::new(&own, &[("cg/unified/cgroup.controllers", "")]);
-        let found = tree.look();
+        let found = tree.discover();
         let roots: Vec<_> = found.hierarchies.iter().map(|h| (h.root.clone(), h.is_v2)).collect();
         let expected = [("cpu", false), ("memory", false), ("unified", true)];
         let below = |mount: &str| tree.at(&format!("{mount}{unit}/pods"));
@@ -283,7 +283,8 @@ mod tests {
     #[test]
     fn an_agent_that_is_started_by_hand_makes_no_cgroup_among_those_of_others() {
         for own in ["0::/\n", "0::/user.slice/user-0.slice/session-1.scope\n", "0::/agent\n", ""] {
-            let found = Tree::new(own, &[("cg/cgroup.controllers", "cpu memory pids\n")]).look();
+            let found =
+                Tree::new(own, &[("cg/cgroup.controllers", "cpu memory pids\n")]).discover();
             assert_eq!((found.hierarchies.len(), found.missing.len()), (0, 3), "{own:?}");
         }
     }

@@ -13,7 +13,7 @@ use super::*;
 use crate::programs::Output;
 use crate::programs::config::{ProcessConfig, ShimCommand};
 use crate::programs::pod::{self, Run, Starting};
-use crate::programs::stats::Traces;
+use crate::programs::stats::StatsSources;
 
 /// A driver whose first `fails` kills of a container have no effect.
 struct Faulty {
@@ -63,7 +63,7 @@ impl ProgramDriver for Faulty {
         Ok(())
     }
 
-    async fn ask(_: &Arc<Context<Self>>, _: &Arc<PodEntry>, _: &Target) {}
+    async fn send_stop_signal(_: &Arc<Context<Self>>, _: &Arc<PodEntry>, _: &Target) {}
 
     async fn kill(
         context: &Arc<Context<Self>>,
@@ -81,16 +81,20 @@ impl ProgramDriver for Faulty {
         entry.bump();
     }
 
-    async fn survives(_: &Arc<Context<Self>>, _: &Arc<PodEntry>, _: &Target) -> RuntimeError {
+    async fn unkillable_error(
+        _: &Arc<Context<Self>>,
+        _: &Arc<PodEntry>,
+        _: &Target,
+    ) -> RuntimeError {
         RuntimeError::Failed { what: "it survives".to_owned(), source: None }
     }
 
-    async fn free(_: &Arc<Context<Self>>, _: &PodUid) -> Result<(), RuntimeError> {
+    async fn clean_up(_: &Arc<Context<Self>>, _: &PodUid) -> Result<(), RuntimeError> {
         Ok(())
     }
 
-    fn traces(&self, _: &PodUid, _: &str, _: &Run) -> Traces {
-        Traces::default()
+    fn stats_sources(&self, _: &PodUid, _: &str, _: &Run) -> StatsSources {
+        StatsSources::default()
     }
 
     fn pods_cgroup(&self) -> Option<String> {

@@ -58,9 +58,10 @@ fn a_pod_that_is_added_before_the_list_is_read_counts_once() {
 #[test]
 fn ending_pods_count_and_cannot_be_chosen() {
     let (stays, ends) = (ranked("stays", 0, "2m"), ranked("ends", 0, "3m"));
-    let places = move || Places { staying: vec![stays.clone()], ending: vec![ends.clone()] };
+    let places =
+        move || Places { non_terminating: vec![stays.clone()], ending: vec![ends.clone()] };
     let others = Others::of(places);
-    assert_eq!(names(others.staying()), ["stays"]);
+    assert_eq!(names(others.non_terminating()), ["stays"]);
     assert_eq!(others.used_beside(&ranked("new", 0, "1m")).requests.cpu_milli(), 5);
 }
 
@@ -74,7 +75,7 @@ fn room_that_is_promised_is_taken_for_all_but_those_who_may_preempt() {
     assert_eq!(used(&ranked("equal", 2_000_000_000, "1m")), 4);
     assert_eq!(used(&ranked("higher", 2_000_001_000, "1m")), 0);
     assert_eq!(used(&waits), 0, "it does not compete with itself");
-    assert!(others.staying().is_empty(), "and does not run, so that it could be chosen");
+    assert!(others.non_terminating().is_empty(), "and does not run, so that it could be chosen");
 }
 
 proptest! {
@@ -98,7 +99,7 @@ proptest! {
         let split = split.min(pods.len());
         let first = pods[..split].to_vec();
         let mut others = Others::new(move || first.clone());
-        others.staying();
+        others.non_terminating();
         for (i, pod) in pods.iter().enumerate() {
             // Pods that are already there are checked again, the others are new.
             let here = &pods[..i.max(split)];

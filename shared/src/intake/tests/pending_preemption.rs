@@ -387,7 +387,7 @@ async fn two_controllers_never_choose_the_same_pod() {
     c.takes(&a, 3);
     // An eviction chooses now: the intake, which runs meanwhile, sees that its victim is terminating.
     let evicted = c.lock.choose(|| {
-        let mut pods = c.node.workers.staying_pods();
+        let mut pods = c.node.workers.non_terminating_pods();
         pods.sort_by_key(|pod| pod.name().clone());
         c.node.workers.begin_kill(pods[0].clone(), KillRequest::new(KillReason::Eviction));
         pods[0].clone()
@@ -396,6 +396,38 @@ async fn two_controllers_never_choose_the_same_pod() {
     c.node.want(&[&a, &b, &dns]).await;
     tokio::time::sleep(secs(5)).await;
     assert!(c.runs(&dns) && c.runs(&b), "the room that the eviction left is enough");
-    let names: Vec<_> = c.node.workers.staying_pods().iter().map(|p| p.name().clone()).collect();
+    let names: Vec<_> =
+        c.node.workers.non_terminating_pods().iter().map(|p| p.name().clone()).collect();
     assert_eq!(names.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn remains_are_removed_although_pods_complete_all_the_time_while_another_waits_for_room() {
+    let c = crowded();
+    type Change = fn(&mut k8s_openapi::api::core::v1::PodSpec);
+    let with = |pod: Pod, change: Change| {
+        let mut object = pod.object().clone();
+        change(object.spec.as_mut().unwrap());
+        Pod::new(object).unwrap()
+    };
+    let job = |i: u32| {
+        let pod = ordinary(&format!("job{i}"), 0);
+        with(pod, |spec| spec.restart_policy = Some("Never".to_owned()))
+    };
+    let jobs: Vec<Pod> = (0..20).map(job).collect();
+    let slow = with(ordinary("a", 8), |spec| spec.termination_grace_period_seconds = Some(600));
+    let (gone, dns) = (ordinary("gone", 0), critical("dns", 5));
+    c.takes(&slow, 500);
+    c.node.runtime.forget_fails(1);
+    let mut wanted: Vec<&Pod> = jobs.iter().chain([&slow, &gone]).collect();
+    c.node.want(&wanted).await;
+    wanted.pop();
+    wanted.push(&dns);
+    c.node.want(&wanted).await;
+    for job in &jobs {
+        tokio::time::sleep(secs(1)).await;
+        c.node.runtime.exit(job.uid(), 0);
+    }
+    assert!(!c.runs(&dns), "it still waits");
+    assert_eq!(c.node.runtime.forgotten(), [gone.uid().clone()]);
 }

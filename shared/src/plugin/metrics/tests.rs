@@ -2,35 +2,35 @@ use super::*;
 
 const NAME: PluginName = PluginName::of("max-age");
 
-fn listed(name: PluginName, metrics: &[&Counter]) -> Listed {
-    Listed { name, metrics: metrics.iter().map(|counter| (*counter).into()).collect() }
+fn listed(name: PluginName, metrics: &[&Counter]) -> RegisteredPlugin {
+    RegisteredPlugin { name, metrics: metrics.iter().map(|counter| (*counter).into()).collect() }
 }
 
-fn refused(plugins: &[Listed]) -> String {
-    Listed::check(plugins).unwrap_err().to_string()
+fn refused(plugins: &[RegisteredPlugin]) -> String {
+    RegisteredPlugin::check(plugins).unwrap_err().to_string()
 }
 
 #[test]
 fn a_label_has_the_values_it_was_given_and_one_for_all_others() {
     let looks = Counter::by("max_age_looks", "Looks", "found", &["old", "none"]);
     let shown = || PluginMetric::from(&looks).samples().collect::<Vec<_>>();
-    assert_eq!(shown(), [("old", Measured::Count(0)), ("none", Measured::Count(0))]);
+    assert_eq!(shown(), [("old", MetricValue::Count(0)), ("none", MetricValue::Count(0))]);
     looks.of("none").add(2);
     for unknown in ["a", "b", "c"] {
         looks.of(unknown).inc();
     }
-    assert_eq!(shown()[1..], [("none", Measured::Count(2)), ("other", Measured::Count(3))]);
+    assert_eq!(shown()[1..], [("none", MetricValue::Count(2)), ("other", MetricValue::Count(3))]);
 
     let oldest = Gauge::new("max_age_oldest_seconds", "The oldest");
     oldest.set(1.5);
     let shown: Vec<_> = PluginMetric::from(&oldest).samples().collect();
-    assert_eq!(shown, [("", Measured::Level(1.5))]);
+    assert_eq!(shown, [("", MetricValue::Level(1.5))]);
 }
 
 #[test]
 fn what_a_scrape_could_not_tell_apart_is_refused_with_what_to_write_instead() {
     let good = Counter::by("max_age_looks", "Looks", "found", &["old"]);
-    assert_eq!(Listed::check(&[listed(NAME, &[&good])]), Ok(()));
+    assert_eq!(RegisteredPlugin::check(&[listed(NAME, &[&good])]), Ok(()));
     for wrong in ["looks", "max_age_", "max_age_Looks", "max_age_looks_total", "kubelet_looks"] {
         let text = refused(&[listed(NAME, &[&Counter::new(wrong, "")])]);
         assert!(text.contains(&format!("{wrong:?}; call it max_age_ and then")), "{text}");
@@ -38,10 +38,10 @@ fn what_a_scrape_could_not_tell_apart_is_refused_with_what_to_write_instead() {
     for ours in [PluginName::of("winddown"), PluginName::of("process-max")] {
         let clash = Counter::new("process_max_fds", "Ours");
         assert_eq!(
-            Listed::check(&[listed(ours, &[&clash])]),
+            RegisteredPlugin::check(&[listed(ours, &[&clash])]),
             Err(PluginError::MetricOfNode { plugin: ours })
         );
-        assert_eq!(Listed::check(&[listed(ours, &[])]), Ok(()), "it has none");
+        assert_eq!(RegisteredPlugin::check(&[listed(ours, &[])]), Ok(()), "it has none");
     }
     // A plug-in whose name starts with that of another one.
     let max = PluginName::of("max");
@@ -50,7 +50,7 @@ fn what_a_scrape_could_not_tell_apart_is_refused_with_what_to_write_instead() {
         listed(max, &[&Counter::new("max_age_looks", "")]),
     ];
     let taken = PluginError::MetricTaken { plugin: max, metric: "max_age_looks" };
-    assert_eq!(Listed::check(&both), Err(taken));
+    assert_eq!(RegisteredPlugin::check(&both), Err(taken));
     let twice = [listed(NAME, &[]), listed(NAME, &[])];
     assert_eq!(refused(&twice), "two plug-ins are called max-age; give one of them another name");
     let many: &[&str] = &["v"; MOST_VALUES + 1];
@@ -63,6 +63,6 @@ fn what_a_scrape_could_not_tell_apart_is_refused_with_what_to_write_instead() {
     ] {
         let metric = Counter::by("max_age_looks", "Looks", label, values);
         let wrong = PluginError::Label { metric: "max_age_looks", label };
-        assert_eq!(Listed::check(&[listed(NAME, &[&metric])]), Err(wrong));
+        assert_eq!(RegisteredPlugin::check(&[listed(NAME, &[&metric])]), Err(wrong));
     }
 }

@@ -141,7 +141,7 @@ impl State {
             }
             Lifecycle::Terminating => terminate_work(record, now),
             Lifecycle::Terminated => record.active.clone().map(|pod| Work::Finish { pod }),
-            Lifecycle::Finished => mop_up_work(record, now),
+            Lifecycle::Finished => stop_leftovers_work(record, now),
         };
         record.busy = work.is_some();
         work
@@ -157,7 +157,7 @@ impl State {
                 Some(at) if at > now => {
                     self.timetable.no_later_than(at, &uid, &mut record.due);
                 }
-                Some(_) => wakes.extend(self.look_again(&uid)),
+                Some(_) => wakes.extend(self.resync(&uid)),
                 None => {}
             }
         }
@@ -284,7 +284,7 @@ fn sync_work(
     Some(Work::Sync { update: SyncUpdate { kind, pod, mirror }, cancel, waited })
 }
 
-fn mop_up_work(record: &mut Record, now: Instant) -> Option<Work> {
+fn stop_leftovers_work(record: &mut Record, now: Instant) -> Option<Work> {
     let pod = record.runtime_pod.clone()?;
     let (sender, grace) = Grace::until(instant_after(now, Grace::SHORTEST));
     record.ending.as_mut()?.in_flight = Some(sender);
@@ -292,7 +292,7 @@ fn mop_up_work(record: &mut Record, now: Instant) -> Option<Work> {
 }
 
 fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
-    let stays = record.stays();
+    let restarts = record.restarts_on_node();
     let ending = record.ending.as_mut()?;
     ending.acknowledged = true;
     let length = ending
@@ -304,7 +304,7 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
     let until = until.because(ending.reason);
     ending.in_flight = Some(sender);
     if let Some(pod) = record.active.clone() {
-        let status = ending.status.clone().filter(|status| stays || !status.stays);
+        let status = ending.status.clone().filter(|status| restarts || !status.restarts_on_node);
         let stop = Stop { grace: ending.grace, until, status };
         return Some(Work::Terminate { pod, stop, since: ending.since });
     }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::{bench, pod, pod_with, request, settle, uid};
 use crate::fake::{Script, Step};
-use crate::{Event, Lifecycle, PodKiller, RuntimePod, UpdateKind};
+use crate::{Event, Lifecycle, PodKiller, RunningPods, RuntimePod, UpdateKind};
 
 #[tokio::test(start_paused = true)]
 async fn a_created_pod_is_synced_once_and_then_left_alone() {
@@ -91,7 +91,7 @@ async fn a_pod_that_completes_by_itself_is_freed_and_stays_finished() {
     assert_eq!(steps, [Step::Sync(UpdateKind::Create), none, Step::Finish]);
     assert_eq!(b.workers.lifecycle(&uid("job")), Some(Lifecycle::Finished));
     b.workers.update(UpdateKind::Update, pod("job"), None);
-    b.workers.look_again(&uid("job"));
+    b.workers.resync(&uid("job"));
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert_eq!(b.syncer.steps(&uid("job")).len(), 3);
 }
@@ -221,6 +221,26 @@ async fn no_task_is_left_when_every_pod_is_idle_or_gone() {
     assert!(b.workers.inner.lock().records.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn pods_that_are_gone_leave_nothing_behind_whether_or_not_the_runtime_is_ever_listed() {
+    let b = bench();
+    let come_and_go = async || {
+        b.workers.update(UpdateKind::Create, pod("a"), None);
+        b.workers.kill_pod(pod("a"), request()).await.unwrap();
+        settle().await;
+        b.workers.sync_known_pods(&HashSet::new());
+        let state = b.workers.inner.lock();
+        assert!(state.records.is_empty());
+        state.gone_since_listing.clone()
+    };
+    assert_eq!(come_and_go().await, None, "no listing is awaited");
+    b.workers.listing_begins();
+    b.workers.note_running(RunningPods::default());
+    assert_eq!(come_and_go().await, Some(HashSet::from([uid("a")])), "it is under way");
+    b.workers.note_running(RunningPods::known(Vec::new()));
+    assert_eq!(come_and_go().await, None);
+}
+
 fn runtime_pod(name: &str) -> RuntimePod {
     RuntimePod {
         uid: uid(name),
@@ -238,7 +258,7 @@ async fn no_step_is_taken_after_a_shut_down_on_any_request() {
     settle().await;
     b.workers.shut_down().await;
     b.workers.update(UpdateKind::Create, pod("b"), None);
-    b.workers.look_again(&uid("a"));
+    b.workers.resync(&uid("a"));
     b.workers.request_kill(pod("a"), &request());
     tokio::time::sleep(Duration::from_secs(600)).await;
     assert_eq!(b.syncer.calls().len(), 1);

@@ -137,7 +137,7 @@ impl Trial {
                 grace: None,
             }),
             Op::Look(p) => {
-                workers.look_again(pod(p).uid());
+                workers.resync(pod(p).uid());
             }
             Op::Sleep(ms) => tokio::time::sleep(Duration::from_millis(ms.into())).await,
             Op::Script(p, fails, stop_fails, takes, view) => {

@@ -164,7 +164,7 @@ fn every_kill_returns_beside_updates_looks_and_passes() {
         together(vec![
             job(&workers, |w| w.update(UpdateKind::Update, pod("a"), None)),
             job(&workers, |w| {
-                w.look_again(&uid("a"));
+                w.resync(&uid("a"));
                 block_on(w.kill_pod(pod("a"), request())).unwrap();
                 assert!(!w.could_have_running_containers(&uid("a")));
             }),

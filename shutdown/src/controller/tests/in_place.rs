@@ -36,9 +36,12 @@ async fn staying(policy: Policy, kind: ShutdownKind) -> Vec<String> {
     for call in node.killer.calls() {
         assert_eq!(call.request.grace, Some(secs(20)), "it ends like any other");
         let status = call.request.status.unwrap();
-        assert_eq!(&*status.reason, if status.stays { "NodeReboot" } else { "Terminated" });
-        assert_eq!(status.disruption_message.is_some(), !status.stays);
-        if status.stays {
+        assert_eq!(
+            &*status.reason,
+            if status.restarts_on_node { "NodeReboot" } else { "Terminated" }
+        );
+        assert_eq!(status.disruption_message.is_some(), !status.restarts_on_node);
+        if status.restarts_on_node {
             asked.push(call.pod.name().to_string());
         }
     }
@@ -72,7 +75,7 @@ async fn a_kind_that_is_named_after_the_shutdown_is_awaited_for_pods_that_may_st
         let call = node.killer.calls().pop().unwrap();
         let asked = call.at.duration_since(begun).as_millis();
         assert!((asked_at..asked_at + 10).contains(&asked), "{asked} ms, named at {named}");
-        assert_eq!(call.request.status.unwrap().stays, stays, "named at {named}");
+        assert_eq!(call.request.status.unwrap().restarts_on_node, stays, "named at {named}");
     }
 }
 

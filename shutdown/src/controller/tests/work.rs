@@ -282,7 +282,7 @@ async fn the_lock_is_held_until_the_last_statuses_are_told_and_the_report_names_
     node.prepare();
     let took = node.released().await;
     assert!(took >= secs(1), "{took:?}");
-    assert_eq!(node.reports()[0].statuses_not_told, ["default/left"]);
+    assert_eq!(node.reports()[0].unsent_statuses, ["default/left"]);
     assert_eq!(node.reports()[0].outcome, Outcome::Clean);
     let asked = words.asked.lock().unwrap();
     assert_eq!(asked.len(), 1);

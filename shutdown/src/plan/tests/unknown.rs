@@ -53,8 +53,8 @@ fn the_highest_priority_there_is_does_not_make_a_pod_one_of_them() {
 #[test]
 fn what_becomes_known_late_is_planned_into_what_is_left_and_ends_no_later() {
     let policy = two_fields(30, 10);
-    let late =
-        plan(&[], &policy, None).anew(&[orphan("lost", Some(60)), pod("a", None, None)], secs(20));
+    let late = plan(&[], &policy, None)
+        .replan(&[orphan("lost", Some(60)), pod("a", None, None)], secs(20));
     assert_eq!((late.deadline, ends(&late)), (secs(30), vec![25, 25, 30]));
     let mut growing = plan(&[], &policy, None);
     assert_eq!(growing.group_for(&orphan("lost", None)), Some(2));

@@ -95,16 +95,11 @@ pub(super) fn outdated(oldest_first: Vec<Named>, keep: usize) -> Vec<Named> {
                 true => file.number.to_string(),
                 false => file.boot.clone(),
             };
-            match boots.iter_mut().find(|(known, _)| *known == boot) {
-                Some((_, count)) => {
-                    *count += 1;
-                    *count <= PER_BOOT
-                }
-                None => {
-                    boots.push((boot, 1));
-                    boots.len() <= keep
-                }
+            let place = boots.iter().position(|(known, _)| *known == boot).unwrap_or(boots.len());
+            if place == boots.len() {
+                boots.push((boot, 0));
             }
+            place < keep && within(&mut boots[place].1, PER_BOOT)
         }
         Kind::Drain => within(&mut drains, keep),
         Kind::Drill => within(&mut drills, keep),

@@ -69,7 +69,7 @@ pub(crate) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> S
         pods_unknown: false,
         groups,
         work: Vec::new(),
-        statuses_not_told: Vec::new(),
+        unsent_statuses: Vec::new(),
         warnings: Vec::new(),
     }
 }

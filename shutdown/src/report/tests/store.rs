@@ -9,6 +9,10 @@ fn at(second: u32) -> ShutdownReport {
     ShutdownReport { started_at, boot_id, ..report(Outcome::Clean, 1000, vec![]) }
 }
 
+fn of_boot(boot: &str, second: u32) -> ShutdownReport {
+    ShutdownReport { boot_id: boot.into(), ..at(second) }
+}
+
 fn seconds(reports: &[ShutdownReport]) -> Vec<String> {
     reports.iter().map(|report| report.started_at.strftime("%S").to_string()).collect()
 }
@@ -139,7 +143,6 @@ fn drills_and_drains_push_no_shutdown_out() {
 fn shutdowns_of_the_last_boots_are_kept_and_ten_of_each() {
     let directory = tempfile::tempdir().unwrap();
     let store = ReportStore::new(directory.path()).keeping(2);
-    let of_boot = |boot: &str, second| ShutdownReport { boot_id: boot.into(), ..at(second) };
     store.write(&of_boot("aaaaaaaa", 1)).unwrap();
     store.write(&of_boot("bbbbbbbb", 2)).unwrap();
     for second in 10..25 {
@@ -151,6 +154,17 @@ fn shutdowns_of_the_last_boots_are_kept_and_ten_of_each() {
     assert_eq!(store.shutdown_of_boot("bbbbbbbb").unwrap(), Some(of_boot("bbbbbbbb", 2)));
     assert_eq!(store.shutdown_before("cccccccc").unwrap(), Some(of_boot("bbbbbbbb", 2)));
     assert_eq!(store.shutdown_of_boot("aaaaaaaa").unwrap(), None);
+}
+
+#[test]
+fn the_final_shutdown_of_an_old_boot_does_not_go_before_those_that_were_called_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path()).keeping(1);
+    for second in 1..=3 {
+        store.write(&of_boot("aaaaaaaa", second)).unwrap();
+    }
+    store.write(&of_boot("bbbbbbbb", 4)).unwrap();
+    assert_eq!(seconds(&store.list().unwrap().reports), ["04"], "boots go as a whole");
 }
 
 #[test]

@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Applied, Ours, apply, ours};
+use super::{Applied, RequiredDropIn, apply, ours};
 use crate::drop_in::{Content, INFINITY, Source, WriteError, find};
 
 const OURS: &str = "/etc/systemd/logind.conf.d/zz-winddown.conf";
@@ -51,10 +51,11 @@ fn ours_is_there_only_while_logind_gives_less_without_it() {
             .iter()
             .map(|(file, value)| sets(file, value))
             .partition(|source| source.file == Path::new(MAIN));
-        let expected = expected.map_or(Ours::Absent, |delay| Ours::Gives(secs(delay)));
+        let expected =
+            expected.map_or(RequiredDropIn::Absent, |delay| RequiredDropIn::Present(secs(delay)));
         assert_eq!(ours(&main, &drop_ins, secs(wanted)), expected, "{files:?} {wanted}");
         // The delay grows with what is wanted, and is never less than without our file.
-        if let Ours::Gives(delay) = ours(&main, &drop_ins, INFINITY) {
+        if let RequiredDropIn::Present(delay) = ours(&main, &drop_ins, INFINITY) {
             assert_eq!(delay, INFINITY, "{files:?}");
         }
     }

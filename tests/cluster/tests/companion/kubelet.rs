@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use winddown_companion::{Inside, LocalNode, Unasked};
+use winddown_companion::{LocalNode, NodeError, RuntimePodState};
 use winddown_shared::{PodUid, PodUidMap, StoppedContainer};
 
 /// What runs, as the container runtime would tell.
@@ -194,18 +194,18 @@ impl Containers {
 }
 
 impl LocalNode for Containers {
-    async fn look(&self) -> Result<PodUidMap<Inside>, Unasked> {
+    async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let all = self.0.lock().unwrap();
         let inside = |(uid, running): (&PodUid, &Running)| {
             let runs = running.stage == Stage::Runs;
             let has_sandbox = !matches!(running.stage, Stage::TakenDown(_));
             let running = runs.then(|| "a".to_owned()).into_iter().collect();
-            (uid.clone(), Inside { running, has_sandbox })
+            (uid.clone(), RuntimePodState { running, has_sandbox })
         };
         Ok(all.iter().map(inside).collect())
     }
 
-    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, Unasked> {
+    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
         let exit_code = self.1.lock().unwrap().get(uid).copied();
         let ended = exit_code.map(|exit_code| StoppedContainer {
             name: "a".into(),
@@ -215,7 +215,7 @@ impl LocalNode for Containers {
         Ok(ended.into_iter().collect())
     }
 
-    async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), Unasked> {
+    async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), NodeError> {
         self.0
             .lock()
             .unwrap()

@@ -11,7 +11,7 @@ use winddown_pod_references::{Resolver, ResolverConfig};
 
 use crate::pods::harness::{Cluster, NODE, Running, path, pod, wall_clock};
 
-/// A controller that makes pods literal and writes events, and what else runs for it.
+/// A controller that resolves pods and writes events, and what else runs for it.
 struct Preparing {
     running: Running,
     events: Events,

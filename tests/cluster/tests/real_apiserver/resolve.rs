@@ -82,8 +82,8 @@ async fn a_node_reads_what_its_pods_refer_to_and_hears_of_what_comes_late() {
         .await;
     let woken = timeout(LIMIT, arrivals.recv()).await.unwrap().unwrap();
     assert_eq!(&woken, pod.uid());
-    let literal = prepared(&resolver, &pod).await.unwrap();
-    let env = literal.spec.as_ref().unwrap().containers[0].env.as_ref().unwrap();
+    let resolved = prepared(&resolver, &pod).await.unwrap();
+    let env = resolved.spec.as_ref().unwrap().containers[0].env.as_ref().unwrap();
     let given = env.iter().find(|v| v.name == "V").unwrap();
     assert_eq!(given.value.as_deref(), Some("came"));
     assert!(env.iter().any(|v| v.name == "KUBERNETES_SERVICE_HOST"), "{env:?}");
@@ -91,7 +91,7 @@ async fn a_node_reads_what_its_pods_refer_to_and_hears_of_what_comes_late() {
     assert_eq!(std::fs::read_to_string(volume.join("p")).unwrap(), "word");
     let token = std::fs::read_to_string(volume.join("token")).unwrap();
     assert_eq!(token.split('.').count(), 3, "it is a signed token");
-    let volumes = literal.spec.as_ref().unwrap().volumes.as_ref().unwrap();
+    let volumes = resolved.spec.as_ref().unwrap().volumes.as_ref().unwrap();
     assert!(volumes.iter().all(|v| v.host_path.is_some()), "{volumes:?}");
     api.remove(namespace, node).await;
 }

@@ -1,4 +1,4 @@
-//! An API server, and an agent that makes pods literal.
+//! An API server, and an agent that resolves pods.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -27,17 +27,17 @@ async fn all_that_a_container_refers_to_becomes_literal() {
             "envFrom": [{"configMapRef": {"name": "m"}}],
         }),
     );
-    let literal = bed.prepare(&web).await.unwrap();
-    assert_eq!(value(&literal, "M").unwrap(), "map");
-    assert_eq!(value(&literal, "S").unwrap(), "secret");
-    assert_eq!(value(&literal, "FROM").unwrap(), "$$(HOME)", "no reference, in a runtime's words");
-    assert_eq!(value(&literal, "DB_SERVICE_HOST").unwrap(), "10.0.0.9");
-    assert_eq!(value(&literal, "KUBERNETES_SERVICE_PORT_HTTPS").unwrap(), "443");
-    let container = &literal.spec.as_ref().unwrap().containers[0];
+    let resolved = bed.prepare(&web).await.unwrap();
+    assert_eq!(value(&resolved, "M").unwrap(), "map");
+    assert_eq!(value(&resolved, "S").unwrap(), "secret");
+    assert_eq!(value(&resolved, "FROM").unwrap(), "$$(HOME)", "no reference, in a runtime's words");
+    assert_eq!(value(&resolved, "DB_SERVICE_HOST").unwrap(), "10.0.0.9");
+    assert_eq!(value(&resolved, "KUBERNETES_SERVICE_PORT_HTTPS").unwrap(), "443");
+    let container = &resolved.spec.as_ref().unwrap().containers[0];
     assert_eq!(container.env_from, None);
     let left = container.env.iter().flatten().filter(|v| v.value_from.is_some()).count();
     assert_eq!(left, 1, "the pod's address is the runtime's to tell");
-    assert_eq!(literal.uid(), web.uid());
+    assert_eq!(resolved.uid(), web.uid());
     assert_eq!(bed.told(), []);
 }
 
@@ -63,8 +63,8 @@ async fn a_pod_hears_of_a_service_that_was_made_after_another_pods() {
 async fn a_pod_without_service_links_hears_of_the_api_server_alone_and_lists_nothing() {
     let bed = Bed::new().await;
     let web = pod("web", &json!({"enableServiceLinks": false}), &json!({}));
-    let literal = bed.prepare(&web).await.unwrap();
-    assert_eq!(value(&literal, "KUBERNETES_SERVICE_HOST").unwrap(), "10.0.0.1");
+    let resolved = bed.prepare(&web).await.unwrap();
+    assert_eq!(value(&resolved, "KUBERNETES_SERVICE_HOST").unwrap(), "10.0.0.1");
     assert_eq!(bed.server.count("list", "services"), 0);
     assert_eq!(bed.server.count("get", "services"), 1);
 }
@@ -156,7 +156,7 @@ async fn a_controller_that_prepares_nothing_hands_on_references() {
     assert!(handed_on.is_same_object(&web));
 }
 
-/// T23: what the provider holds is compared with the same pod made literal again.
+/// T23: what the provider holds is compared with the same pod resolved again.
 #[tokio::test]
 async fn variables_keep_the_order_of_the_spec() {
     let bed = Bed::new().await;
@@ -192,9 +192,9 @@ async fn a_runtime_class_becomes_the_handler_that_it_names() {
         .apply(json!({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass",
             "metadata": {"name": "sandboxed"}, "handler": "runsc"}))
         .unwrap();
-    let literal = bed.prepare(&web).await.unwrap();
+    let resolved = bed.prepare(&web).await.unwrap();
     let handler = |pod: &Pod| pod.spec.as_ref().unwrap().runtime_class_name.clone();
-    assert_eq!(handler(&literal).as_deref(), Some("runsc"));
+    assert_eq!(handler(&resolved).as_deref(), Some("runsc"));
     // It stays what it was, and pods without a class ask for none.
     bed.server.remove("/apis/node.k8s.io/v1/runtimeclasses/sandboxed");
     assert_eq!(handler(&bed.prepare(&web).await.unwrap()).as_deref(), Some("runsc"));

@@ -38,7 +38,7 @@ async fn volumes_become_read_only_directories_of_the_host() {
     let bed = Bed::new().await;
     bed.map("m", &json!({"k": "map"}));
     bed.secret("s", &[("p", "word")]);
-    let literal = bed.prepare(&with_volumes("web", &four())).await.unwrap();
+    let resolved = bed.prepare(&with_volumes("web", &four())).await.unwrap();
     let on_disk = bed.files("disk");
     assert_eq!(on_disk["uid-web/config/k"], "map");
     assert_eq!(on_disk["uid-web/facts/labels"], "app=\"web\"");
@@ -48,7 +48,7 @@ async fn volumes_become_read_only_directories_of_the_host() {
     assert_eq!(in_memory["uid-web/secret/p"], "word");
     assert_eq!(in_memory["uid-web/kube-api-access-x/ca.crt"], "map");
     assert!(!in_memory["uid-web/kube-api-access-x/token"].is_empty());
-    let spec = literal.spec.as_ref().unwrap();
+    let spec = resolved.spec.as_ref().unwrap();
     for volume in spec.volumes.as_ref().unwrap().iter().filter(|v| v.name != "scratch") {
         let host = volume.host_path.as_ref().unwrap();
         assert!(host.path.ends_with(&format!("/uid-web/{}", volume.name)), "{}", host.path);

@@ -17,8 +17,8 @@ async fn a_config_map_that_comes_late_wakes_the_pod() {
     bed.map("other", &json!({"k": "1"}));
     bed.map("m", &json!({"k": "late"}));
     assert_eq!(bed.arrived().await, "uid-web");
-    let literal = bed.prepare(&web).await.unwrap();
-    assert_eq!(value(&literal, "V").unwrap(), "late");
+    let resolved = bed.prepare(&web).await.unwrap();
+    assert_eq!(value(&resolved, "V").unwrap(), "late");
     let watching =
         bed.server.until("nobody watches", |o| (o.open_watches("configmaps") == 0).then_some(()));
     watching.await.unwrap();

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_api_client::ApiReviews;
 use winddown_api_client::node_pods::KubePods;
 use winddown_apiserver::ApiServer;
-use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
+use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, TerminatedPods};
 use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
 use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{NodeController, NodeFacts, NodeSettings};
@@ -152,7 +152,7 @@ pub(crate) async fn mirrors_and_leftovers() -> BTreeSet<Right> {
     }
 
     let home = tempfile::tempdir().unwrap();
-    let ended = |boot: &str| EndedByUs::new(home.path(), Some(boot.into()), wall());
+    let ended = |boot: &str| TerminatedPods::new(home.path(), Some(boot.into()), wall());
     let status = json!({"phase": "Failed", "conditions": [
         {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}]});
     let earlier = ended("boot-1");

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::KubePods;
 use winddown_apiserver::{ApiServer, Fault};
-use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
+use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, TerminatedPods};
 use winddown_shared::{WallClock, WallTime};
 
 use crate::status::world::*;
 
-fn ended_in(boot: &str, home: &TempDir) -> EndedByUs {
-    EndedByUs::new(home.path(), Some(boot.into()), WallClock::fixed(WallTime::UNIX_EPOCH))
+fn ended_in(boot: &str, home: &TempDir) -> TerminatedPods {
+    TerminatedPods::new(home.path(), Some(boot.into()), WallClock::fixed(WallTime::UNIX_EPOCH))
 }
 
 fn failed(reason: &str) -> Value {

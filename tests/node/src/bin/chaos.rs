@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use winddown_node_tests::chaos::{END_OF_TABLE, Outcome, START_OF_TABLE, run, table};
 use winddown_node_tests::document::replace_between;
-use winddown_node_tests::reboots::Chance;
+use winddown_node_tests::reboots::SeededRng;
 
 const USAGE: &str =
     "usage: chaos [SCHEDULES] [--seed SEED] [--at-once NODES] [--into FILE] [--logs FOLDER]";
@@ -86,7 +86,7 @@ fn asked() -> Result<Asked, Box<dyn Error>> {
     }
     // A seed alone means that the user wants to see this one again.
     let schedules = schedules.unwrap_or(if seed.is_some() { 1 } else { 50 });
-    Ok(Asked { schedules, seed: seed.unwrap_or_else(Chance::seed), at_once, into, logs })
+    Ok(Asked { schedules, seed: seed.unwrap_or_else(SeededRng::seed), at_once, into, logs })
 }
 
 fn tell(number: usize, outcome: &Outcome, journal: &str, logs: &Path) {

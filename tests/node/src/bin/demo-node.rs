@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
-use winddown_node_tests::{Base, Flavour, JournalEntry, Node, programs};
+use winddown_node_tests::{Base, Flavour, JournalEntry, Node, error_chain, programs};
 
 /// How long the pods may take to start. The slowest example has an init container.
 const START: Duration = Duration::from_secs(60);
@@ -27,13 +27,7 @@ async fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let mut text = error.to_string();
-            let mut source = error.source();
-            while let Some(inner) = source {
-                text = format!("{text}: {inner}");
-                source = inner.source();
-            }
-            say(&format!("demo-node: {text}"));
+            say(&format!("demo-node: {}", error_chain(&*error)));
             ExitCode::FAILURE
         }
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use winddown_node_tests::document::replace_between;
-use winddown_node_tests::reboots::{Chance, END_OF_TABLE, START_OF_TABLE, run, table};
+use winddown_node_tests::reboots::{END_OF_TABLE, START_OF_TABLE, SeededRng, run, table};
 
 const USAGE: &str = "usage: reboots ROUNDS [SEED] [--into FILE]";
 
@@ -32,7 +32,7 @@ async fn main() -> ExitCode {
 async fn reboots() -> Result<(), Box<dyn Error>> {
     let (numbers, into) = arguments()?;
     let (rounds, seed) = match numbers[..] {
-        [rounds] => (rounds, Chance::seed()),
+        [rounds] => (rounds, SeededRng::seed()),
         [rounds, seed] => (rounds, seed),
         _ => return Err(USAGE.into()),
     };

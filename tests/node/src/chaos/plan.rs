@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::{Fault, Feature, Phase};
 use crate::Suite;
-use crate::reboots::Chance;
-use crate::{Manner, TestPod};
+use crate::reboots::SeededRng;
+use crate::{PodBehavior, TestPod};
 
 /// The pod that arrives at a full node in [`Phase::Preemption`].
 pub(super) const INTRUDER: &str = "intruder";
@@ -67,9 +67,9 @@ impl Schedule {
     /// The schedule for `seed`.
     #[must_use]
     pub fn draw(seed: u64) -> Self {
-        let mut chance = Chance::new(seed);
-        let chance = &mut chance;
-        let phase = chance.one_of(Phase::ALL);
+        let mut rng = SeededRng::new(seed);
+        let rng = &mut rng;
+        let phase = rng.one_of(Phase::ALL);
         let runtime = match (seed % 5, phase) {
             // Only processes can be limited by the control group, and static pods in a cluster are not evicted.
             (_, Phase::Eviction) => Runtime::Process,
@@ -80,17 +80,17 @@ impl Schedule {
         let suite = match (runtime, phase) {
             // Debian 13 in a container has no memory controller, and its containerd cannot start containers.
             (Runtime::Containerd, _) | (_, Phase::Eviction) => Suite::Bookworm,
-            _ => chance.one_of([Suite::Bookworm, Suite::Trixie]),
+            _ => rng.one_of([Suite::Bookworm, Suite::Trixie]),
         };
-        let pods = pods(chance, phase, runtime);
-        let strikes = strikes(chance, (phase, runtime, suite));
+        let pods = pods(rng, phase, runtime);
+        let strikes = strikes(rng, (phase, runtime, suite));
         // An idle node has no pods to wait for, and a shutdown waits for itself.
-        let rests = matches!(phase, Phase::Idle | Phase::Shutdown) || !chance.one_in(4);
+        let rests = matches!(phase, Phase::Idle | Phase::Shutdown) || !rng.one_in(4);
         let features = Vec::new();
         let mut schedule = Self { seed, phase, runtime, suite, pods, strikes, rests, features };
         // Drawn last, so that adding a feature does not change the faults of a seed.
         for feature in Feature::ALL {
-            if feature.fits(&schedule) && chance.one_in(feature.rarity()) {
+            if feature.fits(&schedule) && rng.one_in(feature.rarity()) {
                 schedule.features.push(feature);
                 schedule.pods.extend(pod_of(feature).map(|pod| placed(pod, runtime)));
             }
@@ -127,13 +127,13 @@ impl Schedule {
 
 /// The pod that abuses the feature, or needs it.
 fn pod_of(feature: Feature) -> Option<TestPod> {
-    let (manner, name) = match feature {
-        Feature::StartInOrder => (Manner::NeverReady, "never-ready"),
-        Feature::Guard => (Manner::Holding, "holding"),
-        Feature::RebootInPlace => (Manner::Staying, "staying"),
+    let (behavior, name) = match feature {
+        Feature::StartInOrder => (PodBehavior::NeverReady, "never-ready"),
+        Feature::Guard => (PodBehavior::Holding, "holding"),
+        Feature::RebootInPlace => (PodBehavior::Staying, "staying"),
         Feature::AfterNodes | Feature::InhibitorSocket | Feature::FarNotice => return None,
     };
-    Some(TestPod { manner, ..TestPod::new(name, CRITICAL, 100) })
+    Some(TestPod { behavior, ..TestPod::new(name, CRITICAL, 100) })
 }
 
 fn placed(pod: TestPod, runtime: Runtime) -> TestPod {
@@ -143,12 +143,12 @@ fn placed(pod: TestPod, runtime: Runtime) -> TestPod {
     }
 }
 
-fn pods(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
+fn pods(rng: &mut SeededRng, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
     let most = if runtime == Runtime::Containerd { 5 } else { 9 };
-    let count = chance.between(3, most);
-    let mut pods: Vec<TestPod> = (0..count).map(|n| pod(chance, phase, runtime, n)).collect();
+    let count = rng.between(3, most);
+    let mut pods: Vec<TestPod> = (0..count).map(|n| pod(rng, phase, runtime, n)).collect();
     if phase == Phase::Shutdown {
-        pods[0] = TestPod::new("pod-0", 0, chance.between(SLOW_MS.0, SLOW_MS.1));
+        pods[0] = TestPod::new("pod-0", 0, rng.between(SLOW_MS.0, SLOW_MS.1));
     }
     if phase == Phase::Preemption {
         // The intruder wants the whole CPU: less important pods that request some are preempted.
@@ -158,47 +158,49 @@ fn pods(chance: &mut Chance, phase: Phase, runtime: Runtime) -> Vec<TestPod> {
         pods[0] = TestPod { cpu: Some("100m".to_owned()), ..TestPod::new("pod-0", 0, 400) };
     }
     if phase == Phase::Eviction {
-        let hog = TestPod { manner: Manner::Hog, ..TestPod::new(HOG, -10, 100) };
+        let hog = TestPod { behavior: PodBehavior::Hog, ..TestPod::new(HOG, -10, 100) };
         pods.push(hog);
     }
     pods.into_iter().map(|pod| placed(pod, runtime)).collect()
 }
 
-fn pod(chance: &mut Chance, phase: Phase, runtime: Runtime, number: u32) -> TestPod {
-    let priority = chance.one_of([0, 0, 0, 999, 1000, 50_000, 2_000_000_000, CRITICAL]);
-    let mut pod = TestPod::new(format!("pod-{number}"), priority, chance.between(0, 1000));
-    pod.grace_seconds = chance.between(3, 20);
+fn pod(rng: &mut SeededRng, phase: Phase, runtime: Runtime, number: u32) -> TestPod {
+    let priority = rng.one_of([0, 0, 0, 999, 1000, 50_000, 2_000_000_000, CRITICAL]);
+    let mut pod = TestPod::new(format!("pod-{number}"), priority, rng.between(0, 1000));
+    pod.grace_seconds = rng.between(3, 20);
     // Where pods are stopped for others, the time that stubborn pods take does not matter.
-    let stubborn = chance.one_in(6);
+    let stubborn = rng.one_in(6);
     if stubborn && !matches!(phase, Phase::Preemption | Phase::Eviction | Phase::Drained) {
-        pod.manner = match runtime {
-            Runtime::Process | Runtime::Cluster => chance.one_of([Manner::Deaf, Manner::Stuck]),
+        pod.behavior = match runtime {
+            Runtime::Process | Runtime::Cluster => {
+                rng.one_of([PodBehavior::Deaf, PodBehavior::Stuck])
+            }
             // The first process of a container cannot suspend itself.
-            Runtime::Containerd => Manner::Deaf,
+            Runtime::Containerd => PodBehavior::Deaf,
         };
-        pod.grace_seconds = chance.between(1, 2);
+        pod.grace_seconds = rng.between(1, 2);
     }
     pod
 }
 
-fn strikes(chance: &mut Chance, (phase, runtime, suite): (Phase, Runtime, Suite)) -> Vec<Strike> {
-    let count = chance.between(1, 3);
+fn strikes(rng: &mut SeededRng, (phase, runtime, suite): (Phase, Runtime, Suite)) -> Vec<Strike> {
+    let count = rng.between(1, 3);
     let mut strikes: Vec<Strike> = Vec::new();
     while strikes.len() < usize::try_from(count).unwrap_or(1) {
         // Faults that only this runtime can suffer would otherwise be rare.
-        let fault = match (chance.one_in(4), runtime) {
+        let fault = match (rng.one_in(4), runtime) {
             (true, Runtime::Cluster) => Fault::ApiDown,
-            (true, Runtime::Containerd) => chance.one_of([
+            (true, Runtime::Containerd) => rng.one_of([
                 Fault::ContainerdKilled,
                 Fault::ContainerdStopped,
                 Fault::ContainerdRestarted,
                 Fault::ContainerdHangs,
             ]),
-            _ => chance.one_of(Fault::ALL),
+            _ => rng.one_of(Fault::ALL),
         };
-        let after = Duration::from_millis(u64::from(chance.between(0, 1500)));
-        let lasts = Duration::from_millis(u64::from(chance.between(100, 1000)));
-        let jump = chance.one_of([5, 3600, 30 * 86_400]);
+        let after = Duration::from_millis(u64::from(rng.between(0, 1500)));
+        let lasts = Duration::from_millis(u64::from(rng.between(100, 1000)));
+        let jump = rng.one_of([5, 3600, 30 * 86_400]);
         let others = strikes.iter().map(|strike| strike.fault);
         if fault.strikes(phase, runtime, suite)
             && others.clone().all(|other| fault.goes_with(other))

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::witness::processes;
 use crate::scenario::{Scenario, TestResult};
-use crate::{Manner, Node, PodLog, TestPod};
+use crate::{Node, PodBehavior, PodLog, TestPod};
 
 /// systemd's message for each process that a unit leaves behind.
 pub(super) const REMAINS: &str = "remains running";
@@ -61,9 +61,11 @@ pub(super) fn is_at_rest(
     let processes = processes(&scenario.node, &scenario.pods);
     scenario.pods.iter().all(|pod| {
         let running = processes.get(&pod.name).copied().unwrap_or(0);
-        match (victims.contains(&pod.name), pod.manner) {
+        match (victims.contains(&pod.name), pod.behavior) {
             // It comes back when there is memory again, without taking any.
-            (true, Manner::Hog) => has_been_ended(&logs[&pod.name]) || was_evicted(status, pod),
+            (true, PodBehavior::Hog) => {
+                has_been_ended(&logs[&pod.name]) || was_evicted(status, pod)
+            }
             (true, _) => running == 0 && !says_running(status, pod),
             _ if stray == Some(&pod.name) => running == 1 && has_begun(&logs[&pod.name]),
             _ => running == 1 && says_running(status, pod) && has_begun(&logs[&pod.name]),

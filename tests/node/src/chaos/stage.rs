@@ -15,7 +15,7 @@ use super::witness::{LockWatch, PodWatch, now};
 use super::{Fault, Feature, Parts, Phase, Runtime, Schedule, seen};
 use crate::installation::Installation;
 use crate::scenario::{SOON, Scenario, Setup, TestResult, logind_property};
-use crate::{Disk, Manner, Node, TestPod, install_pods};
+use crate::{Disk, Node, PodBehavior, TestPod, install_pods};
 
 /// The path of the agent's kubeconfig.
 pub(super) const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
@@ -56,7 +56,7 @@ pub(super) struct Stage<'a> {
 
 /// The result of a shutdown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Came {
+enum ShutdownResult {
     Down,
     Back,
 }
@@ -203,7 +203,7 @@ impl<'a> Stage<'a> {
     /// Makes the hog take memory.
     async fn devour(&mut self) -> TestResult {
         let logs = self.scenario.logs();
-        let hogs = self.scenario.pods.iter().filter(|pod| pod.manner == Manner::Hog);
+        let hogs = self.scenario.pods.iter().filter(|pod| pod.behavior == PodBehavior::Hog);
         for hog in hogs {
             let (_, pid) = *logs[&hog.name].starts.last().ok_or("the hog does not run")?;
             self.scenario.node.run(&["sh", "-c", &format!("kill -USR1 {pid}")]).await?;
@@ -224,7 +224,7 @@ impl<'a> Stage<'a> {
         self.ask().await?;
         self.suffer().await?;
         let may = self.schedule.may_be_taken_back();
-        if self.comes(may).await? == Came::Down {
+        if self.comes(may).await? == ShutdownResult::Down {
             return Ok(());
         }
         self.scenario.node.run(&["systemctl", "unmask", "--runtime", "poweroff.target"]).await?;
@@ -257,15 +257,15 @@ impl<'a> Stage<'a> {
     }
 
     /// Waits until the node is off, or is known to stay up.
-    async fn comes(&mut self, may_come_back: bool) -> TestResult<Came> {
+    async fn comes(&mut self, may_come_back: bool) -> TestResult<ShutdownResult> {
         let until = Instant::now() + DOWN;
         loop {
             if !self.scenario.node.is_on() {
                 self.scenario.node.wait_off(DOWN).await?;
-                return Ok(Came::Down);
+                return Ok(ShutdownResult::Down);
             }
             if may_come_back && self.is_back().await {
-                return Ok(Came::Back);
+                return Ok(ShutdownResult::Back);
             }
             if Instant::now() > until {
                 return Err(self.told("the node to switch off").await);

@@ -11,7 +11,7 @@ use super::record::Harm;
 use super::witness::now;
 use super::{Fault, Phase, Strike, clock};
 use crate::scenario::{SOON, Scenario, TestResult};
-use crate::{Disk, Manner, Suite, TestPod};
+use crate::{Disk, PodBehavior, Suite, TestPod};
 
 /// The timeout of a command: in a node that is shutting down it may never end.
 const COMMAND: Duration = Duration::from_secs(8);
@@ -204,7 +204,7 @@ impl Target<'_> {
 
 /// The pod whose manifest [`Fault::ManifestBroken`] breaks: one that stops when asked, if there is any.
 pub(super) fn breakable(pods: &[TestPod]) -> Option<&str> {
-    let willing = pods.iter().rev().find(|pod| pod.manner == Manner::Willing);
+    let willing = pods.iter().rev().find(|pod| pod.behavior == PodBehavior::Willing);
     willing.or(pods.last()).map(|pod| pod.name.as_str())
 }
 

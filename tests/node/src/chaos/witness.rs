@@ -30,14 +30,14 @@ pub(super) fn now() -> At {
 /// A thread blocked in poll(2): it records events when they happen, however busy the test is otherwise. Dropping it
 /// stops the thread.
 #[derive(Debug)]
-struct Ear {
+struct PollThread {
     end: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
-// === impl Ear ===
+// === impl PollThread ===
 
-impl Ear {
+impl PollThread {
     /// Calls `told` with the number of each descriptor that becomes readable, until it returns false for that
     /// descriptor.
     fn open(
@@ -68,12 +68,12 @@ impl Ear {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("ear".to_owned()).spawn(listen)?;
+        let thread = std::thread::Builder::new().name("poll".to_owned()).spawn(listen)?;
         Ok(Self { end, thread: Some(thread) })
     }
 }
 
-impl Drop for Ear {
+impl Drop for PollThread {
     fn drop(&mut self) {
         let _ = rustix::io::write(&self.end, &1_u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
@@ -86,7 +86,7 @@ impl Drop for Ear {
 #[derive(Debug)]
 pub(super) struct LockWatch {
     seen: Arc<Mutex<Vec<(At, bool)>>>,
-    _ear: Ear,
+    _thread: PollThread,
 }
 
 // === impl LockWatch ===
@@ -106,7 +106,7 @@ impl LockWatch {
         let seen = Arc::new(Mutex::new(vec![(now(), is_held(&folder))]));
         let told = Arc::clone(&seen);
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let ear = Ear::open(vec![inotify], move |_, inotify| {
+        let thread = PollThread::open(vec![inotify], move |_, inotify| {
             // The state is read from the folder; the events only say when to read it.
             let drained = inotify::Reader::new(inotify, &mut buffer).next().is_ok();
             let held = is_held(&folder);
@@ -116,7 +116,7 @@ impl LockWatch {
             }
             drained
         })?;
-        Ok(Self { seen, _ear: ear })
+        Ok(Self { seen, _thread: thread })
     }
 
     /// Since when the lock has been held, if it is held.
@@ -152,7 +152,7 @@ fn is_held(folder: &Path) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct PodWatch {
     lives: Arc<Mutex<Vec<Life>>>,
-    ears: Vec<Ear>,
+    threads: Vec<PollThread>,
 }
 
 // === impl PodWatch ===
@@ -164,7 +164,7 @@ impl PodWatch {
     /// No thread can be started.
     pub(super) fn add(&mut self, node: &Node, pods: &[TestPod]) -> std::io::Result<()> {
         // Processes that are already watched are found again.
-        self.ears.clear();
+        self.threads.clear();
         let mut lives = locked(&self.lives);
         lives.retain(|life| life.ended.is_some());
         let first = lives.len();
@@ -179,7 +179,7 @@ impl PodWatch {
         }
         drop(lives);
         let lives = Arc::clone(&self.lives);
-        self.ears.push(Ear::open(fds, move |number, _| {
+        self.threads.push(PollThread::open(fds, move |number, _| {
             locked(&lives)[first + number].ended = Some(now());
             false
         })?);

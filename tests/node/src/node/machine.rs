@@ -101,31 +101,30 @@ impl Machine {
 
     /// The host's PID of the process with this PID in the node.
     pub(super) fn host_pid(&self, pid: u32) -> Option<u32> {
-        self.shares_kernel()?;
-        let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let ours = namespace(&self.leader?.to_string())?;
-        fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let status = fs::read_to_string(entry.path().join("status")).ok()?;
+        self.find(|process| {
+            let status = fs::read_to_string(process.join("status")).ok()?;
             let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-            let last = numbers.split_whitespace().next_back()?;
-            (last == pid.to_string() && namespace(&name)? == ours).then(|| name.parse().ok())?
+            Some(numbers.split_whitespace().next_back()? == pid.to_string())
         })
     }
 
     /// The host's PID of the node's process that was started with exactly these arguments.
     pub(super) fn host_pid_of(&self, argv: &[&str]) -> Option<u32> {
-        self.shares_kernel()?;
-        let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-        let ours = namespace(&self.leader?.to_string())?;
+        // Each argument is terminated by a zero byte.
+        let line: String = argv.iter().flat_map(|arg| [*arg, "\0"]).collect();
+        self.find(|process| Some(fs::read(process.join("cmdline")).ok()? == line.as_bytes()))
+    }
+
+    /// The host's PID of the node's process that `is_it`, given its folder in `/proc`. None if the node has its own
+    /// kernel, so that its processes are not the host's.
+    fn find(&self, is_it: impl Fn(&Path) -> Option<bool>) -> Option<u32> {
+        let leader = self.leader.filter(|_| self.line.is_none())?;
+        let namespace = |process: &Path| fs::read_link(process.join("ns/pid")).ok();
+        let ours = namespace(Path::new(&format!("/proc/{leader}")))?;
         fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
-            let name = entry.file_name().into_string().ok()?;
-            let line = fs::read(entry.path().join("cmdline")).ok()?;
-            let same = line.split_inclusive(|byte| *byte == 0).eq(argv.iter().map(|arg| {
-                // Each argument is terminated by a zero byte.
-                [arg.as_bytes(), b"\0"].concat()
-            }));
-            (same && namespace(&name)? == ours).then(|| name.parse().ok())?
+            let process = entry.path();
+            let is_wanted = is_it(&process)? && namespace(&process)? == ours;
+            is_wanted.then(|| entry.file_name().to_str()?.parse().ok())?
         })
     }
 
@@ -151,11 +150,6 @@ impl Machine {
     pub(super) fn outside(&self) -> Option<PathBuf> {
         let nspawn = first_of_namespace(self.unshare.id())?;
         Some(PathBuf::from(format!("/proc/{nspawn}/root")))
-    }
-
-    /// None if the node has its own kernel, so that its processes are not the host's.
-    fn shares_kernel(&self) -> Option<()> {
-        self.line.is_none().then_some(())
     }
 
     /// The exit status of nspawn; `None` while the node is on.

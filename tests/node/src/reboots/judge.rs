@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::{Fault, Round, Way};
 use crate::scenario::{GROUPS, Scenario, Setup, TestResult, group_of, has_unknown_end};
-use crate::{Manner, PodLog, TestPod};
+use crate::{PodBehavior, PodLog, TestPod};
 
 /// The time beyond the budget that logind allows, plus half a second for the difference of the clocks.
 const BEYOND: f64 = 2.5;
@@ -39,16 +39,16 @@ pub(super) async fn judge(
 }
 
 fn ended_as_it_should(pod: &TestPod, log: &PodLog, may_ask_twice: bool) -> TestResult {
-    let asked = match pod.manner {
-        Manner::Stuck => log.terms.is_empty(),
+    let asked = match pod.behavior {
+        PodBehavior::Stuck => log.terms.is_empty(),
         _ if may_ask_twice => !log.terms.is_empty(),
         _ => log.terms.len() == 1,
     };
-    let exits = usize::from(pod.manner == Manner::Willing);
+    let exits = usize::from(pod.behavior == PodBehavior::Willing);
     if log.starts.len() == 1 && asked && log.exits.len() == exits {
         return Ok(());
     }
-    Err(format!("{} ({:?}) did not end as it should: {log:?}", pod.name, pod.manner).into())
+    Err(format!("{} ({:?}) did not end as it should: {log:?}", pod.name, pod.behavior).into())
 }
 
 /// Checks that no group is asked to stop before the pods of earlier groups that exit by themselves have done so.
@@ -92,13 +92,13 @@ fn reported(round: &Round, setup: &Setup, report: &Value) -> TestResult {
         if has_unknown_end(said) && matches!(round.fault, Fault::AgentKilledAfter(_)) {
             continue;
         }
-        let expected = match pod.manner {
-            Manner::Willing
-            | Manner::Hog
-            | Manner::NeverReady
-            | Manner::Holding
-            | Manner::Staying => "exited",
-            Manner::Deaf | Manner::Stuck => {
+        let expected = match pod.behavior {
+            PodBehavior::Willing
+            | PodBehavior::Hog
+            | PodBehavior::NeverReady
+            | PodBehavior::Holding
+            | PodBehavior::Staying => "exited",
+            PodBehavior::Deaf | PodBehavior::Stuck => {
                 outcome = "forced";
                 "killed"
             }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::Chance;
-use crate::{Manner, TestPod};
+use super::SeededRng;
+use crate::{PodBehavior, TestPod};
 
 /// The fault of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,14 +51,14 @@ pub struct Round {
 
 impl Round {
     /// Draws a round: 5 to 20 pods, one in six of which does not stop by itself, and a fault in three of four rounds.
-    pub fn draw(chance: &mut Chance) -> Self {
-        let count = chance.between(5, 20);
+    pub fn draw(rng: &mut SeededRng) -> Self {
+        let count = rng.between(5, 20);
         // The first pod records SIGTERM, so that tests can wait for it.
-        let first = TestPod::new("pod-0", 0, chance.between(0, 1500));
-        let others = (1..count).map(|n| pod(chance, n)).collect::<Vec<_>>();
+        let first = TestPod::new("pod-0", 0, rng.between(0, 1500));
+        let others = (1..count).map(|n| pod(rng, n)).collect::<Vec<_>>();
         let pods = std::iter::once(first).chain(others).collect();
-        let way = chance.one_of([Way::Systemctl, Way::Systemctl, Way::Shutdown, Way::PastLogind]);
-        let mut fault = if chance.one_in(4) { Fault::None } else { Fault::draw(chance) };
+        let way = rng.one_of([Way::Systemctl, Way::Systemctl, Way::Shutdown, Way::PastLogind]);
+        let mut fault = if rng.one_in(4) { Fault::None } else { Fault::draw(rng) };
         if way == Way::PastLogind && matches!(fault, Fault::AgentKilledAfter(_)) {
             // systemd restarts nothing in that case, so a killed agent would have no successor.
             fault = Fault::AgentKilledBefore;
@@ -69,18 +69,18 @@ impl Round {
     /// The number of pods that do not stop by themselves.
     #[must_use]
     pub fn stubborn(&self) -> usize {
-        self.pods.iter().filter(|pod| pod.manner != Manner::Willing).count()
+        self.pods.iter().filter(|pod| pod.behavior != PodBehavior::Willing).count()
     }
 }
 
-fn pod(chance: &mut Chance, number: u32) -> TestPod {
-    let priority = chance.one_of([0, 0, 0, -5, 999, 1000, 50_000, 2_000_000_000, 2_000_001_000]);
-    let mut pod = TestPod::new(format!("pod-{number}"), priority, chance.between(0, 1500));
-    pod.grace_seconds = chance.between(3, 20);
-    if chance.one_in(6) {
-        pod.manner = chance.one_of([Manner::Deaf, Manner::Stuck]);
+fn pod(rng: &mut SeededRng, number: u32) -> TestPod {
+    let priority = rng.one_of([0, 0, 0, -5, 999, 1000, 50_000, 2_000_000_000, 2_000_001_000]);
+    let mut pod = TestPod::new(format!("pod-{number}"), priority, rng.between(0, 1500));
+    pod.grace_seconds = rng.between(3, 20);
+    if rng.one_in(6) {
+        pod.behavior = rng.one_of([PodBehavior::Deaf, PodBehavior::Stuck]);
         // Shorter than any group's time, to keep the test short.
-        pod.grace_seconds = chance.between(1, 2);
+        pod.grace_seconds = rng.between(1, 2);
     }
     pod
 }
@@ -88,9 +88,9 @@ fn pod(chance: &mut Chance, number: u32) -> TestPod {
 // === impl Fault ===
 
 impl Fault {
-    fn draw(chance: &mut Chance) -> Self {
-        let delay = Duration::from_millis(u64::from(chance.between(0, 1200)));
-        chance.one_of([
+    fn draw(rng: &mut SeededRng) -> Self {
+        let delay = Duration::from_millis(u64::from(rng.between(0, 1200)));
+        rng.one_of([
             Self::AgentKilledBefore,
             Self::AgentRestarted,
             Self::DbusRestarted,
@@ -136,19 +136,19 @@ impl Way {
 
 #[cfg(test)]
 mod tests {
-    use super::{Chance, Fault, Round};
-    use crate::Manner;
+    use super::{Fault, Round, SeededRng};
+    use crate::PodBehavior;
 
     #[test]
     fn enough_rounds_have_every_kind_of_fault_and_of_pod() {
-        let mut chance = Chance::new(1);
-        let rounds: Vec<Round> = (0..200).map(|_| Round::draw(&mut chance)).collect();
+        let mut rng = SeededRng::new(1);
+        let rounds: Vec<Round> = (0..200).map(|_| Round::draw(&mut rng)).collect();
         let kinds = |found: &dyn Fn(&Fault) -> bool| rounds.iter().any(|r| found(&r.fault));
         assert!(kinds(&|fault| matches!(fault, Fault::AgentKilledAfter(_))));
         assert!(kinds(&|fault| matches!(fault, Fault::AgentHangsAfter(_))));
         assert!(kinds(&|fault| *fault == Fault::DbusRestarted));
         assert!(rounds.iter().all(|round| (5..=20).contains(&round.pods.len())));
-        assert!(rounds.iter().all(|round| round.pods[0].manner == Manner::Willing));
+        assert!(rounds.iter().all(|round| round.pods[0].behavior == PodBehavior::Willing));
         assert!(rounds.iter().any(|round| round.stubborn() > 2));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use winddown_node_tests::scenario::{SOON, Setup, TestResult};
-use winddown_node_tests::{Manner, Node, Suite, TestPod, on_each_release, read_pod_log};
+use winddown_node_tests::{Node, PodBehavior, Suite, TestPod, on_each_release, read_pod_log};
 
 use crate::cluster::bed::{Bed, is, setup};
 use crate::cluster::power_off::DOWN;
@@ -62,7 +62,7 @@ async fn reboots(test: &str, suite: Suite) -> TestResult {
 #[tokio::test]
 async fn a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_reboot() -> TestResult {
     let test = "a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_reboot";
-    let staying = TestPod { manner: Manner::Staying, ..TestPod::new("staying", 0, 100) };
+    let staying = TestPod { behavior: PodBehavior::Staying, ..TestPod::new("staying", 0, 100) };
     let pods = vec![staying.in_container(), TestPod::new("going", 0, 100).in_container()];
     let Some(mut bed) = Bed::joined_with_containerd(test, pods.clone()).await? else {
         return Ok(());

@@ -115,6 +115,19 @@ async fn only_the_last_dead_container_of_a_name_is_kept() {
 }
 
 #[tokio::test]
+async fn the_file_of_a_dead_runs_first_process_is_removed_with_the_run() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let file = stage.config().state_dir.join("pods/uid-web/messages/main/0.process");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, "{}").unwrap();
+    let pod = pod("web", &json!({"containers": [container_of("main", Act::exits(1))]}));
+    sync_until(&runtime, &pod, |c| c[0].restart_count >= 2).await;
+    eventually("the file of the first run is removed", || !file.exists()).await;
+    stop(&runtime, &pod, 5).await;
+}
+
+#[tokio::test]
 async fn a_liveness_probe_that_fails_has_the_container_started_again() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;

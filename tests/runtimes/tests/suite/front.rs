@@ -20,7 +20,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring::default_provider};
 use winddown_cri::CriRuntime;
 use winddown_fakes::FakeKiller;
-use winddown_node_api::{Figures, NodeApi, NodeFigures, TlsFiles};
+use winddown_node_api::{NodeApi, NodeUsageStats, StatsProvider, TlsFiles};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     ContainerState, GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName, PluginNotes,
@@ -49,11 +49,11 @@ impl Reviews for ApiServer {
 /// What its runtime's pods use, and nothing of the node.
 struct PodFigures(Arc<CriRuntime>);
 
-impl Figures for PodFigures {
-    fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeFigures, RuntimeError>> {
+impl StatsProvider for PodFigures {
+    fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeUsageStats, RuntimeError>> {
         async move {
             let pods = self.0.pod_stats(disks.then_some(Duration::ZERO)).await?;
-            Ok(NodeFigures { pods, ..NodeFigures::default() })
+            Ok(NodeUsageStats { pods, ..NodeUsageStats::default() })
         }
         .boxed()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
-use winddown_shared::{EndCause, Event, Happening, Pod, ProbeKind, Recorder, Runtime as _};
+use winddown_shared::{EndCause, Event, Pod, PodEventKind, ProbeKind, Recorder, Runtime as _};
 
 use crate::bed::{
     Act, POLITE, eventually, is_running, pod, run, secs, stop, sync_until, waits_for,
@@ -17,7 +17,7 @@ use crate::stages::{Fake, container_of};
 
 /// What was told, with the container's name, or `-` for the pod.
 #[derive(Default)]
-struct Told(Mutex<Vec<(String, Happening)>>);
+struct Told(Mutex<Vec<(String, PodEventKind)>>);
 
 impl Recorder for Told {
     fn record(&self, event: &Event) {
@@ -30,11 +30,11 @@ impl Recorder for Told {
 }
 
 impl Told {
-    fn all(&self) -> Vec<(String, Happening)> {
+    fn all(&self) -> Vec<(String, PodEventKind)> {
         self.0.lock().unwrap().clone()
     }
 
-    fn of(&self, name: &str) -> Vec<Happening> {
+    fn of(&self, name: &str) -> Vec<PodEventKind> {
         self.all().into_iter().filter(|(of, _)| of == name).map(|(_, what)| what).collect()
     }
 }
@@ -72,10 +72,10 @@ async fn a_container_is_told_from_its_image_to_its_end() {
     assert_eq!(seen[0].image_id, format!("{image}@sha256:0"));
     stop(&runtime, &pod, 5).await;
     let expected = [
-        Happening::ImagePresent { image },
-        Happening::Created,
-        Happening::Started,
-        Happening::Killing(EndCause::Pod),
+        PodEventKind::ImagePresent { image },
+        PodEventKind::Created,
+        PodEventKind::Started,
+        PodEventKind::Killing(EndCause::Pod),
     ];
     assert_eq!(told.of("main"), expected);
     stop(&runtime, &pod, 5).await;
@@ -89,11 +89,11 @@ async fn an_image_is_told_to_be_pulled_or_why_not() {
     let seen = sync_until(&runtime, &absent, |c| waits_for(&c[0]) == "ImagePullBackOff").await;
     let image = || "elsewhere/app:1".to_owned();
     let [pulling, failed, error, ..] = &told.of("main")[..] else { panic!("{:?}", told.all()) };
-    assert_eq!(*pulling, Happening::Pulling { image: image() });
-    let Happening::PullFailed { error: why, .. } = failed else { panic!("{failed:?}") };
+    assert_eq!(*pulling, PodEventKind::Pulling { image: image() });
+    let PodEventKind::PullFailed { error: why, .. } = failed else { panic!("{failed:?}") };
     assert!(why.starts_with("rpc error: code = NotFound desc = "), "{why}");
-    assert_eq!(*error, Happening::Failed { error: "ErrImagePull".to_owned() });
-    let back_off = Happening::PullBackOff { image: image() };
+    assert_eq!(*error, PodEventKind::Failed { error: "ErrImagePull".to_owned() });
+    let back_off = PodEventKind::PullBackOff { image: image() };
     assert!(told.of("main").contains(&back_off));
     let winddown_shared::ContainerState::Waiting { message, .. } = &seen[0].state else { panic!() };
     let wanted = format!("Back-off pulling image \"elsewhere/app:1\": ErrImagePull: {why}");
@@ -105,10 +105,10 @@ async fn an_image_is_told_to_be_pulled_or_why_not() {
     let (_stage, runtime, told) = scene().await;
     run(&runtime, &fresh).await;
     let [pulling, pulled, created, started] = &told.of("main")[..] else { panic!() };
-    assert!(matches!(pulling, Happening::Pulling { .. }));
-    let Happening::Pulled { took: (pull, whole), .. } = pulled else { panic!("{pulled:?}") };
+    assert!(matches!(pulling, PodEventKind::Pulling { .. }));
+    let PodEventKind::Pulled { took: (pull, whole), .. } = pulled else { panic!("{pulled:?}") };
     assert!(pull <= whole);
-    assert_eq!((created, started), (&Happening::Created, &Happening::Started));
+    assert_eq!((created, started), (&PodEventKind::Created, &PodEventKind::Started));
 }
 
 #[tokio::test]
@@ -118,8 +118,8 @@ async fn an_image_that_may_not_be_pulled_is_told_of() {
     let seen = runtime.sync_pod(&pod).await.unwrap().status.containers;
     assert_eq!(waits_for(&seen[0]), "ErrImageNeverPull");
     let expected = [
-        Happening::NeverPulled { image: "registry/app:2".to_owned() },
-        Happening::Failed { error: "ErrImageNeverPull".to_owned() },
+        PodEventKind::NeverPulled { image: "registry/app:2".to_owned() },
+        PodEventKind::Failed { error: "ErrImageNeverPull".to_owned() },
     ];
     assert_eq!(told.of("main"), expected);
 }
@@ -130,10 +130,10 @@ async fn a_container_that_the_runtime_refuses_is_told_with_its_words() {
         let (stage, runtime, told) = scene().await;
         stage.cri.script(call, 1, Fault::Error("no such cgroup"));
         runtime.sync_pod(&polite("web")).await.unwrap();
-        let failed = Happening::Failed { error: "no such cgroup".to_owned() };
+        let failed = PodEventKind::Failed { error: "no such cgroup".to_owned() };
         assert!(told.of("main").contains(&failed), "{:?}", told.all());
-        assert_eq!(told.of("main").contains(&Happening::Created), made);
-        assert!(!told.of("main").contains(&Happening::Started));
+        assert_eq!(told.of("main").contains(&PodEventKind::Created), made);
+        assert!(!told.of("main").contains(&PodEventKind::Started));
     }
 }
 
@@ -143,12 +143,12 @@ async fn a_sandbox_that_cannot_be_made_or_is_lost_is_told_of_the_pod() {
     let pod = polite("web");
     stage.cri.script("RunPodSandbox", 1, Fault::Error("no network"));
     runtime.sync_pod(&pod).await.unwrap_err();
-    let [Happening::SandboxFailed { error }] = &told.of("-")[..] else { panic!() };
+    let [PodEventKind::SandboxFailed { error }] = &told.of("-")[..] else { panic!() };
     assert!(error.starts_with("rpc error: code = ") && error.ends_with(" desc = no network"));
     run(&runtime, &pod).await;
     stage.cri.kill_sandboxes();
     sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
-    assert_eq!(told.of("-")[1..], [Happening::SandboxChanged]);
+    assert_eq!(told.of("-")[1..], [PodEventKind::SandboxChanged]);
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_container_that_keeps_ending_is_told_once_for_each_wait() {
     assert_eq!(message, wanted);
     runtime.sync_pod(&pod).await.unwrap();
     let times = |what| told.of("main").into_iter().filter(|told| *told == what).count();
-    assert_eq!((times(Happening::BackOff), times(Happening::Started)), (1, 2));
+    assert_eq!((times(PodEventKind::BackOff), times(PodEventKind::Started)), (1, 2));
 }
 
 #[tokio::test]
@@ -178,10 +178,10 @@ async fn a_probe_that_fails_is_told_with_what_it_said_and_what_follows() {
     let pod = main_with(&json!({"livenessProbe": probe}));
     sync_until(&runtime, &pod, |c| c[0].restart_count == 1).await;
     let told = told.of("main");
-    let at = |what: &Happening| told.iter().position(|told| told == what);
+    let at = |what: &PodEventKind| told.iter().position(|told| told == what);
     let probe = ProbeKind::Liveness;
-    let ill = at(&Happening::Unhealthy { probe, output: "ill".to_owned() });
-    let killing = at(&Happening::Killing(EndCause::Probe(probe)));
+    let ill = at(&PodEventKind::Unhealthy { probe, output: "ill".to_owned() });
+    let killing = at(&PodEventKind::Killing(EndCause::Probe(probe)));
     assert!(ill.is_some() && ill < killing, "{told:?}");
 }
 
@@ -191,12 +191,12 @@ async fn hooks_that_fail_are_told_of_without_what_they_said() {
     let fails = json!({"exec": {"command": ["exit 3"]}});
     let pod = main_with(&json!({"lifecycle": {"postStart": fails}}));
     sync_until(&runtime, &pod, |c| c[0].restart_count == 1).await;
-    for what in [Happening::PostStartFailed, Happening::Killing(EndCause::PostStart)] {
+    for what in [PodEventKind::PostStartFailed, PodEventKind::Killing(EndCause::PostStart)] {
         assert!(told.of("main").contains(&what), "{:?}", told.all());
     }
     let (_stage, runtime, told) = scene().await;
     let pod = main_with(&json!({"lifecycle": {"preStop": fails}}));
     run(&runtime, &pod).await;
     stop(&runtime, &pod, 5).await;
-    eventually("it is told", || told.of("main").contains(&Happening::PreStopFailed)).await;
+    eventually("it is told", || told.of("main").contains(&PodEventKind::PreStopFailed)).await;
 }

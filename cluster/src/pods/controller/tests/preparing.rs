@@ -147,9 +147,7 @@ async fn an_update_needs_nothing_that_was_resolved_before() {
     world.apply(pod("a", "u1"));
     world.until("it runs", |w| w.phase("u1").as_deref() == Some("Running")).await;
     *prepare.0.answer.lock().unwrap() = Some(missing(false));
-    world
-        .holds_for(900 * S, "what was made literal is no change", |w| w.calls("update") == 0)
-        .await;
+    world.holds_for(900 * S, "what was resolved is no change", |w| w.calls("update") == 0).await;
     world.edit("u1", |p| p.metadata.labels = Some([("a".into(), "b".into())].into()));
     world.until("it is updated", |w| w.calls("update u1") == 1).await;
     let env = world.with(|s| s.running["u1"].pod.spec.as_ref().unwrap().containers[0].env.clone());

@@ -9,7 +9,7 @@ use proptest::sample::select;
 use winddown_shared::status::Phase;
 
 use super::{apply, at, in_api};
-use crate::status::patch::{Words, containers, patch};
+use crate::status::patch::{ReportedStatus, containers, patch};
 
 fn condition() -> impl Strategy<Value = api::PodCondition> {
     let types = [
@@ -133,14 +133,14 @@ proptest! {
             spec.host_network = Some(on_host);
         }
         let hosts = ["192.0.2.1".to_owned()];
-        let words =
-            Words { status: &said, last, generation, host_ips: &hosts, now: at(1000) };
-        let after = match patch(&pod, &words) {
+        let reported =
+            ReportedStatus { status: &said, last, generation, host_ips: &hosts, now: at(1000) };
+        let after = match patch(&pod, &reported) {
             Some(patch) => apply(&pod, &patch).unwrap(),
             None => pod.clone(),
         };
         let now = after.status.clone().unwrap_or_default();
-        prop_assert_eq!(patch(&after, &Words { now: at(2000), ..words }), None, "once is enough");
+        prop_assert_eq!(patch(&after, &ReportedStatus { now: at(2000), ..reported }), None, "once is enough");
         prop_assert!(rank(&now) >= rank(&had), "the phase is never lowered");
         if rank(&had) == 3 {
             prop_assert_eq!(&now.phase, &had.phase, "a terminal phase stays");

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::KubePods;
-use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, EndedByUs};
+use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, TerminatedPods};
 
 use super::agent::{Agent, LONG, Onlooker, until};
 use super::phase_of;
@@ -54,7 +54,7 @@ struct Boot {
     agent: Agent,
     life: Life,
     memory: InMemory,
-    ended: EndedByUs,
+    ended: TerminatedPods,
 }
 
 /// What the API server was not told in time.
@@ -166,7 +166,7 @@ impl Machine {
         let life = Life::begin(self.api, client, self.name, boot).await;
         life.handle.set_ready(Ok(()));
         life.told().await;
-        let ended = EndedByUs::new(self.disk.path().join("ended"), Some(boot.into()), wall());
+        let ended = TerminatedPods::new(self.disk.path().join("ended"), Some(boot.into()), wall());
         Boot { agent, life, memory, ended }
     }
 

@@ -3,7 +3,7 @@
 use super::{SECOND, SLACK, Verdict, grace_of, group_of, period_of, seconds, within};
 use crate::chaos::record::{At, Record};
 use crate::chaos::{Fault, Feature};
-use crate::{Manner, TestPod};
+use crate::{PodBehavior, TestPod};
 
 /// The time that logind gives beyond the budget.
 const RESERVE: At = 2 * SECOND;
@@ -68,15 +68,15 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
         let started = log.starts.iter().map(|(at, _)| *at).filter(|at| *at < ended).max();
         // It may have been asked in a shutdown that was cancelled, and still be terminating.
         let lived = (started.unwrap_or(0), ended);
-        let asked = match pod.manner {
-            Manner::Deaf => within(&log.terms, lived).next(),
+        let asked = match pod.behavior {
+            PodBehavior::Deaf => within(&log.terms, lived).next(),
             // A suspended pod records nothing; it is asked no sooner than in the first shutdown.
-            Manner::Stuck => Some(first.max(lived.0)),
-            Manner::Willing
-            | Manner::Hog
-            | Manner::NeverReady
-            | Manner::Holding
-            | Manner::Staying => None,
+            PodBehavior::Stuck => Some(first.max(lived.0)),
+            PodBehavior::Willing
+            | PodBehavior::Hog
+            | PodBehavior::NeverReady
+            | PodBehavior::Holding
+            | PodBehavior::Staying => None,
         };
         let Some(asked) = asked else { continue };
         let had = ended.saturating_sub(asked);

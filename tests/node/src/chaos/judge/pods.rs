@@ -4,7 +4,7 @@ use super::{SECOND, Verdict, group_of, seconds, within};
 use crate::chaos::record::{At, Record};
 use crate::chaos::seen::REMAINS;
 use crate::chaos::{Fault, Runtime};
-use crate::{Manner, TestPod};
+use crate::{PodBehavior, TestPod};
 
 /// How long after the release of the lock the exit of a pod may be noticed.
 const READ: At = SECOND / 2;
@@ -53,7 +53,7 @@ pub(super) fn nobody_is_started_twice(record: &Record) -> Verdict {
             let ended = record.lives.iter().filter(|life| life.pod == pod.name);
             let ended: Vec<At> = ended.filter_map(|life| life.ended).collect();
             let has_ended = within(&log.exits, between).chain(within(&ended, between)).next();
-            if has_ended.is_none() && !begun_again && pod.manner != Manner::Hog {
+            if has_ended.is_none() && !begun_again && pod.behavior != PodBehavior::Hog {
                 return Err(format!("{} was started beside itself", pod.name));
             }
         }
@@ -87,8 +87,11 @@ pub(super) fn a_drained_node_starts_nothing(record: &Record) -> Verdict {
 pub(super) fn who_can_end_alone_does(record: &Record) -> Verdict {
     let can = |pod: &&TestPod| {
         matches!(
-            pod.manner,
-            Manner::Willing | Manner::NeverReady | Manner::Holding | Manner::Staying
+            pod.behavior,
+            PodBehavior::Willing
+                | PodBehavior::NeverReady
+                | PodBehavior::Holding
+                | PodBehavior::Staying
         )
     };
     for pod in record.pods.iter().filter(can) {

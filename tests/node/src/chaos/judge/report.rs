@@ -7,7 +7,7 @@ use crate::chaos::record::{At, Record};
 use crate::chaos::seen::is_called;
 use crate::chaos::{Fault, Runtime};
 use crate::scenario::has_unknown_end;
-use crate::{Manner, TestPod};
+use crate::{PodBehavior, TestPod};
 
 /// Every shutdown has a report, and the last one lists every pod that ran, with its end.
 pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
@@ -39,15 +39,16 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
             continue;
         }
         let end = said["end"].as_str().unwrap_or_default();
-        let expected = match pod.manner {
-            Manner::Willing | Manner::NeverReady | Manner::Holding | Manner::Staying => {
-                end == "exited"
-            }
-            Manner::Deaf | Manner::Stuck => end == "killed",
-            Manner::Hog => matches!(end, "exited" | "killed"),
+        let expected = match pod.behavior {
+            PodBehavior::Willing
+            | PodBehavior::NeverReady
+            | PodBehavior::Holding
+            | PodBehavior::Staying => end == "exited",
+            PodBehavior::Deaf | PodBehavior::Stuck => end == "killed",
+            PodBehavior::Hog => matches!(end, "exited" | "killed"),
         };
         if !expected {
-            return Err(format!("the report says of {} ({:?}): {said}", pod.name, pod.manner));
+            return Err(format!("the report says of {} ({:?}): {said}", pod.name, pod.behavior));
         }
     }
     let outcome = if is_forced { "forced" } else { "clean" };

@@ -6,7 +6,7 @@ use super::report::{all, of, ran};
 use super::{SLACK, Verdict, seconds, within};
 use crate::chaos::record::{At, Record};
 use crate::chaos::{Fault, Feature, Runtime};
-use crate::{Manner, TestPod};
+use crate::{PodBehavior, TestPod};
 
 /// The longest wait for a program with a lock.
 const TURN: At = super::SECOND;
@@ -55,7 +55,7 @@ pub(super) fn what_is_switched_on_works(record: &Record) -> Verdict {
 fn the_held_shutdown_is_reported(record: &Record, report: &Value) -> Verdict {
     // An agent or logind that was restarted acquires the lock again.
     let is_new = record.harms.iter().any(|harm| harm.fault.keeps_the_lock_away());
-    let Some(pod) = with(record, Manner::Holding).filter(|pod| ran(record, pod)) else {
+    let Some(pod) = with(record, PodBehavior::Holding).filter(|pod| ran(record, pod)) else {
         return Ok(());
     };
     let warnings = report["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
@@ -67,7 +67,7 @@ fn the_held_shutdown_is_reported(record: &Record, report: &Value) -> Verdict {
 }
 
 fn the_pod_stays(record: &Record, report: &Value) -> Verdict {
-    let Some(pod) = with(record, Manner::Staying).filter(|pod| ran(record, pod)) else {
+    let Some(pod) = with(record, PodBehavior::Staying).filter(|pod| ran(record, pod)) else {
         return Ok(());
     };
     match of(report, pod) {
@@ -118,6 +118,6 @@ fn nothing_ends_by_notice(record: &Record) -> Verdict {
     }
 }
 
-fn with(record: &Record, manner: Manner) -> Option<&TestPod> {
-    record.pods.iter().find(|pod| pod.manner == manner)
+fn with(record: &Record, behavior: PodBehavior) -> Option<&TestPod> {
+    record.pods.iter().find(|pod| pod.behavior == behavior)
 }

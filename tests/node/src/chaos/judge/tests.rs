@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{SECOND, judge};
 use crate::chaos::record::{At, Harm, Life, Record};
 use crate::chaos::{Fault, Feature, Runtime};
-use crate::{Manner, PodLog, TestPod};
+use crate::{PodBehavior, PodLog, TestPod};
 
 /// When the shutdown is requested.
 const ASKED: At = 100 * SECOND;
@@ -19,7 +19,8 @@ fn ms(after: At) -> At {
 /// A successful shutdown: two pods that stop by themselves, one after the other, and one in the second group that has
 /// to be killed.
 fn well() -> Record {
-    let deaf = TestPod { manner: Manner::Deaf, grace_seconds: 2, ..TestPod::new("deaf", 1000, 0) };
+    let deaf =
+        TestPod { behavior: PodBehavior::Deaf, grace_seconds: 2, ..TestPod::new("deaf", 1000, 0) };
     let pods = vec![TestPod::new("low", 0, 0), deaf, TestPod::new("high", 2_000_000_000, 0)];
     let log = |term, exits: &[At]| PodLog {
         starts: vec![(ASKED - 10 * SECOND, 7)],
@@ -133,7 +134,7 @@ fn a_lock_that_outlives_the_budget_and_a_logind_out_of_patience_are_noticed() {
 fn a_pod_killed_before_its_grace_is_noticed() {
     assert_eq!(broken(|r| r.lives[1].ended = Some(ms(1900))), ["grace"]);
     let stuck = |r: &mut Record| {
-        r.pods[1].manner = Manner::Stuck;
+        r.pods[1].behavior = PodBehavior::Stuck;
         log(r, "deaf").terms.clear();
         r.lives[1].ended = Some(ms(1000));
     };
@@ -277,7 +278,7 @@ fn broken_with(feature: Feature, change: impl FnOnce(&mut Record)) -> Vec<&'stat
 
 #[test]
 fn what_is_switched_on_and_does_nothing_is_noticed() {
-    let guard = |r: &mut Record| r.pods[2].manner = Manner::Holding;
+    let guard = |r: &mut Record| r.pods[2].behavior = PodBehavior::Holding;
     assert_eq!(broken_with(Feature::Guard, guard), ["switched on"]);
     let named = |r: &mut Record| {
         guard(r);
@@ -285,7 +286,7 @@ fn what_is_switched_on_and_does_nothing_is_noticed() {
     };
     assert!(broken_with(Feature::Guard, named).is_empty());
 
-    let stays = |r: &mut Record| r.pods[2].manner = Manner::Staying;
+    let stays = |r: &mut Record| r.pods[2].behavior = PodBehavior::Staying;
     assert_eq!(broken_with(Feature::RebootInPlace, stays), ["switched on"]);
     let stayed = |r: &mut Record| {
         stays(r);

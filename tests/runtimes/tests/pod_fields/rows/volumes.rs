@@ -75,7 +75,7 @@ pub(super) fn groups() -> Vec<Group> {
                 readOnly = true => no(), yes("a_mount_is_what_its_spec_says");
                 recursiveReadOnly = "IfPossible" => no(), harmless("not possible here").but(json!("Enabled"));
                 subPath = "a/b" => no(), yes("a_container_finds_what_its_spec_promises").but(json!("../b"));
-                subPathExpr = "$(A)" => no(), yes("a_path_with_an_unset_variable_is_refused");
+                subPathExpr = "$(A)" => no(), yes("a_path_needs_a_value_for_each_variable_and_takes_what_only_looks_like_one");
             },
         ),
     ]

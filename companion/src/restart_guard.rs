@@ -9,59 +9,60 @@ use tokio::time::Instant;
 use winddown_shared::{PodLabel, PodUid};
 
 use super::local_node::LocalNode;
-use super::looks::Looks;
+use super::runtime_poller::RuntimePoller;
 
 /// The grace period of restarted containers; short, because they should have stopped already.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The pods that were stopped while the kubelet was not held, with the time, by the UID that the runtime knows.
 #[derive(Debug, Default)]
-pub(super) struct EndedPast(watch::Sender<HashMap<PodUid, (PodLabel, Instant)>>);
+pub(super) struct RestartGuard(watch::Sender<HashMap<PodUid, (PodLabel, Instant)>>);
 
-impl EndedPast {
+impl RestartGuard {
     /// Records that the pod was just stopped.
-    pub(super) fn add(&self, inside: PodUid, pod: PodLabel) {
-        self.0.send_modify(|all| drop(all.insert(inside, (pod, Instant::now()))));
+    pub(super) fn add(&self, runtime_uid: PodUid, pod: PodLabel) {
+        self.0.send_modify(|all| drop(all.insert(runtime_uid, (pod, Instant::now()))));
     }
 
     /// While the node goes down, stops whatever runs of a recorded pod. Never returns.
     pub(super) async fn end_again<N: LocalNode>(
         &self,
         node: &N,
-        all_looks: &Looks,
+        poller: &RuntimePoller,
         mut going_down: watch::Receiver<bool>,
     ) {
         let mut ended = self.0.subscribe();
         loop {
             // Without recorded pods the runtime is not polled. The sender lives as long as `self`.
             let _ = ended.wait_for(|ended| !ended.is_empty()).await;
-            let mut looks = all_looks.subscribe();
+            let mut snapshots = poller.subscribe();
             while *going_down.borrow() {
                 tokio::select! {
-                    _ = looks.changed() => {}
+                    _ = snapshots.changed() => {}
                     changed = going_down.changed() => if changed.is_err() { return },
                 }
-                let Some(look) = looks.borrow_and_update().clone() else { continue };
+                let Some(snapshot) = snapshots.borrow_and_update().clone() else { continue };
                 let runs_again: Vec<_> = {
                     let ended = self.0.borrow();
-                    let again = ended.iter().filter(|(inside, (_, at))| {
-                        *at < look.begun && look.of(inside).is_ok_and(|now| !now.running.is_empty())
+                    let again = ended.iter().filter(|(uid, (_, at))| {
+                        *at < snapshot.begun
+                            && snapshot.of(uid).is_ok_and(|now| !now.running.is_empty())
                     });
-                    again.map(|(inside, (pod, _))| (inside.clone(), pod.clone())).collect()
+                    again.map(|(uid, (pod, _))| (uid.clone(), pod.clone())).collect()
                 };
                 let again = runs_again.into_iter();
-                join_all(again.map(|(inside, pod)| self.end_pod_again(node, inside, pod))).await;
+                join_all(again.map(|(uid, pod)| self.end_pod_again(node, uid, pod))).await;
             }
             // The node stays up, so running pods are left alone.
             self.0.send_modify(HashMap::clear);
         }
     }
 
-    async fn end_pod_again<N: LocalNode>(&self, node: &N, inside: PodUid, pod: PodLabel) {
+    async fn end_pod_again<N: LocalNode>(&self, node: &N, runtime_uid: PodUid, pod: PodLabel) {
         tracing::warn!(%pod, "the kubelet has started its containers again: they are ended again");
-        if let Err(error) = node.stop(&inside, GRACE).await {
+        if let Err(error) = node.stop(&runtime_uid, GRACE).await {
             tracing::warn!(%pod, "its containers cannot be stopped: {error}");
         }
-        self.add(inside, pod);
+        self.add(runtime_uid, pod);
     }
 }

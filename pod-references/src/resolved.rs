@@ -29,7 +29,7 @@ pub(crate) fn pod(
         }
     }
     let mut environments = environments.into_iter();
-    let mut literal = |env: &mut Option<Vec<api::EnvVar>>,
+    let mut resolve = |env: &mut Option<Vec<api::EnvVar>>,
                        from: &mut Option<Vec<api::EnvFromSource>>,
                        mounts: &mut Option<Vec<api::VolumeMount>>| {
         *env = environments.next().filter(|env| !env.is_empty());
@@ -39,10 +39,10 @@ pub(crate) fn pod(
         }
     };
     for one in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
-        literal(&mut one.env, &mut one.env_from, &mut one.volume_mounts);
+        resolve(&mut one.env, &mut one.env_from, &mut one.volume_mounts);
     }
     for one in spec.ephemeral_containers.iter_mut().flatten() {
-        literal(&mut one.env, &mut one.env_from, &mut one.volume_mounts);
+        resolve(&mut one.env, &mut one.env_from, &mut one.volume_mounts);
     }
     Pod::new(object)
 }

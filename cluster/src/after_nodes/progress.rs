@@ -13,7 +13,7 @@ use super::{Seen, Stage};
 const NAMED: usize = 10;
 
 /// The progress since a wait began.
-pub(super) struct Course {
+pub(super) struct Progress {
     begun: Instant,
     nodes: BTreeMap<Arc<str>, Where>,
 }
@@ -25,7 +25,7 @@ enum Where {
     Gone(Duration),
 }
 
-impl Course {
+impl Progress {
     pub(super) fn begun(begun: Instant) -> Self {
         Self { begun, nodes: BTreeMap::new() }
     }
@@ -50,7 +50,7 @@ impl Course {
     }
 
     /// The progress in words for people. Nodes that are still awaited come first.
-    pub(super) fn told(&self, seen: &Seen) -> String {
+    pub(super) fn describe(&self, seen: &Seen) -> String {
         let mut said = Vec::new();
         if let Some(why) = &seen.trouble {
             said.push(format!("the API server does not say how far the nodes are: {why}"));

@@ -7,7 +7,7 @@ use winddown_shared::{KillReason, NodeEnding};
 
 /// Why a pod is being stopped or is about to be, and until when.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Told {
+pub(crate) struct NoticeContent {
     /// Why the pod itself is being stopped, if it is.
     pub(crate) own: Option<KillReason>,
     /// The announced end of all pods.

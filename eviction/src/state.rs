@@ -12,7 +12,7 @@ use crate::policy::Policy;
 /// The state of all thresholds and conditions. It is small and has no pointers; the first sample starts with the
 /// default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Memory {
+pub struct EvictionState {
     /// The state of each threshold, by its index in the policy.
     pub(crate) tracked: [Tracked; Policy::MOST_THRESHOLDS],
     /// When each condition was last seen, in the order of [`Condition::ALL`].
@@ -39,8 +39,8 @@ pub(crate) struct Tracked {
 /// After a configuration change, new thresholds evict no pod for this long, so that a typo can be corrected.
 pub(crate) const SETTLE: Duration = Duration::from_secs(10);
 
-impl Memory {
-    /// The memory after `new` replaces `old`: thresholds in both keep their state, new ones evict no pod for 10 s.
+impl EvictionState {
+    /// The state after `new` replaces `old`: thresholds in both keep their state, new ones evict no pod for 10 s.
     #[must_use]
     pub fn carried_over(&self, old: &Policy, new: &Policy, now: Instant) -> Self {
         let mut tracked = [Tracked::default(); Policy::MOST_THRESHOLDS];

@@ -5,9 +5,9 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
 /// A SplitMix64 generator, which is good enough to choose pods.
 #[derive(Debug, Clone)]
-pub struct Chance(u64);
+pub struct SeededRng(u64);
 
-impl Chance {
+impl SeededRng {
     /// The sequence for `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -61,13 +61,13 @@ impl Chance {
 
 #[cfg(test)]
 mod tests {
-    use super::Chance;
+    use super::SeededRng;
 
     #[test]
     fn one_seed_gives_one_sequence_inside_its_bounds() {
         let draw = |seed| {
-            let mut chance = Chance::new(seed);
-            (0..1000).map(|_| chance.between(5, 20)).collect::<Vec<_>>()
+            let mut rng = SeededRng::new(seed);
+            (0..1000).map(|_| rng.between(5, 20)).collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));

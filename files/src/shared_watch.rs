@@ -1,4 +1,4 @@
-//! Notification when files in a directory grow: one inotify instance for any number of readers.
+//! Notification of changes in directories for any number of readers, from one inotify instance.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,44 +7,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
-use tokio::sync::watch;
+use tokio::sync::watch::{Receiver, Sender};
 
 /// Watches directories in which files are written, created and renamed. Cheap to clone.
 ///
 /// By default a user may have 128 inotify instances (`fs.inotify.max_user_instances`), so all readers share one.
 #[derive(Clone)]
-pub struct Growth(Arc<Mutex<Directories>>);
+pub struct SharedWatch(Arc<Mutex<Directories>>);
 
 /// Notifies the readers. Does nothing unless its [`run`](Self::run) is polled.
-pub struct GrowthTeller {
+pub struct SharedWatchTask {
     stream: EventStream<[u8; 4096]>,
-    growth: Growth,
+    watch: SharedWatch,
 }
 
 /// A directory that one reader follows; no longer followed when dropped.
-pub struct Growing {
-    growth: Growth,
+pub struct Subscription {
+    watch: SharedWatch,
     watched: WatchDescriptor,
-    changes: watch::Receiver<()>,
+    changes: Receiver<()>,
 }
 
 struct Directories {
     watches: Watches,
-    told: HashMap<WatchDescriptor, watch::Sender<()>>,
+    told: HashMap<WatchDescriptor, Sender<()>>,
 }
 
-// === impl Growth ===
+// === impl SharedWatch ===
 
-impl Growth {
+impl SharedWatch {
     /// Creates an instance that follows nothing yet. Must be called inside a tokio runtime with I/O.
     ///
     /// # Errors
     /// The kernel refused an inotify instance.
-    pub fn open() -> io::Result<(Self, GrowthTeller)> {
+    pub fn open() -> io::Result<(Self, SharedWatchTask)> {
         let stream = Inotify::init()?.into_event_stream([0; 4096])?;
         let directories = Directories { watches: stream.watches(), told: HashMap::new() };
-        let growth = Self(Arc::new(Mutex::new(directories)));
-        Ok((growth.clone(), GrowthTeller { stream, growth }))
+        let watch = Self(Arc::new(Mutex::new(directories)));
+        Ok((watch.clone(), SharedWatchTask { stream, watch }))
     }
 
     /// Follows the directory that is at this path now. Changes after the call are reported. Blocks
@@ -52,7 +52,7 @@ impl Growth {
     ///
     /// # Errors
     /// The directory does not exist, or the kernel refused another watch.
-    pub fn follow(&self, directory: &Path) -> io::Result<Growing> {
+    pub fn follow(&self, directory: &Path) -> io::Result<Subscription> {
         let changes = WatchMask::MODIFY
             | WatchMask::CREATE
             | WatchMask::DELETE
@@ -62,10 +62,9 @@ impl Growth {
         let mut directories = self.lock();
         // The same directory has the same descriptor.
         let watched = directories.watches.add(directory, changes)?;
-        let told =
-            directories.told.entry(watched.clone()).or_insert_with(|| watch::Sender::new(()));
+        let told = directories.told.entry(watched.clone()).or_insert_with(|| Sender::new(()));
         let changes = told.subscribe();
-        Ok(Growing { growth: self.clone(), watched, changes })
+        Ok(Subscription { watch: self.clone(), watched, changes })
     }
 
     fn lock(&self) -> MutexGuard<'_, Directories> {
@@ -73,9 +72,9 @@ impl Growth {
     }
 }
 
-// === impl GrowthTeller ===
+// === impl SharedWatchTask ===
 
-impl GrowthTeller {
+impl SharedWatchTask {
     /// Notifies the readers for as long as it is polled. Returns when the kernel reports no more
     /// events; the readers see that as a change.
     pub async fn run(mut self) {
@@ -85,7 +84,7 @@ impl GrowthTeller {
                 Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Some(Err(_)) | None => break,
             };
-            let mut directories = self.growth.lock();
+            let mut directories = self.watch.lock();
             if event.mask.contains(EventMask::Q_OVERFLOW) {
                 directories.told.values().for_each(|told| told.send_modify(|()| {}));
             } else if let Some(told) = directories.told.get(&event.wd) {
@@ -95,13 +94,13 @@ impl GrowthTeller {
                 }
             }
         }
-        self.growth.lock().told.clear();
+        self.watch.lock().told.clear();
     }
 }
 
-// === impl Growing ===
+// === impl Subscription ===
 
-impl Growing {
+impl Subscription {
     /// Resolves when something has changed since the last call, or since the directory was
     /// followed. Returns false if nothing more will be reported. Cancel-safe.
     pub async fn changed(&mut self) -> bool {
@@ -109,9 +108,9 @@ impl Growing {
     }
 }
 
-impl Drop for Growing {
+impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut directories = self.growth.lock();
+        let mut directories = self.watch.lock();
         let is_last =
             directories.told.get(&self.watched).is_some_and(|told| told.receiver_count() == 1);
         if is_last {
@@ -132,10 +131,10 @@ mod tests {
     async fn every_reader_hears_of_what_is_written_and_the_last_one_lets_go() {
         let directory = tempfile::tempdir().unwrap();
         let mut log = std::fs::File::create(directory.path().join("0.log")).unwrap();
-        let (growth, teller) = Growth::open().unwrap();
-        let telling = tokio::spawn(teller.run());
-        let mut readers: Vec<Growing> =
-            (0..300).map(|_| growth.follow(directory.path()).unwrap()).collect();
+        let (watch, task) = SharedWatch::open().unwrap();
+        let running = tokio::spawn(task.run());
+        let mut readers: Vec<Subscription> =
+            (0..300).map(|_| watch.follow(directory.path()).unwrap()).collect();
         for _ in 0..2 {
             log.write_all(b"x").unwrap();
             for reader in &mut readers {
@@ -144,24 +143,24 @@ mod tests {
         }
         std::fs::rename(directory.path().join("0.log"), directory.path().join("0.log.1")).unwrap();
         assert!(readers[0].changed().await, "a log that turns is a change");
-        assert_eq!(growth.lock().told.len(), 1, "one watch for all of them");
+        assert_eq!(watch.lock().told.len(), 1, "one watch for all of them");
         readers.truncate(1);
         log.write_all(b"x").unwrap();
         assert!(readers[0].changed().await, "the others took nothing of it with them");
         readers.clear();
-        assert!(growth.lock().told.is_empty());
-        assert!(growth.follow(&directory.path().join("missing")).is_err());
-        telling.abort();
+        assert!(watch.lock().told.is_empty());
+        assert!(watch.follow(&directory.path().join("missing")).is_err());
+        running.abort();
     }
 
     #[tokio::test]
     async fn a_directory_that_goes_is_the_last_change_of_it() {
         let directory = tempfile::tempdir().unwrap();
-        let (growth, teller) = Growth::open().unwrap();
-        let telling = tokio::spawn(teller.run());
-        let mut reader = growth.follow(directory.path()).unwrap();
+        let (watch, task) = SharedWatch::open().unwrap();
+        let running = tokio::spawn(task.run());
+        let mut reader = watch.follow(directory.path()).unwrap();
         directory.close().unwrap();
         while reader.changed().await {}
-        telling.abort();
+        running.abort();
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 use winddown_shared::{PodUid, PodUidMap};
 
-use super::local_node::{Inside, LocalNode, Unasked};
+use super::local_node::{LocalNode, NodeError, RuntimePodState};
 
 /// The shortest and the longest wait between two polls; in between, twice as long as a poll takes, so that polls do not
 /// delay the pods. Container runtimes from before 2023 provide no events, and a poll costs two requests for any number
@@ -17,32 +17,32 @@ const BETWEEN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis
 
 /// The newest poll, shared by all that wait.
 #[derive(Debug, Default)]
-pub(super) struct Looks {
-    newest: watch::Sender<Option<Look>>,
+pub(super) struct RuntimePoller {
+    newest: watch::Sender<Option<RuntimeSnapshot>>,
     wanted: Notify,
 }
 
 /// The container runtime's answer at one time.
 #[derive(Clone, Debug)]
-pub(super) struct Look {
+pub(super) struct RuntimeSnapshot {
     /// When the poll began: the answer is not older.
     pub(super) begun: Instant,
-    found: Result<Arc<PodUidMap<Inside>>, Unasked>,
+    found: Result<Arc<PodUidMap<RuntimePodState>>, NodeError>,
 }
 
-// === impl Looks ===
+// === impl RuntimePoller ===
 
-impl Looks {
+impl RuntimePoller {
     /// Starts polling, until the receiver is dropped.
-    pub(super) fn subscribe(&self) -> watch::Receiver<Option<Look>> {
-        let looks = self.newest.subscribe();
+    pub(super) fn subscribe(&self) -> watch::Receiver<Option<RuntimeSnapshot>> {
+        let snapshots = self.newest.subscribe();
         self.wanted.notify_one();
-        looks
+        snapshots
     }
 
     /// Polls while there are receivers, and once when containers have `started`, so that their exits are known at once.
     /// Never returns.
-    pub(super) async fn keep_looking<N: LocalNode>(
+    pub(super) async fn keep_polling<N: LocalNode>(
         &self,
         node: &N,
         started: &Notify,
@@ -58,17 +58,17 @@ impl Looks {
             let begun = Instant::now();
             let found = node.look().await.map(Arc::new);
             // Fails if there are no receivers: the answer is not kept for later ones.
-            let _ = self.newest.send(Some(Look { begun, found }));
+            let _ = self.newest.send(Some(RuntimeSnapshot { begun, found }));
             sleep((2 * begun.elapsed()).clamp(BETWEEN[0], BETWEEN[1])).await;
         }
     }
 }
 
-// === impl Look ===
+// === impl RuntimeSnapshot ===
 
-impl Look {
+impl RuntimeSnapshot {
     /// The pod's state; empty if the runtime does not know the pod.
-    pub(super) fn of(&self, uid: &PodUid) -> Result<Inside, &Unasked> {
+    pub(super) fn of(&self, uid: &PodUid) -> Result<RuntimePodState, &NodeError> {
         let found = self.found.as_ref()?;
         Ok(found.get(uid).cloned().unwrap_or_default())
     }

@@ -5,7 +5,7 @@ use winddown_control::api::{
     RankedPodStatus, SwapStatus, ThresholdStatus,
 };
 use winddown_eviction::{
-    AwayPod, Curve, Explanation, HookRun, Outcome, RankedPod, Record, ThresholdView,
+    Curve, EvictedStaticPod, Explanation, HookRun, Outcome, RankedPod, Record, ThresholdView,
 };
 use winddown_shared::SwapStats;
 
@@ -41,7 +41,7 @@ pub(super) fn swap((swap, counts): (SwapStats, bool)) -> SwapStatus {
     SwapStatus { total, free, zswap, zswapped, counts }
 }
 
-pub(super) fn away(away: AwayPod) -> AwayStatus {
+pub(super) fn away(away: EvictedStaticPod) -> AwayStatus {
     AwayStatus {
         namespace: away.pod.namespace.to_string(),
         name: away.pod.name.to_string(),
@@ -113,7 +113,7 @@ fn outcome(outcome: &Outcome) -> String {
         Outcome::Evicting => "asked to end".to_owned(),
         Outcome::Evicted { took_ms } => format!("ended in {took_ms} ms"),
         Outcome::Failed { error } => format!("not ended: {error}"),
-        Outcome::Nobody => "no pod can be ended".to_owned(),
+        Outcome::NoCandidate => "no pod can be ended".to_owned(),
         Outcome::Shadow => "would have been ended".to_owned(),
         Outcome::KilledByKernel { processes: 1 } => "the kernel killed a process".to_owned(),
         Outcome::KilledByKernel { processes } => format!("the kernel killed {processes} processes"),

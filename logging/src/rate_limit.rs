@@ -41,7 +41,7 @@ const CHANGING: [&str; 12] = [
 
 /// The lines that were logged recently.
 #[derive(Debug, Default)]
-pub(super) struct Calm {
+pub(super) struct RateLimiter {
     said: HashMap<u64, Written>,
     /// When expired lines were last removed.
     pruned: Option<Instant>,
@@ -66,11 +66,11 @@ struct Held {
 pub(super) enum Verdict {
     /// Write the line now.
     Write(Line),
-    /// The line is held back until the time that [`Calm::due`] returns.
+    /// The line is held back until the time that [`RateLimiter::due`] returns.
     Held,
 }
 
-impl Calm {
+impl RateLimiter {
     /// Decides about a line that was just logged.
     pub(super) fn judge(&mut self, line: Line, now: Instant) -> Verdict {
         // Debug lines are always written, and so is a change of state, which is new each time.

@@ -1,0 +1,38 @@
+#!/bin/sh
+# Runs the stages of `make test-all` one after the other, and ends with one line for each. A stage that fails does
+# not stop the next ones, because each takes long enough to be worth its result.
+#
+#   tests/node/stages.sh
+set -u
+cd "$(dirname "$0")/../.."
+cargo=${CARGO:-cargo}
+make="${MAKE:-make} --no-print-directory"
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+trap 'exit 130' INT TERM
+failed=0
+
+# stage NAME COMMAND...
+stage() {
+    name=$1
+    shift
+    begun=$(date +%s)
+    echo "== $name"
+    result=passed
+    "$@" || { result=FAILED failed=1; }
+    printf '%-9s %-6s %3d minutes\n' "$name" "$result" $((($(date +%s) - begun + 30) / 60)) >>"$results"
+}
+
+tool() { $cargo run --quiet --package winddown-node-tests --bin "$@"; }
+
+# What uses all processors does not run beside the tests.
+stage crates $make crates
+stage packages $make packages PROFILE=release
+stage tests env WINDDOWN_LONG=1 tests/node/suite.sh
+stage chaos tool chaos -- 100
+stage reboots tool reboots -- 10
+stage calm $make calm PROFILE=release
+stage fuzz nice -n 19 tests/fuzz/run.sh 60
+echo
+cat "$results"
+exit "$failed"
