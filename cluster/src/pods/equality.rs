@@ -27,7 +27,7 @@ pub fn is_up_to_date(ours: &api::Pod, api: &api::Pod) -> bool {
 /// Whether the change from one object to the next with the same name requires an action.
 ///
 /// A change of the status never does: only the node reports what a pod does, also while it terminates. The
-/// exception, a running pod that another client marks as terminated, is [`KnownPods`](super::known::KnownPods)' to see.
+/// exception, a running pod that another client marks as terminated, is not seen here.
 pub fn matters(old: &api::Pod, new: &api::Pod) -> bool {
     old.metadata.uid != new.metadata.uid
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
