@@ -6,7 +6,7 @@
 //!     .plugin(Shutdown::new(logind, policy, state))
 //!     .plugin(Preemption::new(strategy))
 //!     .plugin(Eviction::new(source, thresholds))
-//!     .plugin(Cluster::new(parts))
+//!     .plugin(Cluster { connection, … })
 //!     .start()?
 //! ```
 //!

@@ -62,6 +62,8 @@ impl Real {
     pub(crate) fn config(&self) -> CriConfig {
         let mut config = config(&self.dir, &self.containerd.socket().display().to_string());
         config.cgroup_parent = Some(self.containerd.cgroup_parent());
+        // A busy emulated machine takes seconds to end what was killed.
+        config.times.kill = Duration::from_secs(20);
         config
     }
 
