@@ -14,6 +14,7 @@ export CARGO_TERM_COLOR=never
 begun=$(date +%s)
 # Programs of tests that run at once: most wait most of the time. Emulated machines compute all the time.
 at_once=4
+[ "$(nproc)" -gt 2 ] || at_once=3
 [ -z "${WINDDOWN_LONG:-}" ] || at_once=2
 # Of what properties are tried on, the short form takes the same few cases each time: what gates a change does not
 # depend on luck, and the long form looks for what is new.

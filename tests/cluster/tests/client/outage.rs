@@ -36,10 +36,10 @@ async fn an_outage_is_one_change_and_so_is_its_end() {
 
 #[tokio::test]
 async fn a_server_that_is_silent_is_left_with_all_its_connections() {
-    let patience = Duration::from_millis(1200);
+    // Long enough for a new connection on a busy machine.
+    let (silence, patience) = (Duration::from_secs(3), Duration::from_secs(4));
     // Who gives up first, and whether anything is said of that.
-    for (answer_timeout, is_callers) in [(Duration::from_millis(700), false), (2 * patience, true)]
-    {
+    for (answer_timeout, is_callers) in [(silence, false), (2 * patience, true)] {
         let scene = Scene::new().await;
         let config = ClusterConfig { answer_timeout, ..scene.with_certificate() };
         let connection = open(config).await;
@@ -54,7 +54,7 @@ async fn a_server_that_is_silent_is_left_with_all_its_connections() {
             Ok(answer) => {
                 let error = answer.unwrap_err();
                 assert!(matches!(cause(&error), RequestError::Silent { .. }), "{error:?}");
-                assert!(text(&connection.health().borrow().state).contains("within 700ms"));
+                assert!(text(&connection.health().borrow().state).contains("within 3s"));
             }
         }
 
