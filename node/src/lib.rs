@@ -132,9 +132,15 @@ impl<R: Runtime> Node<R> {
         for plugin in plugins {
             plugin.join(&mut node);
         }
-        let preemption_handler = node.contributions.preemption_handler.take();
         let Contributions {
-            admission, recorders, sections, answers, mut links, lead, starts, ..
+            admission,
+            preemption_handler,
+            recorders,
+            sections,
+            answers,
+            mut links,
+            lead,
+            starts,
         } = node.contributions;
         core.admit_by(admission);
         core.recorders.join(recorders);

@@ -369,10 +369,14 @@ impl Known {
         }
     }
 
+    /// Whether the node was given the pod and has not reported its end.
+    pub(crate) fn runs(&self) -> bool {
+        self.given.as_ref().is_some_and(|given| given.last.is_none())
+    }
+
     /// Whether another client marked the pod as Failed or Succeeded although it runs.
     fn is_over_too_early(&self, pod: &Pod) -> bool {
-        let runs = self.given.as_ref().is_some_and(|given| given.last.is_none());
-        runs && !self.is_deleting() && is_terminal(pod) && !is_terminal(&self.pod)
+        self.runs() && !self.is_deleting() && is_terminal(pod) && !is_terminal(&self.pod)
     }
 
     /// Whether the API may have the pod, and neither deletes it nor considers it terminated.

@@ -72,7 +72,7 @@ fn when_wanted(view: PodView<'_>) -> PodAction {
     let known = view.known;
     // The API does not take this back: such a pod only has to be deleted. One that still runs, because another
     // client wrote that status, is terminated as the kubelet does: its controller has already replaced it.
-    if is_terminal(&known.pod) && runs(known) && !view.is_over_here {
+    if is_terminal(&known.pod) && known.runs() && !view.is_over_here {
         return ending(known);
     }
     if is_terminal(&known.pod) || known.refused {
@@ -94,7 +94,7 @@ fn when_wanted(view: PodView<'_>) -> PodAction {
 /// may never have been written (<https://github.com/virtual-kubelet/virtual-kubelet/issues/938>).
 fn when_deleting(view: PodView<'_>) -> PodAction {
     let known = view.known;
-    if runs(known) {
+    if known.runs() {
         return ending(known);
     }
     let has_end = known.given.is_some() || view.final_status || is_terminal(&known.pod);
@@ -107,17 +107,13 @@ fn when_deleting(view: PodView<'_>) -> PodAction {
 
 fn when_gone(view: PodView<'_>) -> PodAction {
     let known = view.known;
-    if !runs(known) {
+    if !known.runs() {
         PodAction::Forget
     } else if known.was_seen || view.is_replaced || view.orphans == OrphanPolicy::Stop {
         ending(known)
     } else {
         PodAction::LeaveAlone
     }
-}
-
-fn runs(known: &Known) -> bool {
-    known.given.as_ref().is_some_and(|given| given.last.is_none())
 }
 
 /// The node terminates the pod once it is told, and reports when that is done.

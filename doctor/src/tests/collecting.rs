@@ -178,7 +178,7 @@ async fn the_runtimes_socket_is_tried() {
     assert_eq!(facts.endpoint, Fact::Known(()));
     drop(listens);
     let facts = collect(&root.place(no_bus())).await;
-    assert_eq!(facts.endpoint.not_observed(), Some(NotObserved::Absent), "nobody listens any more");
+    assert_eq!(facts.endpoint.not_observed(), Some(NotObserved::Absent), "nothing listens now");
 }
 
 #[tokio::test]
