@@ -40,20 +40,37 @@ export WINDDOWN_PROGRAMS
 
 # Cargo says how each program is run. --show-output, because a passing test's SKIPPED line is otherwise kept
 # from us. The list is one of cargo's own, because a path may hold blanks.
-WINDDOWN_JOBS=$(mktemp -d)
-export WINDDOWN_JOBS
-trap 'rm -rf "$WINDDOWN_JOBS"' EXIT
+jobs=$(mktemp -d)
+trap 'rm -rf "$jobs"' EXIT
 # A shell lets what runs behind it not be interrupted.
 trap 'trap - TERM; kill 0' INT TERM
 runner="target.'cfg(all())'.runner = ['$PWD/tests/node/runner.sh']"
-cargo test --workspace --no-run || exit
-cargo test --config "$runner" --workspace --tests -- --show-output >/dev/null 2>&1 || exit
-# Examples in the documentation are compiled as they are run.
-printf 'cargo test --workspace --doc --no-fail-fast -- --show-output\n' >"$WINDDOWN_JOBS/03-doc.sh"
+
+# compile PART [TARGETS]: compiles programs of tests, all but for TARGETS, and notes in the directory PART how
+# each is run. Tests that run already come first.
+compile() {
+    WINDDOWN_JOBS=$jobs/$1
+    shift
+    export WINDDOWN_JOBS
+    mkdir "$WINDDOWN_JOBS"
+    nice -n 19 cargo test --workspace --no-run "$@" || return
+    [ $# -gt 0 ] || set -- --tests
+    cargo test --config "$runner" --workspace "$@" -- --show-output >/dev/null 2>&1
+}
+
+# Names the jobs in the order in which they begin, those on nodes before the rest is compiled.
+hand_out() {
+    printf '%s\0' "$jobs"/nodes/*.sh
+    compile rest >&2 || { : >"$jobs/incomplete"; return; }
+    for job in "$jobs"/nodes/*.sh; do rm "$jobs/rest/${job##*/}"; done
+    # Examples in the documentation are compiled as they are run.
+    echo 'cargo test --workspace --doc --no-fail-fast -- --show-output' >"$jobs/rest/03-doc.sh"
+    printf '%s\0' "$jobs"/rest/*.sh
+}
 
 # run JOB: keeps its output and its exit code in files beside it, and shows how far it is. What else passing
 # tests print stays in the log.
-cat >"$WINDDOWN_JOBS/run" <<'RUN'
+cat >"$jobs/run" <<'RUN'
 job=${1%.sh}
 {
     sh "$1" 2>&1
@@ -65,9 +82,15 @@ job=${1%.sh}
     { print name ": " $0; fflush() }
 '
 RUN
-printf '%s\0' "$WINDDOWN_JOBS"/*.sh | xargs -0 -n 1 -P "$at_once" sh "$WINDDOWN_JOBS/run"
-cat "$WINDDOWN_JOBS"/*.log >"$log"
-status=$(cat "$WINDDOWN_JOBS"/*.status | sort -n | tail -n 1)
+compile nodes --test all --test suite --test pressure || exit
+hand_out | xargs -0 -n 1 -P "$at_once" sh "$jobs/run"
+if [ -e "$jobs/incomplete" ]; then
+    # What tests said since has pushed cargo's errors away.
+    cargo test --workspace --no-run
+    exit 101
+fi
+cat "$jobs"/*/*.log >"$log"
+status=$(cat "$jobs"/*/*.status | sort -n | tail -n 1)
 # The summary speaks of tests, so lines that name the same test twice count once.
 told=$(grep -oE '(SKIPPED|LEFT): .*' "$log" | sort -u)
 awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
