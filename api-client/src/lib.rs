@@ -24,6 +24,8 @@ mod certificate;
 mod draft;
 mod error;
 mod exec;
+#[cfg(test)]
+mod fake;
 mod files;
 #[cfg(debug_assertions)]
 #[doc(hidden)]

@@ -51,8 +51,11 @@ struct Bucket {
 #[must_use]
 pub(crate) struct UnderWay<'a>(Option<&'a watch::Sender<usize>>);
 
-/// Counts a waiting request until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+/// Counts a waiting request until it is dropped. Gives its token back if its turn has not come by then.
+struct Waiting<'a> {
+    limits: &'a Limits,
+    is_over: bool,
+}
 
 /// The urgency of a request, by its method and path.
 pub(crate) fn urgency(method: &Method, path: &str) -> Urgency {
@@ -114,7 +117,7 @@ impl Limits {
     }
 
     /// Waits until the request may be sent. The caller keeps the result until there is an answer.
-    /// Dropping the future gives up the place, and the token with it.
+    /// Dropping the future gives the place and the token back.
     pub(crate) async fn admit(&self, urgency: Urgency) -> UnderWay<'_> {
         if urgency == Urgency::Late {
             let mut urgent = self.urgent_under_way.subscribe();
@@ -128,7 +131,7 @@ impl Limits {
             (bucket.take(now, urgency), bucket.paused_until)
         };
         if !wait.is_zero() {
-            let _counted = Waiting::new(&self.waiting);
+            let mut waiting = Waiting::new(self);
             let in_haste = async {
                 hurried.await;
                 tokio::time::sleep_until(paused).await;
@@ -137,6 +140,7 @@ impl Limits {
                 () = tokio::time::sleep_until(now + wait) => {}
                 () = in_haste => {}
             }
+            waiting.is_over = true;
         }
         UnderWay::new((urgency == Urgency::Urgent).then_some(&self.urgent_under_way))
     }
@@ -200,14 +204,19 @@ impl Drop for UnderWay<'_> {
 // === impl Waiting ===
 
 impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
+    fn new(limits: &'a Limits) -> Self {
+        limits.waiting.fetch_add(1, Ordering::Relaxed);
+        Self { limits, is_over: false }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.limits.waiting.fetch_sub(1, Ordering::Relaxed);
+        if !self.is_over {
+            let mut bucket = self.limits.bucket();
+            let every = bucket.every;
+            bucket.full_at -= every;
+        }
     }
 }

@@ -72,14 +72,16 @@ impl PodApi for KubePods {
     }
 
     async fn get(&self, pod: &PodLabel) -> Result<Option<api::Pod>, Refused> {
-        let error = match self.of(pod).get_opt(&pod.name).await {
-            Ok(found) => return Ok(found),
+        let error = match self.of(pod).get(&pod.name).await {
+            Ok(found) => return Ok(Some(found)),
             Err(error) => error,
         };
-        // With a node's own credentials only pods that are bound to it can be read, so reading a
-        // pod that does not exist is forbidden. Listing what is bound to the node is allowed.
-        if Refusal::of(&error) != Refusal::NotAllowed {
-            return Err(Refused::of("read the pod", error));
+        match Refusal::of(&error) {
+            Refusal::NotFound => return Ok(None),
+            // With a node's own credentials only pods that are bound to it can be read, so reading a
+            // pod that does not exist is forbidden. Listing what is bound to the node is allowed.
+            Refusal::NotAllowed => {}
+            _ => return Err(Refused::of("read the pod", error)),
         }
         let fields = format!("metadata.name={},spec.nodeName={}", pod.name, self.node);
         match self.of(pod).list(&ListParams::default().fields(&fields)).await {
@@ -110,5 +112,28 @@ impl Refused {
     /// The error that there was no answer in time.
     pub fn silent(what: &'static str) -> Self {
         Self { what, refusal: Refusal::NoAnswer, source: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_shared::PodUid;
+
+    use super::*;
+    use crate::fake;
+
+    #[tokio::test]
+    async fn a_page_of_something_in_front_of_the_server_does_not_mean_that_a_pod_is_gone() {
+        let uid = PodUid::new("u1");
+        let pod = PodLabel { namespace: "shop".into(), name: "web".into(), uid };
+        for (page, wanted) in [
+            (r#"{"status": "Failure", "reason": "NotFound", "code": 404}"#, None),
+            ("404 page not found", None),
+            ("<html>404 Not Found</html>", Some(Refusal::NoAnswer)),
+        ] {
+            let client = fake::client(move |_| Some((404, page.to_owned())));
+            let found = KubePods::new(client, "n1".into()).get(&pod).await;
+            assert_eq!(found.err().map(|refused| refused.refusal), wanted, "{page}");
+        }
     }
 }

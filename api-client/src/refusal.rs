@@ -22,7 +22,7 @@ pub enum Refusal {
     Conflict,
     /// 410: the requested version is too old.
     Expired,
-    /// 401 or 403.
+    /// 403.
     NotAllowed,
     /// 400, 422 and the like: the request itself is wrong; repeating it will not help.
     Invalid,
@@ -31,7 +31,8 @@ pub enum Refusal {
         /// How long the server asks clients to wait.
         after: Option<Duration>,
     },
-    /// There was no answer, or none that could be parsed. The request may have been carried out.
+    /// There was no answer, or none about the request: the credentials were not accepted (401), or something in
+    /// front of the API server answered. The request may have been carried out.
     NoAnswer,
 }
 
@@ -95,12 +96,13 @@ impl Refusal {
             return Self::NoAnswer;
         };
         match status.code {
-            404 => Self::NotFound,
+            404 if is_the_servers_own(status) => Self::NotFound,
             409 if status.reason == "AlreadyExists" => Self::AlreadyExists,
             409 if names_uid(status) => Self::OtherUid,
             409 => Self::Conflict,
             410 => Self::Expired,
-            401 | 403 => Self::NotAllowed,
+            403 => Self::NotAllowed,
+            401 | 404 => Self::NoAnswer,
             // Some servers compare UIDs when they validate the result of a patch.
             422 if names_uid(status) => Self::OtherUid,
             400 | 405 | 406 | 413 | 415 | 422 => Self::Invalid,
@@ -120,6 +122,11 @@ impl Refusal {
             _ => None,
         }
     }
+}
+
+/// Whether the API server wrote this 404: about an object, or about a path that it does not serve.
+fn is_the_servers_own(status: &kube::core::Status) -> bool {
+    status.reason == "NotFound" || status.message == "404 page not found"
 }
 
 fn names_uid(status: &kube::core::Status) -> bool {

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 use kube::client::Body;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime, error_chain};
 
@@ -21,10 +21,16 @@ use super::material::Material;
 use super::source::Source;
 use super::transport::{Transport, TransportConfig};
 
+#[cfg(test)]
+mod tests;
+
 /// How long a caller must have waited before it gave up for the server to count as silent.
 const SILENCE: Duration = Duration::from_secs(1);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The rest of reading credentials, which may be a command that runs.
+type Finishing = BoxFuture<'static, Result<Material, CredentialsError>>;
 
 /// The service through which [`kube::Client`] sends its requests. Cheap to clone.
 #[derive(Clone)]
@@ -39,8 +45,9 @@ pub(super) struct Shared {
     pub(super) health: Health,
     wall: WallClock,
     current: watch::Sender<Option<Arc<Current>>>,
-    /// Held while the files are read; others wait for it and find the work done.
-    reading: Semaphore,
+    /// Locked while the files are read; others wait for it and find the work done. Holds the command that
+    /// a caller started and no longer waits for: the next one waits for it instead of starting another.
+    reading: tokio::sync::Mutex<Option<Finishing>>,
     looked: Mutex<Looked>,
     /// Whether the first credentials come from a command, which is run when they are needed.
     asks_command: AtomicBool,
@@ -137,7 +144,7 @@ impl Shared {
             health: Health::new(now),
             wall,
             current: watch::Sender::new(None),
-            reading: Semaphore::new(1),
+            reading: tokio::sync::Mutex::default(),
             looked: Mutex::new(Looked { at: now, asked: None, said: None }),
             asks_command: AtomicBool::new(false),
             skips_tls_verify: AtomicBool::new(false),
@@ -166,15 +173,15 @@ impl Shared {
         if draft.plugin.is_some() {
             self.asks_command.store(true, Ordering::Relaxed);
         } else {
-            self.take(draft).await?;
+            self.take(draft.finish().await?)?;
         }
         Ok(namespace)
     }
 
     /// Reads the credentials and switches to them.
     pub(super) async fn read(&self) -> Result<(), CredentialsError> {
-        let _reader = self.reading.acquire().await.map_err(|_| CredentialsError::Ending)?;
-        self.read_alone().await.map(drop)
+        let mut reading = self.reading.lock().await;
+        self.read_alone(&mut reading).await.map(drop)
     }
 
     /// Sends a request, and repeats it with newer credentials if the old ones may be the problem. A GET
@@ -289,7 +296,7 @@ impl Shared {
     /// Returns the credentials that replaced `seen`. Reads them now if their files have changed, or
     /// if a command has to be run again.
     async fn newer_than(&self, seen: &Current, doubt: Doubt) -> Option<Arc<Current>> {
-        let _reader = self.reading.acquire().await.ok()?;
+        let mut reading = self.reading.lock().await;
         let current = self.current()?;
         if current.serial != seen.serial {
             return Some(current);
@@ -300,10 +307,10 @@ impl Shared {
         let outdated = material.command.is_some()
             && (material.has_expired(self.wall.now()) || doubt == Doubt::Refused)
             && self.may_ask(&self.looked());
-        if !changed.unwrap_or(false) && !outdated {
+        if reading.is_none() && !changed.unwrap_or(false) && !outdated {
             return None;
         }
-        match self.read_alone().await {
+        match self.read_alone(&mut reading).await {
             Ok(current) => {
                 tracing::info!(files = %current.material.origin(), "new credentials in use");
                 Some(current)
@@ -316,9 +323,24 @@ impl Shared {
         }
     }
 
-    async fn read_alone(&self) -> Result<Arc<Current>, CredentialsError> {
-        let draft = self.source.draft().await?;
-        self.take(draft).await
+    async fn read_alone(
+        &self,
+        reading: &mut Option<Finishing>,
+    ) -> Result<Arc<Current>, CredentialsError> {
+        let finishing = match reading {
+            Some(finishing) => finishing,
+            None => {
+                let draft = self.source.draft().await?;
+                self.note_trust(&draft);
+                if draft.plugin.is_some() {
+                    self.looked().asked = Some(Instant::now());
+                }
+                reading.insert(Box::pin(draft.finish()))
+            }
+        };
+        let material = finishing.await;
+        *reading = None;
+        self.take(material?)
     }
 
     /// Warns when the credentials begin to skip the verification of the server.
@@ -339,12 +361,8 @@ impl Shared {
         !self.skips_tls_verify.load(Ordering::Relaxed)
     }
 
-    async fn take(&self, draft: Draft) -> Result<Arc<Current>, CredentialsError> {
-        self.note_trust(&draft);
-        if draft.plugin.is_some() {
-            self.looked().asked = Some(Instant::now());
-        }
-        let material = Arc::new(draft.finish().await?);
+    fn take(&self, material: Material) -> Result<Arc<Current>, CredentialsError> {
+        let material = Arc::new(material);
         let transport = Transport::new(&material, &self.transport_config)?;
         let serial = self.current().map_or(1, |current| current.serial + 1);
         let current = Arc::new(Current { serial, material, transport });
@@ -372,14 +390,14 @@ impl Shared {
 
     /// Runs a command for the first credentials. Concurrent callers wait for the same run.
     async fn ask_first(&self) -> Option<Arc<Current>> {
-        let _reader = self.reading.acquire().await.ok()?;
+        let mut reading = self.reading.lock().await;
         if let Some(current) = self.current() {
             return Some(current);
         }
-        if !self.may_ask(&self.looked()) {
+        if reading.is_none() && !self.may_ask(&self.looked()) {
             return None;
         }
-        let error = match self.read_alone().await {
+        let error = match self.read_alone(&mut reading).await {
             Ok(current) => return Some(current),
             Err(error) => error_chain(&error),
         };

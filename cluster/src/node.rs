@@ -45,6 +45,6 @@ pub use controller::{
 pub use cordon::{CORDONED_BY, CordonReason, TAINT, TAINTED_BY};
 pub use desired::NodeFacts;
 pub use handle::{NodeHandle, NodeState, NotDelivered};
-pub use lease::{LEASE_NAMESPACE, LeaseError, LeaseTimes, LeaseTimesError};
+pub use lease::{LEASE_NAMESPACE, LeaseTimes, LeaseTimesError};
 pub use managed_keys::LAST_APPLIED;
 pub use ping::{NoPing, Ping, PingTimes};

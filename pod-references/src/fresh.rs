@@ -92,12 +92,54 @@ impl Freshener {
         });
         inner.note_outage(unread.or(refused).as_deref());
         inner.look_again(&pod, &objects, &tokens);
-        if lacking.is_some() {
+        if lacking.is_some() || written.is_err() {
             self.again_soon(&uid);
         }
     }
 
     fn again_soon(&self, uid: &PodUid) {
         self.0.look_at(uid, Instant::now() + SOON.mul_f64(1.0 + fraction()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use winddown_cluster::events::{Events, NodeRef};
+    use winddown_cluster::pods::Prepare as _;
+    use winddown_shared::{Pod, WallClock, WallTime};
+
+    use super::*;
+    use crate::{Resolver, ResolverConfig};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_volume_that_cannot_be_written_is_written_soon_after_it_can_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = dir.path().join("disk");
+        // Like a full disk, this prevents the directory from being made.
+        std::fs::write(&disk, "").unwrap();
+        let config = ResolverConfig::new(&disk, dir.path().join("memory"));
+        let mut nowhere = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+        nowhere.root_cert = Some(Vec::new());
+        let client = kube::Client::try_from(nowhere).unwrap();
+        let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let events = Events::unwritten(NodeRef::new("n1"), 10, wall.clone());
+        let (resolver, freshener) = Resolver::new(client, config, events, wall);
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1"},
+            "spec": {"containers": [], "volumes": [{"name": "info", "downwardAPI": {"items": [
+                {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}},
+            ]}}]},
+        });
+        resolver.refresh(&Pod::new(serde_json::from_value(object).unwrap()).unwrap());
+        let stop = CancellationToken::new();
+        let frees = async {
+            tokio::time::sleep(SOON / 2).await;
+            std::fs::remove_file(&disk).unwrap();
+            tokio::time::sleep(SOON * 3).await;
+            stop.cancel();
+        };
+        tokio::join!(freshener.run(stop.clone()), frees);
+        assert_eq!(std::fs::read_to_string(disk.join("u1/info/name")).unwrap(), "web");
     }
 }

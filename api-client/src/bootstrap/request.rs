@@ -1,5 +1,7 @@
 //! Requests a certificate from the cluster.
 
+use std::time::Duration;
+
 use futures_util::{StreamExt, TryStreamExt};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{
@@ -9,12 +11,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, PostParams, WatchEvent, WatchParams};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 use sha2::{Digest, Sha256};
+use tokio::time::timeout;
 
 use crate::refusal::Refusal;
 use crate::{CertificateFacts, CredentialsError};
 
 /// The timeout of one watch, in seconds: shorter than the servers' own limit of ten minutes.
 const WATCH_FOR: u32 = 290;
+/// The end of a watch that the server does not end, because a proxy on the way swallows it.
+const LONGEST_WATCH: Duration = Duration::from_secs(320);
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
@@ -112,7 +117,8 @@ pub(super) async fn ask(
                 waiting(&name);
             }
             let version = found.metadata.resource_version.unwrap_or_default();
-            decision = watch(&api, &name, &version).await.map_err(|error| match error {
+            let watched = timeout(LONGEST_WATCH, watch(&api, &name, &version)).await;
+            decision = watched.unwrap_or(Ok(Decision::Pending)).map_err(|error| match error {
                 Some(source) => failed("watch")(source),
                 None => AskError::Deleted { name: name.clone() },
             })?;
@@ -151,7 +157,7 @@ async fn watch(
         }
     }
     // Avoids a busy loop if the server ends each watch immediately.
-    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
     Ok(Decision::Pending)
 }
 

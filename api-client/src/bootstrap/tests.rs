@@ -1,4 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -6,12 +8,13 @@ use k8s_openapi::api::certificates::v1::{
     CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestStatus,
 };
 use rcgen::{CertificateParams, DnType, KeyPair};
+use serde_json::json;
 
 use super::plan::{BootstrapStep, With, next};
-use super::request::{Decision, decision_of};
+use super::request::{AskError, Decision, Purpose, ask, decision_of};
 use super::store::Store;
 use crate::CertificateFacts;
-use crate::kubeconfig;
+use crate::{fake, kubeconfig};
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -26,7 +29,7 @@ fn a_certificate_is_renewed_with_itself_and_replaced_when_it_is_of_no_use() {
         organizations: Vec::new(),
     };
     let (ours, theirs) = (ten_days("system:node:n1"), ten_days("system:node:n10"));
-    let hour = std::time::Duration::from_secs(3600);
+    let hour = Duration::from_secs(3600);
     let table = [
         (None, "2026-01-02T00:00:00Z", BootstrapStep::Ask(With::Bootstrap)),
         (Some(&theirs), "2026-01-02T00:00:00Z", BootstrapStep::Ask(With::Bootstrap)),
@@ -89,6 +92,28 @@ fn a_request_is_decided_by_its_conditions_and_its_certificate() {
         assert_eq!(decision_of(&request), decision, "{conditions:?}");
     }
     assert_eq!(decision_of(&CertificateSigningRequest::default()), Decision::Pending);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_decision_is_found_although_a_proxy_swallows_the_watch() {
+    let looks = AtomicUsize::new(0);
+    let client = fake::client(move |request| {
+        if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
+            return None;
+        }
+        let is_denied = looks.fetch_add(1, Ordering::Relaxed) > 1;
+        let conditions = is_denied.then_some([json!({"type": "Denied", "status": "True"})]);
+        let request = json!({
+            "metadata": {"name": "r", "resourceVersion": "1"},
+            "spec": {"request": "", "signerName": "s"},
+            "status": {"conditions": conditions},
+        });
+        Some((200, request.to_string()))
+    });
+    let key = KeyPair::generate().unwrap();
+    let asked = ask(&client, &key, "n1", Purpose::CLIENT, |_| ());
+    let error = tokio::time::timeout(Duration::from_secs(3600), asked).await.unwrap().unwrap_err();
+    assert!(matches!(error, AskError::Refused { how: "denied", .. }), "{error}");
 }
 
 #[tokio::test]

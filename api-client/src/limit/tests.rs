@@ -88,6 +88,12 @@ async fn a_caller_that_stops_waiting_is_no_longer_counted() {
     assert_eq!(limits.waiting(), 1);
     drop(waiting);
     assert_eq!(limits.waiting(), 0);
+    for _ in 0..100 {
+        assert!(futures_util::poll!(Box::pin(limits.admit(Urgency::Ordinary))).is_pending());
+    }
+    let start = Instant::now();
+    let _ = limits.admit(Urgency::Ordinary).await;
+    assert_eq!(start.elapsed().as_secs(), 1, "they do not delay those that come later");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,6 +11,8 @@ fn every_answer_has_one_meaning() {
     let busy = |seconds| Refusal::Busy { after: Some(Duration::from_secs(seconds)) };
     let table = [
         (json!({"code": 404, "reason": "NotFound"}), Refusal::NotFound),
+        (json!({"code": 404, "message": "404 page not found"}), Refusal::NotFound),
+        (json!({"code": 404, "message": "<html>404 Not Found</html>"}), Refusal::NoAnswer),
         (json!({"code": 409, "reason": "AlreadyExists"}), Refusal::AlreadyExists),
         (
             json!({"code": 409, "reason": "Conflict", "message": "the object has been modified"}),
@@ -32,7 +34,7 @@ fn every_answer_has_one_meaning() {
         ),
         (json!({"code": 422, "reason": "Invalid"}), Refusal::Invalid),
         (json!({"code": 410, "reason": "Expired"}), Refusal::Expired),
-        (json!({"code": 401, "reason": "Unauthorized"}), Refusal::NotAllowed),
+        (json!({"code": 401, "reason": "Unauthorized"}), Refusal::NoAnswer),
         (json!({"code": 403, "reason": "Forbidden"}), Refusal::NotAllowed),
         (json!({"code": 429, "details": {"retryAfterSeconds": 3}}), busy(3)),
         (json!({"code": 500, "reason": "InternalError"}), Refusal::Busy { after: None }),

@@ -26,6 +26,10 @@ const HASTE: Duration = Duration::from_millis(250);
 /// The API server keeps events for an hour: an older one is not worth writing.
 const TOO_OLD: Duration = Duration::from_secs(3600);
 
+/// After this many answers in a row that the server cannot store an event (a webhook that is down, for example), the
+/// event counts as refused: it must not hold up those of others. That is after about three seconds.
+const MOST_FAILURES: u32 = 9;
+
 /// Concurrent requests while a shutdown waits for the last events. With fewer, a node that goes
 /// down would wait for a hundred answers one after the other.
 const AT_ONCE: usize = 16;
@@ -55,6 +59,16 @@ struct Requests {
 struct Writing {
     queued: Queued,
     step: Step,
+    /// How often the server has answered that it cannot store it.
+    failures: u32,
+}
+
+/// Why a request did not succeed.
+struct Failure {
+    refusal: Refusal,
+    /// Whether the server answered that it failed at this request (500), which says nothing about others.
+    is_internal: bool,
+    text: String,
 }
 
 /// The result of an attempt.
@@ -62,8 +76,8 @@ enum Attempt {
     Done(Fate),
     /// The event to be repeated no longer exists.
     Gone,
-    /// Failed for now, with the wait that the server asks for and the error.
-    Again(Option<Duration>, String),
+    /// Failed for now.
+    Again(Failure),
 }
 
 // === impl EventWriter ===
@@ -93,9 +107,9 @@ impl EventWriter {
         let mut flushing = requests.queue.flushing();
         loop {
             if under_way.is_empty()
-                && let Some((after, error)) = failure.take()
+                && let Some(Failure { refusal, text, .. }) = failure.take()
             {
-                self.wait(after, error).await;
+                self.wait(refusal.retry_after(), text).await;
             }
             let is_flushing = *flushing.borrow_and_update();
             let most = match self.is_out {
@@ -109,10 +123,11 @@ impl EventWriter {
                 continue;
             }
             tokio::select! {
-                Some((writing, attempt)) = under_way.next() => match attempt {
-                    Attempt::Again(after, error) => {
+                Some((mut writing, attempt)) = under_way.next() => match attempt {
+                    Attempt::Again(failed) => {
+                        writing.failures += u32::from(failed.is_internal);
                         next.push_front(writing);
-                        failure = Some((after, error));
+                        failure = Some(failed);
                     }
                     answered => next.extend(self.settle(writing, &answered)),
                 },
@@ -120,18 +135,19 @@ impl EventWriter {
                 Ok(()) = flushing.changed() => {}
                 queued = requests.queue.next(), if has_room => {
                     let step = self.correlator.observe(&queued);
-                    next.push_back(Writing { queued, step });
+                    next.push_back(Writing { queued, step, failures: 0 });
                 }
             }
         }
     }
 
     /// Handles a finished attempt. Returns what to write instead, if anything.
-    fn settle(&mut self, Writing { queued, step }: Writing, attempt: &Attempt) -> Option<Writing> {
+    fn settle(&mut self, writing: Writing, attempt: &Attempt) -> Option<Writing> {
+        let Writing { queued, step, failures } = writing;
         let Attempt::Done(fate) = attempt else {
             self.note_contact();
             let step = self.anew(&queued, &step);
-            return Some(Writing { queued, step });
+            return Some(Writing { queued, step, failures });
         };
         if let Step::Create { key, .. } | Step::Repeat { key, .. } = &step {
             match *fate {
@@ -186,7 +202,7 @@ impl Requests {
         (writing, attempt)
     }
 
-    async fn write(&self, Writing { queued, step }: &Writing) -> Attempt {
+    async fn write(&self, Writing { queued, step, failures }: &Writing) -> Attempt {
         let namespace = queued.draft.about.events_namespace();
         let events = Api::<api::Event>::namespaced(self.client.clone(), namespace);
         let (answer, done) = match step {
@@ -203,18 +219,15 @@ impl Requests {
                 (self.bounded(events.patch(name, &params, &patch)).await, Fate::Repeated)
             }
         };
-        let Err((refusal, error)) = answer else { return Attempt::Done(done) };
-        match refusal {
+        let Err(failure) = answer else { return Attempt::Done(done) };
+        match failure.refusal {
             // An earlier attempt's answer was lost.
             Refusal::AlreadyExists if done == Fate::Written => Attempt::Done(done),
             Refusal::NotFound if done == Fate::Repeated => Attempt::Gone,
             // A namespace that is being deleted accepts no events, nor does one that does not exist.
-            Refusal::NotFound | Refusal::Invalid | Refusal::NotAllowed => {
-                tracing::debug!(error, "an event was refused");
-                Attempt::Done(Fate::Refused)
-            }
-            Refusal::Busy { after } => Attempt::Again(after, error),
-            _ => Attempt::Again(None, error),
+            Refusal::NotFound | Refusal::Invalid | Refusal::NotAllowed => refused(&failure),
+            _ if failure.is_internal && failures + 1 >= MOST_FAILURES => refused(&failure),
+            _ => Attempt::Again(failure),
         }
     }
 
@@ -222,12 +235,16 @@ impl Requests {
     async fn bounded<T>(
         &self,
         request: impl Future<Output = Result<T, kube::Error>>,
-    ) -> Result<(), (Refusal, String)> {
+    ) -> Result<(), Failure> {
         tokio::select! {
             biased;
             outcome = request => match outcome {
                 Ok(_) => Ok(()),
-                Err(error) => Err((Refusal::of(&error), refusal::text(&error))),
+                Err(error) => Err(Failure {
+                    refusal: Refusal::of(&error),
+                    is_internal: matches!(&error, kube::Error::Api(status) if status.code == 500),
+                    text: refusal::text(&error),
+                }),
             },
             () = sleep(REQUEST) => Err(unanswered(REQUEST)),
             () = self.in_haste(HASTY_REQUEST) => Err(unanswered(HASTY_REQUEST)),
@@ -241,6 +258,12 @@ impl Requests {
     }
 }
 
-fn unanswered(limit: Duration) -> (Refusal, String) {
-    (Refusal::NoAnswer, format!("no answer within {limit:?}"))
+fn refused(failure: &Failure) -> Attempt {
+    tracing::debug!(error = failure.text, "an event was refused");
+    Attempt::Done(Fate::Refused)
+}
+
+fn unanswered(limit: Duration) -> Failure {
+    let text = format!("no answer within {limit:?}");
+    Failure { refusal: Refusal::NoAnswer, is_internal: false, text }
 }

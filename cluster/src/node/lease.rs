@@ -7,6 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 
+use super::fault::Fault;
+
 pub(super) mod keeper;
 
 /// The namespace of node leases.
@@ -39,8 +41,7 @@ pub enum LeaseTimesError {
 
 /// Why a lease was not renewed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum LeaseError {
+pub(super) enum LeaseError {
     /// The API wrongly shows the node as ready, and a renewal would confirm that.
     #[error("the lease is not renewed until the API knows that the node is not ready")]
     NotReady,
@@ -51,18 +52,9 @@ pub enum LeaseError {
     #[error(
         "the lease was changed by others in each of {tries} tries; is another node named {name}?"
     )]
-    Contended {
-        /// The number of attempts.
-        tries: u32,
-        /// The name of the node and the lease.
-        name: Arc<str>,
-    },
-    /// There was no answer in time.
-    #[error("the API server did not answer within {0:?}")]
-    Timeout(Duration),
-    /// The API server refused or could not be reached.
-    #[error("the lease could not be renewed")]
-    Api(#[source] kube::Error),
+    Contended { tries: u32, name: Arc<str> },
+    #[error("the lease could not be renewed: {0}")]
+    Fault(#[from] Fault),
 }
 
 /// The node that owns the lease.

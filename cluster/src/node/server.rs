@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use futures_util::{StreamExt, pin_mut};
+use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::runtime::watcher::watch_object;
@@ -54,8 +54,8 @@ impl Server {
     /// Follows the node forever. Without the watch (no permission, no connection), answers to
     /// writes still show most changes.
     pub(super) async fn follow(&self, api: Api<Node>, name: &str) {
-        let nodes = watch_object(api, name);
-        pin_mut!(nodes);
+        let begin = || watch_object(api.clone(), name).boxed();
+        let mut nodes = begin();
         let mut backoff =
             Backoff::new(std::time::Duration::from_millis(200), std::time::Duration::from_secs(30));
         loop {
@@ -74,8 +74,8 @@ impl Server {
                 }
                 Some(Err(error)) => {
                     // The client logs once that the server cannot be reached.
-                    let unanswered = refusal::of_watch(&error) == Some(Refusal::NoAnswer);
-                    let first = backoff.failures() == 0 && !unanswered;
+                    let refusal = refusal::of_watch(&error);
+                    let first = backoff.failures() == 0 && refusal != Some(Refusal::NoAnswer);
                     let wait = backoff.after_failure(None);
                     if first {
                         warn!(
@@ -92,6 +92,10 @@ impl Server {
                         );
                     }
                     tokio::time::sleep(wait).await;
+                    // The old watcher would ask for the expired version again.
+                    if refusal == Some(Refusal::Expired) {
+                        nodes = begin();
+                    }
                 }
                 None => return std::future::pending().await,
             }

@@ -212,13 +212,18 @@ impl KnownPods {
         self.lock().pods.get_mut(uid).map(mark)
     }
 
-    /// Gives a pod, or a change of it, to the node.
-    pub(crate) fn give(&self, uid: &PodUid, pod: Pod) {
+    /// Gives a pod, or a change of it, to the node. Returns false for a new pod that is no longer
+    /// wanted: it may have been deleted while it was resolved.
+    pub(crate) fn give(&self, uid: &PodUid, pod: Pod) -> bool {
         let mut inner = self.lock();
-        let Some(known) = inner.pods.get_mut(uid) else { return };
+        let known = inner.pods.get_mut(uid);
+        let Some(known) = known.filter(|known| known.given.is_some() || known.is_wanted()) else {
+            return false;
+        };
         known.given = Some(Given { pod, last: None });
         known.failure = None;
         self.publish(&inner);
+        true
     }
 
     /// Makes the node terminate a pod by its deadline, or earlier than it was told before. Returns

@@ -121,7 +121,9 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 // Recorded first: an unknown pod that runs would be stopped after a restart. A
                 // failing disk is no reason not to run it.
                 self.keep.keep(prepared.clone()).await;
-                self.known.give(pod.uid(), prepared);
+                if !self.known.give(pod.uid(), prepared) {
+                    self.keep.remove(pod.uid()).await;
+                }
                 // It may have changed by now.
                 Outcome::At(Instant::now())
             }

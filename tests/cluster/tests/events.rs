@@ -179,6 +179,19 @@ async fn an_event_that_is_refused_holds_up_no_other() {
 }
 
 #[tokio::test]
+async fn an_event_that_the_server_never_manages_to_store_holds_up_no_other() {
+    let bed = Bed::new().await;
+    bed.server.fault(Fault::on("create", "events").namespace("broken").status(500));
+    let stuck = PodLabel { namespace: "broken".into(), ..pod("stuck") };
+    bed.events.send(EventDraft::normal(Subject::pod(&stuck), "Killing", "x"));
+    bed.asked(2).await;
+    bed.events.send(draft("web", "no image"));
+    bed.settled().await;
+    assert_eq!(notes(&bed.written("shop")), ["no image"]);
+    assert_eq!(bed.events.counts().refused, 1);
+}
+
+#[tokio::test]
 async fn a_shutdown_waits_for_events_no_longer_than_it_says() {
     let bed = Bed::new().await;
     bed.server.set_silent(true);
@@ -262,7 +275,7 @@ async fn an_event_that_hangs_holds_up_no_other_object() {
 #[tokio::test]
 async fn a_server_that_fails_is_asked_by_one_request_at_a_time() {
     let bed = Bed::new().await;
-    let failing = bed.server.fault(Fault::on("create", "events").status(500));
+    let failing = bed.server.fault(Fault::on("create", "events").status(503));
     bed.events.send(draft("pod-0", "no image"));
     bed.asked(2).await;
     for i in 1..20 {

@@ -10,7 +10,7 @@ use crate::node::conditions::{READY, find};
 use crate::node::lease::LeaseError;
 use crate::node::lease::keeper::{Keeper, RETRY};
 use crate::node::ticker::Ticker;
-use winddown_api_client::refusal::{self, Refusal};
+use winddown_api_client::refusal::Refusal;
 use winddown_shared::Backoff;
 
 impl Core {
@@ -79,35 +79,19 @@ impl Core {
             Err(error) => {
                 let first = state.lease_problem.is_none();
                 if first {
-                    let reached = was_reached(&error);
-                    let error = lease_error(&error);
-                    if reached {
+                    let text = error.to_string();
+                    // The client logs an outage once.
+                    if !matches!(&error, LeaseError::Fault(f) if f.refusal() == Refusal::NoAnswer) {
                         warn!(
                             node = %self.name,
-                            error,
+                            error = text,
                             "the node's lease is not renewed; it is tried again"
                         );
                     }
-                    state.lease_problem = Some(error.into());
+                    state.lease_problem = Some(text.into());
                 }
                 first
             }
         });
-    }
-}
-
-fn lease_error(error: &LeaseError) -> String {
-    match error {
-        LeaseError::Api(cause) => format!("{error}: {}", refusal::text(cause)),
-        other => other.to_string(),
-    }
-}
-
-/// Whether the server answered. The client logs an outage once.
-fn was_reached(error: &LeaseError) -> bool {
-    match error {
-        LeaseError::Api(error) => Refusal::of(error) != Refusal::NoAnswer,
-        LeaseError::Timeout(_) => false,
-        _ => true,
     }
 }

@@ -30,9 +30,9 @@ pub(super) enum Registered {
 impl Core {
     /// Looks for the Node object, and creates it if this agent registers the node.
     pub(super) async fn register(&self) -> Registered {
-        match self.bounded(self.api.get_opt(&self.name)).await {
-            Ok(Some(node)) => return self.adopt(node, "the node is registered already"),
-            Ok(None) => {}
+        match self.bounded(self.api.get(&self.name)).await {
+            Ok(node) => return self.adopt(node, "the node is registered already"),
+            Err(fault) if fault.refusal() == Refusal::NotFound => {}
             Err(fault) => return Registered::Failed(fault),
         }
         if !self.may_create() {

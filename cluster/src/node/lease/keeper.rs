@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use winddown_shared::WallClock;
 
 use super::{LeaseError, LeaseStep, LeaseTimes, Owner, next, renewed_at};
+use crate::node::fault::Fault;
 use winddown_api_client::refusal::Refusal;
 
 /// The number of attempts after which a renewal has failed, as in the kubelet.
@@ -43,7 +44,7 @@ impl Keeper {
         let limit = self.times.renew();
         match timeout(limit, self.tries(uid)).await {
             Ok(done) => done,
-            Err(_) => Err(LeaseError::Timeout(limit)),
+            Err(_) => Err(Fault::Timeout(limit).into()),
         }
     }
 
@@ -55,7 +56,7 @@ impl Keeper {
             let remembered = self.known.is_some();
             let known = match self.known.take() {
                 Some(known) => Some(known),
-                None => self.api.get_opt(&self.name).await.map_err(LeaseError::Api)?,
+                None => self.api.get_opt(&self.name).await.map_err(Fault::Api)?,
             };
             let stored_uid = known.as_ref().and_then(|lease| lease.metadata.uid.clone());
             let step = next(known, &owner, self.clock.now(), self.renewed, self.times.duration());
@@ -73,7 +74,7 @@ impl Keeper {
                     // create it, and servers answer that differently.
                     Refusal::NotFound | Refusal::Invalid | Refusal::Busy { after: None }
                         if remembered => {}
-                    _ => return Err(LeaseError::Api(error)),
+                    _ => return Err(Fault::Api(error).into()),
                 },
             }
         }

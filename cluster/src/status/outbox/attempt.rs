@@ -60,27 +60,18 @@ pub(super) struct Job {
     pub(super) host_ips: Arc<[String]>,
 }
 
-/// The result of an attempt.
+/// A status that the API has.
 #[derive(Clone, Debug)]
-pub(super) enum Outcome {
-    /// The API has the status.
-    Told {
-        /// The pod as it is in the API.
-        in_api: Option<Pod>,
-        /// The patch that the server accepted but did not apply.
-        not_taken: Option<Value>,
-        patches: u64,
-    },
-    Gone,
-    Stale,
-    Refused {
-        error: String,
-    },
-    Later {
-        after: Option<Duration>,
-        error: String,
-    },
+pub(super) struct Told {
+    /// The pod as it is in the API.
+    pub(super) in_api: Pod,
+    /// The patch that the server accepted but did not apply.
+    pub(super) not_taken: Option<Value>,
+    pub(super) patches: u64,
 }
+
+/// The result of an attempt.
+pub(super) type Outcome = Result<Told, Fault>;
 
 /// Sends the status, if there is anything to send. Cancel-safe: the next attempt sees in the API
 /// what this one has done.
@@ -90,21 +81,6 @@ pub(super) async fn attempt<A: StatusApi>(
     deadline: Duration,
     wall: &WallClock,
 ) -> Outcome {
-    match send(api, job, deadline, wall).await {
-        Ok(told) => told,
-        Err(Fault::Gone) => Outcome::Gone,
-        Err(Fault::Stale) => Outcome::Stale,
-        Err(Fault::Refused(error)) => Outcome::Refused { error },
-        Err(Fault::Later { after, error }) => Outcome::Later { after, error },
-    }
-}
-
-async fn send<A: StatusApi>(
-    api: &A,
-    job: &Job,
-    deadline: Duration,
-    wall: &WallClock,
-) -> Result<Outcome, Fault> {
     let mut in_api = match &job.in_api {
         Some(pod) => pod.clone(),
         None => the_same(job, in_time(deadline, api.get(&job.pod)).await?)?,
@@ -126,7 +102,7 @@ async fn send<A: StatusApi>(
                 in_api = the_same(job, in_time(deadline, api.patch(&job.pod, &needed)).await?)?;
                 patches += 1;
             }
-            not_taken => return Ok(Outcome::Told { in_api: Some(in_api), not_taken, patches }),
+            not_taken => return Ok(Told { in_api, not_taken, patches }),
         }
     }
 }

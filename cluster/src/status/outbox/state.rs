@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodLabel, PodUid, PodUidMap};
 
-use super::attempt::{Job, Outcome};
+use super::attempt::{Fault, Job, Outcome, Told};
 use super::entry::{Class, Entry, LastReported, Place, Why};
 use super::{SpooledStatus, StatusUpdate};
 use winddown_shared::Backoff;
@@ -264,13 +264,11 @@ impl State {
         };
         entry.place = Place::Idle;
         match outcome {
-            Outcome::Told { in_api, not_taken, patches } => {
+            Ok(Told { in_api, not_taken, patches }) => {
                 self.sent += patches;
                 entry.backoff.reset();
                 entry.not_taken = not_taken;
-                if let Some(pod) = &in_api {
-                    entry.note_in_api(pod);
-                }
+                entry.note_in_api(&in_api);
                 if !job.news && patches > 0 {
                     self.reasserted += patches;
                     entry.has_reasserted(now);
@@ -288,16 +286,16 @@ impl State {
                 }
                 done
             }
-            Outcome::Gone => {
+            Err(Fault::Gone) => {
                 self.entries.remove(uid);
                 true
             }
-            Outcome::Stale => {
+            Err(Fault::Stale) => {
                 entry.in_api = None;
                 self.back_off(uid, None, Why::Other, now);
                 false
             }
-            Outcome::Refused { error } => {
+            Err(Fault::Refused(error)) => {
                 self.failures += 1;
                 if !std::mem::replace(&mut entry.complained, true) {
                     tracing::error!(
@@ -314,7 +312,7 @@ impl State {
                 self.back_off(uid, None, Why::Other, now);
                 false
             }
-            Outcome::Later { after, .. } => {
+            Err(Fault::Later { after, .. }) => {
                 self.failures += 1;
                 let why = if after.is_some() { Why::Asked } else { Why::Silence };
                 self.back_off(uid, after, why, now);

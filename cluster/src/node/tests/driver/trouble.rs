@@ -45,6 +45,24 @@ async fn a_server_that_asks_to_be_left_alone_is() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_watch_whose_version_has_expired_begins_with_a_new_list() {
+    let ledger = Ledger::new();
+    let mut asked = 0;
+    ledger.script(move |entry| {
+        let lists_or_watches = entry.method == Method::GET && entry.path == "/api/v1/nodes";
+        asked += u32::from(lists_or_watches);
+        let expired = json!({ "code": 410, "reason": "Expired" });
+        (lists_or_watches && asked == 2).then_some(Mishap::Refuse(410, expired))
+    });
+    let agent = Agent::ready(&ledger).await;
+    sleep(Duration::from_millis(50)).await;
+    ledger.edit(&json!({ "metadata": { "labels": { "theirs": "1" } } }));
+    sleep(Duration::from_secs(1)).await;
+    let node = agent.handle.server_node().borrow().clone().unwrap();
+    assert!(node.metadata.labels.as_ref().is_some_and(|all| all.contains_key("theirs")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_that_another_client_registers_at_the_same_moment_is_taken_over() {
     let ledger = Ledger::new();
     let rival = ledger.clone();

@@ -158,6 +158,28 @@ async fn an_update_needs_nothing_that_was_resolved_before() {
     assert_eq!(prepare.logged(), ["prepare u1", "refresh u1", "forget u1"]);
 }
 
+/// Takes ten seconds, as while the API server is slow.
+struct Slow;
+
+impl Prepare for Slow {
+    async fn prepare(&self, pod: &Pod) -> Result<Pod, PrepareError> {
+        tokio::time::sleep(10 * S).await;
+        Ok(pod.clone())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_deleted_while_it_is_prepared_never_starts() {
+    let world = World::new();
+    world.start_preparing(world.config(), Slow).ready().await;
+    world.apply(pod("a", "u1"));
+    tokio::time::sleep(S).await;
+    world.delete("u1", 30);
+    world.until("it is removed", |w| w.object("u1").is_none()).await;
+    world.until("it is forgotten", |w| w.with(|s| s.kept.is_empty())).await;
+    assert_eq!(world.calls("create"), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_runs_since_before_the_start_is_adopted() {
     let world = World::new();

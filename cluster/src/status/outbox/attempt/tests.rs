@@ -63,4 +63,12 @@ async fn a_pod_that_may_not_be_read_is_found_or_known_to_be_gone() {
     }
     let answer = found(403, failure(403, "Forbidden", "no rights")).await;
     assert!(matches!(answer, Err(Fault::Refused(_))), "{answer:?}");
+    // Neither is about the pod: credentials that end, and a load balancer without a backend.
+    for (code, answer) in [
+        (401, failure(401, "Unauthorized", "Unauthorized")),
+        (404, json!("<html>404 Not Found</html>")),
+    ] {
+        let answer = found(code, answer).await;
+        assert!(matches!(answer, Err(Fault::Later { after: None, .. })), "{answer:?}");
+    }
 }

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 
 use super::super::{OutboxStats, SpoolStats};
-use super::{Outcome, State, Why};
+use super::{Fault, Outcome, State, Why};
 
 impl State {
     pub(in super::super) fn stats(&self) -> OutboxStats {
@@ -24,7 +24,7 @@ impl State {
     /// Logs when the API server stops answering and when it answers again. Statuses that waited for
     /// that are retried immediately.
     pub(super) fn note_contact(&mut self, outcome: &Outcome, now: Instant) {
-        if let Outcome::Later { after: None, error } = outcome {
+        if let Err(Fault::Later { after: None, error }) = outcome {
             if self.silent_since.is_none() {
                 self.silent_since = Some(now);
                 // The owner of the connection logs it.
