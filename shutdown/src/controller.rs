@@ -254,6 +254,10 @@ impl<K: PodKiller> ShutdownController<K> {
                 self.lift_all();
                 self.beside(signals, self.called_off_afterwards(held, record, report)).await
             }
+            // Shutdowns stopped no pods when the notice came. The policy may have changed since.
+            Stage::Done { epoch: None, record: None, report: None } if signal.login.preparing => {
+                Transition::Done(Stage::Idle)
+            }
             Stage::Done { epoch: None, record, report } if signal.login.preparing => {
                 self.release_without_run(signal, record, report).await
             }

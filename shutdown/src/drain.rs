@@ -29,8 +29,8 @@ const MESSAGE: &str = "Pod was ended because an operator drained the node.";
 pub struct DrainOrder {
     /// The order and time of the groups, as in a shutdown.
     pub policy: Arc<Policy>,
-    /// The time for all pods; the policy's if none. With more than that, pods can use more of their own
-    /// grace periods.
+    /// The time for all pods, at most a year; the policy's if none. With more than that, pods can use more of their
+    /// own grace periods.
     pub time: Option<Duration>,
     /// Who requested the drain, for the report.
     pub requested_by: Option<RequestReport>,
@@ -105,14 +105,15 @@ pub async fn drain<K: PodKiller>(
 impl DrainOrder {
     /// Returns the plan for draining `pods`. Its deadline is the time that the drain may take.
     pub fn plan(&self, pods: &[Pod]) -> Plan {
+        let asked = self.time.map(|time| time.min(LONGEST));
         let halved;
         let policy = if self.policy.is_enabled() {
             &*self.policy
         } else {
-            halved = halves(self.time.unwrap_or(UNCONFIGURED));
+            halved = halves(asked.unwrap_or(UNCONFIGURED));
             &halved
         };
-        let time = self.time.unwrap_or(policy.requested());
+        let time = asked.unwrap_or(policy.requested());
         let mut plan = plan(pods, policy, Some(time));
         plan.extend_to(time);
         plan
@@ -121,7 +122,7 @@ impl DrainOrder {
 
 /// Returns a policy that gives ordinary and critical pods half of `time` each, within a policy's limits.
 fn halves(time: Duration) -> Policy {
-    let seconds = i64::try_from(time.min(LONGEST).as_secs() / 2).unwrap_or(0);
+    let seconds = i64::try_from(time.as_secs() / 2).unwrap_or(0);
     let group = |priority| GroupPeriod { priority, shutdown_grace_period_seconds: seconds };
     Policy::by_priority([group(0), group(crate::CRITICAL_PRIORITY)])
         .unwrap_or_else(|_| Policy::disabled())

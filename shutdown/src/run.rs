@@ -287,13 +287,14 @@ impl<'a, K: PodKiller> Run<'a, K> {
                 }
                 self.before_drivers(group, &batch).await;
                 self.round(group, batch).await?;
-                self.look_again();
                 turn = if self.held_back.is_some() { group } else { group + 1 };
             } else if self.known || self.elapsed() >= self.plan.deadline {
                 break;
             } else {
                 self.wait_for_more().await?;
             }
+            self.look_again();
+            self.spare_survivors();
         }
         self.held_back = None;
         self.work(WorkPlace::Before(self.groups.len())).await?;

@@ -132,7 +132,9 @@ impl OrderedStart {
             report.send_if_modified(|report| {
                 let Some(report) = report else { return false };
                 news = start.step(&mut parts, report, now);
-                over_at = report.current().map(|group| group.started + group_timeout);
+                // While the gate is closed, a group whose time is over stays the current one.
+                let current = report.current().filter(|_| parts.gate.borrow().is_empty());
+                over_at = current.map(|group| group.started + group_timeout);
                 if news == News::Turn {
                     turn.send_replace(start.turn(report));
                 }

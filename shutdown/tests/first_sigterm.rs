@@ -6,14 +6,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
-use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_fakes::{FakeInhibitor, FakeKiller, FakeRecorder};
+use winddown_fakes::{FakeInhibitor, FakeKiller};
 use winddown_shared::{Pod, WallClock};
 use winddown_shutdown::{
-    AdmissionGate, BootClock, FileError, Policy, ProgressPhase, ProgressSender, RecordFile,
-    RecordPlace, ReportStore, RunRecord, ShutdownController, ShutdownParts, Trigger,
+    BootClock, FileError, Policy, ProgressPhase, ProgressSender, RecordFile, RecordPlace,
+    ReportStore, RunRecord, ShutdownController, ShutdownParts,
 };
 
 /// How long a run waits for a disk before it requests the first pod to stop without a record.
@@ -55,23 +54,17 @@ async fn first_request(pods: usize) -> Duration {
     let policy = Policy::from_periods(Duration::from_secs(30), Duration::from_secs(10)).unwrap();
     let file = Arc::new(Watched(RecordFile::in_directory(directory.path()), OnceLock::new()));
     let controller = ShutdownController::new(ShutdownParts {
-        killer: Arc::new(killer.clone()),
-        inhibitor: Arc::new(login.clone()),
-        notices: watch::Sender::default().subscribe(),
-        gate: AdmissionGate::new(),
-        policy: watch::channel(Arc::new(policy)).1,
         reports: Arc::new(ReportStore::new(directory.path())),
         records: vec![Arc::clone(&file) as Arc<dyn RecordPlace>],
-        carried: None,
-        state_file: None,
-        guard: watch::Sender::default().subscribe(),
-        work: Vec::new(),
-        recorder: Arc::new(FakeRecorder::default()),
         progress: progress.clone(),
-        clock: WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
-        boot_clock: BootClock::new(Duration::default),
-        boot_id: "boot".into(),
-        trigger: Trigger::LoginManager,
+        ..ShutdownParts::new(
+            Arc::new(killer.clone()),
+            Arc::new(login.clone()),
+            policy,
+            WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
+            BootClock::new(Duration::default),
+            "boot",
+        )
     });
     let running = tokio::spawn(controller.run(CancellationToken::new()));
     tokio::task::yield_now().await;

@@ -11,23 +11,19 @@ fn policy(total: u64) -> Policy {
 }
 
 #[test]
-fn a_login_manager_that_waits_long_enough_cuts_nothing() {
+fn the_reserve_comes_out_of_a_delay_that_is_too_short_for_both_and_is_a_tenth_at_most() {
     let policy = policy(30);
-    for delay in [None, Some(policy.delay_wanted()), Some(secs(3600))] {
-        assert_eq!(Budget::new(&policy, delay).pods, secs(30), "{delay:?}");
+    let half = Duration::from_millis(500);
+    for (delay, pods, reserve) in [
+        (None, secs(30), secs(2)),
+        (Some(policy.delay_wanted()), secs(30), secs(2)),
+        (Some(secs(3600)), secs(30), secs(2)),
+        (Some(secs(30)), secs(28), secs(2)),
+        (Some(secs(5)), secs(5) - half, half),
+    ] {
+        let budget = Budget::new(&policy, delay);
+        assert_eq!((budget.pods, budget.reserve), (pods, reserve), "{delay:?}");
     }
-}
-
-#[test]
-fn a_delay_that_is_just_the_groups_time_pays_for_the_reserve() {
-    let budget = Budget::new(&policy(30), Some(secs(30)));
-    assert_eq!((budget.pods, budget.reserve), (secs(28), secs(2)));
-}
-
-#[test]
-fn a_short_delay_keeps_a_tenth() {
-    let budget = Budget::new(&policy(30), Some(secs(5)));
-    assert_eq!((budget.pods, budget.reserve), (Duration::from_millis(4500), secs(5) / 10));
 }
 
 #[test]

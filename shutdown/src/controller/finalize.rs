@@ -43,11 +43,10 @@ impl<K: PodKiller> ShutdownController<K> {
         })
     }
 
-    /// Returns the deadline for storing the report.
-    pub(super) fn report_deadline(&self, started: Instant, budget: Budget) -> Instant {
+    /// Returns the deadline for storing the report: `at_most`, unless that leaves the disk no time.
+    pub(super) fn report_deadline(&self, at_most: Instant, budget: Budget) -> Instant {
         let now = Instant::now();
-        let until = (started + budget.report_until()).min(now + budget.reserve);
-        until.max(now + LEAST_FOR_REPORT)
+        at_most.min(now + budget.reserve).max(now + LEAST_FOR_REPORT)
     }
 
     /// Returns the deadline for the work before the release, including the report's time. That work gets the
@@ -60,21 +59,15 @@ impl<K: PodKiller> ShutdownController<K> {
         run: &RunReport,
     ) -> Instant {
         let (now, budget) = (Instant::now(), context.budget);
-        let mut reserved = self.report_deadline(started, budget);
+        let until = started + budget.report_until();
+        let mut reserved = self.report_deadline(until, budget);
         let kept = run.kept_for_release(&self.parts.work);
         if !kept.is_zero() {
-            let until = started + budget.report_until();
             reserved = reserved.max((now + kept + FOR_REPORT).min(until));
         }
         let Some(gone) = context.node_is_gone() else { return reserved };
         let last = started + gone.saturating_sub(budget.reserve / 8);
         reserved.max(last.min(now + LONGEST_TELLING))
-    }
-
-    /// Returns the deadline for storing the report after the work before the release, at most `at_most`.
-    pub(super) fn report_deadline_after_flush(&self, at_most: Instant, budget: Budget) -> Instant {
-        let now = Instant::now();
-        at_most.min(now + budget.reserve).max(now + LEAST_FOR_REPORT)
     }
 
     /// Stores the report if there is time, and returns whether it is stored. For a run that was called off,

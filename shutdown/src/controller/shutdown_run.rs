@@ -314,7 +314,7 @@ impl<K: PodKiller> ShutdownController<K> {
         let ShutdownRun { started, context, mut journal, .. } = shutdown_run;
         let budget = journal.budget();
         let (spared_groups, left_pods) = (run.spared_groups(), run.left());
-        let until = self.report_deadline(started, budget);
+        let until = self.report_deadline(started + budget.report_until(), budget);
         match end {
             RunEnd::Finished => journal.note(RunPhase::Reporting, &run.groups).await,
             // Pods that come back do not wait for the disk.
@@ -332,7 +332,7 @@ impl<K: PodKiller> ShutdownController<K> {
                 let not_told = self
                     .work_before_release(&mut run, &mut journal, started, at_most, signals)
                     .await;
-                (not_told, self.report_deadline_after_flush(at_most, budget))
+                (not_told, self.report_deadline(at_most, budget))
             }
             // The node stays up, or the next agent continues.
             RunEnd::CalledOff | RunEnd::Stopped => (Vec::new(), until),

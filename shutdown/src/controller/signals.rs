@@ -81,6 +81,8 @@ impl SignalState {
                 now.request.clone_from(&self.login.request);
             }
             if let Some(delay) = self.login.delay {
+                // logind set its timer when the shutdown began: a delay that is raised now is for the next one.
+                let delay = now.budget.delay.map_or(delay, |before| before.min(delay));
                 now.budget = now.budget.within(since.saturating_add(delay));
                 now.budget.delay = Some(delay);
             }

@@ -15,7 +15,7 @@ use crate::FileError;
 use crate::tests::secs;
 use crate::{
     AdmissionGate, BootClock, Policy, Progress, ProgressPhase, ProgressSender, ReportSink,
-    ShutdownReport, StateFile, Trigger,
+    ShutdownReport, StateFile,
 };
 
 mod agents;
@@ -158,25 +158,23 @@ impl Setup {
         let (policy, policy_reader) = watch::channel(Arc::new(self.policy));
         let (gate, recorder) = (AdmissionGate::new(), FakeRecorder::default());
         let (progress, stop) = (ProgressSender::new(), CancellationToken::new());
+        // The sender of notices is gone, which must not keep the controller from following logind.
         let controller = ShutdownController::new(ShutdownParts {
-            killer: Arc::new(killer),
-            inhibitor: Arc::new(login.clone()),
-            // The sender of notices is gone, which must not keep the controller from following logind.
-            notices: watch::Sender::default().subscribe(),
             gate: gate.clone(),
             policy: policy_reader,
             reports: sink,
-            records: Vec::new(),
-            carried: None,
             state_file: self.state_file,
-            guard: watch::Sender::default().subscribe(),
             work: self.work,
             recorder: Arc::new(recorder.clone()),
             progress: progress.clone(),
-            clock: WallClock::fixed("2026-11-20T03:44:00.123456789Z".parse().unwrap()),
-            boot_clock: self.boot_clock,
-            boot_id: "boot".into(),
-            trigger: Trigger::LoginManager,
+            ..ShutdownParts::new(
+                Arc::new(killer),
+                Arc::new(login.clone()),
+                Policy::disabled(),
+                WallClock::fixed("2026-11-20T03:44:00.123456789Z".parse().unwrap()),
+                self.boot_clock,
+                "boot",
+            )
         });
         let task = tokio::spawn(controller.run(stop.clone()));
         let start = Instant::now();

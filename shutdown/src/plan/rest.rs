@@ -50,11 +50,7 @@ mod tests {
     use crate::{Policy, plan};
 
     /// Returns the latest ends after three groups of 10 s were shortened.
-    fn ends(now: u64, deadline: u64, wants: [Option<u64>; 3]) -> Vec<u64> {
-        ends_of(now, deadline, wants.map(|want| want.map(secs)))
-    }
-
-    fn ends_of(now: u64, deadline: u64, wants: [Option<Duration>; 3]) -> Vec<u64> {
+    fn ends(now: u64, deadline: u64, wants: [Option<Duration>; 3]) -> Vec<u64> {
         let policy = Policy::by_priority([0, 1, 2].map(|p| period(p, 10))).unwrap();
         let pods = [0, 1, 2].map(|p| pod(&format!("p{p}"), Some(p), Some(60)));
         let mut plan = plan(&pods, &policy, None);
@@ -64,36 +60,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_divided_evenly_where_it_is_not_enough() {
-        assert_eq!(ends(0, 15, [Some(10), Some(10), Some(10)]), [5, 10, 15]);
-        assert_eq!(ends(5, 20, [Some(5), Some(10), Some(10)]), [10, 15, 20]);
-        assert_eq!(ends(5, 12, [Some(5), Some(10), Some(10)]), [7, 9, 12]);
-    }
-
-    #[test]
-    fn a_group_that_is_over_stays_and_one_without_pods_takes_nothing() {
-        assert_eq!(ends(12, 20, [None, Some(8), Some(10)]), [10, 16, 20]);
-        assert_eq!(ends(12, 20, [None, Some(0), Some(10)]), [10, 12, 20]);
-    }
-
-    #[test]
-    fn short_wishes_are_met_and_the_spare_time_stays_with_the_groups() {
-        assert_eq!(ends(0, 20, [Some(1), Some(1), Some(10)]), [5, 10, 20]);
-    }
-
-    #[test]
-    fn a_part_of_a_second_that_is_asked_for_is_a_second() {
-        let half = secs(2) + Duration::from_millis(500);
-        assert_eq!(ends_of(0, 15, [Some(half), Some(secs(10)), Some(secs(10))]), [3, 9, 15]);
-    }
-
-    #[test]
-    fn no_time_left_leaves_none_to_anybody_and_never_a_moment_before_now() {
-        assert_eq!(ends(10, 8, [Some(5), Some(10), Some(10)]), [10, 10, 8]);
-    }
-
-    #[test]
-    fn a_later_deadline_changes_nothing() {
-        assert_eq!(ends(0, 60, [Some(10), Some(10), Some(10)]), [10, 20, 30]);
+    fn what_is_left_is_divided_by_what_the_pods_still_ask_for() {
+        let s = |seconds| Some(secs(seconds));
+        let half = Some(Duration::from_millis(2500));
+        for (what, now, deadline, wants, wanted) in [
+            ("evenly where it is not enough", 0, 15, [s(10), s(10), s(10)], [5, 10, 15]),
+            ("evenly where it is not enough", 5, 20, [s(5), s(10), s(10)], [10, 15, 20]),
+            ("evenly where it is not enough", 5, 12, [s(5), s(10), s(10)], [7, 9, 12]),
+            ("a group that is over stays", 12, 20, [None, s(8), s(10)], [10, 16, 20]),
+            ("one without pods takes nothing", 12, 20, [None, s(0), s(10)], [10, 12, 20]),
+            ("spare time stays with the groups", 0, 20, [s(1), s(1), s(10)], [5, 10, 20]),
+            ("a part of a second is a second", 0, 15, [half, s(10), s(10)], [3, 9, 15]),
+            ("no end is moved before now", 10, 8, [s(5), s(10), s(10)], [10, 10, 8]),
+            ("a later deadline changes nothing", 0, 60, [s(10), s(10), s(10)], [10, 20, 30]),
+        ] {
+            assert_eq!(ends(now, deadline, wants), wanted, "{what}");
+        }
     }
 }

@@ -20,16 +20,18 @@ fn groups(policy: &Policy) -> &[GroupPolicy] {
 // Test_migrateConfig of the reference.
 
 #[test]
-fn the_two_periods_become_two_groups() {
-    let policy = from_seconds(300.0, 120.0).unwrap();
-    assert_eq!(groups(&policy), [group(0, 180), group(CRITICAL_PRIORITY, 120)]);
-    assert_eq!(policy.requested(), Duration::from_secs(300));
-}
-
-#[test]
-fn no_time_for_critical_pods_still_makes_them_a_group() {
-    let policy = from_seconds(100.0, 0.0).unwrap();
-    assert_eq!(groups(&policy), [group(0, 100), group(CRITICAL_PRIORITY, 0)]);
+fn the_two_periods_become_two_groups_each_cut_to_whole_seconds() {
+    for (total, critical, first, last) in [
+        (300.0, 120.0, 180, 120),
+        // No time for critical pods still makes them a group.
+        (100.0, 0.0, 100, 0),
+        (30.5, 10.2, 20, 10),
+        (30.0, 10.5, 19, 10),
+    ] {
+        let policy = from_seconds(total, critical).unwrap();
+        assert_eq!(groups(&policy), [group(0, first), group(CRITICAL_PRIORITY, last)]);
+        assert_eq!(policy.requested(), Duration::from_secs(first + last));
+    }
 }
 
 #[test]
@@ -46,15 +48,6 @@ fn a_critical_period_longer_than_the_total_is_refused_with_the_kubelets_text() {
         "invalid configuration: shutdownGracePeriodCriticalPods {1m40s} must be <= \
          shutdownGracePeriod {1s}"
     );
-}
-
-#[test]
-fn each_group_is_cut_to_whole_seconds_separately() {
-    let policy = from_seconds(30.5, 10.2).unwrap();
-    assert_eq!(groups(&policy), [group(0, 20), group(CRITICAL_PRIORITY, 10)]);
-    let policy = from_seconds(30.0, 10.5).unwrap();
-    assert_eq!(groups(&policy), [group(0, 19), group(CRITICAL_PRIORITY, 10)]);
-    assert_eq!(policy.requested(), Duration::from_secs(29));
 }
 
 #[test]

@@ -32,12 +32,6 @@ pub(crate) fn record(boot: &str, started_boot_ms: u64, sequence: u64) -> RunReco
         resumed: vec![Duration::from_secs(3)],
         warnings: vec!["hm".into()],
     };
-    let run = RunReport {
-        groups: Vec::new(),
-        work: Vec::new(),
-        stop: RunStop::Cancelled,
-        pods_unknown: false,
-    };
     let ended = Ended { at: header.started_at, took: Duration::from_secs(3) };
     RunRecord {
         version: 1,
@@ -46,8 +40,13 @@ pub(crate) fn record(boot: &str, started_boot_ms: u64, sequence: u64) -> RunReco
         started_boot_ms,
         login_since_ms: Some(7),
         first_group_ms: 5000,
-        report: ShutdownReport::new(header, run, ended),
+        report: ShutdownReport::new(header, without_pods(), ended),
     }
+}
+
+fn without_pods() -> RunReport {
+    let (groups, work) = (Vec::new(), Vec::new());
+    RunReport { groups, work, stop: RunStop::Cancelled, pods_unknown: false }
 }
 
 #[test]
@@ -79,14 +78,8 @@ fn every_way_down_is_known_to_the_next_agent() {
     for kind in [Unknown, PowerOff, Halt, Reboot, Kexec, SoftReboot] {
         let mut record = record("boot", 1000, 1);
         let header = ReportHeader { node_action: kind, ..record.header(Duration::ZERO) };
-        let run = RunReport {
-            groups: Vec::new(),
-            work: Vec::new(),
-            stop: RunStop::Cancelled,
-            pods_unknown: false,
-        };
         let ended = Ended { at: record.report.ended_at, took: Duration::ZERO };
-        record.report = ShutdownReport::new(header, run, ended);
+        record.report = ShutdownReport::new(header, without_pods(), ended);
         let text = serde_json::to_string(&record).unwrap();
         let read: RunRecord = serde_json::from_str(&text).unwrap();
         assert_eq!(read.context().kind, kind);

@@ -17,8 +17,6 @@ const DEFAULT_KEEP: usize = 20;
 
 const FILE: JsonFile = JsonFile { what: "a shutdown report", largest: 64 << 20 };
 
-const TEMPORARY: &str = ".tmp-shutdown-";
-
 /// A store for the reports of the last runs: one JSON file each, in a directory.
 ///
 /// It keeps the shutdowns of the last boots that had one (at most ten of each boot), and separately the
@@ -86,7 +84,7 @@ impl ReportStore {
     pub fn remove_drafts(&self) {
         let drafts = self.entries().into_iter().flatten().filter(|path| {
             let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with(TEMPORARY))
+            name.is_some_and(names::is_draft)
         });
         drafts.for_each(|path| remove(&path));
     }

@@ -10,6 +10,8 @@ use crate::{PodEnd, RunPhase};
 
 /// The error of a pod whose state is unknown.
 const NOT_KNOWN: &str = "the container runtime did not say whether it runs";
+/// The error of a pod that became known when the time was over.
+const TOO_LATE: &str = "it became known when there was no time left to end it";
 
 impl<K: PodKiller> Run<'_, K> {
     /// Adds running pods that have not been seen yet.
@@ -86,9 +88,7 @@ impl<K: PodKiller> Run<'_, K> {
             // Noted, so that the next agent continues with the same times.
             self.note(if has_begun { RunPhase::Ending } else { RunPhase::LameDuck }).await;
         }
-        self.answers(Wait::More).await?;
-        self.look_again();
-        Ok(())
+        self.answers(Wait::More).await
     }
 
     /// Marks pods of an earlier agent's run that are not listed as ended.
@@ -107,9 +107,11 @@ impl<K: PodKiller> Run<'_, K> {
         self.publish_progress();
     }
 
-    /// Marks pods that were never listed as unknown.
-    pub(super) fn give_up_on_the_missing(&mut self, stop: RunStop) {
-        for (_, place) in self.missing.drain() {
+    /// Marks pods that this agent has not requested to stop: they were never listed, or there was no time left.
+    pub(super) fn give_up_on_the_unasked(&mut self, stop: RunStop) {
+        let missing = self.missing.drain().map(|(_, place)| (place, NOT_KNOWN));
+        let waiting = self.waiting.iter().flatten().map(|(place, _)| (*place, TOO_LATE));
+        for (place, error) in missing.chain(waiting) {
             let report = &mut self.groups[place.group].pods[place.pod];
             if report.end.is_over() {
                 continue;
@@ -119,7 +121,7 @@ impl<K: PodKiller> Run<'_, K> {
                 RunStop::Cancelled => {}
                 RunStop::Finished | RunStop::Panicked => {
                     report.end = PodEnd::Left;
-                    report.error = Some(NOT_KNOWN.into());
+                    report.error = Some(error.into());
                     self.order.progress.group(place.group, |group| group.failed += 1);
                 }
             }

@@ -244,7 +244,7 @@ impl<K: PodKiller> Run<'_, K> {
     /// Marks pods without a result, and lets their kills continue in the background.
     pub(super) fn give_up_on_the_rest(&mut self, stop: RunStop) {
         self.kills.detach_all();
-        self.give_up_on_the_missing(stop);
+        self.give_up_on_the_unasked(stop);
         for (_, asked) in self.asked.drain() {
             let place = asked.place;
             let report = &mut self.groups[place.group].pods[place.pod];

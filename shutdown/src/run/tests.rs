@@ -382,6 +382,21 @@ async fn a_pod_that_slipped_in_ends_with_its_group_or_with_the_current_one() {
     assert_eq!(scene.progress.subscribe().borrow().groups[2].pods, 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_for_which_there_is_no_time_left_makes_no_run_clean() {
+    let app = with_role(&pod("app", CRITICAL, None), "app");
+    let killer = FakeKiller::with([app.clone()]);
+    killer.stays_mounted(app.uid(), ["/v"], None);
+    let scene = Scene::new(killer.clone(), two_fields(8, 4));
+    let (report, ()) = tokio::join!(scene.run(), async {
+        sleep(secs(5)).await;
+        killer.add(pod("late", CRITICAL, None));
+    });
+    assert_eq!((of(&report, "app").end, of(&report, "late").asked), (PodEnd::Exited, None));
+    assert_eq!((of(&report, "late").end, report.left()), (PodEnd::Left, 1));
+    assert_eq!(report.outcome(), Outcome::Left);
+}
+
 fn runtime_only(name: &str, grace: Option<u64>) -> RuntimePod {
     let uid = PodUid::new(name);
     let namespace = "default".into();

@@ -185,6 +185,20 @@ async fn it_is_no_pods_turn_before_the_node_admits_pods() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_groups_time_that_ends_while_no_pods_are_admitted_is_looked_at_when_they_are() {
+    let b = bench();
+    let (dns, web) = (pod("dns", 2_000_000_000), pod("web", 0));
+    b.want(&[&dns, &web], true).await;
+    b.gate.shut(GateReason::Startup);
+    // Never comes if the start looks at the time over and over.
+    after(60).await;
+    assert!(b.waits(&web));
+    b.gate.lift(GateReason::Startup);
+    after(0).await;
+    assert!(!b.waits(&web));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_the_waiting() {
     let b = bench();
     let (dns, web) = (pod("dns", 2_000_000_000), pod("web", 0));

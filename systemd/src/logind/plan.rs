@@ -190,11 +190,12 @@ impl Facts {
                 self.changed.get_or_insert(at);
                 self.unread = true;
             }
-            LogindEvent::Gone => {
+            LogindEvent::Gone | LogindEvent::Back => {
                 self.forget_session();
-                self.gone = true;
+                // Its successor knows nothing of what it has announced.
+                (self.hint, self.changed) = (None, None);
+                self.gone = heard == LogindEvent::Gone;
             }
-            LogindEvent::Back => self.forget_session(),
         }
     }
 

@@ -79,7 +79,8 @@ pub(super) async fn raise_inhibit_delay(
     if delay >= wanted {
         return Ok(Some(Raised { delay, set_by: None, obstacle: None }));
     }
-    let set_by = predicted.flatten().filter(|setting| setting.value < wanted).as_ref().map(name);
+    let set_by = predicted.flatten().filter(|setting| setting.value < wanted);
+    let set_by = set_by.map(|setting| setting.file.to_string_lossy().into());
     Ok(Some(Raised { delay, set_by, obstacle }))
 }
 
@@ -101,10 +102,6 @@ async fn settle(
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
-}
-
-fn name(setting: &Setting) -> Arc<str> {
-    setting.file.to_string_lossy().into()
 }
 
 /// Runs `work` on a blocking thread, with a timeout.

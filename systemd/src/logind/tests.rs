@@ -119,6 +119,21 @@ impl Rig {
     }
 }
 
+/// Returns a login manager that gives 30 s, and a settled supervisor that wants them.
+async fn settled() -> (Scripted, Rig) {
+    let login = Scripted::giving(secs(30));
+    let rig = Rig::settled(&login, secs(30)).await;
+    (login, rig)
+}
+
+/// Like [`settled`], in a shutdown.
+async fn shutting_down() -> (Scripted, Rig) {
+    let (login, mut rig) = settled().await;
+    login.prepare(true).await;
+    rig.until("preparing", |s| s.preparing).await;
+    (login, rig)
+}
+
 const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }

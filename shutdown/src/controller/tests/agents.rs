@@ -155,6 +155,22 @@ impl Site {
         self.lock.fake.prepare();
     }
 
+    /// Calls the shutdown off while the next record is written.
+    pub(super) fn cancel_at_the_next_record(&self, agent: &Agent) {
+        let (login, gate) = (self.lock.fake.clone(), agent.gate.clone());
+        let mut once = true;
+        let meanwhile = move || {
+            if std::mem::take(&mut once) {
+                login.cancel();
+                // The disk is busy until the controller has learned of it.
+                while gate.is_shut() {
+                    std::thread::yield_now();
+                }
+            }
+        };
+        *self.disk.meanwhile.lock().unwrap() = Some(Box::new(meanwhile));
+    }
+
     /// Gives notice that the node goes down `left` from now.
     pub(super) fn give_notice(&mut self, left: Duration) {
         self.start = Instant::now();

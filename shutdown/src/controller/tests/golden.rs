@@ -169,18 +169,7 @@ async fn probe_a_second_shutdown_that_begins_while_the_first_is_reported_keeps_i
 #[tokio::test(start_paused = true)]
 async fn probe_called_off_while_the_first_record_is_written_nobody_is_asked() {
     let (mut site, agent) = node().await;
-    let (login, gate) = (site.lock.fake.clone(), agent.gate.clone());
-    let mut once = true;
-    let meanwhile = move || {
-        if std::mem::take(&mut once) {
-            login.cancel();
-            // The disk is busy until the controller has learned of it.
-            while gate.is_shut() {
-                std::thread::yield_now();
-            }
-        }
-    };
-    *site.disk.meanwhile.lock().unwrap() = Some(Box::new(meanwhile));
+    site.cancel_at_the_next_record(&agent);
     site.prepare();
     site.reach(&agent, ProgressPhase::Cancelled).await;
     site.until(secs(60)).await;

@@ -126,3 +126,20 @@ async fn a_pod_that_survives_a_soft_reboot_is_not_asked_and_is_on_no_other_way_d
         assert_eq!((ended.len(), survived.len()), (2, 0), "{kind:?}, can: {can}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_becomes_known_during_a_soft_reboot_survives_it_too() {
+    let namespace = pod("db", None, None).namespace().to_string();
+    let web = asking("web");
+    let mut node = Setup::with([web.clone()]).policy(lets(&namespace)).start();
+    node.killer.all_survive();
+    node.killer.takes(web.uid(), secs(3));
+    node.login.fake.modify(|state| state.kind = ShutdownKind::SoftReboot);
+    node.prepare();
+    node.until(secs(1)).await;
+    node.killer.add(annotated("db", "survive"));
+    node.released().await;
+    let ended: Vec<_> = node.asked().into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(ended, ["web"]);
+    assert_eq!(node.reports()[0].count(PodEnd::Survives), 1);
+}

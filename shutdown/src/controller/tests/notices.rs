@@ -296,6 +296,18 @@ async fn a_policy_that_ends_no_pods_does_so_under_a_notice_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_policy_that_ends_no_pods_when_a_notice_comes_may_do_so_when_the_node_goes_down() {
+    let (mut site, _agent) = started(stubborn(1, 1)).await;
+    site.policy.send_replace(std::sync::Arc::new(Policy::disabled()));
+    site.give_notice(secs(600));
+    settle().await;
+    site.policy.send_replace(std::sync::Arc::new(two_fields(30, 10)));
+    site.prepare();
+    site.until(secs(10)).await;
+    assert_eq!(site.asked(), rows(&[("app", 0.0, 1.0), ("critical", 1.0, 1.0)]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_gate_says_whether_a_notice_or_the_login_manager_keeps_it_shut() {
     let (mut site, agent) = started(stubborn(20, 10)).await;
     let reasons = |agent: &Agent| agent.gate.reasons().iter().collect::<Vec<_>>();

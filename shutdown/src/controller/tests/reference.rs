@@ -43,11 +43,22 @@ async fn every_pod_gets_the_shutdown_reason_message_and_condition() {
     }
 }
 
-// TestManager/no override (total=30s, critical=10s).
 #[tokio::test(start_paused = true)]
 async fn an_ordinary_and_a_critical_pod_get_their_groups_time() {
-    let pods = [pod("normal", None, None), pod("critical", CRITICAL, None)];
-    assert_eq!(graces(Setup::with(pods)).await, [20, 10]);
+    // The delay, both periods, the ordinary pod's own grace, and what the pods get.
+    for (name, delay, (total, critical), own, wanted) in [
+        ("no override (total=30s, critical=10s)", 40, (30, 10), None, [20, 10]),
+        ("pod with long terminationGracePeriod is overridden", 40, (30, 10), Some(1000), [20, 10]),
+        ("no override (total=30s, critical=0s)", 40, (30, 0), None, [30, 0]),
+        // What the manager does with the delay once it is there, which includes the reserve here.
+        ("override successful", 32, (30, 10), None, [20, 10]),
+        ("override unsuccessful, zero time", 0, (5, 5), None, [0, 0]),
+        ("no override, all time to critical pods", 20, (5, 5), None, [0, 5]),
+    ] {
+        let pods = [pod("normal", None, own), pod("critical", CRITICAL, None)];
+        let setup = Setup::with(pods).policy(two_fields(total, critical)).delay(secs(delay));
+        assert_eq!(graces(setup).await, wanted, "TestManager/{name}");
+    }
 }
 
 // TestManager/no override (total=30s, critical=10s) pods with terminationGracePeriod and without.
@@ -60,28 +71,6 @@ async fn pods_with_a_shorter_grace_of_their_own_keep_it() {
         pod("critical-2", CRITICAL, Some(2)),
     ];
     assert_eq!(graces(Setup::with(pods)).await, [20, 2, 10, 2]);
-}
-
-// TestManager/... pod with long terminationGracePeriod is overridden.
-#[tokio::test(start_paused = true)]
-async fn a_pod_with_a_longer_grace_than_its_group_is_cut() {
-    let pods = [pod("normal-1000", None, Some(1000)), pod("critical", CRITICAL, None)];
-    assert_eq!(graces(Setup::with(pods)).await, [20, 10]);
-}
-
-// TestManager/no override (total=30s, critical=0s).
-#[tokio::test(start_paused = true)]
-async fn critical_pods_without_time_are_still_asked_to_end() {
-    let pods = [pod("normal", None, None), pod("critical", CRITICAL, None)];
-    assert_eq!(graces(Setup::with(pods).policy(two_fields(30, 0))).await, [30, 0]);
-}
-
-// TestManager/override successful: what the manager does with the delay once it is there.
-#[tokio::test(start_paused = true)]
-async fn with_the_delay_that_was_asked_for_nothing_is_cut() {
-    let delay = two_fields(30, 10).delay_wanted();
-    let pods = [pod("normal", None, None), pod("critical", CRITICAL, None)];
-    assert_eq!(graces(Setup::with(pods).delay(delay)).await, [20, 10]);
 }
 
 // TestManager/override unsuccessful: the reference turns the feature off.
@@ -97,22 +86,6 @@ async fn a_delay_that_stays_short_shrinks_the_plan() {
     let report = &node.reports()[0];
     assert!(report.budget.is_short());
     assert_eq!(report.budget.delay, Some(secs(5)));
-}
-
-// TestManager/override unsuccessful, zero time.
-#[tokio::test(start_paused = true)]
-async fn a_login_manager_that_does_not_wait_still_has_every_pod_asked() {
-    let pods = [pod("normal", None, None), pod("critical", CRITICAL, None)];
-    let setup = Setup::with(pods).policy(two_fields(5, 5)).delay(secs(0));
-    assert_eq!(graces(setup).await, [0, 0]);
-}
-
-// TestManager/no override, all time to critical pods; the delay includes the reserve here.
-#[tokio::test(start_paused = true)]
-async fn all_time_may_go_to_critical_pods() {
-    let pods = [pod("normal", None, None), pod("critical", CRITICAL, None)];
-    let setup = Setup::with(pods).policy(two_fields(5, 5)).delay(secs(20));
-    assert_eq!(graces(setup).await, [0, 5]);
 }
 
 // TestFeatureEnabled/shutdownGracePeriodRequested 0.

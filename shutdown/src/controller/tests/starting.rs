@@ -8,7 +8,7 @@ use super::agents::{Agent, Site};
 use super::world::World;
 use super::{settle, two_fields};
 use crate::tests::{pod, secs};
-use crate::{Outcome, ProgressPhase, RunPhase, RunRecord};
+use crate::{Outcome, PodEnd, ProgressPhase, RunPhase, RunRecord};
 
 const NEVER: Duration = Duration::from_secs(100_000);
 
@@ -52,6 +52,16 @@ async fn a_shutdown_that_was_called_off_meanwhile_is_reported_and_pods_are_let_i
     // The next agent has nothing to resume.
     let third = site.agent();
     assert!(!third.gate.is_shut());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_asked_is_ending_when_the_next_agent_is_called_off_before_it_asks_again() {
+    let site = killed_with([(pod("app", None, Some(20)), secs(9))]).await;
+    let agent = site.agent();
+    site.cancel_at_the_next_record(&agent);
+    site.reach(&agent, ProgressPhase::Cancelled).await;
+    let report = &site.reports.all()[0];
+    assert_eq!((report.outcome, report.count(PodEnd::Ending)), (Outcome::Cancelled, 1));
 }
 
 #[tokio::test(start_paused = true)]

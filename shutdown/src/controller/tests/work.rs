@@ -338,17 +338,23 @@ async fn a_shutdown_that_is_called_off_flushes_no_status() {
 
 #[tokio::test(start_paused = true)]
 async fn what_logind_still_gives_goes_to_the_last_statuses_and_no_more() {
-    // The pod takes 5 s of the delay; at most 10 s are for sending statuses.
-    for (delay, least, most) in [(7, 6.0, 7.0), (12, 11.0, 12.0), (40, 14.0, 15.0)] {
+    // The pod takes 5 s of the delay; at most 10 s are for sending statuses. What the delay becomes meanwhile counts
+    // for the next shutdown.
+    for (delay, then, least, most) in
+        [(7, 7, 6.0, 7.0), (12, 12, 11.0, 12.0), (12, 60, 11.0, 12.0), (40, 40, 14.0, 15.0)]
+    {
         let words = Arc::new(Slow { takes: 1000, ..Slow::default() });
         let mut node = setup(&words).delay(secs(delay)).start();
         let app = node.killer.running().pods.remove(0);
         node.killer.takes(app.uid(), secs(5));
         settle().await;
         node.prepare();
+        node.until(secs(1)).await;
+        node.login.fake.modify(|state| state.delay = Some(secs(then)));
         let took = node.released().await.as_secs_f64();
-        assert!(took > least && took <= most, "{delay}: {took}");
-        assert_eq!(node.reports().len(), 1);
+        assert!(took > least && took <= most, "{delay}, then {then}: {took}");
+        let delays: Vec<_> = node.reports().iter().map(|report| report.budget.delay).collect();
+        assert_eq!(delays, [Some(secs(delay))]);
         node.stop.cancel();
     }
 }

@@ -48,9 +48,7 @@ impl Named {
     /// Parses the file name of `path`. Returns `None` if it is not that of a report.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
-        let (kind, rest) = [Kind::Shutdown, Kind::Drain, Kind::Drill]
-            .into_iter()
-            .find_map(|kind| Some((kind, name.strip_prefix(kind.prefix())?)))?;
+        let (kind, rest) = Kind::split(name)?;
         let mut parts = rest.strip_suffix(SUFFIX)?.split('-');
         let number = parts.next().and_then(|number| number.parse().ok()).unwrap_or(0);
         let boot = parts.nth(1).unwrap_or_default().to_owned();
@@ -74,6 +72,12 @@ impl Kind {
         }
     }
 
+    /// Splits the kind off the name of a report's file.
+    fn split(name: &str) -> Option<(Self, &str)> {
+        let mut kinds = [Self::Shutdown, Self::Drain, Self::Drill].into_iter();
+        kinds.find_map(|kind| Some((kind, name.strip_prefix(kind.prefix())?)))
+    }
+
     fn prefix(self) -> &'static str {
         match self {
             Self::Shutdown => "shutdown-",
@@ -81,6 +85,11 @@ impl Kind {
             Self::Drill => "drill-",
         }
     }
+}
+
+/// Whether this is the name of a report's file that was not written completely.
+pub(super) fn is_draft(name: &str) -> bool {
+    name.strip_prefix(".tmp-").and_then(Kind::split).is_some()
 }
 
 /// Returns the files of `oldest_first` that are over the limit: shutdowns of other boots than the last

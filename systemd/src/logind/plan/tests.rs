@@ -240,6 +240,24 @@ fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_first_words_
     }
 }
 
+/// What a login manager has announced says nothing about the one that takes its place.
+#[test]
+fn a_signal_that_was_not_confirmed_goes_with_the_login_manager_that_sent_it() {
+    let zero = Instant::now();
+    let (early, late) = (zero + Duration::from_secs(1), zero + Duration::from_secs(60));
+    for preparing in [false, true] {
+        let mut facts = settled();
+        let kind = ShutdownKind::PowerOff;
+        facts.observe(LogindEvent::Changed { at: early });
+        facts.observe(LogindEvent::Prepare { begins: true, kind, at: early });
+        facts.observe(LogindEvent::Gone);
+        facts.observe(LogindEvent::Back);
+        let meaning = if preparing { Meaning::Begins } else { Meaning::Same };
+        assert_eq!(facts.preparing_is(preparing, late), meaning, "it is no forgery");
+        assert_eq!(facts.since, preparing.then_some(late));
+    }
+}
+
 /// Returns the facts with a listed lock and no step left.
 fn settled() -> Facts {
     let mut facts = Facts::new(WANTED, false);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use winddown_shared::LockState;
 
 use super::scripted::{Act, Scripted};
-use super::{Rig, secs};
+use super::{Rig, secs, settled, shutting_down};
 use crate::{Bus, InhibitorConfig, drop_in};
 
 #[tokio::test(start_paused = true)]
@@ -128,10 +128,7 @@ async fn a_longer_delay_that_others_set_is_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn the_delay_is_not_touched_while_a_shutdown_is_under_way() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    rig.until("preparing", |s| s.preparing).await;
+    let (login, mut rig) = shutting_down().await;
     rig.inhibitor.set_wanted_delay(secs(60));
     rig.quiet().await;
     assert_eq!(login.count("reload"), 0);
@@ -143,8 +140,7 @@ async fn the_delay_is_not_touched_while_a_shutdown_is_under_way() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_that_was_lowered_behind_our_back_is_found_by_the_recheck() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     login.set_delay(secs(5));
     let login = login.reloading_to(secs(30), secs(0));
     rig.until("found", |s| s.delay == Some(secs(5))).await;

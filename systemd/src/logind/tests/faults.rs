@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use winddown_shared::{Inhibitor as _, LockState, ShutdownKind};
 
 use super::scripted::{Act, Scripted};
-use super::{Rig, secs};
+use super::{Rig, secs, settled, shutting_down};
 use crate::logind::session::LogindEvent;
 
 const READ: &str = "get PreparingForShutdown";
@@ -48,8 +48,7 @@ async fn a_shutdown_announced_while_the_match_rules_are_being_made_is_found_by_t
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_without_any_signal_is_found_by_the_recheck() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     login.set_preparing(true);
     rig.until("preparing", |s| s.preparing).await;
 }
@@ -70,8 +69,7 @@ async fn a_signal_during_a_hung_call_is_confirmed_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_true_and_a_false_in_one_breath_end_where_the_property_is() {
-    let login = Scripted::giving(secs(30));
-    let rig = Rig::settled(&login, secs(30)).await;
+    let (login, rig) = settled().await;
     login.act(READ, Act::After(Duration::from_millis(10)));
     login.prepare(true).await;
     login.prepare(false).await;
@@ -87,10 +85,7 @@ async fn a_true_and_a_false_in_one_breath_end_where_the_property_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_missed_while_the_bus_was_away_is_corrected_by_the_read_after_reconnecting() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    rig.until("preparing", |s| s.preparing).await;
+    let (login, mut rig) = shutting_down().await;
     login.act("connect", Act::Refuse);
     login.hang_up();
     login.set_preparing(false);
@@ -105,8 +100,7 @@ async fn a_cancel_missed_while_the_bus_was_away_is_corrected_by_the_read_after_r
 
 #[tokio::test(start_paused = true)]
 async fn a_bus_that_restarts_during_a_shutdown_does_not_begin_it_anew() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     login.set_preparing(true);
     login.say(true, ShutdownKind::Kexec).await;
     let before = rig.until("preparing", |s| s.preparing).await;
@@ -120,10 +114,7 @@ async fn a_bus_that_restarts_during_a_shutdown_does_not_begin_it_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_bus_that_restarts_after_the_release_does_not_bring_the_lock_back() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    rig.until("preparing", |s| s.preparing).await;
+    let (login, rig) = shutting_down().await;
     rig.inhibitor.release().await;
     login.hang_up();
     rig.quiet().await;
@@ -132,10 +123,7 @@ async fn a_bus_that_restarts_after_the_release_does_not_bring_the_lock_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_login_manager_that_knows_of_no_shutdown_calls_the_old_one_off() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    rig.until("preparing", |s| s.preparing).await;
+    let (login, mut rig) = shutting_down().await;
     login.set_preparing(false);
     login.tell(LogindEvent::Back).await;
     rig.until("called off", |s| !s.preparing).await;
@@ -168,8 +156,7 @@ async fn a_lock_refused_for_a_shutdown_that_the_property_denies_is_tried_again_w
 
 #[tokio::test(start_paused = true)]
 async fn a_flood_of_signals_is_followed_without_losing_the_last_one() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     for _ in 0..1000 {
         login.say(false, ShutdownKind::Unknown).await;
     }

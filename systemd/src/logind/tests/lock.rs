@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use winddown_shared::{Inhibitor as _, LockState};
 
 use super::scripted::{Act, Scripted};
-use super::{Rig, secs};
+use super::{Rig, secs, settled};
 use crate::LockStore;
 use crate::logind::session::{Listed, LogindEvent};
 
@@ -160,8 +160,7 @@ async fn a_login_manager_without_a_list_is_trusted_about_the_lock_it_granted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_survived_a_restart_of_logind_is_kept() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     login.clear_trace();
     login.tell(LogindEvent::Gone).await;
     rig.until("waiting", |s| s.lock != LockState::Held).await;
@@ -176,8 +175,7 @@ async fn a_lock_that_survived_a_restart_of_logind_is_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_logind_lost_in_its_restart_is_replaced_before_it_is_dropped() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     login.clear_trace();
     login.list_as(&[Listed::No]);
     login.tell(LogindEvent::Back).await;
@@ -196,8 +194,7 @@ async fn a_lock_that_logind_lost_in_its_restart_is_replaced_before_it_is_dropped
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_logind_loses_silently_is_found_missing_by_the_recheck() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     login.list_as(&[Listed::No]);
     tokio::time::sleep(secs(61)).await;
     rig.until_held().await;
@@ -206,8 +203,7 @@ async fn a_lock_that_logind_loses_silently_is_found_missing_by_the_recheck() {
 
 #[tokio::test(start_paused = true)]
 async fn event_stream_closed_three_times_connects_anew_each_time() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     for round in 0..3 {
         login.clear_trace();
         let before = Instant::now();
@@ -291,8 +287,7 @@ async fn a_descriptor_that_came_as_a_lock_and_is_none_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_the_inhibitor_closes_the_lock_and_the_connection() {
-    let login = Scripted::giving(secs(30));
-    let rig = Rig::settled(&login, secs(30)).await;
+    let (login, rig) = settled().await;
     drop(rig);
     tokio::task::yield_now().await;
     assert_eq!((login.held(), login.open_sessions()), (vec![false], 0));
@@ -300,8 +295,7 @@ async fn dropping_the_inhibitor_closes_the_lock_and_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn fifty_shutdowns_and_cancels_leave_one_lock_and_no_descriptor_behind() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     for round in 1..=50 {
         login.prepare(true).await;
         rig.until("preparing", |s| s.preparing && s.epoch == round).await;

@@ -6,17 +6,14 @@ use tokio::time::Instant;
 use winddown_shared::{Inhibitor as _, LockState, ShutdownKind, ShutdownRequest};
 
 use super::scripted::{Act, Scripted};
-use super::{Rig, secs};
+use super::{Rig, secs, settled, shutting_down};
 use crate::logind::session::LogindEvent;
 
 const READ: &str = "get PreparingForShutdown";
 
 #[tokio::test(start_paused = true)]
 async fn a_true_and_a_false_are_both_passed_on() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    rig.until("preparing", |s| s.preparing).await;
+    let (login, mut rig) = shutting_down().await;
     login.prepare(false).await;
     let state = rig.until("called off", |s| !s.preparing).await;
     assert_eq!((state.epoch, state.since, state.kind), (1, None, ShutdownKind::Unknown));
@@ -24,8 +21,7 @@ async fn a_true_and_a_false_are_both_passed_on() {
 
 #[tokio::test(start_paused = true)]
 async fn the_budget_counts_from_the_arrival_of_the_signal_not_from_its_confirmation() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     login.act(READ, Act::After(secs(2)));
     let arrived = Instant::now();
     login.prepare(true).await;
@@ -37,8 +33,7 @@ async fn the_budget_counts_from_the_arrival_of_the_signal_not_from_its_confirmat
 #[tokio::test(start_paused = true)]
 async fn a_signal_whose_confirmation_times_out_is_confirmed_on_a_new_connection_and_keeps_its_time()
 {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     login.act_once(READ, Act::TimeOut);
     let arrived = Instant::now();
     login.prepare(true).await;
@@ -48,8 +43,7 @@ async fn a_signal_whose_confirmation_times_out_is_confirmed_on_a_new_connection_
 
 #[tokio::test(start_paused = true)]
 async fn a_signal_that_the_property_denies_changes_nothing_and_is_counted() {
-    let login = Scripted::giving(secs(30));
-    let rig = Rig::settled(&login, secs(30)).await;
+    let (login, rig) = settled().await;
     let before = rig.now();
     login.say(true, ShutdownKind::PowerOff).await;
     rig.quiet().await;
@@ -59,10 +53,8 @@ async fn a_signal_that_the_property_denies_changes_nothing_and_is_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_false_that_the_property_denies_does_not_stop_a_shutdown() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    let before = rig.until("preparing", |s| s.preparing).await;
+    let (login, rig) = shutting_down().await;
+    let before = rig.now();
     login.say(false, ShutdownKind::Unknown).await;
     rig.quiet().await;
     assert_eq!((rig.now(), rig.inhibitor.refused_signals()), (before, 1));
@@ -70,8 +62,7 @@ async fn a_false_that_the_property_denies_does_not_stop_a_shutdown() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_known_of_who_wanted_a_shutdown_comes_after_it_and_goes_with_it() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     let file = rig.root.path().join("run/systemd/shutdown/scheduled");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, "USEC=1795318200000000\nWARN_WALL=1\nMODE=reboot\nUID=1000\n").unwrap();
@@ -96,8 +87,7 @@ async fn what_is_known_of_who_wanted_a_shutdown_comes_after_it_and_goes_with_it(
 #[tokio::test(start_paused = true)]
 async fn the_kind_comes_from_the_first_of_the_two_signals_or_from_the_later_one() {
     for kind_first in [true, false] {
-        let login = Scripted::giving(secs(30));
-        let mut rig = Rig::settled(&login, secs(30)).await;
+        let (login, mut rig) = settled().await;
         login.set_preparing(true);
         let arrived = Instant::now();
         let (first, second) = match kind_first {
@@ -116,10 +106,8 @@ async fn the_kind_comes_from_the_first_of_the_two_signals_or_from_the_later_one(
 
 #[tokio::test(start_paused = true)]
 async fn a_second_true_starts_nothing_anew() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    let before = rig.until("preparing", |s| s.preparing).await;
+    let (login, rig) = shutting_down().await;
+    let before = rig.now();
     tokio::time::sleep(secs(3)).await;
     login.prepare(true).await;
     rig.quiet().await;
@@ -129,10 +117,7 @@ async fn a_second_true_starts_nothing_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_cancel_a_new_lock_is_taken_before_the_old_one_is_dropped() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    rig.until("preparing", |s| s.preparing).await;
+    let (login, mut rig) = shutting_down().await;
     login.clear_trace();
     login.act("list", Act::After(secs(1)));
     login.prepare(false).await;
@@ -148,8 +133,7 @@ async fn after_a_cancel_a_new_lock_is_taken_before_the_old_one_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_while_idle_takes_a_new_lock() {
-    let login = Scripted::giving(secs(30));
-    let rig = Rig::settled(&login, secs(30)).await;
+    let (login, rig) = settled().await;
     login.clear_trace();
     login.prepare(false).await;
     rig.quiet().await;
@@ -160,10 +144,7 @@ async fn a_cancel_while_idle_takes_a_new_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_release_and_a_cancel_the_lock_is_taken_again_at_once() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    rig.until("preparing", |s| s.preparing).await;
+    let (login, mut rig) = shutting_down().await;
     rig.inhibitor.release().await;
     assert_eq!((rig.now().lock, login.held()), (LockState::Released, vec![false]));
     let cancelled = Instant::now();
@@ -175,10 +156,7 @@ async fn after_a_release_and_a_cancel_the_lock_is_taken_again_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn an_inhibit_that_fails_after_a_cancel_is_tried_again() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    rig.until("preparing", |s| s.preparing).await;
+    let (login, mut rig) = shutting_down().await;
     rig.inhibitor.release().await;
     login.act("inhibit", Act::Refuse);
     login.prepare(false).await;
@@ -190,8 +168,7 @@ async fn an_inhibit_that_fails_after_a_cancel_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_is_done_once_and_only_in_a_shutdown() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     rig.inhibitor.release().await;
     assert_eq!((rig.now().lock, login.held()), (LockState::Held, vec![true]));
 
@@ -208,10 +185,7 @@ async fn a_release_is_done_once_and_only_in_a_shutdown() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_without_a_connection_still_closes_the_lock() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    rig.until("preparing", |s| s.preparing).await;
+    let (login, mut rig) = shutting_down().await;
     login.act("connect", Act::Hang);
     login.hang_up();
     rig.until("told", |s| s.lock != LockState::Held).await;
@@ -251,10 +225,7 @@ async fn no_reader_ever_sees_a_held_lock_with_an_unread_shutdown_at_start() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_only_a_changed_property_tells_is_followed_at_once() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
-    login.prepare(true).await;
-    rig.until("preparing", |s| s.preparing).await;
+    let (login, mut rig) = shutting_down().await;
     let cancelled = Instant::now();
     login.change(false).await;
     let state = rig.until("called off", |s| !s.preparing).await;
@@ -267,10 +238,7 @@ async fn a_cancel_that_only_a_changed_property_tells_is_followed_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_nothing_tells_is_found_within_a_second_and_the_lock_taken_again() {
     for released in [false, true] {
-        let login = Scripted::giving(secs(30));
-        let mut rig = Rig::settled(&login, secs(30)).await;
-        login.prepare(true).await;
-        rig.until("preparing", |s| s.preparing).await;
+        let (login, mut rig) = shutting_down().await;
         if released {
             rig.inhibitor.release().await;
         }
@@ -287,8 +255,7 @@ async fn a_cancel_that_nothing_tells_is_found_within_a_second_and_the_lock_taken
 
 #[tokio::test(start_paused = true)]
 async fn the_state_is_read_twice_a_second_in_a_shutdown_and_not_while_logind_is_away() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     login.clear_trace();
     rig.quiet().await;
     assert_eq!(login.count(READ), 0, "nothing is asked while nothing happens");
@@ -304,8 +271,7 @@ async fn the_state_is_read_twice_a_second_in_a_shutdown_and_not_while_logind_is_
 
 #[tokio::test(start_paused = true)]
 async fn the_budget_counts_from_a_change_that_comes_before_its_signal() {
-    let login = Scripted::giving(secs(30));
-    let mut rig = Rig::settled(&login, secs(30)).await;
+    let (login, mut rig) = settled().await;
     login.act(READ, Act::After(secs(2)));
     let arrived = Instant::now();
     login.change(true).await;
@@ -317,8 +283,7 @@ async fn the_budget_counts_from_a_change_that_comes_before_its_signal() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_that_have_nothing_to_do_with_a_shutdown_leave_everything_as_it_is() {
-    let login = Scripted::giving(secs(30));
-    let rig = Rig::settled(&login, secs(30)).await;
+    let (login, rig) = settled().await;
     let before = rig.now();
     // As when a shutdown is scheduled for later, and when that is cancelled.
     for _ in 0..2 {
