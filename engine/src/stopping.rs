@@ -83,8 +83,8 @@ pub async fn stop<D: Driver>(
     Ok(finish(&mut entry.lock()))
 }
 
-/// Stops one container that has to be restarted. Does nothing if that is in progress, or if a stop already sent it the
-/// stop signal.
+/// Stops one container that has to be restarted. Does nothing if that is in progress, or if a stop of its pod already
+/// sent it the stop signal. A signal that an earlier agent sent, or an attempt that failed, is followed up.
 ///
 /// # Errors
 /// The container still runs, or it is unknown whether it does. The next call tries again.
@@ -100,9 +100,10 @@ pub async fn stop_to_restart<D: Driver>(
         let mut targets = targets(driver, &state);
         targets.retain(|t| &*t.name == name);
         let Some(mut target) = targets.pop() else { return Ok(()) };
+        let stopping = state.stopping;
         let Some(run) = state.run(name, &target.id) else { return Ok(()) };
         // A run that survived SIGKILL is not about to exit.
-        let is_asked = run.signalled_at.is_some() && !run.forced;
+        let is_asked = stopping && run.signalled_at.is_some() && !run.forced;
         if is_asked || std::mem::replace(&mut run.ending, true) {
             return Ok(());
         }

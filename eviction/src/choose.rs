@@ -146,7 +146,9 @@ pub(crate) fn comes_in_time(act: &Act, ending: &Ending, now: Instant) -> bool {
         Resource::Memory | Resource::Pids => SOON,
         Resource::EphemeralStorage | Resource::Inodes => SOON_ON_DISK,
     };
-    ending.due > now && (!act.hard || ending.due.saturating_duration_since(now) <= soon)
+    // A pod whose hook runs first is due later, and cannot be hurried.
+    let can_wait = !act.hard || ending.has_minimal_grace;
+    ending.due > now && (can_wait || ending.due.saturating_duration_since(now) <= soon)
 }
 
 fn judge(

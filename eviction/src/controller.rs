@@ -189,7 +189,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             }
         }
         self.state = EvictionState::default();
-        self.next_sample = Instant::now();
+        // The policy may have changed during the pause. This also makes a sample due.
+        self.follow_policy();
         true
     }
 

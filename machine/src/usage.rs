@@ -26,8 +26,9 @@ pub(crate) use cgroups::CgroupTree;
 use kernel::KernelUsage;
 use storage::{Disks, DisksUsage};
 
-/// How long the file systems may take to answer.
-const DISK_DEADLINE: Duration = Duration::from_secs(2);
+/// How long the file systems may take to answer. Eviction gives up a measurement after 2 s, and must get the rest of it
+/// before that.
+const DISK_DEADLINE: Duration = Duration::from_secs(1);
 
 /// The places where the node's usage is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +100,7 @@ impl NodeUsage {
         }
     }
 
-    /// Measures everything. Takes as long as the slowest file system, at most 2 s: if file systems have not answered by
+    /// Measures everything. Takes as long as the slowest file system, at most 1 s: if file systems have not answered by
     /// then, their values are missing, and later calls do not wait for them until they do.
     ///
     /// Cancel-safe. Must be called in a tokio runtime with time.

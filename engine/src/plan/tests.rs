@@ -32,252 +32,148 @@ fn full(restart: Restart) -> Vec<ContainerRule> {
     ]
 }
 
-/// Case, policy, observations; expected: start, stop, seconds to wait, done.
-type Row<'a> =
-    (&'a str, Restart, [ContainerObservation; 5], &'a [usize], &'a [usize], Option<u64>, bool);
+fn failing(started: bool) -> ContainerObservation {
+    ContainerObservation::Running { started, failing: true }
+}
+
+fn nothing() -> Plan {
+    Plan::default()
+}
+
+fn start(start: &[usize]) -> Plan {
+    Plan { start: start.to_vec(), ..Plan::default() }
+}
+
+fn stop(container: usize) -> Plan {
+    Plan { stop: vec![container], ..Plan::default() }
+}
+
+fn wait(seconds: u64) -> Plan {
+    Plan { again_in: Some(Duration::from_secs(seconds)), ..Plan::default() }
+}
+
+fn done() -> Plan {
+    Plan { done: true, ..Plan::default() }
+}
 
 #[test]
 fn containers_start_in_the_order_their_kinds_ask_for() {
-    use ContainerObservation::Never;
-    let table: &[Row<'_>] = &[
-        ("nothing yet", Restart::Always, [Never; 5], &[0], &[], None, false),
-        ("init runs", Restart::Always, [UP, Never, Never, Never, Never], &[], &[], None, false),
-        (
-            "init done",
-            Restart::Always,
-            [ended(0), Never, Never, Never, Never],
-            &[1],
-            &[],
-            None,
-            false,
-        ),
+    use ContainerObservation::{Done, Never};
+    let table = [
+        ("nothing yet", Restart::Always, [Never; 5], start(&[0])),
+        ("init runs", Restart::Always, [UP, Never, Never, Never, Never], nothing()),
+        ("init done", Restart::Always, [ended(0), Never, Never, Never, Never], start(&[1])),
         (
             "sidecar not started",
             Restart::Always,
             [ended(0), STARTING, Never, Never, Never],
-            &[],
-            &[],
-            None,
-            false,
+            nothing(),
         ),
-        (
-            "sidecar started",
-            Restart::Always,
-            [ended(0), UP, Never, Never, Never],
-            &[2],
-            &[],
-            None,
-            false,
-        ),
+        ("sidecar started", Restart::Always, [ended(0), UP, Never, Never, Never], start(&[2])),
         (
             "sidecar ended during init",
             Restart::Always,
             [ended(0), ended(0), Never, Never, Never],
-            &[1],
-            &[],
-            None,
-            false,
+            start(&[1]),
         ),
-        (
-            "all init done",
-            Restart::Always,
-            [ended(0), UP, ended(0), Never, Never],
-            &[3, 4],
-            &[],
-            None,
-            false,
-        ),
-        ("all up", Restart::Always, [ended(0), UP, ended(0), UP, UP], &[], &[], None, false),
+        ("all init done", Restart::Always, [ended(0), UP, ended(0), Never, Never], start(&[3, 4])),
+        ("all up", Restart::Always, [ended(0), UP, ended(0), UP, UP], nothing()),
         (
             "init failed, again",
             Restart::Always,
             [ended(1), Never, Never, Never, Never],
-            &[0],
-            &[],
-            None,
-            false,
+            start(&[0]),
         ),
         (
             "init in back-off",
             Restart::Always,
             [ended_wait(1, 7), Never, Never, Never, Never],
-            &[],
-            &[],
-            Some(7),
-            false,
+            wait(7),
         ),
-        (
-            "init failed for good",
-            Restart::Never,
-            [ended(1), Never, Never, Never, Never],
-            &[],
-            &[],
-            None,
-            true,
-        ),
+        ("init failed for good", Restart::Never, [ended(1), Never, Never, Never, Never], done()),
         (
             "late init failed for good",
             Restart::Never,
             [ended(0), UP, ended(2), Never, Never],
-            &[],
-            &[],
-            None,
-            true,
+            done(),
         ),
         (
             "main ended, sidecar ended",
             Restart::Always,
             [ended(0), ended(1), ended(0), ended(0), UP],
-            &[1, 3],
-            &[],
-            None,
-            false,
+            start(&[1, 3]),
         ),
-        (
-            "init records gone once begun",
-            Restart::Always,
-            [Never, UP, Never, UP, UP],
-            &[],
-            &[],
-            None,
-            false,
-        ),
+        ("init records gone once begun", Restart::Always, [Never, UP, Never, UP, UP], nothing()),
         (
             "shortest wait counts",
             Restart::Always,
             [ended(0), ended_wait(1, 9), ended(0), ended_wait(0, 4), UP],
-            &[],
-            &[],
-            Some(4),
-            false,
+            wait(4),
         ),
         (
             "on failure: success stays",
             Restart::OnFailure,
             [ended(0), UP, ended(0), ended(0), UP],
-            &[],
-            &[],
-            None,
-            false,
+            nothing(),
         ),
         (
             "on failure: failure again",
             Restart::OnFailure,
             [ended(0), UP, ended(0), ended(3), UP],
-            &[3],
-            &[],
-            None,
-            false,
+            start(&[3]),
         ),
-        (
-            "all succeeded",
-            Restart::OnFailure,
-            [ended(0), UP, ended(0), ended(0), ended(0)],
-            &[],
-            &[],
-            None,
-            true,
-        ),
+        ("all succeeded", Restart::OnFailure, [ended(0), UP, ended(0), ended(0), ended(0)], done()),
         (
             "never: all ended",
             Restart::Never,
             [ended(0), ended(1), ended(0), ended(1), ended(0)],
-            &[],
-            &[],
-            None,
-            true,
+            done(),
         ),
         (
             "never: one runs, sidecar again",
             Restart::Never,
             [ended(0), ended(1), ended(0), ended(1), UP],
-            &[1],
-            &[],
-            None,
-            false,
+            start(&[1]),
         ),
         (
             "failing main is ended",
             Restart::Always,
-            [
-                ended(0),
-                UP,
-                ended(0),
-                ContainerObservation::Running { started: true, failing: true },
-                UP,
-            ],
-            &[],
-            &[3],
-            None,
-            false,
+            [ended(0), UP, ended(0), failing(true), UP],
+            stop(3),
         ),
         (
             "failing sidecar is ended during init",
             Restart::Always,
-            [
-                ended(0),
-                ContainerObservation::Running { started: false, failing: true },
-                Never,
-                Never,
-                Never,
-            ],
-            &[],
-            &[1],
-            None,
-            false,
+            [ended(0), failing(false), Never, Never, Never],
+            stop(1),
         ),
         (
             "earlier init runs again, later sidecar is kept",
             Restart::Always,
             [UP, ended(1), Never, Never, Never],
-            &[1],
-            &[],
-            None,
-            false,
+            start(&[1]),
         ),
         (
             "begun anew: what is done stays, the rest begins with the init containers",
             Restart::OnFailure,
-            [Never, Never, Never, ContainerObservation::Done { exit_code: 0 }, Never],
-            &[0],
-            &[],
-            None,
-            false,
+            [Never, Never, Never, Done { exit_code: 0 }, Never],
+            start(&[0]),
         ),
         (
             "begun anew: all are done",
             Restart::Never,
-            [
-                Never,
-                Never,
-                Never,
-                ContainerObservation::Done { exit_code: 0 },
-                ContainerObservation::Done { exit_code: 137 },
-            ],
-            &[],
-            &[],
-            None,
-            true,
+            [Never, Never, Never, Done { exit_code: 0 }, Done { exit_code: 137 }],
+            done(),
         ),
         (
             "begun anew: an init container had failed the pod",
             Restart::Never,
-            [Never, Never, ContainerObservation::Done { exit_code: 1 }, Never, Never],
-            &[],
-            &[],
-            None,
-            true,
+            [Never, Never, Done { exit_code: 1 }, Never, Never],
+            done(),
         ),
     ];
-    for (what, restart, seen, start, stop, wait, done) in table {
-        let got = plan(&full(*restart), seen);
-        let expected = Plan {
-            start: start.to_vec(),
-            stop: stop.to_vec(),
-            again_in: wait.map(Duration::from_secs),
-            done: *done,
-        };
-        assert_eq!(got, expected, "{what}");
+    for (what, restart, seen, expected) in table {
+        assert_eq!(plan(&full(restart), &seen), expected, "{what}");
     }
 }
 

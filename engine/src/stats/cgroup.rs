@@ -104,9 +104,9 @@ impl CgroupDirs {
         let Some(before) = self.memory() else { return Ok(0) };
         // Inactive file cache goes first, and does not count.
         let (mut asked, mut fallen) = (0, 0);
-        let mut words = Words::of(figure);
+        let mut options = options(figure);
         while asked < before.usage && fallen < bytes && goes_on() {
-            let all = self.reclaim_some(&mut words)?;
+            let all = self.reclaim_some(&mut options)?;
             let Some(now) = self.memory() else { return Ok(0) };
             let last = std::mem::replace(
                 &mut fallen,
@@ -121,19 +121,20 @@ impl CgroupDirs {
         Ok(fallen)
     }
 
-    /// Reclaims [`SOME`] bytes. Returns whether that much was reclaimed.
-    fn reclaim_some(&self, words: &mut Words) -> io::Result<bool> {
+    /// Reclaims [`SOME`] bytes with the first of `options` that the kernel knows; removes those before it. Returns
+    /// whether that much was reclaimed.
+    fn reclaim_some(&self, options: &mut &[&str]) -> io::Result<bool> {
         loop {
-            let text = format!("{SOME}{}", words.first());
+            let text = format!("{SOME}{}", options.first().copied().unwrap_or_default());
             let file = OpenOptions::new().write(true).open(self.memory.join("memory.reclaim"));
-            return match file.and_then(|mut file| file.write_all(text.as_bytes())) {
-                Ok(()) => Ok(true),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput && words.next() => {
-                    continue;
+            match file.and_then(|mut file| file.write_all(text.as_bytes())) {
+                Ok(()) => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput && options.len() > 1 => {
+                    *options = &options[1..];
                 }
-                Err(error) => Err(error),
-            };
+                Err(error) => return Err(error),
+            }
         }
     }
 
@@ -162,25 +163,10 @@ impl CgroupDirs {
 }
 
 /// Options that tell the kernel what to reclaim, the best first: older kernels do not know all of them.
-struct Words(&'static [&'static str]);
-
-impl Words {
-    fn of(figure: MemoryFigure) -> Self {
-        Self(match figure {
-            MemoryFigure::WorkingSet => &[""],
-            MemoryFigure::Anonymous => &[" swappiness=max", " swappiness=200", ""],
-        })
-    }
-
-    fn first(&self) -> &'static str {
-        self.0.first().copied().unwrap_or_default()
-    }
-
-    /// Moves on to the next option. Returns whether there is one.
-    fn next(&mut self) -> bool {
-        let Some((_, others @ [_, ..])) = self.0.split_first() else { return false };
-        self.0 = others;
-        true
+fn options(figure: MemoryFigure) -> &'static [&'static str] {
+    match figure {
+        MemoryFigure::WorkingSet => &[""],
+        MemoryFigure::Anonymous => &[" swappiness=max", " swappiness=200", ""],
     }
 }
 

@@ -131,6 +131,11 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             }
             // Until it is gone, it stays listed as terminating and overdue.
             Some(Err(error)) => {
+                if let KillError::Deadline { .. } = error
+                    && let Some(ending) = self.endings.get_mut(pod.uid())
+                {
+                    ending.due = Instant::now();
+                }
                 self.pending_reclaim.forget(condition);
                 self.shown.conclude(record, Outcome::Failed { error: error.to_string() });
             }
@@ -166,6 +171,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             cause: cause.as_str(),
             message: Arc::clone(&message),
         };
+        let hook_time = self.policy.hook.as_ref().map_or(Duration::ZERO, |rule| rule.timeout);
         let hook = self.policy.hook.clone().map(|rule| self.parts.hook.run(rule, call));
         let disruption = disruption.then(|| message.clone());
         let status = StatusOverride::failed(EVICTED, message, disruption);
@@ -178,7 +184,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         };
         let files = if condition == Condition::Disk { FILES } else { Duration::ZERO };
         let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);
-        let ending = Ending { due: due + files, has_minimal_grace, evicted_for: Some(condition) };
+        let gone = instant_after(due + files, hook_time);
+        let ending = Ending { due: gone, has_minimal_grace, evicted_for: Some(condition) };
         self.endings.insert(pod.uid().clone(), ending);
         // Noted now and not when the pod stops: a pod that takes too long, or that a shutdown stops, must be
         // readmitted too.
@@ -293,7 +300,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     fn hold(&mut self, act: &Act, choice: &Choice<'_>, now: Instant) {
         let hold = &mut self.held[act.signal.index()];
-        let times = hold.map_or(0, |hold| hold.times);
+        // Later than that, it is another shortage.
+        let same = hold.filter(|hold| now < hold.until + NO_VICTIM_MOST);
+        let times = same.map_or(0, |hold| hold.times);
         let wait = NO_VICTIM_FIRST.saturating_mul(1 << times.min(10)).min(NO_VICTIM_MOST);
         *hold = Some(Hold { until: now + wait, times: times.saturating_add(1) });
         if times == 0 {

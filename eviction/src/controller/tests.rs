@@ -32,6 +32,15 @@ fn policy(fields: serde_json::Value) -> Policy {
     policy
 }
 
+fn hard() -> Policy {
+    policy(serde_json::json!({"evictionHard": {"memory.available": "1Gi"}}))
+}
+
+/// The names of the pods that were asked to stop.
+fn names(world: &World) -> Vec<String> {
+    world.killed().into_iter().map(|(name, _)| name).collect()
+}
+
 /// A node of 16 GiB with this much available memory, by every measure.
 fn left(memory: &str) -> NodeStats {
     world::memory_left(bytes(memory))

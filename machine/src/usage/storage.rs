@@ -12,6 +12,9 @@ use winddown_shared::{FsLayout, FsStats};
 use super::{Reading, UsagePaths, mounts};
 use crate::file::ReadError;
 
+/// The age from which an answer says nothing any more: the others may have hung after it was given.
+const STALE: Duration = Duration::from_secs(60);
+
 /// The file systems of a node.
 #[derive(Debug)]
 pub(super) struct Disks {
@@ -117,9 +120,10 @@ impl Disks {
 
 impl DisksUsage {
     pub(super) fn enter(self, reading: &mut Reading) {
-        reading.stats.nodefs = self.nodefs;
-        reading.stats.imagefs = self.imagefs;
-        reading.stats.containerfs = self.containerfs;
+        let is_recent = |stats: &FsStats| stats.at.is_some_and(|at| at.elapsed() < STALE);
+        reading.stats.nodefs = self.nodefs.filter(is_recent);
+        reading.stats.imagefs = self.imagefs.filter(is_recent);
+        reading.stats.containerfs = self.containerfs.filter(is_recent);
         reading.stats.layout = self.layout;
         reading.problems.extend(self.problems);
     }

@@ -10,10 +10,6 @@ use winddown_shared::{Event, GateReason, GateReasons, PodUid};
 use super::*;
 use crate::{Condition, HookRule, Outcome, Signal, StaticPods, Wanted};
 
-fn hard() -> Policy {
-    policy(json!({"evictionHard": {"memory.available": "1Gi"}}))
-}
-
 #[tokio::test(start_paused = true)]
 async fn ten_calm_minutes_end_no_pod_measure_no_pod_and_sample_every_two_seconds() {
     let world = World::new(policy(json!({"evictionHard": crate::default_hard()})), memory_pods());
@@ -64,6 +60,19 @@ async fn a_node_that_goes_down_is_left_alone_and_looked_after_again_when_it_stay
     world.paused_by.send_replace(GateReasons::NONE);
     tokio::time::sleep(secs(2)).await;
     assert!(!world.killed().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_threshold_that_was_lowered_during_a_drain_ends_no_pod_after_it() {
+    let world = World::new(hard(), memory_pods());
+    world.is(left("8Gi"), secs(2)).await;
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
+    world.is(left("500Mi"), secs(2)).await;
+    let lower = policy(json!({"evictionHard": {"memory.available": "100Mi"}}));
+    world.policy.send_replace(Arc::new(lower));
+    world.paused_by.send_replace(GateReasons::NONE);
+    tokio::time::sleep(MINUTE).await;
+    assert_eq!(world.killed(), []);
 }
 
 #[tokio::test(start_paused = true)]

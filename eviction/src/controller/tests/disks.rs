@@ -31,10 +31,6 @@ fn pods() -> Vec<(Pod, PodStats)> {
     vec![both("much", "900Mi"), both("little", "100Mi")]
 }
 
-fn names(world: &World) -> Vec<String> {
-    world.killed().into_iter().map(|(name, _)| name).collect()
-}
-
 #[tokio::test(start_paused = true)]
 async fn reclaim_is_judged_by_what_was_short_and_by_nothing_else() {
     let policy = policy(json!({
@@ -98,6 +94,16 @@ async fn what_an_evicted_pod_leaves_on_the_disk_is_waited_for_and_given_back() {
     world.is(disk_left("500Mi"), MINUTE).await;
     assert_eq!(names(&world), ["much"]);
     assert_eq!(world.node.state().reclaimed.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_does_not_end_does_not_keep_a_full_disk_waiting_for_its_files() {
+    let world = World::new(disk_policy(), pods());
+    world.killer.hangs(pods()[0].0.uid(), secs(3600));
+    world.is(disk_left("500Mi"), MINUTE).await;
+    assert_eq!(names(&world), ["much", "little"]);
+    let calls = world.killer.calls();
+    assert_eq!((calls[1].at - calls[0].at).as_secs(), 10, "its second, and nine more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,15 +2,10 @@
 //! the threshold, so nothing has to be adjusted as the usage changes; but the usage determines the time of the next
 //! sample.
 
-use serde_json::json;
 use winddown_shared::MemoryStats;
 
 use super::*;
 use crate::{Cadence, MemoryAvailable, Observations, Outcome};
-
-fn hard() -> Policy {
-    policy(json!({"evictionHard": {"memory.available": "1Gi"}}))
-}
 
 /// The kubelet's handler is called for each of four events; here, only for those that the loop has time for.
 #[tokio::test(start_paused = true)]
@@ -44,8 +39,7 @@ async fn update_memcg_threshold() {
         world.wake.notify_one();
         tokio::time::sleep(Duration::from_millis(120)).await;
     }
-    let names: Vec<String> = world.killed().into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, [LOWEST], "long before the next look was due");
+    assert_eq!(names(&world), [LOWEST], "long before the next look was due");
     // No more events wake the loop.
     let looks = world.looks();
     tokio::time::sleep(secs(20)).await;

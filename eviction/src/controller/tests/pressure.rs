@@ -9,10 +9,6 @@ use super::*;
 use crate::tests::processes;
 use crate::{Condition, HookRule, Outcome, PressureRule};
 
-fn hard() -> Policy {
-    policy(json!({"evictionHard": {"memory.available": "1Gi"}}))
-}
-
 fn soft() -> Policy {
     policy(json!({
         "evictionHard": {"memory.available": "1Gi"},
@@ -25,10 +21,6 @@ fn with_hook(timeout: u64) -> Policy {
     let mut policy = hard();
     policy.hook = Some(Arc::new(HookRule { timeout: secs(timeout), ..HookRule::default() }));
     policy
-}
-
-fn names(world: &World) -> Vec<String> {
-    world.killed().into_iter().map(|(name, _)| name).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,6 +55,15 @@ async fn what_is_to_run_before_an_eviction_runs_before_the_pod_is_asked() {
     let record = &world.view.history()[0];
     assert_eq!(record.hook.as_ref().map(|run| &*run.output), Some("dumped"));
     assert!(matches!(record.outcome, Outcome::Evicted { .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_before_an_eviction_takes_nothing_from_the_time_in_which_the_pod_may_end() {
+    let world = World::new(with_hook(10), memory_pods());
+    world.killer.hangs(memory_pods()[4].0.uid(), secs(8));
+    world.helps(LOWEST, left("4Gi"));
+    world.is(left("500Mi"), secs(60)).await;
+    assert_eq!(names(&world), [LOWEST]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -247,6 +248,18 @@ async fn pods_that_cannot_be_measured_are_never_ended_and_it_is_tried_ever_more_
     world.helps("burstable-above-requests", left("4Gi"));
     world.is(left("500Mi"), secs(11)).await;
     assert_eq!(names(&world), ["burstable-above-requests"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_shortage_without_a_pod_to_end_is_told_like_the_first() {
+    let world = World::new(hard(), memory_pods());
+    world.node.state().pods.clear();
+    for shortages in 1..=2 {
+        world.is(left("500Mi"), MINUTE).await;
+        let is_met = |event: &Event| matches!(event, Event::EvictionThresholdMet { .. });
+        assert_eq!(world.count(is_met), shortages);
+        world.is(left("8Gi"), 10 * MINUTE).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

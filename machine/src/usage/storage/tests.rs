@@ -59,3 +59,17 @@ async fn a_file_system_without_a_number_of_inodes_tells_none() {
     let proc = stats(Path::new("/proc")).unwrap();
     assert_eq!((proc.inodes, proc.inodes_free), (None, None));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_file_system_said_a_minute_before_another_answered_is_not_used() {
+    let said = stats(Path::new("/")).unwrap();
+    let is_used = || {
+        let mut reading = Reading::default();
+        DisksUsage { nodefs: Some(said), ..DisksUsage::default() }.enter(&mut reading);
+        reading.stats.nodefs.is_some()
+    };
+    tokio::time::sleep(STALE - Duration::from_secs(1)).await;
+    assert!(is_used());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!is_used());
+}

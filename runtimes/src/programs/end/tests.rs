@@ -154,7 +154,16 @@ async fn a_failing_container_is_not_ended_twice_at_a_time() {
 #[tokio::test(start_paused = true)]
 async fn a_failing_container_that_a_stop_has_asked_to_end_keeps_the_grace_of_that_stop() {
     let (context, entry) = (faulty(0), running());
+    entry.lock().stopping = true;
     entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
     stop_to_restart(&context, &entry, "main", EndCause::Changed, grace()).await.unwrap();
     assert_eq!(tries(&context), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_container_that_an_earlier_agent_asked_to_end_is_ended_by_this_one() {
+    let (context, entry) = (faulty(0), running());
+    entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
+    stop_to_restart(&context, &entry, "main", EndCause::Changed, grace()).await.unwrap();
+    assert_eq!((tries(&context), entry.lock().any_running()), (1, false));
 }
