@@ -47,15 +47,12 @@ fn remove_empty(dir: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use winddown_shared::{WallClock, WallTime};
-
     use super::*;
 
     #[test]
     fn a_pods_cgroups_go_in_every_hierarchy_and_others_stay() {
         let mount = tempfile::tempdir().unwrap();
-        let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
-        let mut config = CriConfig::new("/s", "/state", "/logs", clock);
+        let mut config = CriConfig::below(mount.path());
         config.cgroup_mount = mount.path().to_owned();
         for dir in [
             "cpu/winddown/burstable/podu/left",

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -35,16 +34,6 @@ pub(crate) struct Client {
     times: CriTimes,
     /// Notified when a connection has closed.
     lost: Arc<Notify>,
-    /// Calls that the runtime answered with "unimplemented", as bits.
-    lacks: AtomicU8,
-}
-
-/// Calls that older runtimes lack and for which there is an alternative.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Optional {
-    Events = 1,
-    RuntimeConfig = 2,
 }
 
 impl Client {
@@ -71,7 +60,6 @@ impl Client {
             endpoint: uri,
             times,
             lost,
-            lacks: AtomicU8::new(0),
         })
     }
 
@@ -84,23 +72,6 @@ impl Client {
     /// Discards the losses reported so far.
     pub(crate) fn forget_losses(&self) {
         let _ = self.lost.notified().now_or_never();
-    }
-
-    /// Whether the runtime was found to lack the call.
-    pub(crate) fn lacks(&self, what: Optional) -> bool {
-        self.lacks.load(Ordering::Relaxed) & what as u8 != 0
-    }
-
-    /// Forgets which calls the runtime lacks: it may be another version now.
-    pub(crate) fn try_all_again(&self) {
-        self.lacks.store(0, Ordering::Relaxed);
-    }
-
-    fn note_lack<T>(&self, what: Optional, answer: Result<T, CallError>) -> Result<T, CallError> {
-        if answer.as_ref().is_err_and(CallError::is_unimplemented) {
-            self.lacks.fetch_or(what as u8, Ordering::Relaxed);
-        }
-        answer
     }
 
     /// Makes one call. Dropping the future cancels it.
@@ -153,6 +124,7 @@ macro_rules! calls {
 calls! {
     runtime version(VersionRequest) -> VersionResponse, "Version", ask;
     runtime status(StatusRequest) -> StatusResponse, "Status", ask;
+    runtime runtime_config(RuntimeConfigRequest) -> RuntimeConfigResponse, "RuntimeConfig", ask;
     runtime run_pod_sandbox(RunPodSandboxRequest) -> RunPodSandboxResponse, "RunPodSandbox", change;
     runtime stop_pod_sandbox(StopPodSandboxRequest) -> StopPodSandboxResponse, "StopPodSandbox", change;
     runtime remove_pod_sandbox(RemovePodSandboxRequest) -> RemovePodSandboxResponse, "RemovePodSandbox", change;
@@ -176,17 +148,6 @@ calls! {
 }
 
 impl Client {
-    /// `RuntimeConfig`.
-    ///
-    /// # Errors
-    /// As [`CallError`]; "unimplemented" is remembered, see [`lacks`](Self::lacks).
-    pub(crate) async fn runtime_config(&self) -> Result<api::RuntimeConfigResponse, CallError> {
-        let mut service = self.runtime.clone();
-        let call = service.runtime_config(api::RuntimeConfigRequest {});
-        let answer = self.call("RuntimeConfig", self.times.ask, call).await;
-        self.note_lack(Optional::RuntimeConfig, answer)
-    }
-
     /// `StopContainer`: sends the stop signal, and SIGKILL after `timeout` (whole seconds). Resolves when
     /// the container is gone.
     ///
@@ -238,16 +199,36 @@ impl Client {
         tokio::spawn(call).await.unwrap_or_else(|error| Err(ended(error)))
     }
 
-    /// `GetContainerEvents`: streams what happens to containers from now on.
+    /// `GetContainerEvents`: streams what happens to containers from now on. Has no deadline: servers in Go answer
+    /// with the first event, which may be hours away.
     ///
     /// # Errors
-    /// As [`CallError`]; "unimplemented" is remembered, see [`lacks`](Self::lacks).
+    /// As [`CallError`].
     pub(crate) async fn events(
         &self,
     ) -> Result<tonic::Streaming<api::ContainerEventResponse>, CallError> {
         let mut service = self.runtime.clone();
-        let call = service.get_container_events(api::GetEventsRequest {});
-        let answer = self.call("GetContainerEvents", self.times.ask, call).await;
-        self.note_lack(Optional::Events, answer)
+        let answer = service.get_container_events(api::GetEventsRequest {}).await;
+        let failed = |status| CallError::of("GetContainerEvents", status, &self.endpoint);
+        answer.map(Response::into_inner).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_runtimes_tests::{FakeCri, Fault};
+
+    use super::*;
+    use crate::CriConfig;
+
+    #[tokio::test]
+    async fn a_stream_that_is_answered_with_its_first_event_is_awaited() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = CriConfig::below(dir.path());
+        let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall);
+        cri.script("GetContainerEvents", 1, Fault::Slow(Duration::from_millis(300)));
+        let times = CriTimes { ask: Duration::from_millis(100), ..CriTimes::default() };
+        let client = Client::new(&config.endpoint, times).unwrap();
+        assert!(client.events().await.is_ok());
     }
 }

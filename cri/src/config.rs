@@ -147,6 +147,16 @@ impl CriConfig {
     }
 }
 
+#[cfg(test)]
+impl CriConfig {
+    /// A configuration whose socket, `cri.sock`, and directories are in `dir`. Its clock stands still.
+    pub(crate) fn below(dir: &Path) -> Self {
+        let clock = WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
+        let endpoint = dir.join("cri.sock").display().to_string();
+        Self::new(endpoint, dir.join("state"), dir.join("logs"), clock)
+    }
+}
+
 impl Default for CriTimes {
     fn default() -> Self {
         Self {

@@ -129,13 +129,10 @@ fn group(config: &CriConfig, driver: Option<CgroupDriver>) -> io::Result<Group> 
 
 #[cfg(test)]
 mod tests {
-    use winddown_shared::{WallClock, WallTime};
-
     use super::*;
 
     fn config(mount: &Path) -> CriConfig {
-        let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
-        let mut config = CriConfig::new("/s", "/state", "/logs", clock);
+        let mut config = CriConfig::below(mount);
         config.cgroup_mount = mount.to_owned();
         config
     }

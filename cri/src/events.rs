@@ -4,41 +4,51 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use winddown_shared::PodUid;
+use winddown_shared::{Backoff, PodUid};
 
-use super::client::Optional;
 use super::{Context, api, exits, labels, list};
 
-/// The wait before a stream that broke off is opened again.
+/// The wait before a stream that broke off is opened again; it doubles up to [`LONGEST`] while no event comes.
 const AGAIN: Duration = Duration::from_secs(1);
+/// The longest wait. A CRI-O without events ends each stream at once.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Follows the events for as long as the agent lives.
 pub(super) async fn follow(context: Arc<Context>) {
     let mut health = context.health.subscribe();
+    let mut backoff = Backoff::new(AGAIN, LONGEST);
     loop {
         let Ok(epoch) = health.wait_for(|h| h.reachable).await.map(|h| h.epoch) else { return };
-        if !context.client.lacks(Optional::Events)
-            && let Ok(stream) = context.client.events().await
-        {
-            // The listing covers what happened before the stream began.
-            list::relist(&context).await;
-            read_events(&context, stream).await;
-            if !context.client.lacks(Optional::Events) {
-                sleep(AGAIN).await;
-                continue;
+        let is_lacking = match context.client.events().await {
+            Ok(stream) => {
+                // The listing covers what happened before the stream began.
+                list::relist(&context).await;
+                if read_events(&context, stream).await {
+                    backoff.reset();
+                }
+                false
             }
-        }
-        if health.wait_for(|h| h.epoch != epoch).await.is_err() {
-            return;
+            Err(error) => error.is_unimplemented(),
+        };
+        tokio::select! {
+            () = sleep(backoff.after_failure(None)), if !is_lacking => {}
+            // It may be another version now.
+            back = health.wait_for(|h| h.epoch != epoch) => match back {
+                Ok(_) => backoff.reset(),
+                Err(_) => return,
+            },
         }
     }
 }
 
+/// Reads the events until the stream ends. Returns whether there were any.
 async fn read_events(
     context: &Arc<Context>,
     mut stream: tonic::Streaming<api::ContainerEventResponse>,
-) {
+) -> bool {
+    let mut has_heard = false;
     while let Ok(Some(event)) = stream.message().await {
+        has_heard = true;
         if event.container_event_type() != api::ContainerEventType::ContainerStoppedEvent {
             continue;
         }
@@ -61,5 +71,31 @@ async fn read_events(
             }
             None => {}
         }
+    }
+    has_heard
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+    use winddown_runtimes_tests::{FakeCri, Fault};
+
+    use super::*;
+    use crate::{CriConfig, CriRuntime};
+
+    #[tokio::test]
+    async fn events_that_were_refused_once_are_requested_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = CriConfig::below(dir.path());
+        let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall.clone());
+        cri.script("GetContainerEvents", 1, Fault::Error("too busy"));
+        let _runtime = CriRuntime::open(config).await.unwrap();
+        let requests = || cri.calls().iter().filter(|call| *call == "GetContainerEvents").count();
+        let again = async {
+            while requests() < 2 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LONGEST, again).await.unwrap();
     }
 }

@@ -35,8 +35,7 @@ pub(super) async fn follow(context: Arc<Context>) {
             context.health.send_replace(now.clone());
         }
         if is_back {
-            // It may be another version, and events may have been missed.
-            context.client.try_all_again();
+            // Events may have been missed.
             if let Err(error) = list::list_all(&context).await {
                 tracing::warn!(
                     error = error_chain(&error),

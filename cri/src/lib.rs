@@ -159,10 +159,6 @@ impl CriRuntime {
     pub fn health(&self) -> watch::Receiver<CriHealth> {
         self.context.health.subscribe()
     }
-
-    fn assemble(context: Arc<Context>, lock: File, alive: watch::Sender<()>) -> Self {
-        Self { context, _lock: lock, _alive: alive }
-    }
 }
 
 impl Runtime for CriRuntime {

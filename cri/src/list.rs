@@ -10,7 +10,7 @@ use winddown_shared::{PodUid, PodUidMap, RuntimeError, error_chain};
 
 use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
-use super::{Context, api, dirs, exits, health, observe};
+use super::{Context, api, dirs, exits, health, observe, sandbox};
 
 /// Number of containers whose status is requested at the same time.
 pub(super) const PARALLEL: usize = 8;
@@ -168,7 +168,8 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
         }
     }
     ask_last_exits(context, &entry).await;
-    ask_address(context, &entry).await;
+    // A start that needs them asks again.
+    let _ = sandbox::ask_addresses(context, &entry).await;
     forget_if_nothing(&mut context.pods.lock(), &entry);
 }
 
@@ -213,22 +214,6 @@ async fn ask_last_exits(context: &Context, entry: &PodEntry) {
         if let Some(container) = entry.lock().container(&name) {
             container.last_exit = seen.exit();
         }
-    }
-}
-
-/// Asks for the addresses of a pod whose sandbox was found.
-async fn ask_address(context: &Context, entry: &PodEntry) {
-    let id = {
-        let state = entry.lock();
-        if !state.ips.is_empty() {
-            return;
-        }
-        let Some(sandbox) = state.own.sandbox() else { return };
-        sandbox.id.to_string()
-    };
-    let request = api::PodSandboxStatusRequest { pod_sandbox_id: id, verbose: false };
-    if let Ok(answer) = context.client.pod_sandbox_status(request).await {
-        entry.lock().ips = super::sandbox::addresses(answer.status.as_ref());
     }
 }
 
@@ -281,13 +266,14 @@ fn take_runs(
     state: &mut PodState,
     mut runs: Vec<(ContainerFacts, api::Container)>,
 ) -> Option<(Arc<str>, Arc<str>)> {
+    use api::ContainerState::{ContainerCreated, ContainerExited, ContainerRunning};
     let attempt = |c: &api::Container| c.metadata.as_ref().map_or(0, |m| m.attempt);
     runs.sort_by_key(|(_, c)| std::cmp::Reverse((attempt(c), c.created_at)));
     let mut runs = runs.into_iter();
     let (facts, newest) = runs.next()?;
     let mut dead = Vec::new();
     for (_, old) in runs {
-        if old.state() == api::ContainerState::ContainerExited {
+        if matches!(old.state(), ContainerCreated | ContainerExited) {
             dead.push(Dead { id: old.id.as_str().into(), attempt: attempt(&old) });
         } else {
             state.own.strays.push(old.id.as_str().into());
@@ -313,8 +299,8 @@ fn take_runs(
     container.own = dead;
     let run = container.run.as_ref().filter(|run| run.end.is_none())?;
     let is_as_known = match newest.state() {
-        api::ContainerState::ContainerRunning => run.started_at.is_some() && run.own.watched,
-        api::ContainerState::ContainerCreated => run.started_at.is_none(),
+        ContainerRunning => run.started_at.is_some() && run.own.watched,
+        ContainerCreated => run.started_at.is_none(),
         _ => false,
     };
     (!is_as_known).then(|| (Arc::clone(&container.name), Arc::clone(&run.id)))
@@ -325,6 +311,24 @@ mod tests {
     use tokio::sync::broadcast;
 
     use super::*;
+
+    #[test]
+    fn an_older_run_that_was_never_started_does_not_run_and_is_garbage() {
+        use api::ContainerState::{ContainerCreated, ContainerExited, ContainerRunning};
+        for (older, is_stray) in [(ContainerCreated, false), (ContainerRunning, true)] {
+            let container = |attempt: u32, state: api::ContainerState| api::Container {
+                id: format!("id-{attempt}"),
+                metadata: Some(api::ContainerMetadata { name: "main".to_owned(), attempt }),
+                labels: HashMap::from([(labels::CONTAINER_NAME.to_owned(), "main".to_owned())]),
+                state: state.into(),
+                ..api::Container::default()
+            };
+            let mut state = PodState::default();
+            take_containers(&mut state, vec![container(1, ContainerExited), container(0, older)]);
+            let dead: Vec<&str> = state.containers[0].own.iter().map(|dead| &*dead.id).collect();
+            assert_eq!((state.any_running(), dead.contains(&"id-0")), (is_stray, !is_stray));
+        }
+    }
 
     #[test]
     fn a_pod_that_another_task_works_on_is_not_forgotten() {

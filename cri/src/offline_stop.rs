@@ -36,12 +36,13 @@ pub(super) async fn stop(
 ) -> Result<PodStopped, RuntimeError> {
     let uid = pod.uid();
     let (config, wanted) = (context.config.clone(), uid.clone());
-    let found = blocking(move || Ok(running(&config, &wanted))).await?;
+    let (found, groups) = blocking(move || {
+        let found = running(&config, &wanted);
+        let groups = pod_groups(&config.cgroup_mount, &found);
+        Ok((found, groups))
+    })
+    .await?;
     let entry = context.pods.get_or_new(uid);
-    let groups = {
-        let (mount, notes) = (context.config.cgroup_mount.clone(), notes_of(&found));
-        blocking(move || Ok(pod_groups(&mount, &notes))).await?
-    };
     let is_known = {
         let mut state = entry.lock();
         if !found.is_empty() {
@@ -71,10 +72,6 @@ pub(super) async fn stop(
              whether more of it runs"
         ))),
     }
-}
-
-fn notes_of(found: &[Found]) -> Vec<Note> {
-    found.iter().map(|found| found.note.clone()).collect()
 }
 
 fn adopt(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, found: &[Found]) {
@@ -118,9 +115,9 @@ fn running(config: &CriConfig, uid: &PodUid) -> Vec<Found> {
 }
 
 /// The pod's own cgroups, in each hierarchy: the parents of its containers' cgroups.
-fn pod_groups(mount: &Path, notes: &[Note]) -> Vec<PathBuf> {
+fn pod_groups(mount: &Path, found: &[Found]) -> Vec<PathBuf> {
     let mut groups = Vec::new();
-    for note in notes {
+    for Found { note, .. } in found {
         for line in cgroups(note.pid).unwrap_or_default().lines() {
             let mut parts = line.splitn(3, ':').skip(1);
             let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };

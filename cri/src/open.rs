@@ -61,7 +61,7 @@ pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenErr
     spawn(&context, list::follow);
     spawn(&context, logs::follow);
     spawn(&context, cpu_weight::follow);
-    Ok(CriRuntime::assemble(context, lock, alive))
+    Ok(CriRuntime { context, _lock: lock, _alive: alive })
 }
 
 /// Runs a task until the runtime is dropped.

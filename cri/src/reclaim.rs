@@ -130,9 +130,10 @@ async fn remove_volumes(
     if !files::is_safe(entry.uid().as_str()) {
         return Ok(Freed::default());
     }
-    // If the pod comes back meanwhile, it waits for this lock before it creates its volumes.
+    // If the pod comes back meanwhile, it waits for this lock before it creates its volumes. If they are still being
+    // created, on a file system that hangs for example, other pods must not wait for that.
     let turn = Arc::clone(&entry.lock().own.volumes);
-    let turn = turn.lock_owned().await;
+    let Ok(turn) = turn.try_lock_owned() else { return Ok(Freed::default()) };
     let is_due = {
         let state = entry.lock();
         state.is_over() && !state.own.prepared
@@ -173,4 +174,24 @@ async fn sandbox_image(context: &Context) -> Option<String> {
     let answer = context.client.status(api::StatusRequest { verbose: true }).await.ok()?;
     let config: serde_json::Value = serde_json::from_str(answer.info.get("config")?).ok()?;
     Some(config.get("sandboxImage")?.as_str()?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+    use crate::CriConfig;
+
+    #[tokio::test]
+    async fn a_pod_whose_volumes_are_still_being_created_delays_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let runtime = CriRuntime::open(CriConfig::below(dir.path())).await.unwrap();
+        let entry = runtime.context.pods.get_or_new(&PodUid::new("u"));
+        entry.lock().stopping = true;
+        let volumes = Arc::clone(&entry.lock().own.volumes);
+        let _creating = volumes.lock_owned().await;
+        let removed = remove_volumes(&runtime.context, &entry).now_or_never();
+        assert_eq!(removed.expect("it does not wait").unwrap().items, 0);
+    }
 }

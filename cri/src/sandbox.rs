@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::OnceCell;
 use winddown_shared::{Pod, PodEventKind, RuntimeError};
 
-use super::client::{CallError, Optional};
+use super::client::CallError;
 use super::config::CgroupDriver;
 use super::pod::{PodEntry, Sandbox};
 use super::spec::{self, HostFacts};
@@ -67,13 +67,42 @@ pub(super) async fn make(
         state.started_at.get_or_insert(now);
         state.ips.clear();
     }
-    if !pod.is_on_host_network() {
-        let request = api::PodSandboxStatusRequest { pod_sandbox_id: id, verbose: false };
-        let answer = context.client.pod_sandbox_status(request).await;
-        let what = || format!("asking for the address of pod {}", pod.label());
-        let answer = answer.map_err(|error| error.during(what()))?;
-        entry.lock().ips = addresses(answer.status.as_ref());
+    Ok(())
+}
+
+/// Asks for the addresses of the pod's sandbox, unless they are known or the pod is on the host's network.
+///
+/// # Errors
+/// The runtime did not answer, or the sandbox is gone.
+pub(super) async fn know_addresses(
+    context: &Context,
+    entry: &PodEntry,
+    pod: &Pod,
+) -> Result<(), RuntimeError> {
+    if pod.is_on_host_network() {
+        return Ok(());
     }
+    ask_addresses(context, entry).await.map_err(|error| {
+        entry.lock().own.unsure = true;
+        error.during(format!("asking for the address of pod {}", pod.label()))
+    })
+}
+
+/// Asks for the addresses of the pod's sandbox, if it has one, unless they are known.
+///
+/// # Errors
+/// The runtime did not answer, or the sandbox is gone.
+pub(super) async fn ask_addresses(context: &Context, entry: &PodEntry) -> Result<(), CallError> {
+    let id = {
+        let state = entry.lock();
+        let Some(sandbox) = state.own.sandbox().filter(|_| state.ips.is_empty()) else {
+            return Ok(());
+        };
+        sandbox.id.to_string()
+    };
+    let request = api::PodSandboxStatusRequest { pod_sandbox_id: id, verbose: false };
+    let answer = context.client.pod_sandbox_status(request).await?;
+    entry.lock().ips = addresses(answer.status.as_ref());
     Ok(())
 }
 
@@ -137,14 +166,10 @@ async fn ask(context: &Context) -> Result<Option<CgroupDriver>, CallError> {
     if let Some(driver) = context.config.cgroup_driver {
         return Ok(Some(driver));
     }
-    if !context.client.lacks(Optional::RuntimeConfig) {
-        match context.client.runtime_config().await {
-            Ok(answer) => {
-                return Ok(answer.linux.map(|linux| cgroup_driver(linux.cgroup_driver())));
-            }
-            Err(error) if error.is_unimplemented() => {}
-            Err(error) => return Err(error),
-        }
+    match context.client.runtime_config(api::RuntimeConfigRequest {}).await {
+        Ok(answer) => return Ok(answer.linux.map(|linux| cgroup_driver(linux.cgroup_driver()))),
+        Err(error) if error.is_unimplemented() => {}
+        Err(error) => return Err(error),
     }
     let answer = context.client.status(api::StatusRequest { verbose: true }).await?;
     Ok(answer.info.get("config").and_then(|json| of_containerd(json)))

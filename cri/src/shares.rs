@@ -102,8 +102,6 @@ fn is_other(path: &Path, value: i64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use winddown_shared::{WallClock, WallTime};
-
     use super::*;
 
     #[test]
@@ -126,8 +124,7 @@ mod tests {
             ),
         ] {
             let mount = tempfile::tempdir().unwrap();
-            let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
-            let mut config = CriConfig::new("/s", "/state", "/logs", clock);
+            let mut config = CriConfig::below(mount.path());
             config.cgroup_mount = mount.path().to_owned();
             let (file, usual, expected) = match hierarchy {
                 "" => ("cpu.weight", "100\n", ["59", "1", "10"]),

@@ -67,7 +67,8 @@ fn has_lost_its_sandbox(entry: &PodEntry) -> bool {
     state.own.sandbox().is_none() && state.any_running()
 }
 
-/// Ensures that there is a sandbox to start containers in. Returns false if the pod is being stopped.
+/// Ensures that there is a sandbox to start containers in, whose addresses are known. Returns false if the pod is being
+/// stopped.
 ///
 /// The creation continues if the future is dropped. It counts as a start, so that a stop knows what
 /// exists.
@@ -77,6 +78,7 @@ pub(super) async fn ensure_sandbox(
     pod: &Pod,
 ) -> Result<bool, RuntimeError> {
     if entry.lock().own.sandbox().is_some() {
+        sandbox::know_addresses(context, entry, pod).await?;
         return Ok(true);
     }
     if !entry.lock().own.all.is_empty() {
@@ -93,11 +95,17 @@ pub(super) async fn ensure_sandbox(
             if entry.lock().stopping {
                 return Ok(false);
             }
+            let (config, uid) = (context.config.clone(), entry.uid().clone());
+            blocking(move || volumes::remove_hosts(&config, &uid)).await?;
+            let made = async {
+                sandbox::make(&context, &entry, &pod).await?;
+                shares::give(&context, &entry).await;
+                sandbox::know_addresses(&context, &entry, &pod).await
+            };
             tokio::select! {
-                made = sandbox::make(&context, &entry, &pod) => made?,
+                made = made => made?,
                 () = start::given_up(&context, &entry) => return Ok(false),
             }
-            shares::give(&context, &entry).await;
             let (config, ips) = (context.config.clone(), entry.lock().ips.clone());
             blocking(move || volumes::write_hosts(&config, &pod, &ips)).await?;
             Ok(true)
@@ -106,5 +114,40 @@ pub(super) async fn ensure_sandbox(
     match tokio::spawn(work).await {
         Ok(outcome) => outcome,
         Err(error) => Err(failed(format!("making the sandbox of pod {}: {error}", pod.label()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use winddown_runtimes_tests::{FakeCri, Fault};
+    use winddown_shared::{Runtime as _, WallClock, WallTime};
+
+    use super::*;
+    use crate::{CriConfig, CriRuntime};
+
+    #[tokio::test]
+    async fn no_container_starts_before_its_pod_knows_the_address_of_the_new_sandbox() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = CriConfig::below(dir.path());
+        // What started at 0 counts as never started.
+        config.wall = WallClock::fixed(WallTime::from_second(1000).unwrap());
+        let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall.clone());
+        cri.set_image("app:1", true);
+        let runtime = CriRuntime::open(config).await.unwrap();
+        let object = json!({"metadata": {"name": "web", "namespace": "n", "uid": "u"},
+            "spec": {"containers": [{"name": "main", "image": "app:1"}]}});
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        let hosts = dir.path().join("state/pods/u/etc-hosts");
+        std::fs::create_dir_all(hosts.parent().unwrap()).unwrap();
+        std::fs::write(&hosts, "of an earlier sandbox").unwrap();
+        // The second call is one of a listing, which does not need the answer.
+        cri.script("PodSandboxStatus", 2, Fault::Error("too busy"));
+        runtime.sync_pod(&pod).await.unwrap_err();
+        assert!(cri.running().is_empty());
+        runtime.sync_pod(&pod).await.unwrap();
+        assert_eq!(cri.running(), ["web/main#0"]);
+        let text = std::fs::read_to_string(&hosts).unwrap();
+        assert!(text.ends_with("\n10.88.0.2\tweb\n"), "{text}");
     }
 }

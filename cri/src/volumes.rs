@@ -58,7 +58,7 @@ pub(super) fn may_mount(pod: &Pod) -> bool {
 }
 
 /// Creates what one run of a container needs: its log directory, its termination message file, and the
-/// pod's hosts file if an agent died before writing it.
+/// pod's hosts file if it was not written after the sandbox was created.
 ///
 /// # Errors
 /// Names what could not be created.
@@ -77,10 +77,21 @@ pub(super) fn prepare_run(
     if let Some(parent) = file.parent() {
         directory(parent, 0o711)?;
     }
-    let made = OpenOptions::new().create(true).append(true).mode(0o666).open(&file);
+    // A runtime that lost its containers, as CRI-O does when the machine boots, counts from 0 again: what an earlier
+    // run left says nothing about this one.
+    remove_file(&dirs::asked(config, pod.uid(), container, attempt))?;
+    let made = OpenOptions::new().create(true).write(true).truncate(true).mode(0o666).open(&file);
     // Any user of the container may write to it, independent of the process's umask.
     let made = made.and_then(|file| file.set_permissions(Permissions::from_mode(0o666)));
     made.map_err(|e| caused(format!("cannot make {}", file.display()), e))
+}
+
+/// Removes the hosts file of an earlier sandbox, which had other addresses.
+///
+/// # Errors
+/// The file cannot be removed.
+pub(super) fn remove_hosts(config: &CriConfig, uid: &PodUid) -> Result<(), RuntimeError> {
+    remove_file(&dirs::hosts(config, uid))
 }
 
 /// Writes the pod's hosts file: for a pod on the node's network a copy of the node's, otherwise its own.
@@ -104,7 +115,11 @@ pub(super) fn write_hosts(
         file.write_all(text.as_bytes())?;
         file.set_permissions(Permissions::from_mode(0o644))
     };
-    written().map_err(|e| caused(format!("cannot write {}", path.display()), e))
+    written().map_err(|e| {
+        // The next start would take a part, or nothing, for the whole.
+        let _ = fs::remove_file(&path);
+        caused(format!("cannot write {}", path.display()), e)
+    })
 }
 
 /// The content of a pod's hosts file, byte for byte the kubelet's. `node` is the node's, for pods on its network.
@@ -233,14 +248,21 @@ fn make(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
+/// Removes a file, if it exists.
+fn remove_file(path: &Path) -> Result<(), RuntimeError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(caused(format!("cannot remove {}", path.display()), e))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Removes the pod's directory and everything in it. Nothing may be mounted below it.
 ///
 /// # Errors
 /// Something is still mounted there, or the directory cannot be removed.
-pub(super) fn remove(
-    config: &CriConfig,
-    uid: &winddown_shared::PodUid,
-) -> Result<(), RuntimeError> {
+pub(super) fn remove(config: &CriConfig, uid: &PodUid) -> Result<(), RuntimeError> {
     let path = dirs::pod(config, uid);
     if !files::is_safe(uid.as_str()) {
         return Err(failed(format!("{uid} cannot be the name of a directory")));

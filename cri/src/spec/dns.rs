@@ -96,7 +96,6 @@ fn parse(text: &str) -> api::DnsConfig {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
-    use winddown_shared::{WallClock, WallTime};
 
     use super::*;
 
@@ -104,8 +103,7 @@ mod tests {
                         search old.example\nsearch example.org .\noptions edns0\n";
 
     fn of(spec: &Value, cluster: &[&str]) -> api::DnsConfig {
-        let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
-        let mut config = CriConfig::new("/s", "/state", "/logs", clock);
+        let mut config = CriConfig::below(std::path::Path::new("/"));
         config.cluster_dns = cluster.iter().map(|ip| ip.parse().unwrap()).collect();
         let meta = json!({"name": "p", "namespace": "shop", "uid": "u"});
         let mut spec = spec.clone();

@@ -1,5 +1,4 @@
 use serde_json::{Value, json};
-use winddown_shared::{WallClock, WallTime};
 
 use super::*;
 
@@ -11,8 +10,7 @@ fn pod(spec: &Value) -> Pod {
 }
 
 fn config() -> CriConfig {
-    let mut config =
-        CriConfig::new("/s", "/state", "/logs", WallClock::fixed(WallTime::UNIX_EPOCH));
+    let mut config = CriConfig::below(std::path::Path::new("/"));
     config.node.address = Some(std::net::Ipv4Addr::new(192, 0, 2, 7).into());
     config
 }

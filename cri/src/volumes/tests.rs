@@ -110,8 +110,7 @@ fn a_path_that_climbs_is_not_inside() {
 #[test]
 fn a_volume_in_memory_goes_to_the_shared_directory_where_nothing_can_be_mounted() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = winddown_shared::WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
-    let mut config = CriConfig::new("/s", dir.path().join("state"), dir.path().join("logs"), clock);
+    let mut config = CriConfig::below(dir.path());
     config.memory_dir = dir.path().join("memory");
     let uid = PodUid::new("u");
     let path = dirs::volume(&config, &uid, "fast");
@@ -132,8 +131,7 @@ fn a_volume_in_memory_goes_to_the_shared_directory_where_nothing_can_be_mounted(
 #[test]
 fn an_empty_dir_keeps_its_files_for_the_pods_next_start_until_the_pod_is_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = winddown_shared::WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
-    let config = CriConfig::new("/s", dir.path().join("state"), dir.path().join("logs"), clock);
+    let config = CriConfig::below(dir.path());
     let pod = pod(&json!({"containers": [], "volumes": [{"name": "scratch", "emptyDir": {}}]}));
     prepare(&config, &pod).unwrap();
     let file = dirs::volume(&config, pod.uid(), "scratch").join("deep/file");
@@ -147,10 +145,37 @@ fn an_empty_dir_keeps_its_files_for_the_pods_next_start_until_the_pod_is_removed
 }
 
 #[test]
+fn a_run_begins_without_what_an_earlier_run_of_its_number_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = CriConfig::below(dir.path());
+    let pod = pod(&json!({"containers": [{"name": "main"}]}));
+    let message = dirs::termination_log(&config, pod.uid(), "main", 0);
+    let asked = dirs::asked(&config, pod.uid(), "main", 0);
+    make(message.parent().unwrap(), 0o711).unwrap();
+    fs::write(&message, "of the last boot").unwrap();
+    fs::write(&asked, "").unwrap();
+    prepare_run(&config, &pod, "main", 0, &[]).unwrap();
+    assert_eq!(fs::read_to_string(&message).unwrap(), "");
+    assert!(!asked.exists(), "the next agent would never send the stop signal");
+}
+
+#[test]
+fn a_hosts_file_for_which_the_disk_had_no_space_is_written_when_it_has() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = CriConfig::below(dir.path());
+    let pod = pod(&json!({"containers": [{"name": "main"}]}));
+    let path = dirs::hosts(&config, pod.uid());
+    make(path.parent().unwrap(), 0o711).unwrap();
+    std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+    write_hosts(&config, &pod, &[]).unwrap_err();
+    prepare_run(&config, &pod, "main", 0, &[]).unwrap();
+    assert!(fs::read_to_string(&path).unwrap().contains("127.0.0.1\tlocalhost\n"));
+}
+
+#[test]
 fn only_what_was_made_for_pods_gets_their_selinux_label() {
     let dir = tempfile::tempdir().unwrap();
-    let clock = winddown_shared::WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
-    let mut config = CriConfig::new("/s", dir.path().join("state"), dir.path().join("logs"), clock);
+    let mut config = CriConfig::below(dir.path());
     config.made_volumes = vec!["/run/made".into()];
     let mount = |name: &str| json!({"name": name, "mountPath": format!("/{name}")});
     let pod = pod(&json!({
@@ -178,8 +203,7 @@ fn only_what_was_made_for_pods_gets_their_selinux_label() {
 
 #[test]
 fn a_mount_is_what_its_spec_says() {
-    let clock = winddown_shared::WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
-    let config = CriConfig::new("/s", "/state", "/logs", clock);
+    let config = CriConfig::below(Path::new("/"));
     let pod = pod(&json!({
         "containers": [{"name": "main", "terminationMessagePath": "/srv/last-words", "volumeMounts": [
             {"name": "data", "mountPath": "/a", "readOnly": true},

@@ -68,13 +68,11 @@ async fn an_adopted_unconfigured_pod_can_be_stopped_by_its_uid() {
 
 #[tokio::test]
 async fn a_supervisor_that_was_killed_takes_its_container_with_it_and_the_exit_is_unknown() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     // The daemon keeps its marks but is in another session, and its parent is gone.
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
         sh("main", "(setsid sleep 1000 &); echo up; exec sleep 1000")]}));
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     kill(bed.supervisors()[0]);
     let seen = status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
     let exit = exit_of(&seen[0]).unwrap();
@@ -121,11 +119,9 @@ async fn the_back_off_survives_a_restart_of_the_agent() {
 #[tokio::test]
 async fn signals_sent_to_the_supervisor_by_mistake_do_not_end_the_container() {
     use nix::sys::signal::Signal;
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod("trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done");
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     let supervisor = nix::unistd::Pid::from_raw(bed.supervisors()[0]);
     for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1] {
         nix::sys::signal::kill(supervisor, signal).unwrap();

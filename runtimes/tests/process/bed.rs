@@ -25,6 +25,13 @@ impl Bed {
         Self { dir: tempfile::tempdir().unwrap() }
     }
 
+    /// A bed with an open runtime.
+    pub(crate) async fn with_runtime() -> (Self, ProcessRuntime) {
+        let bed = Self::new();
+        let runtime = bed.open().await;
+        (bed, runtime)
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -105,6 +112,12 @@ impl Bed {
     pub(crate) async fn logged(&self, container: &str, attempt: u32, text: &str) {
         let what = format!("{text:?} in the log of {container}");
         eventually(&what, || self.log(container, attempt).contains(text)).await;
+    }
+
+    /// Starts a pod, and waits until its container `main` has said that it is up.
+    pub(crate) async fn bring_up(&self, runtime: &ProcessRuntime, pod: &Pod) {
+        runtime.sync_pod(pod).await.unwrap();
+        self.logged("main", 0, "up").await;
     }
 
     /// Simulates a power cut and a boot for all pods: no process is left, nothing in memory, and on disk only what was

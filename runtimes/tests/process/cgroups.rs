@@ -116,8 +116,7 @@ async fn a_limit_that_cannot_be_enforced_spares_the_pod_that_runs_until_the_next
 
 #[tokio::test]
 async fn a_pod_with_a_limit_is_refused_by_a_runtime_that_was_given_no_cgroups() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mut main = sh("main", "exec sleep 1000");
     main["resources"] = json!({"limits": {"memory": "64Mi"}});
     let pod = bed.pod_of(&json!({"containers": [main]}));

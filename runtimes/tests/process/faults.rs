@@ -249,8 +249,7 @@ impl Drop for SmallDisk {
 
 #[tokio::test]
 async fn a_hundred_pods_are_asked_to_end_before_the_first_of_them_has() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let (ready, asked, go) = (bed.path("ready"), bed.path("asked"), bed.path("go"));
     // On SIGTERM each waits for a word to be written to `go`, without using a CPU.
     let script = format!(

@@ -6,8 +6,7 @@ use crate::bed::{Bed, eventually, exit_of, is_running, sh, status_until, stop, s
 
 #[tokio::test]
 async fn a_container_runs_with_its_environment_and_ends_with_its_exit_code() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [{
         "name": "main", "image": "none",
         "command": ["/bin/sh", "-c", "echo $GREETING $0; echo $(NAME) >&2; pwd; exit 3"],
@@ -30,8 +29,7 @@ async fn a_container_runs_with_its_environment_and_ends_with_its_exit_code() {
 
 #[tokio::test]
 async fn a_running_container_is_listed_with_its_pod_and_gone_after_forget() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod("exec sleep 1000");
     let synced = runtime.sync_pod(&pod).await.unwrap();
     assert!(is_running(&synced.status.containers[0]) && synced.status.containers[0].ready);
@@ -51,8 +49,7 @@ async fn a_running_container_is_listed_with_its_pod_and_gone_after_forget() {
 
 #[tokio::test]
 async fn a_program_that_does_not_exist_is_a_start_error_that_names_it() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
         {"name": "main", "image": "none", "command": ["/no/such/program"]}]}));
     let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
@@ -63,8 +60,7 @@ async fn a_program_that_does_not_exist_is_a_start_error_that_names_it() {
 
 #[tokio::test]
 async fn init_containers_run_one_after_the_other_before_the_regular_ones() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let file = bed.path("order").display().to_string();
     let pod = bed.pod_of(&json!({
         "initContainers": [
@@ -83,8 +79,7 @@ async fn init_containers_run_one_after_the_other_before_the_regular_ones() {
 
 #[tokio::test]
 async fn a_regular_container_waits_as_pod_initializing_while_an_init_container_runs() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod_of(&json!({
         "initContainers": [sh("first", "exec sleep 1000")],
         "containers": [sh("main", "exec sleep 1000")],
@@ -101,8 +96,7 @@ async fn a_regular_container_waits_as_pod_initializing_while_an_init_container_r
 
 #[tokio::test]
 async fn the_termination_message_is_what_the_container_wrote() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
         sh("main", "echo -n out of cheese > $WINDDOWN_TERMINATION_LOG; exit 1")]}));
     let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
@@ -111,8 +105,7 @@ async fn the_termination_message_is_what_the_container_wrote() {
 
 #[tokio::test]
 async fn the_end_of_the_log_stands_in_for_the_termination_message_after_an_error() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mut container = sh("main", "echo one; echo two >&2; exit 1");
     container["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [container]}));
@@ -125,8 +118,7 @@ async fn a_container_runs_as_the_user_and_group_it_asks_for() {
     if !nix::unistd::geteuid().is_root() {
         return crate::bed::skip("runs as another user", "needs root");
     }
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mut container = sh(
         "main",
         "id -u; id -g; id -G; echo $WINDDOWN_TERMINATION_LOG; echo -n me > $WINDDOWN_TERMINATION_LOG",
@@ -151,8 +143,7 @@ async fn a_user_without_a_group_never_has_that_of_the_hosts_root() {
     if !nix::unistd::geteuid().is_root() {
         return crate::bed::skip("runs as another user", "needs root");
     }
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let file = bed.path("hook");
     // The container waits for the hook, which would end with it.
     let wait = format!("while [ ! -s {} ]; do sleep 0.01; done", file.display());
@@ -175,8 +166,7 @@ async fn a_user_without_a_group_never_has_that_of_the_hosts_root() {
 
 #[tokio::test]
 async fn a_signal_mask_or_open_file_of_the_supervisor_does_not_reach_the_container() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
         sh("main", "grep -E '^Sig(Blk|Ign)' /proc/self/status; ls /proc/self/fd | tr '\\n' ' '")]}));
     sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
@@ -188,8 +178,7 @@ async fn a_signal_mask_or_open_file_of_the_supervisor_does_not_reach_the_contain
 
 #[tokio::test]
 async fn what_is_not_supported_refuses_the_pod_and_names_the_field() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod =
         bed.pod_of(&json!({"containers": [sh("main", "true")], "volumes": [{"name": "data"}]}));
     let error = runtime.sync_pod(&pod).await.unwrap_err();
@@ -201,8 +190,7 @@ async fn what_is_not_supported_refuses_the_pod_and_names_the_field() {
 
 #[tokio::test]
 async fn an_exit_is_told_without_anybody_asking() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let gate = bed.path("gate").display().to_string();
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
         sh("main", &format!("while [ ! -e {gate} ]; do sleep 0.01; done; exit 7"))]}));

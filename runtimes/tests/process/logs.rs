@@ -28,8 +28,7 @@ async fn a_chatty_container_fills_as_many_files_as_are_kept_and_loses_no_line_in
 
 #[tokio::test]
 async fn the_last_output_of_a_container_is_in_its_log_when_its_exit_is_seen() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
         sh("main", "head -c 60000 /dev/zero | tr '\\0' x; echo; printf 'no newline at the end'")]}));
     sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;

@@ -18,8 +18,7 @@ fn probed(bed: &Bed, kind: &str, probe: &Value) -> Pod {
 
 #[tokio::test]
 async fn a_container_is_ready_when_its_readiness_probe_passes_and_not_before() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mark = bed.path("ready");
     let pod = probed(&bed, "readinessProbe", &file_probe(mark.to_str().unwrap(), &json!({})));
     let seen = sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
@@ -34,8 +33,7 @@ async fn a_container_is_ready_when_its_readiness_probe_passes_and_not_before() {
 
 #[tokio::test]
 async fn a_container_whose_liveness_probe_fails_is_restarted() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = probed(&bed, "livenessProbe", &file_probe("/no/such/file", &json!({})));
     let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
     assert_eq!(seen[0].last_exit.as_ref().unwrap().exit_code, 143);
@@ -45,8 +43,7 @@ async fn a_container_whose_liveness_probe_fails_is_restarted() {
 
 #[tokio::test]
 async fn a_startup_probe_holds_up_what_comes_after_a_sidecar() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mark = bed.path("up");
     let mut sidecar = sh("side", "exec sleep 1000");
     sidecar["restartPolicy"] = json!("Always");
@@ -65,8 +62,7 @@ async fn a_startup_probe_holds_up_what_comes_after_a_sidecar() {
 
 #[tokio::test]
 async fn an_http_probe_takes_the_status_for_an_answer() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let answers = ["503 Busy", "200 OK", "200 OK"];
@@ -91,8 +87,7 @@ async fn an_http_probe_takes_the_status_for_an_answer() {
 
 #[tokio::test]
 async fn a_container_whose_post_start_hook_fails_is_restarted() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mark = bed.path("second");
     let mut container = sh("main", "exec sleep 1000");
     let hook = format!("if [ -e {m} ]; then exit 0; fi; touch {m}; exit 1", m = mark.display());

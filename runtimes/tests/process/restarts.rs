@@ -8,8 +8,7 @@ use crate::bed::{Bed, exit_of, is_running, sh, stop, sync_until};
 
 #[tokio::test]
 async fn a_container_that_crashes_is_restarted_at_once_and_then_after_a_growing_back_off() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod("exit 1");
     let began = Instant::now();
     let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 3).await;
@@ -39,8 +38,7 @@ async fn a_container_in_back_off_says_so_and_keeps_its_last_exit() {
 
 #[tokio::test]
 async fn on_failure_restarts_a_failure_and_leaves_a_success() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mark = bed.path("mark").display().to_string();
     let pod = bed.pod_of(&json!({"restartPolicy": "OnFailure", "containers": [
         sh("main", &format!("if [ -e {mark} ]; then exit 0; fi; touch {mark}; exit 1"))]}));
@@ -53,8 +51,7 @@ async fn on_failure_restarts_a_failure_and_leaves_a_success() {
 
 #[tokio::test]
 async fn a_sidecar_is_restarted_while_the_regular_container_runs() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mut sidecar = sh("side", "sleep 0.05; exit 0");
     sidecar["restartPolicy"] = json!("Always");
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "initContainers": [sidecar],
@@ -67,8 +64,7 @@ async fn a_sidecar_is_restarted_while_the_regular_container_runs() {
 
 #[tokio::test]
 async fn an_init_container_that_fails_for_good_starts_nothing_else() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod_of(&json!({"restartPolicy": "Never",
         "initContainers": [sh("first", "exit 9")], "containers": [sh("main", "exec sleep 1000")]}));
     let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;

@@ -35,8 +35,7 @@ async fn values_of_the_environment_are_kept_in_memory_only_and_hooks_have_them_a
         ["/bin/sh", "-c", format!("echo $TOKEN | tr a-z A-Z > {said}")]}}});
     let pod = applied(&bed.pod_of(&json!({"containers": [main]})));
     let runtime = bed.open().await;
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     assert_eq!(holders(&bed.path("state")), Vec::<String>::new());
     assert_eq!(holders(&bed.path("run")).len(), 1);
     drop(runtime);

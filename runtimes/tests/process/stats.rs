@@ -15,8 +15,7 @@ async fn of_the_pod(runtime: &ProcessRuntime) -> PodStats {
 
 #[tokio::test]
 async fn memory_and_tasks_are_those_of_the_containers_and_not_of_their_supervisors() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     // A shell that holds some 24 MB, and a shell with two programs.
     let hog = "x=$(head -c 12000000 /dev/zero | tr '\\0' x); echo up; while :; do sleep 0.2; done";
     let two = "sleep 1000 & sleep 1000 & echo up; wait";
@@ -42,8 +41,7 @@ async fn memory_and_tasks_are_those_of_the_containers_and_not_of_their_superviso
 
 #[tokio::test]
 async fn an_agent_that_comes_later_measures_what_it_adopted() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod("sleep 1000 & echo up; wait");
     sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
     bed.logged("main", 0, "up").await;
@@ -57,8 +55,7 @@ async fn an_agent_that_comes_later_measures_what_it_adopted() {
 
 #[tokio::test]
 async fn logs_and_records_are_the_pods_part_of_the_disk() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod("head -c 300000 /dev/zero | tr '\\0' '\\n'; echo up; sleep 1000");
     sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
     bed.logged("main", 0, "up").await;
@@ -104,8 +101,7 @@ async fn turned_logs_are_given_back_and_those_in_use_stay() {
 
 #[tokio::test]
 async fn containers_that_start_at_once_write_the_pods_record_once_and_for_all() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let many: Vec<_> = (0..8).map(|n| sh(&format!("c{n}"), "sleep 1000")).collect();
     let pod = bed.pod_of(&json!({"containers": many}));
     // Only once: even the first call must not fail.

@@ -15,11 +15,9 @@ const POLITE: &str = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep
 
 #[tokio::test]
 async fn a_container_that_ends_on_sigterm_is_not_killed() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod(POLITE);
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     let asked = Instant::now();
     let stopped = stop(&runtime, &pod, 10_000).await;
     assert!(asked.elapsed() < Duration::from_secs(5));
@@ -33,11 +31,9 @@ async fn a_container_that_ends_on_sigterm_is_not_killed() {
 
 #[tokio::test]
 async fn a_container_that_ignores_sigterm_is_killed_when_its_grace_is_over() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod(STUBBORN);
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     let began = Instant::now();
     let stopped = stop(&runtime, &pod, 400).await;
     assert!(began.elapsed() >= Duration::from_millis(400));
@@ -62,8 +58,7 @@ async fn with_headless(bed: &Bed, runtime: &ProcessRuntime, script: &str) -> Opt
         return None;
     }
     let pod = bed.pod(&format!("{HEADLESS}{script}"));
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(runtime, &pod).await;
     let log = bed.log("main", 0);
     let pid = log.split("pid=").nth(1).and_then(|rest| rest.lines().next()?.parse().ok());
     Some((pod, pid.unwrap()))
@@ -76,8 +71,7 @@ async fn is_gone(pid: i32) {
 
 #[tokio::test]
 async fn what_goes_on_without_its_first_thread_ends_with_its_container() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let Some((pod, pid)) = with_headless(&bed, &runtime, POLITE).await else { return };
     let asked = Instant::now();
     let stopped = stop(&runtime, &pod, 10_000).await;
@@ -88,8 +82,7 @@ async fn what_goes_on_without_its_first_thread_ends_with_its_container() {
 
 #[tokio::test]
 async fn what_goes_on_without_its_first_thread_ends_also_when_its_supervisor_was_killed() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let Some((pod, pid)) = with_headless(&bed, &runtime, POLITE).await else { return };
     for supervisor in bed.supervisors() {
         kill(nix::unistd::Pid::from_raw(supervisor), Signal::SIGKILL).unwrap();
@@ -100,11 +93,9 @@ async fn what_goes_on_without_its_first_thread_ends_also_when_its_supervisor_was
 
 #[tokio::test]
 async fn a_grace_that_shrinks_in_flight_takes_effect_at_once() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod(STUBBORN);
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(600));
     let shorten = async {
         sleep(Duration::from_millis(100)).await;
@@ -117,8 +108,7 @@ async fn a_grace_that_shrinks_in_flight_takes_effect_at_once() {
 
 #[tokio::test]
 async fn a_process_that_forked_and_changed_session_does_not_outlive_its_container() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pid_file = bed.path("orphan");
     // A daemon ($$$$ is a shell's $$ in a pod): its own session, parent gone, environment wiped, every signal but KILL ignored.
     let daemon = format!(
@@ -127,8 +117,7 @@ async fn a_process_that_forked_and_changed_session_does_not_outlive_its_containe
     );
     let pod =
         bed.pod(&format!("({daemon}) ; trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done"));
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     let orphan =
         || std::fs::read_to_string(&pid_file).unwrap_or_default().trim().parse().unwrap_or(0);
     eventually("the daemon", || orphan() > 0).await;
@@ -141,12 +130,10 @@ async fn a_process_that_forked_and_changed_session_does_not_outlive_its_containe
 
 #[tokio::test]
 async fn sigterm_goes_to_the_main_process_only() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let child = "sh -c 'trap \"echo child was asked\" TERM; while :; do sleep 0.02; done' &";
     let pod = bed.pod(&format!("{child} trap 'sleep 0.2; exit 0' TERM; echo up; wait; wait"));
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     stop(&runtime, &pod, 10_000).await;
     assert!(!bed.log("main", 0).contains("child was asked"));
     bed.nothing_left().await;
@@ -154,8 +141,7 @@ async fn sigterm_goes_to_the_main_process_only() {
 
 #[tokio::test]
 async fn regular_containers_stop_together_and_sidecars_after_them_in_reverse_order() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let file = bed.path("order").display().to_string();
     let says = |name: &str, delay: &str| {
         let script = format!(
@@ -186,8 +172,7 @@ async fn regular_containers_stop_together_and_sidecars_after_them_in_reverse_ord
 
 #[tokio::test]
 async fn a_sidecar_whose_turn_does_not_come_is_asked_before_it_is_killed() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mut sidecar = sh("side", POLITE);
     sidecar["restartPolicy"] = json!("Always");
     let pod =
@@ -204,8 +189,7 @@ async fn a_sidecar_whose_turn_does_not_come_is_asked_before_it_is_killed() {
 
 #[tokio::test]
 async fn the_pre_stop_hook_runs_as_the_container_before_sigterm() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let file = bed.path("hook").display().to_string();
     let mut container = sh(
         "main",
@@ -215,8 +199,7 @@ async fn the_pre_stop_hook_runs_as_the_container_before_sigterm() {
     container["lifecycle"] = json!({"preStop": {"exec": {"command":
         ["/bin/sh", "-c", format!("sleep 0.1; echo the $WHO was first > {file}")]}}});
     let pod = bed.pod_of(&json!({"containers": [container]}));
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     stop(&runtime, &pod, 10_000).await;
     assert!(bed.log("main", 0).contains("the hook was first"), "{}", bed.log("main", 0));
     bed.nothing_left().await;
@@ -224,15 +207,13 @@ async fn the_pre_stop_hook_runs_as_the_container_before_sigterm() {
 
 #[tokio::test]
 async fn a_grace_that_shrinks_during_pre_stop_ends_the_hook_and_the_container() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mut container = sh("main", STUBBORN);
     let hung = bed.path("hung").display().to_string();
     container["lifecycle"] = json!({"preStop": {"exec": {"command":
         ["/bin/sh", "-c", format!("echo > {hung}; setsid sleep 1000; sleep 1000")]}}});
     let pod = bed.pod_of(&json!({"containers": [container]}));
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(600));
     let shorten = async {
         eventually("the hook runs", || std::path::Path::new(&hung).exists()).await;
@@ -245,13 +226,11 @@ async fn a_grace_that_shrinks_during_pre_stop_ends_the_hook_and_the_container() 
 
 #[tokio::test]
 async fn a_pre_stop_sleep_is_slept_inside_the_grace() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mut container = sh("main", POLITE);
     container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 1}}});
     let pod = bed.pod_of(&json!({"containers": [container]}));
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     let began = Instant::now();
     let stopped = stop(&runtime, &pod, 10_000).await;
     assert!(began.elapsed() >= Duration::from_secs(1));
@@ -261,21 +240,18 @@ async fn a_pre_stop_sleep_is_slept_inside_the_grace() {
 
 #[tokio::test]
 async fn a_container_may_choose_the_signal_that_ends_it() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let mut container =
         sh("main", "trap 'exit 5' USR1; trap '' TERM; echo up; while :; do sleep 0.02; done");
     container["lifecycle"] = json!({"stopSignal": "SIGUSR1"});
     let pod = bed.pod_of(&json!({"containers": [container]}));
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     assert_eq!(stop(&runtime, &pod, 10_000).await.containers[0].exit_code, 5);
 }
 
 #[tokio::test]
 async fn a_stop_after_a_sync_that_was_dropped_midway_ends_what_had_been_started() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let names: Vec<String> = (0..12).map(|i| format!("c{i}")).collect();
     let containers: Vec<_> = names.iter().map(|n| sh(n, "exec sleep 1000")).collect();
     let pod = bed.pod_of(&json!({"containers": containers}));
@@ -293,8 +269,7 @@ async fn a_stop_after_a_sync_that_was_dropped_midway_ends_what_had_been_started(
 
 #[tokio::test]
 async fn stopping_an_unknown_pod_succeeds() {
-    let bed = Bed::new();
-    let runtime = bed.open().await;
+    let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod("true");
     assert_eq!(stop(&runtime, &pod, 1000).await, winddown_shared::PodStopped::default());
 }
@@ -306,8 +281,7 @@ async fn a_supervisor_that_is_suspended_does_not_save_its_container() {
     config.kill_timeout = Duration::from_secs(2);
     let runtime = winddown_runtimes::process::ProcessRuntime::open(config).await.unwrap();
     let pod = bed.pod(STUBBORN);
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     let supervisor = nix::unistd::Pid::from_raw(bed.supervisors()[0]);
     nix::sys::signal::kill(supervisor, nix::sys::signal::Signal::SIGSTOP).unwrap();
     let stopped = stop(&runtime, &pod, 100).await;
@@ -326,8 +300,7 @@ async fn a_container_that_survives_sigkill_is_an_error_that_names_it_and_the_nex
     config.kill_timeout = Duration::from_secs(1);
     let runtime = winddown_runtimes::process::ProcessRuntime::open(config).await.unwrap();
     let pod = bed.pod(&format!("echo up; echo > {}; exec sleep 1000", disk.file().display()));
-    runtime.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
+    bed.bring_up(&runtime, &pod).await;
     let pid = bed.processes()[0];
     let stat = format!("/proc/{pid}/stat");
     let waits = || std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") D "));
