@@ -77,7 +77,7 @@ pub enum Verdict {
 pub struct Rejection {
     /// `status.reason`, for example `NodeShutdown`.
     pub reason: Arc<str>,
-    /// A message for people. The status has it after [`Rejection::STATUS_PREFIX`].
+    /// A message for people. The status has it after a [prefix](Self::status_message).
     pub message: Arc<str>,
     /// Whether the unchanged pod may be admitted on this node later. Static pods are tried again when another pod has
     /// left the node, with growing delays, and every five minutes; all pods are when admission opens again, and when a
@@ -87,12 +87,9 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// The prefix that the kubelet adds to the message in a rejected pod's status.
-    pub const STATUS_PREFIX: &'static str = "Pod was rejected: ";
-
-    /// The message with the prefix, as in the status.
+    /// The message with the kubelet's prefix, as in the status.
     pub fn status_message(&self) -> String {
-        format!("{}{}", Self::STATUS_PREFIX, self.message)
+        format!("Pod was rejected: {}", self.message)
     }
 }
 

@@ -24,15 +24,9 @@ pub struct CgroupMemory {
     pub limit: Option<u64>,
 }
 
-/// How often a cgroup (version 2) hit its limits.
+/// What happened in a cgroup (version 2) because of its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupMemoryEvents {
-    /// Throttled at `memory.high`.
-    pub high: u64,
-    /// Had to reclaim memory at `memory.max`.
-    pub max: u64,
-    /// Could not reclaim enough.
-    pub oom: u64,
     /// Processes killed for lack of memory.
     pub oom_kill: u64,
 }
@@ -122,19 +116,10 @@ impl MemoryStat {
 }
 
 impl CgroupMemoryEvents {
-    /// Parses `memory.events`; missing counters are 0.
+    /// Parses `memory.events`; a missing counter is 0.
     pub fn parse(text: &[u8]) -> Self {
-        let mut events = Self::default();
-        for (key, value) in keyed(text) {
-            match key {
-                b"high" => events.high = value,
-                b"max" => events.max = value,
-                b"oom" => events.oom = value,
-                b"oom_kill" => events.oom_kill = value,
-                _ => {}
-            }
-        }
-        events
+        let killed = keyed(text).filter(|(key, _)| *key == b"oom_kill").last();
+        Self { oom_kill: killed.map_or(0, |(_, killed)| killed) }
     }
 }
 

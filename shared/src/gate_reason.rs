@@ -49,23 +49,11 @@ impl GateReasons {
         self.0 & (1 << reason as u8) != 0
     }
 
-    /// Adds a reason; returns whether it is new.
-    pub const fn insert(&mut self, reason: GateReason) -> bool {
-        let before = self.0;
-        self.0 |= 1 << reason as u8;
-        self.0 != before
-    }
-
-    /// Removes a reason; returns whether it was present.
-    pub const fn remove(&mut self, reason: GateReason) -> bool {
-        let before = self.0;
-        self.0 &= !(1 << reason as u8);
-        self.0 != before
-    }
-
     /// Adds (`true`) or removes (`false`) a reason; returns whether the set changed.
     pub const fn set(&mut self, reason: GateReason, holds: bool) -> bool {
-        if holds { self.insert(reason) } else { self.remove(reason) }
+        let (before, bit) = (self.0, 1_u8 << reason as u8);
+        self.0 = if holds { before | bit } else { before & !bit };
+        self.0 != before
     }
 
     /// The reasons, in the order of [`GateReason::ALL`].
@@ -78,7 +66,7 @@ impl FromIterator<GateReason> for GateReasons {
     fn from_iter<T: IntoIterator<Item = GateReason>>(reasons: T) -> Self {
         let mut set = Self::NONE;
         for reason in reasons {
-            set.insert(reason);
+            set.set(reason, true);
         }
         set
     }
@@ -97,8 +85,8 @@ mod tests {
     #[test]
     fn what_one_owner_removes_another_owner_keeps() {
         let mut set = GateReasons::NONE;
-        assert!(set.is_empty() && !set.remove(GateReason::Drain));
-        assert!(set.insert(GateReason::Drain) && !set.insert(GateReason::Drain));
+        assert!(set.is_empty() && !set.set(GateReason::Drain, false));
+        assert!(set.set(GateReason::Drain, true) && !set.set(GateReason::Drain, true));
         assert!(set.set(GateReason::Notice, true));
         assert!(set.set(GateReason::Drain, false) && !set.contains(GateReason::Drain));
         assert_eq!(set.iter().collect::<Vec<_>>(), [GateReason::Notice]);
@@ -111,7 +99,7 @@ mod tests {
         assert_eq!(all.iter().collect::<Vec<_>>(), GateReason::ALL);
         for reason in GateReason::ALL {
             let mut rest = all;
-            assert!(rest.remove(reason));
+            assert!(rest.set(reason, false));
             assert_eq!(rest.iter().count(), GateReason::ALL.len() - 1, "{reason:?}");
         }
     }

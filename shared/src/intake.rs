@@ -444,10 +444,15 @@ impl<R: Runtime> Intake<R> {
         for pod in unknown {
             // The predecessor's status must not affect this pod, nor must its containers if they ran when the agent
             // started: nothing of it runs any more.
-            self.statuses.remove(pod.uid());
             if let Some(found) = self.found.get_mut(pod.uid()) {
                 found.end();
             }
+            // Deleted meanwhile: it needs no room, and its status is final.
+            if is_over(&pod) {
+                self.workers.update(UpdateKind::Create, pod, None);
+                continue;
+            }
+            self.statuses.remove(pod.uid());
             let mut state = self.admit(&pod, others);
             match &mut state {
                 AdmissionState::Admitted => self.start(&pod, true),

@@ -101,8 +101,8 @@ pub use plugin::{
 };
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap,
-    QosClass, QosClassError, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY,
-    SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
+    QosClass, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY,
+    UidHasher,
 };
 pub use pod_event::{EndCause, PodEvent, PodEventKind, ProbeKind};
 pub use proc_stat::ProcStat;

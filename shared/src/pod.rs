@@ -22,7 +22,7 @@ pub use priority::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, SYSTEM_CRITICAL_PRIORITY,
     SYSTEM_NODE_CRITICAL_PRIORITY,
 };
-pub use qos::{QosClass, QosClassError};
+pub use qos::QosClass;
 pub use requests::{Requests, ResourceName};
 pub use uid::{PodUid, PodUidMap, UidHasher};
 

@@ -120,7 +120,7 @@ struct Inner<S> {
 impl<S: PodSyncer> PodWorkers<S> {
     /// Creates workers that drive `syncer`. Must be called inside a tokio runtime.
     pub fn new(syncer: S, recorder: Arc<dyn Recorder>, times: WorkerTimes) -> Self {
-        Self::with_observer(syncer, recorder, times, Arc::new(observer::NoObserver))
+        Self::with_observer(syncer, recorder, times, Arc::new(()))
     }
 
     /// Like [`new`](Self::new), and reports to `observer` how long the steps take.

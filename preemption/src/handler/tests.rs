@@ -90,7 +90,7 @@ fn a_non_critical_pod_ends_no_pod() {
     let failure = lacks("memory", 550 * MEBI);
     let room = room(&guaranteed(100), std::slice::from_ref(&failure), &[burstable(100)]);
     let Room::Refused(failures) = room else { panic!("{room:?}") };
-    assert_eq!(failures.into_iter().collect::<Vec<_>>(), [failure]);
+    assert_eq!(failures.iter().collect::<Vec<_>>(), [&failure]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_failure_that_no_room_mends_is_all_that_a_critical_pod_is_refused_for() {
     let failures = [lacks("memory", MEBI), AdmissionFailure::NODE_PORTS];
     let room = room(&cluster_critical(), &failures, &[burstable(100)]);
     let Room::Refused(failures) = room else { panic!("{room:?}") };
-    assert_eq!(failures.into_iter().collect::<Vec<_>>(), [AdmissionFailure::NODE_PORTS]);
+    assert_eq!(failures.iter().collect::<Vec<_>>(), [&AdmissionFailure::NODE_PORTS]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_non_critical_pod_is_refused_for_everything() {
     let failures = [lacks("memory", MEBI), AdmissionFailure::NODE_PORTS];
     let room = room(&guaranteed(100), &failures, &[burstable(100)]);
     let Room::Refused(refused) = room else { panic!("{room:?}") };
-    assert_eq!(refused.into_iter().collect::<Vec<_>>(), failures);
+    assert_eq!(refused, failures.into_iter().collect::<FitFailures>());
 }
 
 // === the kubelet's TestGetPodsToPreempt ===

@@ -21,8 +21,6 @@ pub(crate) struct Case {
     pub(crate) preemptor: Pod,
     pub(crate) pods: Vec<Pod>,
     pub(crate) requirements: Vec<Requirement>,
-    /// The facts that the kubelet derives from each pod; none for whole nodes.
-    pub(crate) facts: Option<Vec<Value>>,
     pub(crate) victims: Vec<String>,
     pub(crate) error: Option<String>,
 }
@@ -33,7 +31,6 @@ struct Row {
     preemptor: api::Pod,
     pods: Vec<api::Pod>,
     requirements: Vec<Asked>,
-    facts: Option<Vec<Value>>,
     victims: Vec<String>,
     error: Option<String>,
 }
@@ -53,7 +50,6 @@ impl Case {
             preemptor: Pod::new(row.preemptor).unwrap(),
             pods: row.pods.into_iter().map(|pod| Pod::new(pod).unwrap()).collect(),
             requirements: row.requirements.iter().map(name).collect(),
-            facts: row.facts,
             victims: row.victims,
             error: row.error,
         }

@@ -176,12 +176,3 @@ impl FromIterator<AdmissionFailure> for FitFailures {
         Self(failures.into_iter().collect())
     }
 }
-
-impl IntoIterator for FitFailures {
-    type Item = AdmissionFailure;
-    type IntoIter = std::vec::IntoIter<AdmissionFailure>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}

@@ -57,7 +57,7 @@ fn node(object: &Value) -> NodeView {
 }
 
 fn failures(pod: &Pod, node: &NodeView, others: &[Pod]) -> Vec<AdmissionFailure> {
-    fit_failures(pod, node, &NodeUse::beside(pod, others)).into_iter().collect()
+    fit_failures(pod, node, &NodeUse::beside(pod, others)).iter().cloned().collect()
 }
 
 fn insufficient(name: &str, requested: i64, used: i64, capacity: i64) -> AdmissionFailure {

@@ -137,20 +137,6 @@ fn shutdown() -> KillRequest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wanted_pods_run_and_unwanted_ones_end_and_leave_nothing() {
-    let node = node(FakeRuntime::default());
-    let (web, job) = (pod("web", "Always"), pod("job", "Never"));
-    node.want(&[&web, &job]).await;
-    assert_eq!(node.said(&web).0, "Running");
-    node.want(&[&web]).await;
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(node.runtime.forgotten(), [job.uid().clone()]);
-    assert!(node.statuses.get(job.uid()).is_none());
-    assert_eq!(node.said(&web).0, "Running");
-    assert_eq!(node.runtime.starts().len(), 2);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_changed_manifest_ends_the_old_pod_before_the_new_one_starts() {
     let node = node(FakeRuntime::default());
     let (old, new) = (pod("web1", "Always"), pod("web2", "Always"));

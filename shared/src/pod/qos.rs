@@ -1,7 +1,6 @@
 //! QoS classes.
 
 use std::fmt;
-use std::str::FromStr;
 
 use k8s_openapi::api::core::v1::{self as api, Container, PodSpec, ResourceRequirements};
 
@@ -24,11 +23,6 @@ pub enum QosClass {
     Guaranteed,
 }
 
-/// Text that is not the name of a QoS class.
-#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("unknown QoS class {0:?}: expected BestEffort, Burstable or Guaranteed")]
-pub struct QosClassError(pub String);
-
 impl QosClass {
     /// The name as in Kubernetes.
     #[must_use]
@@ -47,19 +41,6 @@ impl fmt::Display for QosClass {
     }
 }
 
-impl FromStr for QosClass {
-    type Err = QosClassError;
-
-    fn from_str(text: &str) -> Result<Self, QosClassError> {
-        match text {
-            "BestEffort" => Ok(Self::BestEffort),
-            "Burstable" => Ok(Self::Burstable),
-            "Guaranteed" => Ok(Self::Guaranteed),
-            _ => Err(QosClassError(text.to_owned())),
-        }
-    }
-}
-
 impl Pod {
     /// The pod's QoS class: `status.qosClass`, or the class that follows from its spec if that is
     /// unset or invalid.
@@ -72,8 +53,10 @@ impl Pod {
 
 pub(super) fn class(pod: &api::Pod) -> QosClass {
     let recorded = pod.status.as_ref().and_then(|status| status.qos_class.as_deref());
-    match recorded.map(str::parse) {
-        Some(Ok(class)) => class,
+    match recorded {
+        Some("BestEffort") => QosClass::BestEffort,
+        Some("Burstable") => QosClass::Burstable,
+        Some("Guaranteed") => QosClass::Guaranteed,
         _ => pod.spec.as_ref().map_or(QosClass::BestEffort, class_of),
     }
 }

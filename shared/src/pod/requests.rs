@@ -129,15 +129,6 @@ impl Requests {
         named.into_iter().filter(|(_, amount)| *amount != 0).chain(others)
     }
 
-    /// Whether nothing is requested.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.cpu_milli == 0
-            && self.memory == 0
-            && self.ephemeral_storage == 0
-            && self.other.is_empty()
-    }
-
     /// Adds the requests of another pod, saturating, for the sum over a node.
     pub fn accumulate(&mut self, more: &Self) {
         self.cpu_milli = self.cpu_milli.saturating_add(more.cpu_milli);

@@ -83,16 +83,21 @@ fn runtime(init: &[(ContainerKind, Is)], regular: &[Is]) -> PodRuntimeStatus {
     PodRuntimeStatus { containers: init.chain(regular).collect(), ..PodRuntimeStatus::default() }
 }
 
-fn phase_of(pod: &Pod, runtime: &PodRuntimeStatus, stopped: bool) -> Phase {
-    let status = generate(StatusInput {
+/// The input for the first status of a pod that is not terminating.
+fn input<'a>(pod: &'a Pod, runtime: &'a PodRuntimeStatus) -> StatusInput<'a> {
+    StatusInput {
         pod,
         runtime,
         previous: None,
-        stopped,
+        stopped: false,
         ended_by_agent: None,
         host_ips: &[],
         now: WallTime::UNIX_EPOCH,
-    });
+    }
+}
+
+fn phase_of(pod: &Pod, runtime: &PodRuntimeStatus, stopped: bool) -> Phase {
+    let status = generate(StatusInput { stopped, ..input(pod, runtime) });
     Phase::parse(&status.phase.unwrap()).unwrap()
 }
 
@@ -155,13 +160,10 @@ fn the_agents_reason_stays_on_the_pod_it_ended() {
         let mut status = None;
         for stopped in [true, true, false] {
             let next = generate(StatusInput {
-                pod: &pod,
-                runtime: &runtime,
                 previous: status.as_ref(),
                 stopped,
                 ended_by_agent: stopped.then_some(&words),
-                host_ips: &[],
-                now: WallTime::UNIX_EPOCH,
+                ..input(&pod, &runtime)
             });
             assert_eq!(next.phase.as_deref(), Some("Failed"));
             assert_eq!(next.reason.as_deref(), Some("Evicted"));
@@ -175,15 +177,8 @@ fn a_transition_time_moves_only_when_the_condition_changes() {
     let pod = pod(1, "Always", false);
     let at = |second: i64| WallTime::from_second(second).unwrap();
     let say = |previous: Option<&api::PodStatus>, is: Is, now: i64| {
-        generate(StatusInput {
-            pod: &pod,
-            runtime: &runtime(&[], &[is]),
-            previous,
-            stopped: false,
-            ended_by_agent: None,
-            host_ips: &[],
-            now: at(now),
-        })
+        let runtime = runtime(&[], &[is]);
+        generate(StatusInput { previous, now: at(now), ..input(&pod, &runtime) })
     };
     let ready = |status: &api::PodStatus| {
         let conditions = status.conditions.as_ref().unwrap();
@@ -208,15 +203,8 @@ fn conditions_of_others_are_carried_over() {
     };
     let previous =
         api::PodStatus { conditions: Some(vec![theirs.clone()]), ..api::PodStatus::default() };
-    let status = generate(StatusInput {
-        pod: &pod,
-        runtime: &runtime(&[], &[Is::Up]),
-        previous: Some(&previous),
-        stopped: false,
-        ended_by_agent: None,
-        host_ips: &[],
-        now: WallTime::UNIX_EPOCH,
-    });
+    let runtime = runtime(&[], &[Is::Up]);
+    let status = generate(StatusInput { previous: Some(&previous), ..input(&pod, &runtime) });
     assert!(status.conditions.unwrap().contains(&theirs));
 }
 
@@ -239,15 +227,8 @@ fn addresses_are_the_pods_own_or_the_nodes_and_are_not_forgotten() {
             ips: own.iter().map(ToString::to_string).collect(),
             ..runtime(&[], &[Is::Up])
         };
-        generate(StatusInput {
-            pod: &Pod::new(object).unwrap(),
-            runtime: &runtime,
-            previous,
-            stopped: false,
-            ended_by_agent: None,
-            host_ips: node,
-            now: WallTime::UNIX_EPOCH,
-        })
+        let pod = Pod::new(object).unwrap();
+        generate(StatusInput { previous, host_ips: node, ..input(&pod, &runtime) })
     };
     let (own, both) = ("10.0.0.9", "192.0.2.7 2001:db8::7");
     let told = |hosts: &str, pods: &str| (hosts.to_owned(), pods.to_owned());
@@ -265,15 +246,7 @@ fn a_pod_whose_init_containers_are_not_done_names_them() {
     use ContainerKind::{Init, Sidecar};
     use Is::{CrashLoop, Done, New, Up};
     let initialized = |init: &[(ContainerKind, Is)]| {
-        let status = generate(StatusInput {
-            pod: &pod(1, "Always", false),
-            runtime: &runtime(init, &[Is::New]),
-            previous: None,
-            stopped: false,
-            ended_by_agent: None,
-            host_ips: &[],
-            now: WallTime::UNIX_EPOCH,
-        });
+        let status = generate(input(&pod(1, "Always", false), &runtime(init, &[Is::New])));
         let conditions = status.conditions.unwrap();
         let one = conditions.into_iter().find(|c| c.type_ == "Initialized").unwrap();
         (one.status, one.reason.unwrap_or_default(), one.message.unwrap_or_default())
@@ -296,15 +269,7 @@ fn an_ephemeral_container_is_listed_apart_and_counts_for_nothing() {
     {
         let mut runtime = runtime(&[], &[main]);
         runtime.containers.push(container("debug", Ephemeral, ephemeral));
-        let status = generate(StatusInput {
-            pod: &pod(1, "Always", false),
-            runtime: &runtime,
-            previous: None,
-            stopped: false,
-            ended_by_agent: None,
-            host_ips: &[],
-            now: WallTime::UNIX_EPOCH,
-        });
+        let status = generate(input(&pod(1, "Always", false), &runtime));
         let names = |list: Option<Vec<api::ContainerStatus>>| {
             list.unwrap_or_default().into_iter().map(|one| one.name).collect::<Vec<_>>()
         };

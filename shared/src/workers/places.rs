@@ -70,5 +70,5 @@ fn end_by(record: &Record) -> Option<Instant> {
     let ending = record.ending.as_ref()?;
     let own = || record.pod().and_then(Pod::own_grace);
     let grace = ending.grace.or_else(own).unwrap_or(Duration::ZERO);
-    Some(default_deadline(ending.since, grace))
+    Some(default_deadline(ending.grace_since, grace))
 }

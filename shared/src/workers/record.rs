@@ -88,6 +88,8 @@ pub(super) struct Ending {
     pub(super) reason: Option<KillReason>,
     /// `None` when the pod completed by itself.
     pub(super) grace: Option<Duration>,
+    /// When `grace` was set to its present length.
+    pub(super) grace_since: Instant,
     pub(super) status: Option<StatusOverride>,
     /// Whether the stop call has begun.
     pub(super) acknowledged: bool,
@@ -105,6 +107,7 @@ impl Ending {
             since,
             reason,
             grace: None,
+            grace_since: since,
             status: None,
             acknowledged: false,
             in_flight: None,
@@ -193,9 +196,11 @@ impl Record {
     /// Sets the grace period and passes a shorter one on to the stop call in flight.
     pub(super) fn shorten(&mut self, grace: Duration, now: Instant) {
         let Some(ending) = self.ending.as_mut() else { return };
-        let shorter = ending.grace.is_none_or(|g| grace < g);
-        ending.grace = Some(grace);
-        if let (true, Some(in_flight)) = (shorter, &ending.in_flight) {
+        if ending.grace.is_some_and(|g| grace >= g) {
+            return;
+        }
+        (ending.grace, ending.grace_since) = (Some(grace), now);
+        if let Some(in_flight) = &ending.in_flight {
             in_flight.shorten_to(instant_after(now, grace));
         }
     }

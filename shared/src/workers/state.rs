@@ -103,13 +103,11 @@ impl State {
         if record.lifecycle == Lifecycle::Finished {
             return None;
         }
-        if pod.metadata.deletion_timestamp.is_some() {
-            record.deleted = true;
-            // A pod that had terminated before it was first seen only has to be freed.
-            if !new || already_stopped(record).is_none() {
-                let request = KillRequest::new(KillReason::Removed);
-                return self.end(pod, mirror, &request, view, Some(now), now).1;
-            }
+        // A pod that had terminated before it was first seen only has to be freed.
+        let ends = pod.metadata.deletion_timestamp.is_some();
+        if ends && (!new || already_stopped(record).is_none()) {
+            let request = KillRequest::new(KillReason::Removed);
+            return self.end(pod, mirror, &request, view, Some(now), now).1;
         }
         if has_terminal_phase(&pod) && !record.is_ending() {
             record.begin_ending(now, None);
@@ -280,6 +278,7 @@ impl State {
             }
             record
         });
+        record.deleted |= pod.metadata.deletion_timestamp.is_some();
         let new = record.generation == generation;
         (record, new)
     }

@@ -4,7 +4,6 @@ mod kill;
 mod lifecycle;
 mod random;
 mod schedules;
-mod static_pods;
 mod volumes;
 
 use std::sync::Arc;

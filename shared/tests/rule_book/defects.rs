@@ -108,6 +108,22 @@ async fn a_restarted_pod_is_admitted_like_a_new_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_is_deleted_before_it_starts_again_needs_no_admission() {
+    let node = node(FakeRuntime::default());
+    let web = pod("web");
+    node.runtime.stop_takes(web.uid(), secs(5));
+    node.want(&[&web]).await;
+    node.want(&[]).await;
+    node.want(&[&pod("web")]).await;
+    node.want(&[&super::deleted("web", 30)]).await;
+    node.refuse(&web);
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(node.lifecycle(&web), Some(Lifecycle::Finished));
+    assert_eq!((node.restarted(), node.starts(&web)), (0, 1));
+    assert!(!node.events.events().iter().any(|e| matches!(e, Event::PodRejected { .. })));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_static_pods_turn_comes_when_the_name_is_free_and_not_at_the_next_look() {
     let b = bench();
     let (one, two) = (static_pod("1", "web"), static_pod("2", "web"));

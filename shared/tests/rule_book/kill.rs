@@ -10,7 +10,9 @@ use winddown_shared::{
     RuntimePod, RuntimeView, StatusOverride, UpdateKind, WorkerTimes,
 };
 
-use super::{bench, in_runtime, pod, request, secs, settle, static_pod, stop, uid, with_grace};
+use super::{
+    bench, deleted, in_runtime, pod, request, secs, settle, static_pod, stop, uid, with_grace,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_never_seen_is_ended_with_the_status_of_the_kill() {
@@ -21,6 +23,22 @@ async fn a_pod_never_seen_is_ended_with_the_status_of_the_kill() {
     settle().await;
     let stop = Step::Terminate { grace: Some(secs(1)), status: Some(status) };
     assert_eq!(b.steps(&pod("a")), [stop, Step::Finish]);
+}
+
+/// The deletion is first seen with the kill, by an agent that has just started, or after the end.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_pod_does_not_stay_on_its_node() {
+    let b = bench();
+    let status = Some(StatusOverride::staying("NodeReboot", "soon"));
+    let kill = KillRequest { status, ..request() };
+    b.workers.kill_pod(deleted("a", 30), kill.clone()).await.unwrap();
+    assert!(!b.workers.restarts_on_node(&uid("a")));
+    assert_eq!(b.steps(&pod("a"))[0], stop(30), "without the status of a pod that stays");
+    b.workers.kill_pod(pod("b"), kill).await.unwrap();
+    settle().await;
+    assert!(b.workers.restarts_on_node(&uid("b")));
+    b.update(&deleted("b", 30));
+    assert!(!b.workers.restarts_on_node(&uid("b")));
 }
 
 /// Records the state of a pod when its termination is recorded.

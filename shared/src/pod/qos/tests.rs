@@ -132,10 +132,7 @@ fn classes_are_named_as_kubernetes_names_them() {
         [(BestEffort, "BestEffort"), (Burstable, "Burstable"), (Guaranteed, "Guaranteed")]
     {
         assert_eq!((class.as_str(), class.to_string().as_str()), (name, name));
-        assert_eq!(name.parse(), Ok(class));
         assert_eq!(serde_json::to_value(class).unwrap(), json!(name));
     }
     assert!(BestEffort < Burstable && Burstable < Guaranteed);
-    let error = "Gold".parse::<QosClass>().unwrap_err().to_string();
-    assert_eq!(error, "unknown QoS class \"Gold\": expected BestEffort, Burstable or Guaranteed");
 }

@@ -92,7 +92,7 @@ fn ranking_adds_overhead_only_to_what_is_requested_and_fit_adds_it_always() {
         }))
     };
     let none = overhead(json!({}));
-    assert!(none.accounted_requests().is_empty());
+    assert_eq!(*none.accounted_requests(), Requests::default());
     assert_eq!(listed(none.fit_requests()), list(&[("cpu", 5000), ("memory", 5)]));
     let cpu = overhead(json!({"cpu": "2"}));
     assert_eq!(listed(cpu.accounted_requests()), list(&[("cpu", 7000)]));
@@ -119,7 +119,7 @@ fn ranking_takes_requests_of_the_whole_pod_alone_and_fit_by_name() {
     assert_eq!(cpu.fit_requests().memory_bytes(), 80 << 20);
 
     let limit = whole(json!({"limits": {"cpu": "10"}}), own.clone());
-    assert!(limit.accounted_requests().is_empty());
+    assert_eq!(*limit.accounted_requests(), Requests::default());
     assert_eq!(limit.fit_requests().cpu_milli(), 8000);
 
     let unsupported = whole(json!({"requests": {"example.com/gpu": "2"}}), own);
@@ -213,7 +213,7 @@ fn broken_quantities_count_as_nothing_and_huge_ones_saturate() {
 fn every_pod_takes_one_of_pods_whatever_it_says() {
     let pod = pod(&json!({"containers": [container(&json!({"pods": "5"}))]}));
     assert_eq!(pod.fit_requests().get(&ResourceName::Pods), 1);
-    assert!(pod.fit_requests().is_empty());
+    assert_eq!(*pod.fit_requests(), Requests::default());
 }
 
 #[test]

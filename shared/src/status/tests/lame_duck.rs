@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 
-use super::{Is, pod, runtime};
+use super::{Is, input, pod, runtime};
 use crate::status::{StatusInput, StatusStore, generate};
 use crate::{GateReason, Pod, PodRuntimeStatus, WallTime};
 
@@ -14,15 +14,8 @@ fn at(seconds: i64) -> WallTime {
 /// Publishes the runtime's status of the pod, as the pod workers do.
 fn say(store: &StatusStore, pod: &Pod, runtime: &PodRuntimeStatus, now: i64) {
     let previous = store.probed(pod.uid());
-    let status = generate(StatusInput {
-        pod,
-        runtime,
-        previous: previous.as_deref(),
-        stopped: false,
-        ended_by_agent: None,
-        host_ips: &[],
-        now: at(now),
-    });
+    let previous = previous.as_deref();
+    let status = generate(StatusInput { previous, now: at(now), ..input(pod, runtime) });
     store.set(pod.clone(), status);
 }
 
