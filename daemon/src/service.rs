@@ -12,7 +12,6 @@ mod notices;
 mod reload;
 mod runtime;
 mod signals;
-mod unit_stop;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_machine::host::{boot_id, group_id, node_name, wall_clock};
 use winddown_shared::display::duration;
 use winddown_shared::{
-    Inhibitor, LockState, PluginError, PodStreams, WallClock, WallTime, critical, error_chain,
+    LockState, PluginError, PodStreams, WallClock, WallTime, critical, error_chain,
 };
 use winddown_systemd::{
     Bus, InhibitorConfig, InhibitorSocket, LogindInhibitor, Notifier, hold_block,
@@ -412,9 +411,4 @@ fn status_line(lock: &LockState, delay: Option<Duration>, wanted: Duration) -> S
         LockState::Absent { why } => format!("Running without a shutdown lock: {why}"),
         LockState::Released => "Pods have ended; the node may go down".to_owned(),
     }
-}
-
-/// Whether `READY=1` may be sent: the lock is held, or is known to be unavailable.
-fn is_settled(inhibitor: &impl Inhibitor) -> bool {
-    inhibitor.state().borrow().lock.is_known()
 }

@@ -59,8 +59,9 @@ use who::Gatekeeper;
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// The most streams that are open at the same moment.
 const STREAMS: usize = 256;
-/// The most logs that are read at the same moment.
-const READS: usize = 8;
+/// The most logs that are read at the same moment: half of the agent's threads for disks, which they keep if the disk
+/// of the logs hangs.
+const READS: usize = 4;
 /// How often to check for certificates if no event reports them.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 

@@ -79,7 +79,10 @@ pub(crate) async fn open(
     let (status, container_ref, growth) =
         (status.cloned(), container_ref.clone(), context.growth.clone());
     let reads = Arc::clone(&context.reads);
+    let turn = Arc::clone(&reads).acquire_owned().await;
     let opening = tokio::task::spawn_blocking(move || {
+        // Kept by the thread, also if the client does not wait for it.
+        let _turn = turn;
         // The watch starts before anything is read, so that all later writes are reported.
         let growing = match (&run, growth) {
             (Some(_), Some(growth)) => Some(growth.follow(&directory).map_err(no_log)?),
@@ -196,14 +199,14 @@ impl Reading {
             // Checked before the log is read, so that everything written before the end is still read.
             let is_over = self.following.as_ref().is_none_or(Following::is_over);
             let Some(mut reader) = self.reader.take() else { return Ok(None) };
-            let turn = self.reads.acquire().await;
+            let turn = Arc::clone(&self.reads).acquire_owned().await;
             let read = tokio::task::spawn_blocking(move || {
                 let bytes = reader.next();
+                // A follower that waits for more must not keep others from reading.
+                drop(turn);
                 (reader, bytes)
             });
             let (reader, bytes) = read.await.map_err(io::Error::other)?;
-            // A follower that waits for more must not keep others from reading.
-            drop(turn);
             let (bytes, is_full) = (bytes?, reader.lines.is_full());
             self.reader = Some(reader).filter(|_| !is_full);
             if !bytes.is_empty() {

@@ -3,9 +3,10 @@
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use tokio::sync::Mutex;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject as _};
@@ -63,6 +64,7 @@ pub(crate) enum TlsError {
 /// The TLS configuration, which follows its files.
 pub(crate) struct Tls {
     files: Arc<TlsFiles>,
+    /// Locked while the files are read: a disk that hangs takes one thread, however many clients connect.
     current: Arc<Mutex<Current>>,
 }
 
@@ -88,20 +90,20 @@ impl Tls {
     /// Returns the acceptor for the next connection, and reads changed files. If they are invalid, the previous
     /// configuration stays in use, with a warning.
     pub(crate) async fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
-        let (files, current) = (Arc::clone(&self.files), Arc::clone(&self.current));
+        let files = Arc::clone(&self.files);
+        let mut current = Arc::clone(&self.current).lock_owned().await;
         let looked = tokio::task::spawn_blocking(move || {
-            let mut current = current.lock().unwrap_or_else(PoisonError::into_inner);
             let stamps = stamps(&files);
             if current.stamps != stamps {
                 match (read(&files), &current.config) {
-                    (Ok(config), _) => current.config = Some(config),
+                    (Ok(config), _) => *current = Current { stamps, config: Some(config) },
+                    // The stamps stay those of before, so that the files are read again.
                     (Err(error), Some(_)) => tracing::warn!(
                         error = error_chain(&error),
                         "the node API goes on with the certificates of before"
                     ),
                     (Err(error), None) => return Err(error),
                 }
-                current.stamps = stamps;
             }
             Ok(current.config.clone())
         });
@@ -174,4 +176,38 @@ fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
         std::fs::read(path)
     };
     read().map_err(|source| TlsError::Read { path: path.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn clients_that_wait_for_a_disk_that_hangs_take_one_thread() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().max_blocking_threads(2).build().unwrap().block_on(async {
+            let directory = tempfile::tempdir().unwrap();
+            let certificate = directory.path().join("node.pem");
+            // It is read only once someone writes to it.
+            nix::unistd::mkfifo(&certificate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+            let key = certificate.clone();
+            let files = TlsFiles { certificate, key, client_authority: None };
+            let tls = Tls::new(files.clone());
+            let clients = async { tokio::join!(tls.acceptor(), tls.acceptor(), tls.acceptor()) };
+            let others = async {
+                let free = tokio::task::spawn_blocking(|| ());
+                let free = tokio::time::timeout(Duration::from_secs(5), free).await;
+                let writer = OpenOptions::new().write(true).open(&files.certificate).unwrap();
+                std::fs::remove_file(&files.certificate).unwrap();
+                drop(writer);
+                free
+            };
+            let ((first, ..), free) = tokio::join!(clients, others);
+            assert!(free.is_ok(), "a thread is left for others");
+            assert!(first.is_err());
+        });
+    }
 }

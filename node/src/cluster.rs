@@ -18,7 +18,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
-use tokio::time::Instant;
 use winddown_api_client::node_pods::KubePods;
 use winddown_api_client::{ApiHealth, Connection};
 use winddown_cluster::after_boot::{AfterBootPolicy, TerminatedPods};
@@ -47,7 +46,7 @@ pub(crate) use facts::{Changing, Clean};
 pub use facts::{RuntimeFacts, UNPROTECTED};
 use final_status_flush::FinalReport;
 use node_object::{NodePublisher, RuntimePing};
-use start::{Around, ClusterWork};
+use start::ClusterWork;
 pub use winddown_cluster::node::CLEAN_SHUTDOWN;
 
 /// The plug-in that joins a node to a cluster.
@@ -128,7 +127,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
             }
         };
         let contributions = &mut node.contributions;
-        contributions.recorders.push(cluster.recorder());
+        contributions.recorders.push(Arc::new(cluster.clone()));
         contributions.sections.push(Arc::new(view::View::new(cluster.clone(), core.wall.clone())));
         if let Some(side) = cluster.pods() {
             contributions.links.sources.push(Source::from(side.wanted.clone()).refused_for_good());
@@ -137,16 +136,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         contributions.links.work.push(report.work());
         contributions.links.work.extend(cluster.goes_after().map(GoesAfter::work));
         node.start(move |links| {
-            work.start(
-                &cluster,
-                Around {
-                    workers: core.workers.clone(),
-                    statuses: core.statuses.clone(),
-                    wanted: core.wanted.subscribe(),
-                    wall: core.wall.clone(),
-                    stop: core.stop.clone(),
-                },
-            );
+            work.start(&cluster, &core);
             let (end, shortage) = (links.end.take(), links.shortage.take());
             NodePublisher { core, cluster, end, shortage }.start();
         });
@@ -206,18 +196,9 @@ impl Membership {
         Ok((cluster, work))
     }
 
-    /// The recorder that sends decisions to the cluster as events.
-    pub(crate) fn recorder(&self) -> Arc<dyn Recorder> {
-        Arc::new(self.clone())
-    }
-
     /// The handle of the node controller.
     pub(crate) fn node(&self) -> &NodeHandle {
         &self.0.node
-    }
-
-    pub(crate) fn events(&self) -> &Events {
-        &self.0.events
     }
 
     /// The parts for the API server's pods; `None` next to a kubelet.
@@ -233,21 +214,6 @@ impl Membership {
     /// The current health of the connection to the API server.
     pub(crate) fn api(&self) -> ApiHealth {
         self.0.connection.health().borrow().clone()
-    }
-
-    /// Lifts the client's rate limit until then.
-    fn hurry(&self, until: Instant) {
-        self.0.connection.hurry(until);
-    }
-
-    /// When the API server last answered.
-    fn last_contact(&self) -> Option<Instant> {
-        self.0.connection.last_contact()
-    }
-
-    /// The health of the connection to the API server, with every change.
-    pub(crate) fn api_changes(&self) -> watch::Receiver<ApiHealth> {
-        self.0.connection.health()
     }
 
     /// Changes facts in the Node object.
@@ -266,6 +232,7 @@ impl Membership {
     }
 }
 
+/// Sends decisions to the cluster as events.
 impl Recorder for Membership {
     fn record(&self, event: &Event) {
         if let Some(pods) = &self.0.pods {

@@ -7,6 +7,7 @@ mod notice;
 pub mod reports;
 pub(crate) mod running;
 mod start;
+mod unit_stop;
 mod view;
 
 use std::path::{Path, PathBuf};
@@ -14,12 +15,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use winddown_notices::{NoticeAggregator, Operator};
-use winddown_shared::{Inhibitor, LockState, Runtime, ShutdownWork, WallTime, error_chain};
+use winddown_shared::{
+    Inhibitor, LockState, Runtime, ShutdownKind, ShutdownWork, WallTime, error_chain,
+};
 use winddown_shutdown::{
-    OrderedStart, Policy, Progress, ProgressSender, RecordPlace, ReportStore, RunRecord, StateFile,
-    StateTimes, Trigger,
+    OrderedStart, Policy, Progress, ProgressPhase, ProgressSender, RecordPlace, ReportStore,
+    RunRecord, StateFile, StateTimes, Trigger,
 };
 
 use crate::core::Core;
@@ -37,7 +40,6 @@ pub use view::plan_view;
 
 /// The plug-in that ends the pods in order before the node goes down, or when it is drained.
 pub struct Shutdown {
-    inhibitor: Arc<dyn Inhibitor>,
     policy: watch::Receiver<Arc<Policy>>,
     state_directory: PathBuf,
     volatile_directory: Option<PathBuf>,
@@ -52,13 +54,14 @@ pub struct Shutdown {
 /// A handle of the shutdown of a node. Clones share their state.
 #[derive(Clone)]
 pub struct ShutdownHandle {
+    inhibitor: Arc<dyn Inhibitor>,
     progress: ProgressSender,
     reports: ReportStore,
     /// Set when the node has started.
     end_pods: Arc<OnceLock<EndPods>>,
 }
 
-type EndPods = Box<dyn Fn(Arc<dyn Inhibitor>, Trigger) -> BoxFuture<'static, ()> + Send + Sync>;
+type EndPods = Box<dyn Fn(Option<ShutdownKind>) -> BoxFuture<'static, ()> + Send + Sync>;
 type RefusedSignals = Box<dyn Fn() -> u64 + Send + Sync>;
 
 /// The shutdown of a node, once the plug-in has joined it.
@@ -89,6 +92,8 @@ struct Kept {
     reports: ReportStore,
     records: Vec<Arc<dyn RecordPlace>>,
     last_boot: LastBootState,
+    /// Locked while a request reads the disk.
+    reading: Arc<Mutex<()>>,
 }
 
 // === impl Shutdown ===
@@ -104,7 +109,6 @@ impl Shutdown {
         let state_directory = state_directory.into();
         let reports = ReportStore::new(reports::directory(&state_directory));
         Self {
-            inhibitor,
             policy: watch::Sender::new(Arc::new(policy)).subscribe(),
             state_directory,
             volatile_directory: None,
@@ -114,6 +118,7 @@ impl Shutdown {
             start_group_timeout: Duration::ZERO,
             guard: None,
             handle: ShutdownHandle {
+                inhibitor,
                 progress: ProgressSender::new(),
                 reports,
                 end_pods: Arc::default(),
@@ -215,8 +220,8 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
             joined.start();
             joined.start_in_order(ordered_start);
             let ends = Arc::clone(&joined);
-            let _ = end_pods.set(Box::new(move |inhibitor, trigger| {
-                Box::pin(Arc::clone(&ends).end_pods(inhibitor, trigger))
+            let _ = end_pods.set(Box::new(move |unannounced| {
+                Box::pin(Arc::clone(&ends).end_at_unit_stop(unannounced))
             }));
         });
     }
@@ -240,7 +245,7 @@ impl Shutdown {
         );
         let records = running::places(&state, self.volatile_directory.as_deref());
         let carried = running::pick_up(&records, boot_id, &core.gate);
-        let ShutdownHandle { progress, reports, .. } = self.handle;
+        let ShutdownHandle { inhibitor, progress, reports, .. } = self.handle;
         let last_boot = match self.trigger {
             Trigger::Drill => LastBootState::nothing(),
             _ => LastBootState::new(&state, &reports, &records, boot_id, core.wall.now()),
@@ -255,7 +260,7 @@ impl Shutdown {
         let (ordered_start, start) =
             Started::of_boot(&core, &state, group_timeout, self.policy.clone());
         let joined = Joined {
-            inhibitor: self.inhibitor,
+            inhibitor,
             policy: self.policy,
             notices: self.notices,
             operator,
@@ -265,6 +270,7 @@ impl Shutdown {
                 reports: reports.of_node(&*core.identity.name),
                 records,
                 last_boot,
+                reading: Arc::default(),
             },
             trigger: self.trigger,
             refused_signals: self.refused_signals,
@@ -293,15 +299,23 @@ impl ShutdownHandle {
         &self.reports
     }
 
-    /// Ends the pods as in a shutdown that the login manager did not announce, and resolves when they are
-    /// gone or the time that `inhibitor` allows is over.
+    /// Ends the pods when the agent is stopped because the machine goes down without an announcement by the login
+    /// manager. `kind` resolves to how the machine goes down; `None` means that it stays up, so that the pods continue.
     ///
-    /// Resumes a run that an earlier agent of this boot did not finish. Does nothing before the node has
-    /// started.
-    pub async fn end_pods(&self, inhibitor: Arc<impl Inhibitor>, trigger: Trigger) {
-        if let Some(end_pods) = self.end_pods.get() {
-            end_pods(inhibitor, trigger).await;
+    /// Resolves when the pods are gone, or ten seconds after the time that the policy wants. If a shutdown or a notice
+    /// is already ending the pods, this waits for that, and `kind` is not polled. Resumes a run that an earlier agent
+    /// of this boot did not finish. Does nothing before the node has started.
+    pub async fn end_pods_if_going_down(&self, kind: impl Future<Output = Option<ShutdownKind>>) {
+        let Some(end_pods) = self.end_pods.get() else { return };
+        // This includes a run for a notice.
+        let running = self.progress.subscribe().borrow().phase == ProgressPhase::Ending;
+        let announced = running || self.inhibitor.state().borrow().preparing;
+        let unannounced = if announced { None } else { kind.await };
+        if !announced && unannounced.is_none() {
+            tracing::info!("the agent ends; the pods go on");
+            return;
         }
+        end_pods(unannounced).await;
     }
 }
 

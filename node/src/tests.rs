@@ -16,7 +16,9 @@ use k8s_openapi::api::core::v1 as kube;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_fakes::{FakeInhibitor, FakeRuntime, pod_with};
-use winddown_shared::{CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, WallClock, WallTime};
+use winddown_shared::{
+    CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, ShutdownKind, WallClock, WallTime,
+};
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
 use super::{
@@ -161,6 +163,13 @@ impl Bench {
         let mut state = self.login.state();
         let held = state.wait_for(|s| s.lock == LockState::Released);
         tokio::time::timeout(secs(300), held).await.unwrap().unwrap();
+    }
+
+    /// The machine powers off in a way that the login manager does not announce.
+    fn stop_unit(&self) -> tokio::task::JoinHandle<()> {
+        let shutdown = self.shutdown.clone();
+        let kind = std::future::ready(Some(ShutdownKind::PowerOff));
+        tokio::spawn(async move { shutdown.end_pods_if_going_down(kind).await })
     }
 
     /// Stops the agent as a restart of its unit does: the pods keep running, and it reports nothing more.

@@ -17,10 +17,11 @@ mod tests;
 const SAME: Duration = Duration::from_secs(1);
 
 /// Aggregates the notices of all sources. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NoticeAggregator(Arc<Inner>);
 
-/// One source's handle on the aggregator.
+/// One source's handle on the aggregator. A source that has nothing to announce must call
+/// [`withdraw`](Self::withdraw) once it knows so: until then an earlier agent's notice holds.
 #[derive(Debug)]
 pub struct NoticePublisher {
     aggregator: NoticeAggregator,
@@ -40,7 +41,7 @@ pub struct SourceStatus {
     pub problem: Option<Arc<str>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     slots: Mutex<Vec<Slot>>,
     state: watch::Sender<NoticeState>,
@@ -71,12 +72,7 @@ struct Published {
 impl NoticeAggregator {
     /// Creates an aggregator without sources.
     pub fn new() -> Self {
-        Self(Arc::new(Inner {
-            slots: Mutex::default(),
-            state: watch::Sender::default(),
-            changes: watch::Sender::new(0),
-            published: Notify::new(),
-        }))
+        Self::default()
     }
 
     /// Registers a source under a short name and returns its publisher. Its notices take effect `lead`
@@ -175,12 +171,6 @@ impl NoticeAggregator {
     }
 }
 
-impl Default for NoticeAggregator {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 // === impl NoticePublisher ===
 
 impl NoticePublisher {
@@ -218,12 +208,8 @@ impl NoticePublisher {
 
     /// This source's notice, whether or not it is in effect yet.
     pub fn published(&self) -> Option<Arc<Notice>> {
-        self.aggregator
-            .slots()
-            .get(self.slot)?
-            .published
-            .as_ref()
-            .map(|published| Arc::clone(&published.notice))
+        let slots = self.aggregator.slots();
+        Some(Arc::clone(&slots.get(self.slot)?.published.as_ref()?.notice))
     }
 
     /// A counter that changes whenever any source publishes something.

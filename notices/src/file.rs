@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{LONGEST_NOTICE, WallClock, WallTime, error_chain};
 
-use crate::{Announcement, COMPARE, NoticePublisher, NoticeSource, Uptime, When};
+use crate::{Announcement, COMPARE, NoticePublisher, Uptime, When};
 
 pub use content::ContentError;
 
@@ -79,7 +79,9 @@ impl FileSource {
         Self { path: path.into().into(), wall, uptime }
     }
 
-    async fn follow(self, publisher: &NoticePublisher) {
+    /// Follows the file and reports each change through `publisher`. Never returns. Dropping the future stops it and
+    /// leaves its last notice in force.
+    pub async fn watch(self, publisher: NoticePublisher) {
         let mut watch = FileWatch::open();
         let mut last = Last::default();
         loop {
@@ -93,7 +95,7 @@ impl FileSource {
             match looked.await {
                 Ok((attached, look)) => {
                     watch.attached(attached);
-                    self.take(look, &mut last, publisher);
+                    self.take(look, &mut last, &publisher);
                 }
                 Err(error) => tracing::error!(
                     error = error_chain(&error),
@@ -206,12 +208,6 @@ impl Last {
             None if self.content.is_some() => COMPARE,
             None => LOOK,
         }
-    }
-}
-
-impl NoticeSource for FileSource {
-    async fn watch(self, publisher: NoticePublisher) {
-        self.follow(&publisher).await;
     }
 }
 

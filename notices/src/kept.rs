@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::sync::{Mutex, watch};
+use tokio::task::{JoinHandle, spawn_blocking};
 use winddown_files::{Durability, replace};
 
 /// How long to wait for the disk.
@@ -21,14 +22,14 @@ const LARGEST: usize = 64 * 1024;
 pub(crate) struct KeptFile {
     path: PathBuf,
     /// Number of the newest change. A slow write with an older number leaves the file alone.
-    newest: Arc<AtomicU64>,
+    newest: watch::Sender<u64>,
     /// Held during each change, so that an older change cannot overwrite a newer one.
     changing: Arc<Mutex<()>>,
 }
 
 impl KeptFile {
     pub(crate) fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), newest: Arc::default(), changing: Arc::default() }
+        Self { path: path.into(), newest: watch::Sender::new(0), changing: Arc::default() }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -51,7 +52,7 @@ impl KeptFile {
         &self,
     ) -> Result<Option<T>, String> {
         let file = Self::at(&self.path);
-        in_time(move || file.read()).await
+        in_time(spawn_blocking(move || file.read())).await
     }
 
     /// Writes `content`, or removes the file if there is none. The change is on disk when this returns
@@ -61,27 +62,35 @@ impl KeptFile {
         content: Option<T>,
     ) -> Result<(), String> {
         let path = self.path.clone();
-        let (newest, changing) = (Arc::clone(&self.newest), Arc::clone(&self.changing));
-        let turn = newest.fetch_add(1, Ordering::SeqCst) + 1;
-        in_time(move || {
-            let _changing = changing.lock().unwrap_or_else(PoisonError::into_inner);
-            if newest.load(Ordering::SeqCst) != turn {
-                return Ok(());
-            }
-            match content {
-                Some(content) => write(&path, &content),
-                None => remove(&path),
-            }
-        })
+        let mut turn = 0;
+        self.newest.send_modify(|newest| {
+            *newest += 1;
+            turn = *newest;
+        });
+        let (mut newest, changing) = (self.newest.subscribe(), Arc::clone(&self.changing));
+        // While the disk hangs, only one thread waits for it, and only the newest change waits for that thread.
+        in_time(tokio::spawn(async move {
+            let changing = tokio::select! {
+                biased;
+                Ok(_) = newest.wait_for(|newest| *newest != turn) => return Ok(()),
+                changing = changing.lock_owned() => changing,
+            };
+            let change = spawn_blocking(move || {
+                let _changing = changing;
+                match content {
+                    Some(content) => write(&path, &content),
+                    None => remove(&path),
+                }
+            });
+            change.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+        }))
         .await
     }
 }
 
-/// Runs blocking `work` and waits at most [`PATIENCE`] for it.
-async fn in_time<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> Result<T, String> {
-    match tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(work)).await {
+/// Waits at most [`PATIENCE`] for `work`, which continues after that.
+async fn in_time<T>(work: JoinHandle<io::Result<T>>) -> Result<T, String> {
+    match tokio::time::timeout(PATIENCE, work).await {
         Ok(Ok(done)) => done.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("the disk does not answer".to_owned()),

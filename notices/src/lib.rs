@@ -32,14 +32,15 @@ mod file;
 pub mod fuzzing;
 mod kept;
 mod operator;
-mod source;
 
 pub use aggregator::{NoticeAggregator, NoticePublisher, SourceStatus};
 pub use announcement::{Announcement, When};
 pub use cloud::{Cloud, CloudSettings, Endpoint, EndpointError, watch_cloud};
 pub use file::{ContentError, FileSource};
 pub use operator::{Deadline, Drain, Operator};
-pub use source::{NoticeSource, Uptime};
+
+/// Returns how long the machine has been up, or `None` if that is unknown.
+pub type Uptime = fn() -> Option<std::time::Duration>;
 
 /// How often an announced deadline is checked against its clock.
 const COMPARE: std::time::Duration = std::time::Duration::from_secs(5);

@@ -10,8 +10,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{
-    CompanionConfig, KubeletHolds, KubeletRoot, LocalNode, NodeError, RuntimePodState, SharedLook,
-    companion,
+    CompanionConfig, KubeletHolds, KubeletRoot, LocalNode, NodeError, OneThread, RuntimePodState,
+    SharedLook, companion,
 };
 use winddown_cri::PodContainers;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain};
@@ -38,6 +38,7 @@ pub struct KubeletNode {
     kubelet: KubeletService,
     root: KubeletRoot,
     holds: SharedLook<Result<Arc<KubeletHolds>, NodeError>>,
+    reading: OneThread<Result<KubeletHolds, NodeError>>,
 }
 
 impl Service {
@@ -58,6 +59,7 @@ impl Service {
             kubelet: KubeletService::new(volatile),
             root: KubeletRoot::new(&config.companion.kubelet_root_dir),
             holds: SharedLook::default(),
+            reading: OneThread::default(),
         };
         let (going_down, is_going_down) = watch::channel(false);
         let mut settings = CompanionConfig::new(&*self.identity.name, connection.api_clock());
@@ -134,11 +136,10 @@ impl KubeletNode {
     async fn holds(&self) -> Result<Arc<KubeletHolds>, NodeError> {
         let look = async || {
             let root = self.root.clone();
-            let looking = tokio::task::spawn_blocking(move || root.look());
-            match timeout(LOOK, looking).await {
-                Ok(Ok(found)) => found.map(Arc::new),
-                Ok(Err(panicked)) => Err(NodeError::because(panicked.to_string())),
-                Err(_) => Err(NodeError::because("the kubelet's directory does not answer")),
+            match self.reading.run(LOOK, move || root.look()).await {
+                Some(Ok(found)) => found.map(Arc::new),
+                Some(Err(panicked)) => Err(NodeError::because(panicked.to_string())),
+                None => Err(NodeError::because("the kubelet's directory does not answer")),
             }
         };
         self.holds.look(look).await
@@ -148,10 +149,10 @@ impl KubeletNode {
 impl LocalNode for KubeletNode {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let found = self.containers.look().await.map_err(|error| node_error(&error))?;
-        let inside = found.into_iter().map(|(uid, pod)| {
+        let states = found.into_iter().map(|(uid, pod)| {
             (uid, RuntimePodState { running: pod.running, has_sandbox: pod.has_sandbox })
         });
-        Ok(inside.collect())
+        Ok(states.collect())
     }
 
     fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {

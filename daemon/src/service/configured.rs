@@ -101,19 +101,11 @@ impl Runtime for ConfiguredRuntime {
     }
 
     async fn consent(&self, pods: &[Pod]) -> Result<Vec<(PodUid, Consent)>, RuntimeError> {
-        match self {
-            Self::Kubelet(runtime) => runtime.consent(pods).await,
-            Self::Process(_) | Self::Cri(_) | Self::Systemd(_) => Ok(Vec::new()),
-        }
+        boxed!(self, runtime => runtime.consent(pods))
     }
 
     fn announce(&self, ending: Option<Arc<NodeEnding>>) {
-        match self {
-            Self::Process(runtime) => runtime.announce(ending),
-            Self::Cri(runtime) => runtime.announce(ending),
-            Self::Systemd(runtime) => runtime.announce(ending),
-            Self::Kubelet(runtime) => runtime.announce(ending),
-        }
+        each!(self, runtime => runtime.announce(ending));
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {
@@ -121,12 +113,7 @@ impl Runtime for ConfiguredRuntime {
     }
 
     fn record_to(&self, recorder: &Arc<dyn Recorder>) {
-        match self {
-            Self::Process(process) => process.record_to(recorder),
-            Self::Cri(cri) => cri.record_to(recorder),
-            Self::Systemd(systemd) => systemd.record_to(recorder),
-            Self::Kubelet(_) => {}
-        }
+        each!(self, runtime => runtime.record_to(recorder));
     }
 
     fn survives_soft_reboot(&self, uid: &PodUid) -> bool {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior};
 use winddown_notices::NoticeAggregator;
-use winddown_shared::{Inhibitor, error_chain};
-use winddown_systemd::{LogindInhibitor, Notifier};
+use winddown_shared::{Inhibitor, ShutdownKind, error_chain};
+use winddown_systemd::{LogindInhibitor, Notifier, shutdown_in_progress};
 
 use super::reload::{self, Loaded, Reading};
 use super::signals::{Ends, Reloads};
-use super::{ServiceNode, ServiceOptions, notices, status_line, unit_stop};
+use super::{ServiceNode, ServiceOptions, notices, status_line};
 use winddown_config::Config;
 use winddown_control::AgentApi;
 use winddown_node::{Configuration, Configured, ShutdownHandle, policy_of};
@@ -22,6 +22,13 @@ const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
 
 /// The interval of ticks without a watchdog; one per hour costs nothing.
 const IDLE_TICK: Duration = Duration::from_secs(3600);
+
+/// How long the service manager may take to report whether the machine is going down.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Added to the plan's time when the service manager is asked to extend the stop timeout. The node waits ten seconds
+/// longer than the plan wants, after the question how the machine goes down.
+const STOP_SLACK: Duration = Duration::from_secs(20);
 
 pub(super) struct ControlLoop {
     pub(super) options: ServiceOptions,
@@ -46,7 +53,8 @@ impl ControlLoop {
         tokio::pin!(patience);
         loop {
             self.notify_status();
-            if !ready && (super::is_settled(&*self.inhibitor) || patience.is_elapsed()) {
+            // The lock is held, or is known to be unavailable.
+            if !ready && (state.borrow().lock.is_known() || patience.is_elapsed()) {
                 ready = true;
                 self.notifier.ready();
             }
@@ -76,14 +84,8 @@ impl ControlLoop {
             }
         }
         self.notifier.stopping();
-        let wanted = self.delay_wanted();
-        unit_stop::end_pods_if_going_down(
-            (&self.node, &self.shutdown),
-            wanted,
-            &*self.inhibitor,
-            &self.notifier,
-        )
-        .await;
+        self.notifier.extend_timeout(self.delay_wanted() + STOP_SLACK);
+        self.shutdown.end_pods_if_going_down(going_down()).await;
         self.node.shut_down().await;
     }
 
@@ -144,6 +146,15 @@ impl ControlLoop {
         configuration.warnings.push(format!("{KEPT}{error}"));
         self.configured.replace(configuration);
     }
+}
+
+/// How the machine is going down. If the service manager does not answer, the stop is taken for a restart of the agent:
+/// ending the pods of a node that stays up is the greater harm.
+async fn going_down() -> Option<ShutdownKind> {
+    shutdown_in_progress(PATIENCE).await.unwrap_or_else(|error| {
+        tracing::debug!(error = error_chain(&error), "taken for a restart of the agent");
+        None
+    })
 }
 
 /// The prefix of the warning that the status shows after a failed reload.

@@ -3,9 +3,7 @@
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
-use winddown_notices::{
-    CloudSettings, Endpoint, FileSource, NoticeAggregator, NoticeSource, watch_cloud,
-};
+use winddown_notices::{CloudSettings, Endpoint, FileSource, NoticeAggregator, watch_cloud};
 use winddown_shared::{WallClock, critical};
 
 use winddown_config::Config;

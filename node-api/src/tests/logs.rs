@@ -6,7 +6,7 @@ use std::path::Path;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt as _};
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
 use hyper::body::{Bytes, Frame};
 use tokio::time::timeout;
 
@@ -179,6 +179,26 @@ async fn a_client_that_does_not_read_holds_up_no_other() {
     let (status, body) = known.get("/containerLogs/ns/web/main?tailLines=1", None).await.unwrap();
     assert!(status == 200 && body.contains(&line));
     assert_eq!(known.get("/healthz", None).await.unwrap().0, 200);
+}
+
+#[test]
+fn a_log_is_opened_in_turn_so_that_a_disk_that_hangs_leaves_threads_for_others() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().max_blocking_threads(1).build().unwrap().block_on(async {
+        let bench = Bench::with(Cluster::default());
+        bench.pod(Ok(0));
+        append(&mut new_log(&bench.log("0.log")), "one");
+        let reads = &bench.context.reads;
+        let others: Vec<_> = std::iter::from_fn(|| reads.try_acquire().ok()).collect();
+        let mut opening = pin!(read(&bench, ""));
+        assert!(opening.as_mut().now_or_never().is_none());
+        // The one thread does its work in order.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        assert!(opening.as_mut().now_or_never().is_none(), "others read as much as they may");
+        drop(others);
+        assert!(opening.await.is_ok());
+        assert_eq!(reads.available_permits(), crate::READS);
+    });
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl FinalReport {
     async fn deliver(&self, context: WorkContext) -> Vec<PodLabel> {
         let WorkContext { until, clean, .. } = context;
         let begun = Instant::now();
-        self.cluster.hurry(until);
+        self.cluster.0.connection.hurry(until);
         let until = match self.cluster.api().state {
             ApiState::Connected | ApiState::Unknown => until,
             _ => until.min(begun + AWAY),
@@ -70,7 +70,7 @@ impl FinalReport {
         self.statuses.all().iter().for_each(|entry| self.submit(entry));
         let telling = async {
             let left = self.flush(until.min(begun + SILENT)).await;
-            let answers = self.cluster.last_contact().is_some_and(|at| at >= begun);
+            let answers = self.cluster.0.connection.last_contact().is_some_and(|at| at >= begun);
             if left.is_any() && answers { self.flush(until).await } else { left }
         };
         let keeping = async {
@@ -97,7 +97,7 @@ impl FinalReport {
             side.outbox.flush(until).await
         };
         let node = self.cluster.node().flush(until);
-        let events = self.cluster.events().flush(until);
+        let events = self.cluster.0.events.flush(until);
         let (pods, node, events) = tokio::join!(pods, node, events);
         Undelivered { pods, node: node.is_err(), events }
     }

@@ -7,12 +7,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
+use tokio::sync::Mutex;
 use winddown_cluster::pods::{EarlierPods, Keep};
 use winddown_shared::{Pod, PodUid, error_chain};
 
@@ -31,8 +32,8 @@ pub(crate) struct KeptPods(Arc<Inner>);
 struct Inner {
     directory: PathBuf,
     refused: AtomicBool,
-    /// Held by each write, so that the later of two writes for the same pod wins.
-    writing: Mutex<()>,
+    /// Held by each write, so that the later of two writes for the same pod wins, and none waits on a thread.
+    writing: Arc<Mutex<()>>,
 }
 
 // === impl KeptPods ===
@@ -52,7 +53,7 @@ impl KeptPods {
         Self(Arc::new(Inner {
             directory,
             refused: AtomicBool::new(false),
-            writing: Mutex::new(()),
+            writing: Arc::default(),
         }))
     }
 
@@ -102,9 +103,9 @@ impl KeptPods {
         &self,
         work: impl FnOnce(&Inner) -> io::Result<()> + Send + 'static,
     ) -> io::Result<()> {
-        let inner = Arc::clone(&self.0);
+        let (inner, turn) = (Arc::clone(&self.0), Arc::clone(&self.0.writing).lock_owned().await);
         let work = move || {
-            let _turn = inner.writing.lock().unwrap_or_else(PoisonError::into_inner);
+            let _turn = turn;
             work(&inner)
         };
         tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
@@ -118,8 +119,10 @@ impl Keep for KeptPods {
                 kept_file::write(&kept_file::path(&inner.directory, pod.uid())?, pod.object())
             });
             let Err(error) = written.await else { return };
+            // First, so that the mark is not made again once it is removed.
+            let is_logged = self.0.refused.swap(true, Ordering::Relaxed);
             let _ = self.blocking(|inner| std::fs::remove_file(inner.directory.join(ALL))).await;
-            if !self.0.refused.swap(true, Ordering::Relaxed) {
+            if !is_logged {
                 tracing::warn!(
                     directory = %self.0.directory.display(), error = error_chain(&error),
                     "which pods of the API run here cannot be put down: when the agent is restarted \
@@ -141,10 +144,10 @@ impl Keep for KeptPods {
 
     fn all_known(&self) -> BoxFuture<'_, ()> {
         async move {
-            if self.0.refused.load(Ordering::Relaxed) {
-                return;
-            }
             let noted = self.blocking(|inner| {
+                if inner.refused.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
                 kept_file::write(&inner.directory.join(ALL), &())?;
                 let entries = std::fs::read_dir(&inner.directory)?.flatten();
                 entries

@@ -41,7 +41,7 @@ impl<R: Runtime> NodePublisher<R> {
     pub(super) fn start(self) {
         let heard = follow_node(Arc::clone(&self.core), self.cluster.clone());
         critical::spawn("reader of the Node object", heard);
-        self.core.count(self.cluster.api_changes());
+        self.core.count(self.cluster.0.connection.health());
         critical::spawn("teller of the cluster", self.run());
     }
 

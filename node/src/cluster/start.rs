@@ -13,12 +13,10 @@ use winddown_cluster::node::{NodeController, Ping};
 use winddown_cluster::pods::{NodeSide, PodController};
 use winddown_cluster::status::{Follow, Outbox, OutboxDriver};
 use winddown_pod_references::{Freshener, Resolver};
-use winddown_shared::status::StatusStore;
-use winddown_shared::{
-    DesiredPods, PodSyncer, PodUid, PodWorkers, WallClock, critical, error_chain,
-};
+use winddown_shared::{PodUid, Runtime, critical, error_chain};
 
 use super::{Membership, PodSide, RuntimeFacts};
+use crate::core::Core;
 
 /// The work to start once the node exists.
 pub(crate) struct ClusterWork<P> {
@@ -41,22 +39,12 @@ pub(super) struct PodsWork {
     pub(super) runtime: watch::Receiver<RuntimeFacts>,
 }
 
-/// The parts of the node that the tasks need.
-pub(crate) struct Around<S: PodSyncer> {
-    pub(crate) workers: PodWorkers<S>,
-    pub(crate) statuses: StatusStore,
-    /// The pods that all sources want.
-    pub(crate) wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
-    pub(crate) wall: WallClock,
-    pub(crate) stop: CancellationToken,
-}
-
 // === impl ClusterWork ===
 
 impl<P: Ping> ClusterWork<P> {
     /// Starts all tasks. Must be called inside a tokio runtime.
-    pub(crate) fn start<S: PodSyncer>(self, cluster: &Membership, around: Around<S>) {
-        let stop = &around.stop;
+    pub(crate) fn start<R: Runtime>(self, cluster: &Membership, core: &Core<R>) {
+        let stop = &core.stop;
         let connection = cluster.0.connection.clone();
         let until = stop.clone();
         critical::spawn("connection to the API server", async move { connection.run(until).await });
@@ -66,7 +54,7 @@ impl<P: Ping> ClusterWork<P> {
             critical::spawn("nodes that go down first", follower.run(stop.clone()));
         }
         if let (Some(work), Some(_)) = (self.pods, cluster.pods()) {
-            work.start(cluster, around);
+            work.start(cluster, core);
         }
     }
 }
@@ -74,8 +62,9 @@ impl<P: Ping> ClusterWork<P> {
 // === impl PodsWork ===
 
 impl PodsWork {
-    fn start<S: PodSyncer>(self, cluster: &Membership, around: Around<S>) {
-        let Around { workers, statuses, wanted, wall, stop } = around;
+    fn start<R: Runtime>(self, cluster: &Membership, core: &Core<R>) {
+        let (workers, statuses) = (core.workers.clone(), core.statuses.clone());
+        let stop = core.stop.clone();
         let Some(side) = cluster.pods() else { return };
         let client = cluster.0.connection.client();
         critical::spawn("outbox", self.outbox_driver.run(client.clone(), stop.clone()));
@@ -87,12 +76,12 @@ impl PodsWork {
             let full_name = format!("{}_{}", seen.pod.name, seen.pod.namespace);
             ending.is_static_pod_terminating(&full_name.into())
         }));
-        let mirrors = mirrors.run(client.clone(), wanted, stop.clone());
+        let mirrors = mirrors.run(client.clone(), core.wanted.subscribe(), stop.clone());
         critical::spawn("mirror pods", mirrors);
         critical::spawn("volumes from the API", self.freshener.run(stop.clone()));
         remove_unknown_volumes(side, self.earlier);
         let (ready, is_ready) = watch::channel(false);
-        let after_boot = AfterBoot::new(side.ended.clone(), self.policy, wall.clone());
+        let after_boot = AfterBoot::new(side.ended.clone(), self.policy, core.wall.clone());
         critical::spawn(
             "statuses after a boot",
             after_boot.run(self.api_pods, is_ready, stop.clone()),

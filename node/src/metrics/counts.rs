@@ -1,6 +1,7 @@
 //! The numbers of pods by state, counted from one snapshot.
 
 use k8s_openapi::api::core::v1::PodStatus;
+use winddown_shared::status::Phase;
 use winddown_shared::{Lifecycle, Pod, PodSnapshot, PodUidMap};
 
 #[cfg(test)]
@@ -142,5 +143,5 @@ impl WorkingPods {
 
 /// Whether the phase of a pod is terminal.
 pub(crate) fn is_terminal(status: &PodStatus) -> bool {
-    matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    status.phase.as_deref().and_then(Phase::parse).is_some_and(Phase::is_terminal)
 }

@@ -45,12 +45,6 @@ pub(super) fn pick_up(
 }
 
 impl<R: Runtime> Joined<R> {
-    /// Ends the pods as in a shutdown that the login manager did not announce.
-    pub(super) async fn end_pods(self: Arc<Self>, inhibitor: Arc<dyn Inhibitor>, trigger: Trigger) {
-        let carried = self.unfinished_run().await;
-        self.controller(inhibitor, trigger, carried).run(self.core.stop.clone()).await;
-    }
-
     /// Waits up to [`FIRST_WORD`] for the login manager's state: a silent one must not keep the node without
     /// pods. Returns the kill requests of the run of an earlier agent.
     pub(super) async fn first(
@@ -85,7 +79,7 @@ impl<R: Runtime> Joined<R> {
         controller.run(self.core.stop.clone()).await;
     }
 
-    fn controller(
+    pub(super) fn controller(
         &self,
         inhibitor: Arc<dyn Inhibitor>,
         trigger: Trigger,
@@ -111,12 +105,5 @@ impl<R: Runtime> Joined<R> {
             boot_id: core.identity.boot_id.clone(),
             trigger,
         })
-    }
-
-    /// The unfinished run of this boot, if there is one.
-    async fn unfinished_run(&self) -> Option<RunRecord> {
-        let (places, boot) = (self.kept.records.clone(), self.core.identity.boot_id.clone());
-        let look = tokio::task::spawn_blocking(move || RunRecord::of_boot(&places, &boot));
-        look.await.ok().flatten().filter(|record| !record.phase.is_over())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 use winddown_control::api::{
     self, Check, DrainRequest, ErrorCode, NoticeBody, PlanShrink, PlannedBudget, PlannedGroup,
@@ -129,17 +129,18 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
 
     fn reports(&self) -> BoxFuture<'_, Result<ReportList, ApiError>> {
         let store = self.kept.reports.clone();
-        blocking(move || reports::list(&store)).boxed()
+        blocking(&self.kept.reading, move || reports::list(&store)).boxed()
     }
 
     fn report(&self, id: String) -> BoxFuture<'_, Result<serde_json::Value, ApiError>> {
         if id == reports::OF_START {
             let state = self.kept.state_directory.clone();
             let known = self.ordered_start.report.borrow().clone();
-            return blocking(move || reports::of_start(known.as_ref(), &state)).boxed();
+            let find = move || reports::of_start(known.as_ref(), &state);
+            return blocking(&self.kept.reading, find).boxed();
         }
         let store = self.kept.reports.clone();
-        blocking(move || reports::find(&store, &id)).boxed()
+        blocking(&self.kept.reading, move || reports::find(&store, &id)).boxed()
     }
 }
 
@@ -388,10 +389,43 @@ fn planned_pod(
     }
 }
 
-/// Runs disk work off the async threads.
+/// Runs disk work off the async threads, one piece at a time: a disk that hangs takes one thread, however often it is
+/// queried.
 async fn blocking<T: Send + 'static>(
+    reading: &Arc<Mutex<()>>,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(ApiError::new(ErrorCode::Internal, "reading the disk failed")))
+    let turn = Arc::clone(reading).lock_owned().await;
+    let done = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        work()
+    });
+    let failed = |_| Err(ApiError::new(ErrorCode::Internal, "reading the disk failed"));
+    done.await.unwrap_or_else(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn requests_that_wait_for_a_disk_that_hangs_take_one_thread() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().max_blocking_threads(2).build().unwrap().block_on(async {
+            let (reading, (go, gate)) = (Arc::default(), mpsc::channel());
+            let hangs = blocking(&reading, move || Ok(gate.recv().is_ok()));
+            let requests = async { tokio::join!(hangs, blocking(&reading, || Ok(true))) };
+            let others = async {
+                let free = tokio::task::spawn_blocking(|| ());
+                let free = tokio::time::timeout(Duration::from_secs(5), free).await;
+                go.send(()).unwrap();
+                free
+            };
+            let ((first, second), free) = tokio::join!(requests, others);
+            assert!(free.is_ok(), "a thread is left for others");
+            assert!(first.unwrap() && second.unwrap());
+        });
+    }
 }

@@ -68,19 +68,38 @@ async fn the_units_stop_path_writes_the_record_too_and_ends_in_a_report_of_its_o
     let web = pod("web", 0, 30);
     b.runtime.stop_takes(web.uid(), secs(4));
     b.want(&[&web]).await;
-    let bypassed = FakeInhibitor::holding(secs(32));
-    bypassed.prepare();
-    let stopping = tokio::spawn({
-        let (shutdown, bypassed) = (b.shutdown.clone(), Arc::new(bypassed.clone()));
-        async move { shutdown.end_pods(bypassed, Trigger::UnitStop).await }
-    });
+    let stopping = b.stop_unit();
     tokio::time::sleep(secs(1)).await;
     assert_eq!(record(&b.state).phase, RunPhase::Ending);
     tokio::time::sleep(secs(5)).await;
-    assert!(!bypassed.is_held());
+    assert!(stopping.is_finished());
     assert_eq!(record(&b.state).phase, RunPhase::Released);
     assert_eq!((b.report().trigger, b.report().outcome), (Trigger::UnitStop, Outcome::Clean));
-    stopping.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_units_stop_path_only_waits_for_a_shutdown_that_was_announced() {
+    let b = bench(FakeRuntime::default(), held());
+    let web = pod("web", 0, 30);
+    b.runtime.stop_takes(web.uid(), secs(4));
+    b.want(&[&web]).await;
+    b.login.prepare();
+    tokio::time::sleep(secs(1)).await;
+    let stopping = b.stop_unit();
+    tokio::time::sleep(secs(2)).await;
+    assert!(!stopping.is_finished());
+    tokio::time::sleep(secs(2)).await;
+    assert!(stopping.is_finished());
+    assert_eq!(b.runtime.stops(), [web.uid().clone()]);
+    assert_eq!(b.report().trigger, Trigger::LoginManager);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_units_stop_path_ends_no_pod_of_a_machine_that_stays_up() {
+    let b = bench(FakeRuntime::default(), held());
+    b.want(&[&pod("web", 0, 30)]).await;
+    b.shutdown.end_pods_if_going_down(std::future::ready(None)).await;
+    assert!(b.runtime.stops().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -100,20 +119,12 @@ async fn the_units_stop_path_resumes_an_unfinished_run() {
     });
     let b = bench_in(state, clock, runtime, login);
     b.want(&[&web]).await;
-    let bypassed = FakeInhibitor::holding(secs(32));
-    bypassed.prepare();
-    let stopping = tokio::spawn({
-        let (shutdown, bypassed) = (b.shutdown.clone(), Arc::new(bypassed.clone()));
-        async move { shutdown.end_pods(bypassed, Trigger::UnitStop).await }
-    });
-    let mut state = winddown_shared::Inhibitor::state(&bypassed);
-    let released = state.wait_for(|s| s.lock == LockState::Released);
-    tokio::time::timeout(secs(300), released).await.unwrap().unwrap();
+    let stopping = b.stop_unit();
+    stopping.await.unwrap();
     let took = begun.elapsed();
     assert!(took <= secs(22), "no grace anew: {took:?}");
     let report = b.report();
     assert_eq!((report.trigger, report.resumed.len()), (Trigger::LoginManager, 1));
-    stopping.abort();
 }
 
 #[tokio::test(start_paused = true)]

@@ -101,19 +101,13 @@ async fn the_units_stop_path_takes_no_silent_runtime_for_an_empty_node() {
     let b = bench(runtime, held());
     b.want(&[]).await;
     b.node.pods_are_known().await;
-    assert!(!winddown_shared::PodKiller::running(b.node.workers()).is_known_empty());
-    let bypassed = FakeInhibitor::holding(secs(32));
-    bypassed.prepare();
-    let stopping = tokio::spawn({
-        let (shutdown, bypassed) = (b.shutdown.clone(), Arc::new(bypassed.clone()));
-        async move { shutdown.end_pods(bypassed, Trigger::UnitStop).await }
-    });
+    let stopping = b.stop_unit();
     tokio::time::sleep(secs(1)).await;
     b.runtime.hang_lists(false);
     tokio::time::sleep(secs(20)).await;
     assert_eq!(b.runtime.stops(), [lost.uid().clone()]);
     assert_eq!((b.report().trigger, b.report().outcome), (Trigger::UnitStop, Outcome::Clean));
-    stopping.abort();
+    assert!(stopping.is_finished());
 }
 
 /// The agent of a run that a notice began is killed after it requested the pod to stop.

@@ -8,7 +8,7 @@ use super::*;
 /// Content that keeps the disk busy until it is released.
 struct Slow {
     begun: tokio::sync::mpsc::UnboundedSender<()>,
-    gate: Mutex<mpsc::Receiver<()>>,
+    gate: std::sync::Mutex<mpsc::Receiver<()>>,
 }
 
 impl Serialize for Slow {
@@ -20,21 +20,29 @@ impl Serialize for Slow {
     }
 }
 
-#[tokio::test]
-async fn a_slow_write_never_undoes_the_change_after_it() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = KeptFile::at(directory.path().join("kept"));
-    let (go, gate) = mpsc::channel();
-    let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
-    let slow = file.store(Some(Slow { begun, gate: Mutex::new(gate) }));
-    let removed = async {
-        begins.recv().await.expect("it begins");
-        let remove = file.store(None::<String>);
-        let let_go = async { go.send(()).expect("it waits") };
-        tokio::join!(remove, let_go).0
-    };
-    let (slow, removed) = tokio::join!(slow, removed);
-    slow.expect("written");
-    removed.expect("removed");
-    assert!(!file.path().exists());
+#[test]
+fn a_slow_write_never_undoes_the_change_after_it() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().max_blocking_threads(2).build().expect("a runtime").block_on(async {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = KeptFile::at(directory.path().join("kept"));
+        let (go, gate) = mpsc::channel();
+        let (begun, mut begins) = tokio::sync::mpsc::unbounded_channel();
+        let slow = file.store(Some(Slow { begun, gate: std::sync::Mutex::new(gate) }));
+        let removed = async {
+            begins.recv().await.expect("it begins");
+            let changes = async { tokio::join!(file.store(Some("a")), file.store(None::<String>)) };
+            let let_go = async {
+                tokio::task::yield_now().await;
+                let free = tokio::time::timeout(PATIENCE * 5, spawn_blocking(|| ())).await;
+                go.send(()).expect("it waits");
+                assert!(free.is_ok(), "changes that wait leave a thread to others");
+            };
+            tokio::join!(changes, let_go).0.1
+        };
+        let (slow, removed) = tokio::join!(slow, removed);
+        slow.expect("written");
+        removed.expect("removed");
+        assert!(!file.path().exists());
+    });
 }

@@ -116,3 +116,34 @@ async fn what_could_not_be_kept_is_missing() {
     kept.all_known().await;
     assert_eq!(found(dir.path(), "b1"), (vec![], false));
 }
+
+#[test]
+fn no_agent_takes_the_records_for_complete_while_one_cannot_be_written() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.max_blocking_threads(1).build().unwrap().block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = KeptPods::of_boot(dir.path(), "b1");
+        let first = Arc::clone(&kept.0.writing).lock_owned().await;
+        let keeping = tokio::spawn({
+            let kept = kept.clone();
+            async move { keep(&kept, "no/name").await }
+        });
+        tokio::task::yield_now().await;
+        let mut second = std::pin::pin!(Arc::clone(&kept.0.writing).lock_owned());
+        assert!(second.as_mut().now_or_never().is_none());
+        drop(first);
+        let second = second.await;
+        // The write has failed, and the mark is not removed yet.
+        tokio::task::spawn_blocking(|| ()).await.unwrap();
+        tokio::task::yield_now().await;
+        let knowing = tokio::spawn({
+            let kept = kept.clone();
+            async move { kept.all_known().await }
+        });
+        tokio::task::yield_now().await;
+        drop(second);
+        keeping.await.unwrap();
+        knowing.await.unwrap();
+        assert_eq!(found(dir.path(), "b1"), (vec![], false));
+    });
+}
