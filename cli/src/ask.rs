@@ -6,7 +6,7 @@ use tokio::time::{Instant, interval_at};
 
 use winddown_shared::display::seconds;
 
-use super::{CommandError, Exit, Output};
+use super::{CommandError, Output};
 
 /// How long a finished command waits for threads that are blocked on a disk.
 pub(super) const LAST_THREADS: Duration = Duration::from_millis(500);
@@ -15,9 +15,9 @@ pub(super) const LAST_THREADS: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_secs(1);
 
 /// Runs a command that talks to the agent on a single-threaded runtime.
-pub(super) fn block_on(
-    command: impl Future<Output = Result<Exit, CommandError>>,
-) -> Result<Exit, CommandError> {
+pub(super) fn block_on<T>(
+    command: impl Future<Output = Result<T, CommandError>>,
+) -> Result<T, CommandError> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }
 

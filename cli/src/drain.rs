@@ -8,8 +8,8 @@ use winddown_shared::display::{clean, pod_count, seconds};
 
 use super::values::When;
 use super::{CommandError, DrainArgs, Exit, GlobalArgs, Output, TextFormat};
+use winddown_control::Client;
 use winddown_control::api::{DrainEvent, DrainRequest, Envelope, NoticeBody, WithdrawAnswer};
-use winddown_control::{Client, ClientError};
 use winddown_render::{PODS_UNKNOWN, group_title};
 
 const TICK: Duration = Duration::from_secs(1);
@@ -48,9 +48,7 @@ pub(super) async fn run(
                 continue;
             }
         };
-        let Some(event) = event else {
-            return Err(ClientError::Closed { socket: global.socket.clone() }.into());
-        };
+        let Some(event) = event else { return Err(lines.closed().into()) };
         out.progress_over("");
         tally.count(&event);
         match args.output {

@@ -26,6 +26,7 @@ use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
 use crate::ask;
+use crate::end_signals::EndSignals;
 use crate::{CommandError, DrillArgs, Exit, GlobalArgs, Output, TextFormat};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
@@ -66,21 +67,6 @@ fn default_config(pods: Option<&Path>) -> Result<Config, ConfigError> {
     }
     let text = include_bytes!("../../examples/node-config.yaml");
     Config::parse(Path::new("examples/node-config.yaml"), text).map(|(config, _)| config)
-}
-
-/// The options of a rehearsal.
-#[derive(Clone, Debug)]
-struct DrillOptions {
-    /// The pods: a directory or one manifest; `None` for the built-in ones.
-    pods: Option<PathBuf>,
-    /// The configuration whose shutdown periods apply.
-    config: Config,
-    /// How long the stand-in waits; `None` for as long as the plan wants.
-    delay: Option<Duration>,
-    /// Whether to keep the pods' logs and state.
-    keep: bool,
-    /// The output format; in any other than text, only the report is printed.
-    form: TextFormat,
 }
 
 /// Why a rehearsal failed.
@@ -131,7 +117,7 @@ pub(super) enum DrillError {
     /// The output cannot be written.
     #[error("the output cannot be written")]
     Output(CommandError),
-    /// The user pressed Ctrl-C.
+    /// The user pressed Ctrl-C, the terminal was closed, or the like.
     #[error("interrupted; the rehearsal's pods were ended")]
     Interrupted,
 }
@@ -167,17 +153,10 @@ pub(super) fn run(
         Some(file) => Config::load(file)?.0,
         None => default_config(args.pods.as_deref())?,
     };
-    let options = DrillOptions {
-        pods: args.pods.clone(),
-        config,
-        delay: args.delay,
-        keep: args.keep,
-        form: args.output,
-    };
     // A whole agent runs on this runtime.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let result = runtime.block_on(hold(options, out));
+    let result = runtime.block_on(hold(args, config, out));
     runtime.shutdown_timeout(ask::LAST_THREADS);
     match result {
         Ok(Outcome::Clean) => Ok(Exit::Success),
@@ -194,28 +173,30 @@ pub(super) fn run(
 ///
 /// # Errors
 /// The rehearsal failed. Pods that were started have been stopped.
-async fn hold(options: DrillOptions, out: &mut Output) -> Result<Outcome, DrillError> {
+async fn hold(args: &DrillArgs, config: Config, out: &mut Output) -> Result<Outcome, DrillError> {
     let scratch = tempfile::Builder::new()
         .prefix("winddown-drill-")
         .tempdir()
         .map_err(|source| DrillError::Prepare { path: std::env::temp_dir(), source })?;
     let root = scratch.path().to_owned();
-    if options.keep {
+    if args.keep {
         let kept = scratch.keep();
-        if options.form == TextFormat::Text {
+        if args.output == TextFormat::Text {
             out.line(&format!("state and logs are kept in {}", kept.display()))?;
         }
     }
-    let pods = pods_directory(&options, &root)?;
-    let policy = policy_of(&options.config.shutdown);
+    let pods = pods_directory(args.pods.as_deref(), &root)?;
+    let policy = policy_of(&config.shutdown);
     if !policy.is_enabled() {
         return Err(DrillError::Disabled);
     }
-    let logind = StandIn::new(options.delay.unwrap_or(policy.delay_wanted()));
-    let drill = Drill::start(&options, &root, &pods, &logind).await?;
+    let logind = StandIn::new(args.delay.unwrap_or(policy.delay_wanted()));
+    // Before the first pod starts: the pods would outlive a process that such a signal ends.
+    let mut ends = EndSignals::new().map_err(CommandError::from)?;
+    let drill = Drill::start(args, config, &root, &pods, &logind).await?;
     let result = tokio::select! {
-        result = drill.rehearse(&options, &logind, out) => result,
-        _ = tokio::signal::ctrl_c() => Err(DrillError::Interrupted),
+        result = drill.rehearse(args.output, &logind, out) => result,
+        () = ends.next() => Err(DrillError::Interrupted),
     };
     drill.end_all().await;
     drop(drill);
@@ -234,13 +215,13 @@ struct Drill {
 
 impl Drill {
     async fn start(
-        options: &DrillOptions,
+        args: &DrillArgs,
+        mut config: Config,
         root: &Path,
         pods: &Path,
         logind: &StandIn,
     ) -> Result<Self, DrillError> {
         let wall = wall_clock();
-        let mut config = options.config.clone();
         config.state_directory = root.join("state");
         config.pod_logs_dir = root.join("logs");
         config.static_pod_path = Some(pods.to_owned());
@@ -272,17 +253,17 @@ impl Drill {
             .identity(Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() })
             .plugin(plugin)
             .start()?;
-        let pods = options.pods.clone().unwrap_or_else(|| pods.to_owned());
+        let pods = args.pods.clone().unwrap_or_else(|| pods.to_owned());
         Ok(Self { node, shutdown, inhibitor, manifests, pods, stop })
     }
 
     async fn rehearse(
         &self,
-        options: &DrillOptions,
+        form: TextFormat,
         logind: &StandIn,
         out: &mut Output,
     ) -> Result<Outcome, DrillError> {
-        let say = options.form == TextFormat::Text;
+        let say = form == TextFormat::Text;
         if say {
             out.line("A rehearsal: real pods, a real run. The signal comes from a stand-in for")?;
             out.line("logind on a private connection; this machine stays up.\n")?;
@@ -299,7 +280,7 @@ impl Drill {
         };
         let outcome = progress::follow(self.shutdown.progress(), shutdown, say, out).await?;
         let report = self.report().await?;
-        match options.form {
+        match form {
             TextFormat::Json => out.json(&report)?,
             TextFormat::Yaml => out.yaml(&report)?,
             TextFormat::Text => {
@@ -381,9 +362,9 @@ impl Drill {
 }
 
 /// Returns the directory of the pods: the given one, or a new one with the given manifest or with the built-in pods.
-fn pods_directory(options: &DrillOptions, root: &Path) -> Result<PathBuf, DrillError> {
-    let named = options.pods.as_ref().map(|named| {
-        let read = |source| DrillError::Pods { path: named.clone(), source };
+fn pods_directory(named: Option<&Path>, root: &Path) -> Result<PathBuf, DrillError> {
+    let named = named.map(|named| {
+        let read = |source| DrillError::Pods { path: named.to_owned(), source };
         let named = std::path::absolute(named).map_err(read)?;
         Ok::<_, DrillError>((std::fs::metadata(&named).map_err(read)?.is_dir(), named))
     });

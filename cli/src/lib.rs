@@ -8,6 +8,7 @@ mod config;
 mod doctor;
 mod drain;
 mod drill;
+mod end_signals;
 mod exit;
 mod install;
 mod kill;

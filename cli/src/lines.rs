@@ -67,11 +67,4 @@ mod tests {
         assert_eq!(lines.number(), 2);
         assert_eq!(lines.next_line().unwrap(), None);
     }
-
-    #[test]
-    fn bytes_that_are_no_text_are_an_error_of_their_line() {
-        let mut lines = Lines::new(&b"\xff\xfe\nb"[..]);
-        assert_eq!(lines.next_line().unwrap(), Some(Err(LineError::NotText)));
-        assert_eq!(lines.next_line().unwrap(), Some(Ok("b".to_owned())));
-    }
 }

@@ -1,6 +1,7 @@
 //! The output streams of commands.
 
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use anyhow::Context as _;
 use clap::ValueEnum;
@@ -78,12 +79,7 @@ impl Output {
     /// Returns the terminal's columns and rows; `None` when standard output is no terminal, so that
     /// nothing is truncated.
     pub fn size(&self) -> Option<(usize, usize)> {
-        if !self.terminal {
-            return None;
-        }
-        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
-        let known = size.ws_col > 0 && size.ws_row > 0;
-        known.then(|| (usize::from(size.ws_col), usize::from(size.ws_row)))
+        if self.terminal { terminal_size(std::io::stdout()) } else { None }
     }
 
     /// Prints a result as it is.
@@ -161,7 +157,8 @@ impl Output {
     pub fn progress_over(&mut self, line: &str) {
         if self.progress_terminal && (self.drawn || !line.is_empty()) {
             self.drawn = !line.is_empty();
-            let _ = write!(self.err, "\r\x1b[2K{line}");
+            let columns = terminal_size(std::io::stderr()).map(|(columns, _)| columns);
+            let _ = self.err.write_all(replacing(line, columns).as_bytes());
             let _ = self.err.flush();
         }
     }
@@ -177,5 +174,31 @@ impl Output {
                 error.exit
             }
         }
+    }
+}
+
+/// Returns the columns and rows of a terminal, if it knows them.
+fn terminal_size(terminal: impl AsFd) -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(terminal).ok()?;
+    let known = size.ws_col > 0 && size.ws_row > 0;
+    known.then(|| (usize::from(size.ws_col), usize::from(size.ws_row)))
+}
+
+/// Returns what replaces the last line with `line`, which is cut: of a line that wraps, only the last row could be
+/// replaced.
+fn replacing(line: &str, columns: Option<usize>) -> String {
+    let room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(1));
+    format!("\r\x1b[2K{}", winddown_render::fit(line, room))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::replacing;
+
+    #[test]
+    fn a_line_of_progress_never_wraps() {
+        let line = format!("default/{}: waiting for it to end, 3s", "a".repeat(80));
+        assert_eq!(replacing(&line, Some(20)), "\r\x1b[2Kdefault/aaaaaaaaaa…");
+        assert_eq!(replacing(&line, None), format!("\r\x1b[2K{line}"));
     }
 }

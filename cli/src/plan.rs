@@ -41,7 +41,7 @@ pub(super) fn run(
             if let Some((cloud, time)) = notice(global, args) {
                 warn(&mut plan, cloud, time, &client.shutdown_plan(Some(time)).await?);
             }
-            print(&plan, args.output, out)?;
+            status::print(&plan, args.output, winddown_render::plan, out)?;
             Ok(Exit::Success)
         });
     };
@@ -60,7 +60,7 @@ pub(super) fn run(
         warn(&mut plan, cloud, time, &planned(&given.pods, &policy, Some(time)));
     }
     plan.warnings.extend(given.left_out.iter().map(|why| format!("left out: {why}")));
-    print(&plan, args.output, out)?;
+    status::print(&plan, args.output, winddown_render::plan, out)?;
     Ok(given.exit())
 }
 
@@ -116,17 +116,6 @@ fn warn(plan: &mut ShutdownPlan, cloud: &str, time: Duration, short: &ShutdownPl
         .map(|warning| format!("after a notice of {cloud}, {}: {warning}", duration(time)))
         .collect();
     plan.warnings.extend(more);
-}
-
-fn print(plan: &ShutdownPlan, form: OutputFormat, out: &mut Output) -> Result<(), CommandError> {
-    match form {
-        OutputFormat::Json => out.json(plan),
-        OutputFormat::Yaml => out.yaml(plan),
-        OutputFormat::Text | OutputFormat::Wide => {
-            let text = winddown_render::plan(plan, &status::view(form, out));
-            out.text(&text)
-        }
-    }
 }
 
 /// Prints a plan of any kind; `explain` also shows the pods that stay.

@@ -115,12 +115,7 @@ fn in_runtime<T>(
     out: &mut Output,
     answer: impl Future<Output = Result<T, ClientError>>,
 ) -> Result<Result<T, ClientError>, CommandError> {
-    let mut got = None;
-    ask::block_on(async {
-        got = Some(ask::patiently(out, status::WAITING, answer).await);
-        Ok(Exit::Success)
-    })?;
-    got.ok_or_else(|| CommandError::message(Exit::Failure, "the agent was not asked"))
+    ask::block_on(async { Ok(ask::patiently(out, status::WAITING, answer).await) })
 }
 
 fn print_start(

@@ -2,8 +2,7 @@
 
 use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, ask, watch};
 use winddown_control::Client;
-use winddown_control::api::Status;
-use winddown_render::{self, View};
+use winddown_render::View;
 
 /// The message while the agent does not answer.
 pub(super) const WAITING: &str = "waiting for the agent's answer";
@@ -18,22 +17,21 @@ pub(super) async fn run(
         return watch::run(&client, args.output, out).await;
     }
     let status = ask::patiently(out, WAITING, client.status()).await?;
-    print(&status, args.output, out)?;
+    print(&status, args.output, winddown_render::status, out)?;
     Ok(Exit::Success)
 }
 
-pub(super) fn print(
-    status: &Status,
+/// Prints an answer of the agent in any form.
+pub(super) fn print<A: serde::Serialize>(
+    answer: &A,
     form: OutputFormat,
+    text: impl FnOnce(&A, &View) -> String,
     out: &mut Output,
 ) -> Result<(), CommandError> {
     match form {
-        OutputFormat::Json => out.json(status),
-        OutputFormat::Yaml => out.yaml(status),
-        OutputFormat::Text | OutputFormat::Wide => {
-            let text = winddown_render::status(status, &view(form, out));
-            out.text(&text)
-        }
+        OutputFormat::Json => out.json(answer),
+        OutputFormat::Yaml => out.yaml(answer),
+        OutputFormat::Text | OutputFormat::Wide => out.text(&text(answer, &view(form, out))),
     }
 }
 

@@ -110,10 +110,7 @@ impl Printer {
     fn print(&mut self, status: Status, out: &mut Output) -> Result<(), CommandError> {
         match self.form {
             OutputFormat::Json => out.json_line(&status)?,
-            OutputFormat::Yaml => {
-                out.line("---")?;
-                out.yaml(&status)?;
-            }
+            OutputFormat::Yaml => out.yaml_document(&status)?,
             OutputFormat::Text | OutputFormat::Wide => {
                 for line in winddown_render::changes(self.last.as_ref(), &status) {
                     out.line(&line)?;

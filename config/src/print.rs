@@ -35,13 +35,17 @@ pub(super) fn write_entry(yaml: &mut String, key: &str, value: &Value) {
         Value::Object(map) if map.is_empty() => writeln!(yaml, "{key}: {{}}"),
         Value::Object(map) => {
             let _ = writeln!(yaml, "{key}:");
-            map.iter().try_for_each(|(k, v)| writeln!(yaml, "  {k}: {}", scalar(v)))
+            map.iter()
+                .try_for_each(|(k, v)| writeln!(yaml, "  {}: {}", scalar(&json!(k)), scalar(v)))
         }
+        Value::Array(items) if items.is_empty() => writeln!(yaml, "{key}: []"),
         Value::Array(items) => {
             let _ = writeln!(yaml, "{key}:");
             items.iter().try_for_each(|item| {
-                let entries = item.as_object().into_iter().flatten();
-                entries.enumerate().try_for_each(|(n, (k, v))| {
+                let Value::Object(entries) = item else {
+                    return writeln!(yaml, "  - {}", scalar(item));
+                };
+                entries.iter().enumerate().try_for_each(|(n, (k, v))| {
                     let lead = if n == 0 { "  - " } else { "    " };
                     writeln!(yaml, "{lead}{k}: {}", scalar(v))
                 })

@@ -339,6 +339,25 @@ fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
     assert!(Config::changes(&new, &new).is_empty());
 }
 
+#[test]
+fn lists_and_names_that_look_like_null_are_shown_as_they_were_read() {
+    let config = ours(
+        "clusterDNS: [10.96.0.10, 'fd00::5']\nallowedUnsafeSysctls: ['kernel.msg*']\n\
+         enforceNodeAllocatable: []\nnodeLabels: {'null': a}\n",
+    );
+    let yaml = config.to_yaml();
+    assert_eq!(parse(&yaml).unwrap().0, config, "{yaml}");
+    assert!(Config::default().to_yaml().contains("\nenforceNodeAllocatable:\n  - pods\n"));
+}
+
+#[test]
+fn a_mapping_among_the_words_of_a_command_is_no_word() {
+    let text = "kind: Configuration\napiVersion: winddown.dev/v1alpha1\n\
+                evictionHook:\n  command: [/bin/dump, {out: file}]\n";
+    let refused = parse(text).unwrap_err().to_string();
+    assert!(refused.contains("needs a list of texts, one of them is a mapping"), "{refused}");
+}
+
 fn any_shutdown() -> impl Strategy<Value = ShutdownSettings> {
     let totals = (1_u64..=86_400, 1_u64..=86_400, any::<bool>()).prop_map(|(a, b, role)| {
         let (total, critical) = (seconds(a.max(b)), seconds(a.min(b)));

@@ -345,7 +345,7 @@ impl Lines {
             self.scanned = self.buffer.len();
             match self.body.frame().await {
                 None if self.buffer.is_empty() => return Ok(None),
-                None => return Err(ClientError::Closed { socket: self.socket.clone() }),
+                None => return Err(self.closed()),
                 Some(Err(error)) => return Err(broken(&self.socket, error)),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {

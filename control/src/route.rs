@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use winddown_shared::LONGEST_NOTICE;
 
 use super::respond::{self, Body};
 use super::shared::Shared;
@@ -71,16 +72,14 @@ async fn ask<A: AgentApi>(
             Ok(respond::json(&api.shutdown_plan(within).await))
         }
         ["plan", "start"] => Ok(respond::json(&api.start_plan())),
-        ["plan", "eviction"] => eviction(&**api, request).await,
+        ["plan", "eviction"] => {
+            Ok(respond::json(&api.eviction_plan(value(request, "signal")).await?))
+        }
         ["reports"] => Ok(respond::json(&Envelope::new(api.reports().await?))),
         ["reports", id] => Ok(respond::json(&api.report(id).await?)),
         ["config"] => Ok(respond::json(&api.config())),
         _ => Err(not_found(request.uri().path())),
     }
-}
-
-async fn eviction(api: &impl AgentApi, request: &Request<Incoming>) -> Answer {
-    Ok(respond::json(&api.eviction_plan(value(request, "signal")).await?))
 }
 
 /// Handles preemption plans. A manifest in the body is only evaluated, so read access is enough to send one.
@@ -152,6 +151,9 @@ async fn drain<A: AgentApi>(
     }
     may_change(peer)?;
     let body = DrainRequest { by: Some(peer), ..body(shared, request).await? };
+    if let Some(seconds) = body.timeout_seconds {
+        within_clock("timeoutSeconds", seconds)?;
+    }
     tracing::info!(%peer, timeout_seconds = body.timeout_seconds, "drain requested");
     let events = shared.api.drain(body).await?;
     Ok(respond::json_lines(drain_lines(events, shared.stop.clone()).map(Envelope::new)))
@@ -279,8 +281,19 @@ fn seconds(request: &Request<Incoming>, name: &str) -> Result<Option<Duration>, 
         ApiError::new(ErrorCode::BadRequest, format!("{name}: not a whole number of seconds"))
             .with_hint(format!("write for example ?{name}=30"))
     };
-    let text = value(request, name);
-    text.map(|text| text.parse().map(Duration::from_secs).map_err(wrong)).transpose()
+    let Some(text) = value(request, name) else { return Ok(None) };
+    let seconds = text.parse::<u64>().map_err(wrong)?;
+    within_clock(name, seconds)?;
+    Ok(Some(Duration::from_secs(seconds)))
+}
+
+/// Refuses a time that is further ahead than a notice may be: it would overflow the clock of the agent that adds it.
+fn within_clock(name: &str, seconds: u64) -> Result<(), ApiError> {
+    let most = LONGEST_NOTICE.as_secs();
+    if seconds > most {
+        return Err(bad_request(format!("{name}: at most {most}")));
+    }
+    Ok(())
 }
 
 fn may_change(peer: Peer) -> Result<(), ApiError> {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use winddown_systemd::inspect::LockView;
 
-use super::facts::{ConfigRead, Fact, Facts, NotObserved, UNIT};
+use super::facts::{Fact, Facts, NotObserved, UNIT};
 use super::finding::{Area, Finding, Severity};
 
 /// The command that shows a user what only root may see.
@@ -63,7 +63,7 @@ const CHECKS: [Run; 31] = [
     shutdown::last,
 ];
 
-/// Checks that depend on the configuration: if it is invalid, their findings would be about the defaults.
+/// Checks that depend on the configuration: if it cannot be read, their findings would be about the defaults.
 const OF_THE_CONFIGURATION: [&str; 12] = [
     "periods",
     "delay",
@@ -90,9 +90,9 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
         true => &CHECKS_OF_A_KUBELETS_NODE,
         false => &CHECKS,
     };
-    let is_wrong = matches!(facts.config.read, ConfigRead::Invalid(_));
+    let is_read = facts.config.is_read();
     let found = checks.iter().filter_map(|check| check(facts));
-    found.filter(|found| !is_wrong || !OF_THE_CONFIGURATION.contains(&found.id)).collect()
+    found.filter(|found| is_read || !OF_THE_CONFIGURATION.contains(&found.id)).collect()
 }
 
 impl Check {

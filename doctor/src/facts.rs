@@ -109,6 +109,13 @@ pub struct ConfigFact {
     pub changed: Option<WallTime>,
 }
 
+impl ConfigFact {
+    /// Whether `config` is the node's, and not the defaults in place of what could not be read.
+    pub(super) fn is_read(&self) -> bool {
+        matches!(self.read, ConfigRead::Valid(_) | ConfigRead::Defaults)
+    }
+}
+
 /// The outcome of reading the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigRead {

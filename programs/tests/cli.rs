@@ -6,6 +6,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 fn winddown(arguments: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("winddown"));
     command.args(arguments).env_remove("WINDDOWN_SOCKET").env_remove("WINDDOWN_CONFIG");
@@ -90,6 +92,29 @@ fn a_reader_that_closes_the_pipe_early_is_no_failure() {
     child.stderr.take().expect("piped").read_to_string(&mut said).expect("text");
     assert!(child.wait().expect("it ends").success(), "{said}");
     assert_eq!(said, "");
+}
+
+#[test]
+fn a_rehearsal_whose_terminal_is_closed_ends_its_pods() {
+    let pods = tempfile::tempdir().expect("a directory");
+    // It is never ready, so that the rehearsal still waits for it.
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  hostNetwork: true\n  \
+               containers:\n  - name: a\n    command: [sleep, '1000']\n    \
+               readinessProbe: {exec: {command: ['false']}}\n";
+    std::fs::write(pods.path().join("a.yaml"), pod).expect("written");
+    let mut drill = winddown(&["drill", pods.path().to_str().expect("a path")])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    let mut said = BufReader::new(drill.stdout.take().expect("piped"));
+    said.read_line(&mut String::new()).expect("a line");
+    kill_process(Pid::from_child(&drill), Signal::HUP).expect("sent");
+    let output = drill.wait_with_output().expect("it ends");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("the rehearsal's pods were ended"), "{error}");
 }
 
 #[test]

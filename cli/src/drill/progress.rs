@@ -5,13 +5,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use unicode_width::UnicodeWidthStr;
 use winddown_shared::display::{duration, pod_count};
 use winddown_shutdown::{GroupProgress, Progress, ProgressPhase};
 use winddown_systemd::stand_in::ShutdownOutcome;
 
 use super::DrillError;
 use crate::Output;
-use winddown_render::group_title;
+use winddown_render::{fit, group_title};
 
 /// The columns of a bar.
 const WIDTH: usize = 24;
@@ -59,10 +60,21 @@ impl Screen {
         if progress.phase == ProgressPhase::Idle {
             return Ok(());
         }
-        if out.terminal { self.draw(progress, out) } else { self.print_changes(progress, out) }
+        let size = out.size();
+        let bars = progress.groups.iter().filter(|group| group.pods > 0).count();
+        // Lines that have left the screen cannot be overwritten.
+        if !out.terminal || size.is_some_and(|(_, rows)| bars >= rows) {
+            return self.print_changes(progress, out);
+        }
+        self.draw(progress, size.map(|(columns, _)| columns), out)
     }
 
-    fn draw(&mut self, progress: &Progress, out: &mut Output) -> Result<(), DrillError> {
+    fn draw(
+        &mut self,
+        progress: &Progress,
+        columns: Option<usize>,
+        out: &mut Output,
+    ) -> Result<(), DrillError> {
         let mut text = String::new();
         if self.drawn > 0 {
             text.push_str(&format!("\x1b[{}A", self.drawn));
@@ -71,7 +83,7 @@ impl Screen {
         self.drawn = 0;
         for group in groups {
             self.drawn += 1;
-            text.push_str(&bar(group, out.color));
+            text.push_str(&bar(group, columns, out.color));
             text.push_str("\x1b[K\n");
         }
         out.text(&text)?;
@@ -97,7 +109,8 @@ impl Screen {
     }
 }
 
-fn bar(group: &GroupProgress, color: bool) -> String {
+/// Draws a group in one line that does not wrap, because only then can it be overwritten.
+fn bar(group: &GroupProgress, columns: Option<usize>, color: bool) -> String {
     let done = group.ended + group.failed;
     let filled = (WIDTH * done).checked_div(group.pods).unwrap_or(WIDTH).min(WIDTH);
     let (paint, plain) = match (color, group.started, group.forced + group.failed) {
@@ -107,7 +120,14 @@ fn bar(group: &GroupProgress, color: bool) -> String {
         (true, Some(_), _) => ("\x1b[33m", "\x1b[0m"),
     };
     let bar = format!("{}{}", "█".repeat(filled), "░".repeat(WIDTH - filled));
-    format!("  {:>29}  {paint}{bar}{plain}  {}", title(group), result(group))
+    let mut room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(1));
+    let parts = [format!("  {:>29}  ", title(group)), bar, format!("  {}", result(group))];
+    let [title, bar, result] = parts.map(|part| {
+        let part = fit(&part, room).into_owned();
+        room = room.saturating_sub(part.width());
+        part
+    });
+    format!("{title}{paint}{bar}{plain}{result}")
 }
 
 fn title(group: &GroupProgress) -> String {
@@ -126,4 +146,30 @@ fn result(group: &GroupProgress) -> String {
         text.push_str(&format!(", {} left", group.failed));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_narrower_than_the_terminal_so_that_the_next_one_overwrites_it() {
+        let now = Some(Instant::now());
+        let group = GroupProgress {
+            priority: 2_000_000_000,
+            name: None,
+            pods: 12,
+            ended: 11,
+            forced: 10,
+            failed: 1,
+            started: now,
+            finished: now,
+        };
+        for columns in [1, 20, 57, 80, 200] {
+            let line = bar(&group, Some(columns), false);
+            assert!(line.width() < columns, "{columns}: {line}");
+        }
+        let whole = bar(&group, None, false);
+        assert!(whole.ends_with("  11 of 12 ended, 0s, 10 by SIGKILL, 1 left"), "{whole}");
+    }
 }

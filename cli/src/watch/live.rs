@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crossterm::event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use futures_util::StreamExt;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep_until};
 
 use super::feed::{self, FeedEvent};
 use super::terminal::Terminal;
+use crate::end_signals::EndSignals;
 use crate::{CommandError, Exit, Output};
 use winddown_control::Client;
 use winddown_control::api::Status;
@@ -26,7 +27,7 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
         other => other,
     };
     let mut heard = feed::listen(client, first);
-    let mut ends = Ends::new()?;
+    let mut ends = EndSignals::new()?;
     let mut resized = signal(SignalKind::window_change())?;
     let mut terminal = Terminal::take(out.color)?;
     let mut keys = Some(EventStream::new());
@@ -58,35 +59,6 @@ enum Act {
     Draw,
     Stop,
     Quit,
-}
-
-/// The signals that request the process to stop.
-struct Ends {
-    signals: [Signal; 4],
-}
-
-impl Ends {
-    fn new() -> std::io::Result<Self> {
-        let on = |kind| signal(kind);
-        Ok(Self {
-            signals: [
-                on(SignalKind::terminate())?,
-                on(SignalKind::interrupt())?,
-                on(SignalKind::hangup())?,
-                on(SignalKind::quit())?,
-            ],
-        })
-    }
-
-    async fn next(&mut self) {
-        let [terminate, interrupt, hangup, quit] = &mut self.signals;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
-            _ = quit.recv() => {}
-        }
-    }
 }
 
 /// Returns the next event; never resolves without a terminal for input.

@@ -347,7 +347,11 @@ impl Value for Vec<String> {
         let items = list(field, fields, &format!("a list such as {}", field.example))?;
         let mut all = Self::with_capacity(items.len());
         for item in items {
-            let text = item.text().unwrap_or(item.kind());
+            let Some(text) = item.text() else {
+                let what = format!("needs a list of texts, one of them is {}", item.kind());
+                fields.fail(field.name, item.at, what);
+                continue;
+            };
             match checked(field, field.name, text) {
                 Ok(text) => all.push(text),
                 Err(what) => fields.fail(field.name, item.at, format!("`{text}` {what}")),

@@ -1,6 +1,7 @@
 //! Requests and responses.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -236,6 +237,22 @@ async fn a_body_that_is_not_understood_is_named_and_nothing_is_done() {
         assert!(answer.contains(said), "{body}: {answer}");
     }
     assert!(running.agent.kills.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_time_that_would_overflow_the_agents_clock_is_refused() {
+    let running = serve(Limits::default()).await;
+    for seconds in [31_536_001, u64::MAX] {
+        let request = DrainRequest { timeout_seconds: Some(seconds), ..DrainRequest::default() };
+        let error = running.client.drain(&request).await.unwrap_err();
+        assert_eq!(error.to_string(), "timeoutSeconds: at most 31536000");
+        let within = Some(Duration::from_secs(seconds));
+        let error = running.client.shutdown_plan(within).await.unwrap_err();
+        assert_eq!(error.to_string(), "seconds: at most 31536000");
+    }
+    assert!(running.agent.drains.lock().unwrap().is_empty());
+    let year = DrainRequest { timeout_seconds: Some(31_536_000), ..DrainRequest::default() };
+    assert!(running.client.drain(&year).await.is_ok());
 }
 
 #[tokio::test]

@@ -43,12 +43,13 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
         }
         ConfigRead::Unread(kind, why) => {
             let not_observed = Fact::<()>::Unknown(*kind, format!("{file}: {why}"));
-            return match kind {
+            let found = match kind {
                 NotObserved::Silent => {
                     Some(CHECK.problem("the configuration cannot be read: the disk hangs").saw(why))
                 }
                 _ => CHECK.not_observed("the configuration", &not_observed),
             };
+            return found.map(|found| found.saw("what depends on it was not checked"));
         }
     };
     let loaded = facts.agent.known().and_then(|status| status.config.loaded_at);
@@ -202,12 +203,12 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
             .fix(format!("chmod 0755 {directory}"))
     } else if let Some(wanted) = wanted.filter(|wanted| **wanted != socket.group) {
         CHECK.warning(format!("the control socket is not of group {wanted}")).saw(seen).fix(restart)
-    } else if wanted.is_none() && socket.mode & 0o070 != 0 {
+    } else if wanted.is_none() && socket.mode & 0o070 != 0 && facts.config.is_read() {
         CHECK
             .warning("the control socket is open to a group, and none is configured")
             .saw(seen)
             .fix(restart)
-    } else if wanted.is_some() {
+    } else if wanted.is_some() || socket.mode & 0o070 != 0 {
         CHECK.ok("the control socket is for its owner and group only").saw(seen)
     } else {
         CHECK.ok("the control socket is for its owner only").saw(seen)

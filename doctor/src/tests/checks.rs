@@ -51,9 +51,8 @@ fn what_may_not_be_seen_is_said_and_is_no_fault() {
     facts.state = unseen(NotObserved::Denied);
     facts.last = unseen(NotObserved::Denied);
     facts.endpoint = unseen(NotObserved::Denied);
-    facts.config.read = ConfigRead::Unread(NotObserved::Denied, "no".to_owned());
     let found = findings(&facts);
-    for id in ["agent", "state", "last-shutdown", "runtime", "config"] {
+    for id in ["agent", "state", "last-shutdown", "runtime"] {
         let finding = found.iter().find(|finding| finding.id == id).unwrap();
         assert_eq!(finding.severity, Info, "{finding:?}");
         assert_eq!(finding.fix, ["sudo winddown doctor"], "{finding:?}");
@@ -72,8 +71,19 @@ fn of_a_wrong_configuration_nothing_is_said_that_is_true_of_the_defaults_only() 
         found.map(|finding| finding.id).collect::<Vec<_>>()
     };
     assert_eq!(advice(&facts), ["crash"], "the unit is not for the process runtime");
-    facts.config.read = ConfigRead::Invalid(vec!["maxPod: unknown field".to_owned()]);
-    assert_eq!(advice(&facts), ["config"]);
+    known(&mut facts.socket).mode = 0o660;
+    for (read, wrong) in [
+        (ConfigRead::Invalid(vec!["maxPod: unknown field".to_owned()]), vec!["config"]),
+        (ConfigRead::Unread(NotObserved::Silent, "hm".to_owned()), vec!["config"]),
+        (ConfigRead::Unread(NotObserved::Denied, "no".to_owned()), vec![]),
+    ] {
+        facts.config.read = read;
+        assert_eq!(advice(&facts), wrong);
+        let socket = finding(&facts, "socket").unwrap();
+        assert_eq!(socket.severity, Well, "it may be the configured group's: {socket:?}");
+    }
+    let denied = finding(&facts, "config").unwrap();
+    assert_eq!((denied.severity, denied.fix), (Info, vec!["sudo winddown doctor".to_owned()]));
 }
 
 #[test]
