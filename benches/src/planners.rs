@@ -71,8 +71,16 @@ pub(crate) fn repeat(name: &str, pods: &str, times: &str) -> Result<String, Stri
     let pods = pods.parse().map_err(|_| format!("{pods}: not a whole number"))?;
     let times: u64 = times.parse().map_err(|_| format!("{times}: not a whole number"))?;
     let plan = planner.prepare(pods)?;
-    for _ in 0..times {
-        black_box(plan());
+    // The first plan works out the facts of the pods.
+    black_box(plan());
+    for _ in 1..times {
+        black_box(again(&*plan));
     }
     Ok(format!("{times} times"))
+}
+
+/// By this name, the growth test finds what to count.
+#[inline(never)]
+fn again(plan: &dyn Fn() -> usize) -> usize {
+    plan()
 }
