@@ -68,7 +68,6 @@ struct Contact {
     last: Option<Instant>,
     /// When the clocks were last compared, and what the server's showed.
     compared: Option<(Instant, Timestamp)>,
-    skew: Option<SignedDuration>,
     warned: bool,
 }
 
@@ -127,11 +126,6 @@ impl Health {
         self.contact().last
     }
 
-    /// How far the API server's clock was ahead of this node's at the last comparison.
-    pub(super) fn skew(&self) -> Option<SignedDuration> {
-        self.contact().skew
-    }
-
     /// The API server's current time, once an answer has shown it. It does not depend on this node's
     /// wall clock: a step of that would end grace periods too early until the next comparison.
     pub(super) fn api_time(&self) -> Option<Timestamp> {
@@ -172,7 +166,6 @@ impl Health {
         };
         contact.compared = Some((now, theirs));
         let skew = theirs.duration_since(wall());
-        contact.skew = Some(skew);
         let large = skew.abs() > SKEW_WORTH_SAYING;
         if large && !contact.warned {
             tracing::warn!(

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
-use jiff::SignedDuration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -192,11 +191,6 @@ impl Connection {
     /// When the API server last answered.
     pub fn last_contact(&self) -> Option<Instant> {
         self.shared.health.last_contact()
-    }
-
-    /// How far the API server's clock was ahead of this node's when they were last compared, to about a second.
-    pub fn clock_skew(&self) -> Option<SignedDuration> {
-        self.shared.health.skew()
     }
 
     /// The API server's clock, as its answers show it; this node's own before the first answer.

@@ -126,17 +126,16 @@ impl TerminatedPods {
         self.changed();
     }
 
-    /// Removes a pod from the list.
-    pub fn forget(&self, uid: &PodUid) {
-        let known = {
+    /// Removes pods from the list. Costs as much for many as for one.
+    pub fn forget(&self, uids: &HashSet<PodUid>) {
+        let any = {
             let mut list = self.lock();
-            let known = list.known.remove(uid);
-            if known {
-                list.pods.retain(|ended| ended.uid != *uid);
-            }
-            known
+            let before = list.pods.len();
+            list.pods.retain(|ended| !uids.contains(&ended.uid));
+            list.known.retain(|uid| !uids.contains(uid));
+            list.pods.len() < before
         };
-        if known {
+        if any {
             self.changed();
         }
     }

@@ -75,7 +75,7 @@ impl Events {
     }
 
     /// Waits until everything that was sent is written, decisions first, but not beyond `deadline`. Returns
-    /// the objects with unwritten events. From now on the backoff is short, because the node goes down.
+    /// the objects with unwritten events. Until then the backoff is short, because the node goes down.
     pub async fn flush(&self, deadline: Instant) -> Vec<Subject> {
         self.queue.flush(deadline).await
     }

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 use winddown_shared::status::Phase;
 use winddown_shared::{Pod, PodLabel, PodUid, WallClock};
 
-use crate::pods::MirrorSide;
+use crate::pods::{MirrorSide, StatusSide};
 use crate::status::Outbox;
 
 mod driver;

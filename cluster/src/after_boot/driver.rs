@@ -97,9 +97,13 @@ impl AfterBoot {
                 }
             });
             let looked: Vec<_> = stream::iter(looks).buffer_unordered(CONCURRENCY).collect().await;
+            let mut over = HashSet::new();
             for (ended, looked) in looked {
-                self.note(&ended, looked, &mut outage);
+                if self.note(&ended, looked, &mut outage) {
+                    over.insert(ended.uid);
+                }
             }
+            self.ended.forget(&over);
             let next = self.next.values().map(|(at, _)| *at).min();
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() { return },
@@ -114,16 +118,18 @@ impl AfterBoot {
     }
 
     /// Returns the pods whose state in the API must be checked now. The others need no request.
-    fn due(&mut self, all: Vec<TerminatedPod>, now: Instant) -> Vec<TerminatedPod> {
+    pub(super) fn due(&mut self, all: Vec<TerminatedPod>, now: Instant) -> Vec<TerminatedPod> {
         let (boot, wall_now) = (self.ended.0.boot.clone(), self.wall.now());
-        let mut due = Vec::new();
+        let (mut due, mut over) = (Vec::new(), HashSet::new());
         for ended in all {
             if self.next.get(&ended.uid).is_some_and(|(at, _)| *at > now) {
                 continue;
             }
             match by_time(&ended, self.policy, boot.as_deref(), wall_now) {
                 Verdict::Delete => due.push(ended),
-                Verdict::Forget => self.ended.forget(&ended.uid),
+                Verdict::Forget => {
+                    over.insert(ended.uid);
+                }
                 Verdict::Wait(Some(left)) => {
                     self.next.insert(ended.uid, (now + left, LOOK));
                 }
@@ -131,10 +137,12 @@ impl AfterBoot {
                 Verdict::Wait(None) => {}
             }
         }
+        self.ended.forget(&over);
         due
     }
 
-    fn note(&mut self, ended: &TerminatedPod, looked: Looked, outage: &mut bool) {
+    /// Returns whether nothing is left to do about the pod.
+    fn note(&mut self, ended: &TerminatedPod, looked: Looked, outage: &mut bool) -> bool {
         let now = Instant::now();
         if !matches!(looked, Looked::Failed { .. }) {
             *outage = false;
@@ -143,6 +151,7 @@ impl AfterBoot {
             Looked::Verdict(Verdict::Wait(after)) => {
                 let (at, look) = self.next.entry(ended.uid.clone()).or_insert_with(|| (now, LOOK));
                 *at = now + after.unwrap_or_else(|| look.after_failure(None));
+                false
             }
             Looked::Removed => {
                 tracing::info!(
@@ -151,9 +160,9 @@ impl AfterBoot {
                     by = %ended.by,
                     "removed a pod from the API that this node had ended"
                 );
-                self.ended.forget(&ended.uid);
+                true
             }
-            Looked::Verdict(Verdict::Forget | Verdict::Delete) => self.ended.forget(&ended.uid),
+            Looked::Verdict(Verdict::Forget | Verdict::Delete) => true,
             Looked::Failed { after, error } => {
                 if !std::mem::replace(outage, true) {
                     tracing::warn!(
@@ -163,6 +172,7 @@ impl AfterBoot {
                 }
                 let (at, look) = self.next.entry(ended.uid.clone()).or_insert_with(|| (now, LOOK));
                 *at = now + look.after_failure(after);
+                false
             }
         }
     }

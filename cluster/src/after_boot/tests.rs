@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 use winddown_shared::{Event, KillReason, PodLabel, PodUid, Recorder, WallClock, WallTime};
 
-use super::{AfterBootPolicy, TerminatedPod, TerminatedPods, Verdict, decide};
+use super::{AfterBoot, AfterBootPolicy, TerminatedPod, TerminatedPods, Verdict, decide};
 use crate::status::spool_tests::{FaultyDisk, Mode};
 use crate::status::{Spool, SpoolLimits};
 
@@ -147,7 +147,7 @@ async fn ends_that_the_node_wanted_are_noted_and_those_of_others_are_not() {
     next.load().await.unwrap();
     assert_eq!(names(&next), ["a", "b", "c"]);
     assert_eq!(&*next.all()[0].by, "shutdown");
-    next.forget(&PodUid::new("b"));
+    next.forget(&[PodUid::new("b")].into());
     next.note(&label("f"), "drain");
     assert!(next.flush(soon()).await);
     let third = list(&home);
@@ -181,6 +181,21 @@ async fn many_ends_at_once_are_few_writes() {
     }
     assert!(noted.flush(soon()).await);
     assert!(disk.count() < 30, "{} operations", disk.count());
+}
+
+/// A list of thousands, each of which is removed by itself, takes as long as their number squared.
+#[tokio::test]
+async fn pods_that_the_policy_keeps_are_forgotten_all_at_once() {
+    let home = TempDir::new().unwrap();
+    let noted = list(&home);
+    for name in ["a", "b", "c"] {
+        noted.note(&label(name), "shutdown");
+    }
+    let before = noted.lock().version;
+    let wall = WallClock::fixed(at(2000));
+    let mut after_boot = AfterBoot::new(noted.clone(), AfterBootPolicy::Keep, wall);
+    assert!(after_boot.due(noted.all(), Instant::now()).is_empty());
+    assert_eq!((names(&noted).len(), noted.lock().version), (0, before + 1));
 }
 
 #[tokio::test]

@@ -56,7 +56,8 @@ pub(super) struct Queue {
     arrived: Notify,
     /// The number of events that are waiting or being written.
     left: watch::Sender<usize>,
-    flushing: watch::Sender<bool>,
+    /// How many callers wait for the remaining events.
+    flushes: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -79,7 +80,7 @@ impl Queue {
             wall,
             arrived: Notify::new(),
             left: watch::Sender::new(0),
-            flushing: watch::Sender::new(false),
+            flushes: watch::Sender::new(0),
         }
     }
 
@@ -148,20 +149,20 @@ impl Queue {
         EventCounts { waiting: state.len() + state.in_flight.len(), ..state.counts }
     }
 
-    /// Whether a shutdown waits for the remaining events. Becomes true once.
-    pub(super) fn flushing(&self) -> watch::Receiver<bool> {
-        self.flushing.subscribe()
+    /// How many callers wait for the remaining events, because the node goes down.
+    pub(super) fn flushes(&self) -> watch::Receiver<usize> {
+        self.flushes.subscribe()
     }
 
     pub(super) async fn flush(&self, deadline: Instant) -> Vec<Subject> {
-        self.flushing.send_replace(true);
+        let _flush = Flush::begin(&self.flushes);
         let mut left = self.left.subscribe();
         let _ = timeout_at(deadline, left.wait_for(|n| *n == 0)).await;
         self.lock().objects()
     }
 
     fn pop(&self, to_write: bool) -> Option<Queued> {
-        let decisions_first = *self.flushing.borrow();
+        let decisions_first = *self.flushes.borrow() > 0;
         let mut state = self.lock();
         // Skips at most as many as wait for an object whose event is being written.
         let first = |queue: &VecDeque<Queued>| {
@@ -191,6 +192,22 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A flush in progress. It also ends when it is dropped because the shutdown was called off.
+struct Flush<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Flush<'a> {
+    fn begin(flushes: &'a watch::Sender<usize>) -> Self {
+        flushes.send_modify(|count| *count += 1);
+        Self(flushes)
+    }
+}
+
+impl Drop for Flush<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
     }
 }
 

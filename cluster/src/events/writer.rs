@@ -104,14 +104,14 @@ impl EventWriter {
         // Events to write before those in the queue.
         let mut next = VecDeque::new();
         let mut failure = None;
-        let mut flushing = requests.queue.flushing();
+        let mut flushes = requests.queue.flushes();
         loop {
             if under_way.is_empty()
                 && let Some(Failure { refusal, text, .. }) = failure.take()
             {
                 self.wait(refusal.retry_after(), text).await;
             }
-            let is_flushing = *flushing.borrow_and_update();
+            let is_flushing = *flushes.borrow_and_update() > 0;
             let most = match self.is_out {
                 true => 1,
                 false if is_flushing => AT_ONCE,
@@ -131,8 +131,8 @@ impl EventWriter {
                     }
                     answered => next.extend(self.settle(writing, &answered)),
                 },
-                // From now on more requests may be sent. The sender lives as long as the queue.
-                Ok(()) = flushing.changed() => {}
+                // More requests may be sent now, or fewer. The sender lives as long as the queue.
+                Ok(()) = flushes.changed() => {}
                 queued = requests.queue.next(), if has_room => {
                     let step = self.correlator.observe(&queued);
                     next.push_back(Writing { queued, step, failures: 0 });
@@ -253,7 +253,7 @@ impl Requests {
 
     /// Completes when a shutdown has waited this long.
     async fn in_haste(&self, then: Duration) {
-        let _ = self.queue.flushing().wait_for(|on| *on).await;
+        let _ = self.queue.flushes().wait_for(|count| *count > 0).await;
         sleep(then).await;
     }
 }

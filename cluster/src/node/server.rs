@@ -30,10 +30,18 @@ impl Server {
     }
 
     /// Takes a node that the server sent, unless a newer one is known. Answers and the watch race.
-    pub(super) fn offer(&self, node: Node) {
+    ///
+    /// `before` is what was known when the request was sent that this answers. An answer is never
+    /// older than that, but its version is lower if the server's data was restored from a backup.
+    pub(super) fn offer(&self, node: Node, before: Option<&Arc<Node>>) {
         self.0.send_if_modified(|known| {
-            if known.as_ref().is_some_and(|known| !is_newer(&node, known)) {
-                return false;
+            if let Some(known) = known.as_ref() {
+                let is_answer = before.is_some_and(|before| Arc::ptr_eq(before, known));
+                let differs = node.metadata.resource_version != known.metadata.resource_version;
+                let counts = is_newer(&node, known) || (is_answer && differs);
+                if !counts {
+                    return false;
+                }
             }
             *known = Some(Arc::new(node));
             true
@@ -65,7 +73,7 @@ impl Server {
                         info!(node = name, "the watch on this node's object is back");
                     }
                     backoff.reset();
-                    self.offer(node);
+                    self.offer(node, None);
                 }
                 Some(Ok(None)) => {
                     backoff.reset();

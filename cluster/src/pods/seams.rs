@@ -25,6 +25,10 @@ pub trait StatusSide: Send + Sync + 'static {
     /// this node owns is reverted.
     fn api_saw(&self, pod: &Pod);
 
+    /// Called when a list of all pods begins. What it has counts even where versions are lower than
+    /// before, because the API server's data was restored from a backup.
+    fn listing(&self) {}
+
     /// Called when the object is certainly gone from the API, so that nothing more is sent.
     fn gone(&self, uid: &PodUid);
 

@@ -76,7 +76,10 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     /// Handles one event. Returns whether it completes a list.
     fn take(&self, event: Event<api::Pod>, listed: &mut Listed) -> bool {
         match event {
-            Event::Init => *listed = Listed::default(),
+            Event::Init => {
+                *listed = Listed::default();
+                self.statuses.listing();
+            }
             Event::InitApply(object) => match self.applied(object) {
                 Some((Whose::Ours, uid)) => drop(listed.pods.insert(uid, ())),
                 Some((Whose::Mirror, uid)) => listed.mirrors.push(uid),

@@ -136,55 +136,6 @@ impl Outbox {
         (outbox.clone(), OutboxDriver::new(outbox, config))
     }
 
-    /// Submits a status, which replaces an earlier one of the pod.
-    pub fn submit(&self, update: StatusUpdate) {
-        let changed = self.lock().submit(update, Instant::now());
-        if changed {
-            self.0.changed.notify_one();
-        }
-    }
-
-    /// Records the pod as the API has it. Fields that the node owns and that differ from the last
-    /// status are sent again.
-    pub fn api_saw(&self, pod: &Pod) {
-        let check = self.lock().api_saw(pod, Instant::now());
-        if check {
-            self.0.changed.notify_one();
-        }
-    }
-
-    /// Records that the pod is gone from the API, so that nothing more is sent for it.
-    pub fn gone(&self, uid: &PodUid) {
-        // Waiters are released when the entry is dropped.
-        let entry = self.lock().remove(uid);
-        drop(entry);
-        if let Some(spool) = &self.0.spool {
-            spool.remove(uid);
-        }
-    }
-
-    /// Waits until the API has the last status submitted for the pod, or the pod is gone from it.
-    /// Returns immediately if nothing was submitted. Cancel-safe.
-    pub async fn delivered(&self, uid: &PodUid) {
-        let waiter = self.lock().wait_for(uid);
-        if let Some(waiter) = waiter {
-            // An error means that the pod is gone.
-            let _ = waiter.await;
-        }
-    }
-
-    /// The final status of a pod of which nothing runs any more, from this agent or the one before it.
-    pub fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
-        self.lock().final_status(uid)
-    }
-
-    /// Waits until the final statuses that an earlier agent left are known, or cannot be read.
-    /// Until then [`final_status`](Self::final_status) may lack them. Cancel-safe.
-    pub async fn recalled(&self) {
-        // The sender lives as long as this.
-        let _ = self.0.recalled.subscribe().wait_for(|recalled| *recalled).await;
-    }
-
     /// Records that the API server answers again, as another part has found out. Statuses that wait
     /// for that are retried immediately.
     pub fn api_answers(&self) {
@@ -274,26 +225,46 @@ async fn wait_until(waiting: Waiting, deadline: Instant) -> Waiting {
 
 impl StatusSide for Outbox {
     fn submit(&self, update: StatusUpdate) {
-        Outbox::submit(self, update);
+        let changed = self.lock().submit(update, Instant::now());
+        if changed {
+            self.0.changed.notify_one();
+        }
     }
 
     fn api_saw(&self, pod: &Pod) {
-        Outbox::api_saw(self, pod);
+        let check = self.lock().api_saw(pod, Instant::now());
+        if check {
+            self.0.changed.notify_one();
+        }
+    }
+
+    fn listing(&self) {
+        self.lock().listing();
     }
 
     fn gone(&self, uid: &PodUid) {
-        Outbox::gone(self, uid);
+        // Waiters are released when the entry is dropped.
+        let entry = self.lock().remove(uid);
+        drop(entry);
+        if let Some(spool) = &self.0.spool {
+            spool.remove(uid);
+        }
     }
 
-    fn delivered(&self, uid: &PodUid) -> impl Future<Output = ()> + Send {
-        Outbox::delivered(self, uid)
+    async fn delivered(&self, uid: &PodUid) {
+        let waiter = self.lock().wait_for(uid);
+        if let Some(waiter) = waiter {
+            // An error means that the pod is gone.
+            let _ = waiter.await;
+        }
     }
 
     fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
-        Outbox::final_status(self, uid)
+        self.lock().final_status(uid)
     }
 
-    fn recalled(&self) -> impl Future<Output = ()> + Send {
-        Outbox::recalled(self)
+    async fn recalled(&self) {
+        // The sender lives as long as this.
+        let _ = self.0.recalled.subscribe().wait_for(|recalled| *recalled).await;
     }
 }

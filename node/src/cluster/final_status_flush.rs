@@ -6,6 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_api_client::ApiState;
 use winddown_cluster::events::Subject;
+use winddown_cluster::pods::StatusSide;
+use winddown_cluster::status::update_of;
 use winddown_shared::status::{Phase, StatusEntry, StatusStore};
 use winddown_shared::{PluginName, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 
@@ -103,7 +105,6 @@ impl FinalReport {
     }
 
     fn submit(&self, entry: &StatusEntry) {
-        use winddown_cluster::status::update_of;
         let Some(side) = self.cluster.pods() else { return };
         if !entry.pod.is_static() {
             return side.outbox.submit(update_of(entry, entry.pod.label().clone()));

@@ -110,28 +110,6 @@ async fn a_budget_is_heard_until_its_time_is_over() {
     assert!(scene.server.count("create", "pods/eviction") >= 3);
 }
 
-#[tokio::test]
-async fn a_budget_that_agrees_has_the_pod_evicted() {
-    let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
-    scene.server.apply(budget("web")).unwrap();
-    let uid = scene.uid("web");
-    let agrees = async {
-        let server = &scene.server;
-        let asked = |all: &winddown_apiserver::Objects<'_>| {
-            all.requests().any(|one| one.code == Some(429)).then_some(())
-        };
-        server.until("it is asked", asked).await.unwrap();
-        let more = json!({"status": {"disruptionsAllowed": 1}});
-        server.patch("poddisruptionbudgets/default/web", &more).unwrap();
-    };
-    let (stopped, ()) = tokio::join!(stop(&scene, &uid, 60), agrees);
-    stopped.unwrap();
-    let evictions = scene.server.requests();
-    let codes: Vec<_> =
-        evictions.iter().filter(|one| one.path.contains("/eviction")).map(|one| one.code).collect();
-    assert_eq!(codes.last(), Some(&Some(201)), "{codes:?}");
-}
-
 /// A pod that has a responder.
 fn moved() -> Value {
     let mut pod = pod("vm", &json!({}));
@@ -216,15 +194,6 @@ async fn a_request_that_fails_is_followed_by_an_eviction() {
     let remark = stopped.unwrap().remark.unwrap();
     assert!(remark.starts_with("its eviction responders (example.com/move) did not end it"));
     assert!(remark.ends_with("it is in a group"), "{remark}");
-    assert_eq!(scene.server.count("create", "pods/eviction"), 1);
-}
-
-#[tokio::test]
-async fn an_api_server_without_eviction_requests_is_asked_for_none() {
-    let scene = Scene::new(&[moved()], SOON).await;
-    let stopped = stop(&scene, &scene.uid("vm"), 30).await.unwrap();
-    assert_eq!(stopped.remark, None);
-    assert_eq!(scene.server.count("*", "evictionrequests"), 0);
     assert_eq!(scene.server.count("create", "pods/eviction"), 1);
 }
 

@@ -47,7 +47,7 @@ async fn a_flush_waits_for_what_is_being_written_and_says_what_is_left() {
         let queue = Arc::clone(&queue);
         async move { queue.flush(deadline).await }
     });
-    queue.flushing().wait_for(|on| *on).await.unwrap();
+    queue.flushes().wait_for(|count| *count > 0).await.unwrap();
     queue.done(&first, Fate::Written);
     // From now on decisions go first.
     let third = queue.next().await;
@@ -61,6 +61,19 @@ async fn a_flush_waits_for_what_is_being_written_and_says_what_is_left() {
     let second = queue.next().await;
     queue.done(&second, Fate::HeldBack);
     assert_eq!(queue.flush(Instant::now() + Duration::from_secs(9)).await, []);
+}
+
+/// Otherwise the writer would be in haste for as long as the agent lives, whatever the API server does.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_called_off_ends_the_haste() {
+    let queue = Queue::new(10, wall());
+    queue.push(routine("a", "1"));
+    let called_off = Duration::from_secs(1);
+    let flush = queue.flush(Instant::now() + Duration::from_secs(9));
+    assert!(tokio::time::timeout(called_off, flush).await.is_err());
+    assert_eq!(*queue.flushes().borrow(), 0);
+    assert_eq!(queue.flush(Instant::now() + called_off).await.len(), 1);
+    assert_eq!(*queue.flushes().borrow(), 0);
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ impl Core {
             }
             std::mem::take(&mut state.deleted) || new
         });
-        self.server.offer(node);
+        self.server.offer(node, None);
         Registered::Yes
     }
 

@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
             // needs.
             if let Some(patch) = patch {
                 let written = self.core.patch(kind, &patch).await;
-                self.note(kind, written, heartbeat).await;
+                self.note(kind, written, &node, heartbeat).await;
                 return Next::Again;
             }
         }
@@ -246,7 +246,13 @@ impl<'a> Writer<'a> {
         None
     }
 
-    async fn note(&mut self, kind: Kind, written: Result<Node, Fault>, heartbeat: bool) {
+    async fn note(
+        &mut self,
+        kind: Kind,
+        written: Result<Node, Fault>,
+        before: &Arc<Node>,
+        heartbeat: bool,
+    ) {
         let (core, now) = (self.core, Instant::now());
         let attempt = &mut self.attempts[kind as usize];
         match written {
@@ -254,7 +260,7 @@ impl<'a> Writer<'a> {
                 if attempt.succeeded(self.inputs, heartbeat, now) {
                     info!(node = %core.name, "{} again", kind.done());
                 }
-                core.server.offer(node);
+                core.server.offer(node, Some(before));
                 core.note_written(kind);
                 if matches!(kind, Kind::Status) {
                     self.reported = Some(now);
@@ -321,13 +327,14 @@ impl Core {
 
     /// Updates the view of the node after a refusal.
     async fn look_again(&self, refusal: Refusal) {
+        let before = self.server.node();
         if refusal.is_gone() {
-            let uid = self.server.node().and_then(|node| node.metadata.uid.clone());
+            let uid = before.and_then(|node| node.metadata.uid.clone());
             self.server.gone(uid.as_deref());
         } else if refusal == Refusal::Conflict
             && let Ok(Some(node)) = self.bounded(self.api.get_opt(&self.name)).await
         {
-            self.server.offer(node);
+            self.server.offer(node, before.as_ref());
         }
     }
 

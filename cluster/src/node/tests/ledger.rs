@@ -86,6 +86,13 @@ impl Ledger {
         state.store("/api/v1/nodes/n1", node);
     }
 
+    /// Goes back to an earlier state of the node, and to the versions of then.
+    pub(super) fn restore(&self, node: &Value) {
+        let mut state = self.lock();
+        state.version = node["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        state.objects.insert("/api/v1/nodes/n1".to_owned(), node.clone());
+    }
+
     pub(super) fn remove(&self, path: &str) {
         self.lock().objects.remove(path);
     }

@@ -25,6 +25,8 @@ pub(super) struct Entry {
     pub(super) said: Option<LastReported>,
     /// The pod as the API last had it, as far as is known.
     pub(super) in_api: Option<Pod>,
+    /// Whether a list has begun that will show the pod as it is now.
+    pub(super) is_listed_anew: bool,
     /// The turn of the latest status that the API has.
     pub(super) told: u64,
     pub(super) place: Place,
@@ -103,6 +105,7 @@ impl Entry {
             pod,
             said: None,
             in_api: None,
+            is_listed_anew: false,
             told: 0,
             place: Place::Idle,
             dirty: false,
@@ -160,8 +163,29 @@ impl Entry {
         self.reassert_from = Some(now + self.reassert.after_failure(None));
     }
 
-    /// Records the pod in the API. Returns whether it is newer than the known one.
-    pub(super) fn note_in_api(&mut self, pod: &Pod) -> bool {
+    /// Records the pod that a watch or a list has brought. Returns whether it is newer than the known one.
+    ///
+    /// The first object after the begin of a list is, whatever its version: versions go back when the
+    /// data of the API server is restored from a backup.
+    pub(super) fn note_seen(&mut self, pod: &Pod) -> bool {
+        let is_older = |known: &Pod| by_version(known, pod) == Ordering::Greater;
+        if std::mem::take(&mut self.is_listed_anew) && self.in_api.as_ref().is_some_and(is_older) {
+            self.in_api = None;
+        }
+        self.note_in_api(pod)
+    }
+
+    /// Records the pod in the answer to a request that was made when `before` was known. The answer is
+    /// no older, whatever its version.
+    pub(super) fn note_answer(&mut self, pod: &Pod, before: Option<&Pod>) {
+        let version = |pod: &Pod| pod.metadata.resource_version.clone();
+        if self.in_api.as_ref().map(version) == before.map(version) {
+            self.in_api = None;
+        }
+        self.note_in_api(pod);
+    }
+
+    fn note_in_api(&mut self, pod: &Pod) -> bool {
         let order = self.in_api.as_ref().map(|known| by_version(known, pod));
         // An equal version replaces the known pod, too: the caller keeps it anyway.
         if order != Some(Ordering::Greater) {

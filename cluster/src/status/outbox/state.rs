@@ -108,7 +108,7 @@ impl State {
         let uid = pod.uid();
         let entry =
             self.entries.entry(uid.clone()).or_insert_with(|| Entry::new(pod.label().clone()));
-        if !entry.note_in_api(pod) || entry.said.is_none() {
+        if !entry.note_seen(pod) || entry.said.is_none() {
             return false;
         }
         match entry.place {
@@ -127,6 +127,11 @@ impl State {
             }
             _ => false,
         }
+    }
+
+    /// Records that a list of all pods begins.
+    pub(super) fn listing(&mut self) {
+        self.entries.values_mut().for_each(|entry| entry.is_listed_anew = true);
     }
 
     /// Forgets a pod. Waiters are released when the entry is dropped.
@@ -268,7 +273,7 @@ impl State {
                 self.sent += patches;
                 entry.backoff.reset();
                 entry.not_taken = not_taken;
-                entry.note_in_api(&in_api);
+                entry.note_answer(&in_api, job.in_api.as_ref());
                 if !job.news && patches > 0 {
                     self.reasserted += patches;
                     entry.has_reasserted(now);

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::{Pod, PodLabel, PodUid, WallClock, WallTime};
 
 use super::{Outbox, OutboxConfig, OutboxDriver};
+use crate::pods::StatusSide;
 use crate::status::StatusUpdate;
 
 mod disks;

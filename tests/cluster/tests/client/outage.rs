@@ -122,12 +122,9 @@ async fn clocks_that_differ_are_noticed_and_the_servers_is_known() {
     scene.server.set_clock_skew(jiff::SignedDuration::from_mins(7));
     scene.write("token", &scene.server.new_token(NODE, &[], None));
     let connection = open(scene.kubeconfig(&json!({"tokenFile": "token"}))).await;
-    assert_eq!(connection.clock_skew(), None);
     let ahead = connection.api_clock().now().duration_since(wall().now());
     assert!(ahead.as_secs() < 60, "unknown, it is taken to be this node's: {ahead:?}");
     list(&connection).await.unwrap();
-    let skew = connection.clock_skew().unwrap().as_secs();
-    assert!((410..430).contains(&skew), "{skew} s");
     let ahead = connection.api_clock().now().duration_since(wall().now()).as_secs();
     assert!((410..430).contains(&ahead), "{ahead} s");
 }

@@ -9,6 +9,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+use winddown_cluster::pods::StatusSide;
 use winddown_cluster::status::{Outbox, OutboxConfig, StatusUpdate};
 use winddown_shared::Pod;
 

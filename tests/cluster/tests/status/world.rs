@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_apiserver::ApiServer;
+pub(crate) use winddown_cluster::pods::StatusSide;
 use winddown_cluster::status::{Outbox, OutboxConfig, StatusUpdate};
 use winddown_shared::{Pod, PodLabel, WallClock, WallTime};
 

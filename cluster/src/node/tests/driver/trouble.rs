@@ -62,6 +62,21 @@ async fn a_watch_whose_version_has_expired_begins_with_a_new_list() {
     assert!(node.metadata.labels.as_ref().is_some_and(|all| all.contains_key("theirs")));
 }
 
+/// etcd was restored from a backup.
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_versions_went_back_is_believed() {
+    let ledger = Ledger::new();
+    let agent = Agent::ready(&ledger).await;
+    let backup = ledger.node();
+    // The answers to heartbeats have ever higher versions.
+    sleep(Duration::from_secs(600)).await;
+    ledger.restore(&backup);
+    agent.handle.set_shutting_down(true);
+    agent.told().await;
+    assert_eq!(ready_is(&ledger).0, "False");
+    assert_eq!(ledger.node()["spec"]["unschedulable"], true);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_another_client_registers_at_the_same_moment_is_taken_over() {
     let ledger = Ledger::new();

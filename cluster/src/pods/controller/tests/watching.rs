@@ -21,8 +21,10 @@ async fn a_pod_that_vanished_while_the_watch_was_away_is_ended_after_the_next_li
     world.with(|s| s.deaf = true);
     world.vanish("u1", |_| ());
     world.holds_for(30 * S, "nobody knows", |w| w.calls("delete") == 0).await;
+    let lists = world.with(|s| s.lists);
     world.relist();
     world.until("it is ended", |w| w.calls("forget u1") == 1).await;
+    assert_eq!(world.with(|s| s.lists), lists + 1);
     assert_eq!(world.calls("delete u1 30s"), 1);
     assert_eq!(world.calls("delete"), 1);
 }

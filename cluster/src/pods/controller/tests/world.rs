@@ -81,6 +81,8 @@ pub(super) struct State {
     pub(super) earlier_words: BTreeMap<String, Arc<api::PodStatus>>,
     pub(super) recall: Duration,
     pub(super) gone: Vec<String>,
+    /// How many lists were announced to the outbox.
+    pub(super) lists: usize,
     /// Violations of what must never happen.
     pub(super) wrong: Vec<String>,
     version: u64,

@@ -58,6 +58,13 @@ impl FakeApi {
         self.lock().pods.insert(name.to_owned(), Pod::new(object).unwrap());
     }
 
+    /// Goes back to an earlier state of the pod, and to the versions of then.
+    pub(super) fn restore(&self, pod: &Pod) {
+        let mut inner = self.lock();
+        inner.version = pod.metadata.resource_version.as_ref().unwrap().parse().unwrap();
+        inner.pods.insert(pod.name().to_string(), pod.clone());
+    }
+
     pub(super) fn remove(&self, name: &str) {
         self.lock().pods.remove(name);
     }

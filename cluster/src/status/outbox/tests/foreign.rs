@@ -48,6 +48,34 @@ async fn an_event_from_before_our_write_does_not_undo_what_is_known() {
     assert_eq!(api.patched().len(), 1);
 }
 
+/// etcd was restored from a backup: a list and the answers to patches have lower versions than before.
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_versions_went_back_is_believed() {
+    let api = FakeApi::with(&["a"]);
+    let backup = api.get_pod("a");
+    let agent = Agent::start(&api, None);
+    let say = async |messages: std::ops::Range<u8>| {
+        for message in messages {
+            let said = json!({ "phase": "Running", "message": message.to_string() });
+            agent.outbox.submit(says("a", said));
+            agent.delivered("a").await;
+        }
+    };
+    say(0..9).await;
+    api.restore(&backup);
+    agent.outbox.listing();
+    agent.outbox.api_saw(&backup);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(api.phase("a"), "Running", "after a list");
+
+    say(10..19).await;
+    api.restore(&backup);
+    say(20..21).await;
+    agent.outbox.api_saw(&api.put("a", &json!({ "phase": "Pending" })));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(api.phase("a"), "Running", "after an answer");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_fight_over_a_field_becomes_ever_slower() {
     let api = FakeApi::with(&["a"]);

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::KubePods;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy, TerminatedPods};
+use winddown_cluster::pods::StatusSide;
 
 use super::agent::{Agent, LONG, Onlooker, until};
 use super::phase_of;

@@ -256,6 +256,10 @@ impl StatusSide for World {
 
     fn api_saw(&self, _: &Pod) {}
 
+    fn listing(&self) {
+        self.with(|state| state.lists += 1);
+    }
+
     fn gone(&self, uid: &PodUid) {
         self.with(|state| {
             state.gone.push(uid.as_str().to_owned());
