@@ -23,10 +23,11 @@ impl ApiOutage {
         self.0.send_if_modified(|since| since.take().is_some());
     }
 
-    pub(super) fn failed(&self) {
+    /// Records that a request that was sent at that time has failed.
+    pub(super) fn failed(&self, sent: Instant) {
         self.0.send_if_modified(|since| {
             let first = since.is_none();
-            since.get_or_insert_with(Instant::now);
+            since.get_or_insert(sent);
             first
         });
     }
@@ -67,7 +68,7 @@ pub(super) fn patience(grace: Duration) -> Duration {
 }
 
 fn patience_ends(failing: Instant, begun: Instant, grace: Duration) -> Instant {
-    (failing + OUTAGE).min(begun + patience(grace)).max(begun + FIRST_TRY)
+    (failing + OUTAGE).min(begun + patience(grace)).max(failing.max(begun) + FIRST_TRY)
 }
 
 #[cfg(test)]

@@ -20,10 +20,8 @@ const REQUESTER: &str = "winddown.dev/companion";
 /// The state of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Responding {
-    /// A responder is working on it, or none has started yet.
+    /// A responder is working on it, none has started yet, or the pod has terminated or is gone.
     Pending,
-    /// The pod has terminated or is gone.
-    Evicted,
     /// No responder will stop the pod, for this reason.
     Failed(String),
 }
@@ -87,7 +85,7 @@ impl Responding {
         };
         let find = |kind: &str| conditions.into_iter().flatten().find(|one| is_true(one, kind));
         if find("TargetEvicted").is_some() {
-            return Self::Evicted;
+            return Self::Pending;
         }
         let Some(failed) = find("Failed") else { return Self::Pending };
         let say = |field: &str| failed[field].as_str().filter(|text| !text.is_empty());
@@ -112,7 +110,7 @@ mod tests {
                 json!([one("TargetEvicted", "False", ""), one("Failed", "Unknown", "")]),
                 Responding::Pending,
             ),
-            (json!([one("TargetEvicted", "True", "")]), Responding::Evicted),
+            (json!([one("TargetEvicted", "True", "")]), Responding::Pending),
             (json!([one("Failed", "True", "in a group")]), Responding::Failed("in a group".into())),
             (json!([one("Failed", "True", "")]), Responding::Failed("EvictionInvalid".into())),
         ] {

@@ -18,12 +18,15 @@ const UNKNOWN_EXIT: i32 = 137;
 
 /// Whether nothing of the pod runs and the kubelet will not start anything more.
 pub(super) fn has_ended(pod: &api::Pod) -> bool {
-    if is_over(pod) {
-        return true;
-    }
     let Some(status) = pod.status.as_ref() else { return false };
     let all = containers_of(status);
-    if !all.iter().any(|one| is_terminated(one)) || all.iter().any(|one| is_running(one)) {
+    if all.iter().any(|one| is_running(one)) {
+        return false;
+    }
+    if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+        return true;
+    }
+    if !all.iter().any(|one| is_terminated(one)) {
         return false;
     }
     let regular = status.container_statuses.as_deref().unwrap_or_default();
@@ -32,13 +35,6 @@ pub(super) fn has_ended(pod: &api::Pod) -> bool {
     // A pod that is being deleted is not restarted, whatever its policy.
     pod.metadata.deletion_timestamp.is_some()
         || (started_all && regular.iter().all(|one| stays_ended(pod, one)))
-}
-
-/// Whether the phase is `Succeeded` or `Failed` and nothing runs any more.
-fn is_over(pod: &api::Pod) -> bool {
-    let Some(status) = pod.status.as_ref() else { return false };
-    let over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-    over && !containers_of(status).iter().any(|one| is_running(one))
 }
 
 /// Whether a container of the pod runs, according to the kubelet.

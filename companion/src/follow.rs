@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1 as api;
 use kube::runtime::watcher::Event;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
@@ -94,7 +94,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 sleep(wait).await;
                 continue;
             }
-            self.outage.failed();
+            self.outage.failed(Instant::now());
             tokio::select! {
                 () = sleep(wait) => {}
                 // Another request was answered, and a caller may be waiting for the watch.

@@ -9,6 +9,9 @@ use winddown_shared::Backoff;
 
 use super::local_node::LocalNode;
 
+/// The wait after a failed attempt to hold the kubelet, before its exit leads to another.
+const HOLD_AGAIN: Duration = Duration::from_secs(1);
+
 /// Whether the kubelet is kept stopped.
 ///
 /// A kubelet restarts the containers of a pod that it was not asked to stop. Before such a pod is stopped
@@ -49,17 +52,24 @@ impl KubeletHold {
         let _ = self.state.subscribe().wait_for(|state| *state == HoldState::Held).await;
     }
 
-    /// Has the kubelet held. Resolves when that is done or has turned out to be impossible.
+    /// Has the kubelet held. Resolves when that is done, has turned out to be impossible, or is no longer wanted
+    /// because the node stays up.
     pub(super) async fn hold(&self) {
         self.wanted.send_if_modified(|wanted| !std::mem::replace(wanted, true));
-        let _ = self.state.subscribe().wait_for(|state| *state != HoldState::Free).await;
+        let (mut wanted, mut state) = (self.wanted.subscribe(), self.state.subscribe());
+        // The senders live as long as `self`.
+        tokio::select! {
+            _ = state.wait_for(|state| *state != HoldState::Free) => {}
+            _ = wanted.wait_for(|wanted| !*wanted) => {}
+        };
     }
 
     /// Holds the kubelet when requested, and starts it again when the node stays up.
     pub(super) async fn keep<N: LocalNode>(&self, node: &N, mut going_down: watch::Receiver<bool>) {
         let mut wanted = self.wanted.subscribe();
         loop {
-            let is_needed = *going_down.borrow() && *self.state.borrow() == HoldState::Free;
+            let state = *self.state.borrow();
+            let is_needed = *going_down.borrow() && state != HoldState::Held;
             tokio::select! {
                 Ok(()) = wanted.changed() => {
                     if *wanted.borrow_and_update() {
@@ -71,7 +81,7 @@ impl KubeletHold {
                         self.let_go(node, &mut going_down).await;
                     }
                 }
-                () = node.kubelet_ended(), if is_needed => {
+                () = exited(node, state), if is_needed => {
                     tracing::warn!("the kubelet has ended while the node goes down");
                     self.was_gone.store(true, Ordering::Relaxed);
                     self.hold_back(node).await;
@@ -100,6 +110,8 @@ impl KubeletHold {
 
     /// Starts the kubelet if this agent or an earlier one stopped it.
     async fn let_go<N: LocalNode>(&self, node: &N, going_down: &mut watch::Receiver<bool>) {
+        // First, so that a request of the next shutdown is not lost while the kubelet starts.
+        self.wanted.send_replace(false);
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
         while let Err(why) = node.start_kubelet().await {
             tracing::error!(
@@ -112,8 +124,15 @@ impl KubeletHold {
                 _ = going_down.wait_for(|is_down| *is_down) => return,
             }
         }
-        self.wanted.send_replace(false);
         self.was_gone.store(false, Ordering::Relaxed);
         self.state.send_replace(HoldState::Free);
     }
+}
+
+/// Resolves when the kubelet has exited, such as one that took too long to be held. Cancel-safe.
+async fn exited<N: LocalNode>(node: &N, state: HoldState) {
+    if state == HoldState::Impossible {
+        sleep(HOLD_AGAIN).await;
+    }
+    node.kubelet_ended().await;
 }

@@ -85,10 +85,16 @@ impl KubeletRoot {
     /// The mounts cannot be read.
     pub fn look(&self) -> Result<KubeletHolds, NodeError> {
         let text = fs::read(&self.mountinfo).map_err(|error| unread(&self.mountinfo, &error))?;
+        // The kernel lists mounts by their real paths, and the directory may be a link to another disk.
+        let root = match fs::canonicalize(&self.root) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.root.clone(),
+            root => root.map_err(|error| unread(&self.root, &error))?,
+        };
+        let real = Self { root, mountinfo: self.mountinfo.clone() };
         let mounts: Vec<_> =
-            mounts(&text).filter(|mount| mount.point.starts_with(&self.root)).collect();
-        let unused = self.unused_volumes(&mounts);
-        Ok(KubeletHolds { root: self.root.clone(), mounts, claims: self.claims(), unused })
+            mounts(&text).filter(|mount| mount.point.starts_with(&real.root)).collect();
+        let (unused, claims) = (real.unused_volumes(&mounts), real.claims());
+        Ok(KubeletHolds { root: real.root, mounts, claims, unused })
     }
 
     fn unused_volumes(&self, mounts: &[Mount]) -> Result<Vec<String>, NodeError> {

@@ -78,8 +78,8 @@ pub trait LocalNode: Send + Sync + 'static {
         async { Ok(Vec::new()) }
     }
 
-    /// Resolves when the kubelet's service was running and has stopped without [`stop_kubelet`](Self::stop_kubelet).
-    /// Cancel-safe.
+    /// Resolves when the kubelet's service was running and has stopped, unless by a successful
+    /// [`stop_kubelet`](Self::stop_kubelet). Cancel-safe.
     fn kubelet_ended(&self) -> impl Future<Output = ()> + Send {
         std::future::pending()
     }

@@ -12,7 +12,7 @@ const FRESH: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// One answer, requested once for many callers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Recent<T>(Mutex<Option<(Instant, Option<T>)>>);
 
 // === impl Recent ===
@@ -33,11 +33,5 @@ impl<T> Recent<T> {
             *read = Some((Instant::now(), answer));
         }
         with(read.as_ref().and_then(|(_, answer)| answer.as_ref()))
-    }
-}
-
-impl<T> Default for Recent<T> {
-    fn default() -> Self {
-        Self(Mutex::new(None))
     }
 }

@@ -196,7 +196,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Resolves when the node goes down and the kernel has reported the exits of the containers that ran when the API
     /// server accepted the request. A container runtime that stops many sandboxes reports them seconds later.
     async fn exited(&self, runtime_uid: &PodUid, request: &StopRequest) {
-        request.is_accepted().await;
+        request.accepted.wait().await;
         let mut snapshots = self.poller.subscribe();
         while self.is_going_down() {
             let mut ends = self.node.ends(runtime_uid);
@@ -236,15 +236,15 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let is_away =
                 self.kubelet.is_held() || (request.accepted_at().is_none() && self.outage.fails());
             // A kubelet that knows of the request is stopping the pod until the grace period is over.
-            if (over || is_away) && self.may_stop_containers() {
-                if is_away {
-                    self.kubelet.hold().await;
-                }
-                if self.stop_containers(pod, runtime_uid, &grace, over, request).await
-                    && self.has_now(runtime_uid).await.is_some_and(|now| now.running.is_empty())
-                {
-                    return;
-                }
+            if is_away && self.may_stop_containers() {
+                self.kubelet.hold().await;
+            }
+            if (over || is_away)
+                && self.may_stop_containers()
+                && self.stop_containers(pod, runtime_uid, &grace, over, request).await
+                && self.has_now(runtime_uid).await.is_some_and(|now| now.running.is_empty())
+            {
+                return;
             }
             sleep(wait).await;
             wait = (wait * 2).min(TRY_AGAIN[1]);
@@ -297,6 +297,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         let why = match over {
             true => "the kubelet has not ended the pod in time",
             false if self.kubelet.was_gone() => "the kubelet is gone",
+            false if self.kubelet.is_held() && !self.outage.fails() => "the kubelet is stopped",
             false => "the API server is away",
         };
         tracing::warn!(pod = %pod.label(), "{why}: its containers are stopped through the runtime");
@@ -342,14 +343,21 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         if facts::has_ended(pod) {
             return Ok(());
         }
+        let stays = || left("so only the removal of that file ends it while the node stays up");
         if !self.is_going_down() {
-            return Err(left("so only the removal of that file ends it while the node stays up"));
+            return Err(stays());
         }
         let failed = |error: NodeError| left(&format!("and the container runtime: {error}"));
         // Pods of the API server need the kubelet for their stop; without it, none of the mirror pods restarts.
         let half = grace.remaining() / 2;
         let _ = timeout(half, self.needs_kubelet_no_more()).await;
-        self.kubelet.hold().await;
+        // The shutdown may have been cancelled meanwhile.
+        if self.is_going_down() {
+            self.kubelet.hold().await;
+        }
+        if !self.is_going_down() {
+            return Err(stays());
+        }
         request.stopping();
         self.stop_within(runtime_uid, grace).await.map_err(failed)?;
         self.ended(pod, runtime_uid);

@@ -3,17 +3,21 @@
 use std::fs;
 use std::path::Path;
 
-/// The value of `--name value` or `--name=value`; the last occurrence wins.
+/// The values of `--name value` and `--name=value`, in order.
+pub(super) fn values<'a>(
+    arguments: &'a [String],
+    name: &str,
+) -> impl DoubleEndedIterator<Item = &'a str> {
+    let value = move |(index, argument): (usize, &'a String)| match argument.strip_prefix(name)? {
+        "" => arguments.get(index + 1).map(String::as_str),
+        rest => rest.strip_prefix('='),
+    };
+    arguments.iter().enumerate().filter_map(value)
+}
+
+/// The value of the option; the last occurrence wins.
 pub(super) fn option<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
-    let mut value = None;
-    for (index, argument) in arguments.iter().enumerate() {
-        match argument.strip_prefix(name) {
-            Some("") => value = arguments.get(index + 1).map(String::as_str).or(value),
-            Some(rest) => value = rest.strip_prefix('=').or(value),
-            None => {}
-        }
-    }
-    value
+    values(arguments, name).next_back()
 }
 
 /// Splits a line into words as systemd does: at whitespace outside of quotes.

@@ -90,12 +90,12 @@ pub(super) fn drop_ins(root: &Path, directory: &Path, ending: &str) -> Vec<PathB
 
 impl Configuration {
     /// Reads `file` and the files in `drop_ins_of`; if neither is given, the file at a usual place. `None` if
-    /// there is no file.
+    /// there is no file. `gate`: the feature gate on the command line, which takes precedence over the files.
     pub(super) fn read(
         root: &Path,
         file: Option<&Path>,
         drop_ins_of: Option<&Path>,
-        off_by_gate: bool,
+        gate: Option<bool>,
     ) -> Option<Self> {
         let mut files: Vec<PathBuf> = file.map(Path::to_owned).into_iter().collect();
         files.extend(drop_ins_of.into_iter().flat_map(|dir| drop_ins(root, dir, "conf")));
@@ -103,13 +103,14 @@ impl Configuration {
             let usual = USUAL.iter().map(PathBuf::from).find(|path| below(root, path).exists());
             files.extend(usual);
         }
-        let mut merged = Self { off_by_gate, ..Self::default() };
+        let mut merged = Self::default();
         for file in &files {
             if let Err(error) = merged.add(root, file) {
                 merged.problem = Some((file.clone(), error));
                 break;
             }
         }
+        merged.off_by_gate = gate.map_or(merged.off_by_gate, |on| !on);
         merged.files = files;
         (!merged.files.is_empty()).then_some(merged)
     }

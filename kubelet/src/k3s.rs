@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::below;
-use super::command_line::option;
+use super::command_line::{option, values};
 use super::configuration::drop_ins;
 use super::unit::Start;
 
@@ -65,8 +65,7 @@ pub(super) fn kubelets_arguments(root: &Path, own: &Start) -> Vec<String> {
         None => Vec::new(),
     };
     // These arguments are written without leading dashes.
-    let own = own.arguments.iter().filter_map(|one| one.strip_prefix("--kubelet-arg="));
-    let more = more.iter().map(String::as_str).chain(own);
+    let more = more.iter().map(String::as_str).chain(values(&own.arguments, "--kubelet-arg"));
     arguments.extend(more.filter(|one| one.starts_with("root-dir=")).map(|one| format!("--{one}")));
     arguments
 }

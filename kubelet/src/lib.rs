@@ -151,12 +151,13 @@ impl Kubelet {
     /// The merged configuration; `None` if it has no file, not even at a usual place.
     pub fn configuration(&self, root: &Path) -> Option<Configuration> {
         let gates = self.option("--feature-gates").unwrap_or_default();
-        let off_by_gate = gates.split(',').any(|gate| gate.trim() == "GracefulNodeShutdown=false");
+        let mut gates = gates.rsplit(',');
+        let gate = gates.find_map(|gate| gate.trim().strip_prefix("GracefulNodeShutdown="));
         Configuration::read(
             root,
             self.option("--config").map(Path::new),
             self.drop_in_directory(),
-            off_by_gate,
+            gate.and_then(|on| on.parse().ok()),
         )
     }
 

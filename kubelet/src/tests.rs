@@ -109,6 +109,12 @@ fn a_running_kubelet_tells_which_files_it_reads() {
     root.put("proc/9/cmdline", gated);
     assert_eq!(root.ends(), Default::default());
     assert_eq!(change(), Some("/etc/k.yaml".into()));
+    root.put("proc/9/cmdline", &gated.replace("false", "true"));
+    root.put(
+        "etc/k.yaml",
+        "featureGates: {GracefulNodeShutdown: false}\nshutdownGracePeriod: 30s\n",
+    );
+    assert_eq!(root.ends().0, "/etc/k.yaml:2", "the command line takes precedence");
 }
 
 #[test]
@@ -271,6 +277,13 @@ fn k3s_is_asked_by_its_own_arguments_variables_and_files_where_it_keeps_its_kube
             assert_eq!(kubelet.option("--hostname-override"), name, "{file}");
             assert_eq!(kubelet.usual_endpoint(), k3s::CONTAINERD);
         }
+    }
+    for argument in
+        ["--kubelet-arg=root-dir=/five", "'--kubelet-arg' v=2 '--kubelet-arg' 'root-dir=/five'"]
+    {
+        let unit = format!("[Service]\nExecStart=k3s server {argument}\n");
+        root.put("etc/systemd/system/k3s.service", &unit);
+        assert_eq!(root.find(true)[0].option("--root-dir"), Some("/five"), "{argument}");
     }
 }
 

@@ -75,6 +75,16 @@ fn mounts_of_a_pod_and_raw_devices_that_are_handed_to_it_are_held_and_memory_is_
 }
 
 #[test]
+fn a_directory_that_is_a_link_holds_what_is_mounted_below_its_target() {
+    let scene = Scene::new(&[("ext4", "pods/u1/volumes/kubernetes.io~csi/pv1/mount")]);
+    let link = scene.0.path().join("link");
+    std::os::unix::fs::symlink(scene.0.path(), &link).unwrap();
+    let root = KubeletRoot { root: link, mountinfo: scene.0.path().join("mountinfo") };
+    let held = root.look().unwrap().of(&PodUid::new("u1"), UNCLAIMED);
+    assert_eq!(held.unwrap().len(), 1);
+}
+
+#[test]
 fn a_staged_volume_is_unused_when_no_pod_has_it_any_more() {
     let staged =
         |volume: &str| format!("plugins/kubernetes.io/csi/disk.example/{volume}/globalmount");

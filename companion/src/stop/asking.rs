@@ -23,7 +23,7 @@ const WORTH_TELLING: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct StopRequest {
     /// When the API server accepted a request.
-    accepted: SetOnce<Instant>,
+    pub(super) accepted: SetOnce<Instant>,
     /// When the container runtime was asked to stop the containers.
     stopping: OnceLock<Instant>,
     /// Remarks for users, in order.
@@ -109,16 +109,6 @@ impl StopRequest {
         let remarks = self.remarks.into_inner().unwrap_or_else(PoisonError::into_inner);
         (!remarks.is_empty()).then(|| remarks.join("; ").into())
     }
-
-    /// Resolves when the API server has accepted a request. Cancel-safe.
-    pub(super) async fn is_accepted(&self) {
-        self.accepted.wait().await;
-    }
-
-    fn accepted(&self) {
-        // Fails if it is already set: the first time counts.
-        let _ = self.accepted.set(Instant::now());
-    }
 }
 
 // === impl Core ===
@@ -145,7 +135,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
         loop {
             if ends.is_some() {
-                request.accepted();
+                // Fails if it is already set: the first time counts.
+                let _ = request.accepted.set(Instant::now());
             }
             let would_end = Instant::now() + whole(grace.remaining());
             if ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends) {
@@ -158,9 +149,10 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
 
     /// Whether an eviction may differ from a deletion, because of a budget or the pod's controller.
     async fn is_evicted_first(&self, pod: &Pod) -> bool {
+        let note = |refused: &Refused| self.note(refused, Instant::now());
         !self.is_going_down()
             || !facts::is_replaced_alike(pod)
-            || self.budgets.may_object(&self.api, pod, |refused| self.note(refused)).await
+            || self.budgets.may_object(&self.api, pod, note).await
     }
 
     /// When the grace period of an accepted deletion is over.
@@ -201,7 +193,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 }
                 Err(refused) => refused,
             };
-            self.note(&refused);
+            self.note(&refused, now);
             let wait = match next_step(refused.refusal) {
                 NextStep::Gone => return self.vanished(pod).await,
                 NextStep::Delete => return None,
@@ -263,7 +255,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 return self.vanished(pod).await;
             }
             // Whatever the reason, pods are not being stopped.
-            self.outage.failed();
+            self.outage.failed(now);
             tracing::debug!(pod = %pod.label(), error = refusal::chain(&refused), "the pod is not deleted yet");
             sleep(backoff.after_failure(refused.refusal.retry_after())).await;
         }
@@ -275,9 +267,10 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         if self.is_going_down() { patience(grace.remaining()).min(REQUEST) } else { REQUEST }
     }
 
-    pub(super) fn note(&self, refused: &Refused) {
+    /// Records the failure of a request that was sent at that time.
+    pub(super) fn note(&self, refused: &Refused, sent: Instant) {
         match refused.refusal {
-            Refusal::NoAnswer => self.outage.failed(),
+            Refusal::NoAnswer => self.outage.failed(sent),
             _ => self.outage.worked(),
         }
     }

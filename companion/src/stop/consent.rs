@@ -1,6 +1,7 @@
 //! The consents that stopping pods requires, for planners of a shutdown.
 
 use super::*;
+use winddown_api_client::node_pods::Refused;
 use winddown_shared::Consent;
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
@@ -10,7 +11,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         pods: &[Pod],
     ) -> Result<Vec<(PodUid, Consent)>, RuntimeError> {
         let asked: Vec<Pod> = pods.iter().filter(|pod| !pod.is_mirror()).cloned().collect();
-        let budgets = self.budgets.counting(&self.api, &asked, |refused| self.note(refused)).await;
+        let note = |refused: &Refused| self.note(refused, Instant::now());
+        let budgets = self.budgets.counting(&self.api, &asked, note).await;
         let budgets = budgets.ok_or_else(|| RuntimeError::Failed {
             what: "the API server does not tell the disruption budgets (see winddown doctor)"
                 .to_owned(),

@@ -43,7 +43,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     pub(super) async fn serves_eviction_requests(&self) -> Option<bool> {
         let asked = self.api.serves_eviction_requests();
         self.serves_requests
-            .with_cached(asked, |why| self.note(why), |served| served.copied())
+            .with_cached(asked, |why| self.note(why, Instant::now()), |served| served.copied())
             .await
     }
 
@@ -53,7 +53,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         let mut news = self.known.news(pod.uid());
         let mut is_asked = false;
         loop {
-            let until = (Instant::now() + self.answer_time(grace)).min(deadline);
+            let sent = Instant::now();
+            let until = (sent + self.answer_time(grace)).min(deadline);
             let request = async {
                 match is_asked {
                     true => self.api.responding(pod.label()).await,
@@ -72,7 +73,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                     }
                 }
                 Err(refused) => {
-                    self.note(&refused);
+                    self.note(&refused, sent);
                     let NextStep::Again(asked) = next_step(refused.refusal) else {
                         return Err(refusal::chain(&refused));
                     };

@@ -61,7 +61,7 @@ async fn a_budget_that_agrees_in_time_has_the_pod_evicted() {
     world.refuse(1000, BLOCKED);
     let stopping = tokio::spawn(async move { stop(&core, "web", 60).await });
     sleep(Duration::from_millis(3500)).await;
-    world.agree_again();
+    world.state().refuses.clear();
     assert_eq!(stopping.await.unwrap().0, 6);
     assert_eq!(world.log().last().unwrap(), "4: evict web 56");
 }
@@ -79,7 +79,7 @@ async fn a_server_that_asks_for_time_gets_it_and_one_that_forbids_evictions_is_a
 async fn a_grace_that_is_shortened_is_told_by_a_deletion_also_while_a_budget_is_against_it() {
     for blocked in [false, true] {
         let (world, core) = World::new([pod("web", json!({}))]).await;
-        world.set_takes(secs(600));
+        world.state().takes = secs(600);
         world.refuse(if blocked { 1000 } else { 0 }, BLOCKED);
         let begun = Instant::now();
         let (sender, grace) = Grace::until(begun + secs(60));
@@ -99,7 +99,7 @@ async fn a_grace_that_is_shortened_is_told_by_a_deletion_also_while_a_budget_is_
 async fn a_pod_that_another_client_deletes_is_awaited_and_only_a_shorter_grace_is_sent() {
     for (theirs, ours, wanted) in [(20, 30, &[][..]), (600, 30, &["0: delete web 30"][..])] {
         let (world, core) = World::new([pod("web", json!({}))]).await;
-        world.set_takes(secs(10));
+        world.state().takes = secs(10);
         world.delete_by_others("web", secs(theirs));
         sleep(Duration::from_millis(1)).await;
         let took = stop(&core, "web", ours).await.0;
@@ -167,7 +167,7 @@ async fn many_pods_wait_for_their_turn_at_a_slow_api_server_and_it_is_not_called
     let names: Vec<String> = (0..120).map(|number| format!("web-{number}")).collect();
     for budgets in [None, Some(json!([]))] {
         let (world, core) = World::new(names.iter().map(|name| pod(name, json!({})))).await;
-        world.set_answers_after(Duration::from_millis(900));
+        world.state().answers_after = Duration::from_millis(900);
         if let Some(budgets) = budgets {
             world.set_budgets(budgets);
         }
@@ -185,9 +185,9 @@ async fn many_pods_wait_for_their_turn_at_a_slow_api_server_and_it_is_not_called
 async fn budgets_that_take_long_to_list_are_no_silence_of_the_api_server() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.set_going_down();
-    world.hang_budgets();
-    world.set_answers_after(Duration::from_millis(500));
-    world.set_takes(secs(1));
+    world.state().budgets_hang = true;
+    world.state().answers_after = Duration::from_millis(500);
+    world.state().takes = secs(1);
     stop(&core, "web", 3).await.1.unwrap();
     assert_eq!(world.log(), ["1: evict web 2"], "the kubelet is not stopped");
 }

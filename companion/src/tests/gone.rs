@@ -11,7 +11,7 @@ use super::world::*;
 #[tokio::test(start_paused = true)]
 async fn the_runtime_has_to_agree_that_a_pod_is_gone() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.set_lags(secs(7));
+    world.state().lags = secs(7);
     let took = stop(&core, "web", 30).await.0;
     assert!((9..=10).contains(&took), "{took}");
 
@@ -26,8 +26,8 @@ async fn the_runtime_has_to_agree_that_a_pod_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_runtime_that_cannot_be_asked_is_not_waited_for() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.set_lags(secs(600));
-    world.set_runtime_away();
+    world.state().lags = secs(600);
+    world.state().runtime_away = true;
     assert_eq!(stop(&core, "web", 30).await.0, 2);
 }
 
@@ -35,21 +35,21 @@ async fn a_runtime_that_cannot_be_asked_is_not_waited_for() {
 async fn a_pod_is_gone_when_the_kubelet_has_taken_its_sandbox_down_and_not_when_the_api_server_hears_of_it()
  {
     let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.set_tells_after(secs(5));
+    world.state().tells_after = secs(5);
     let (took, stopped) = stop(&core, "web", 30).await;
     assert_eq!((took, stopped.unwrap().forced()), (2, false));
 
     // The container runtime reports that SIGKILL was needed.
     let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.set_tells_after(secs(5));
-    world.set_takes(secs(600));
+    world.state().tells_after = secs(5);
+    world.state().takes = secs(600);
     let (took, stopped) = stop(&core, "web", 30).await;
     assert_eq!((took, stopped.unwrap().forced()), (30, true));
 
     // It exited by itself just before the kubelet learned of the deletion, so it might be restarted.
     let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.set_takes(secs(20));
-    world.forget_containers("web");
+    world.state().takes = secs(20);
+    world.state().running.remove(&uid("web"));
     let took = stop(&core, "web", 30).await.0;
     assert_eq!(took, 20);
 }
@@ -63,9 +63,9 @@ async fn a_node_that_goes_down_asks_how_a_pod_ended_only_where_its_grace_was_nea
         if is_going_down {
             world.set_going_down();
         }
-        world.set_tells_after(secs(60));
-        world.set_exits_take(secs(5));
-        world.set_takes(secs(takes));
+        world.state().tells_after = secs(60);
+        world.state().exits_take = secs(5);
+        world.state().takes = secs(takes);
         let (took, stopped) = stop(&core, "web", 30).await;
         assert_eq!((took, stopped.unwrap().forced()), wanted);
     }
@@ -76,13 +76,13 @@ async fn a_node_that_goes_down_waits_for_the_containers_of_a_pod_and_not_for_its
     for (going_down, ended_before, wanted) in [(true, false, 2), (true, true, 7), (false, false, 7)]
     {
         let (world, core) = World::new([pod("web", json!({}))]).await;
-        world.set_takes_down_after(secs(5));
+        world.state().takes_down_after = secs(5);
         if going_down {
             world.set_going_down();
         }
         if ended_before {
             // The kubelet may restart it before it learns of the deletion.
-            world.forget_containers("web");
+            world.state().running.remove(&uid("web"));
         }
         assert_eq!(stop(&core, "web", 30).await.0, wanted, "{going_down} {ended_before}");
     }
@@ -103,7 +103,7 @@ async fn a_pod_that_has_done_its_work_is_not_deleted_and_one_between_two_restart
             "status": {"phase": phase, "containerStatuses": [terminated(exit)]},
         });
         let (world, core) = World::new([pod("job", more)]).await;
-        world.forget_containers("job");
+        world.state().running.remove(&uid("job"));
         stop(&core, "job", 30).await.1.unwrap();
         assert_eq!(!world.log().is_empty(), deleted, "{policy} {phase} {exit}");
     }
@@ -126,9 +126,9 @@ async fn a_node_that_goes_down_does_not_wait_for_a_runtime_that_hears_late_of_wh
         (false, true, false, 5),
     ] {
         let (world, core) = World::new([pod("web", json!({}))]).await;
-        world.set_lags(secs(3));
+        world.state().lags = secs(3);
         if kernel_tells {
-            world.set_kernel_tells();
+            world.state().kernel_tells = true;
         }
         if going_down {
             world.set_going_down();
@@ -144,11 +144,11 @@ async fn a_node_that_goes_down_does_not_wait_for_a_runtime_that_hears_late_of_wh
 #[tokio::test(start_paused = true)]
 async fn an_end_that_the_kernel_tells_counts_also_where_it_was_asked_for_after_the_request() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.set_lags(secs(3));
+    world.state().lags = secs(3);
     world.set_going_down();
     let late = async {
         sleep(Duration::from_millis(500)).await;
-        world.set_kernel_tells();
+        world.state().kernel_tells = true;
     };
     let ((took, _), ()) = tokio::join!(stop(&core, "web", 30), late);
     assert_eq!(took, 2, "the runtime tells it three seconds later");
@@ -158,13 +158,13 @@ async fn an_end_that_the_kernel_tells_counts_also_where_it_was_asked_for_after_t
 async fn a_look_is_taken_when_containers_start_and_none_for_nothing() {
     let (world, _core) = World::new([pod("web", json!({}))]).await;
     sleep(secs(60)).await;
-    assert_eq!(world.looks(), 1, "at the first list");
+    assert_eq!(world.state().looks, 1, "at the first list");
     world.apply(pod("web", json!({"metadata": {"labels": {"late": "yes"}}})));
     sleep(secs(60)).await;
-    assert_eq!(world.looks(), 1, "nothing was started");
+    assert_eq!(world.state().looks, 1, "nothing was started");
     let mut running = running();
     running["containerID"] = json!("other");
     world.apply(pod("web", json!({"status": {"containerStatuses": [running]}})));
     sleep(secs(60)).await;
-    assert_eq!(world.looks(), 2);
+    assert_eq!(world.state().looks, 2);
 }

@@ -12,7 +12,7 @@ use super::world::*;
 async fn a_network_is_given_back_by_the_kubelet_and_without_one_through_the_container_runtime() {
     for held in [false, true] {
         let (world, core) = World::new([pod("web", json!({}))]).await;
-        world.set_takes_down_after(secs(5));
+        world.state().takes_down_after = secs(5);
         world.set_going_down();
         stop(&core, "web", 30).await.1.unwrap();
         assert_eq!(core.held(&uid("web")).await.unwrap(), ["its network"]);
@@ -38,7 +38,7 @@ async fn a_volume_that_no_pod_had_when_a_pods_end_began_is_waited_for_ten_second
     let pods = ["first", "second", "plain"]
         .map(|name| pod(name, if name == "plain" { json!({}) } else { claimed.clone() }));
     let (world, core) = World::new(pods).await;
-    world.set_unused_volume("/stale");
+    world.state().unused_volumes = vec!["/stale".to_owned()];
     world.set_going_down();
     let held = async |name| core.held(&uid(name)).await.unwrap();
     stop(&core, "plain", 30).await.1.unwrap();
@@ -62,7 +62,7 @@ async fn a_volume_that_became_unused_while_a_pod_ended_may_be_its_and_is_waited_
     let (world, core) = World::new([pod("web", claimed)]).await;
     world.set_going_down();
     stop(&core, "web", 30).await.1.unwrap();
-    world.set_unused_volume("/own");
+    world.state().unused_volumes = vec!["/own".to_owned()];
     for _ in 0..3 {
         assert_eq!(core.held(&uid("web")).await.unwrap(), ["/own"]);
         sleep(secs(30)).await;

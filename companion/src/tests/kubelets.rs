@@ -9,13 +9,13 @@ use super::world::*;
 #[tokio::test(start_paused = true)]
 async fn what_a_dead_kubelet_leaves_is_stopped_at_the_end_of_the_grace_when_the_node_goes_down() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.set_kubelet_dead();
+    world.state().kubelet_dead = true;
     world.set_going_down();
     assert_eq!(stop(&core, "web", 20).await.0, 21);
     assert_eq!(world.log(), ["0: evict web 20", "20: stop uid-web 1"]);
 
     let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.set_kubelet_dead();
+    world.state().kubelet_dead = true;
     assert!(
         waits(&core, "web", 20, 300).await,
         "a node that stays up has its pods ended by its kubelet"
@@ -26,7 +26,7 @@ async fn what_a_dead_kubelet_leaves_is_stopped_at_the_end_of_the_grace_when_the_
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_that_is_killed_while_the_node_goes_down_costs_its_pods_no_grace() {
     let (world, core) = World::new([pod("web", json!({})), pod("late", json!({}))]).await;
-    world.set_takes(secs(600));
+    world.state().takes = secs(600);
     world.set_going_down();
     let stopping = {
         let core = core.clone();
@@ -55,4 +55,31 @@ async fn what_a_kubelet_starts_again_after_the_end_of_a_pod_is_ended_again() {
     world.runs_inside("uid-web");
     sleep(secs(2)).await;
     assert_eq!(world.log(), ["0: evict web 30", "2: stop uid-web 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_ends_only_after_the_wait_for_its_end_is_held_from_then_on() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().kubelet_is_service = false;
+    world.set_going_down();
+    core.kubelet.hold().await;
+    assert!(!core.kubelet.is_held());
+    world.state().kubelet_is_service = true;
+    world.kill_kubelet();
+    sleep(secs(2)).await;
+    assert_eq!(stop(&core, "web", 20).await.0, 2, "its pods get their whole grace");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_begins_while_the_kubelet_starts_again_holds_it_again() {
+    let (world, core) = World::new([]).await;
+    world.state().starts_after = secs(3);
+    world.set_going_down();
+    core.kubelet.hold().await;
+    world.set_staying_up();
+    sleep(secs(1)).await;
+    world.set_going_down();
+    core.kubelet.hold().await;
+    sleep(secs(3)).await;
+    assert_eq!(world.log(), ["0: stop the kubelet", "3: start the kubelet", "3: stop the kubelet"]);
 }

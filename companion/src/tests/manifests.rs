@@ -17,7 +17,7 @@ async fn pods_of_manifests_end_after_those_that_need_the_kubelet() {
     }}});
     let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
     world.runs_inside("hash");
-    world.set_takes(secs(4));
+    world.state().takes = secs(4);
     world.set_going_down();
     let both = tokio::join!(stop(&core, "etcd", 30), stop(&core, "web", 30));
     assert_eq!((both.0.0, both.1.0), (8, 4));
@@ -31,7 +31,7 @@ async fn a_kubelet_is_not_stopped_before_it_has_unmounted_what_its_pods_had() {
     for (unmounts_after, stopped_at) in [(3, 5), (1000, 15)] {
         let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
         let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
-        world.set_unmounts_after(secs(unmounts_after));
+        world.state().unmounts_after = secs(unmounts_after);
         world.set_going_down();
         let _ = tokio::join!(stop(&core, "etcd", 30), stop(&core, "web", 30));
         let stopped = format!("{stopped_at}: stop the kubelet");
@@ -47,7 +47,7 @@ async fn looks_at_what_the_kubelet_holds_of_a_hundred_pods_do_not_add_up() {
     let (world, core) = World::new(pods.chain([pod("etcd", mirror)])).await;
     world.set_going_down();
     join_all(names.iter().map(|name| stop(&core, name, 30))).await;
-    world.set_held_takes(secs(1));
+    world.state().held_takes = secs(1);
     for name in &names[..50] {
         assert_eq!(core.held(&uid(name)).await.unwrap(), [""; 0]);
     }
@@ -81,7 +81,7 @@ async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_no
         (2, vec!["0: stop the kubelet".to_owned(), "0: stop hash 30".to_owned()])
     );
 
-    world.set_runtime_away();
+    world.state().runtime_away = true;
     world.apply(pod(
         "other",
         json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "h"}}}),
@@ -95,10 +95,23 @@ async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_shutdown_called_off_while_a_manifests_pod_waits_leaves_it_and_the_kubelet_alone() {
+    let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+    let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
+    world.set_going_down();
+    let stopping = tokio::spawn(async move { stop(&core, "etcd", 30).await });
+    sleep(secs(5)).await;
+    world.set_staying_up();
+    let error = stopping.await.unwrap().1.unwrap_err().to_string();
+    assert!(error.ends_with("while the node stays up"), "{error}");
+    assert_eq!(world.log(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_of_manifests_do_not_wait_for_what_the_kubelet_has_still_to_tell() {
     let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
     let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;
-    world.set_tells_after(secs(10));
+    world.state().tells_after = secs(10);
     world.set_going_down();
     let etcd = {
         let core = core.clone();

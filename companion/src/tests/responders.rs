@@ -69,7 +69,7 @@ async fn responders_that_give_up_or_may_not_be_asked_leave_the_rest_of_the_time_
     ] {
         let (world, core) = World::new([migrating()]).await;
         world.serve_requests(became);
-        refuse.into_iter().for_each(|refusal| world.refuse_request(refusal));
+        refuse.into_iter().for_each(|refusal| world.state().refuses_request = Some(refusal));
         let remark = stop(&core, "vm", 60).await.1.unwrap().remark.unwrap();
         assert!(remark.ends_with(why), "{remark}");
         assert_eq!(world.log(), wanted);
@@ -93,7 +93,7 @@ async fn nothing_changes_for_pods_without_responders_and_where_requests_are_not_
         let (a, b) = tokio::join!(stop(&core, "a", 30), stop(&core, "b", 30));
         assert_eq!((a.0, a.1.unwrap().remark, b.1.unwrap().remark), (2, None, None));
         assert_eq!(world.log(), ["0: evict a 30", "0: evict b 30"]);
-        assert_eq!(world.discoveries(), discoveries, "asked once for all pods");
+        assert_eq!(world.state().discoveries, discoveries, "asked once for all pods");
     }
 }
 

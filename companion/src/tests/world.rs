@@ -38,50 +38,55 @@ struct Inner {
     state: Mutex<State>,
 }
 
+/// The state of the world, which tests may change directly.
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     objects: HashMap<PodUid, api::Pod>,
     watch: Option<mpsc::UnboundedSender<watcher::Result<Event<api::Pod>>>>,
     /// Refusals of the next evictions; later ones are granted.
-    refuses: VecDeque<Refusal>,
+    pub(super) refuses: VecDeque<Refusal>,
     /// `None`: listing them is not allowed.
     budgets: Option<Vec<PodDisruptionBudget>>,
-    budgets_hang: bool,
+    /// Whether requests for budgets hang; all others are answered.
+    pub(super) budgets_hang: bool,
     /// Whether the API server serves eviction requests; their outcome; and how often discovery was queried.
     serves_requests: bool,
-    refuses_request: Option<Refusal>,
+    pub(super) refuses_request: Option<Refusal>,
     responding: Option<Responding>,
-    discoveries: usize,
+    pub(super) discoveries: usize,
     api_away: bool,
     /// How long the API server takes to answer a request.
-    answers_after: Duration,
-    kubelet_dead: bool,
-    runtime_away: bool,
+    pub(super) answers_after: Duration,
+    pub(super) kubelet_dead: bool,
+    pub(super) runtime_away: bool,
     /// Whether the service manager can stop the kubelet, and whether it has.
-    kubelet_is_service: bool,
+    pub(super) kubelet_is_service: bool,
     kubelet_stopped: bool,
     sandboxes: HashSet<PodUid>,
     exit_codes: HashMap<PodUid, i32>,
     /// How long containers take to stop, and the runtime to report it.
-    takes: Duration,
-    lags: Duration,
+    pub(super) takes: Duration,
+    pub(super) lags: Duration,
     /// How long after a pod's end the kubelet stops its sandbox.
-    takes_down_after: Duration,
+    pub(super) takes_down_after: Duration,
     /// How long after a pod's end the kubelet has unmounted its volumes, and when each pod ended.
-    unmounts_after: Duration,
+    pub(super) unmounts_after: Duration,
     ended_at: HashMap<PodUid, Instant>,
+    /// How long the kubelet's service takes to start.
+    pub(super) starts_after: Duration,
     /// How long a check of what the kubelet holds takes.
-    held_takes: Duration,
+    pub(super) held_takes: Duration,
     /// Whether the kernel reports the exits of containers.
-    kernel_tells: bool,
-    unused_volumes: Vec<String>,
-    looks: usize,
+    pub(super) kernel_tells: bool,
+    pub(super) unused_volumes: Vec<String>,
+    pub(super) looks: usize,
     /// How long the container runtime takes to report how a pod ended.
-    exits_take: Duration,
+    pub(super) exits_take: Duration,
     /// How long after a pod's end the API server learns of it.
-    tells_after: Duration,
+    pub(super) tells_after: Duration,
     kill_at: HashMap<PodUid, Instant>,
-    running: HashSet<PodUid>,
+    /// The pods whose containers the runtime runs.
+    pub(super) running: HashSet<PodUid>,
     log: Vec<String>,
 }
 
@@ -135,7 +140,7 @@ impl World {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap()
     }
 
@@ -154,20 +159,6 @@ impl World {
         (state.serves_requests, state.responding) = (true, Some(responding));
     }
 
-    /// Makes the API server refuse the next eviction request.
-    pub(super) fn refuse_request(&self, refusal: Refusal) {
-        self.state().refuses_request = Some(refusal);
-    }
-
-    /// How often the API server's discovery was queried for eviction requests.
-    pub(super) fn discoveries(&self) -> usize {
-        self.state().discoveries
-    }
-
-    pub(super) fn agree_again(&self) {
-        self.state().refuses.clear();
-    }
-
     /// Cuts the API server off, or brings it back.
     pub(super) fn set_api_away(&self, away: bool) {
         let mut state = self.state();
@@ -177,22 +168,10 @@ impl World {
         }
     }
 
-    pub(super) fn set_answers_after(&self, after: Duration) {
-        self.state().answers_after = after;
-    }
-
-    pub(super) fn set_kubelet_dead(&self) {
-        self.state().kubelet_dead = true;
-    }
-
     /// Kills the kubelet, which the service manager notices.
     pub(super) fn kill_kubelet(&self) {
-        self.set_kubelet_dead();
+        self.state().kubelet_dead = true;
         self.0.kubelet_ended.send_replace(true);
-    }
-
-    pub(super) fn set_runtime_away(&self) {
-        self.state().runtime_away = true;
     }
 
     pub(super) fn set_going_down(&self) {
@@ -204,60 +183,9 @@ impl World {
         self.0.going_down.send_replace(false);
     }
 
-    /// Makes the kubelet part of another program, as in k3s.
-    pub(super) fn set_kubelet_no_service(&self) {
-        self.state().kubelet_is_service = false;
-    }
-
-    pub(super) fn set_takes(&self, takes: Duration) {
-        self.state().takes = takes;
-    }
-
     /// Ends the pod's containers without the container runtime noticing.
     pub(super) fn end_in_kernel(&self, name: &str) {
         self.state().ended_at.insert(uid(name), Instant::now());
-    }
-
-    /// How often the container runtime was polled.
-    pub(super) fn looks(&self) -> usize {
-        self.state().looks
-    }
-
-    pub(super) fn set_kernel_tells(&self) {
-        self.state().kernel_tells = true;
-    }
-
-    pub(super) fn set_lags(&self, lags: Duration) {
-        self.state().lags = lags;
-    }
-
-    pub(super) fn set_takes_down_after(&self, after: Duration) {
-        self.state().takes_down_after = after;
-    }
-
-    pub(super) fn set_unmounts_after(&self, after: Duration) {
-        self.state().unmounts_after = after;
-    }
-
-    pub(super) fn set_held_takes(&self, takes: Duration) {
-        self.state().held_takes = takes;
-    }
-
-    /// Makes requests for budgets hang; all others are answered.
-    pub(super) fn hang_budgets(&self) {
-        self.state().budgets_hang = true;
-    }
-
-    pub(super) fn set_exits_take(&self, takes: Duration) {
-        self.state().exits_take = takes;
-    }
-
-    pub(super) fn set_unused_volume(&self, point: &str) {
-        self.state().unused_volumes = vec![point.to_owned()];
-    }
-
-    pub(super) fn set_tells_after(&self, tells_after: Duration) {
-        self.state().tells_after = tells_after;
     }
 
     /// The requests so far, each with the second at which it was made.
@@ -267,11 +195,6 @@ impl World {
 
     pub(super) fn has_running(&self, name: &str) -> bool {
         self.state().running.contains(&uid(name))
-    }
-
-    /// Removes the pod's containers from the runtime.
-    pub(super) fn forget_containers(&self, name: &str) {
-        self.state().running.remove(&uid(name));
     }
 
     /// UIDs of the pods that the API server has.
@@ -581,6 +504,8 @@ impl LocalNode for World {
     }
 
     async fn start_kubelet(&self) -> Result<(), NodeError> {
+        let starts_after = self.state().starts_after;
+        tokio::time::sleep(starts_after).await;
         if std::mem::take(&mut self.state().kubelet_stopped) {
             self.note("start the kubelet");
         }

@@ -25,7 +25,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct KubeletService {
     mark: PathBuf,
-    /// Whether the service was seen running.
+    /// Whether the service was seen running, by this agent or the one that stopped it.
     ran: AtomicBool,
 }
 
@@ -57,7 +57,9 @@ pub(super) enum KubeletError {
 impl KubeletService {
     /// `volatile` is a directory that is empty after a boot.
     pub(super) fn new(volatile: &Path) -> Self {
-        Self { mark: volatile.join(MARK), ran: AtomicBool::new(false) }
+        let mark = volatile.join(MARK);
+        let ran = AtomicBool::new(mark.exists());
+        Self { mark, ran }
     }
 
     /// Resolves when the service no longer runs, once it was seen running. Cancel-safe.
@@ -88,7 +90,7 @@ impl KubeletService {
         let runs = state.is_some_and(|state| state.main_pid.is_some());
         // A service that has just exited may be restarted by systemd.
         if !runs && !self.ran.load(Ordering::Relaxed) {
-            return if self.mark.exists() { Ok(()) } else { Err(KubeletError::NoService) };
+            return Err(KubeletError::NoService);
         }
         replace(&self.mark, 0o600, Durability::Process, b"")
             .map_err(|source| KubeletError::Mark { path: self.mark.clone(), source })?;
