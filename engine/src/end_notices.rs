@@ -7,8 +7,10 @@
 //! A pod reads its directory and writes nothing there: both directories belong to this agent. A pod whose containers
 //! were started without a directory (by an agent that had none yet) gets no notice.
 //!
-//! One task writes all files, in the order in which they became due, so an old notice never replaces a newer one.
+//! One task writes all files, in the order in which they became due, so an old notice never replaces a newer one. A
+//! notice that could not be written (the disk is full) is tried again until a newer one is due.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use winddown_files::{Durability, replace};
 use winddown_shared::{
     EndNotice, Grace, NodeEnding, PodUid, ShutdownKind, WallClock, critical, error_chain,
@@ -35,6 +37,8 @@ pub const VARIABLE: &str = "WINDDOWN_NOTICE";
 pub const FILE: &str = "notice.json";
 /// How long the stop of a pod waits for its file: a thousand times what writing a file in memory takes.
 const PATIENCE: Duration = Duration::from_millis(100);
+/// Delay before jobs that failed are tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 /// The maximum number of jobs in a batch.
 const BATCH: usize = 256;
 
@@ -53,8 +57,8 @@ pub struct EndNotices {
 struct Job {
     dir: PathBuf,
     deed: Deed,
-    /// Dropped when the job is done.
-    _done: oneshot::Sender<Infallible>,
+    /// Dropped when the job is done, or has failed for the first time.
+    _done: Option<oneshot::Sender<Infallible>>,
 }
 
 #[derive(Debug)]
@@ -74,11 +78,16 @@ impl EndNotices {
     pub fn start(dir: Option<PathBuf>, wall: WallClock) -> Self {
         let (queue, mut due) = mpsc::unbounded_channel();
         critical::spawn("writer of end notices", async move {
-            let mut batch: Vec<Job> = Vec::new();
-            while due.recv_many(&mut batch, BATCH).await > 0 {
-                let jobs = std::mem::take(&mut batch);
-                let work = move || jobs.into_iter().for_each(Job::carry_out);
-                let _ = tokio::task::spawn_blocking(work).await;
+            // Failed jobs first, then new ones.
+            let mut jobs: Vec<Job> = Vec::new();
+            loop {
+                let has_failed = !jobs.is_empty();
+                tokio::select! {
+                    received = due.recv_many(&mut jobs, BATCH) => if received == 0 { return },
+                    () = sleep(AGAIN), if has_failed => {}
+                }
+                let work = move || carry_out(jobs);
+                jobs = tokio::task::spawn_blocking(work).await.unwrap_or_default();
             }
         });
         Self { dir, wall, announced: Mutex::default(), queue }
@@ -198,7 +207,7 @@ impl EndNotices {
     /// Queues a job; none if the pod has no directory.
     fn hand_over(&self, uid: &PodUid, deed: Deed) -> Option<oneshot::Receiver<Infallible>> {
         let (done, is_done) = oneshot::channel();
-        let job = Job { dir: self.dir_of(uid)?, deed, _done: done };
+        let job = Job { dir: self.dir_of(uid)?, deed, _done: Some(done) };
         // The task only ends with the tokio runtime.
         let _ = self.queue.send(job);
         Some(is_done)
@@ -216,7 +225,8 @@ impl EndNotices {
 // === impl Job ===
 
 impl Job {
-    fn carry_out(self) {
+    /// Returns whether it has to be tried again. A directory that cannot be removed is left: its pod is gone.
+    fn carry_out(&mut self) -> bool {
         let path = self.dir.join(FILE);
         let done = match &self.deed {
             Deed::Write(json) => write(&self.dir, &path, json),
@@ -227,10 +237,24 @@ impl Job {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let path = path.display();
                 tracing::warn!(error = error_chain(&error), %path, "cannot update a pod's end notice");
+                self._done = None;
+                !matches!(self.deed, Deed::Remove)
             }
-            _ => {}
+            _ => false,
         }
     }
+}
+
+/// Carries out the jobs in their order. Returns those to try again: no later one changes the same directory.
+fn carry_out(jobs: Vec<Job>) -> Vec<Job> {
+    let mut failed: HashMap<PathBuf, Job> = HashMap::new();
+    for mut job in jobs {
+        failed.remove(&job.dir);
+        if job.carry_out() {
+            failed.insert(job.dir.clone(), job);
+        }
+    }
+    failed.into_values().collect()
 }
 
 fn write(dir: &Path, path: &Path, json: &[u8]) -> io::Result<()> {

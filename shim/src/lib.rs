@@ -2,7 +2,7 @@
 //!
 //! The program `winddown-shim` is [`run`] and nothing else. The supervisor, not the agent, is the
 //! container's parent, so a container outlives a restart or a SIGKILL of the agent. It is
-//! single-threaded, sleeps in `poll`, and has no timer.
+//! single-threaded, sleeps in `poll`, and has no timer while the container runs.
 //!
 //! # Behaviour
 //! * It is a subreaper in a session of its own; every signal that can be blocked is blocked, so that no signal

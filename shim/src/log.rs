@@ -250,7 +250,14 @@ fn plain(log: &[u8], is_cut: bool) -> String {
 /// # Errors
 /// A file cannot be renamed or removed. A missing file is no error when renaming.
 pub fn rotate(path: &Path, max_files: u32) -> io::Result<()> {
-    for n in (1..max_files.max(1)).rev() {
+    let last = max_files.max(1) - 1;
+    let is_free = |n: &u32| {
+        let found = std::fs::symlink_metadata(numbered(path, *n));
+        found.is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
+    };
+    // Only up to the first free number: after a rotation that failed half-way, the older files have moved already.
+    let free = (1..last).find(is_free).unwrap_or(last);
+    for n in (1..=free).rev() {
         let from = if n == 1 { path.to_owned() } else { numbered(path, n - 1) };
         match std::fs::rename(&from, numbered(path, n)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -15,7 +15,7 @@ use crate::procfs::Process;
 pub const PROCS: &str = "cgroup.procs";
 
 /// How many times killed processes are searched for again, and how long all of them may take to exit.
-const ROUNDS: usize = 6;
+pub const ROUNDS: usize = 6;
 const WAIT: Duration = Duration::from_millis(500);
 
 /// Sends SIGKILL to all processes in v2 cgroups and below them at once. Does nothing for v1 cgroups, whose processes
@@ -37,23 +37,27 @@ pub fn end(dirs: &[PathBuf]) -> bool {
         }
         kill(dirs);
         let hold = |pid: &i32| Process::open_any(*pid).ok().flatten();
-        let held: Vec<Process> = listed.iter().filter_map(hold).collect();
+        let mut held: Vec<Process> = listed.iter().filter_map(hold).collect();
         // A pid that is still listed after it was opened is ours, and not a reused one.
         let Ok(listed) = pids(dirs) else { return false };
-        let ours: Vec<&Process> =
-            held.iter().filter(|process| listed.contains(&process.pid())).collect();
-        // All of them first, so that they die at the same time, however many there are.
-        for process in &ours {
-            let _ = process.signal(Signal::KILL);
-        }
-        let deadline = Instant::now() + WAIT;
-        for process in &ours {
-            let left = deadline.saturating_duration_since(Instant::now());
-            process.ended_within(left.as_millis().try_into().unwrap_or(u16::MAX));
-            process.reap();
-        }
+        held.retain(|process| listed.binary_search(&process.pid()).is_ok());
+        end_processes(&held);
     }
     pids(dirs).is_ok_and(|left| left.is_empty())
+}
+
+/// Kills the processes, and waits a moment for all of them to exit. Blocks.
+pub fn end_processes(processes: &[Process]) {
+    // All of them first, so that they die at the same time, however many there are.
+    for process in processes {
+        let _ = process.signal(Signal::KILL);
+    }
+    let deadline = Instant::now() + WAIT;
+    for process in processes {
+        let left = deadline.saturating_duration_since(Instant::now());
+        process.ended_within(left.as_millis().try_into().unwrap_or(u16::MAX));
+        process.reap();
+    }
 }
 
 /// Removes a cgroup and those below it, which must not contain processes.

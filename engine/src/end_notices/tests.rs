@@ -180,6 +180,26 @@ async fn a_pod_ends_although_its_notice_cannot_be_written_and_no_uid_leads_elsew
     assert_eq!(broken.make_room(entry.uid()), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_could_not_be_written_is_written_once_it_can_be_unless_a_newer_one_is_due() {
+    let bed = Bed::new();
+    let files = ["a", "b"].map(|uid| bed.notices.file(bed.pod(uid).uid()).unwrap());
+    for file in &files {
+        // A directory cannot be replaced by a file.
+        fs::create_dir(file).unwrap();
+    }
+    bed.notices.announce(ending(60), &bed.pods);
+    assert_eq!((bed.reads("a").await, bed.reads("b").await), (None, None));
+    fs::remove_dir(&files[0]).unwrap();
+    sleep(AGAIN * 3 / 2).await;
+    let notice = serde_json::from_slice(&fs::read(&files[0]).unwrap()).unwrap();
+    assert_eq!(left(Some(notice)), 60);
+    fs::remove_dir(&files[1]).unwrap();
+    bed.notices.announce(None, &bed.pods);
+    sleep(AGAIN * 3 / 2).await;
+    assert_eq!((bed.reads("a").await, bed.reads("b").await), (None, None));
+}
+
 #[tokio::test]
 async fn without_a_directory_a_hook_is_told_all_the_same() {
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);

@@ -3,7 +3,7 @@
 //! A command runs under a supervisor of its own, so that whatever it forks ends with it. The agent holds the
 //! supervisor's stdin: when the agent closes it or dies, the supervisor kills the command.
 
-use std::io::{self, Write as _};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, Stdio};
@@ -17,7 +17,7 @@ use winddown_shared::Pod;
 use winddown_shim::order::{Command, Order};
 use winddown_shim::procfs::Process;
 
-use super::Context;
+use super::{Context, start};
 use crate::programs::Output;
 use crate::programs::config::{ProcessConfig, SHIM};
 
@@ -95,7 +95,7 @@ impl Hook {
         let process = Process::open_any(pid)?.ok_or(io::ErrorKind::NotFound)?;
         let mut stdin = child.stdin.take();
         if let Some(stdin) = &mut stdin {
-            stdin.write_all(order)?;
+            start::send(stdin, order)?;
         }
         Ok((process, stdin))
     }

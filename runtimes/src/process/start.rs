@@ -11,12 +11,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::pipe::fcntl_setpipe_size;
 use winddown_engine::plan;
 use winddown_engine::ready::Ready;
 use winddown_shared::{Pod, RuntimeError};
@@ -27,8 +28,11 @@ use winddown_shim::record::{self, RecordError};
 use super::{Context, watcher};
 use crate::programs::config::SHIM;
 use crate::programs::draft::Draft;
-use crate::programs::pod::{self, Starting};
+use crate::programs::pod::{self, PodEntry, Starting};
 use crate::programs::{blocking, caused, failed};
+
+/// What a pipe holds unless it is enlarged, in bytes.
+const PIPE: usize = 64 * 1024;
 
 /// Starts an attempt. Resolves when its process runs; the start continues if the future is dropped.
 ///
@@ -55,6 +59,8 @@ struct Attempt<'a> {
     name: &'a Arc<str>,
     number: u32,
     draft: Draft,
+    /// Excludes other starts of the container.
+    _turn: Arc<()>,
 }
 
 impl<'a> Attempt<'a> {
@@ -66,11 +72,12 @@ impl<'a> Attempt<'a> {
         next: (u32, Duration),
     ) -> Result<Option<Self>, RuntimeError> {
         let number = next.0;
+        let turn = take_turn(starting.entry(), name, number)?;
         let Some(found) = plan::find(pod, name) else { return Ok(None) };
         let cgroups = context.driver.cgroups.make(pod, &found.container, number)?;
         let draft = Draft::new(context, pod, name, next, cgroups)?;
         let Some(draft) = draft else { return Ok(None) };
-        let attempt = Self { context, starting, name, number, draft };
+        let attempt = Self { context, starting, name, number, draft, _turn: turn };
         attempt.write(pod).map_err(|e| {
             caused(format!("cannot prepare container {name} of pod {}", pod.label()), e)
         })?;
@@ -80,6 +87,10 @@ impl<'a> Attempt<'a> {
     fn write(&self, pod: &Pod) -> Result<(), RecordError> {
         let Self { context, draft, .. } = self;
         draft.make_room(context, pod)?;
+        // A failed start may have left it, because no file descriptor was left to remove it.
+        if is_supervised(&draft.dir).is_ok_and(|is_supervised| !is_supervised) {
+            let _ = std::fs::remove_dir_all(&draft.dir);
+        }
         fault::point("agent-before-attempt-dir");
         // Fails if it exists: the same attempt is never started twice.
         std::fs::create_dir(&draft.dir).map_err(RecordError::new("create", &draft.dir))?;
@@ -117,7 +128,8 @@ impl<'a> Attempt<'a> {
         outcome
     }
 
-    fn spawn(&self) -> Result<(Arc<Process>, Report), RuntimeError> {
+    /// Returns the supervisor and its stdout.
+    fn spawn(&self) -> Result<(Arc<Process>, File), RuntimeError> {
         let lock_path = self.draft.dir.join(record::SUPERVISOR);
         let broken = |what: &str| {
             let what = format!("{what} of container {}", self.name);
@@ -158,20 +170,20 @@ impl<'a> Attempt<'a> {
             serde_json::to_vec(&self.draft.order).map_err(|e| broken("the order")(e.into()))?;
         if let Some(mut stdin) = child.stdin.take() {
             // EPIPE: the supervisor has failed and reports why through the other pipe.
-            let _ = stdin.write_all(&order);
+            let _ = send(&mut stdin, &order);
         }
         fault::point("agent-after-order");
-        Ok((Arc::new(process), Report(File::from(OwnedFd::from(report)))))
+        Ok((Arc::new(process), File::from(OwnedFd::from(report))))
     }
 
     /// Waits for the supervisor's report and enters the run in the pod's state.
     fn await_report(
         &self,
         supervisor: &Arc<Process>,
-        mut report: Report,
+        mut report: File,
     ) -> Result<(), RuntimeError> {
         let config = &self.context.config;
-        let line = report.line(config.start_timeout).map_err(|e| {
+        let line = first_line(&mut report, config.start_timeout).map_err(|e| {
             if e.kind() == io::ErrorKind::TimedOut {
                 let what = format!("starting container {}", self.name);
                 return RuntimeError::Timeout { what, after: config.start_timeout };
@@ -194,20 +206,17 @@ impl<'a> Attempt<'a> {
         // None: the process has exited already, and its record is about to be written.
         let main = Process::open(&config.proc_root, record::Identity { pid, start_time });
         let main = main.ok().flatten().map(Arc::new);
-        let ended = Ready::new(report.0.into())
+        let ended = Ready::new(report.into())
             .map_err(|e| caused(format!("cannot watch container {}", self.name), e))?;
         self.enter(supervisor, main);
-        watcher::watch(self.context, self.starting.entry(), self.watched(supervisor), ended);
-        Ok(())
-    }
-
-    fn watched(&self, supervisor: &Arc<Process>) -> watcher::Watched {
-        watcher::Watched {
+        let watched = watcher::Watched {
             name: Arc::clone(self.name),
             attempt: self.number,
             dir: self.draft.dir.clone(),
             supervisor: Arc::clone(supervisor),
-        }
+        };
+        watcher::watch(self.context, self.starting.entry(), watched, ended);
+        Ok(())
     }
 
     fn enter(&self, supervisor: &Arc<Process>, main: Option<Arc<Process>>) {
@@ -222,38 +231,53 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// The supervisor's stdout.
-struct Report(File);
-
-impl Report {
-    /// Reads the first line.
-    fn line(&mut self, within: Duration) -> io::Result<String> {
-        let deadline = tokio::time::Instant::now() + within;
-        let mut line = Vec::new();
-        loop {
-            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-            let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
-            let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-            match poll(&mut fds, Some(&timeout)) {
-                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-                // The agent was stopped and continued, and has missed nothing.
-                Err(Errno::INTR) => continue,
-                ready => ready?,
-            };
-            // One byte at a time: nothing after the line may be consumed.
-            let mut byte = [0];
-            match self.0.read(&mut byte)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                _ if byte == *b"\n" => return Ok(String::from_utf8_lossy(&line).into_owned()),
-                _ => line.extend_from_slice(&byte),
-            }
-        }
-    }
+/// Returns what excludes other starts of the container for as long as it exists. A start whose caller is gone
+/// continues, so it may be in progress, or may have succeeded since `number` was chosen.
+fn take_turn(entry: &PodEntry, name: &str, number: u32) -> Result<Arc<()>, RuntimeError> {
+    let turn = Arc::new(());
+    let mut state = entry.lock();
+    let container = state.container(name).filter(|container| {
+        let is_next = container.run.as_ref().is_none_or(|run| run.attempt < number);
+        is_next && container.own.strong_count() == 0
+    });
+    let Some(container) = container else {
+        return Err(failed(format!("container {name} is already being started")));
+    };
+    container.own = Arc::downgrade(&turn);
+    Ok(turn)
 }
 
-impl From<Report> for OwnedFd {
-    fn from(report: Report) -> Self {
-        report.0.into()
+/// Writes an order to a supervisor. The pipe is enlarged for it, so that a supervisor that does not read it delays
+/// nothing.
+pub(super) fn send(stdin: &mut ChildStdin, order: &[u8]) -> io::Result<()> {
+    if order.len() > PIPE {
+        // Refused above the limit for users without privileges.
+        let _ = fcntl_setpipe_size(&*stdin, order.len());
+    }
+    stdin.write_all(order)
+}
+
+/// Reads the first line of a supervisor's stdout.
+fn first_line(report: &mut File, within: Duration) -> io::Result<String> {
+    let deadline = tokio::time::Instant::now() + within;
+    let mut line = Vec::new();
+    loop {
+        let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+        let timeout = Timespec::try_from(left).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut fds = [PollFd::new(&*report, PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            // The agent was stopped and continued, and has missed nothing.
+            Err(Errno::INTR) => continue,
+            ready => ready?,
+        };
+        // One byte at a time: nothing after the line may be consumed.
+        let mut byte = [0];
+        match report.read(&mut byte)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            _ if byte == *b"\n" => return Ok(String::from_utf8_lossy(&line).into_owned()),
+            _ => line.extend_from_slice(&byte),
+        }
     }
 }
 

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::Signal;
 use winddown_engine::ready::Ready;
 use winddown_shared::PodUid;
 use winddown_shim::members;
@@ -15,11 +14,6 @@ use super::Context;
 use crate::programs::config::ProcessConfig;
 use crate::programs::exits;
 use crate::programs::pod::PodEntry;
-
-/// How long killed processes may take to exit before they are searched for again, in ms.
-const KILL_WAIT_MS: u16 = 500;
-/// How many times they are searched for before the container counts as one that survives SIGKILL.
-const KILL_ROUNDS: usize = 6;
 
 /// The run to watch.
 pub(crate) struct Watched {
@@ -57,7 +51,7 @@ pub(crate) fn end_leftovers(
         return false;
     }
     let marked = || procfs::marked(&config.proc_root, uid.as_str(), name);
-    for _ in 0..KILL_ROUNDS {
+    for _ in 0..members::ROUNDS {
         // Processes that cannot be listed may still exist.
         let Ok(left) = marked() else { return false };
         if left.is_empty() {
@@ -65,13 +59,7 @@ pub(crate) fn end_leftovers(
         }
         let open = |seen| Process::open(&config.proc_root, seen).ok().flatten();
         let held: Vec<Process> = left.into_iter().filter_map(open).collect();
-        for process in &held {
-            let _ = process.signal(Signal::KILL);
-        }
-        for process in &held {
-            process.ended_within(KILL_WAIT_MS);
-            process.reap();
-        }
+        members::end_processes(&held);
     }
     marked().is_ok_and(|left| left.is_empty())
 }

@@ -1,7 +1,7 @@
 //! The in-memory state of a pod that is specific to runtimes of programs.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use winddown_engine::files;
@@ -40,7 +40,8 @@ pub(crate) struct Processes {
 impl RunScope for Boot {
     /// Supervisors that have not reported yet that their container started.
     type Pod = Vec<Arc<Process>>;
-    type Container = ();
+    /// Alive while the process runtime starts the container.
+    type Container = Weak<()>;
     type Run = Processes;
 
     fn is_past(_: &Self::Pod, run: &Processes) -> bool {

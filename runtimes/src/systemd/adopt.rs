@@ -34,13 +34,14 @@ pub(crate) struct FoundAttempt {
 /// Reads the records of all pods on disk. Blocks.
 ///
 /// # Errors
-/// A directory cannot be read.
+/// A directory or a record cannot be read.
 pub(crate) fn find(config: &ProcessConfig) -> Result<Vec<FoundPod<FoundAttempt>>, OpenError> {
     adopt::find(config, |uid, name, number| {
         let attempt = Attempt::new(config, uid, name, number);
-        let records = record::read(&attempt.dir.join(UNIT))
-            .zip(record::read(&attempt.dir.join(record::ATTEMPT)));
-        let Some((unit, record)) = records else {
+        let unusable = |source| OpenError::Unusable { path: attempt.dir.clone(), source };
+        let unit = record::try_read(&attempt.dir.join(UNIT)).map_err(unusable)?;
+        let record = record::try_read(&attempt.dir.join(record::ATTEMPT)).map_err(unusable)?;
+        let Some((unit, record)) = unit.zip(record) else {
             // The agent died before the attempt was complete: no unit was requested.
             attempt.withdraw();
             return Ok(None);
@@ -78,15 +79,18 @@ pub(crate) async fn adopt<U: ServiceUnits>(
         }
     }
     for (attempt, view) in unrecorded(context, &mut listed) {
+        let entry = context.pods.get_or_new(&attempt.uid);
+        if !enter_unrecorded(context, &entry, &attempt) {
+            listed.insert(attempt.unit, view);
+            continue;
+        }
         tracing::warn!(
             unit = attempt.unit,
             "a container of which there is no record: only its UID is known"
         );
-        let entry = context.pods.get_or_new(&attempt.uid);
-        enter_unrecorded(context, &entry, &attempt);
         ended.extend(follow(context, &entry, attempt, view));
     }
-    // Hooks, and log writers without a container.
+    // Hooks, log writers without a container, and old runs that systemd could not be asked to forget.
     for unit in listed.keys().filter(|unit| names::parse(unit).is_some()) {
         if let Err(error) = context.driver.units.stop(unit).await {
             tracing::warn!(
@@ -94,6 +98,8 @@ pub(crate) async fn adopt<U: ServiceUnits>(
                 error = error_chain(&error),
                 "a unit without a container keeps running"
             );
+        } else {
+            let _ = context.driver.units.forget_failure(unit).await;
         }
     }
     // Containers that exited while no agent ran are recorded before the runtime is used.
@@ -139,17 +145,11 @@ pub(crate) async fn look_again<U: ServiceUnits>(
             continue;
         };
         let Role::Main(number) = named.role else { continue };
-        let is_known = {
-            let mut state = entry.lock();
-            state.attempt(&named.container, number).is_some()
-        };
-        if !is_known {
-            let container: Arc<str> = named.container.into();
-            let attempt = Attempt::new(&context.config, entry.uid(), &container, number);
-            enter_unrecorded(context, entry, &attempt);
-            if let Some(ended) = follow(context, entry, attempt, view) {
-                ended.await;
-            }
+        let attempt = Attempt::new(&context.config, entry.uid(), &named.container.into(), number);
+        if enter_unrecorded(context, entry, &attempt)
+            && let Some(ended) = follow(context, entry, attempt, view)
+        {
+            ended.await;
         }
     }
     context.driver.sure(entry.uid());
@@ -181,8 +181,20 @@ fn run_of(record: &AttemptRecord, attempt: &Attempt, asked: bool) -> Run {
     run
 }
 
-/// Adds a run that may have no record.
-fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt) {
+/// Adds a run that may have no record. Returns false if it or a newer one of its container is known.
+fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt) -> bool {
+    {
+        let mut state = entry.lock();
+        let container = state.container(&attempt.container);
+        let newest = container.as_ref().and_then(|container| container.run.as_ref());
+        if newest.is_some_and(|run| run.attempt >= attempt.number) {
+            return false;
+        }
+        if container.is_none() {
+            let name = Arc::clone(&attempt.container);
+            state.containers.push(Container::new(name, ContainerKind::Regular));
+        }
+    }
     let record =
         record::read(&attempt.dir.join(record::ATTEMPT)).unwrap_or_else(|| AttemptRecord {
             created_at: context.config.wall.now(),
@@ -191,15 +203,9 @@ fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt
             boot_id: context.boot_id.clone(),
             cgroups: Vec::new(),
         });
-    {
-        let mut state = entry.lock();
-        if state.container(&attempt.container).is_none() {
-            let name = Arc::clone(&attempt.container);
-            state.containers.push(Container::new(name, ContainerKind::Regular));
-        }
-    }
     let asked = paths::asked(&attempt.dir).exists();
     pod::enter(entry, &attempt.container, run_of(&record, attempt, asked));
+    true
 }
 
 /// Watches a run. If it has ended, returns a future that resolves when the end is recorded.
@@ -217,4 +223,46 @@ fn follow<'a, U: ServiceUnits>(
     end::watch(context, entry, attempt, watched);
     let entry = Arc::clone(entry);
     has_ended.then_some(async move { winddown_engine::pod::ended(&entry, &name, &id).await })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use winddown_shared::{PodUid, WallClock, WallTime};
+
+    use super::*;
+    use crate::programs::config::ShimCommand;
+    use crate::systemd::Services;
+
+    fn config(dir: &Path) -> ProcessConfig {
+        let (shim, wall) = (ShimCommand::new("/none", []), WallClock::new(WallTime::default));
+        ProcessConfig::new(dir, dir.join("logs"), shim, wall)
+    }
+
+    #[tokio::test]
+    async fn a_unit_of_an_old_run_without_a_record_does_not_replace_the_newest_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let alive = tokio::sync::watch::channel(()).1;
+        let services = Services::new(());
+        let context = Context::new(config(dir.path()), String::new(), alive, services);
+        let entry = context.pods.get_or_new(&PodUid::new("u"));
+        let attempt = |number| Attempt::new(&context.config, entry.uid(), &"main".into(), number);
+        assert!(enter_unrecorded(&context, &entry, &attempt(7)));
+        assert!(!enter_unrecorded(&context, &entry, &attempt(3)));
+        assert!(entry.lock().attempt("main", 7).is_some());
+    }
+
+    #[test]
+    fn a_record_that_cannot_be_read_does_not_count_as_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path());
+        let attempt = paths::pods(&config).join("u/main/0");
+        std::fs::create_dir_all(attempt.join(UNIT)).unwrap();
+        assert!(matches!(find(&config), Err(OpenError::Unusable { path, .. }) if path == attempt));
+        assert!(attempt.exists());
+        std::fs::remove_dir(attempt.join(UNIT)).unwrap();
+        assert_eq!(find(&config).unwrap()[0].containers[0].1.len(), 0);
+        assert!(!attempt.exists(), "its unit was never requested");
+    }
 }

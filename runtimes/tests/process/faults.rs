@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::json;
-use winddown_shared::{Pod, Runtime as _};
+use winddown_runtimes::process::{ProcessRuntime, ShimCommand};
+use winddown_shared::{Pod, Runtime as _, RuntimeError};
 
 use crate::bed::{Bed, eventually, exit_of, host, is_running, sh, skip, stop, sync_until};
 
@@ -83,6 +85,33 @@ async fn an_agent_that_is_short_of_descriptors_at_its_start_kills_nothing() {
     let last = bed.open().await;
     stop(&last, &pod, 5000).await;
     bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn what_a_failed_start_could_not_remove_does_not_keep_its_container_from_starting() {
+    let (bed, runtime) = Bed::with_runtime().await;
+    let pod = bed.pod("exec sleep 1000");
+    let left = bed.path("state/pods").join(pod.uid().as_str()).join("main/0");
+    std::fs::create_dir_all(left.join("more")).unwrap();
+    runtime.sync_pod(&pod).await.unwrap();
+    assert!(!left.join("more").exists());
+    stop(&runtime, &pod, 5000).await;
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn a_supervisor_that_does_not_read_its_order_holds_up_a_start_no_longer_than_any_other() {
+    let bed = Bed::new();
+    let mut config = bed.config();
+    config.shim = ShimCommand::new("/bin/sh", ["-c".into(), "exec sleep 1000".into()]);
+    config.start_timeout = Duration::from_millis(100);
+    let runtime = ProcessRuntime::open(config).await.unwrap();
+    // More than a pipe holds.
+    let mut main = sh("main", "true");
+    main["env"] = json!([{"name": "LARGE", "value": "x".repeat(200_000)}]);
+    let pod = bed.pod_of(&json!({"containers": [main]}));
+    let error = runtime.sync_pod(&pod).await.unwrap_err();
+    assert!(matches!(error, RuntimeError::Timeout { .. }), "{error:?}");
 }
 
 fn lines(path: &Path) -> usize {

@@ -69,6 +69,19 @@ fn a_log_turns_before_it_passes_its_limit_and_keeps_that_many_files() {
 }
 
 #[test]
+fn a_rotation_that_failed_at_its_last_step_is_finished_and_not_repeated() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["0.log", "0.log.1", "0.log.2", "0.log.3"].map(|name| dir.path().join(name));
+    for (path, text) in [(&names[0], "new"), (&names[2], "old"), (&names[3], "oldest")] {
+        std::fs::write(path, text).unwrap();
+    }
+    rotate(&names[0], 4).unwrap();
+    let texts = names[1..].iter().map(|path| std::fs::read_to_string(path).unwrap());
+    assert_eq!(texts.collect::<Vec<_>>(), ["new", "old", "oldest"]);
+    assert!(!names[0].exists());
+}
+
+#[test]
 fn one_file_is_emptied_when_only_one_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = log_in(dir.path(), 10, 1);

@@ -204,7 +204,7 @@ pub(crate) async fn an_init_container_that_fails_for_good_fails_the_pod<S: Stage
 pub(crate) async fn an_unknown_pod_is_stopped_and_has_no_containers<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let uid = PodUid::new("nobody");
-    let stopped = runtime.stop_pod(&uid, None, Grace::fixed(secs(1))).await.unwrap();
+    let stopped = runtime.stop_pod(&uid, None, Grace::fixed(secs(20))).await.unwrap();
     assert_eq!(stopped, PodStopped::default());
     assert_eq!(runtime.pod_status(&uid).await.unwrap().containers, vec![]);
     stage.clean(&runtime, &uid).await;
