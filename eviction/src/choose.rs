@@ -86,6 +86,16 @@ pub enum Verdict {
     Stuck,
 }
 
+// === impl Ending ===
+
+impl Ending {
+    /// Whether the pod was evicted and is not overdue: it ends even if it still counts as staying, because a hook runs
+    /// first.
+    pub(crate) fn is_victim(&self, now: Instant) -> bool {
+        self.evicted_for.is_some() && self.due > now
+    }
+}
+
 /// How long to wait for terminating pods under memory or PID pressure.
 const SOON: Duration = HARD_GRACE.saturating_add(BEYOND_GRACE);
 /// The same for disks, where a pod's files are removed after it has stopped.

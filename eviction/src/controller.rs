@@ -164,7 +164,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// pods that were asked to stop still do.
     pub async fn run(mut self) {
         while self.wait_while_paused().await {
-            if !self.policy.is_idle() {
+            if !self.is_idle() {
                 self.sample().await;
             }
             if !self.wait().await {
@@ -197,7 +197,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Waits until the next sample is due. Returns false when the loop must end.
     async fn wait(&mut self) -> bool {
         let mut due = self.next_sample;
-        let idle = self.policy.is_idle();
+        let idle = self.is_idle();
         let mut woken = idle;
         let soonest = self.last_sample.map_or(due, |last| last + self.parts.cadence.fastest);
         loop {
@@ -260,6 +260,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             self.follow_growth().await;
         }
         self.shown.sampled(&self.policy, &self.state, &self.readmission);
+    }
+
+    /// Whether there is nothing to measure for. A condition, and a static pod that awaits its end, outlast thresholds
+    /// that are removed.
+    fn is_idle(&self) -> bool {
+        self.policy.is_idle() && self.is_settled()
     }
 
     /// Whether nothing is in progress: no eviction, no reclaim, no condition, and no static pod awaits readmission.

@@ -93,16 +93,14 @@ impl Policy {
     pub(crate) const MOST_THRESHOLDS: usize = 24;
 
     /// A policy with these thresholds and default values otherwise. `enforce_pods` means that the pods' cgroup is
-    /// limited, so that hard memory thresholds apply to it too.
+    /// limited, so that hard memory thresholds apply to it too. Of more than 24, derived ones included, the last are
+    /// ignored.
     #[must_use]
     pub fn new(thresholds: Vec<Threshold>, enforce_pods: bool) -> Self {
-        let mut configured = if enforce_pods { with_allocatable(thresholds) } else { thresholds };
-        configured.truncate(Self::MOST_THRESHOLDS);
-        let layout = FsLayout::One;
-        Self {
-            thresholds: with_container_fs(&configured, layout).0,
-            configured,
-            layout,
+        let policy = Self {
+            configured: if enforce_pods { with_allocatable(thresholds) } else { thresholds },
+            thresholds: Vec::new(),
+            layout: FsLayout::One,
             transition_period: Duration::from_secs(5 * 60),
             max_pod_grace: None,
             memory_available: MemoryAvailable::default(),
@@ -113,13 +111,15 @@ impl Policy {
             static_pods: StaticPods::default(),
             hook: None,
             shadow: false,
-        }
+        };
+        policy.for_layout(FsLayout::One).0
     }
 
     /// The policy for this file system layout, and the configured thresholds that have no effect with it.
     #[must_use]
     pub fn for_layout(&self, layout: FsLayout) -> (Self, Vec<Overwritten>) {
-        let (thresholds, overwritten) = with_container_fs(&self.configured, layout);
+        let (mut thresholds, overwritten) = with_container_fs(&self.configured, layout);
+        thresholds.truncate(Self::MOST_THRESHOLDS);
         (Self { thresholds, layout, ..self.clone() }, overwritten)
     }
 

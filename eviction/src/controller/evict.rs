@@ -280,7 +280,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         };
         let active = uids(self.parts.killer.running().pods);
         let staying = uids(self.parts.killer.non_terminating_pods());
-        self.endings.retain(|uid, _| active.contains(uid));
+        // A static pod that was overdue may be back, with the same UID.
+        let is_ending =
+            |uid: &PodUid, ending: &Ending| !staying.contains(uid) || ending.is_victim(now);
+        self.endings.retain(|uid, ending| active.contains(uid) && is_ending(uid, ending));
         let here = measured.iter().enumerate().filter(|(_, pod)| active.contains(pod.uid()));
         let candidates = here.map(|(place, pod)| {
             let (uid, asked) = (pod.uid(), self.endings.contains_key(pod.uid()));

@@ -31,6 +31,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.next_limits = now + EVERY;
         let mut pods = self.parts.killer.non_terminating_pods();
         pods.retain(|pod| has_local_limits(pod) && !self.policy.spares(pod));
+        // A victim whose hook still runs is staying, and would be asked twice.
+        pods.retain(|pod| self.endings.get(pod.uid()).is_none_or(|ending| !ending.is_victim(now)));
         if pods.is_empty() {
             return;
         }

@@ -57,6 +57,16 @@ fn while_the_layout_is_not_known_everything_is_on_one_file_system() {
 }
 
 #[test]
+fn derived_thresholds_count_among_the_most_that_a_policy_has() {
+    let disks = [("nodefs.available", "10"), ("imagefs.available", "15")];
+    let policy = crate::Policy::new(config(&disks, &[]).repeat(13), false);
+    for layout in [FsLayout::One, FsLayout::ImageFs, FsLayout::Split] {
+        let thresholds = policy.for_layout(layout).0.thresholds().len();
+        assert_eq!(thresholds, crate::Policy::MOST_THRESHOLDS, "{layout:?}");
+    }
+}
+
+#[test]
 fn add_container_fs_thresholds_over_those_that_were_configured_and_says_so() {
     let thresholds = config(
         &[("nodefs.available", "10"), ("containerfs.available", "99")],

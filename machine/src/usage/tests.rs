@@ -16,25 +16,13 @@ async fn one_measurement_has_everything_this_machine_tells() {
 #[tokio::test]
 async fn a_measurement_that_is_given_up_is_joined_by_the_next() {
     let mut usage = NodeUsage::new(&UsagePaths::of_host("/"));
-    {
-        let reading = usage.read();
-        tokio::pin!(reading);
-        // Dropped wherever it is.
-        let _ = poll_once(reading.as_mut()).await;
+    // Polled once, and dropped wherever it is.
+    tokio::select! {
+        biased;
+        _ = usage.read() => {}
+        () = std::future::ready(()) => {}
     }
     assert!(usage.read().await.stats.nodefs.is_some());
-}
-
-/// Polls once.
-async fn poll_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
-    std::future::poll_fn(|context| {
-        let polled = std::pin::Pin::new(&mut future).poll(context);
-        std::task::Poll::Ready(match polled {
-            std::task::Poll::Ready(output) => Some(output),
-            std::task::Poll::Pending => None,
-        })
-    })
-    .await
 }
 
 #[tokio::test(start_paused = true)]

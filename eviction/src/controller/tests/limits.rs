@@ -1,29 +1,30 @@
 //! The kubelet's own tests of local storage limits, as scenarios.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use winddown_shared::DiskUse;
 
 use super::*;
-use crate::Condition;
 use crate::tests::disk;
+use crate::{Condition, HookRule};
+
+/// A pod with a limit of 1 GiB of local storage.
+fn limited(name: &str, priority: i32) -> Pod {
+    changed(name, priority, &[], |object| {
+        let limit = [("ephemeral-storage", "1Gi")];
+        object.spec.as_mut().unwrap().containers = vec![container("main", &[], &limit)];
+    })
+}
 
 #[tokio::test(start_paused = true)]
 async fn storage_limit_evictions() {
-    let limit = [("ephemeral-storage", "1Gi")];
-    let limited = |name: &str| {
-        changed(name, 0, &[], |object| {
-            object.spec.as_mut().unwrap().containers = vec![container("main", &[], &limit)];
-        })
-    };
-    let critical = changed("critical", 2_000_000_000, &[], |object| {
-        object.spec.as_mut().unwrap().containers = vec![container("main", &[], &limit)];
-    });
     let pods = vec![
-        (limited("rootfs"), disk("2Gi", "0")),
-        (limited("logs"), disk("0", "2Gi")),
-        (limited("within"), disk("512Mi", "0")),
+        (limited("rootfs", 0), disk("2Gi", "0")),
+        (limited("logs", 0), disk("0", "2Gi")),
+        (limited("within", 0), disk("512Mi", "0")),
         (pod("without-limit", 0, &[]), disk("9Gi", "0")),
-        (critical, disk("9Gi", "0")),
+        (limited("critical", 2_000_000_000), disk("9Gi", "0")),
     ];
     let world = World::new(policy(json!({})), pods);
     world.is(left("8Gi"), secs(1)).await;
@@ -38,16 +39,22 @@ async fn storage_limit_evictions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_over_its_limit_is_asked_once_while_its_hook_runs() {
+    let mut policy = policy(json!({}));
+    policy.hook = Some(Arc::new(HookRule { timeout: secs(50), ..HookRule::default() }));
+    let world = World::new(policy, vec![(limited("p", 0), disk("2Gi", "0"))]);
+    world.is(left("8Gi"), MINUTE).await;
+    assert_eq!((world.node.state().hooks.len(), world.killed().len()), (1, 1));
+    assert_eq!(world.view.history().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn manager_with_local_storage_capacity_isolation_off_measures_no_pod() {
-    let limited = changed("p", 0, &[], |object| {
-        let limit = [("ephemeral-storage", "1Gi")];
-        object.spec.as_mut().unwrap().containers = vec![container("main", &[], &limit)];
-    });
     let mut policy = policy(json!({"evictionHard": {"memory.available": "1Gi"}}));
     policy.local_storage_limits = false;
     let mut stats = disk("2Gi", "0");
     stats.ephemeral = Some(DiskUse { bytes: bytes("2Gi"), inodes: 1 });
-    let world = World::new(policy, vec![(limited, stats)]);
+    let world = World::new(policy, vec![(limited("p", 0), stats)]);
     world.is(left("8Gi"), 2 * MINUTE).await;
     assert_eq!(world.killed(), []);
     assert_eq!(world.node.state().measured, []);

@@ -62,6 +62,15 @@ pub(super) struct State {
 
 impl World {
     pub(super) fn new(policy: Policy, pods: Vec<(Pod, PodStats)>) -> Self {
+        Self::with(policy, pods, |_| {})
+    }
+
+    /// A world whose loop is changed before it starts.
+    pub(super) fn with(
+        policy: Policy,
+        pods: Vec<(Pod, PodStats)>,
+        change: impl FnOnce(&mut EvictionController<FakeKiller, Node, Node>),
+    ) -> Self {
         let killer = FakeKiller::with(pods.iter().map(|(pod, _)| pod.clone()));
         let node = Arc::new(Node::default());
         {
@@ -73,7 +82,7 @@ impl World {
         let (policy, policies) = watch::channel(Arc::new(policy));
         let (paused_by, reasons) = watch::channel(GateReasons::NONE);
         let (wake, victims) = (Arc::new(Notify::new()), VictimLock::new());
-        let (controller, view) = EvictionController::new(EvictionParts {
+        let (mut controller, view) = EvictionController::new(EvictionParts {
             killer: Arc::new(killer.clone()),
             signals: node.clone(),
             reclaim: node.clone(),
@@ -87,6 +96,7 @@ impl World {
             wake: wake.clone(),
             cadence: Cadence::default(),
         });
+        change(&mut controller);
         let task = tokio::spawn(controller.run());
         Self { killer, node, recorder, view, policy, paused_by, wake, victims, task }
     }
