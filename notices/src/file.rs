@@ -36,7 +36,7 @@ const LARGEST: u64 = 4096;
 /// How often the file is read without an event: some file systems do not report changes.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// How soon a file that is still empty, and may just have been created, is read again.
+/// How soon a file that has just become empty, or been created, is read again.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// Follows one notice file. Neither the file nor its directory needs to exist.
@@ -64,8 +64,9 @@ struct Last {
     problem: Option<String>,
     /// The problem that was last reported: the content's, or that of reading it.
     reported: Option<String>,
-    /// Whether the file was empty: its writer may be about to fill it.
     empty: bool,
+    /// Whether the file has just become empty: its writer may be about to fill it.
+    settling: bool,
 }
 
 // === impl FileSource ===
@@ -112,6 +113,12 @@ impl FileSource {
     /// Publishes what was read.
     fn take(&self, look: Look, last: &mut Last, publisher: &NoticePublisher) {
         let now = self.wall.now();
+        let empty = matches!(&look, Look::Found { text, .. } if text.trim().is_empty());
+        last.settling = empty && !last.empty;
+        last.empty = empty;
+        if last.settling {
+            return;
+        }
         let problem = match look {
             Look::Missing => {
                 *last = Last::default();
@@ -119,12 +126,7 @@ impl FileSource {
                 None
             }
             Look::Failed(error) => Some(format!("{} cannot be read: {error}", self.path.display())),
-            Look::Found { text, .. } if text.trim().is_empty() && !last.empty => {
-                last.empty = true;
-                return;
-            }
             Look::Found { text, written } => {
-                last.empty = text.trim().is_empty();
                 let content = Some((text, written));
                 let is_new = content != last.content;
                 last.content = content;
@@ -202,7 +204,7 @@ impl Last {
     /// How long to wait for an event before the file is read again.
     fn pause(&self) -> Duration {
         match &self.announced {
-            _ if self.empty => SETTLE,
+            _ if self.settling => SETTLE,
             Some(Announcement { when: When::In(_), .. }) => LOOK,
             Some(Announcement { when: When::At(_), .. }) => COMPARE,
             None if self.content.is_some() => COMPARE,

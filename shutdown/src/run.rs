@@ -163,6 +163,8 @@ struct Run<'a, K> {
     groups: Vec<GroupReport>,
     /// The pods that this agent has not requested to stop yet, per group.
     waiting: Vec<Vec<(Place, Pod)>>,
+    /// The pods that are spared because they survive a soft reboot, until the last group is over.
+    survivors: Vec<(Place, Pod)>,
     seen: HashSet<PodUid>,
     /// The controllers of the seen pods.
     controllers: HashSet<String>,
@@ -225,6 +227,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             params,
             groups: Vec::new(),
             waiting: Vec::new(),
+            survivors: Vec::new(),
             seen: HashSet::with_capacity(pods.iter().map(Vec::len).sum()),
             controllers: HashSet::new(),
             missing: HashMap::new(),
@@ -297,6 +300,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             self.spare_survivors();
         }
         self.held_back = None;
+        self.survivors.clear();
         self.work(WorkPlace::Before(self.groups.len())).await?;
         self.overdue.clear();
         self.answers(Wait::End).await?;

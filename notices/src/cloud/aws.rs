@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime};
 
 use super::http::{Endpoint, Request, RequestError, Response, date};
-use super::poll::{Announced, Service};
+use super::poll::{Announced, Service, understood};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
 
@@ -168,12 +168,14 @@ pub(super) fn scheduled(body: &str) -> Result<Vec<CloudEvent>, String> {
             continue;
         }
         let at = date(&event.not_before)
-            .ok_or_else(|| format!("NotBefore {:?} is no date", event.not_before))?;
-        let text = format!("scheduled event {}: {}", event.code, event.description);
-        let announced = Announcement::new(When::At(at), &text);
-        ending.push(CloudEvent { id: event.event_id, not_before: Some(at), announced });
+            .ok_or_else(|| format!("NotBefore {:?} is no date", event.not_before));
+        ending.push(at.map(|at| {
+            let text = format!("scheduled event {}: {}", event.code, event.description);
+            let announced = Announcement::new(When::At(at), &text);
+            CloudEvent { id: event.event_id, not_before: Some(at), announced }
+        }));
     }
-    Ok(ending)
+    understood(ending)
 }
 
 /// Whether an event ends the instance. `system-maintenance` (network, power) leaves it running.

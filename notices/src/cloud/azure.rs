@@ -8,7 +8,7 @@ use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
 use super::http::{Endpoint, Request, RequestError, Response, date};
-use super::poll::{Announced, Service};
+use super::poll::{Announced, Service, understood};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
 
@@ -97,21 +97,23 @@ pub(super) fn scheduled(body: &str, name: &str) -> Result<Vec<CloudEvent>, Strin
         let not_before = event.not_before.as_deref().map(str::trim).unwrap_or_default();
         // An event that has started has no time any more, and sorts before all others.
         let not_before = match (event.event_status.as_str(), not_before) {
-            ("Started", _) | (_, "") => None,
+            ("Started", _) | (_, "") => Ok(None),
             (_, text) => {
                 let at = date(text).or_else(|| text.parse().ok());
-                Some(at.ok_or_else(|| format!("NotBefore {text:?} is no date"))?)
+                at.map(Some).ok_or_else(|| format!("NotBefore {text:?} is no date"))
             }
         };
-        let when = not_before.map_or(When::In(STARTED), When::At);
-        let text = match event.description.as_deref().map(str::trim) {
-            None | Some("") => format!("the machine is {what}"),
-            Some(description) => format!("the machine is {what}: {description}"),
-        };
-        let announced = Announcement::new(when, &text);
-        ending.push(CloudEvent { id: event.event_id, not_before, announced });
+        ending.push(not_before.map(|not_before| {
+            let when = not_before.map_or(When::In(STARTED), When::At);
+            let text = match event.description.as_deref().map(str::trim) {
+                None | Some("") => format!("the machine is {what}"),
+                Some(description) => format!("the machine is {what}: {description}"),
+            };
+            let announced = Announcement::new(when, &text);
+            CloudEvent { id: event.event_id, not_before, announced }
+        }));
     }
-    Ok(ending)
+    understood(ending)
 }
 
 /// Describes what an event does to the machine, if it ends it. `Freeze` only pauses it.

@@ -39,6 +39,26 @@ pub(super) struct Clocks {
     pub(super) uptime: Uptime,
 }
 
+/// Returns the events that were understood, and logs the others. An error if there are only others: they withdraw
+/// nothing.
+pub(super) fn understood(
+    listed: Vec<Result<CloudEvent, String>>,
+) -> Result<Vec<CloudEvent>, String> {
+    let (mut events, mut odd) = (Vec::new(), None);
+    for event in listed {
+        match event {
+            Ok(event) => events.push(event),
+            Err(why) => odd = Some(why),
+        }
+    }
+    match odd {
+        Some(why) if events.is_empty() => return Err(why),
+        Some(why) => tracing::warn!("an event of the metadata service is passed over: {why}"),
+        None => {}
+    }
+    Ok(events)
+}
+
 /// Polls forever, every `every`, and publishes the earliest event that lies ahead of this boot.
 pub(super) async fn follow(
     mut service: impl Service,

@@ -176,6 +176,25 @@ async fn a_read_that_failed_once_is_forgotten_when_the_same_content_is_read_agai
 }
 
 #[tokio::test]
+async fn a_file_that_stays_empty_is_told_and_not_read_every_second() {
+    let aggregator = NoticeAggregator::new();
+    let publisher = aggregator.publisher("file", None);
+    let source = FileSource::new("/notice", machine_clock(), || None);
+    let mut last = Last::default();
+    let mut pause = |text: Option<&str>| {
+        let failed = || Look::Failed(io::ErrorKind::PermissionDenied.into());
+        let found = |text: &str| Look::Found { text: text.to_owned(), written: None };
+        source.take(text.map_or_else(failed, found), &mut last, &publisher);
+        last.pause()
+    };
+    assert_eq!([Some(""), Some(""), Some("\n")].map(&mut pause), [SETTLE, COMPARE, COMPARE]);
+    let problem = aggregator.source_statuses().pop().and_then(|status| status.problem);
+    assert!(problem.is_some_and(|problem| problem.contains("it is empty")));
+    let rest = [Some("5m x"), Some(""), None, Some(""), Some("")];
+    assert_eq!(rest.map(&mut pause), [LOOK, SETTLE, LOOK, SETTLE, LOOK]);
+}
+
+#[tokio::test]
 async fn a_pipe_and_a_directory_in_its_place_block_nothing() {
     let mut rig = Rig::start("notice", None).await;
     fs::create_dir(&rig.path).expect("created");

@@ -93,7 +93,12 @@ impl<K: PodKiller> ShutdownController<K> {
             // `store_times` logs errors.
             let _ = spawn_blocking(move || store_times(file.as_ref(), times)).await;
         };
-        let lost = match timeout_at(until, async { tokio::join!(keep, note).0 }).await {
+        // Each on its own: a state file that hangs loses no report.
+        let (kept, noted) = tokio::join!(timeout_at(until, keep), timeout_at(until, note));
+        if noted.is_err() {
+            tracing::warn!("the disk does not answer; the shutdown state file is not up to date");
+        }
+        let lost = match kept {
             Ok(Ok(kept)) => return kept,
             Ok(Err(_)) => "writing the shutdown report panicked; the report is lost",
             Err(_) => "the disk does not answer; the shutdown is released without a report",

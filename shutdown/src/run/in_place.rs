@@ -25,16 +25,20 @@ impl<K: PodKiller> Run<'_, K> {
         .await
     }
 
-    /// Spares pods that keep running through a soft reboot.
+    /// Spares pods that keep running through a soft reboot. Takes that back once a notice says that the node is lost.
     pub(super) fn spare_survivors(&mut self) {
         let softly = |context: &RunContext| {
             context.kind == ShutdownKind::SoftReboot && context.notice.is_none()
         };
         if !self.context_is(softly) {
+            for (place, pod) in std::mem::take(&mut self.survivors) {
+                self.groups[place.group].pods[place.pod].end = PodEnd::Spared;
+                self.waiting[place.group].push((place, pod));
+            }
             return;
         }
         for waiting in &mut self.waiting {
-            waiting.retain(|(place, pod)| {
+            let survivors = waiting.extract_if(.., |(place, pod)| {
                 let report = &mut self.groups[place.group].pods[place.pod];
                 let survives = report.asked.is_none()
                     && report.ending_by.is_none()
@@ -43,8 +47,9 @@ impl<K: PodKiller> Run<'_, K> {
                 if survives {
                     report.end = PodEnd::Survives;
                 }
-                !survives
+                survives
             });
+            self.survivors.extend(survivors);
         }
     }
 

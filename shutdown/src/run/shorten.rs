@@ -17,6 +17,7 @@ impl<K: PodKiller> Run<'_, K> {
         if let Some(journal) = &mut self.params.journal {
             journal.set_context(&context);
         }
+        self.spare_survivors();
         if self.budget.pods < self.plan.deadline {
             self.shorten();
         }

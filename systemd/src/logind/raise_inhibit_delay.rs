@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, timeout};
 use winddown_shared::error_chain;
 
 use super::session::{CallError, LoginCalls};
@@ -33,7 +34,8 @@ pub(super) struct Raised {
 
 /// Updates the drop-in, makes logind reload, and reads the delay until it settles. `tried` says
 /// that this was done before, with no known change since; the result is `None` if indeed nothing
-/// changed and logind was not called. Without a `root` nothing is written and logind is not called.
+/// changed and logind was not called. Without a `root` nothing is written and logind is not called; with it comes the
+/// mutex that is held while a thread works there.
 ///
 /// Cancelling it half-way leaves a complete drop-in or none.
 ///
@@ -41,7 +43,7 @@ pub(super) struct Raised {
 /// The delay could not be read. A failure to raise it is no error.
 pub(super) async fn raise_inhibit_delay(
     calls: &impl LoginCalls,
-    root: Option<&Path>,
+    root: Option<(&Path, &Arc<Mutex<()>>)>,
     current: Duration,
     wanted: Duration,
     tried: bool,
@@ -104,16 +106,44 @@ async fn settle(
     }
 }
 
-/// Runs `work` on a blocking thread, with a timeout.
+/// Runs `work` on a blocking thread, with a timeout. A thread that hangs keeps the mutex.
 async fn on_disk<T: Send + 'static>(
-    root: &Path,
+    (root, disk): (&Path, &Arc<Mutex<()>>),
     work: impl FnOnce(&Path) -> T + Send + 'static,
 ) -> Result<T, String> {
-    let root = PathBuf::from(root);
-    let done = tokio::task::spawn_blocking(move || work(&root));
-    match tokio::time::timeout(DISK, done).await {
+    let (root, disk) = (PathBuf::from(root), Arc::clone(disk));
+    let done = async {
+        let turn = disk.lock_owned().await;
+        tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            work(&root)
+        })
+        .await
+    };
+    match timeout(DISK, done).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(format!("looking for logind's drop-ins failed: {error}")),
         Err(_) => Err(format!("the disk did not answer within {DISK:?}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_disk_that_hangs_takes_one_thread() {
+        let (root, disk) = (Path::new("/"), Arc::default());
+        let (comes_back, hangs) = mpsc::channel::<()>();
+        let (began, begins) = mpsc::channel();
+        let first = on_disk((root, &disk), move |_| hangs.recv());
+        let second = on_disk((root, &disk), move |_| began.send(()));
+        let (first, second, ()) = tokio::join!(first, second, tokio::time::advance(DISK * 2));
+        assert!(first.is_err() && second.is_err());
+        drop(comes_back);
+        assert_eq!(on_disk((root, &disk), |_| ()).await, Ok(()));
+        assert!(begins.try_recv().is_err(), "a second thread was begun");
     }
 }

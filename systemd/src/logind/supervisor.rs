@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{InhibitorState, LockState, ShutdownKind, ShutdownRequest, error_chain};
 
@@ -57,6 +57,8 @@ pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervis
 pub(super) struct Supervisor {
     config: InhibitorConfig,
     facts: Facts,
+    /// Held while a thread works on logind's configuration, so that a disk that hangs takes one only.
+    disk: Arc<Mutex<()>>,
     /// The lock in use.
     held: Option<OwnedFd>,
     /// A lock just granted that has not been seen in the list yet.
@@ -99,6 +101,7 @@ impl Supervisor {
         Self {
             facts: Facts::new(config.wanted_delay, held.is_some()),
             config,
+            disk: Arc::default(),
             // An inherited lock is still in the store, and so is one that could not be taken over.
             stored: true,
             held,
@@ -145,7 +148,7 @@ impl Supervisor {
             self.publish();
             let may_be_called_off = self.facts.may_be_called_off();
             let woken = {
-                let work = carry_out(step, &calls, &self.config, &self.facts);
+                let work = carry_out(step, &calls, &self.config, (&self.facts, &self.disk));
                 tokio::select! {
                     biased;
                     // First, so that a hung call does not delay the confirmation of a signal: the
@@ -341,13 +344,15 @@ impl Supervisor {
     }
 
     async fn clear_store(&mut self) {
-        if std::mem::take(&mut self.stored)
-            && let Err(error) = self.config.store.clear().await
-        {
-            tracing::warn!(
+        if !self.stored {
+            return;
+        }
+        match self.config.store.clear().await {
+            Ok(()) => self.stored = false,
+            Err(error) => tracing::warn!(
                 error = error_chain(&error),
                 "the service manager may still hold a copy of the lock"
-            );
+            ),
         }
     }
 

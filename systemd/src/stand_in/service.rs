@@ -175,6 +175,10 @@ impl Systemd {
         Ok(if self.0.lock().stopping { "stopping" } else { "running" })
     }
 
+    async fn subscribe(&self) -> fdo::Result<()> {
+        Ok(self.0.called("Subscribe", "").await?)
+    }
+
     async fn kill_unit(&self, unit: String, who: String, signal: i32) -> fdo::Result<()> {
         self.0.called("KillUnit", &format!("{unit:?}, {who:?}, {signal}")).await?;
         if unit == "systemd-logind.service" && signal == nix::libc::SIGHUP {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use tokio::sync::{broadcast, oneshot, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 use winddown_shared::service_units::{
     NewUnit, ServiceUnits, UnitChange, UnitError, UnitView, Whom,
@@ -235,7 +235,7 @@ async fn keep(
                 pause = PAUSE;
                 published.send_replace(Some(connection));
                 signals.missed();
-                // Resolves when the reader stops, which is when the connection is closed.
+                // Resolves when the reader stops: the connection is closed, or systemd does not report on it.
                 let _ = ended.await;
                 published.send_replace(None);
                 tracing::warn!("the connection to systemd has ended; connecting again");
@@ -295,7 +295,7 @@ async fn subscribe(connection: &Connection) -> zbus::Result<()> {
     }
 }
 
-/// Reads signals until the connection is closed.
+/// Reads signals until the connection is closed, or systemd was re-executed and refuses to send any.
 async fn read(
     connection: Connection,
     mut messages: MessageStream,
@@ -305,6 +305,8 @@ async fn read(
 ) {
     let mut trusted = TrustedSender::Owner(None);
     let mut asked = true;
+    // In tasks of their own: the reader must continue for the replies to arrive.
+    let mut subscribing = JoinSet::<zbus::Result<()>>::new();
     loop {
         let message = tokio::select! {
             biased;
@@ -317,23 +319,26 @@ async fn read(
                 }
                 continue;
             }
+            Some(subscribed) = subscribing.join_next() => {
+                if let Ok(Err(error)) = subscribed {
+                    tracing::warn!(
+                        error = error_chain(&error),
+                        "systemd was re-executed and does not report its units"
+                    );
+                    // The next connection tries again.
+                    return;
+                }
+                signals.missed();
+                continue;
+            }
             message = messages.next() => message,
             // Nothing uses the connection any more.
             () = end.closed() => return,
         };
         let Some(Ok(message)) = message else { return };
         if signals.take(&message, &mut trusted) {
-            // In its own task: the reader must continue for the reply to arrive.
-            let (connection, signals) = (connection.clone(), Arc::clone(&signals));
-            tokio::spawn(async move {
-                if let Err(error) = subscribe(&connection).await {
-                    tracing::warn!(
-                        error = error_chain(&error),
-                        "systemd was re-executed and does not report its units"
-                    );
-                }
-                signals.missed();
-            });
+            let connection = connection.clone();
+            subscribing.spawn(async move { subscribe(&connection).await });
         }
     }
 }

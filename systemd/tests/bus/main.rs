@@ -11,9 +11,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_shared::Inhibitor as _;
+use winddown_shared::service_units::ServiceUnits as _;
 use winddown_shared::{LockState, ShutdownKind};
-use winddown_systemd::stand_in::StandIn;
-use winddown_systemd::{InhibitorConfig, LogindInhibitor, drop_in, shutdown_in_progress};
+use winddown_systemd::stand_in::{Behaviour, StandIn};
+use winddown_systemd::units::UnitsClient;
+use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, drop_in, shutdown_in_progress};
 use zbus::Variant;
 
 use self::private::{inhibitors_name, private_bus, read_after_the_grant, secs};
@@ -312,6 +314,38 @@ async fn a_flood_of_forged_signals_delays_neither_the_lock_nor_the_true_signal()
     let ((), node) = tokio::join!(flood, shutdown);
     node.until_refused_at_least(1).await;
     assert_eq!(logind.held(), 0);
+}
+
+#[tokio::test]
+async fn a_systemd_that_refuses_the_subscription_after_its_restart_is_asked_again() {
+    let test = "a_systemd_that_refuses_the_subscription_after_its_restart_is_asked_again";
+    let Some(bus) = private_bus(test).await else { return };
+    let systemd = StandIn::new(secs(30));
+    let served = bus.serve(&systemd).await;
+    let units = UnitsClient::start(Bus::Address(bus.address()), "winddown-pod", secs(2));
+    let mut changes = units.changes();
+    let mut missed = async || {
+        let change = tokio::time::timeout(secs(20), changes.recv()).await.expect("in time");
+        change.expect("the client lives");
+    };
+    let subscribed = async |times: usize| {
+        let calls = || systemd.calls().iter().filter(|call| *call == "Subscribe()").count();
+        let asked = async {
+            while calls() < times {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(secs(20), asked).await.expect("it subscribes");
+    };
+    missed().await;
+    systemd.set_behaviour("Subscribe", Behaviour::Refuse);
+    served.leave().await;
+    let _served = bus.serve(&systemd).await;
+    subscribed(2).await;
+    systemd.set_behaviour("Subscribe", Behaviour::Answer);
+    subscribed(3).await;
+    missed().await;
+    assert!(units.is_connected());
 }
 
 #[tokio::test]

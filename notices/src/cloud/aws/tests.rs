@@ -35,12 +35,14 @@ fn the_events_that_end_the_instance_count() {
     let retire = retire.replace("system-reboot", "instance-retirement");
     let network = REBOOT.replace("system-reboot", "system-maintenance");
     let over = REBOOT.replace("active", "completed");
+    let odd = REBOOT.replace("21 Jan 2019 09:00:43 GMT", "soon");
     let done = REBOOT.replace("scheduled reboot", "[Completed] scheduled reboot");
     let (first, second) = ("2019-01-20T09:00:43Z", "2019-01-21T09:00:43Z");
     let cases = [
         (format!("[{REBOOT}]"), vec![second]),
         (format!("[{REBOOT}, {retire}]"), vec![second, first]),
         (format!("[{network}, {REBOOT}]"), vec![second]),
+        (format!("[{odd}, {REBOOT}]"), vec![second]),
         (format!("[{network}]"), vec![]),
         (format!("[{over}, {done}]"), vec![]),
         ("[]".to_owned(), vec![]),

@@ -54,6 +54,13 @@ fn events_that_end_this_machine_count_and_others_do_not() {
             ],
             Some(When::In(STARTED)),
         ),
+        (
+            vec![
+                event("Redeploy", "Scheduled", "soon", "vmss_1"),
+                event("Reboot", "Scheduled", AT, "vmss_1"),
+            ],
+            Some(expected()),
+        ),
         (vec![], None),
     ];
     for (events, when) in cases {

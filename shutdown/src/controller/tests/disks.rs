@@ -4,11 +4,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use tokio::time::Instant;
+use winddown_fakes::{FakeInhibitor, FakeKiller};
+use winddown_shared::WallClock;
+
 use super::agents::Site;
 use super::world::{Disk, World};
-use super::{settle, two_fields};
+use super::{Memory, settle, two_fields};
 use crate::tests::{pod, secs};
-use crate::{FileError, Outcome, ProgressPhase, RecordPlace, RunPhase, RunRecord};
+use crate::{
+    BootClock, FileError, Outcome, Policy, ProgressPhase, RecordPlace, RunPhase, RunRecord,
+    ShutdownController, ShutdownParts,
+};
 
 /// A full disk that holds an old record.
 struct Full;
@@ -145,4 +152,22 @@ async fn a_hung_disk_costs_a_quarter_of_a_second_and_no_pod_its_end() {
     assert!(report.warnings[0].ends_with("the disk does not answer in time"), "{report:?}");
     assert_eq!(site.disk.phases.lock().unwrap().last(), Some(&RunPhase::Released));
     drop(answer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stored_report_is_not_called_lost_because_the_state_file_hangs() {
+    let controller = ShutdownController::new(ShutdownParts {
+        reports: Arc::new(Memory::default()),
+        ..ShutdownParts::new(
+            Arc::new(FakeKiller::default()),
+            Arc::new(FakeInhibitor::holding(secs(40))),
+            Policy::disabled(),
+            WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
+            BootClock::new(Duration::default),
+            "boot",
+        )
+    });
+    let report = crate::record::tests::record("boot", 5, 9).report;
+    let hung = tokio::spawn(std::future::pending());
+    assert!(controller.keep(report, hung, Instant::now() + secs(2)).await);
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{ON_REBOOT_ANNOTATION, Pod, ShutdownKind};
 
-use super::{Setup, secs, two_fields};
+use super::agents::Site;
+use super::world::World;
+use super::{Setup, secs, settle, two_fields};
 use crate::tests::pod;
-use crate::{Outcome, PodEnd, Policy};
+use crate::{Outcome, PodEnd, Policy, ProgressPhase};
 
 /// A pod that asks to stay.
 fn asking(name: &str) -> Pod {
@@ -142,4 +144,27 @@ async fn a_pod_that_becomes_known_during_a_soft_reboot_survives_it_too() {
     let ended: Vec<_> = node.asked().into_iter().map(|(name, ..)| name).collect();
     assert_eq!(ended, ["web"]);
     assert_eq!(node.reports()[0].count(PodEnd::Survives), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_in_the_middle_of_a_soft_reboot_ends_the_pods_that_would_have_survived_it() {
+    let namespace = pod("db", None, None).namespace().to_string();
+    let world = World::with([
+        (annotated("db", "survive"), secs(2)),
+        (pod("web", None, Some(20)), secs(10)),
+    ]);
+    let mut site = Site::new(world, lets(&namespace));
+    let agent = site.agent();
+    settle().await;
+    site.lock.fake.modify(|state| state.kind = ShutdownKind::SoftReboot);
+    site.prepare();
+    let start = site.start;
+    site.until(secs(1)).await;
+    site.give_notice(secs(25));
+    site.start = start;
+    site.reach(&agent, ProgressPhase::Released).await;
+    let asked: Vec<_> = site.asked().into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(asked, ["web", "db"]);
+    let report = &site.reports.all()[0];
+    assert_eq!((report.outcome, report.count(PodEnd::Exited)), (Outcome::Clean, 2));
 }

@@ -317,6 +317,10 @@ impl PodKiller for World {
         Some(PodStopped { stopped_at: Some(stopped_at), containers, ..PodStopped::default() })
     }
 
+    fn survives_soft_reboot(&self, _: &PodUid) -> bool {
+        true
+    }
+
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
         let holds = self.lock().holds.get(uid).cloned();
         let Some((time, left)) = holds else { return Vec::new() };

@@ -2,8 +2,10 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use winddown_shared::{ShutdownKind, ShutdownRequest, WallTime};
 
 use super::super::InhibitorConfig;
@@ -27,7 +29,7 @@ pub(super) async fn carry_out(
     step: Option<Step>,
     calls: &impl LoginCalls,
     config: &InhibitorConfig,
-    facts: &Facts,
+    (facts, disk): (&Facts, &Arc<Mutex<()>>),
 ) -> (Step, Result<StepResult, CallError>) {
     let Some(step) = step else { return std::future::pending().await };
     let outcome = match step {
@@ -39,7 +41,7 @@ pub(super) async fn carry_out(
         }
         Step::RaiseDelay => {
             let current = facts.delay.unwrap_or_default();
-            let root = config.configuration_root();
+            let root = config.configuration_root().map(|root| (root, disk));
             let outcome = raise_inhibit_delay(calls, root, current, facts.wanted, facts.raised);
             outcome.await.map(StepResult::Raised)
         }
