@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_machine::host::{boot_id, group_id, node_name, wall_clock};
@@ -41,7 +42,7 @@ use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 use control_loop::ControlLoop;
-use signals::{Ends, Reloads};
+use signals::Ends;
 
 pub use cluster::ClusterStartError;
 pub use configured::ConfiguredRuntime;
@@ -139,7 +140,8 @@ struct Service {
     inhibitors: Option<ControlSocket>,
     notifier: Notifier,
     wall: WallClock,
-    reloads: Reloads,
+    /// SIGHUP, which requests a reload; several that arrive meanwhile count as one.
+    reloads: Signal,
 }
 
 /// Runs the agent until the service manager or a signal stops it.
@@ -147,7 +149,8 @@ struct Service {
 /// # Errors
 /// The agent could not start; nothing was changed and no pod was touched.
 pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
-    let reloads = Reloads::listen().map_err(StartError::Signals)?;
+    // First, because until then the signal terminates the process.
+    let reloads = signal(SignalKind::hangup()).map_err(StartError::Signals)?;
     let notifier = Notifier::from_env();
     let wall = wall_clock();
     let configuration = load(&options, wall.now())?;

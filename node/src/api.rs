@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use winddown_shared::{
-    KillError, KillReason, KillRequest, Pod, PodKiller, Runtime, StatusOverride,
+    KillError, KillReason, KillRequest, Pod, PodKiller, Runtime, RuntimePod, StatusOverride,
 };
 
 use crate::plugin::ShutdownAnswers;
@@ -182,6 +182,13 @@ impl<R: Runtime> Node<R> {
             })
             .collect();
         let hint = "list the pods with: winddown status";
+        let is_it = |pod: &RuntimePod| *pod.name == *name && *pod.namespace == *namespace;
+        if named.is_empty() && self.workers().running().runtime_only.iter().any(is_it) {
+            let text = format!("no manifest of the pod {namespace}/{name} can be read");
+            return Err(ApiError::new(ErrorCode::NotFound, text).with_hint(
+                "mend or remove its manifest, see: winddown status; a drain ends the pod as it is",
+            ));
+        }
         if named.is_empty() {
             let text = format!("there is no pod {namespace}/{name} on this node");
             return Err(ApiError::new(ErrorCode::NotFound, text).with_hint(hint));

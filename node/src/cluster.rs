@@ -108,7 +108,8 @@ pub(crate) struct PodSide {
 }
 
 impl<R: Runtime> NodePlugin<R> for Cluster {
-    /// If the cluster cannot be joined, the node runs on its own, with its static pods.
+    /// If the cluster cannot be joined, the node runs on its own, with its static pods. Pods that an earlier agent ran
+    /// for the API server are left alone.
     fn join(self: Box<Self>, node: &mut Joining<R>) {
         let core = Arc::clone(&node.core);
         let Identity { name, boot_id } = &core.identity;
@@ -118,11 +119,17 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         let hold_back: HoldBack = Arc::new(move || {
             (fit.is_unknown() && !gate.is_shut()).then_some("this machine cannot be read yet")
         });
+        let runs_pods = self.pods.is_some();
         let joined = Membership::prepare(*self, name, boot_id, ping, hold_back, &core.wall);
         let (cluster, work) = match joined {
             Ok(joined) => joined,
             Err(error) => {
                 tracing::error!(error = error_chain(&error), "the node does not join its cluster");
+                if runs_pods {
+                    // Incomplete: no pod is ended because nothing says which ones the API server wants.
+                    let unknown = watch::Sender::new(Some(Arc::<DesiredPods>::default()));
+                    node.contributions.links.sources.push(unknown.subscribe().into());
+                }
                 return;
             }
         };

@@ -25,6 +25,12 @@ pub(crate) const FIRST_PASS: Duration = Duration::from_secs(5);
 /// How long pods are held back until the login manager's state is known.
 pub(crate) const FIRST_WORD: Duration = Duration::from_secs(2);
 
+/// The first backoff after the machine could not be read; it doubles with each failure.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest backoff.
+const READ_MOST: Duration = Duration::from_secs(30);
+
 /// The parts of a node without its plug-ins.
 pub(crate) struct CoreParts<R> {
     pub(crate) runtime: Arc<R>,
@@ -246,15 +252,17 @@ impl<R: Runtime> Core<R> {
         }
     }
 
-    /// Tries to read the machine until that succeeds.
-    pub(crate) async fn read_machine(self: Arc<Self>, settings: watch::Receiver<Settings>) {
-        let reading = self.fit.read_until_known(&settings);
-        let _ = self.stop.run_until_cancelled(reading).await;
-    }
-
-    /// Applies changed settings.
+    /// Applies changed settings, and reads the machine with backoff until that succeeds.
     pub(crate) async fn follow(self: Arc<Self>, mut settings: watch::Receiver<Settings>) {
-        while let Some(Ok(())) = self.stop.run_until_cancelled(settings.changed()).await {
+        let mut wait = READ_AGAIN;
+        loop {
+            tokio::select! {
+                () = next_change(&mut settings) => {}
+                () = tokio::time::sleep(wait), if self.fit.is_unknown() => {
+                    wait = (wait * 2).min(READ_MOST);
+                }
+                () = self.stop.cancelled() => return,
+            }
             let now = settings.borrow_and_update().clone();
             self.fit.follow(&now);
             self.changes.send_modify(|n| *n += 1);

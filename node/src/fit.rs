@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -19,12 +18,6 @@ use winddown_shared::{
 
 use crate::Settings;
 use crate::links::Observe;
-
-/// The first backoff after the machine could not be read; it doubles with each failure.
-const READ_AGAIN: Duration = Duration::from_secs(1);
-
-/// The longest backoff.
-const READ_MOST: Duration = Duration::from_secs(30);
 
 /// The machine that the pods run on.
 pub struct Machine {
@@ -138,14 +131,15 @@ impl Fit {
             unsafe_sysctls: settings.unsafe_sysctls.clone(),
             ..node.view(reserved.allocatable(&capacity))
         });
-        self.update(reserved.capacity(&capacity), own);
+        self.update(self.server().as_deref(), reserved.capacity(&capacity), own);
     }
 
     /// Applies the current Node object on the API server.
     pub(super) fn set_server_node(&self, server: Option<Arc<ServerNode>>) {
-        *self.0.server.lock().unwrap_or_else(PoisonError::into_inner) = server;
+        let mut known = self.server();
+        *known = server;
         if let Some(found) = self.found() {
-            self.update(found.whole.clone(), Arc::clone(&found.own));
+            self.update(known.as_deref(), found.whole.clone(), Arc::clone(&found.own));
         }
     }
 
@@ -154,10 +148,15 @@ impl Fit {
         self.0.found.subscribe()
     }
 
-    fn update(&self, whole: Allocatable, own: Arc<NodeView>) {
-        let server = self.0.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    fn server(&self) -> MutexGuard<'_, Option<Arc<ServerNode>>> {
+        self.0.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Publishes the node. The caller holds the lock of [`server`](Self::server), so that of two changes at once the
+    /// later one contains both.
+    fn update(&self, server: Option<&ServerNode>, whole: Allocatable, own: Arc<NodeView>) {
         let view = match server {
-            Some(server) => Arc::new(joined(&own, &server)),
+            Some(server) => Arc::new(joined(&own, server)),
             None => Arc::clone(&own),
         };
         let found = Arc::new(NodeResources { whole, own, view });
@@ -225,17 +224,6 @@ impl Fit {
             Some(handler) => fit.with_preemption(handler),
             None => fit,
         })
-    }
-
-    /// Tries to read the machine, with backoff, until that succeeds.
-    pub(super) async fn read_until_known(&self, settings: &watch::Receiver<Settings>) {
-        let mut wait = READ_AGAIN;
-        while self.is_unknown() {
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(READ_MOST);
-            let now = settings.borrow().clone();
-            self.follow(&now);
-        }
     }
 
     /// Whether no pod can be admitted. The value is sent again, even unchanged, when the node's resources change or an

@@ -223,7 +223,6 @@ impl<R: Runtime> Node<R> {
         ));
         let merged = source::merge(self.0.sources.clone(), core.wanted.clone());
         critical::spawn_until("wanted pods", core.stop.clone(), merged);
-        critical::spawn("settings", Arc::clone(core).follow(settings.clone()));
-        critical::spawn("reader of the machine", Arc::clone(core).read_machine(settings));
+        critical::spawn("settings", Arc::clone(core).follow(settings));
     }
 }

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::signal::unix::Signal;
 use tokio::time::{Instant, MissedTickBehavior};
 use winddown_notices::NoticeAggregator;
 use winddown_shared::{Inhibitor, ShutdownKind, error_chain};
 use winddown_systemd::{LogindInhibitor, Notifier, shutdown_in_progress};
 
 use super::reload::{self, Loaded, Reading};
-use super::signals::{Ends, Reloads};
+use super::signals::Ends;
 use super::{ServiceNode, ServiceOptions, notices, status_line};
 use winddown_config::Config;
 use winddown_control::AgentApi;
@@ -38,7 +39,7 @@ pub(super) struct ControlLoop {
     pub(super) notices: NoticeAggregator,
     pub(super) inhibitor: Arc<LogindInhibitor>,
     pub(super) notifier: Notifier,
-    pub(super) reloads: Reloads,
+    pub(super) reloads: Signal,
     pub(super) ends: Ends,
 }
 
@@ -67,7 +68,7 @@ impl ControlLoop {
                         self.notifier.watchdog_ping();
                     }
                 }
-                () = self.reloads.next(), if reading.is_none() => {
+                _ = self.reloads.recv(), if reading.is_none() => {
                     // systemd expects `READY=1` after a reload, which must not be sent before the agent is ready.
                     if ready {
                         self.notifier.reloading();

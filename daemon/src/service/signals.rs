@@ -1,33 +1,13 @@
-//! The signals that the agent handles.
+//! The signals that stop the agent.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// SIGHUP, which requests a reload. One that arrives during the start is handled once the agent runs.
-pub(super) struct Reloads(Signal);
-
 /// SIGTERM and SIGINT, which stop the agent.
 pub(super) struct Ends {
     terminate: Signal,
     interrupt: Signal,
-}
-
-// === impl Reloads ===
-
-impl Reloads {
-    /// Installs the handler. Before that, the signal terminates the process.
-    ///
-    /// # Errors
-    /// The handler cannot be installed.
-    pub(super) fn listen() -> io::Result<Self> {
-        signal(SignalKind::hangup()).map(Self)
-    }
-
-    /// Waits for the next signal; several that arrived meanwhile count as one. Cancel-safe.
-    pub(super) async fn next(&mut self) {
-        self.0.recv().await;
-    }
 }
 
 // === impl Ends ===

@@ -151,25 +151,6 @@ fn the_start_of_a_worker_and_the_containers_of_its_pod_are_measured() {
 }
 
 #[test]
-fn a_reason_is_counted_as_itself_only_if_it_is_a_known_one() {
-    for (reason, label) in [
-        ("NodeShutdown", "NodeShutdown"),
-        ("OutOfmemory", "OutOfmemory"),
-        ("OutOfnvidia.com/gpu", "OutOfExtendedResources"),
-        ("TaintToleration", "TaintToleration"),
-        ("NodeAffinity", "NodeAffinity"),
-        ("PodFeatureUnsupported", "PodFeatureUnsupported"),
-        ("my-own\n\"reason\"", "Other"),
-        ("", "Other"),
-    ] {
-        let metrics = metrics();
-        metrics.record(&rejected(reason));
-        let sample = format!("kubelet_admission_rejections_total{{reason=\"{label}\"}}");
-        assert_eq!(value(&metrics, &sample), Some(1.0), "{reason:?}");
-    }
-}
-
-#[test]
 fn pods_that_end_for_another_are_counted_under_the_kubelets_very_name() {
     let metrics = metrics();
     metrics.of_preemption();

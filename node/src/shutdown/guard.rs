@@ -151,10 +151,13 @@ impl<R: Runtime> Joined<R> {
             more.mark_unchanged();
             let now = core.boot_clock.now();
             let (pods, known) = self.staying();
-            let next = guarded.guard.borrow().reconcile(&pods, known, &policy.borrow(), now);
-            if *guarded.guard.borrow() != next {
-                guarded.guard.send_replace(next);
-            }
+            // In one step, so that a release meanwhile is not lost.
+            guarded.guard.send_if_modified(|guard| {
+                let next = guard.reconcile(&pods, known, &policy.borrow(), now);
+                let changed = *guard != next;
+                *guard = next;
+                changed
+            });
             // Only on a change, because the wall time of the end moves with the wall clock.
             if guard.has_changed().unwrap_or(false) {
                 guarded.keep(&core.identity.boot_id);

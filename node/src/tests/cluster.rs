@@ -231,6 +231,25 @@ async fn without_an_api_server_static_pods_run_and_the_node_goes_down_in_time() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_cannot_join_its_cluster_runs_static_pods_and_ends_none_of_an_earlier_agent() {
+    let m = Machine::new().await;
+    let first = m.agent().await;
+    let web = m.bind("web");
+    m.until_phase("web", "Running").await;
+    first.stop().await;
+    let mut parts = m.parts().await;
+    parts.node.update_frequency = Duration::ZERO;
+    let second = m.agent_with(parts);
+    let own = super::pod("own", 0, 5);
+    second.has_manifests(std::slice::from_ref(&own));
+    until("runs", || m.runtime.runs(own.uid())).await;
+    second.node.pods_are_known().await;
+    assert!(AgentApi::status(&second.node).cluster.is_none());
+    assert!(second.node.workers().lifecycle(&web).is_none() && m.runtime.runs(&web));
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_static_pod_is_shown_in_the_api_and_the_status_says_how_the_node_stands() {
     let m = Machine::new().await;
     let agent = m.agent().await;

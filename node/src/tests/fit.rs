@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use winddown_machine::{Capacity, ReadError};
 
 use super::*;
-use crate::Machine;
+use crate::fit::Fit;
+use crate::{Machine, Settings};
 use winddown_control::api::{PreemptionPlan, RoomVerdict};
 
 const GIB: i64 = 1 << 30;
@@ -183,6 +185,31 @@ async fn a_reload_that_makes_room_lets_in_what_was_refused() {
     tokio::time::sleep(secs(1)).await;
     assert_eq!(refused(&b), []);
     assert!(b.runtime.starts().contains(c.uid()));
+}
+
+#[test]
+fn a_reload_and_a_change_of_the_node_object_at_once_are_both_seen() {
+    let label = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+    let machine = machine(Arc::new(AtomicBool::new(true)));
+    let fit = Fit::new(Some(machine), "n1", &Settings::default(), false);
+    for round in 0..1000 {
+        let (text, together) = (round.to_string(), std::sync::Barrier::new(2));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let settings = Settings { labels: label("rack", &text), ..Settings::default() };
+                together.wait();
+                fit.follow(&settings);
+            });
+            let labels = Some(label("zone", &text));
+            let metadata = ObjectMeta { labels, ..ObjectMeta::default() };
+            let server = Arc::new(kube::Node { metadata, ..kube::Node::default() });
+            together.wait();
+            fit.set_server_node(Some(server));
+        });
+        let view = Arc::clone(&fit.found().unwrap().view);
+        let seen = ["rack", "zone"].map(|key| view.labels.get(key));
+        assert_eq!(seen, [Some(&text); 2]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -62,6 +62,8 @@ async fn pods_whose_manifests_are_out_of_reach_are_ended_too_and_named_so() {
     let status = b.node.status();
     let said = status.pods.iter().find(|pod| pod.name == "lost").unwrap();
     assert_eq!((said.reason.as_str(), said.source.as_str()), ("NoManifest", ""));
+    let refused = b.node.kill("default", "lost", KillBody::default()).await.unwrap_err();
+    assert_eq!(refused.message, "no manifest of the pod default/lost can be read");
     let name = Some("pods without a manifest".to_owned());
     let plan = b.node.shutdown_plan(None).await;
     let group = plan.groups.iter().find(|group| group.name == name).unwrap();

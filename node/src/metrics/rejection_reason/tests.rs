@@ -47,6 +47,7 @@ fn a_rejection_counts_under_one_of_a_fixed_set_of_reasons() {
         ("NodeName", "Other", Some("NodeName")),
         ("NodePorts", "Other", Some("NodePorts")),
         ("OutOfExtendedResources", "OutOfExtendedResources", None),
+        ("my-own\n\"reason\"", "Other", None),
         ("", "Other", None),
     ] {
         assert_eq!(rejection_reason(reason), ours.unwrap_or(theirs), "{reason}");

@@ -95,7 +95,11 @@ impl Machine {
 
     /// Starts an agent with an empty manifests directory.
     pub(super) async fn agent(&self) -> Agent {
-        let cluster = self.parts().await;
+        self.agent_with(self.parts().await)
+    }
+
+    /// As [`agent`](Self::agent), with changed parts.
+    pub(super) fn agent_with(&self, cluster: Cluster) -> Agent {
         let boot_id = format!("boot-{}", self.boot);
         let login = held();
         let origin = tokio::time::Instant::now();
