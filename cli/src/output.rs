@@ -1,5 +1,6 @@
 //! The output streams of commands.
 
+use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 
@@ -30,7 +31,9 @@ pub struct Output {
     err: Box<dyn Write>,
     /// Whether standard output is a terminal.
     pub terminal: bool,
-    /// Whether standard error is a terminal, so that progress lines may be overwritten.
+    /// Whether standard output is a terminal on which lines may be overwritten.
+    pub draws: bool,
+    /// Whether standard error is a terminal on which progress lines may be overwritten.
     pub progress_terminal: bool,
     /// Whether results are coloured.
     pub color: bool,
@@ -52,11 +55,14 @@ impl Output {
                 auto(anstream::AutoStream::choice(&std::io::stderr())),
             ),
         };
+        let terminal = std::io::stdout().is_terminal();
+        let term = std::env::var_os("TERM");
         Self {
             out: Box::new(std::io::stdout()),
             err: Box::new(std::io::stderr()),
-            terminal: std::io::stdout().is_terminal(),
-            progress_terminal: std::io::stderr().is_terminal(),
+            terminal,
+            draws: terminal && moves_cursor(term.as_deref()),
+            progress_terminal: std::io::stderr().is_terminal() && moves_cursor(term.as_deref()),
             color,
             error_color,
             drawn: false,
@@ -69,6 +75,7 @@ impl Output {
             out: Box::new(out),
             err: Box::new(err),
             terminal: false,
+            draws: false,
             progress_terminal: false,
             color: false,
             error_color: false,
@@ -184,6 +191,11 @@ fn terminal_size(terminal: impl AsFd) -> Option<(usize, usize)> {
     known.then(|| (usize::from(size.ws_col), usize::from(size.ws_row)))
 }
 
+/// Whether a terminal of the type `term` understands the escape sequences that overwrite lines.
+fn moves_cursor(term: Option<&OsStr>) -> bool {
+    term.is_none_or(|term| term != "dumb")
+}
+
 /// Returns what replaces the last line with `line`, which is cut: of a line that wraps, only the last row could be
 /// replaced.
 fn replacing(line: &str, columns: Option<usize>) -> String {
@@ -193,7 +205,14 @@ fn replacing(line: &str, columns: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::replacing;
+    use super::{moves_cursor, replacing};
+
+    #[test]
+    fn nothing_is_overwritten_on_a_dumb_terminal() {
+        for (term, moves) in [(Some("dumb"), false), (Some("xterm"), true), (None, true)] {
+            assert_eq!(moves_cursor(term.map(AsRef::as_ref)), moves, "{term:?}");
+        }
+    }
 
     #[test]
     fn a_line_of_progress_never_wraps() {

@@ -2,7 +2,7 @@
 
 pub(super) mod pods;
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 use std::time::Duration;
 
@@ -45,12 +45,13 @@ pub(super) fn run(
             Ok(Exit::Success)
         });
     };
-    if let Input::Cases(lines) = input(file)? {
-        return plan_lines::run(file, lines, args.output, out);
-    }
+    let manifest = match input(file)? {
+        Input::Cases(lines) => return plan_lines::run(file, lines, args.output, out),
+        Input::Manifests(manifest) => manifest,
+    };
     let (config, notes) = config::load_config(global)?;
     let policy: Policy = policy_of(&config.shutdown);
-    let given = pods::read(file, &config)?;
+    let given = pods::read(file, manifest, &config)?;
     let mut plan = planned(&given.pods, &policy, args.deadline);
     if !policy.is_enabled() {
         plan.warnings.extend(notes.iter().map(ToString::to_string));
@@ -82,7 +83,7 @@ pub(super) fn start(
         });
     };
     let (config, _) = config::load_config(global)?;
-    let given = pods::read(file, &config)?;
+    let given = pods::read(file, io::stdin().lock(), &config)?;
     let plan = start_plan(&given.pods, &policy_of(&config.shutdown));
     let mut plan = start_view(&plan, config.start_group_timeout);
     plan.warnings.extend(given.left_out.iter().map(|why| format!("left out: {why}")));
@@ -138,8 +139,8 @@ pub(super) fn show<P: serde::Serialize>(
 
 /// The input given with `-f`.
 pub(super) enum Input {
-    /// A manifest, or a directory of manifests.
-    Manifests,
+    /// A manifest, which is read from here only, because a pipe is read once; or a directory of manifests.
+    Manifests(Box<dyn Read>),
     /// Cases in JSON.
     Cases(Box<dyn BufRead>),
 }
@@ -147,34 +148,72 @@ pub(super) enum Input {
 /// The bytes of a file that are checked to distinguish manifests from cases.
 const HEAD: u64 = 64 * 1024;
 
-/// Opens `file`, and determines its kind from its beginning: cases are JSON objects, each with its pods. For standard
-/// input, which may be endless, the first byte decides.
+/// Opens `file`, and determines its kind from its beginning: cases are JSON objects, each with its pods.
 pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
     let unreadable = |error| CommandError::unreadable(file, error);
     if file == Path::new("-") {
-        let mut stdin = std::io::stdin().lock();
-        let first = stdin.fill_buf().map_err(unreadable)?.trim_ascii_start().first().copied();
-        return Ok(match first {
-            None => {
-                return Err(CommandError::message(Exit::Failure, "standard input is empty")
-                    .with_hint("look at the command before the pipe: it printed nothing"));
-            }
-            Some(b'{') => Input::Cases(Box::new(stdin)),
-            Some(_) => Input::Manifests,
+        return stream(io::stdin().lock()).map_err(unreadable)?.ok_or_else(|| {
+            CommandError::message(Exit::Failure, "standard input is empty")
+                .with_hint("look at the command before the pipe: it printed nothing")
         });
     }
-    if std::fs::metadata(file).map_err(unreadable)?.is_dir() {
-        return Ok(Input::Manifests);
+    let opened = std::fs::File::open(file).map_err(unreadable)?;
+    if opened.metadata().map_err(unreadable)?.is_dir() {
+        return Ok(Input::Manifests(Box::new(opened)));
     }
-    let mut reader = BufReader::new(std::fs::File::open(file).map_err(unreadable)?);
+    let mut reader = BufReader::new(opened);
     let mut head = Vec::new();
     reader.by_ref().take(HEAD).read_to_end(&mut head).map_err(unreadable)?;
     let text = String::from_utf8_lossy(&head);
     let has = |key: &str| text.contains(key);
     let is_object = text.trim_start().starts_with('{');
     let is_manifest = has("\"kind\"") || has("\"apiVersion\"");
-    Ok(match is_object && (has("\"pods\"") || !is_manifest) {
-        true => Input::Cases(Box::new(BufReader::new(std::io::Cursor::new(head).chain(reader)))),
-        false => Input::Manifests,
-    })
+    let is_cases = is_object && (has("\"pods\"") || !is_manifest);
+    let whole = Cursor::new(head).chain(reader);
+    Ok(if is_cases { Input::Cases(Box::new(whole)) } else { Input::Manifests(Box::new(whole)) })
+}
+
+/// Determines the kind of an input that may be endless: the first byte after blanks decides. `None` if there is none.
+fn stream(mut input: impl BufRead + 'static) -> io::Result<Option<Input>> {
+    let mut blanks = Vec::new();
+    let first = loop {
+        let ahead = input.fill_buf()?;
+        if ahead.is_empty() {
+            return Ok(None);
+        }
+        match ahead.trim_ascii_start().first() {
+            Some(first) => break *first,
+            // No manifest is that long.
+            None if blanks.len() > winddown_yaml::MAX_BYTES => break b'{',
+            None => {
+                let read = ahead.len();
+                blanks.extend_from_slice(ahead);
+                input.consume(read);
+            }
+        }
+    };
+    // The blanks are kept for the line numbers of errors.
+    let whole = Box::new(Cursor::new(blanks).chain(input));
+    Ok(Some(if first == b'{' { Input::Cases(whole) } else { Input::Manifests(whole) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_input_that_begins_with_blanks_is_not_empty() {
+        for (text, of_cases) in [("\n \n{}\n", true), ("\n\nkind: Pod\n", false)] {
+            // Each read gets one byte.
+            let input = stream(BufReader::with_capacity(1, text.as_bytes())).unwrap().unwrap();
+            let (mut whole, is_cases): (Box<dyn Read>, bool) = match input {
+                Input::Cases(whole) => (Box::new(whole), true),
+                Input::Manifests(whole) => (whole, false),
+            };
+            let mut read = String::new();
+            whole.read_to_string(&mut read).unwrap();
+            assert_eq!((read.as_str(), is_cases), (text, of_cases));
+        }
+        assert!(stream(&b" \n "[..]).unwrap().is_none());
+    }
 }

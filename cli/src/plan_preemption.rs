@@ -17,8 +17,9 @@ pub(super) fn run(
     let Some(file) = args.file.as_deref() else {
         return plan_room::run(global, args, None, out);
     };
-    let Input::Cases(cases) = plan::input(file)? else {
-        return plan_room::run(global, args, Some(file), out);
+    let cases = match plan::input(file)? {
+        Input::Cases(cases) => cases,
+        Input::Manifests(open) => return plan_room::run(global, args, Some((file, open)), out),
     };
     let key = cases::CaseKey("\"requirements\"");
     let strategy = args.strategy.unwrap_or_default().into();

@@ -1,5 +1,6 @@
 //! `winddown plan preemption` without cases, answered by the running agent for its own node.
 
+use std::io::Read;
 use std::path::Path;
 
 use super::args::PlanPreemptionArgs;
@@ -11,7 +12,7 @@ use winddown_preemption::Strategy;
 pub(super) fn run(
     global: &GlobalArgs,
     args: &PlanPreemptionArgs,
-    manifest: Option<&Path>,
+    manifest: Option<(&Path, Box<dyn Read>)>,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let manifest = manifest.map(read).transpose()?;
@@ -26,13 +27,8 @@ pub(super) fn run(
 }
 
 /// Checks the manifest and returns its bytes; the agent parses it again with its own node name.
-fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
-    let bytes = match path == Path::new("-") {
-        true => pods::of_input(path)?,
-        false => std::fs::File::open(path)
-            .and_then(winddown_yaml::read)
-            .map_err(|error| CommandError::unreadable(path, error))?,
-    };
+fn read((path, open): (&Path, Box<dyn Read>)) -> Result<Vec<u8>, CommandError> {
+    let bytes = pods::bytes(path, open)?;
     pods::checked(path, &bytes, &winddown_machine::host::node_name())?;
     Ok(bytes)
 }

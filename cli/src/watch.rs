@@ -31,8 +31,7 @@ pub(super) async fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let text = matches!(form, OutputFormat::Text | OutputFormat::Wide);
-    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    if text && out.terminal && !dumb {
+    if text && out.draws {
         return live::run(client, out).await;
     }
     // While nothing changes nothing is written, so no write would reveal that the reader has closed the pipe.

@@ -14,15 +14,23 @@ fn parse(text: &str) -> Result<(Config, Vec<Warning>), ConfigError> {
 }
 
 fn ours(fields: &str) -> Config {
-    let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}");
-    let (config, warnings) = parse(&text).unwrap();
-    assert_eq!(warnings, []);
+    let (config, warnings) = warned(fields);
+    assert_eq!(warnings, [""; 0]);
     config
+}
+
+/// Returns the configuration with these fields, and its warnings.
+fn warned(fields: &str) -> (Config, Vec<String>) {
+    read(&format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}"))
 }
 
 fn kubelets(fields: &str) -> (Config, Vec<String>) {
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
-    let (config, warnings) = parse(&format!("{head}{fields}")).unwrap();
+    read(&format!("{head}{fields}"))
+}
+
+fn read(text: &str) -> (Config, Vec<String>) {
+    let (config, warnings) = parse(text).unwrap();
     (config, warnings.iter().map(Warning::to_string).collect())
 }
 
@@ -74,11 +82,10 @@ fn a_total_that_stands_alone_leaves_a_third_to_critical_pods() {
 
 #[test]
 fn a_shutdown_period_of_zero_is_off_and_says_so() {
-    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
-    let (config, warnings) = parse(&format!("{head}shutdownGracePeriod: 0s\n")).unwrap();
+    let (config, warnings) = warned("shutdownGracePeriod: 0s\n");
     assert!(config.shutdown.total().is_zero());
     assert_eq!(
-        warnings[0].to_string(),
+        warnings[0],
         "config.yaml:3: shutdownGracePeriod: is 0: the node's shutdown is not delayed and no pod \
          is ended in order"
     );
@@ -86,11 +93,10 @@ fn a_shutdown_period_of_zero_is_off_and_says_so() {
 
 #[test]
 fn roots_group_is_no_group_for_the_control_socket_and_says_so() {
-    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
-    let (config, warnings) = parse(&format!("{head}controlSocketGroup: root\n")).unwrap();
+    let (config, warnings) = warned("controlSocketGroup: root\n");
     assert_eq!(config.control_socket_group, None);
-    let warning = warnings[0].to_string();
-    assert!(warning.starts_with("config.yaml:3: controlSocketGroup: is root"), "{warning}");
+    let said = "config.yaml:3: controlSocketGroup: is root";
+    assert!(warnings[0].starts_with(said), "{warnings:?}");
 }
 
 #[test]
@@ -149,12 +155,11 @@ fn notices_are_off_unless_a_source_is_named() {
         NoticesConfig { file: None, cloud: Some(Cloud::Aws), endpoint, poll: seconds(1) }
     );
     assert!(notices("{file: /run/notice}").is_enabled());
-    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\nreportsKept: 5\n");
-    let text = format!("{head}shutdownNotices:\n  metadataEndpoint: http://[::1]:80\n");
-    let (config, warnings) = parse(&text).unwrap();
+    let text = "reportsKept: 5\nshutdownNotices:\n  metadataEndpoint: http://[::1]:80\n";
+    let (config, warnings) = warned(text);
     assert_eq!((config.reports_kept, config.notices.is_enabled()), (5, false));
     assert_eq!(
-        warnings.iter().map(Warning::to_string).collect::<Vec<_>>(),
+        warnings,
         ["config.yaml:5: shutdownNotices.metadataEndpoint: has no cloud to go with, and no \
              effect"]
     );
@@ -162,18 +167,13 @@ fn notices_are_off_unless_a_source_is_named() {
 
 #[test]
 fn a_file_that_only_the_unit_sees_and_a_field_without_a_value_are_warned_of() {
-    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
-    let warned = |text: &str| -> Vec<String> {
-        let (_, warnings) = parse(&format!("{head}{text}")).unwrap();
-        warnings.iter().map(Warning::to_string).collect()
-    };
-    let hidden = warned("shutdownNotices: {file: /tmp/notice}\n");
+    let hidden = warned("shutdownNotices: {file: /tmp/notice}\n").1;
     assert!(
         hidden[0].starts_with("config.yaml:3: shutdownNotices.file: /tmp/notice is not"),
         "{hidden:?}"
     );
-    assert!(warned("shutdownNotices: {file: /run/winddown/notice}\n").is_empty());
-    let unset = warned("maxPods:\n");
+    assert!(warned("shutdownNotices: {file: /run/winddown/notice}\n").1.is_empty());
+    let unset = warned("maxPods:\n").1;
     assert_eq!(unset, ["config.yaml:3: maxPods: has no value, so that the default applies"]);
 }
 
@@ -219,17 +219,10 @@ fn in_a_kubelets_configuration_a_total_alone_leaves_nothing_to_critical_pods() {
 }
 
 #[test]
-fn zero_gives_the_default_where_the_kubelet_says_so() {
-    let (config, warnings) = kubelets(
-        "fileCheckFrequency: 0s\nnodeStatusUpdateFrequency: 0s\n\
-         evictionPressureTransitionPeriod: 0s\nimageMinimumGCAge: 0s\ncontainerRuntimeEndpoint: \"\"\n",
-    );
-    assert_eq!((config, warnings), (Config::default(), vec![]));
-}
-
-#[test]
 fn in_a_kubelets_configuration_fields_that_are_zero_have_their_default() {
-    let zeroes = "maxPods: 0\nnodeLeaseDurationSeconds: 0\npodLogsDir: \"\"\n\
+    let zeroes = "fileCheckFrequency: 0s\nnodeStatusUpdateFrequency: 0s\nimageMinimumGCAge: 0s\n\
+                  evictionPressureTransitionPeriod: 0s\ncontainerRuntimeEndpoint: \"\"\n\
+                  maxPods: 0\nnodeLeaseDurationSeconds: 0\npodLogsDir: \"\"\n\
                   containerLogMaxSize: \"\"\nresolvConf: \"\"\n";
     assert_eq!(kubelets(zeroes), (Config::default(), vec![]));
     // In our own file, that is a mistake.
@@ -256,13 +249,10 @@ fn a_soft_threshold_that_is_switched_off_needs_no_grace() {
 
 #[test]
 fn entries_without_a_threshold_are_warned_about() {
-    let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
     let fields = "evictionSoftGracePeriod: {memory.available: 1m}\n\
                   evictionMinimumReclaim: {pid.available: 10, memory.available: 0}\n";
-    let (_, warnings) = parse(&format!("{head}{fields}")).unwrap();
-    let warnings: Vec<String> = warnings.iter().map(Warning::to_string).collect();
     assert_eq!(
-        warnings,
+        warned(fields).1,
         [
             "config.yaml:3: evictionSoftGracePeriod[memory.available]: has no threshold to go \
              with, and no effect",

@@ -15,6 +15,7 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep};
 
 use super::respond::VERSION_HEADER;
 use crate::api::{
@@ -26,6 +27,9 @@ pub use error::ClientError;
 
 /// How long the agent may take for an answer that needs no waiting for pods.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The pause before connecting again while the agent's accept queue is full.
+const FULL: Duration = Duration::from_millis(50);
 
 /// A client of the control socket. Each call opens its own connection.
 #[derive(Clone, Debug)]
@@ -233,8 +237,7 @@ impl Client {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<Response<Incoming>, ClientError> {
-        let stream = UnixStream::connect(&self.socket).await.map_err(|e| self.connect_error(e))?;
-        let io = TokioIo::new(stream);
+        let io = TokioIo::new(self.connect().await?);
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(io).await.map_err(|e| self.broken(e))?;
         // The task ends when the response has been read or dropped.
@@ -251,6 +254,19 @@ impl Client {
             return Ok(response);
         }
         Err(self.refusal(response).await)
+    }
+
+    async fn connect(&self) -> Result<UnixStream, ClientError> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match UnixStream::connect(&self.socket).await {
+                // The accept queue is full: the agent is alive but busy.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
+                    sleep(FULL).await;
+                }
+                connected => return connected.map_err(|error| self.connect_error(error)),
+            }
+        }
     }
 
     async fn refusal(&self, response: Response<Incoming>) -> ClientError {
@@ -297,8 +313,7 @@ impl Client {
             io::ErrorKind::PermissionDenied => {
                 ClientError::Denied { group: group_of(&socket), socket }
             }
-            // The accept queue is full: the agent is alive but does not answer.
-            io::ErrorKind::WouldBlock => ClientError::Silent { socket, after: Duration::ZERO },
+            io::ErrorKind::WouldBlock => ClientError::Silent { socket, after: PATIENCE },
             // The standard library's error names a C constant.
             io::ErrorKind::InvalidInput => {
                 self.io(io::Error::new(io::ErrorKind::InvalidInput, "its path is too long"))

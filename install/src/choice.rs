@@ -35,13 +35,13 @@ struct Seen {
 /// A path below the root has too many symbolic links.
 pub fn choose(root: &Path, config: Option<&Path>) -> Result<Choice, InstallError> {
     let tree = Tree::new(root);
-    let there = tree.resolve(CONFIG)?;
+    let there = tree.resolve_whole(CONFIG)?;
     let file = if there.exists() { Some(there.as_path()) } else { config };
     let text = file.and_then(|file| Some((file, std::fs::read(file).ok()?)));
     // Ignore an invalid configuration here; `install` will report its errors.
     let parsed = text.and_then(|(file, text)| Config::parse(file, &text).ok());
     let is_live = LiveHost::at(root).is_some();
-    let is_there = |path: &str| tree.resolve(path).is_ok_and(|path| path.exists());
+    let is_there = |path: &str| tree.resolve_whole(path).is_ok_and(|path| path.exists());
     let seen = Seen {
         configured: parsed.map(|(config, _)| config.runtime),
         systemd: is_live

@@ -157,12 +157,21 @@ pub fn install_on(
         })
         .map(|step| step.change)
         .collect();
-    let ends_pods = host.is_some_and(|host| restart_ends_pods(host, choices.packaged, &report));
+    // While an installation is unfinished, its record still has the drop-in that it removed.
+    let was_other = record.unfinished
+        && options.runtime != Runtime::Process
+        && record.entries.contains_key(PROCESS_DROP_IN);
+    let ends_pods =
+        host.is_some_and(|host| restart_ends_pods(host, choices.packaged, was_other, &report));
     match host {
-        Some(host) => reload_systemd(host, options, ends_pods, &mut report)?,
+        Some(host) => reload_systemd(host, options, ends_pods, record.unfinished, &mut report)?,
         None => report
             .notes
             .push("systemd is not running there: the files take effect at boot".to_owned()),
+    }
+    let is_stale = report.changed() || record.unfinished;
+    if !options.dry_run && (is_stale || plan.record.entries != record.entries) {
+        plan.record.store(&tree)?;
     }
     let (packaged, live) = (choices.packaged, host.is_some());
     advise(&tree, options, packaged, (live, ends_pods), beside.as_ref(), &mut report)?;
@@ -231,7 +240,7 @@ fn configuration(
             std::fs::read_to_string(path).map_err(InstallError::file("read", path))?
         }
     };
-    let there = tree.resolve(CONFIG)?;
+    let there = tree.resolve_whole(CONFIG)?;
     let existing = match std::fs::read(&there) {
         Ok(existing) => Some(existing),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -279,7 +288,9 @@ fn configuration(
             Owner::Once { instead_of: instead_of.map_err(InstallError::file("read", there))? }
         }
     };
-    Ok(((text, owner), config.shutdown.total()))
+    // As much as the agent wants from logind, for the shutdowns that bypass it.
+    let shutdown = &config.shutdown;
+    Ok(((text, owner), shutdown.total() + shutdown.endpoint_drain + shutdown.reserve))
 }
 
 fn unusable(
@@ -295,9 +306,10 @@ fn default_config(runtime: Runtime) -> String {
 }
 
 /// Carries out the steps. The record is written first, with both the old and the new entries, so that after an
-/// interruption the next run recognises its own files.
+/// interruption the next run recognises its own files. It is unfinished until systemd uses them.
 fn carry_out(tree: &Tree, plan: &Plan, old: &Record) -> Result<(), InstallError> {
-    let both = old.together_with(&plan.record);
+    let mut both = old.together_with(&plan.record);
+    both.unfinished |= plan.steps.iter().any(|step| step.change.action != Action::Kept);
     let mut recorded = both == *old;
     for step in &plan.steps {
         let path = &step.change.path;
@@ -324,21 +336,21 @@ fn carry_out(tree: &Tree, plan: &Plan, old: &Record) -> Result<(), InstallError>
             }
         }
     }
-    if plan.record.entries != old.entries {
-        plan.record.store(tree)?;
-    }
     Ok(())
 }
 
+/// Makes systemd use what was changed, now or by an installation that was `unfinished`.
 fn reload_systemd(
     host: &dyn Host,
     options: &InstallOptions,
     ends_pods: bool,
+    unfinished: bool,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
-    let changed =
-        |path: &str| report.changes.iter().any(|c| c.path == path && c.action != Action::Kept);
-    let any = report.changed();
+    let changed = |path: &str| {
+        report.changes.iter().any(|c| c.path == path && (unfinished || c.action != Action::Kept))
+    };
+    let any = unfinished || report.changed();
     let mut commands: Vec<(bool, &str, Vec<&str>)> = Vec::new();
     // The first two are useful but not vital: a failure becomes a note.
     if changed(SYSUSERS) {
@@ -371,10 +383,16 @@ fn reload_systemd(
 
 /// Whether an agent runs that had the process runtime, but the unit is now for another one: a restart would kill its
 /// pods, which must be drained first.
-fn restart_ends_pods(host: &dyn Host, packaged: bool, report: &InstallReport) -> bool {
+fn restart_ends_pods(
+    host: &dyn Host,
+    packaged: bool,
+    was_other: bool,
+    report: &InstallReport,
+) -> bool {
     // A package's drop-in stays, but is masked by a link.
     let gone = if packaged { Action::Created } else { Action::Removed };
-    let is_other = report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && c.action == gone);
+    let is_other =
+        was_other || report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && c.action == gone);
     let is_active = || host.run("systemctl", &["is-active", "--quiet", "winddown.service"]);
     // If the query fails, assume that the agent runs.
     is_other && !matches!(is_active(), Err(HostError::Failed { .. }))

@@ -89,8 +89,8 @@ pub(super) fn plan(
                 if let Some(entry) = entry {
                     plan.record.entries.insert(path.clone(), entry);
                 }
-                let why = (owner_is_operator(&plan.record, &path) && action == Action::Kept)
-                    .then_some("yours");
+                let is_operators = plan.record.entries.get(&path) == Some(&Entry::Configuration);
+                let why = (is_operators && action == Action::Kept).then_some("yours");
                 plan.steps.push(Step { change: Change { action, path, why }, work });
             }
             Err(why) => plan.conflicts.push(Conflict { path, why }),
@@ -253,10 +253,6 @@ pub(super) fn removal(
         _ => (Action::Kept, Some("not what was installed"), Work::Nothing),
     };
     Some(Step { change: Change { action, path: path.to_owned(), why }, work })
-}
-
-fn owner_is_operator(record: &Record, path: &str) -> bool {
-    matches!(record.entries.get(path), Some(Entry::Configuration))
 }
 
 impl Body {

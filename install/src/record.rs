@@ -20,6 +20,9 @@ pub(super) struct Record {
     /// The version of the file's format.
     pub(super) version: u32,
     pub(super) entries: BTreeMap<String, Entry>,
+    /// Whether files were changed that systemd does not use yet: a command failed, or the installation was interrupted.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) unfinished: bool,
 }
 
 /// An installed directory, link or file.
@@ -57,7 +60,7 @@ impl Record {
     }
 
     pub(super) fn store(&self, tree: &Tree) -> Result<(), InstallError> {
-        let current = Self { version: 1, entries: self.entries.clone() };
+        let current = Self { version: 1, ..self.clone() };
         let text = serde_json::to_string_pretty(&current).map_err(|source| {
             InstallError::Record { path: tree.root().join(&RECORD[1..]), source }
         })?;

@@ -37,7 +37,7 @@ fn there(text: &str, mode: u32) -> Found {
 
 fn recorded(text: &str) -> Record {
     let entry = Entry::File { sha256: vec![sha(text)] };
-    Record { version: 1, entries: BTreeMap::from([(PATH.to_owned(), entry)]) }
+    Record { entries: BTreeMap::from([(PATH.to_owned(), entry)]), ..Record::default() }
 }
 
 fn plan_file(owner: Owner, found: Found, record: &Record, force: bool) -> Plan {
@@ -109,7 +109,7 @@ fn a_file_is_written_only_where_nothing_of_somebody_else_is_lost() {
 fn the_agents_drop_in_that_an_earlier_version_installed_is_left_to_the_agent() {
     let path = assets::LOGIND_DROP_IN;
     let entry = Entry::File { sha256: vec![sha("x")] };
-    let record = Record { version: 1, entries: [(path.to_owned(), entry)].into() };
+    let record = Record { entries: [(path.to_owned(), entry)].into(), ..Record::default() };
     let found = [(path.to_owned(), there("x", 0o644))].into();
     let plan = plan(with_parents(assets::items(&choices())), &found, &record, false);
     assert!(plan.steps.iter().all(|step| step.change.path != path));
@@ -222,7 +222,8 @@ fn beside_a_package(runtime: Runtime) {
     found.push((assets::PROCESS_DROP_IN, Found::Link("/dev/null".into())));
     let entry = Entry::Link { target: "/dev/null".to_owned() };
     let path = assets::PROCESS_DROP_IN.to_owned();
-    let record = Record { version: 1, entries: BTreeMap::from([(path.clone(), entry)]) };
+    let entries = BTreeMap::from([(path.clone(), entry)]);
+    let record = Record { entries, ..Record::default() };
     let process = Choices { runtime: Runtime::Process, ..packaged };
     assert_eq!(steps(&process, &found, &record), [(Action::Removed, path)]);
 }
@@ -241,7 +242,7 @@ fn a_package_that_came_later_takes_over_what_was_installed_by_hand() {
     ];
     let packaged = Choices { packaged: true, ..choices() };
     assert_eq!(
-        steps(&packaged, &found, &Record { version: 1, entries }),
+        steps(&packaged, &found, &Record { entries, ..Record::default() }),
         [(Action::Updated, assets::WANTS.to_owned()), (Action::Removed, assets::UNIT.to_owned()),]
     );
 }

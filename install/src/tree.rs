@@ -52,6 +52,15 @@ impl Tree {
     /// Symbolic links are followed as for a process inside the tree, so that an absolute link in an image (e.g. for
     /// `/etc`) never leads to the host's files. The last component is not followed.
     pub(super) fn resolve(&self, path: &str) -> Result<PathBuf, InstallError> {
+        self.follow(path, false)
+    }
+
+    /// Like [`resolve`](Self::resolve), but follows the last component as well: the file that is read at `path`.
+    pub(super) fn resolve_whole(&self, path: &str) -> Result<PathBuf, InstallError> {
+        self.follow(path, true)
+    }
+
+    fn follow(&self, path: &str, whole: bool) -> Result<PathBuf, InstallError> {
         let mut left: VecDeque<OsString> = names(Path::new(path)).collect();
         let mut inside = PathBuf::new();
         let mut links = 0;
@@ -62,7 +71,7 @@ impl Tree {
             }
             let here = self.root.join(&inside).join(&name);
             match fs::read_link(&here) {
-                Ok(target) if !left.is_empty() => {
+                Ok(target) if whole || !left.is_empty() => {
                     links += 1;
                     if links > MAX_LINKS {
                         let path = self.root.join(path.trim_start_matches('/'));

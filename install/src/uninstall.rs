@@ -17,6 +17,9 @@ use super::record::{Entry, RECORD, Record};
 use super::report::{Action, Change, InstallReport};
 use super::tree::{Found, Tree};
 
+/// The agent's drop-ins for logind.
+const DROP_INS: [&str; 2] = [LOGIND_DROP_IN, VOLATILE_LOGIND_DROP_IN];
+
 /// The options of [`uninstall`].
 #[derive(Clone, Debug)]
 pub struct UninstallOptions {
@@ -65,7 +68,8 @@ pub fn uninstall_on(
     let kubelets = switch_kubelet_on(&tree, host.is_some());
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     let unit = steps.iter().any(|s| s.change.path == UNIT && s.change.action == Action::Removed);
-    let drop_in = steps.iter().any(|s| is_drop_in(&s.change.path) && s.work == Work::Remove);
+    let is_drop_in = |s: &Step| DROP_INS.contains(&&*s.change.path);
+    let drop_in = steps.iter().any(|s| is_drop_in(s) && s.work == Work::Remove);
 
     if unit {
         run(host, options, &mut report, &["stop", "winddown.service"]);
@@ -131,7 +135,7 @@ fn steps(
     };
     let mut steps = Vec::new();
     // The agent rewrites its drop-in, so its hash is unknown; recognise it by its name and first line.
-    for path in [LOGIND_DROP_IN, VOLATILE_LOGIND_DROP_IN] {
+    for path in DROP_INS {
         if matches!(tree.look(path)?, Found::File { signed: true, .. }) {
             steps.push(remove(path));
         }
@@ -160,7 +164,7 @@ fn steps(
 /// Returns the steps that switch the kubelet's graceful shutdown on again, if the configuration is for companion mode.
 fn switch_kubelet_on(tree: &Tree, live: bool) -> Vec<String> {
     let read = || {
-        let file = tree.resolve(CONFIG).ok()?;
+        let file = tree.resolve_whole(CONFIG).ok()?;
         Config::parse(&file, &std::fs::read(&file).ok()?).ok()
     };
     read().map(|(config, _)| companion::switch_on(tree.root(), live, &config)).unwrap_or_default()
@@ -188,10 +192,6 @@ fn remove_directories(
         report.changes.push(Change { action, path: path.clone(), why });
     }
     Ok(())
-}
-
-fn is_drop_in(path: &str) -> bool {
-    path == LOGIND_DROP_IN || path == VOLATILE_LOGIND_DROP_IN
 }
 
 fn purge(

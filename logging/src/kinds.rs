@@ -24,7 +24,7 @@ const fn repeats(name: &'static str, phase: &'static str, id: &'static str) -> K
 }
 
 /// All kinds. An ID belongs to its name for ever, and must not be reused.
-pub const KINDS: [Kind; 44] = [
+pub const KINDS: [Kind; 46] = [
     change("podAdmitted", "admission", "a7fc9cb64b94430cbe90ca3ee92068b3"),
     repeats("podRejected", "admission", "5db063e935d14c23ab8e400a6ca24152"),
     repeats("podHeld", "admission", "1c4f024957d6438992a9e17f650dddb3"),
@@ -42,6 +42,7 @@ pub const KINDS: [Kind; 44] = [
     repeats("syncFailed", "running", "78909df8b3fa4c98833120b4480debe2"),
     change("killRequested", "ending", "f1d236659f5749d18e52229b3cc51ac9"),
     change("deadlineExceeded", "ending", "3a0c9d0f6c9b4b56a7c2fd1d2f4c8e17"),
+    change("pluginChose", "ending", "53d52c566d234a98866c52d8a47f6199"),
     change("podStopped", "ending", "2a3e2ee16eb344bfb1ca40e817938cae"),
     repeats("exceededGracePeriod", "ending", "ed1581e440b84c2aab8bab29bb5e9c4f"),
     change("shutdownStarted", "shutdown", "4ee9f1dc90124ae39cd6e288390214fb"),
@@ -50,6 +51,7 @@ pub const KINDS: [Kind; 44] = [
     change("groupEnded", "shutdown", "e58e6952880d43cb8a9375f59af02b9b"),
     change("shutdownCancelled", "shutdown", "baf2e323b2cf4fedb86b5656beae9062"),
     change("shutdownEnded", "shutdown", "1967f802f2c24372a0483fb3e2d109d0"),
+    change("pluginWorked", "shutdown", "c8ac2a1a509844d198f17d645e8fc296"),
     change("lastBoot", "boot", "1e6d8efc63434b7f8cfaea26a7082262"),
     change("other", "running", "e756f7cc1d804058886b4ad0ccd650be"),
     // Not decisions, but what the node's protection depends on.

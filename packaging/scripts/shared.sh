@@ -41,6 +41,16 @@ remove_agents_drop_ins() {
         2>/dev/null || true
 }
 
+# "winddown install" hides the package's drop-in for the process runtime where pods run otherwise. What it has made it
+# notes in /var/lib/winddown.
+remove_mask() {
+    directory=${DPKG_ROOT:-}/etc/systemd/system/winddown.service.d
+    if [ "$(readlink "$directory/10-process-runtime.conf")" = /dev/null ]; then
+        rm -f "$directory/10-process-runtime.conf"
+        rmdir "$directory" 2>/dev/null || true
+    fi
+}
+
 # Pods outlive their agent on purpose. Removing the agent names those that are left. Every
 # container's supervisor holds the lock of a file while it lives.
 tell_of_running_pods() {

@@ -395,12 +395,13 @@ fn the_time_of_systemd_follows_the_configuration() {
     fs::write(&long, LONG).unwrap();
     install_on(&InstallOptions { config: Some(long), ..image.options() }, None).unwrap();
     assert_eq!(image.read("etc/winddown/config.yaml"), LONG);
-    assert!(image.read(UNIT).contains("\nTimeoutStopSec=130s\n"));
+    assert!(image.read(UNIT).contains("\nTimeoutStopSec=132s\n"));
 
-    fs::write(image.path("etc/winddown/config.yaml"), LONG.replace("100s", "200s")).unwrap();
+    let longer = LONG.replace("100s", "200s") + "shutdownEndpointDrainPeriod: 60s\n";
+    fs::write(image.path("etc/winddown/config.yaml"), longer).unwrap();
     let report = image.install().unwrap().to_string();
     assert!(report.contains("updated   /etc/systemd/system/winddown.service\n"), "{report}");
-    assert!(image.read(UNIT).contains("\nTimeoutStopSec=230s\n"));
+    assert!(image.read(UNIT).contains("\nTimeoutStopSec=292s\n"));
 }
 
 #[test]
@@ -415,6 +416,15 @@ fn changing_to_a_container_runtime_never_restarts_the_agent_over_running_pods() 
     assert_eq!(host.0.take(), [asked, "systemctl daemon-reload"]);
     let next = "winddown drain && systemctl restart winddown && winddown undrain";
     assert_eq!(report.next[0], next);
+
+    // Nor does the next installation, if this one failed after the files.
+    fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
+    image.install().unwrap();
+    fs::remove_file(image.path("etc/winddown/config.yaml")).unwrap();
+    install_on(&options, Some(&Broken("systemctl daemon-reload"))).unwrap_err();
+    install_on(&options, Some(&host)).unwrap();
+    let done = host.0.take();
+    assert!(!done.iter().any(|command| command.contains("restart")), "{done:?}");
 }
 
 #[test]
@@ -444,19 +454,22 @@ fn changing_to_a_container_runtime_where_no_agent_runs_drains_nothing() {
     }
 }
 
+/// A host on which the commands that begin like this one hang.
+struct Broken(&'static str);
+
+impl Host for Broken {
+    fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
+        let command = format!("{program} {}", args.join(" "));
+        if !command.starts_with(self.0) {
+            return Ok(());
+        }
+        let after = Duration::from_secs(120);
+        Err(HostError::Timeout { command, after })
+    }
+}
+
 #[test]
 fn a_failing_daemon_reload_is_an_error_and_a_missing_tool_a_note() {
-    struct Broken(&'static str);
-    impl Host for Broken {
-        fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
-            let command = format!("{program} {}", args.join(" "));
-            if !command.starts_with(self.0) {
-                return Ok(());
-            }
-            let after = Duration::from_secs(120);
-            Err(HostError::Timeout { command, after })
-        }
-    }
     let image = Image::new();
     let error = install_on(&image.options(), Some(&Broken("systemctl daemon-reload"))).unwrap_err();
     assert!(error.to_string().starts_with("the files are in place, but systemd"), "{error}");
@@ -464,6 +477,15 @@ fn a_failing_daemon_reload_is_an_error_and_a_missing_tool_a_note() {
         std::error::Error::source(&error).unwrap().to_string(),
         "systemctl daemon-reload did not end within 120s and was killed"
     );
+    // As the error says: the same command again.
+    let host = Recorder::default();
+    let options = InstallOptions { start: true, ..image.options() };
+    install_on(&options, Some(&host)).unwrap();
+    let done = host.0.take();
+    assert_eq!(done.len(), 4, "{done:?}");
+    assert_eq!(done[2..], ["systemctl daemon-reload", "systemctl restart winddown.service"]);
+    install_on(&options, Some(&host)).unwrap();
+    assert_eq!(host.0.take(), ["systemctl start winddown.service"]);
     let image = Image::new();
     let report = install_on(&image.options(), Some(&Broken("systemd-sysusers"))).unwrap();
     assert_eq!(report.notes.len(), 1, "{report}");

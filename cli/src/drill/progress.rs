@@ -42,7 +42,7 @@ pub(super) async fn follow(
                 return Ok(outcome.ok());
             }
             Ok(()) = progress.changed() => {}
-            () = tokio::time::sleep(REDRAW), if say && out.terminal => {}
+            () = tokio::time::sleep(REDRAW), if say && out.draws => {}
         }
     }
 }
@@ -63,7 +63,7 @@ impl Screen {
         let size = out.size();
         let bars = progress.groups.iter().filter(|group| group.pods > 0).count();
         // Lines that have left the screen cannot be overwritten.
-        if !out.terminal || size.is_some_and(|(_, rows)| bars >= rows) {
+        if !out.draws || size.is_some_and(|(_, rows)| bars >= rows) {
             return self.print_changes(progress, out);
         }
         self.draw(progress, size.map(|(columns, _)| columns), out)

@@ -1,5 +1,6 @@
 //! Reads the pods to plan with, as the agent would read and admit them.
 
+use std::io::Read;
 use std::path::Path;
 
 use winddown_shared::{Pod, UnsupportedField};
@@ -24,12 +25,16 @@ impl PlannedInput {
     }
 }
 
-/// Reads the pods of a manifest, of a directory, or of standard input (`-`).
-pub(super) fn read(path: &Path, config: &Config) -> Result<PlannedInput, CommandError> {
+/// Reads the pods of a manifest, of a directory, or of `stdin` if the path is `-`.
+pub(super) fn read(
+    path: &Path,
+    stdin: impl Read,
+    config: &Config,
+) -> Result<PlannedInput, CommandError> {
     let node = config.node_name_or(&winddown_machine::host::node_name());
     let mut given = match path {
         _ if path.is_dir() => in_directory(path, &node)?,
-        _ if path == Path::new("-") => of_one(checked(path, &of_input(path)?, &node)?),
+        _ if path == Path::new("-") => of_one(checked(path, &bytes(path, stdin)?, &node)?),
         _ => of_one(load_manifest(path, &node).map_err(refused)?),
     };
     let PlannedInput { pods, left_out } = &mut given;
@@ -50,10 +55,9 @@ pub(crate) fn checked(path: &Path, bytes: &[u8], node: &str) -> Result<Pod, Comm
     read_manifest(path, bytes, node).map_err(refused)
 }
 
-/// Reads a manifest from standard input.
-pub(crate) fn of_input(path: &Path) -> Result<Vec<u8>, CommandError> {
-    let read = winddown_yaml::read(std::io::stdin().lock());
-    read.map_err(|error| CommandError::unreadable(path, error))
+/// Reads a manifest from the open file of `path`.
+pub(crate) fn bytes(path: &Path, open: impl Read) -> Result<Vec<u8>, CommandError> {
+    winddown_yaml::read(open).map_err(|error| CommandError::unreadable(path, error))
 }
 
 fn of_one(pod: Pod) -> PlannedInput {
@@ -102,6 +106,10 @@ mod tests {
     use rustix::fs::{CWD, FileType, mknodat};
 
     use super::*;
+
+    fn read(path: &Path, config: &Config) -> Result<PlannedInput, CommandError> {
+        super::read(path, std::io::empty(), config)
+    }
 
     const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  hostNetwork: true\n  \
                        containers:\n  - {name: a, command: [a]}\n";

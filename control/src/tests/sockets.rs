@@ -87,6 +87,21 @@ async fn what_a_link_at_the_locks_place_leads_to_is_neither_made_nor_touched() {
     assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_full_accept_queue_is_waited_for_as_long_as_an_answer() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("s");
+    let socket = tokio::net::UnixSocket::new_stream().unwrap();
+    socket.bind(&path).unwrap();
+    let _listener = socket.listen(1).unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(stream) = tokio::net::UnixStream::connect(&path).await {
+        waiting.push(stream);
+    }
+    let error = Client::new(&path).status().await.unwrap_err();
+    assert!(error.to_string().ends_with("within 10s"), "{error}");
+}
+
 #[tokio::test]
 async fn a_dead_agents_socket_is_replaced_and_a_living_ones_is_not() {
     let directory = TempDir::new().unwrap();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use winddown_shared::display::age;
 use winddown_systemd::drop_in;
+use winddown_systemd::inspect::ServiceView;
 
 use super::{Check, listed, span, whole_seconds};
 use crate::facts::{Fact, Facts, NotObserved};
@@ -55,6 +56,13 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
                 .fix("journalctl -u winddown -e")
                 .fix("systemctl restart winddown"),
         ),
+        Fact::Unknown(_, why) if listens_elsewhere(facts) => Some(
+            CHECK
+                .info("an agent runs, but not with this socket")
+                .saw(why)
+                .saw("the configuration, which could not be read, may name another socket")
+                .fix("winddown --socket SOCKET doctor"),
+        ),
         Fact::Unknown(NotObserved::Absent, why) => Some(
             CHECK
                 .problem("no agent runs on this node")
@@ -66,6 +74,14 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
             Some(CHECK.warning("the agent could not be asked").saw(why))
         }
     }
+}
+
+/// Whether an agent runs that probably listens on a socket that only the configuration names.
+fn listens_elsewhere(facts: &Facts) -> bool {
+    let runs = |service: &ServiceView| service.active_state == "active";
+    facts.agent.not_observed() == Some(NotObserved::Absent)
+        && !facts.config.is_read()
+        && facts.service.known().is_some_and(runs)
 }
 
 /// Checks that graceful shutdown is enabled.
@@ -133,11 +149,15 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
     });
     let restart = "systemctl restart winddown";
     Some(match (ours, status, facts.agent.not_observed()) {
-        (Some(lock), None, Some(NotObserved::Absent | NotObserved::Silent)) => CHECK
-            .warning("the shutdown lock is held, but no agent answers that would end the pods")
-            .saw(listed(lock))
-            .saw("systemd keeps the lock of an agent that is gone until the next one comes")
-            .fix(restart),
+        (Some(lock), None, Some(NotObserved::Absent | NotObserved::Silent))
+            if !listens_elsewhere(facts) =>
+        {
+            CHECK
+                .warning("the shutdown lock is held, but no agent answers that would end the pods")
+                .saw(listed(lock))
+                .saw("systemd keeps the lock of an agent that is gone until the next one comes")
+                .fix(restart)
+        }
         (Some(lock), ..) => {
             CHECK.ok("the shutdown lock is held, and logind lists it").saw(listed(lock))
         }

@@ -6,7 +6,7 @@ use winddown_eviction::{Observations, Policy};
 use winddown_machine::{NodeUsage, UsagePaths};
 use winddown_shared::NodeStats;
 
-use super::{Place, silent};
+use super::{Place, blocking, silent};
 use crate::facts::{Fact, Shortage};
 use winddown_config::Config;
 
@@ -17,7 +17,15 @@ pub(super) async fn look(place: &Place, config: &Config, state: &Path) -> Fact<V
         return Fact::not_live();
     }
     // Before the agent has run, its directory does not exist; it will be on the file system of the nearest ancestor.
-    let nodefs = state.ancestors().find(|path| path.exists()).unwrap_or(&place.root);
+    let (below, root) = (state.to_owned(), place.root.clone());
+    let nearest = blocking(place.patience, "the state directory", move || {
+        Fact::Known(below.ancestors().find(|path| path.exists()).map_or(root, Path::to_owned))
+    });
+    let nodefs = match nearest.await {
+        Fact::Known(nodefs) => nodefs,
+        // The disk hangs, which costs the measurement of it alone.
+        Fact::Unknown(..) => state.to_owned(),
+    };
     let places = UsagePaths {
         proc: place.root.join("proc"),
         cgroup: place.root.join("sys/fs/cgroup"),

@@ -8,6 +8,8 @@ if [ "$1" = 0 ]; then
         rmdir "$directory" 2>/dev/null || true
     done
     remove_agents_drop_ins
+    # The configuration that it belongs to is moved away as well (.rpmsave).
+    remove_mask
     journalctl --update-catalog || true
     reload_logind
 fi

@@ -75,6 +75,14 @@ fn an_image_with_absolute_links_never_leads_out_of_itself() {
     assert!(image.path("data/systemd/system/winddown.service").exists());
     assert!(image.path("data/log/winddown").exists());
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+
+    // The configuration of the image is the one that its link leads to.
+    let (config, site) = (image.path("data/winddown/config.yaml"), image.path("data/site.yaml"));
+    fs::remove_file(&config).unwrap();
+    symlink("/data/site.yaml", &config).unwrap();
+    fs::write(&site, LONG.replace("shutdown", "runtime: cri\nshutdown")).unwrap();
+    let error = image.install().unwrap_err().to_string();
+    assert!(error.contains(site.to_str().unwrap()), "{error}");
 }
 
 #[test]

@@ -75,8 +75,14 @@ fn every_kind_that_a_statement_names_is_known() {
                 folders.push(path);
             } else if path.extension().is_some_and(|ending| ending == "rs") {
                 let text = std::fs::read_to_string(&path).unwrap_or_default();
-                let kinds = text.split("log_kind = \"").skip(1);
-                named.extend(kinds.map(|rest| rest.split('"').next().unwrap().to_owned()));
+                let marks = match path.to_string_lossy().contains("api/decision") {
+                    true => ["told.pod(\"", ".node(\""].as_slice(),
+                    false => &["log_kind = \""],
+                };
+                for mark in marks {
+                    let kinds = text.split(mark).skip(1);
+                    named.extend(kinds.map(|rest| rest.split('"').next().unwrap().to_owned()));
+                }
             }
         }
     }

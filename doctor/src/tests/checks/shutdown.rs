@@ -22,6 +22,17 @@ fn a_lock_that_another_user_took_in_the_agents_name_protects_nothing() {
     assert_eq!(finding(&facts, "kubelet").unwrap().severity, Well);
 }
 
+#[test]
+fn an_agent_whose_socket_only_an_unread_configuration_names_is_not_taken_for_gone() {
+    let mut facts = healthy();
+    facts.config.read = ConfigRead::Unread(NotObserved::Denied, "no".to_owned());
+    facts.agent = unseen(NotObserved::Absent);
+    let found = |facts: &Facts| ["agent", "lock"].map(|id| finding(facts, id).unwrap().severity);
+    assert_eq!(found(&facts), [Info, Well]);
+    known(&mut facts.service).active_state = "failed".into();
+    assert_eq!(found(&facts), [Problem, Warning]);
+}
+
 fn guard(state: LockState) -> GuardStatus {
     let pod =
         HoldingPod { namespace: "batch".into(), name: "backup".into(), ..HoldingPod::default() };
