@@ -46,8 +46,8 @@ trap 'rm -rf "$jobs"' EXIT
 trap 'trap - TERM; kill 0' INT TERM
 runner="target.'cfg(all())'.runner = ['$PWD/tests/node/runner.sh']"
 
-# compile PART [TARGETS]: compiles programs of tests, all but for TARGETS, and notes in the directory PART how
-# each is run. Tests that run already come first.
+# compile PART [TARGETS]: compiles the programs of tests, only TARGETS if any are given, and notes in the directory
+# PART how each is run. It leaves the processors to tests that already run.
 compile() {
     WINDDOWN_JOBS=$jobs/$1
     shift

@@ -9,14 +9,20 @@ fn record(state: &tempfile::TempDir) -> RunRecord {
     RecordFile::in_directory(state.path()).read().unwrap().unwrap()
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_record_is_in_the_state_directory_and_ends_as_released() {
+/// A node that has gone down for 1 s, and its only pod, which takes 4 s to end.
+async fn a_second_into_a_shutdown() -> (Bench, Pod) {
     let b = bench(FakeRuntime::default(), held());
     let web = pod("web", 0, 30);
     b.runtime.stop_takes(web.uid(), secs(4));
     b.want(&[&web]).await;
     b.login.prepare();
     tokio::time::sleep(secs(1)).await;
+    (b, web)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_record_is_in_the_state_directory_and_ends_as_released() {
+    let (b, _) = a_second_into_a_shutdown().await;
     let found = record(&b.state);
     assert_eq!((found.phase, found.report.pods().count()), (RunPhase::Ending, 1));
     b.released().await;
@@ -79,12 +85,7 @@ async fn the_units_stop_path_writes_the_record_too_and_ends_in_a_report_of_its_o
 
 #[tokio::test(start_paused = true)]
 async fn the_units_stop_path_only_waits_for_a_shutdown_that_was_announced() {
-    let b = bench(FakeRuntime::default(), held());
-    let web = pod("web", 0, 30);
-    b.runtime.stop_takes(web.uid(), secs(4));
-    b.want(&[&web]).await;
-    b.login.prepare();
-    tokio::time::sleep(secs(1)).await;
+    let (b, web) = a_second_into_a_shutdown().await;
     let stopping = b.stop_unit();
     tokio::time::sleep(secs(2)).await;
     assert!(!stopping.is_finished());

@@ -89,14 +89,20 @@ async fn a_pod_recreated_while_its_former_self_ends_starts_as_soon_as_that_is_ov
     assert_ne!(node.phase(&second).as_deref(), Some("Failed"), "the former self's status is gone");
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_restarted_pod_is_admitted_like_a_new_one() {
+/// A node on which a pod has come back before its former self has ended, which takes 5 s.
+async fn a_pod_that_came_back() -> (Node, Pod) {
     let node = node(FakeRuntime::default());
     let web = pod("web");
     node.runtime.stop_takes(web.uid(), secs(5));
     node.want(&[&web]).await;
     node.want(&[]).await;
     node.want(&[&pod("web")]).await;
+    (node, web)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restarted_pod_is_admitted_like_a_new_one() {
+    let (node, web) = a_pod_that_came_back().await;
     node.refuse(&web);
     tokio::time::sleep(secs(30)).await;
     assert_eq!((node.restarted(), node.active()), (0, 0));
@@ -109,12 +115,7 @@ async fn a_restarted_pod_is_admitted_like_a_new_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_deleted_before_it_starts_again_needs_no_admission() {
-    let node = node(FakeRuntime::default());
-    let web = pod("web");
-    node.runtime.stop_takes(web.uid(), secs(5));
-    node.want(&[&web]).await;
-    node.want(&[]).await;
-    node.want(&[&pod("web")]).await;
+    let (node, web) = a_pod_that_came_back().await;
     node.want(&[&super::deleted("web", 30)]).await;
     node.refuse(&web);
     tokio::time::sleep(secs(30)).await;
