@@ -63,4 +63,4 @@ pub use rights::{
     missing_for_requests, missing_rights,
 };
 pub use runtime::{KubeletRuntime, companion};
-pub use shared_look::{OneThread, SharedLook};
+pub use shared_look::SharedLook;

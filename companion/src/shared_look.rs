@@ -1,10 +1,7 @@
 //! One check shared by all callers that ask at about the same time.
 
-use std::time::Duration;
-
 use tokio::sync::Mutex;
-use tokio::task::{JoinError, JoinHandle, spawn_blocking};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 
 use super::stop::LOOK_AGAIN;
 
@@ -19,10 +16,6 @@ struct Newest<T> {
     ended: Instant,
     found: T,
 }
-
-/// Blocking work on one thread: a disk that hangs takes no other, however often it is queried.
-#[derive(Debug)]
-pub struct OneThread<T>(Mutex<Option<JoinHandle<T>>>);
 
 // === impl SharedLook ===
 
@@ -51,40 +44,10 @@ impl<T: Clone> SharedLook<T> {
     }
 }
 
-// === impl OneThread ===
-
-impl<T> Default for OneThread<T> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
-impl<T: Send + 'static> OneThread<T> {
-    /// Runs `work` once all earlier work has ended. `None` if that takes longer than `patience`. Cancel-safe: work that
-    /// has begun continues.
-    pub async fn run(
-        &self,
-        patience: Duration,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<Result<T, JoinError>> {
-        let run = async {
-            let mut running = self.0.lock().await;
-            if let Some(earlier) = &mut *running {
-                // What it found is older than this request.
-                let _ = earlier.await;
-            }
-            let done = running.insert(spawn_blocking(work)).await;
-            *running = None;
-            done
-        };
-        timeout(patience, run).await.ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::sync::mpsc;
+    use std::time::Duration;
 
     use futures_util::future::join_all;
     use tokio::time::sleep;
@@ -109,22 +72,5 @@ mod tests {
         };
         join_all((0..100).map(|n| ask(ms(u64::from(n > 0))))).await;
         assert_eq!((looks.get(), begun.elapsed()), (2, ms(15)), "the second waits as long again");
-    }
-
-    #[test]
-    fn work_that_hangs_takes_one_thread_and_no_later_work_begins_before_its_end() {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_time().max_blocking_threads(2).build().unwrap().block_on(async {
-            let thread = OneThread::default();
-            let (go, gate) = mpsc::channel();
-            let hangs = move || gate.recv().is_ok();
-            assert!(thread.run(Duration::ZERO, hangs).await.is_none());
-            for _ in 0..3 {
-                assert!(thread.run(Duration::ZERO, || true).await.is_none());
-            }
-            spawn_blocking(|| ()).await.unwrap();
-            go.send(()).unwrap();
-            assert!(thread.run(Duration::MAX, || true).await.unwrap().unwrap());
-        });
     }
 }

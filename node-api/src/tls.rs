@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio::sync::Mutex;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject as _};
@@ -15,6 +14,7 @@ use tokio_rustls::rustls::server::{
     NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier,
 };
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+use winddown_files::OneThread;
 use winddown_shared::error_chain;
 
 /// The most bytes of a file. A bundle of all public CAs is a fifth of this.
@@ -64,8 +64,7 @@ pub(crate) enum TlsError {
 /// The TLS configuration, which follows its files.
 pub(crate) struct Tls {
     files: Arc<TlsFiles>,
-    /// Locked while the files are read: a disk that hangs takes one thread, however many clients connect.
-    current: Arc<Mutex<Current>>,
+    current: OneThread<Current>,
 }
 
 struct Current {
@@ -84,15 +83,14 @@ struct FileStamp {
 impl Tls {
     pub(crate) fn new(files: TlsFiles) -> Self {
         let current = Current { stamps: Vec::new(), config: None };
-        Self { files: Arc::new(files), current: Arc::new(Mutex::new(current)) }
+        Self { files: Arc::new(files), current: OneThread::new(current) }
     }
 
     /// Returns the acceptor for the next connection, and reads changed files. If they are invalid, the previous
     /// configuration stays in use, with a warning.
     pub(crate) async fn acceptor(&self) -> Result<TlsAcceptor, TlsError> {
         let files = Arc::clone(&self.files);
-        let mut current = Arc::clone(&self.current).lock_owned().await;
-        let looked = tokio::task::spawn_blocking(move || {
+        let looked = self.current.run(move |current| {
             let stamps = stamps(&files);
             if current.stamps != stamps {
                 match (read(&files), &current.config) {

@@ -15,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::{Mutex, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
+use winddown_files::OneThread;
 use winddown_notices::{NoticeAggregator, Operator};
 use winddown_shared::{
     Inhibitor, LockState, Runtime, ShutdownKind, ShutdownWork, WallTime, error_chain,
@@ -92,8 +93,8 @@ struct Kept {
     reports: ReportStore,
     records: Vec<Arc<dyn RecordPlace>>,
     last_boot: LastBootState,
-    /// Locked while a request reads the disk.
-    reading: Arc<Mutex<()>>,
+    /// Reads the disk for requests.
+    reading: OneThread,
 }
 
 // === impl Shutdown ===
@@ -270,7 +271,7 @@ impl Shutdown {
                 reports: reports.of_node(&*core.identity.name),
                 records,
                 last_boot,
-                reading: Arc::default(),
+                reading: OneThread::default(),
             },
             trigger: self.trigger,
             refused_signals: self.refused_signals,

@@ -10,10 +10,11 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{
-    CompanionConfig, KubeletHolds, KubeletRoot, LocalNode, NodeError, OneThread, RuntimePodState,
-    SharedLook, companion,
+    CompanionConfig, KubeletHolds, KubeletRoot, LocalNode, NodeError, RuntimePodState, SharedLook,
+    companion,
 };
 use winddown_cri::PodContainers;
+use winddown_files::OneThread;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 
@@ -38,7 +39,7 @@ pub struct KubeletNode {
     kubelet: KubeletService,
     root: KubeletRoot,
     holds: SharedLook<Result<Arc<KubeletHolds>, NodeError>>,
-    reading: OneThread<Result<KubeletHolds, NodeError>>,
+    reading: OneThread,
 }
 
 impl Service {
@@ -136,10 +137,10 @@ impl KubeletNode {
     async fn holds(&self) -> Result<Arc<KubeletHolds>, NodeError> {
         let look = async || {
             let root = self.root.clone();
-            match self.reading.run(LOOK, move || root.look()).await {
-                Some(Ok(found)) => found.map(Arc::new),
-                Some(Err(panicked)) => Err(NodeError::because(panicked.to_string())),
-                None => Err(NodeError::because("the kubelet's directory does not answer")),
+            match timeout(LOOK, self.reading.run(move |()| root.look())).await {
+                Ok(Ok(found)) => found.map(Arc::new),
+                Ok(Err(panicked)) => Err(NodeError::because(panicked.to_string())),
+                Err(_) => Err(NodeError::because("the kubelet's directory does not answer")),
             }
         };
         self.holds.look(look).await

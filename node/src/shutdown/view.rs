@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use tokio::sync::{Mutex, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_control::api::{
     self, Check, DrainRequest, ErrorCode, NoticeBody, PlanShrink, PlannedBudget, PlannedGroup,
     PlannedPod, PlannedWork, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
 };
 use winddown_control::{ApiError, Peer};
+use winddown_files::OneThread;
 use winddown_shared::{
     Grace, InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, WallTime, error_chain,
 };
@@ -389,19 +390,13 @@ fn planned_pod(
     }
 }
 
-/// Runs disk work off the async threads, one piece at a time: a disk that hangs takes one thread, however often it is
-/// queried.
+/// Runs disk work off the async threads, one piece at a time.
 async fn blocking<T: Send + 'static>(
-    reading: &Arc<Mutex<()>>,
+    reading: &OneThread,
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let turn = Arc::clone(reading).lock_owned().await;
-    let done = tokio::task::spawn_blocking(move || {
-        let _turn = turn;
-        work()
-    });
     let failed = |_| Err(ApiError::new(ErrorCode::Internal, "reading the disk failed"));
-    done.await.unwrap_or_else(failed)
+    reading.run(|()| work()).await.unwrap_or_else(failed)
 }
 
 #[cfg(test)]
@@ -414,7 +409,7 @@ mod tests {
     fn requests_that_wait_for_a_disk_that_hangs_take_one_thread() {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_time().max_blocking_threads(2).build().unwrap().block_on(async {
-            let (reading, (go, gate)) = (Arc::default(), mpsc::channel());
+            let (reading, (go, gate)) = (OneThread::default(), mpsc::channel());
             let hangs = blocking(&reading, move || Ok(gate.recv().is_ok()));
             let requests = async { tokio::join!(hangs, blocking(&reading, || Ok(true))) };
             let others = async {

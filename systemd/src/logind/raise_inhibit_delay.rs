@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
+use winddown_files::OneThread;
 use winddown_shared::error_chain;
 
 use super::session::{CallError, LoginCalls};
@@ -34,8 +34,8 @@ pub(super) struct Raised {
 
 /// Updates the drop-in, makes logind reload, and reads the delay until it settles. `tried` says
 /// that this was done before, with no known change since; the result is `None` if indeed nothing
-/// changed and logind was not called. Without a `root` nothing is written and logind is not called; with it comes the
-/// mutex that is held while a thread works there.
+/// changed and logind was not called. Without a `root` nothing is written and logind is not called; with it comes what
+/// works there.
 ///
 /// Cancelling it half-way leaves a complete drop-in or none.
 ///
@@ -43,7 +43,7 @@ pub(super) struct Raised {
 /// The delay could not be read. A failure to raise it is no error.
 pub(super) async fn raise_inhibit_delay(
     calls: &impl LoginCalls,
-    root: Option<(&Path, &Arc<Mutex<()>>)>,
+    root: Option<(&Path, &OneThread)>,
     current: Duration,
     wanted: Duration,
     tried: bool,
@@ -106,21 +106,13 @@ async fn settle(
     }
 }
 
-/// Runs `work` on a blocking thread, with a timeout. A thread that hangs keeps the mutex.
+/// Runs `work` on a blocking thread, with a timeout.
 async fn on_disk<T: Send + 'static>(
-    (root, disk): (&Path, &Arc<Mutex<()>>),
+    (root, disk): (&Path, &OneThread),
     work: impl FnOnce(&Path) -> T + Send + 'static,
 ) -> Result<T, String> {
-    let (root, disk) = (PathBuf::from(root), Arc::clone(disk));
-    let done = async {
-        let turn = disk.lock_owned().await;
-        tokio::task::spawn_blocking(move || {
-            let _turn = turn;
-            work(&root)
-        })
-        .await
-    };
-    match timeout(DISK, done).await {
+    let root = PathBuf::from(root);
+    match timeout(DISK, disk.run(move |()| work(&root))).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(format!("looking for logind's drop-ins failed: {error}")),
         Err(_) => Err(format!("the disk did not answer within {DISK:?}")),
@@ -135,7 +127,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_disk_that_hangs_takes_one_thread() {
-        let (root, disk) = (Path::new("/"), Arc::default());
+        let (root, disk) = (Path::new("/"), OneThread::default());
         let (comes_back, hangs) = mpsc::channel::<()>();
         let (began, begins) = mpsc::channel();
         let first = on_disk((root, &disk), move |_| hangs.recv());

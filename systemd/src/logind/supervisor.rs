@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
+use winddown_files::OneThread;
 use winddown_shared::{InhibitorState, LockState, ShutdownKind, ShutdownRequest, error_chain};
 
 use self::steps::{StepResult, carry_out};
@@ -57,8 +58,8 @@ pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervis
 pub(super) struct Supervisor {
     config: InhibitorConfig,
     facts: Facts,
-    /// Held while a thread works on logind's configuration, so that a disk that hangs takes one only.
-    disk: Arc<Mutex<()>>,
+    /// Works on logind's configuration.
+    disk: OneThread,
     /// The lock in use.
     held: Option<OwnedFd>,
     /// A lock just granted that has not been seen in the list yet.
@@ -101,7 +102,7 @@ impl Supervisor {
         Self {
             facts: Facts::new(config.wanted_delay, held.is_some()),
             config,
-            disk: Arc::default(),
+            disk: OneThread::default(),
             // An inherited lock is still in the store, and so is one that could not be taken over.
             stored: true,
             held,
@@ -148,7 +149,7 @@ impl Supervisor {
             self.publish();
             let may_be_called_off = self.facts.may_be_called_off();
             let woken = {
-                let work = carry_out(step, &calls, &self.config, (&self.facts, &self.disk));
+                let work = carry_out(step, &calls, &self.config, &self.facts, &self.disk);
                 tokio::select! {
                     biased;
                     // First, so that a hung call does not delay the confirmation of a signal: the

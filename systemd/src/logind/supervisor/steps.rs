@@ -2,10 +2,9 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use winddown_files::OneThread;
 use winddown_shared::{ShutdownKind, ShutdownRequest, WallTime};
 
 use super::super::InhibitorConfig;
@@ -29,7 +28,8 @@ pub(super) async fn carry_out(
     step: Option<Step>,
     calls: &impl LoginCalls,
     config: &InhibitorConfig,
-    (facts, disk): (&Facts, &Arc<Mutex<()>>),
+    facts: &Facts,
+    disk: &OneThread,
 ) -> (Step, Result<StepResult, CallError>) {
     let Some(step) = step else { return std::future::pending().await };
     let outcome = match step {
