@@ -37,6 +37,7 @@ mod material;
 pub mod node_pods;
 pub mod outage;
 pub mod refusal;
+pub mod relist;
 mod reloading;
 mod reviews;
 mod source;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_shared::status::is_terminal;
 use winddown_shared::{
     CONFIG_MIRROR_ANNOTATION, ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod,
     PodRuntimeStatus, PodUid, StoppedContainer, WallTime,
@@ -23,7 +24,7 @@ pub(super) fn has_ended(pod: &api::Pod) -> bool {
     if all.iter().any(|one| is_running(one)) {
         return false;
     }
-    if matches!(status.phase.as_deref(), Some("Succeeded" | "Failed")) {
+    if is_terminal(status) {
         return true;
     }
     if !all.iter().any(|one| is_terminated(one)) {

@@ -214,6 +214,12 @@ impl Known {
         others.map(|(uid, _)| uid.clone()).collect()
     }
 
+    /// Whether the API server has a mirror pod of the pod that the container runtime knows by this UID.
+    pub(super) fn has_mirror_of(&self, runtime_uid: &PodUid) -> bool {
+        let is_of = |pod: &Pod| pod.is_mirror() && facts::runtime_uid(pod) == *runtime_uid;
+        self.lock().values().any(|entry| !entry.gone && is_of(&entry.newest))
+    }
+
     /// The status of the pod's containers.
     pub(super) fn status(&self, uid: &PodUid) -> Option<PodRuntimeStatus> {
         let (pod, ended) = {

@@ -20,7 +20,7 @@ use super::api_outage::ApiOutage;
 use super::budgets::Budgets;
 use super::config::{CompanionConfig, WithoutApi};
 use super::facts;
-use super::known::Known;
+use super::known::{Known, View};
 use super::kubelet_hold::KubeletHold;
 use super::local_node::{LocalNode, NodeError, RuntimePodState};
 use super::recent::Recent;
@@ -115,6 +115,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         };
         let before = facts::running(&pod);
         let runtime_uid = facts::runtime_uid(&pod);
+        if self.is_replaced(&pod, &runtime_uid).await {
+            return Ok(PodStopped {
+                stopped_at: Some(Instant::now()),
+                remark: Some("its mirror pod is gone, and nothing was stopped for it".into()),
+                ..PodStopped::default()
+            });
+        }
         let request = StopRequest::default();
         if pod.is_mirror() {
             self.stop_mirror(&pod, &runtime_uid, &grace, &request).await?;
@@ -325,6 +332,17 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
     }
 
+    /// Whether the node stays up and the pod is a mirror pod that the API server no longer has and that stands for
+    /// nothing any more: another one has taken its place, or the container runtime runs nothing of its pod. A kubelet
+    /// replaces a mirror pod that is deleted, or whose manifest changes.
+    async fn is_replaced(&self, pod: &Pod, runtime_uid: &PodUid) -> bool {
+        pod.is_mirror()
+            && !self.is_going_down()
+            && self.known.look(pod.uid()).is_none_or(|view| view.gone)
+            && (self.known.has_mirror_of(runtime_uid)
+                || self.has_now(runtime_uid).await.is_some_and(|now| now.running.is_empty()))
+    }
+
     /// Stops the pod of a manifest file. Deleting its mirror pod from the API server would stop nothing.
     async fn stop_mirror(
         &self,
@@ -386,8 +404,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
 
     /// The UID that the container runtime knows, if the pod has a sandbox with a network of its own.
     async fn network(&self, uid: &PodUid) -> Option<PodUid> {
-        let pod =
-            self.known.look(uid).map(|view| view.pod).filter(|pod| !pod.is_on_host_network())?;
+        let View { pod, gone } = self.known.look(uid)?;
+        // The network of a pod whose mirror pod was replaced is shown by the next one.
+        if pod.is_on_host_network() || (gone && pod.is_mirror()) {
+            return None;
+        }
         let runtime_uid = facts::runtime_uid(&pod);
         let has_sandbox = self.has_now(&runtime_uid).await.is_some_and(|now| now.has_sandbox);
         has_sandbox.then_some(runtime_uid)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use winddown_files::SharedWatch;
-use winddown_shared::status::StatusEntry;
+use winddown_shared::status::{StatusEntry, is_terminal};
 use winddown_shared::{NodeHandle, PodStreams};
 
 use crate::figures::Kept;
@@ -40,8 +40,6 @@ impl Context {
             **entry.pod.namespace() == *namespace && **entry.pod.name() == *name
         };
         let found = self.node.statuses().into_iter().filter(of_name);
-        found.min_by_key(|entry| {
-            matches!(entry.status.phase.as_deref(), Some("Succeeded" | "Failed"))
-        })
+        found.min_by_key(|entry| is_terminal(&entry.status))
     }
 }

@@ -1,8 +1,8 @@
 //! Records which pods were requested to stop, for the next agent of this boot.
 //!
-//! Shutdowns and drains have records of their own. Without these records, an agent that takes over could not tell
-//! that a pod was terminating for any other reason: a pod that was preempted for a critical one would be started
-//! again, and another one preempted in its place.
+//! Shutdowns have records of their own. Without these records, an agent that takes over could not tell that a pod was
+//! terminating for any other reason: a pod that was preempted for a critical one would be started again, and another
+//! one preempted in its place.
 
 use std::io;
 use std::path::PathBuf;
@@ -144,22 +144,20 @@ impl KeptKill {
     }
 }
 
-/// Whether a kill for this reason is recorded here. Shutdowns and drains have records of their own. For a removed pod
-/// each agent sees by itself that no source wants it, but not how much of its grace period is left.
+/// Whether a kill for this reason is recorded here. Shutdowns have records of their own. That a pod was removed or its
+/// node drained each agent sees by itself, but not how much of the pod's grace period is left.
 fn is_kept(by: KillReason) -> bool {
-    match by {
-        KillReason::Preemption
-        | KillReason::Eviction
-        | KillReason::Operator
-        | KillReason::Removed
-        | KillReason::Plugin(_) => true,
-        KillReason::Shutdown | KillReason::Drain => false,
-    }
+    by != KillReason::Shutdown
 }
 
 fn reason(word: &str, plugins: &[RegisteredPlugin]) -> Option<KillReason> {
-    let own =
-        [KillReason::Preemption, KillReason::Eviction, KillReason::Operator, KillReason::Removed];
+    let own = [
+        KillReason::Preemption,
+        KillReason::Eviction,
+        KillReason::Drain,
+        KillReason::Operator,
+        KillReason::Removed,
+    ];
     let theirs = plugins.iter().map(|plugin| KillReason::Plugin(plugin.name));
     own.into_iter().chain(theirs).find(|reason| reason.as_str() == word)
 }
@@ -233,9 +231,8 @@ mod tests {
         for (uid, by) in [
             ("a", KillReason::Preemption),
             ("b", KillReason::Plugin(THEIRS)),
-            // These two have records of their own, and the last UID is not a file name.
+            // This one has a record of its own, and the last UID is not a file name.
             ("c", KillReason::Shutdown),
-            ("d", KillReason::Drain),
             ("../f", KillReason::Operator),
         ] {
             kept.record(&asked(uid, by));

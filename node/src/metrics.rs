@@ -40,7 +40,6 @@ use plugin::OfPlugin;
 use starting::Starting;
 
 pub use cluster::{AfterNodesFacts, ClusterFacts};
-pub(crate) use counts::is_terminal;
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use facts::{GuardFacts, InhibitorFacts, NodeFacts, StartFacts};
 pub use port::{TRY_AGAIN, serve_over_tcp};

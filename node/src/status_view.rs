@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as kube;
-use winddown_shared::status::StatusEntry;
+use winddown_shared::status::{StatusEntry, is_terminal};
 use winddown_shared::{
     Lifecycle, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod, WAITING_FOR_PREEMPTION,
     WAITING_FOR_TURN,
 };
 
-use crate::metrics::{NodeFacts, PodCounts, is_terminal};
+use crate::metrics::{NodeFacts, PodCounts};
 use crate::{Node, Settings, SettingsSource, Source, plugin};
 use winddown_control::api;
 

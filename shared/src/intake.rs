@@ -411,8 +411,7 @@ impl<R: Runtime> Intake<R> {
                             self.rejected_static.note(pod, true);
                         }
                         self.workers.request_kill(pod.clone(), &request);
-                        if request.reason == KillReason::Removed {
-                            // It is wanted again, and starts again once it has terminated.
+                        if self.comes_back(pod, request.reason) {
                             self.workers.update(UpdateKind::Create, pod.clone(), None);
                         }
                     }
@@ -423,6 +422,17 @@ impl<R: Runtime> Intake<R> {
             }
         }
         true
+    }
+
+    /// Whether a pod that an earlier agent requested to terminate for this reason starts again once it has.
+    fn comes_back(&self, pod: &Pod, reason: KillReason) -> bool {
+        match reason {
+            // It is wanted again.
+            KillReason::Removed => true,
+            // The drain was ended meanwhile. If it was not, `reopen` starts the pod again.
+            KillReason::Drain => pod.is_static() && !*self.admission_closed.borrow(),
+            _ => false,
+        }
     }
 
     fn ran_before(&self, uid: &PodUid) -> bool {

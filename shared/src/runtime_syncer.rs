@@ -166,7 +166,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
             host_ips: &(self.host_ips)(),
             now: self.wall.now(),
         });
-        let phase = status.phase.as_deref().and_then(Phase::parse);
+        let phase = Phase::of(&status);
         self.statuses.set(pod.clone(), status);
         phase
     }

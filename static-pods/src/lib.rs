@@ -62,7 +62,8 @@ pub struct DesiredManifests {
     /// A pod that was in `pods` and is not any more is not wanted, even while this is false: the pods of files that
     /// cannot be read any more are kept.
     pub complete: bool,
-    /// The pods, in the order of their file names. No two have the same UID or full name.
+    /// The pods, in the order of their file names. No two have the same UID or full name: of two files, the one whose
+    /// pod was here before counts, or else the first.
     ///
     /// A changed manifest has a new UID, and its old pod is removed. An unchanged one is the same object as before.
     pub pods: Vec<Pod>,

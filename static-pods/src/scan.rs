@@ -27,6 +27,8 @@ pub(super) struct Scanner {
     failure: Option<(String, WallTime)>,
     /// Files whose pod is already defined by another file, and since when.
     doubles: BTreeMap<OsString, WallTime>,
+    /// Files whose pods were desired at the last scan, and the full names of these pods.
+    wanted: BTreeMap<OsString, Arc<str>>,
 }
 
 /// The known state of one file.
@@ -51,6 +53,7 @@ impl Scanner {
             ignored: Vec::new(),
             failure: None,
             doubles: BTreeMap::new(),
+            wanted: BTreeMap::new(),
         }
     }
 
@@ -116,20 +119,21 @@ impl Scanner {
             let directory = &self.directory;
             desired.errors.push(ManifestProblem::of_file(directory, what, false, *since));
         }
-        let mut taken: HashMap<&str, &OsString> = HashMap::new();
-        let mut doubles = BTreeMap::new();
+        let owners = owners(&self.files, &self.wanted);
+        let (mut doubles, mut wanted) = (BTreeMap::new(), BTreeMap::new());
         for (name, entry) in &self.files {
             let path = self.directory.join(name);
             if let Some((error, since)) = &entry.error {
                 desired.errors.extend(error.problems(&path, entry.pod.is_some(), *since));
             }
             let Some(pod) = &entry.pod else { continue };
-            let identities =
-                [(&**pod.full_name(), "metadata.name"), (pod.uid().as_str(), "metadata.uid")];
-            let first = identities.iter().find_map(|(id, field)| Some((field, taken.get(id)?)));
-            let Some((field, first)) = first else {
-                taken.extend(identities.map(|(id, _)| (id, name)));
+            let other = identities(pod).into_iter().find_map(|(id, field)| {
+                let owner = owners.get(id).copied()?;
+                (owner != name).then_some((owner, field))
+            });
+            let Some((other, field)) = other else {
                 desired.pods.push(pod.clone());
+                wanted.insert(name.clone(), pod.full_name().clone());
                 continue;
             };
             let since = *self.doubles.get(name).unwrap_or(&wall);
@@ -137,12 +141,12 @@ impl Scanner {
             let what = format!(
                 "the pod {} is in {} already: remove one of the two files, or rename its pod",
                 pod.label(),
-                self.directory.join(first).display()
+                self.directory.join(other).display()
             );
             let problem = ManifestProblem::of_file(path, &what, false, since);
-            desired.errors.push(ManifestProblem { field: (*field).to_owned(), ..problem });
+            desired.errors.push(ManifestProblem { field: field.to_owned(), ..problem });
         }
-        self.doubles = doubles;
+        (self.doubles, self.wanted) = (doubles, wanted);
         desired
     }
 
@@ -161,6 +165,30 @@ impl Scanner {
         self.ignored = ignored;
         Ok(names)
     }
+}
+
+/// The file that each pod's name and UID belong to: of two files, the one whose pod was wanted before, so that a copy
+/// of a manifest ends no pod, or else the first.
+fn owners<'a>(
+    files: &'a BTreeMap<OsString, Entry>,
+    wanted: &BTreeMap<OsString, Arc<str>>,
+) -> HashMap<&'a str, &'a OsString> {
+    let pods = files.iter().filter_map(|(name, entry)| Some((name, entry.pod.as_ref()?)));
+    let (known, new): (Vec<_>, Vec<_>) =
+        pods.partition(|(name, pod)| wanted.get(*name) == Some(pod.full_name()));
+    let mut owners: HashMap<&str, &OsString> = HashMap::new();
+    for (name, pod) in known.into_iter().chain(new) {
+        let ids = identities(pod).map(|(id, _)| id);
+        if !ids.iter().any(|id| owners.contains_key(id)) {
+            owners.extend(ids.map(|id| (id, name)));
+        }
+    }
+    owners
+}
+
+/// What no two pods may have in common, and the fields that it comes from.
+fn identities(pod: &Pod) -> [(&str, &'static str); 2] {
+    [(&**pod.full_name(), "metadata.name"), (pod.uid().as_str(), "metadata.uid")]
 }
 
 fn reason(error: &io::Error) -> String {

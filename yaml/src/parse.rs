@@ -75,7 +75,8 @@ impl Tree {
         let at = position(&span.start);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let plain = style == ScalarStyle::Plain && !is_text_tag(tag.as_deref(), at)?;
+                let is_text = is_text_tag(tag.as_deref(), at)?;
+                let plain = style == ScalarStyle::Plain && !is_text;
                 let scalar = Scalar { text: text.into_owned(), plain };
                 self.put(Node { at, value: Value::Scalar(scalar), weight: 1, height: 0 }, anchor)
             }

@@ -58,6 +58,17 @@ fn scalars_mean_what_kubernetes_tools_take_them_for() {
 }
 
 #[test]
+fn a_tag_is_refused_however_its_value_is_written() {
+    let refused = "this tag is not understood: remove it";
+    for value in ["!!binary aGk=", "!!binary \"aGk=\"", "!!binary |\n  aGk=", "!own 'x'"] {
+        assert!(error(&format!("a: {value}\n")).ends_with(refused), "{value}");
+    }
+    for value in ["!!str 5", "!!str \"5\"", "!!str |\n  5"] {
+        assert_eq!(root(&format!("a: {value}\n")).get("a").unwrap().kind(), "a text", "{value}");
+    }
+}
+
+#[test]
 fn keys_and_values_know_their_lines() {
     let root = root("# first\na:\n  b: [x,\n    y]\n");
     let (key, b) = root.get("a").and_then(|a| a.entry("b")).unwrap();

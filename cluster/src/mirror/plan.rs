@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use winddown_shared::status::is_terminal;
 use winddown_shared::{CONFIG_MIRROR_ANNOTATION, Pod, PodLabel, PodUid};
 
 use super::object::hash_of;
@@ -91,12 +92,11 @@ impl ObservedMirror {
     pub fn new(pod: &Pod) -> Option<Self> {
         let annotations = pod.metadata.annotations.as_ref()?;
         let hash = annotations.get(CONFIG_MIRROR_ANNOTATION)?;
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
         Some(Self {
             pod: pod.label().clone(),
             hash: hash.as_str().into(),
             deleting: pod.metadata.deletion_timestamp.is_some(),
-            ended: matches!(phase, Some("Succeeded" | "Failed")),
+            ended: pod.status.as_ref().is_some_and(is_terminal),
             outlived: false,
             version: pod.metadata.resource_version.as_ref().and_then(|text| text.parse().ok()),
         })

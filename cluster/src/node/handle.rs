@@ -22,7 +22,7 @@ pub struct NodeHandle {
 /// The node controller's state, for metrics, `doctor` and readiness.
 #[derive(Clone, Debug, Default)]
 pub struct NodeState {
-    /// `metadata.uid` of the Node object, once there is one.
+    /// `metadata.uid` of the Node object, while there is one.
     pub uid: Option<Arc<str>>,
     /// Whether the Node object was deleted and is not created again.
     pub deleted: bool,

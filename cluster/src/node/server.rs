@@ -5,16 +5,25 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::runtime::watcher::watch_object;
+use kube::runtime::watcher::{self, Event, watcher};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use winddown_api_client::refusal::{self, Refusal};
+use winddown_api_client::relist;
 use winddown_shared::Backoff;
 
 /// The Node object as the server has it, from its own watch and from the answers to writes.
 #[derive(Clone, Debug)]
 pub(super) struct Server(watch::Sender<Option<Arc<Node>>>);
+
+/// A list that is being read.
+#[derive(Debug, Default)]
+struct Listing {
+    /// What was known when it began.
+    before: Option<Arc<Node>>,
+    has_node: bool,
+}
 
 impl Server {
     pub(super) fn new() -> Self {
@@ -31,8 +40,8 @@ impl Server {
 
     /// Takes a node that the server sent, unless a newer one is known. Answers and the watch race.
     ///
-    /// `before` is what was known when the request was sent that this answers. An answer is never
-    /// older than that, but its version is lower if the server's data was restored from a backup.
+    /// `before` is what was known when the request was sent that this answers, a list or a write. An answer is
+    /// never older than that, but its version is lower if the server's data was restored from a backup.
     pub(super) fn offer(&self, node: Node, before: Option<&Arc<Node>>) {
         self.0.send_if_modified(|known| {
             if let Some(known) = known.as_ref() {
@@ -62,23 +71,23 @@ impl Server {
     /// Follows the node forever. Without the watch (no permission, no connection), answers to
     /// writes still show most changes.
     pub(super) async fn follow(&self, api: Api<Node>, name: &str) {
-        let begin = || watch_object(api.clone(), name).boxed();
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let begin = || watcher(api.clone(), config.clone()).take_until(relist::due()).boxed();
         let mut nodes = begin();
+        let mut listing = Listing::default();
         let mut backoff =
             Backoff::new(std::time::Duration::from_millis(200), std::time::Duration::from_secs(30));
         loop {
             match nodes.next().await {
-                Some(Ok(Some(node))) => {
-                    if backoff.failures() > 0 {
-                        info!(node = name, "the watch on this node's object is back");
+                Some(Ok(event)) => {
+                    // The start of a list says nothing about the connection.
+                    if !matches!(event, Event::Init) {
+                        if backoff.failures() > 0 {
+                            info!(node = name, "the watch on this node's object is back");
+                        }
+                        backoff.reset();
                     }
-                    backoff.reset();
-                    self.offer(node, None);
-                }
-                Some(Ok(None)) => {
-                    backoff.reset();
-                    let uid = self.node().and_then(|node| node.metadata.uid.clone());
-                    self.gone(uid.as_deref());
+                    self.take(event, &mut listing);
                 }
                 Some(Err(error)) => {
                     // The client logs once that the server cannot be reached.
@@ -105,8 +114,25 @@ impl Server {
                         nodes = begin();
                     }
                 }
-                None => return std::future::pending().await,
+                None => nodes = begin(),
             }
+        }
+    }
+
+    fn take(&self, event: Event<Node>, listing: &mut Listing) {
+        match event {
+            Event::Init => *listing = Listing { before: self.node(), has_node: false },
+            Event::InitApply(node) => {
+                listing.has_node = true;
+                self.offer(node, listing.before.as_ref());
+            }
+            Event::InitDone if listing.has_node => {}
+            Event::InitDone => {
+                let before = listing.before.as_ref();
+                self.gone(before.and_then(|node| node.metadata.uid.as_deref()));
+            }
+            Event::Apply(node) => self.offer(node, None),
+            Event::Delete(node) => self.gone(node.metadata.uid.as_deref()),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Written;
-use winddown_shared::Quantity;
+use winddown_shared::{Quantity, status};
 
 #[cfg(test)]
 mod tests;
@@ -37,12 +37,7 @@ pub fn matters(old: &api::Pod, new: &api::Pod) -> bool {
 
 /// Whether the pod's phase in the API is terminal.
 pub fn is_terminal(pod: &api::Pod) -> bool {
-    pod.status.as_ref().is_some_and(is_terminal_status)
-}
-
-/// Whether the phase is terminal, so that the pod does not run again.
-pub(crate) fn is_terminal_status(status: &api::PodStatus) -> bool {
-    matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"))
+    pod.status.as_ref().is_some_and(status::is_terminal)
 }
 
 /// Returns the node's copy with all mutable fields taken from the API's object.

@@ -8,10 +8,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{mpsc, watch};
-use winddown_shared::status::StatusStore;
+use winddown_shared::status::{StatusStore, is_terminal};
 use winddown_shared::{Pod, PodSyncer, PodUid, PodWorkers};
 
-use super::equality::is_terminal_status;
 use crate::status::StatusUpdate;
 
 /// Accepts statuses and makes sure that the API server gets them.
@@ -180,7 +179,7 @@ impl NodeSide {
         Self::new(statuses, ends, move |uid| match workers.lifecycle(uid) {
             Some(_) => workers.is_known_terminated(uid) && !workers.restarts_on_node(uid),
             // Without a worker it was rejected, or has not reached the intake yet.
-            None => said.get(uid).is_some_and(|status| is_terminal_status(&status)),
+            None => said.get(uid).is_some_and(|status| is_terminal(&status)),
         })
     }
 

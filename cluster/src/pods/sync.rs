@@ -6,11 +6,12 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use tokio::time::Instant;
 use winddown_api_client::node_pods::PodApi;
+use winddown_shared::status::is_terminal;
 use winddown_shared::{CONFIG_SOURCE_ANNOTATION, Pod, PodUid, error_chain};
 
 use super::config::Whose;
 use super::controller_status::{self, WaitReason};
-use super::equality::{self, is_terminal_status};
+use super::equality;
 use super::known::{ApiPresence, Given, Known};
 use super::parts::Parts;
 use super::plan::{PodAction, PodView, next_step};
@@ -51,7 +52,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             has_predecessor: namesakes.first().is_some_and(|first| first != uid),
             is_replaced: namesakes.last().is_some_and(|last| last != uid),
             final_status: known.final_submitted || self.statuses.final_status(uid).is_some(),
-            is_over_here: self.node.statuses.get(uid).is_some_and(|s| is_terminal_status(&s)),
+            is_over_here: self.node.statuses.get(uid).is_some_and(|s| is_terminal(&s)),
             orphans: self.config.orphans,
         });
         tracing::trace!(pod = %known.pod.label(), ?step, "next step");
@@ -92,7 +93,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         let last = match given.last {
             Some(last) => last,
             None if self.node.has_ended(uid) => {
-                let said = self.node.statuses.get(uid).filter(|status| is_terminal_status(status));
+                let said = self.node.statuses.get(uid).filter(|status| is_terminal(status));
                 // The pod never got a final status of its own.
                 let last = said.unwrap_or_else(|| {
                     Arc::new(controller_status::lost(&pod, given.is_ending(), self.api_time()))

@@ -5,7 +5,7 @@ use std::future::pending;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodLabel;
-use winddown_shared::status::{Phase, StatusEntry, StatusStore};
+use winddown_shared::status::{Phase, StatusEntry, StatusStore, is_terminal};
 
 use super::patch::any_running;
 use super::{Outbox, StatusUpdate};
@@ -27,13 +27,9 @@ pub fn update_of(entry: &StatusEntry, pod: PodLabel) -> StatusUpdate {
     StatusUpdate {
         pod,
         status: entry.status.clone(),
-        last: phase_of(entry).is_some_and(Phase::is_terminal) && !any_running(&entry.status),
+        last: is_terminal(&entry.status) && !any_running(&entry.status),
         generation: entry.pod.metadata.generation,
     }
-}
-
-fn phase_of(entry: &StatusEntry) -> Option<Phase> {
-    Phase::parse(entry.status.phase.as_deref()?)
 }
 
 impl<T: StatusSide> Follow<T> {
@@ -80,7 +76,7 @@ impl<T: StatusSide> Follow<T> {
             return;
         }
         let Some(mirrors) = &self.mirrors else { return };
-        if let Some(phase) = phase_of(entry) {
+        if let Some(phase) = Phase::of(&entry.status) {
             mirrors.says(entry.pod.uid(), phase);
         }
         if let Some(mirror) = mirrors.of(entry.pod.uid()) {

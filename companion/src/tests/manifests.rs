@@ -95,6 +95,36 @@ async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_mirror_pod_that_the_kubelet_has_replaced_is_over_and_nothing_is_stopped_for_it() {
+    let mirror = |uid: &str| {
+        let of = json!({
+            "kubernetes.io/config.mirror": "uid-etcd", "kubernetes.io/config.hash": "uid-etcd",
+        });
+        pod("etcd", json!({"metadata": {"uid": uid, "annotations": of}}))
+    };
+    let settled = async || sleep(Duration::from_millis(1)).await;
+    let (world, core) = World::new([mirror("uid-etcd")]).await;
+    world.remove("etcd");
+    settled().await;
+    let error = stop(&core, "etcd", 30).await.1.unwrap_err().to_string();
+    assert!(error.ends_with("while the node stays up"), "only its mirror pod is gone: {error}");
+    world.apply(mirror("another"));
+    settled().await;
+    assert!(stop(&core, "etcd", 30).await.1.unwrap().containers.is_empty());
+    assert_eq!(core.held(&uid("etcd")).await.unwrap(), [""; 0], "the other one has its network");
+    assert!(world.has_running("etcd"));
+    assert_eq!(world.log(), [""; 0]);
+
+    // Its manifest was changed or removed.
+    let (world, core) = World::new([mirror("uid-etcd")]).await;
+    world.remove("etcd");
+    world.state().running.remove(&uid("etcd"));
+    settled().await;
+    stop(&core, "etcd", 30).await.1.unwrap();
+    assert_eq!(world.log(), [""; 0]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_called_off_while_a_manifests_pod_waits_leaves_it_and_the_kubelet_alone() {
     let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
     let (world, core) = World::new([pod("etcd", mirror), pod("web", json!({}))]).await;

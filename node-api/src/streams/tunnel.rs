@@ -7,6 +7,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
+use winddown_shared::status::is_terminal;
 use winddown_shared::{CommandStream, NodeHandle, PodUid};
 
 use super::command;
@@ -92,8 +93,7 @@ async fn ended(node: &NodeHandle, pod: &PodUid) {
             let containers = [&status.container_statuses, &status.init_container_statuses];
             let mut states =
                 containers.into_iter().flatten().flatten().filter_map(|one| one.state.as_ref());
-            matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"))
-                && !states.any(|state| state.running.is_some())
+            is_terminal(&status) && !states.any(|state| state.running.is_some())
         });
         if is_over {
             return;

@@ -109,7 +109,7 @@ impl FinalReport {
         if !entry.pod.is_static() {
             return side.outbox.submit(update_of(entry, entry.pod.label().clone()));
         }
-        if let Some(phase) = entry.status.phase.as_deref().and_then(Phase::parse) {
+        if let Some(phase) = Phase::of(&entry.status) {
             side.mirrors.says(entry.pod.uid(), phase);
         }
         if let Some(mirror) = side.mirrors.of(entry.pod.uid()) {

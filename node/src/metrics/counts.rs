@@ -1,7 +1,6 @@
 //! The numbers of pods by state, counted from one snapshot.
 
-use k8s_openapi::api::core::v1::PodStatus;
-use winddown_shared::status::Phase;
+use winddown_shared::status::is_terminal;
 use winddown_shared::{Lifecycle, Pod, PodSnapshot, PodUidMap};
 
 #[cfg(test)]
@@ -139,9 +138,4 @@ impl WorkingPods {
             Lifecycle::Terminated | Lifecycle::Finished => &mut self.terminated,
         }
     }
-}
-
-/// Whether the phase of a pod is terminal.
-pub(crate) fn is_terminal(status: &PodStatus) -> bool {
-    status.phase.as_deref().and_then(Phase::parse).is_some_and(Phase::is_terminal)
 }

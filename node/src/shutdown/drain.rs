@@ -37,7 +37,8 @@ impl<R: Runtime> Joined<R> {
         let (tx, rx) = mpsc::unbounded_channel();
         critical::spawn("drain", async move {
             node.operator.note_drain(Some(Drain { time, is_over: false })).await;
-            let report = node.run_drain(time, requested_by, &tx).await;
+            // An agent that stops leaves the drain to the next one.
+            let Some(report) = node.run_drain(time, requested_by, &tx).await else { return };
             node.operator.note_drain(Some(Drain { time, is_over: true })).await;
             node.drained.send_replace(Draining::Done);
             drop(turn);
@@ -81,12 +82,13 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
+    /// Returns `None` if the agent stops meanwhile.
     async fn run_drain(
         &self,
         time: Option<Duration>,
         requested_by: Option<RequestReport>,
         events: &mpsc::UnboundedSender<DrainEvent>,
-    ) -> ShutdownReport {
+    ) -> Option<ShutdownReport> {
         let tell = Arc::new(Tell {
             recorder: self.core.recorder(),
             happened: Mutex::new(self.core.recorders.decisions.listen()),
@@ -115,12 +117,15 @@ impl<R: Runtime> Joined<R> {
             let tell = Arc::clone(&tell);
             async move { tell.follow().await }
         });
-        let cancel = CancellationToken::new();
-        let report = drain(&Arc::new(self.core.workers.clone()), order, &cancel).await;
+        let (workers, cancel) = (Arc::new(self.core.workers.clone()), CancellationToken::new());
+        let run = drain(&workers, order, &cancel);
+        // Workers that stop give up on every pod: the run would end at once, with all pods left.
+        let report = self.core.stop.run_until_cancelled(run).await;
         following.abort();
+        let report = report?;
         tell.pods_so_far();
         self.keep(report.clone()).await;
-        report
+        Some(report)
     }
 
     /// Stores the report next to those of shutdowns. If the disk fails, only the report is lost.

@@ -194,6 +194,40 @@ async fn a_drain_that_an_agent_had_not_finished_is_finished_by_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_that_the_end_of_the_agent_interrupts_is_not_over() {
+    let clock = boot_clock();
+    let (b, web, dns) = two_pods().await;
+    let events = b.node.drain(DrainRequest::default()).await.unwrap();
+    tokio::time::sleep(secs(2)).await;
+    b.node.shut_down().await;
+    let told = all(events).await;
+    assert!(!matches!(told.last(), Some(DrainEvent::Finished { .. })), "{told:?}");
+    assert!(!b.state.path().join("reports").exists(), "that is for the successor");
+    let again = bench_in(b.state, clock, b.runtime.clone(), held());
+    again.want(&[&web, &dns]).await;
+    tokio::time::sleep(secs(60)).await;
+    assert!(again.runtime.stops().contains(dns.uid()), "{:?}", again.runtime.stops());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_a_drain_has_asked_to_end_has_the_rest_of_its_grace_under_the_next_agent() {
+    let runtime = FakeRuntime::default();
+    let web = pod("web", 0, 20);
+    runtime.stop_takes(web.uid(), secs(60));
+    let b = bench(runtime, held());
+    b.want(&[&web]).await;
+    let _events = b.node.drain(DrainRequest::default()).await.unwrap();
+    tokio::time::sleep(secs(5)).await;
+    let (state, clock, runtime, login) = b.stop();
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&web]).await;
+    assert_eq!(b.runtime.graces(web.uid()), [secs(20), secs(15)]);
+    tokio::time::sleep(secs(16)).await;
+    assert!(!b.runtime.runs(web.uid()));
+    assert_eq!(b.node.status().admission_closed_by, [ClosedBy::Drain]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deadline_given_as_a_duration_stays_where_it_is_when_the_clock_is_set() {
     let off = Arc::new(AtomicU64::new(0));
     let (set, clock) = (Arc::clone(&off), boot_clock());

@@ -86,7 +86,7 @@ impl Aws {
                 hint,
             });
         }
-        let text = answer.body.trim().to_owned();
+        let text = answer.word(TOKEN)?.to_owned();
         self.token = Some(Token { text: text.clone(), until: Instant::now() + TOKEN_USED });
         Ok(text)
     }

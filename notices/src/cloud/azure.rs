@@ -74,7 +74,7 @@ impl Service for Azure {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => {
-                let name = self.get(NAME, WITHIN).await?.body.trim().to_owned();
+                let name = self.get(NAME, WITHIN).await?.word(NAME)?.to_owned();
                 self.name.insert(name).clone()
             }
         };

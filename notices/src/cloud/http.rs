@@ -169,6 +169,14 @@ impl Response {
         date(self.headers.get(DATE)?.to_str().ok()?)
     }
 
+    /// The body of a response to `path`, a name or a token: one word, which an error page is not.
+    pub(super) fn word(&self, path: &str) -> Result<&str, RequestError> {
+        let text = self.body.trim();
+        let is_word = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '<');
+        let why = "it is not one word".to_owned();
+        is_word.then_some(text).ok_or_else(|| RequestError::Content { path: path.to_owned(), why })
+    }
+
     /// The ETag: the version of a value whose change can be waited for.
     pub(super) fn etag(&self) -> Option<&str> {
         self.headers.get(ETAG)?.to_str().ok()

@@ -173,6 +173,21 @@ async fn a_token_that_is_no_longer_taken_is_asked_for_anew() {
 }
 
 #[tokio::test]
+async fn an_error_page_is_no_token_and_no_name_and_both_are_asked_for_again() {
+    let page = "<html>\n<body>not yet</body>\n</html>\n";
+    let mut aws = Rig::start(Cloud::Aws, |aws| aws.publish("/latest/api/token", page)).await;
+    let mut azure = Rig::start(Cloud::Azure, |azure| azure.publish(AZURE_NAME, page)).await;
+    aws.problem("/latest/api/token").await;
+    azure.problem(AZURE_NAME).await;
+    aws.stand_in.publish("/latest/api/token", "t");
+    aws.stand_in.publish(SPOT, spot(90));
+    aws.notice().await;
+    azure.stand_in.publish(AZURE_NAME, "vmss_1");
+    azure.stand_in.publish(AZURE_EVENTS, azure_event("Preempt", "vmss_1"));
+    azure.notice().await;
+}
+
+#[tokio::test]
 async fn a_maintenance_that_is_far_away_is_held_back() {
     let event = |when: WallTime| {
         let date = when.strftime("%d %b %Y %H:%M:%S GMT");

@@ -289,6 +289,20 @@ async fn a_pod_that_an_earlier_agent_asked_to_end_is_not_looked_after_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_of_a_drain_that_was_called_off_without_an_agent_ends_and_comes_back() {
+    let runtime = FakeRuntime::default();
+    let web = pod("web", "Always");
+    runtime.sync_pod(&web).await.unwrap();
+    let before = [(web.uid().clone(), KillRequest::new(KillReason::Drain))].into_iter().collect();
+    let node = node_resuming(runtime, before);
+    node.want(&[&web]).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(node.runtime.stops(), [web.uid().clone()]);
+    assert_eq!(node.runtime.starts().len(), 2);
+    assert!(!node.workers.is_termination_requested(web.uid()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_pod_says_so_in_the_kubelets_words_and_is_asked_again_when_admission_opens() {
     let node = node(FakeRuntime::default());
     let web = pod("web", "Always");

@@ -32,7 +32,7 @@ pub struct StatusInput<'a> {
 
 /// Computes the status of a pod.
 pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
-    let said = input.previous.and_then(|s| Phase::parse(s.phase.as_deref()?));
+    let said = input.previous.and_then(Phase::of);
     let finished_before = said.filter(|p| p.is_terminal());
     let words = match finished_before {
         None if input.stopped => input.ended_by_agent,

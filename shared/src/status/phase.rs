@@ -1,5 +1,7 @@
 //! The phase of a pod, computed from its containers.
 
+use k8s_openapi::api::core::v1 as api;
+
 use crate::{ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod, PodRuntimeStatus};
 
 /// `status.phase`.
@@ -26,17 +28,23 @@ impl Phase {
         }
     }
 
-    /// Parses the name as in Kubernetes.
-    pub fn parse(text: &str) -> Option<Self> {
+    /// The phase of a status; `None` if it has none, or one that a node does not set.
+    pub fn of(status: &api::PodStatus) -> Option<Self> {
+        let name = status.phase.as_deref()?;
         [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed]
             .into_iter()
-            .find(|p| p.as_str() == text)
+            .find(|phase| phase.as_str() == name)
     }
 
     /// Whether the pod will never run again.
     pub fn is_terminal(self) -> bool {
         matches!(self, Phase::Succeeded | Phase::Failed)
     }
+}
+
+/// Whether the status has a terminal phase: the pod will never run again.
+pub fn is_terminal(status: &api::PodStatus) -> bool {
+    Phase::of(status).is_some_and(Phase::is_terminal)
 }
 
 /// The part of the pod's `restartPolicy` that applies to its regular containers.

@@ -98,7 +98,7 @@ fn input<'a>(pod: &'a Pod, runtime: &'a PodRuntimeStatus) -> StatusInput<'a> {
 
 fn phase_of(pod: &Pod, runtime: &PodRuntimeStatus, stopped: bool) -> Phase {
     let status = generate(StatusInput { stopped, ..input(pod, runtime) });
-    Phase::parse(&status.phase.unwrap()).unwrap()
+    Phase::of(&status).unwrap()
 }
 
 #[test]

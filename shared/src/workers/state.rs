@@ -14,6 +14,7 @@ use super::record::{Lifecycle, Pending, Record};
 use super::static_names::StaticNames;
 use super::timetable::Timetable;
 use crate::kill::PodStopped;
+use crate::status::is_terminal;
 use crate::syncer::{RuntimeView, Stop, SyncUpdate, UpdateKind};
 use crate::{Grace, KillReason, KillRequest, Pod, PodUid, PodUidMap, RunningPods, RuntimePod};
 
@@ -380,8 +381,7 @@ impl State {
 
 /// Whether the pod's phase, as its source reports it, is terminal.
 pub(crate) fn has_terminal_phase(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|s| s.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
+    pod.status.as_ref().is_some_and(is_terminal)
 }
 
 /// Whether the pod is a static one that these workers have not started and of which nothing is left

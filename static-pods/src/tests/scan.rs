@@ -240,6 +240,28 @@ fn two_files_with_the_same_pod_are_an_error_that_names_both() {
 }
 
 #[test]
+fn a_copy_of_a_manifest_ends_no_pod_whatever_its_name_is() {
+    let mut bench = Bench::new();
+    bench.put("web.yaml", &manifest("web", "ls"));
+    let before = bench.settle().pods[0].clone();
+    // As `cp web.yaml web-old.yaml` before a change does: the copy is the first by its name.
+    bench.put("web-old.yaml", &manifest("web", "ls"));
+    let desired = bench.settle();
+    assert_eq!(desired.pods.len(), 1);
+    assert!(desired.pods[0].is_same_object(&before));
+    assert_eq!(desired.errors[0].file, bench.pods().join("web-old.yaml"));
+
+    bench.put("web.yaml", &manifest("web", "ps"));
+    let desired = bench.settle();
+    assert_ne!(desired.pods[0].uid(), before.uid());
+    assert_eq!(desired.errors[0].file, bench.pods().join("web-old.yaml"));
+
+    std::fs::remove_file(bench.pods().join("web.yaml")).unwrap();
+    let desired = bench.settle();
+    assert_eq!((desired.pods.len(), desired.errors.len()), (1, 0));
+}
+
+#[test]
 fn a_file_name_that_would_write_to_a_terminal_is_shown_as_it_is_written() {
     let mut bench = Bench::new();
     bench.put("a\x1b[2J\n\u{202e}.yaml", &manifest("web", "ls"));

@@ -31,7 +31,7 @@ impl Core {
     /// Looks for the Node object, and creates it if this agent registers the node.
     pub(super) async fn register(&self) -> Registered {
         match self.bounded(self.api.get(&self.name)).await {
-            Ok(node) => return self.adopt(node, "the node is registered already"),
+            Ok(node) => return self.found(node),
             Err(fault) if fault.refusal() == Refusal::NotFound => {}
             Err(fault) => return Registered::Failed(fault),
         }
@@ -54,7 +54,7 @@ impl Core {
         match created {
             Ok(node) => {
                 self.state.send_modify(|state| state.registrations += 1);
-                self.adopt(node, "the node is registered")
+                self.found(node)
             }
             Err(fault) => Registered::Failed(fault),
         }
@@ -89,18 +89,23 @@ impl Core {
         }
     }
 
-    fn adopt(&self, node: Node, what: &'static str) -> Registered {
+    fn found(&self, node: Node) -> Registered {
+        self.server.offer(node, None);
+        Registered::Yes
+    }
+
+    /// Records that the API server has this Node object. The watch may find it before
+    /// [`register`](Self::register) looks for it, above all one that others have created.
+    pub(super) fn note_registered(&self, node: &Node) {
         let uid = node.metadata.uid.as_deref().unwrap_or_default();
         self.state.send_if_modified(|state| {
             let new = state.uid.as_deref() != Some(uid);
             if new {
-                info!(node = %self.name, node_uid = uid, "{what}");
+                info!(node = %self.name, node_uid = uid, "the node is registered");
                 state.uid = Some(uid.into());
             }
             std::mem::take(&mut state.deleted) || new
         });
-        self.server.offer(node, None);
-        Registered::Yes
     }
 
     /// Whether to create a missing Node object.
@@ -108,7 +113,10 @@ impl Core {
         if self.desired.borrow().shutting_down.is_some() {
             return false;
         }
-        let known_before = self.state.borrow().uid.is_some();
+        let known_before = {
+            let state = self.state.borrow();
+            state.uid.is_some() || state.deleted
+        };
         match self.settings.registration {
             Registration::Always => true,
             Registration::AtStart if !known_before => true,
@@ -116,6 +124,7 @@ impl Core {
                 self.state.send_if_modified(|state| {
                     let first = !std::mem::replace(&mut state.deleted, true);
                     if first {
+                        state.uid = None;
                         warn!(
                             node = %self.name,
                             "the Node object was deleted: restart the agent to register the node \

@@ -116,6 +116,7 @@ impl<'a> Writer<'a> {
         let Some(node) = self.core.server.node() else {
             return self.register().await;
         };
+        self.core.note_registered(&node);
         let now = Instant::now();
         self.tell_events(&node);
         if self.core.answer_is_stale(now) != self.stale {

@@ -7,9 +7,9 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::timeout;
 use winddown_shared::PodUidMap;
+use winddown_shared::status::is_terminal;
 
 use super::{RunError, RunState};
-use crate::pods::equality::is_terminal_status;
 use crate::pods::parts::Parts;
 use crate::pods::queue::WorkerPanicked;
 use crate::pods::seams::{Prepare, StatusSide};
@@ -170,7 +170,7 @@ async fn hear_the_node<A: PodApi, T: StatusSide, R: Prepare>(parts: Arc<Parts<A,
         wanted.mark_unchanged();
         let (entries, now) = node.statuses.changed_since(seen);
         seen = now;
-        let over = entries.into_iter().filter(|entry| is_terminal_status(&entry.status));
+        let over = entries.into_iter().filter(|entry| is_terminal(&entry.status));
         ending.extend(over.map(|entry| (entry.pod.uid().clone(), ())));
         ending.extend(parts.known.ending().into_iter().map(|uid| (uid, ())));
         ending.retain(|uid, ()| {

@@ -12,6 +12,7 @@ use winddown_shared::{Pod, PodLabel, PodUid, PodUidMap};
 use super::attempt::{Fault, Job, Outcome, Told};
 use super::entry::{Class, Entry, LastReported, Place, Why};
 use super::{SpooledStatus, StatusUpdate};
+use crate::pods::equality::is_terminal;
 use winddown_shared::Backoff;
 
 mod contact;
@@ -381,6 +382,5 @@ impl State {
 /// Whether the record of the status is no longer needed: that of a final status stays until the
 /// pod's phase in the API is terminal as well.
 fn is_settled(entry: &Entry, said: &LastReported) -> bool {
-    let phase = entry.in_api.as_ref().and_then(|pod| pod.status.as_ref()?.phase.as_deref());
-    !said.last || matches!(phase, Some("Succeeded" | "Failed"))
+    !said.last || entry.in_api.as_ref().is_some_and(|pod| is_terminal(pod))
 }

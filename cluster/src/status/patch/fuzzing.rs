@@ -32,10 +32,7 @@ pub(crate) fn laws(in_api: &api::Pod, said: &api::PodStatus) {
 fn promised(before: &api::Pod, after: &api::Pod, reported: &ReportedStatus<'_>) {
     assert_eq!(patch(after, reported), None, "once is enough");
     assert_eq!(before.spec, after.spec);
-    let phase = |pod: &api::Pod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
-        phase.as_deref().and_then(Phase::parse)
-    };
+    let phase = |pod: &api::Pod| pod.status.as_ref().and_then(Phase::of);
     if let Some(had) = phase(before).filter(|phase| phase.is_terminal()) {
         assert_eq!(phase(after), Some(had), "a terminal phase stays");
     }

@@ -12,8 +12,8 @@ pub(super) fn merge(
     reported: &ReportedStatus<'_>,
 ) -> api::PodStatus {
     let said = reported.status;
-    let had = phase(before);
-    let wanted = phase(said);
+    let had = Phase::of(before);
+    let wanted = Phase::of(said);
     let runs = containers::any_running(said);
     let ends = wanted.is_some_and(Phase::is_terminal);
     let over = reported.last || (ends && !runs);
@@ -37,10 +37,6 @@ pub(super) fn merge(
     after.start_time = before.start_time.clone().or_else(|| said.start_time.clone());
     after.qos_class = text(&before.qos_class).or_else(|| text(&said.qos_class));
     after
-}
-
-fn phase(status: &api::PodStatus) -> Option<Phase> {
-    Phase::parse(status.phase.as_deref()?)
 }
 
 fn next_phase(had: Option<Phase>, wanted: Option<Phase>, held_back: bool) -> Option<Phase> {

@@ -102,6 +102,23 @@ async fn a_deleted_node_is_seen_and_the_controller_can_be_ended_for_it() {
     agent.stop().await;
 }
 
+/// Mirror pods name the UID of the Node object as their owner's.
+#[tokio::test]
+async fn a_deleted_node_that_others_create_again_is_known_by_its_new_uid() {
+    let server = ApiServer::start().await.unwrap();
+    let agent = Agent::ready(&server).await;
+    server.remove(NODE);
+    let mut state = agent.handle.state();
+    let deleted = state.wait_for(|state| state.deleted && state.uid.is_none());
+    drop(tokio::time::timeout(LONG, deleted).await.unwrap().unwrap());
+    let again = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" } });
+    let again = server.apply(again).unwrap();
+    let uid = again["metadata"]["uid"].as_str();
+    let known = state.wait_for(|state| !state.deleted && state.uid.as_deref() == uid);
+    drop(tokio::time::timeout(LONG, known).await.unwrap().unwrap());
+    agent.stop().await;
+}
+
 #[tokio::test]
 async fn a_node_that_is_registered_again_has_a_new_uid_and_a_new_lease() {
     let server = ApiServer::start().await.unwrap();

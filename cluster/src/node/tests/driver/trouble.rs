@@ -77,6 +77,21 @@ async fn a_server_whose_versions_went_back_is_believed() {
     assert_eq!(ledger.node()["spec"]["unschedulable"], true);
 }
 
+/// Beside a kubelet nothing is written for days, so no answer to a write shows it.
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_versions_went_back_is_believed_without_a_write() {
+    let ledger = Ledger::new();
+    let backup = ledger.put(NODE, json!({ "metadata": { "name": NAME } }));
+    ledger.edit(&json!({ "metadata": { "labels": { "lost": "1" } } }));
+    let agent = Agent::start_with(&ledger, facts(), NodeSettings::beside_kubelet());
+    agent.told().await;
+    ledger.restore(&backup);
+    sleep(Duration::from_secs(2 * 3600)).await;
+    let node = agent.handle.server_node().borrow().clone().unwrap();
+    assert_eq!(node.metadata.labels, None);
+    assert_eq!(ledger.sent(&Method::PATCH, "").len(), 0);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_node_that_another_client_registers_at_the_same_moment_is_taken_over() {
     let ledger = Ledger::new();
@@ -168,6 +183,32 @@ async fn a_deleted_node_stays_deleted_unless_it_is_wanted_again() {
             assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], new, "a new lease");
         }
     }
+}
+
+/// After a restart of the agent, the watch lists the node before what runs the pods has answered.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_the_watch_finds_first_is_registered_and_stays_deleted_when_it_is() {
+    struct Slow;
+    impl Ping for Slow {
+        async fn ping(&self) -> Result<(), String> {
+            sleep(Duration::from_secs(1)).await;
+            Ok(())
+        }
+    }
+    let ledger = Ledger::new();
+    Agent::ready(&ledger).await.stop.cancel();
+    let (_facts, told) = watch::channel(facts());
+    let (controller, handle) =
+        NodeController::builder(ledger.client(), NAME, told, clock()).ping(Slow).build().unwrap();
+    tokio::spawn(controller.run(CancellationToken::new()));
+    sleep(Duration::from_secs(2)).await;
+    let uid = handle.state().borrow().uid.clone();
+    assert_eq!(uid.as_deref(), ledger.node()["metadata"]["uid"].as_str());
+    ledger.remove(NODE);
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(ledger.get(NODE), None);
+    let state = handle.state().borrow().clone();
+    assert!(state.deleted && state.uid.is_none());
 }
 
 #[tokio::test(start_paused = true)]

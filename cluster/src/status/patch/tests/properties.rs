@@ -100,7 +100,7 @@ fn status() -> impl Strategy<Value = api::PodStatus> {
 }
 
 fn rank(status: &api::PodStatus) -> u8 {
-    match status.phase.as_deref().and_then(Phase::parse) {
+    match Phase::of(status) {
         None => 0,
         Some(Phase::Pending) => 1,
         Some(Phase::Running) => 2,
