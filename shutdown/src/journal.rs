@@ -77,7 +77,7 @@ impl Journal {
             first_group: Duration::ZERO,
             pods_unknown: false,
             work: Vec::new(),
-            phase: RunPhase::Ending,
+            phase: RunPhase::LameDuck,
             login_since: None,
             started,
             started_boot,
@@ -91,7 +91,7 @@ impl Journal {
 
     /// Continues after the last write of an earlier agent.
     pub(crate) fn after(mut self, sequence: u64, phase: RunPhase) -> Self {
-        self.sequence = sequence;
+        (self.sequence, self.phase) = (sequence, phase);
         self.promised = phase != RunPhase::LameDuck;
         self
     }

@@ -200,6 +200,18 @@ async fn with_memory_only_the_first_promise_waits_for_the_disk_and_the_rest_foll
 }
 
 #[tokio::test]
+async fn news_before_the_first_promise_is_no_promise() {
+    let (disk, memory) = (Place::named("disk"), Place::volatile());
+    let mut journal = journal(&[disk.clone(), memory.clone()]);
+    // Generous, because a busy machine may be slow.
+    journal.places.iter_mut().for_each(|place| place.patience = Duration::from_secs(60));
+    journal.note_again(&[]).await;
+    journal.note(RunPhase::Ending, &[]).await;
+    assert_eq!(memory.kept(), [(1, RunPhase::LameDuck), (2, RunPhase::Ending)]);
+    assert_eq!(disk.kept().last(), Some(&(2, RunPhase::Ending)), "it was waited for");
+}
+
+#[tokio::test]
 async fn without_memory_any_more_every_note_waits_for_the_disk_again() {
     let (disk, memory) = (Place::named("disk"), Place::volatile());
     let mut journal = journal(&[disk.clone(), memory.clone()]);

@@ -50,10 +50,8 @@ pub enum LastBoot {
 pub fn last_boot(evidence: Evidence) -> LastBoot {
     let Evidence { boot_id, mark, report, same_boot, record } = evidence;
     if let Some(mark) = mark.as_ref().filter(|mark| mark.boot_id == boot_id) {
-        let soft = |report: &ShutdownReport| {
-            report.node_action.as_deref() == Some("softReboot")
-                && report.ended_at >= mark.started_at
-        };
+        let soft =
+            |report: &ShutdownReport| is_soft_reboot(report) && report.ended_at >= mark.started_at;
         if let Some(report) = same_boot.filter(soft) {
             return LastBoot::Reported(Box::new(report));
         }
@@ -63,7 +61,11 @@ pub fn last_boot(evidence: Evidence) -> LastBoot {
         Some(previous) => previous.boot_id == boot,
         None => boot != boot_id,
     };
-    let report = report.filter(|report| of_it(&report.boot_id));
+    let last_start = previous.as_ref().and_then(|previous| previous.agent_started_at);
+    let came_back = |report: &ShutdownReport| {
+        is_soft_reboot(report) && last_start.is_some_and(|start| start > report.ended_at)
+    };
+    let report = report.filter(|report| of_it(&report.boot_id) && !came_back(report));
     let record = record.filter(|record| of_it(&record.report.boot_id) && ends_a_boot(record));
     match (report, record, previous) {
         (Some(report), Some(record), _) if is_of_later_run(&record, &report) => {
@@ -117,6 +119,11 @@ impl LastBoot {
             ),
         }
     }
+}
+
+/// Whether the shutdown restarted user space only, in the same boot.
+fn is_soft_reboot(report: &ShutdownReport) -> bool {
+    report.node_action.as_deref() == Some("softReboot")
 }
 
 /// Whether a record shows how a boot ended. Runs that were called off, drains and drills do not.

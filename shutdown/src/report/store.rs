@@ -20,7 +20,8 @@ const FILE: JsonFile = JsonFile { what: "a shutdown report", largest: 64 << 20 }
 /// A store for the reports of the last runs: one JSON file each, in a directory.
 ///
 /// It keeps the shutdowns of the last boots that had one (at most ten of each boot), and separately the
-/// same number of drains and of drills, so that these do not displace shutdowns.
+/// same number of drains and of drills, so that these do not displace shutdowns. On a full disk, old reports
+/// make room for that of a shutdown.
 ///
 /// A file is always complete or absent: it is written to a temporary file, synced and renamed, and the
 /// directory is synced.
@@ -73,10 +74,44 @@ impl ReportStore {
         let mut text = serde_json::to_vec_pretty(named.as_ref().unwrap_or(report))
             .map_err(|source| FILE.syntax(&path, source))?;
         text.push(b'\n');
-        replace(&path, 0o644, Durability::PowerCut, &text)
+        self.with_room(report, &path, || replace(&path, 0o644, Durability::PowerCut, &text))
             .map_err(FileError::io("write", &path))?;
         self.prune();
         Ok(path)
+    }
+
+    /// Calls `write`, which writes `report` to `path`. If the disk is full and this is the report of a shutdown, old
+    /// reports make room for it, and `write` is called once more.
+    pub(super) fn with_room(
+        &self,
+        report: &ShutdownReport,
+        path: &Path,
+        write: impl Fn() -> io::Result<()>,
+    ) -> io::Result<()> {
+        match write() {
+            Err(error) if is_full(&error) && Kind::of(report.trigger) == Kind::Shutdown => {
+                self.make_room(report, path);
+                write()
+            }
+            written => written,
+        }
+    }
+
+    /// Removes old reports, but those of the last boot only if no others can go. If the node stays up, those of the
+    /// last two boots stay in any case.
+    fn make_room(&self, report: &ShutdownReport, path: &Path) {
+        let mut others = self.files().unwrap_or_default();
+        others.retain(|file| file.path != path);
+        let is_final = is_final_shutdown(report);
+        // Agents of this boot ask how the node went down before it, and this boot may have reports, too.
+        let mut going = outdated(others.clone(), if is_final { 1 } else { 2 });
+        if going.is_empty() && is_final {
+            going = others;
+        }
+        for Named { path, .. } in going {
+            tracing::warn!(path = %path.display(), "the disk is full: an old report is removed");
+            remove(&path);
+        }
     }
 
     /// Removes files that a power cut or a killed agent left half-written. Only call this at the agent's
@@ -138,11 +173,7 @@ impl ReportStore {
         let files = self.files()?.into_iter().rev();
         let files = files.filter(|file| file.kind == Kind::Shutdown && name(file));
         // Older versions gave drains the same name.
-        let wanted = |report: &ShutdownReport| {
-            Kind::of(report.trigger) == Kind::Shutdown
-                && report.outcome != Outcome::Cancelled
-                && wanted(report)
-        };
+        let wanted = |report: &ShutdownReport| is_final_shutdown(report) && wanted(report);
         Ok(files.filter_map(|file| read(&file.path).ok()).find(wanted))
     }
 
@@ -191,6 +222,16 @@ impl ReportSink for ReportStore {
     fn keep(&self, report: &ShutdownReport) -> Result<(), FileError> {
         self.write(report).map(drop)
     }
+}
+
+/// Whether the report is of a shutdown that was not called off.
+fn is_final_shutdown(report: &ShutdownReport) -> bool {
+    Kind::of(report.trigger) == Kind::Shutdown && report.outcome != Outcome::Cancelled
+}
+
+/// Whether there was no space left, on the disk or in the quota.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 fn remove(path: &Path) {

@@ -177,6 +177,22 @@ fn a_restart_of_user_space_is_told_although_the_boot_is_the_same() {
 }
 
 #[test]
+fn a_boot_that_went_on_after_a_soft_reboot_did_not_end_with_it() {
+    let first = mark(BEFORE);
+    let again = BootMark::after(first.as_ref(), NOW, at(40));
+    for (minute, went_on) in [(4, true), (30, false)] {
+        let soft = ShutdownReport {
+            node_action: Some("softReboot".into()),
+            ..shutdown(BEFORE, minute, Outcome::Clean)
+        };
+        for mark in [first.clone(), Some(again.clone())] {
+            let last = last_boot(Evidence { report: Some(soft.clone()), ..evidence(mark) });
+            assert_eq!(last.graceful(), Some(!went_on), "ended at {minute}: {last:?}");
+        }
+    }
+}
+
+#[test]
 fn one_line_says_how_long_it_took_and_who_was_cut() {
     let mut run = shutdown(BEFORE, 30, Outcome::Clean);
     let says =
@@ -210,7 +226,11 @@ fn a_mark_is_read_back_and_a_broken_one_is_named() {
     assert_eq!(BootMark::load(directory.path()).unwrap(), None);
     let first = BootMark { stopped_at: Some(at(9)), ..mark(BEFORE).unwrap() };
     let mark = BootMark::after(Some(&first), NOW, at(10));
-    let previous = PreviousBoot { boot_id: BEFORE.into(), agent_stopped_at: Some(at(9)) };
+    let previous = PreviousBoot {
+        boot_id: BEFORE.into(),
+        agent_started_at: Some(at(5)),
+        agent_stopped_at: Some(at(9)),
+    };
     assert_eq!(mark.previous, Some(previous));
     let path = mark.store(directory.path()).unwrap();
     assert_eq!(BootMark::load(directory.path()).unwrap(), Some(mark));

@@ -1,4 +1,6 @@
 use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
 
 use super::{Outcome, Trigger, report};
 use crate::{ReportStore, ShutdownReport};
@@ -126,6 +128,38 @@ fn a_directory_that_cannot_be_made_is_an_error_that_names_it() {
     let store = ReportStore::new(directory.path().join("file/below"));
     let error = store.write(&at(1)).unwrap_err().to_string();
     assert!(error.starts_with("cannot create ") && error.ends_with("file/below"), "{error}");
+}
+
+/// Writes `report` to a disk that refuses with `why` until at most `room` of the shutdowns `1..=others` are left.
+/// Returns whether that worked, and which are left.
+fn squeezed(why: ErrorKind, room: usize, others: u32, report: &ShutdownReport) -> (bool, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = ReportStore::new(directory.path());
+    (1..=others).for_each(|second| drop(store.write(&at(second)).unwrap()));
+    let left = || seconds(&store.list().unwrap().reports);
+    let write = || if left().len() <= room { Ok(()) } else { Err(io::Error::from(why)) };
+    let written = store.with_room(report, Path::new("new"), write).is_ok();
+    (written, left().join(" "))
+}
+
+#[test]
+fn on_a_full_disk_old_reports_make_room_for_that_of_a_shutdown() {
+    use ErrorKind::{PermissionDenied, QuotaExceeded, StorageFull};
+    let (last, called_off) = (at(9), ShutdownReport { outcome: Outcome::Cancelled, ..at(9) });
+    let drain = ShutdownReport { trigger: Trigger::Drain, ..at(9) };
+    for (what, why, room, others, report, works, kept) in [
+        ("the newest one stays", StorageFull, 1, 4, &last, true, "04"),
+        ("a quota is a full disk too", QuotaExceeded, 1, 4, &last, true, "04"),
+        ("the newest one stays, even in vain", StorageFull, 0, 4, &last, false, "04"),
+        ("the only one goes", StorageFull, 0, 1, &last, true, ""),
+        ("the boot before is still asked for", StorageFull, 2, 4, &called_off, true, "04 03"),
+        ("the boot before is still asked for", StorageFull, 0, 1, &called_off, false, "01"),
+        ("a drain displaces no shutdown", StorageFull, 0, 3, &drain, false, "03 02 01"),
+        ("room is of no use", PermissionDenied, 0, 3, &last, false, "03 02 01"),
+    ] {
+        let (written, left) = squeezed(why, room, others, report);
+        assert_eq!((written, &*left), (works, kept), "{what}");
+    }
 }
 
 #[test]
