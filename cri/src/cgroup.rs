@@ -1,25 +1,57 @@
-//! Removes the cgroups of pods that are gone: the runtime creates them as parents of its containers'
-//! cgroups and leaves them behind.
+//! Removes the cgroups of pods that are gone: the runtime, or systemd for it, creates them as parents of its
+//! containers' cgroups and leaves them behind.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use winddown_shared::{PodUid, QosClass};
+use futures_util::future::join_all;
+use tokio::time::timeout;
+use winddown_shared::service_units::UnitError;
+use winddown_shared::{PodUid, QosClass, error_chain};
 
+use super::Context;
 use super::config::{CgroupDriver, CriConfig};
-use super::spec::cgroup_parent;
+use super::spec::{cgroup_parent, pod_cgroup};
 
-/// Removes the pod's empty cgroups; those managed by systemd are removed by systemd. Blocking.
+/// How long systemd may take to accept that slices are stopped.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// All of them, because the class of an unconfigured pod is unknown.
+const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
+
+/// Has systemd stop the pod's slices, if it manages cgroups: it created them for the containers, and keeps them until
+/// they are stopped. A slice that stays is no reason to keep the pod.
+pub(super) async fn stop_slices(context: &Context, uid: &PodUid) {
+    let (Some(root), Some(stop_slice)) =
+        (&context.config.cgroup_parent, &context.config.stop_slice)
+    else {
+        return;
+    };
+    let driver = CgroupDriver::Systemd;
+    if !context.driver.get(context).await.is_ok_and(|manager| manager == Some(driver)) {
+        return;
+    }
+    // Awaited here: a stop that came later could end the pod's next containers.
+    let stops = CLASSES.map(|qos| stop_slice.stop(cgroup_parent(root, driver, uid, qos)));
+    let late = |_| vec![Err(UnitError::Silent { call: "StopUnit", why: "it is late".to_owned() })];
+    let answers = timeout(PATIENCE, join_all(stops)).await.unwrap_or_else(late);
+    if let Some(error) = answers.into_iter().find_map(Result::err) {
+        tracing::warn!(%uid, error = error_chain(&error), "a slice of a pod that is gone stays until the next boot");
+    }
+}
+
+/// Removes the pod's empty cgroups. Blocking.
 ///
 /// A cgroup that is not empty stays, and a later attempt removes it.
 pub(super) fn remove(config: &CriConfig, uid: &PodUid) {
     let Some(root) = &config.cgroup_parent else { return };
-    // The QoS class of an unconfigured pod is unknown.
-    let classes = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
-    let parents = classes.map(|qos| cgroup_parent(root, CgroupDriver::Cgroupfs, uid, qos));
+    // On version 1 runc creates those of slices also in hierarchies that systemd does not manage.
+    let drivers = [CgroupDriver::Cgroupfs, CgroupDriver::Systemd];
+    let of = |driver| CLASSES.map(|qos| pod_cgroup(root, driver, uid, qos));
+    let groups: Vec<PathBuf> = drivers.into_iter().flat_map(of).collect();
     for hierarchy in hierarchies(&config.cgroup_mount) {
-        for parent in &parents {
-            remove_empty(&hierarchy.join(parent.trim_start_matches('/')));
+        for group in &groups {
+            remove_empty(&hierarchy.join(group));
         }
     }
 }
@@ -58,6 +90,8 @@ mod tests {
             "cpu/winddown/burstable/podu/left",
             "cpu/winddown/burstable/podother",
             "memory/winddown/podu",
+            "freezer/winddown.slice/winddown-burstable.slice/winddown-burstable-podu.slice",
+            "freezer/winddown.slice/winddown-burstable.slice/winddown-burstable-podother.slice",
         ] {
             fs::create_dir_all(mount.path().join(dir)).unwrap();
         }
@@ -65,5 +99,8 @@ mod tests {
         assert!(!mount.path().join("cpu/winddown/burstable/podu").exists());
         assert!(!mount.path().join("memory/winddown/podu").exists());
         assert!(mount.path().join("cpu/winddown/burstable/podother").exists());
+        let slices = mount.path().join("freezer/winddown.slice/winddown-burstable.slice");
+        assert!(!slices.join("winddown-burstable-podu.slice").exists());
+        assert!(slices.join("winddown-burstable-podother.slice").exists());
     }
 }

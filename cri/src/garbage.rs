@@ -1,5 +1,6 @@
 //! Removes what pods leave behind: sandboxes, dead containers, logs, volumes.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,9 +8,10 @@ use futures_util::future::join_all;
 use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::timeout;
 use winddown_engine::files;
-use winddown_shared::{RuntimeError, error_chain};
+use winddown_shared::{PodUid, RuntimeError, error_chain};
 
 use super::client::CallError;
+use super::config::CriConfig;
 use super::direct::HeldMounts;
 use super::pod::{self, Dead, PodEntry, PodState, Run, Sandbox};
 use super::{
@@ -64,12 +66,7 @@ pub(super) async fn clean(
     entry.lock().own.prepared = false;
     // Callers that wait for this pod's volumes wait for this call, so it must not wait for other pods' stops.
     let _turn = context.cleaning.turn(may_mount).await;
-    let (sandboxes, held) = {
-        let mut state = entry.lock();
-        let ready = state.own.all.iter().filter(|s| s.ready);
-        let sandboxes: Vec<Arc<str>> = ready.map(|s| Arc::clone(&s.id)).collect();
-        (sandboxes, take_held(&mut state))
-    };
+    let held = take_held(&mut entry.lock());
     if !held.is_empty() {
         // Dropping each one waits for the kernel.
         blocking(move || {
@@ -78,15 +75,30 @@ pub(super) async fn clean(
         })
         .await?;
     }
+    let stopped = stop_sandboxes(context, entry).await;
+    stopped.map_err(|e| e.during(format!("stopping the sandbox of pod {uid}")))?;
+    shares::give(context, entry).await;
+    Ok(())
+}
+
+/// Stops the pod's sandboxes, also those whose process died: only a stop releases the network that they still hold.
+///
+/// # Errors
+/// The runtime did not answer, or refused.
+pub(super) async fn stop_sandboxes(context: &Context, entry: &PodEntry) -> Result<(), CallError> {
+    let sandboxes: Vec<Arc<str>> = {
+        let state = entry.lock();
+        let left = state.own.all.iter().filter(|s| !s.stopped);
+        left.map(|s| Arc::clone(&s.id)).collect()
+    };
     for id in sandboxes {
         let request = api::StopPodSandboxRequest { pod_sandbox_id: id.to_string() };
-        let stopped = context.client.stop_pod_sandbox(request).await;
-        gone(stopped.map(drop))
-            .map_err(|e| e.during(format!("stopping the sandbox of pod {uid}")))?;
+        gone(context.client.stop_pod_sandbox(request).await.map(drop))?;
         let mut state = entry.lock();
-        state.own.all.iter_mut().filter(|s| s.id == id).for_each(|s| s.ready = false);
+        for sandbox in state.own.all.iter_mut().filter(|s| s.id == id) {
+            (sandbox.ready, sandbox.stopped) = (false, true);
+        }
     }
-    shares::give(context, entry).await;
     Ok(())
 }
 
@@ -125,6 +137,7 @@ pub(super) async fn forget(
         gone(removed.map(drop))
             .map_err(|e| e.during(format!("removing the sandbox of pod {uid}")))?;
     }
+    cgroup::stop_slices(context, uid).await;
     let (config, uid) = (context.config.clone(), uid.clone());
     blocking(move || {
         cgroup::remove(&config, &uid);
@@ -179,18 +192,27 @@ pub(super) async fn remove_run(
     remove_container(context, &dead.id).await?;
     let (namespace, pod) = entry.lock().label.clone();
     let logs = files::pod_logs(&context.config.log_dir, &namespace, &pod, entry.uid());
-    let log = logs.join(files::run_log(name, dead.attempt));
-    let of_run = [dirs::termination_log, dirs::asked, dirs::process];
-    let kept = of_run.map(|path| path(&context.config, entry.uid(), name, dead.attempt));
+    let (config, uid) = (context.config.clone(), entry.uid().clone());
+    let (name, attempt) = (name.to_owned(), dead.attempt);
     let work = move || {
-        for file in kept {
-            let _ = std::fs::remove_file(file);
-        }
-        files::remove_log(&log);
+        remove_files(&config, &uid, &logs, (&name, attempt));
         Ok(())
     };
     let _ = blocking(work).await;
     Ok(())
+}
+
+/// Removes the files of one run of a container. `logs` is the directory of its pod's logs. Blocking.
+pub(super) fn remove_files(
+    config: &CriConfig,
+    uid: &PodUid,
+    logs: &Path,
+    (name, attempt): (&str, u32),
+) {
+    for path in [dirs::termination_log, dirs::asked, dirs::process] {
+        let _ = std::fs::remove_file(path(config, uid, name, attempt));
+    }
+    files::remove_log(&logs.join(files::run_log(name, attempt)));
 }
 
 async fn remove_container(context: &Context, id: &str) -> Result<(), CallError> {

@@ -1,12 +1,12 @@
 //! Lists what the runtime has and updates the agent's state from it: adoption at the start, and the
 //! safety net below events and pidfds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use winddown_shared::{PodUid, PodUidMap, RuntimeError, error_chain};
+use winddown_shared::{EndCause, PodUid, PodUidMap, RuntimeError, error_chain};
 
 use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
@@ -132,6 +132,8 @@ async fn list(
 async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed: Listed) {
     let asking = Arc::clone(&entry.lock().own.asking);
     let _turn = asking.lock().await;
+    let running = listed.containers.iter().filter(|c| is_running(c.state()));
+    let running: HashSet<String> = running.map(|c| c.id.clone()).collect();
     let (news, lost, has_lost_sandbox) = {
         let mut state = entry.lock();
         if state.starting > 0 || state.starts != starts {
@@ -150,27 +152,49 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
         observe::enter_lost(context, &entry, &name, &id);
     }
     for (name, id) in news {
-        match observe::ask(context, &entry, &id, true).await {
-            Ok(seen) => {
-                adopt(context, &entry, &name, &seen);
-                exits::enter(context, &entry, &seen);
-            }
-            Err(error) if error.is_not_found() => {
-                observe::enter_lost(context, &entry, &name, &id);
-            }
-            // The task below asks again.
-            Err(error) => {
-                tracing::debug!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot ask about a container");
-                entry.lock().own.unsure = true;
-                let (context, entry) = (Arc::clone(context), Arc::clone(&entry));
-                tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });
-            }
-        }
+        let is_listed_running = running.contains(&*id);
+        learn(context, &entry, (name, id), is_listed_running).await;
     }
     ask_last_exits(context, &entry).await;
     // A start that needs them asks again.
     let _ = sandbox::ask_addresses(context, &entry).await;
     forget_if_nothing(&mut context.pods.lock(), &entry);
+}
+
+/// Asks the runtime about a run.
+async fn learn(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    (name, id): (Arc<str>, Arc<str>),
+    is_listed_running: bool,
+) {
+    match observe::ask(context, entry, &id, true).await {
+        Ok(seen) => {
+            if is_running(seen.status.state()) {
+                adopt(context, entry, &name, &id);
+            }
+            exits::enter(context, entry, &seen);
+            if seen.stage() == observe::Stage::Unknown {
+                restart_unknown(entry, &name, &id);
+            }
+        }
+        Err(error) if error.is_not_found() => observe::enter_lost(context, entry, &name, &id),
+        Err(error) => {
+            tracing::debug!(pod = %pod::title(entry), container = %name, error = error_chain(&error), "cannot ask about a container");
+            entry.lock().own.unsure = true;
+            // Otherwise a stop would leave it out, and it would be killed with its sandbox.
+            if is_listed_running {
+                adopt(context, entry, &name, &id);
+            }
+            // This task asks again.
+            let (context, entry) = (Arc::clone(context), Arc::clone(entry));
+            tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });
+        }
+    }
+}
+
+fn is_running(state: api::ContainerState) -> bool {
+    state == api::ContainerState::ContainerRunning
 }
 
 /// Forgets a pod of which nothing is left, unless another task works on it: a stop would not know of what that
@@ -189,13 +213,28 @@ fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>)
 
 /// Adopts a container that ran before this agent started: its start hook has run, and it counts as ready until its
 /// probe says otherwise.
-fn adopt(context: &Context, entry: &PodEntry, name: &str, seen: &observe::ObservedContainer) {
-    if seen.status.state() == api::ContainerState::ContainerRunning
-        && let Some(run) = entry.lock().run(name, &seen.status.id)
+fn adopt(context: &Context, entry: &PodEntry, name: &str, id: &str) {
+    if let Some(run) = entry.lock().run(name, id)
         && run.started_at.is_none()
     {
         run.adopt(dirs::asked(&context.config, entry.uid(), name, run.attempt).exists());
+        // Until the runtime says when.
+        run.started_at = Some(context.config.wall.now());
     }
+}
+
+/// Has a running container restarted whose state the runtime lost, as containerd may when it is restarted itself: its
+/// exit would never be reported. The kubelet does the same. A pod that is being stopped needs nothing more.
+fn restart_unknown(entry: &PodEntry, name: &str, id: &str) {
+    let mut state = entry.lock();
+    let is_stopping = state.stopping;
+    let run = state.run(name, id).filter(|run| run.is_running() && !is_stopping);
+    let Some(run) = run.filter(|run| run.probe_state.failing.is_none()) else { return };
+    run.probe_state.failing = Some(EndCause::Pod);
+    // The runtime learns of the exit only if it ends the container itself.
+    run.own.direct = None;
+    drop(state);
+    entry.announce();
 }
 
 /// Asks how the runs before the newest ended, if that is not known because they ended before this agent
@@ -224,10 +263,12 @@ pub(super) fn take_sandboxes(state: &mut PodState, listed: &[api::PodSandbox]) {
     }
     let oldest = listed.iter().map(|s| s.created_at).min();
     state.started_at = state.started_at.or_else(|| observe::time(oldest?));
+    let known = std::mem::take(&mut state.own.all);
     let sandboxes = listed.iter().map(|sandbox| Sandbox {
         id: sandbox.id.as_str().into(),
         attempt: sandbox.metadata.as_ref().map_or(0, |m| m.attempt),
         ready: sandbox.state() == api::PodSandboxState::SandboxReady,
+        stopped: known.iter().any(|one| one.stopped && *one.id == *sandbox.id),
     });
     state.own.all = sandboxes.collect();
 }

@@ -47,6 +47,8 @@ pub(crate) struct Sandbox {
     pub(crate) id: Arc<str>,
     pub(crate) attempt: u32,
     pub(crate) ready: bool,
+    /// Whether this agent has stopped it, which releases its network. One that is not ready may still hold it.
+    pub(crate) stopped: bool,
 }
 
 /// A dead run that the runtime still holds something of.

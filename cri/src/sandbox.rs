@@ -59,7 +59,7 @@ pub(super) async fn make(
         }
         error.during(format!("making the sandbox of pod {}", pod.label()))
     })?;
-    let sandbox = Sandbox { id: id.as_str().into(), attempt, ready: true };
+    let sandbox = Sandbox { id: id.as_str().into(), attempt, ready: true, stopped: false };
     {
         let mut state = entry.lock();
         state.own.all.push(sandbox);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
+use winddown_engine::environment::command_line;
 use winddown_engine::files;
 use winddown_shared::{ContainerKind, Pod, RuntimeError};
 
@@ -41,14 +42,11 @@ pub(crate) struct Start<'a> {
 /// The configuration of a container, without its mounts.
 ///
 /// # Errors
-/// The source of a variable is not known here.
+/// The source of a variable is not known here, or the variables and the command line are too long.
 pub(crate) fn container(start: &Start<'_>) -> Result<api::ContainerConfig, RuntimeError> {
     let Start { config, pod, container, field, .. } = start;
     let env = variables(config, pod, start.ips, container, field)?;
-    let words = |list: &Option<Vec<String>>| {
-        let alone = k8s::Container { command: list.clone(), ..k8s::Container::default() };
-        winddown_engine::environment::command_line(&alone, &env)
-    };
+    let [command, args] = command_line(container, &env).map_err(|error| error.of(field))?;
     let kind = (start.kind, start.place);
     let log = files::run_log(&container.name, start.attempt);
     Ok(api::ContainerConfig {
@@ -61,8 +59,8 @@ pub(crate) fn container(start: &Start<'_>) -> Result<api::ContainerConfig, Runti
             user_specified_image: container.image.clone().unwrap_or_default(),
             ..api::ImageSpec::default()
         }),
-        command: words(&container.command),
-        args: words(&container.args),
+        command,
+        args,
         working_dir: container.working_dir.clone().unwrap_or_default(),
         labels: labels::container(pod, &container.name),
         annotations: labels::container_annotations(

@@ -18,6 +18,7 @@ use super::spec::{self, Start};
 use super::{Context, api, blocking, exits, health, name_conflict, observe, sandbox, volumes};
 
 mod attempt;
+mod first_attempt;
 
 use attempt::Begun;
 
@@ -182,6 +183,11 @@ async fn make(
     let image::Found { image, stop_signal } = image;
     spec::user_of_image(pod, container, &image)
         .map_err(|why| StartError::Trouble(CONFIG_ERROR, why))?;
+    let attempt = match attempt {
+        // No run is known.
+        0 => first_attempt::of(context, pod, name).await?,
+        later => later,
+    };
     let field = &found.field;
     let start = Start {
         config: &context.config,

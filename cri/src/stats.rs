@@ -11,7 +11,8 @@ use std::time::Duration;
 use winddown_engine::files;
 use winddown_engine::stats::{CgroupDirs, DiskCache, PodDirs};
 use winddown_shared::{
-    ContainerStats, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
+    Backoff, ContainerStats, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
+    error_chain,
 };
 
 use super::pod::{Container, PodEntry, PodState};
@@ -76,10 +77,20 @@ impl PodStatsSource for CriRuntime {
         Ok(all.into_iter().map(|pod| finish(&context.stats.disk, pod)).collect())
     }
 
+    /// Asks until the runtime answers: the caller asks once, and keeps `None` for as long as the agent runs.
     async fn pods_cgroup(&self) -> Option<String> {
         let root = self.context.config.cgroup_parent.as_deref()?;
-        let driver = self.context.driver.get(&self.context).await.ok()??;
-        Some(pods_cgroup(root, driver))
+        let mut backoff = Backoff::EAGER;
+        loop {
+            match self.context.driver.get(&self.context).await {
+                Ok(driver) => return Some(pods_cgroup(root, driver?)),
+                Err(error) => {
+                    let why = error_chain(&error);
+                    tracing::debug!(why, "the pods' control group is not known; asking again");
+                }
+            }
+            tokio::time::sleep(backoff.after_failure(None)).await;
+        }
     }
 
     async fn image_places(&self) -> Result<ImagePlaces, RuntimeError> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{stopping, sync};
-use winddown_shared::{Pod, PodEventKind, RuntimeError, SyncedPod};
+use winddown_shared::{Pod, PodEventKind, RuntimeError, SyncedPod, error_chain};
 
 use super::pod::{self, PodEntry};
 use super::{Context, blocking, failed, garbage, sandbox, shares, start, stop, support, volumes};
@@ -86,6 +86,10 @@ pub(super) async fn ensure_sandbox(
     }
     // Containers in a sandbox that is no longer ready are of no use.
     stop::end_all(context, entry, stopping::grace_of(pod)).await?;
+    // The network may have no second address or device for the new one. If it has, this is no obstacle.
+    if let Err(error) = garbage::stop_sandboxes(context, entry).await {
+        tracing::warn!(pod = %pod.label(), error = error_chain(&error), "cannot stop a former sandbox");
+    }
     let Some(starting) = pod::Starting::begin(entry) else { return Ok(false) };
     let work = {
         let (context, entry, pod) = (Arc::clone(context), Arc::clone(entry), pod.clone());

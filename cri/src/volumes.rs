@@ -7,7 +7,7 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1 as k8s;
 use rustix::fs::{FileType, fstat};
-use winddown_engine::{files, mount_table};
+use winddown_engine::{files, mount_table, removal};
 use winddown_shared::{Pod, PodUid, Quantity, RuntimeError, error_chain};
 
 use super::config::CriConfig;
@@ -77,8 +77,8 @@ pub(super) fn prepare_run(
     if let Some(parent) = file.parent() {
         directory(parent, 0o711)?;
     }
-    // A runtime that lost its containers, as CRI-O does when the machine boots, counts from 0 again: what an earlier
-    // run left says nothing about this one.
+    // A runtime that lost its containers, as CRI-O does when the machine boots, counts from 0 again if their logs are
+    // gone too: what an earlier run left says nothing about this one.
     remove_file(&dirs::asked(config, pod.uid(), container, attempt))?;
     let made = OpenOptions::new().create(true).write(true).truncate(true).mode(0o666).open(&file);
     // Any user of the container may write to it, independent of the process's umask.
@@ -285,7 +285,7 @@ pub(super) fn remove_all(proc_root: &Path, path: &Path) -> Result<(), RuntimeErr
         );
         return Err(failed(what));
     }
-    match fs::remove_dir_all(path) {
+    match removal::tree(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(cannot(e)),
         _ => Ok(()),
     }

@@ -1,6 +1,6 @@
 //! Computes a container's environment and command line from its spec and the node's facts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -9,6 +9,13 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, Quantity, RuntimeError};
 
 use crate::meminfo::MemInfo;
+
+/// The most bytes of a container's variables and command line together: a few variables that double each other
+/// (`$(A)$(A)`) would take all memory. The kernel passes at most 6 MiB to a program.
+const MOST_BYTES: usize = 8 << 20;
+
+/// The most bytes of a path that the kernel takes.
+const MOST_OF_A_PATH: usize = 4096;
 
 /// The facts about the node that `valueFrom` may refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +32,7 @@ pub struct NodeFacts {
     pub memory_bytes: i64,
 }
 
-/// A variable whose value cannot be determined.
+/// A variable or a word of the command line whose value cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {why}")]
 pub struct EnvironmentError {
@@ -38,6 +45,12 @@ pub struct EnvironmentError {
 }
 
 impl EnvironmentError {
+    fn too_large(field: String) -> Self {
+        let why = "the container's variables and command line are longer than 8 MiB with it: refer \
+                   to fewer or shorter values, or put them into a file of a volume";
+        Self { field, why: why.to_owned(), retryable: false }
+    }
+
     /// Converts to a runtime error for the container at `container`, for example `spec.containers[0]`.
     pub fn of(self, container: &str) -> RuntimeError {
         let what = format!("{container}.{self}");
@@ -103,64 +116,105 @@ fn outward_addresses() -> Vec<IpAddr> {
 /// The variables of `container`, in the spec's order; a later one of the same name wins.
 ///
 /// # Errors
-/// The source of a variable is unknown.
+/// The source of a variable is unknown, or they are longer than 8 MiB.
 pub fn environment(
     pod: &Pod,
     container: &api::Container,
     node: &NodeFacts,
 ) -> Result<Vec<(String, String)>, EnvironmentError> {
     let mut done = Vec::<(String, String)>::new();
+    // A pod may have a hundred thousand variables.
+    let mut places = HashMap::<&str, usize>::new();
+    let mut left = MOST_BYTES;
     for (i, var) in container.env.iter().flatten().enumerate() {
+        let too_large = || EnvironmentError::too_large(format!("env[{i}]"));
         let value = match (&var.value, &var.value_from) {
             (_, Some(source)) => sourced(pod, container, node, source).map_err(|e| {
                 EnvironmentError { field: format!("env[{i}].valueFrom.{}", e.field), ..e }
             })?,
-            (Some(text), None) => expand(text, |name| value_of(&done, name)),
+            (Some(text), None) => {
+                expand(text, left, |name| Some(done[*places.get(name)?].1.as_str()))
+                    .ok_or_else(too_large)?
+            }
             (None, None) => String::new(),
         };
-        match done.iter_mut().find(|(name, _)| *name == var.name) {
-            Some(entry) => entry.1 = value,
-            None => done.push((var.name.clone(), value)),
+        left = left.checked_sub(var.name.len() + value.len()).ok_or_else(too_large)?;
+        match places.get(var.name.as_str()) {
+            Some(at) => done[*at].1 = value,
+            None => {
+                places.insert(&var.name, done.len());
+                done.push((var.name.clone(), value));
+            }
         }
     }
     Ok(done)
 }
 
 /// `command` and `args` with `$(VAR)` replaced. Empty if the container names neither.
-pub fn command_line(container: &api::Container, env: &[(String, String)]) -> Vec<String> {
-    let words = container.command.iter().flatten().chain(container.args.iter().flatten());
-    words.map(|word| expand(word, |name| value_of(env, name))).collect()
+///
+/// # Errors
+/// With the variables they are longer than 8 MiB.
+pub fn command_line(
+    container: &api::Container,
+    env: &[(String, String)],
+) -> Result<[Vec<String>; 2], EnvironmentError> {
+    let values = by_name(env);
+    let taken: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
+    let mut left = MOST_BYTES.saturating_sub(taken);
+    let mut expanded = |field: &str, words: &Option<Vec<String>>| {
+        let mut all = Vec::new();
+        for (i, word) in words.iter().flatten().enumerate() {
+            let Some(word) = expand(word, left, |name| values.get(name).copied()) else {
+                return Err(EnvironmentError::too_large(format!("{field}[{i}]")));
+            };
+            left -= word.len();
+            all.push(word);
+        }
+        Ok(all)
+    };
+    Ok([expanded("command", &container.command)?, expanded("args", &container.args)?])
 }
 
 /// A `subPathExpr` with `$(VAR)` replaced.
 ///
 /// # Errors
-/// The kubelet's: the container lacks a variable, or it is empty.
+/// The kubelet's: the container lacks a variable, or it is empty. Or the path is too long for the kernel.
 pub fn expand_path(text: &str, env: &[(String, String)]) -> Result<String, String> {
+    let values = by_name(env);
     let mut missing = BTreeSet::new();
-    let path = expand(text, |name| {
-        let value = value_of(env, name).filter(|value| !value.is_empty());
+    let path = expand(text, MOST_OF_A_PATH, |name| {
+        let value = values.get(name).copied().filter(|value| !value.is_empty());
         if value.is_none() {
             missing.insert(name.to_owned());
         }
         value
     });
-    match missing.is_empty() {
-        true => Ok(path),
-        false => Err(format!("missing value for {}", Vec::from_iter(missing).join(", "))),
+    if !missing.is_empty() {
+        return Err(format!("missing value for {}", Vec::from_iter(missing).join(", ")));
     }
+    path.ok_or_else(|| {
+        format!("the path is longer than {MOST_OF_A_PATH} bytes: refer to shorter values")
+    })
 }
 
-fn value_of<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
-    env.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+fn by_name(env: &[(String, String)]) -> HashMap<&str, &str> {
+    env.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
 }
 
 /// Replaces `$(VAR)` by its value. References to unknown variables stay as they are written; `$$` is a literal `$`. The
-/// syntax is that of Kubernetes.
-fn expand<'a>(text: &str, mut value_of: impl FnMut(&str) -> Option<&'a str>) -> String {
+/// syntax is that of Kubernetes. `None` if the result is longer than `most` bytes.
+fn expand<'a>(
+    text: &str,
+    most: usize,
+    mut value_of: impl FnMut(&str) -> Option<&'a str>,
+) -> Option<String> {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
+    // Nothing after the last `)` is a reference. Looking for the end of each `$(` there takes quadratic time.
+    let (mut rest, plain) = text.split_at(text.rfind(')').map_or(0, |at| at + 1));
     while let Some(at) = rest.find('$') {
+        if out.len() > most {
+            return None;
+        }
         out.push_str(&rest[..at]);
         let after = &rest[at + 1..];
         if let Some(tail) = after.strip_prefix('$') {
@@ -178,7 +232,8 @@ fn expand<'a>(text: &str, mut value_of: impl FnMut(&str) -> Option<&'a str>) -> 
         }
     }
     out.push_str(rest);
-    out
+    out.push_str(&plain.replace("$$", "$"));
+    (out.len() <= most).then_some(out)
 }
 
 const NO_SERVER: &str = "there is no API server to read it from: write the value in `value`";

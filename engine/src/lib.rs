@@ -30,6 +30,7 @@ pub mod probe_client;
 mod prober;
 pub mod probing;
 pub mod ready;
+pub mod removal;
 pub mod state_lock;
 pub mod stats;
 pub mod status;

@@ -93,6 +93,12 @@ pub async fn ended<B: RunScope>(entry: &PodEntry<B>, name: &str, id: &str) {
     entry.wait_for(|state| is_over(state.run(name, id)).then_some(())).await;
 }
 
+/// Resolves when the preStop hook of this run of the container is over. Cancel-safe.
+pub(crate) async fn hook_over<B: RunScope>(entry: &PodEntry<B>, name: &str, id: &str) {
+    let is_over = |run: Option<&mut Run<B>>| run.is_none_or(|run| run.hook_over);
+    entry.wait_for(|state| is_over(state.run(name, id)).then_some(())).await;
+}
+
 /// Resolves when the pod is asked to stop. Cancel-safe.
 pub async fn stopping<B: RunScope>(entry: &PodEntry<B>) {
     entry.wait_for(|state| state.stopping.then_some(())).await;

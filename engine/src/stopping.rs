@@ -158,8 +158,8 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::RunScope>) -> Vec<Tar
             id: Arc::clone(&run.id),
             attempt: run.attempt,
             waits_for_others: container.kind == ContainerKind::Sidecar,
-            // Signalled before (an earlier stop was abandoned): its hook has already run.
-            pre_stop: pre_stop.filter(|_| run.signalled_at.is_none()),
+            // Signalled before (an earlier stop was abandoned, or the agent restarted): its hook has already run.
+            pre_stop: pre_stop.filter(|_| run.signalled_at.is_none() && !run.hook_over),
         })
     };
     running.filter_map(target).collect()
@@ -176,14 +176,7 @@ async fn end_one<D: Driver>(
     let (name, id) = (&*target.name, &*target.id);
     let due = async {
         if let Some(hook) = &target.pre_stop {
-            let run = async |time| {
-                let done = act(driver, entry, (name, id), hook, time).await;
-                if done.is_err() {
-                    driver.pods().record_event(entry, Some(name), PodEventKind::PreStopFailed);
-                }
-                done.map(drop)
-            };
-            pre_stop(&pod::title(entry), name, grace.clone(), last_call, run).await;
+            run_hook(driver, entry, (name, id), hook, (grace.clone(), last_call)).await;
         }
         if target.waits_for_others {
             turn(entry, name, grace.clone(), last_call).await;
@@ -194,6 +187,38 @@ async fn end_one<D: Driver>(
         () = due => {}
     }
     driver.end(entry, &target, grace).await
+}
+
+/// Runs the preStop hook of a container's run (its name and its id). If it runs already, because the container was
+/// being restarted when its pod was asked to stop, waits for that instead, until the last call.
+async fn run_hook<D: Driver>(
+    driver: &Arc<D>,
+    entry: &driver::Entry<D>,
+    (name, id): (&str, &str),
+    hook: &Action,
+    (grace, last_call): (Grace, Duration),
+) {
+    let turn = Arc::new(());
+    let is_first = entry.lock().run(name, id).is_some_and(|run| run.begin_hook(&turn));
+    if !is_first {
+        tokio::select! {
+            () = pod::hook_over(entry, name, id) => {}
+            () = last_call_of(grace, last_call) => {}
+        }
+        return;
+    }
+    let run = async |time| {
+        let done = act(driver, entry, (name, id), hook, time).await;
+        if done.is_err() {
+            driver.pods().record_event(entry, Some(name), PodEventKind::PreStopFailed);
+        }
+        done.map(drop)
+    };
+    pre_stop(&pod::title(entry), name, grace, last_call, run).await;
+    if let Some(run) = entry.lock().run(name, id) {
+        run.hook_over = true;
+    }
+    entry.bump();
 }
 
 /// Summarizes the stop from the record of all stops of this pod.

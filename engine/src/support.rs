@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::{Pod, UnsupportedField};
 
-use crate::environment::{NodeFacts, environment};
+use crate::environment::{NodeFacts, command_line, environment};
 use crate::{files, pod_resources, probe_client};
 
 /// Collects refused fields, relative to a path.
@@ -159,7 +159,7 @@ fn handler(
     exec.is_some() || http.is_some() || tcp.is_some()
 }
 
-/// Checks that all variables can be resolved; addresses are assumed to be known.
+/// Checks that all variables and the command line can be resolved; addresses are assumed to be known.
 fn variables(pod: &Pod, one: &k8s::Container, found: &mut Findings) {
     let node = NodeFacts {
         name: String::new(),
@@ -167,7 +167,8 @@ fn variables(pod: &Pod, one: &k8s::Container, found: &mut Findings) {
         cpu_milli: 1000,
         memory_bytes: 1 << 30,
     };
-    if let Err(error) = environment(pod, one, &node) {
+    let resolved = environment(pod, one, &node).and_then(|env| command_line(one, &env));
+    if let Err(error) = resolved {
         found.refuse(&error.field, &error.why);
     }
 }

@@ -16,7 +16,7 @@ use winddown_shared::{
 use crate::cadence::Cadence;
 use crate::choose::Ending;
 use crate::condition::Conditions;
-use crate::decide::{Act, Snapshot, decide};
+use crate::decide::{Act, Snapshot, decide_without};
 use crate::growth::Growth;
 use crate::history::{Outcome, Record};
 use crate::hook::Hook;
@@ -241,7 +241,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         };
         self.shown.measured(now, &snapshot.observations, stats.swap);
         self.memory_reclaim.swap_free = stats.swap.map_or(0, |swap| swap.free);
-        let decision = decide(&snapshot, &self.policy, &self.state);
+        let decision = decide_without(
+            // A dry run says only what would be done first.
+            |signal| !self.policy.shadow && self.is_held(signal, now),
+            &snapshot,
+            &self.policy,
+            &self.state,
+        );
         let before = std::mem::replace(&mut self.state, decision.state).last;
         self.pending_reclaim.observe(&snapshot.observations);
         self.publish(decision.conditions);
@@ -277,7 +283,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     async fn act(&mut self, act: &Act) {
         let now = Instant::now();
-        if self.is_held(act, now) || self.waits_for_a_victim(act, now) || self.waits_for_memory(act)
+        if self.is_held(act.signal, now)
+            || self.waits_for_a_victim(act, now)
+            || self.waits_for_memory(act)
         {
             return;
         }

@@ -74,6 +74,17 @@ pub const FORGIVEN: Duration = Duration::from_secs(10);
 /// sample. Among several, hard thresholds come first, then memory, then the one with the larger relative deficit.
 #[must_use]
 pub fn decide(snapshot: &Snapshot, policy: &Policy, state: &EvictionState) -> Decision {
+    decide_without(|_| false, snapshot, policy, state)
+}
+
+/// Like [`decide`], but does not act on the signals that are held: a shortage for which no pod qualifies must not keep
+/// the others waiting.
+pub(crate) fn decide_without(
+    is_held: impl Fn(Signal) -> bool,
+    snapshot: &Snapshot,
+    policy: &Policy,
+    state: &EvictionState,
+) -> Decision {
     let now = snapshot.now;
     let mut next = *state;
     let mut met = 0;
@@ -88,8 +99,9 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, state: &EvictionState) -> De
             met |= 1 << place;
             raised.insert(threshold.signal.condition());
         }
+        let may_act = is.active && !is_held(threshold.signal);
         let Some(observed) =
-            observed.filter(|observed| is.active && is_news(observed, state, threshold))
+            observed.filter(|observed| may_act && is_news(observed, state, threshold))
         else {
             continue;
         };
@@ -103,6 +115,7 @@ pub fn decide(snapshot: &Snapshot, policy: &Policy, state: &EvictionState) -> De
     if pressed.is_some() {
         raised.insert(Condition::Memory);
     }
+    let pressed = pressed.filter(|act| !is_held(act.signal));
     next.last = snapshot.observations;
     next.last_pressure = snapshot.pressure.or(state.last_pressure);
     raised.iter().for_each(|condition| next.seen[condition as usize] = Some(now));

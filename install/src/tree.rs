@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::assets::PACKAGED_UNIT;
 use super::error::InstallError;
-use super::removal;
+use super::mounts;
 
 /// The file tree of a machine or an image.
 #[derive(Clone, Debug)]
@@ -210,7 +210,7 @@ impl Tree {
     /// exists. A mount point is emptied but kept. A symbolic link is left alone.
     pub(super) fn remove_all(&self, path: &str) -> Result<bool, InstallError> {
         let resolved = self.resolve(path)?;
-        match removal::contents(&resolved) {
+        match winddown_engine::removal::contents(&resolved) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 Err(InstallError::file("remove", resolved)(e))
             }
@@ -221,7 +221,7 @@ impl Tree {
     /// Returns an error if something is mounted below the directory, because the mounted files are not ours.
     pub(super) fn refuse_mounts(&self, path: &str) -> Result<(), InstallError> {
         let directory = self.resolve(path)?;
-        let mut mounts = removal::mounts_below(Path::new("/proc"), &directory);
+        let mut mounts = mounts::below(Path::new("/proc"), &directory);
         match mounts.pop() {
             Some(mount) => Err(InstallError::Mounted { directory, mount }),
             None => Ok(()),

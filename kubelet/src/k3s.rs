@@ -15,6 +15,9 @@ pub(super) const AGENT: &str = "k3s-agent.service";
 /// The endpoint of the containerd that k3s contains.
 pub(super) const CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
 
+/// The kubelet's options that are needed here, as k3s takes them: without leading dashes.
+const NEEDED: [&str; 4] = ["config=", "config-dir=", "feature-gates=", "root-dir="];
+
 const CONFIG: &str = "/etc/rancher/k3s/config.yaml";
 const DATA: &str = "/var/lib/rancher/k3s";
 
@@ -64,8 +67,8 @@ pub(super) fn kubelets_arguments(root: &Path, own: &Start) -> Vec<String> {
         Some(OneOrMore::More(more)) => more,
         None => Vec::new(),
     };
-    // These arguments are written without leading dashes.
     let more = more.iter().map(String::as_str).chain(values(&own.arguments, "--kubelet-arg"));
-    arguments.extend(more.filter(|one| one.starts_with("root-dir=")).map(|one| format!("--{one}")));
+    let needed = more.filter(|one| NEEDED.iter().any(|name| one.starts_with(*name)));
+    arguments.extend(needed.map(|one| format!("--{one}")));
     arguments
 }

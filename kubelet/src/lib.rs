@@ -21,7 +21,7 @@ pub use configuration::{Configuration, Located};
 pub use periods::{Periods, PriorityPeriod};
 pub use unit::UNIT_DIRECTORIES;
 
-use command_line::{cgroup_unit, option};
+use command_line::{cgroup_unit, option, values};
 use unit::Start;
 
 /// Units that start a kubelet, or a program that contains one.
@@ -150,14 +150,15 @@ impl Kubelet {
 
     /// The merged configuration; `None` if it has no file, not even at a usual place.
     pub fn configuration(&self, root: &Path) -> Option<Configuration> {
-        let gates = self.option("--feature-gates").unwrap_or_default();
-        let mut gates = gates.rsplit(',');
-        let gate = gates.find_map(|gate| gate.trim().strip_prefix("GracefulNodeShutdown="));
+        // Unlike other options, each occurrence adds to those before it.
+        let gates = values(&self.arguments, "--feature-gates").flat_map(|all| all.split(','));
+        let mut set = gates.filter_map(|gate| gate.trim().strip_prefix("GracefulNodeShutdown="));
+        let gate = set.next_back();
         Configuration::read(
             root,
             self.option("--config").map(Path::new),
             self.drop_in_directory(),
-            gate.and_then(|on| on.parse().ok()),
+            gate.and_then(|on| on.to_ascii_lowercase().parse().ok()),
         )
     }
 

@@ -118,6 +118,22 @@ fn a_running_kubelet_tells_which_files_it_reads() {
 }
 
 #[test]
+fn the_feature_gates_of_all_options_count_and_the_last_one_of_a_name_wins() {
+    for (options, ends) in [
+        ("--feature-gates=GracefulNodeShutdown=false\0--feature-gates=A=true", false),
+        ("--feature-gates=A=true,GracefulNodeShutdown=False", false),
+        ("--feature-gates=GracefulNodeShutdown=false,GracefulNodeShutdown=true", true),
+    ] {
+        let root = Root::with(&[
+            (FILE, "shutdownGracePeriod: 30s\n"),
+            ("proc/9/comm", "kubelet\n"),
+            ("proc/9/cmdline", &format!("kubelet\0{options}\0")),
+        ]);
+        assert_eq!(root.config().unwrap().ends_pods().is_some(), ends, "{options}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_said_and_harms_nothing() {
     let problem = |root: &Root| root.config().expect("there is a file").problem;
     for text in ["a: [", "shutdownGracePeriod: [1]\n", "- a\n- b\n"] {
@@ -285,6 +301,21 @@ fn k3s_is_asked_by_its_own_arguments_variables_and_files_where_it_keeps_its_kube
         root.put("etc/systemd/system/k3s.service", &unit);
         assert_eq!(root.find(true)[0].option("--root-dir"), Some("/five"), "{argument}");
     }
+}
+
+#[test]
+fn the_kubelet_of_k3s_reads_the_file_and_has_the_gates_that_k3s_is_told() {
+    let root = Root::with(&[
+        (
+            "etc/systemd/system/k3s.service",
+            "[Service]\nExecStart=k3s server --kubelet-arg=config=/etc/k.yaml\n",
+        ),
+        ("etc/k.yaml", "shutdownGracePeriod: 30s\n"),
+    ]);
+    assert_eq!(root.ends(), ("/etc/k.yaml:1".into(), "shutdownGracePeriod: 30s".into()));
+    let gate = "kubelet-arg: feature-gates=GracefulNodeShutdown=false\n";
+    root.put("etc/rancher/k3s/config.yaml", gate);
+    assert_eq!(root.ends(), Default::default());
 }
 
 #[test]

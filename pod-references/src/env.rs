@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodLabel};
 
+use super::allowance::Allowance;
 use super::downward::{self, NodeAmounts};
 use super::needs::Variables;
 use super::object::{Found, Key, Kind, Object};
@@ -27,31 +28,57 @@ pub(crate) struct Known<'a> {
 }
 
 /// Resolves the variables of one container and adds events about them to `events`. Stops at the first
-/// required reference that is missing.
+/// required reference that is missing. `allowance` is that of the pod.
 ///
 /// # Errors
-/// When something required is missing or invalid, or an object cannot be read.
+/// When something required is missing or invalid, an object cannot be read, or it is more than is
+/// allowed.
 pub(crate) fn resolve(
     known: &Known<'_>,
     container: &Variables<'_>,
+    allowance: &mut Allowance,
     events: &mut Vec<EventDraft>,
 ) -> Result<Vec<api::EnvVar>, Problem> {
-    let mut before: Vec<(String, String)> = known.services.to_vec();
-    for from in container.env_from {
-        for (name, value) in from_source(known, from, events)? {
-            match before.iter_mut().find(|(given, _)| *given == name) {
-                Some(entry) => entry.1 = value,
-                None => before.push((name, value)),
-            }
-        }
-    }
-    let literal = |(name, value): (String, String)| literal(name, &value);
-    let mut env: Vec<api::EnvVar> = before.into_iter().map(literal).collect();
+    let mut env = whole_objects(known, container, allowance, events)?;
     for (i, var) in container.env.iter().enumerate() {
         let at = || format!("{}.env[{i}].valueFrom", container.field);
-        match &var.value_from {
-            None => env.push(var.clone()),
-            Some(source) => env.extend(from_value(known, container.name, var, source, at, events)?),
+        let Some(source) = &var.value_from else {
+            env.push(var.clone());
+            continue;
+        };
+        if let Some(found) = from_value(known, container.name, var, source, at, events)? {
+            let value = found.value.as_deref().unwrap_or_default();
+            allowance.take(&container.field, found.name.len() + value.len())?;
+            env.push(found);
+        }
+    }
+    Ok(env)
+}
+
+/// The variables of services and of `envFrom`.
+fn whole_objects(
+    known: &Known<'_>,
+    container: &Variables<'_>,
+    allowance: &mut Allowance,
+    events: &mut Vec<EventDraft>,
+) -> Result<Vec<api::EnvVar>, Problem> {
+    let mut env: Vec<api::EnvVar> = Vec::new();
+    // An object may have a hundred thousand keys.
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut put = |name: String, value: &str| match places.get(&name) {
+        Some(at) => env[*at] = literal(name, value),
+        None => {
+            places.insert(name.clone(), env.len());
+            env.push(literal(name, value));
+        }
+    };
+    for (name, value) in known.services {
+        allowance.take(&container.field, name.len() + value.len())?;
+        put(name.clone(), value);
+    }
+    for from in container.env_from {
+        for (name, value) in from_source(known, container, from, allowance, events)? {
+            put(name, &value);
         }
     }
     Ok(env)
@@ -66,7 +93,9 @@ struct Reference<'a> {
 
 fn from_source(
     known: &Known<'_>,
+    container: &Variables<'_>,
     from: &api::EnvFromSource,
+    allowance: &mut Allowance,
     events: &mut Vec<EventDraft>,
 ) -> Result<Vec<(String, String)>, Problem> {
     let map = from.config_map_ref.as_ref().map(|r| (Kind::ConfigMap, &r.name, r.optional));
@@ -78,6 +107,8 @@ fn from_source(
     let mut found = Vec::new();
     let mut skipped = Vec::new();
     for (key, value) in &object.data {
+        let bytes = prefix.len() + key.len() + value.bytes().len();
+        allowance.take(&container.field, bytes)?;
         let name = format!("{prefix}{key}");
         if is_variable_name(&name) {
             found.push((name, value.text()));

@@ -5,6 +5,7 @@
 //! waits for it; never logs a secret; and keeps secrets in memory file systems. It leaves to the
 //! runtime what the runtime can do by itself (the pod's own fields, `$(NAME)`).
 
+mod allowance;
 mod atomic;
 mod downward;
 mod env;

@@ -8,6 +8,7 @@ use kube::Client;
 use tokio::time::Instant;
 use winddown_shared::{Pod, WallTime};
 
+use super::allowance::Allowance;
 use super::downward::NodeAmounts;
 use super::object::{Found, Hidden, Key};
 use super::payload::{self, Payload, TokenKey};
@@ -64,6 +65,7 @@ pub(super) fn plan(
     let tokens: HashMap<TokenKey, Hidden> =
         tokens.iter().map(|(key, token)| (key.clone(), token.value.clone())).collect();
     let known = payload::Known { pod, objects, tokens: &tokens, node };
+    let mut allowance = Allowance::of_volumes();
     let one = |(index, volume): (usize, &k8s_openapi::api::core::v1::Volume)| {
         let failed = |problem| (volume.name.clone(), problem);
         let safe = [("metadata.uid", pod.uid().as_str()), ("name", volume.name.as_str())];
@@ -75,7 +77,7 @@ pub(super) fn plan(
             };
             return Err(failed(Problem::Invalid { field, why }));
         }
-        let files = payload::files(&known, index, volume).map_err(failed)?;
+        let files = payload::files(&known, index, volume, &mut allowance).map_err(failed)?;
         Ok(Making { name: volume.name.clone(), path: places.of(pod.uid(), volume), files })
     };
     needs::made_here(pod).map(one).collect()

@@ -76,6 +76,14 @@ impl Key {
     pub(crate) fn new(kind: Kind, namespace: &Arc<str>, name: &str) -> Self {
         Self { kind, namespace: Arc::clone(namespace), name: Arc::from(name) }
     }
+
+    /// Whether an object can have this name. The API server does not check the names that pods refer to, and kube does
+    /// not escape them: a name with `/../` would lead a proxy that resolves paths to an object of another namespace.
+    pub(crate) fn can_exist(&self) -> bool {
+        let is_part =
+            |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b'.');
+        !matches!(&*self.name, "" | "." | "..") && self.name.bytes().all(is_part)
+    }
 }
 
 impl fmt::Display for Key {

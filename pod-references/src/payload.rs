@@ -6,9 +6,13 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::Pod;
 
+use super::allowance::Allowance;
 use super::downward::{self, NodeAmounts};
 use super::object::{Found, Hidden, Key, Kind, Object};
 use super::problem::Problem;
+
+/// What a file takes in memory, where Secrets are, is a multiple of this.
+const PAGE: usize = 4096;
 
 /// The files of a volume, by their path in it.
 pub(crate) type Payload = BTreeMap<String, File>;
@@ -47,17 +51,19 @@ pub(crate) fn tokens(volume: &api::Volume) -> impl Iterator<Item = TokenKey> {
     sources.filter_map(|s| s.service_account_token.as_ref()).map(token_key)
 }
 
-/// Computes the files of the pod's volume `index`.
+/// Computes the files of the pod's volume `index`. `allowance` is that of all its volumes.
 ///
 /// # Errors
-/// When something that it must show is missing, cannot be read, or cannot be shown.
+/// When something that it must show is missing, cannot be read, cannot be shown, or is more than is
+/// allowed.
 pub(crate) fn files(
     known: &Known<'_>,
     index: usize,
     volume: &api::Volume,
+    allowance: &mut Allowance,
 ) -> Result<Payload, Problem> {
-    let mut making =
-        Making { known, field: format!("spec.volumes[{index}]"), files: Payload::new() };
+    let field = format!("spec.volumes[{index}]");
+    let mut making = Making { known, field, files: Payload::new(), allowance };
     if let Some(map) = &volume.config_map {
         let of = Source::new(Kind::ConfigMap, &map.name, map.optional, &map.items);
         making.object(&of, mode_of(map.default_mode))?;
@@ -80,6 +86,7 @@ struct Making<'a> {
     known: &'a Known<'a>,
     field: String,
     files: Payload,
+    allowance: &'a mut Allowance,
 }
 
 /// A reference to an object whose keys become files.
@@ -214,6 +221,8 @@ impl Making<'_> {
                 why: format!("{path:?} is not a path below the volume: write one without `..`"),
             });
         }
+        let pages = bytes.bytes().len().div_ceil(PAGE).max(1);
+        self.allowance.take(&self.field, pages * PAGE)?;
         self.files.insert(path.to_owned(), File { bytes, mode, owner });
         Ok(())
     }

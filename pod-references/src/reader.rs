@@ -69,6 +69,9 @@ impl Reader {
     }
 
     async fn object(&self, key: &Key, max_age: Duration) -> Found {
+        if !key.can_exist() {
+            return Found::Missing;
+        }
         let (client, limit) = (self.client.clone(), self.limit);
         let wanted = key.clone();
         let ask = || async move {
@@ -208,5 +211,28 @@ pub(crate) async fn bounded<T>(
 impl Unread {
     fn ending() -> Self {
         Self { error: Arc::from("the agent is ending"), after: None, is_missing: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_no_object_can_have_is_not_asked_for() {
+        let mut nowhere = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+        nowhere.root_cert = Some(Vec::new());
+        let client = Client::try_from(nowhere).unwrap();
+        let reader = Reader::new(client, Duration::from_secs(5), Duration::from_secs(1));
+        let look = async |name: &str| {
+            let key = Key::new(Kind::Secret, &Arc::from("shop"), name);
+            reader.object(&key, Duration::ZERO).await
+        };
+        for name in ["x/../../../bank/secrets/key", "%2e%2e", "x?y", "x#y", "..", ".", "", "X"] {
+            let found = look(name).await;
+            assert!(matches!(found, Found::Missing), "{name:?}: {found:?}");
+        }
+        let found = look("tls.v2-0").await;
+        assert!(matches!(found, Found::Unreadable { .. }), "{found:?}");
     }
 }

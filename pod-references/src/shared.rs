@@ -12,6 +12,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, PodUidMap, WallClock};
 
+use super::allowance::Allowance;
 use super::downward::NodeAmounts;
 use super::mounting::{self, VolumeLock};
 use super::needs::{self, Variables};
@@ -112,11 +113,12 @@ impl Shared {
         };
         let services = services?;
         let known = env::Known { pod, objects: &objects, services: &services, node: self.node() };
+        let mut allowance = Allowance::of_variables();
         let mut environments = Vec::with_capacity(places.len());
         for (one, given) in places.iter().zip(given) {
             environments.push(match given {
                 Some(env) => env,
-                None => self.environment(&known, one)?,
+                None => self.environment(&known, one, &mut allowance)?,
             });
         }
         let handler = match &earlier {
@@ -136,9 +138,10 @@ impl Shared {
         &self,
         known: &env::Known<'_>,
         one: &Variables<'_>,
+        allowance: &mut Allowance,
     ) -> Result<Vec<api::EnvVar>, Problem> {
         let mut events = Vec::new();
-        let resolved = env::resolve(known, one, &mut events);
+        let resolved = env::resolve(known, one, allowance, &mut events);
         events.into_iter().for_each(|draft| self.events.send(draft));
         resolved
     }

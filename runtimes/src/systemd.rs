@@ -21,7 +21,7 @@
 //!
 //! # Limits
 //! * No isolation except by cgroups.
-//! * Out-of-memory kills are detected on cgroup v2 only.
+//! * Out-of-memory kills are detected on cgroup v2 only, and only there a container with a memory limit does not swap.
 //! * When a container exits successfully, the agent kills the processes it leaves behind: while no agent runs, they
 //!   continue.
 

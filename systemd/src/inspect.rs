@@ -19,7 +19,7 @@ use zbus::proxy::CacheProperties;
 use zbus::{ObjectPath, OwnedVariant};
 
 pub use error::{InspectError, InspectErrorKind};
-pub use views::{LockView, LoginView, ScopeView, ServiceView, SliceView, SystemView};
+pub use views::{LockView, LoginView, SandboxView, ScopeView, ServiceView, SliceView, SystemView};
 
 use crate::logind::Bus;
 use crate::logind::proxies::LoginProxy;

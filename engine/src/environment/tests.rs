@@ -33,6 +33,7 @@ fn env_of(value: &serde_json::Value) -> Result<Vec<(String, String)>, Environmen
 #[test]
 fn references_are_replaced_as_kubernetes_does() {
     let env = [("A".to_owned(), "1".to_owned()), ("B".to_owned(), "$(A)".to_owned())];
+    let values = by_name(&env);
     for (text, expected) in [
         ("", ""),
         ("plain", "plain"),
@@ -52,19 +53,24 @@ fn references_are_replaced_as_kubernetes_does() {
         ("ü$(A)ü", "ü1ü"),
         ("$ (A)", "$ (A)"),
         ("$((A))", "$((A))"),
+        ("$(A)$$$(A", "1$$(A"),
     ] {
-        assert_eq!(expand(text, |name| value_of(&env, name)), expected, "{text:?}");
+        let expanded = expand(text, usize::MAX, |name| values.get(name).copied());
+        assert_eq!(expanded.as_deref(), Some(expected), "{text:?}");
     }
 }
 
 #[test]
 fn a_path_needs_a_value_for_each_variable_and_takes_what_only_looks_like_one() {
     let env = [("A", "x"), ("EMPTY", ""), ("TEXT", "$(B)")].map(|(n, v)| (n.into(), v.into()));
-    let path = |text| expand_path(text, &env);
+    let path = |text: &str| expand_path(text, &env);
     assert_eq!(path("logs/$(A)/y"), Ok("logs/x/y".to_owned()));
     assert_eq!(path("$$(A)"), Ok("$(A)".to_owned()));
     assert_eq!(path("$(TEXT)"), Ok("$(B)".to_owned()), "a value is not looked through");
     assert_eq!(path("$(C)/$(B)/$(EMPTY)"), Err("missing value for B, C, EMPTY".to_owned()));
+    let long = path(&"$(A)/".repeat(2049)).unwrap_err();
+    assert!(long.contains("longer than 4096 bytes"), "{long}");
+    assert_eq!(path(&"$(A)/".repeat(2048)).unwrap().len(), 4096);
 }
 
 #[test]
@@ -85,8 +91,79 @@ fn a_variable_sees_those_before_it_and_not_those_after_it() {
 fn command_and_args_are_one_command_line() {
     let both = container(&json!({"command": ["a", "$(X)"], "args": ["$(X)"]}));
     let env = [("X".to_owned(), "x y".to_owned())];
-    assert_eq!(command_line(&both, &env), ["a", "x y", "x y"]);
-    assert_eq!(command_line(&container(&json!({"args": ["b"]})), &env), ["b"]);
+    assert_eq!(command_line(&both, &env).unwrap(), [vec!["a", "x y"], vec!["x y"]]);
+    let args = container(&json!({"args": ["b"]}));
+    assert_eq!(command_line(&args, &env).unwrap(), [vec![], vec!["b"]]);
+}
+
+#[test]
+fn variables_that_double_each_other_do_not_take_all_memory() {
+    let mut env = vec![json!({"name": "A0", "value": "xx"})];
+    env.extend((1..40).map(|i| {
+        let before = format!("$(A{})", i - 1);
+        json!({"name": format!("A{i}"), "value": before.repeat(2)})
+    }));
+    let error = env_of(&json!(env)).unwrap_err();
+    assert_eq!((error.field.as_str(), error.retryable), ("env[21]", false));
+    assert!(error.why.contains("longer than 8 MiB"), "{}", error.why);
+}
+
+#[test]
+fn a_large_annotation_is_not_given_as_often_as_a_pod_names_it() {
+    let object = json!({
+        "metadata": {"name": "web", "namespace": "shop", "uid": "u1",
+            "annotations": {"x": "y".repeat(1 << 20)}},
+        "spec": {"containers": []},
+    });
+    let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+    let source = json!({"fieldRef": {"fieldPath": "metadata.annotations['x']"}});
+    let env = |number: usize| -> api::Container {
+        let one = |i: usize| json!({"name": format!("V{i}"), "valueFrom": source});
+        container(&json!({"env": (0..number).map(one).collect::<Vec<_>>()}))
+    };
+    assert_eq!(environment(&pod, &env(7), &node()).unwrap().len(), 7);
+    assert_eq!(environment(&pod, &env(1000), &node()).unwrap_err().field, "env[7]");
+}
+
+#[test]
+fn a_large_variable_is_not_repeated_in_a_command_line_without_end() {
+    let env = [("X".to_owned(), "x".repeat(1 << 20))];
+    for (spec, field) in [
+        (json!({"args": ["b", "$(X)".repeat(1000)]}), "args[1]"),
+        (json!({"command": vec!["$(X)"; 1000]}), "command[6]"),
+        (json!({"command": vec!["$(X)"; 5], "args": vec!["$(X)"; 5]}), "args[1]"),
+    ] {
+        assert_eq!(command_line(&container(&spec), &env).unwrap_err().field, field);
+    }
+    let most = container(&json!({"command": vec!["$(X)"; 3], "args": vec!["$(X)"; 3]}));
+    assert!(command_line(&most, &env).is_ok());
+}
+
+/// Would take minutes if each variable were looked for among all others, or the end of each reference in all that
+/// follows.
+#[test]
+fn many_variables_take_no_more_time_than_their_number() {
+    let number = 100_000;
+    let var = |(i, value): (usize, String)| {
+        let value = Some(value);
+        api::EnvVar { name: format!("V{i}"), value, ..api::EnvVar::default() }
+    };
+    let first = (0..number).map(|i| (i, "1".to_owned()));
+    let again = (0..number).map(|i| (i, format!("$(V{i})2")));
+    let container = api::Container {
+        env: Some(first.chain(again).map(var).collect()),
+        args: Some((0..number).map(|i| format!("$(V{i})")).collect()),
+        ..api::Container::default()
+    };
+    let env = environment(&pod(), &container, &node()).unwrap();
+    assert_eq!(env.len(), number);
+    let is_right =
+        |(i, (name, value)): (usize, &(String, String))| *name == format!("V{i}") && value == "12";
+    assert!(env.iter().enumerate().all(is_right));
+    let [command, args] = command_line(&container, &env).unwrap();
+    assert!(command.is_empty() && args.len() == number && args.iter().all(|arg| arg == "12"));
+    let open = "$(".repeat(1 << 20);
+    assert!(expand(&open, usize::MAX, |_| None).is_some_and(|same| same == open));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A container of a pod and its runs, in memory.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
@@ -56,6 +56,10 @@ pub struct Run<B: RunScope> {
     pub probe_state: ProbeState,
     /// Whether it is being stopped because it fails.
     pub ending: bool,
+    /// Alive while its preStop hook runs.
+    pub(crate) hook: Weak<()>,
+    /// Whether its preStop hook has run; an abandoned one has not.
+    pub(crate) hook_over: bool,
     /// When it was sent the stop signal.
     pub signalled_at: Option<Instant>,
     /// Whether SIGKILL was needed.
@@ -237,6 +241,8 @@ impl<B: RunScope> Run<B> {
             backoff,
             probe_state: ProbeState::default(),
             ending: false,
+            hook: Weak::new(),
+            hook_over: false,
             signalled_at: None,
             forced: false,
             undone: false,
@@ -250,6 +256,15 @@ impl<B: RunScope> Run<B> {
     pub fn adopt(&mut self, asked: bool) {
         self.probe_state = ProbeState::ADOPTED;
         self.signalled_at = asked.then(Instant::now);
+    }
+
+    /// Begins its preStop hook, which runs for as long as `turn` lives. Returns false if it runs or has run.
+    pub(crate) fn begin_hook(&mut self, turn: &Arc<()>) -> bool {
+        let is_first = !self.hook_over && self.hook.strong_count() == 0;
+        if is_first {
+            self.hook = Arc::downgrade(turn);
+        }
+        is_first
     }
 
     /// Whether it runs: it has started and has not ended.

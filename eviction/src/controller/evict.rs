@@ -21,7 +21,7 @@ use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::Amounts;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE};
 use crate::seams::{Reclaim, Signals, Wanted};
-use crate::signal::{Cause, Resource};
+use crate::signal::{Cause, Resource, Signal};
 use crate::usage::left_behind;
 
 /// The timeout of a pod measurement.
@@ -108,8 +108,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             .any(|ending| ending.evicted_for == condition && comes_in_time(act, ending, now))
     }
 
-    pub(super) fn is_held(&self, act: &Act, now: Instant) -> bool {
-        self.held[act.signal.index()].is_some_and(|hold| now < hold.until)
+    pub(super) fn is_held(&self, signal: Signal, now: Instant) -> bool {
+        self.held[signal.index()].is_some_and(|hold| now < hold.until)
     }
 
     pub(super) fn note_end(&mut self, ended: Ended) {
@@ -171,8 +171,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             cause: cause.as_str(),
             message: Arc::clone(&message),
         };
-        let hook_time = self.policy.hook.as_ref().map_or(Duration::ZERO, |rule| rule.timeout);
-        let hook = self.policy.hook.clone().map(|rule| self.parts.hook.run(rule, call));
+        // A victim that is only hurried: its hook has begun, and what it leaves behind is expected already.
+        let hurried = self.endings.get(pod.uid()).filter(|ending| ending.is_victim(now));
+        let hurried_for = hurried.and_then(|ending| ending.evicted_for);
+        let hook = self.policy.hook.clone().filter(|_| hurried_for.is_none());
+        let hook_time = hook.as_ref().map_or(Duration::ZERO, |rule| rule.timeout);
+        let hook = hook.map(|rule| self.parts.hook.run(rule, call));
         let disruption = disruption.then(|| message.clone());
         let status = StatusOverride::failed(EVICTED, message, disruption);
         let mut request = KillRequest {
@@ -192,7 +196,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if pod.is_static() {
             self.readmission.note(&pod, condition, now);
         }
-        self.pending_reclaim.ask(condition, &eviction.leaves, now, &self.state.last);
+        if hurried_for != Some(condition) {
+            self.pending_reclaim.ask(condition, &eviction.leaves, now, &self.state.last);
+        }
         let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
         let (shown, paused) = (Arc::clone(&self.shown), paused(self.parts.paused_by.clone()));
         let kill = async move {

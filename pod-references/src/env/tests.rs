@@ -81,7 +81,7 @@ impl Api {
         let spec = pod.spec.as_ref().unwrap();
         let of_list = |v: &Variables<'_>| v.field == format!("spec.{list}[0]");
         let one = needs::environments(spec).into_iter().find(of_list).unwrap();
-        let outcome = resolve(&known, &one, &mut told);
+        let outcome = resolve(&known, &one, &mut Allowance::of_variables(), &mut told);
         let told = told.iter().map(|d| (d.reason.to_string(), d.message.to_string())).collect();
         (outcome.map(|env| as_set(&env)).map_err(|p| anywhere(p, list)), told)
     }
@@ -336,4 +336,24 @@ fn an_unknown_source_is_an_error_that_names_it() {
         let Err(Problem::Invalid { field, .. }) = outcome else { panic!("{outcome:?}") };
         assert_eq!(field, expected);
     }
+}
+
+#[test]
+fn a_large_value_is_not_given_as_often_as_a_pod_names_it() {
+    let large = "x".repeat(1 << 20);
+    let api = Api::default().map("m", &[("K", large.as_str())]);
+    let keys = |number: usize| -> Value {
+        (0..number).map(|i| map_key(&format!("V{i}"), "m", "K", false)).collect()
+    };
+    let objects = |number: usize| -> Value {
+        let from = |i: usize| json!({"prefix": format!("P{i}_"), "configMapRef": {"name": "m"}});
+        (0..number).map(from).collect()
+    };
+    for (env, from) in [(keys(33), objects(0)), (keys(0), objects(33)), (keys(17), objects(16))] {
+        let (outcome, _) = api.resolve_in("containers", &env, &from);
+        let Err(Problem::Invalid { field, why }) = outcome else { panic!("it takes 33 MiB") };
+        assert_eq!(field, "spec.*[0]");
+        assert!(why.contains("more than 32 MiB"), "{why}");
+    }
+    assert!(api.resolve_in("containers", &keys(15), &objects(15)).0.is_ok());
 }

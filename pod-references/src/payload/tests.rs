@@ -46,7 +46,8 @@ impl World {
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
         let node = Some(NodeAmounts { cpu_milli: 4000, ..NodeAmounts::default() });
         let known = Known { pod: &pod, objects: &self.objects, tokens: &self.tokens, node };
-        files(&known, 0, &pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0])
+        let volume = &pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0];
+        files(&known, 0, volume, &mut Allowance::of_volumes())
     }
 
     /// `path=content mode` of each file, or the problem as text.
@@ -229,6 +230,28 @@ fn later_sources_of_a_projection_win() {
         {"secret": {"name": "s", "items": [{"key": "p", "path": "x"}]}},
     ]}});
     assert_eq!(World::new().shown(volume), ["x=word 644"]);
+}
+
+#[test]
+fn a_value_is_not_shown_as_often_as_a_pod_names_it() {
+    let mut world = World::new();
+    let large = there(json!({"data": {"k": "x".repeat(1 << 20)}}));
+    world.objects.insert(key(Kind::ConfigMap, "m"), large);
+    let items = |key: &str, number: usize| -> Value {
+        (0..number).map(|i| json!({"key": key, "path": format!("f{i}")})).collect()
+    };
+    let large = |number: usize| {
+        let items = items("k", number);
+        json!({"name": "v", "configMap": {"name": "m", "items": items}})
+    };
+    assert_eq!(world.files(&large(64)).unwrap().len(), 64);
+    // In memory, each of these four bytes takes a page.
+    let small = json!({"name": "v", "secret": {"secretName": "s", "items": items("p", 20_000)}});
+    for volume in [large(65), small] {
+        let Err(Problem::Invalid { field, why }) = world.files(&volume) else { panic!("too much") };
+        assert_eq!(field, "spec.volumes[0]");
+        assert!(why.contains("more than 64 MiB"), "{why}");
+    }
 }
 
 #[test]

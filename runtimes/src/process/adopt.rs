@@ -121,7 +121,7 @@ fn find_attempt(
         let _ = std::fs::remove_dir_all(&dir);
         return Ok(None);
     };
-    let exit = record::read(&dir.join(record::EXIT));
+    let exit = record::try_read(&dir.join(record::EXIT)).map_err(unusable)?;
     Ok(Some(FoundAttempt { number, dir, record, started, exit, supervisor }))
 }
 

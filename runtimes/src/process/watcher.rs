@@ -8,7 +8,7 @@ use winddown_engine::ready::Ready;
 use winddown_shared::PodUid;
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
-use winddown_shim::record::{self, AttemptRecord, ExitRecord};
+use winddown_shim::record::{self, AttemptRecord};
 
 use super::Context;
 use crate::programs::config::ProcessConfig;
@@ -73,7 +73,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
     if !record::is_cleaned_up(&watched.dir) {
         end_unsupervised(context, entry, &watched).await;
     }
-    let record = record::read::<ExitRecord>(&watched.dir.join(record::EXIT));
+    let record = exits::read(&watched.dir).await;
     exits::enter(&context.config, entry, (&watched.name, watched.attempt), record);
     entry.announce();
     let Ok(supervisor) = watched.supervisor.duplicate().and_then(Ready::new) else { return };

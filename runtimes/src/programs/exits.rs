@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tokio::time::sleep;
 use winddown_engine::files;
 use winddown_engine::stopping::unknown_end;
-use winddown_shared::ContainerExit;
+use winddown_shared::{ContainerExit, error_chain};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::config::ProcessConfig;
@@ -13,6 +14,25 @@ use super::pod::{PodEntry, Run};
 
 /// The message of a run whose end was not observed.
 const UNOBSERVED: &str = "the container ended and its exit code was not recorded";
+/// Delay before a record that cannot be read is read again; doubles up to [`AGAIN_MAX`].
+const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Reads how the attempt in `dir` ended; none if that was not recorded. A record that cannot be read (no file
+/// descriptor is left, for example) is read again, however long that takes: until then the container still runs.
+pub(crate) async fn read(dir: &Path) -> Option<ExitRecord> {
+    let (path, mut wait) = (dir.join(record::EXIT), AGAIN);
+    loop {
+        let error = match record::try_read(&path) {
+            Ok(record) => return record,
+            Err(error) => error,
+        };
+        tracing::warn!(path = %path.display(), error = error_chain(&error),
+            "cannot read how a container ended: trying again until the file is readable or removed");
+        sleep(wait).await;
+        wait = (wait * 2).min(AGAIN_MAX);
+    }
+}
 
 /// Converts the supervisor's record.
 fn recorded_exit(record: ExitRecord) -> ContainerExit {
@@ -88,4 +108,37 @@ pub(crate) fn prune(dir: &Path) {
 
 fn number(dir: &Path) -> Option<u32> {
     dir.file_name()?.to_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_shared::WallTime;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_record_that_cannot_be_read_is_read_again_and_does_not_count_as_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(record::EXIT);
+        assert_eq!(read(dir.path()).await, None);
+        // A directory cannot be read like a file.
+        std::fs::create_dir(&path).unwrap();
+        let exit = ExitRecord {
+            exit_code: 3,
+            signal: None,
+            reason: "Error".to_owned(),
+            message: String::new(),
+            started_at: WallTime::default(),
+            finished_at: WallTime::default(),
+            ran_ms: 5,
+            boot_id: "b".to_owned(),
+        };
+        let mend = async {
+            sleep(Duration::from_secs(60)).await;
+            std::fs::remove_dir(&path).unwrap();
+            record::write(&path, &exit, false).unwrap();
+        };
+        let (seen, ()) = tokio::join!(read(dir.path()), mend);
+        assert_eq!(seen.as_ref(), Some(&exit));
+    }
 }

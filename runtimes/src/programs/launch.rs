@@ -24,6 +24,7 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 ///
 /// # Errors
 /// A variable's source is unknown; [`RuntimeError::NotYet`] if it refers to the node's address and the node has none.
+/// Or the variables and the command line are too long.
 pub(crate) fn command<D>(
     context: &Context<D>,
     pod: &Pod,
@@ -31,7 +32,7 @@ pub(crate) fn command<D>(
 ) -> Result<Command, RuntimeError> {
     let config = &context.config;
     let own = environment(pod, container, &config.node).map_err(|error| error.of(field))?;
-    let argv = command_line(container, &own);
+    let words = command_line(container, &own).map_err(|error| error.of(field))?;
     let mut env = vec![("PATH".to_owned(), DEFAULT_PATH.to_owned())];
     env.retain(|(name, _)| !own.iter().any(|(n, _)| n == name));
     env.extend(own);
@@ -44,7 +45,7 @@ pub(crate) fn command<D>(
     let id = |own: Option<i64>, pods: Option<i64>| own.or(pods).and_then(|n| u32::try_from(n).ok());
     let groups = of_pod.and_then(|s| s.supplemental_groups.as_deref()).unwrap_or_default();
     Ok(Command {
-        argv,
+        argv: words.concat(),
         env,
         cwd: container.working_dir.as_deref().filter(|d| !d.is_empty()).map(PathBuf::from),
         uid: id(security.and_then(|s| s.run_as_user), of_pod.and_then(|s| s.run_as_user)),

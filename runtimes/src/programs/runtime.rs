@@ -1,12 +1,12 @@
 //! Implements [`Runtime`], which the pod workers call.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::broadcast;
 use winddown_engine::status::status;
 use winddown_engine::unsupported::{self, refused_or_ignored};
-use winddown_engine::{mount_table, stopping, sync};
+use winddown_engine::{mount_table, removal, stopping, sync};
 use winddown_shared::{
     Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,
     RuntimePod, SyncedPod, UnsupportedField,
@@ -62,7 +62,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
             return Err(failed(format!("pod {uid} still runs: stop it before it is forgotten")));
         };
         D::clean_up(&self.context, uid).await?;
-        blocking(move || places.iter().try_for_each(remove_all)).await?;
+        blocking(move || places.iter().try_for_each(|place| remove_all(place))).await?;
         self.context.pods.remove(uid);
         Ok(())
     }
@@ -115,15 +115,12 @@ fn unsupported_here<D: ProgramDriver>(context: &Context<D>, pod: &Pod) -> Vec<Un
 
 /// Removes a directory or a file. A supervisor or a watcher may still write into it (the final records of an attempt),
 /// so the removal is retried: each writes at most once more.
-fn remove_all(path: &PathBuf) -> Result<(), RuntimeError> {
-    use std::io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
-    let mut result = std::fs::remove_dir_all(path);
-    if matches!(&result, Err(e) if e.kind() == NotADirectory) {
-        result = std::fs::remove_file(path);
-    }
+fn remove_all(path: &Path) -> Result<(), RuntimeError> {
+    use std::io::ErrorKind::{DirectoryNotEmpty, NotFound};
+    let mut result = removal::tree(path);
     for _ in 0..REMOVALS {
         match &result {
-            Err(e) if e.kind() == DirectoryNotEmpty => result = std::fs::remove_dir_all(path),
+            Err(e) if e.kind() == DirectoryNotEmpty => result = removal::tree(path),
             _ => break,
         }
     }

@@ -46,7 +46,7 @@ pub(crate) fn find(config: &ProcessConfig) -> Result<Vec<FoundPod<FoundAttempt>>
             attempt.withdraw();
             return Ok(None);
         };
-        let exit = record::read(&attempt.dir.join(record::EXIT));
+        let exit = record::try_read(&attempt.dir.join(record::EXIT)).map_err(unusable)?;
         let asked = paths::asked(&attempt.dir).exists();
         Ok(Some(FoundAttempt { attempt, record, unit, exit, asked }))
     })
@@ -264,5 +264,24 @@ mod tests {
         std::fs::remove_dir(attempt.join(UNIT)).unwrap();
         assert_eq!(find(&config).unwrap()[0].containers[0].1.len(), 0);
         assert!(!attempt.exists(), "its unit was never requested");
+    }
+
+    #[test]
+    fn an_exit_that_cannot_be_read_does_not_count_as_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = config(dir.path());
+        let attempt = Attempt::new(&config, &PodUid::new("u"), &"main".into(), 0);
+        std::fs::create_dir_all(attempt.dir.join(record::EXIT)).unwrap();
+        attempt.note_started("boot").unwrap();
+        let begun = AttemptRecord {
+            created_at: WallTime::default(),
+            backoff_ms: 0,
+            log: "log".into(),
+            boot_id: "boot".to_owned(),
+            cgroups: Vec::new(),
+        };
+        record::write(&attempt.dir.join(record::ATTEMPT), &begun, false).unwrap();
+        let found = find(&config);
+        assert!(matches!(found, Err(OpenError::Unusable { path, .. }) if path == attempt.dir));
     }
 }

@@ -136,6 +136,7 @@ async fn write<U: ServiceUnits>(
     attempt: &Attempt,
     end: Option<UnitEnd>,
 ) -> Option<ExitRecord> {
+    let Some(end) = end else { return exits::read(&attempt.dir).await };
     let source = {
         let state = entry.lock();
         let found = state.pod.as_ref().and_then(|pod| plan::find(pod, &attempt.container));
@@ -143,10 +144,8 @@ async fn write<U: ServiceUnits>(
     };
     let (context, attempt) = (Arc::clone(context), attempt.clone());
     let written = move || {
-        let path = attempt.dir.join(record::EXIT);
-        let Some(end) = end else { return Ok(record::read(&path)) };
         let exit = describe(&attempt, source.as_ref(), &end, &context.boot_id);
-        if let Err(error) = record::write(&path, &exit, false) {
+        if let Err(error) = record::write(&attempt.dir.join(record::EXIT), &exit, false) {
             let error = caused("cannot write down how a container ended".to_owned(), error);
             tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
                 "after a restart of the agent its exit will be unknown");

@@ -163,6 +163,22 @@ async fn a_damaged_record_costs_only_what_it_said() {
     bed.nothing_left().await;
 }
 
+#[tokio::test]
+async fn an_exit_record_that_cannot_be_read_does_not_count_as_missing() {
+    let bed = Bed::new();
+    let first = bed.open().await;
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [sh("main", "exit 6")]}));
+    first.sync_pod(&pod).await.unwrap();
+    status_until(&first, &pod, |c| exit_of(&c[0]).is_some()).await;
+    drop(first);
+    let attempt = bed.path("state/pods").join(pod.uid().as_str()).join("main/0");
+    let record = attempt.join("exit.json");
+    std::fs::remove_file(&record).unwrap();
+    std::fs::create_dir(&record).unwrap();
+    let refused = ProcessRuntime::open(bed.config()).await;
+    assert!(matches!(refused, Err(OpenError::Unusable { path, .. }) if path == attempt));
+}
+
 fn kill(pid: i32) {
     let pid = nix::unistd::Pid::from_raw(pid);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();

@@ -88,6 +88,28 @@ async fn an_agent_that_is_short_of_descriptors_at_its_start_kills_nothing() {
 }
 
 #[tokio::test]
+async fn an_exit_record_that_cannot_be_read_yet_is_no_unknown_exit() {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    let (bed, runtime) = Bed::with_runtime().await;
+    let gate = bed.path("gate");
+    let script = format!("while [ ! -e {} ]; do sleep 0.01; done; exit 3", gate.display());
+    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [sh("main", &script)]}));
+    runtime.sync_pod(&pod).await.unwrap();
+    let attempt = bed.path("state/pods").join(pod.uid().as_str()).join("main/0");
+    let (record, reserve) = (attempt.join("exit.json"), attempt.join("exit.reserve"));
+    // A directory cannot be read like a file, and the supervisor cannot replace it.
+    std::fs::create_dir(&record).unwrap();
+    std::fs::write(&gate, "").unwrap();
+    bed.settled("main", 0).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let status = runtime.pod_status(pod.uid()).await.unwrap();
+    assert!(is_running(&status.containers[0]), "{:?}", status.containers[0]);
+    renameat_with(CWD, &reserve, CWD, &record, RenameFlags::EXCHANGE).unwrap();
+    let seen = crate::bed::status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 3);
+}
+
+#[tokio::test]
 async fn what_a_failed_start_could_not_remove_does_not_keep_its_container_from_starting() {
     let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod("exec sleep 1000");

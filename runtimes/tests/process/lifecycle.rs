@@ -116,7 +116,8 @@ async fn the_end_of_the_log_stands_in_for_the_termination_message_after_an_error
 #[tokio::test]
 async fn a_container_runs_as_the_user_and_group_it_asks_for() {
     if !nix::unistd::geteuid().is_root() {
-        return crate::bed::skip("runs as another user", "needs root");
+        let test = "a_container_runs_as_the_user_and_group_it_asks_for";
+        return crate::bed::skip(test, "needs root");
     }
     let (bed, runtime) = Bed::with_runtime().await;
     let mut container = sh(
@@ -141,7 +142,8 @@ async fn a_container_runs_as_the_user_and_group_it_asks_for() {
 #[tokio::test]
 async fn a_user_without_a_group_never_has_that_of_the_hosts_root() {
     if !nix::unistd::geteuid().is_root() {
-        return crate::bed::skip("runs as another user", "needs root");
+        let test = "a_user_without_a_group_never_has_that_of_the_hosts_root";
+        return crate::bed::skip(test, "needs root");
     }
     let (bed, runtime) = Bed::with_runtime().await;
     let file = bed.path("hook");

@@ -96,6 +96,15 @@ async fn a_service_is_read_with_its_order_and_limits() {
 }
 
 #[tokio::test]
+async fn of_a_sandbox_what_is_open_and_what_is_hidden_is_seen() {
+    let inspector = Inspector::connect(&systemd(), TIMEOUT).await.unwrap();
+    let seen = inspector.service("winddown.service").await.unwrap().sandbox;
+    let open = ["/run/winddown", "/var/lib/winddown", "/etc/systemd/logind.conf.d", "/data/own"];
+    assert_eq!(seen.writable, Some(open.map(str::to_owned).into()));
+    assert_eq!(seen.hidden, ["/home", "/root", "/run/user"]);
+}
+
+#[tokio::test]
 async fn of_a_slice_only_limits_that_are_set_are_seen() {
     let inspector = Inspector::connect(&systemd(), TIMEOUT).await.unwrap();
     let seen = inspector.slice("winddown.slice").await.unwrap();
@@ -274,6 +283,36 @@ impl Service {
     #[zbus(property)]
     fn restart(&self) -> u32 {
         7
+    }
+
+    #[zbus(property)]
+    fn protect_system(&self) -> &str {
+        "strict"
+    }
+
+    #[zbus(property)]
+    fn protect_home(&self) -> &str {
+        "yes"
+    }
+
+    #[zbus(property)]
+    fn private_tmp(&self) -> bool {
+        false
+    }
+
+    #[zbus(property)]
+    fn runtime_directory(&self) -> Vec<&str> {
+        vec!["winddown"]
+    }
+
+    #[zbus(property)]
+    fn state_directory(&self) -> Vec<&str> {
+        vec!["winddown"]
+    }
+
+    #[zbus(property)]
+    fn read_write_paths(&self) -> Vec<&str> {
+        vec!["-/etc/systemd/logind.conf.d", "/data/own"]
     }
 }
 

@@ -81,6 +81,17 @@ pub struct ServiceView {
     pub result: String,
     /// Its main process; 0 when it has none.
     pub main_pid: u32,
+    /// Its sandbox.
+    pub sandbox: SandboxView,
+}
+
+/// What the sandbox of a service leaves it of the file tree. Of a service with bind mounts, nothing is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SandboxView {
+    /// The directories that it may write to; `None` if they are not limited, or unknown.
+    pub writable: Option<Vec<String>>,
+    /// The directories in whose place it sees an empty one, or one of its own.
+    pub hidden: Vec<&'static str>,
 }
 
 /// A scope, which holds processes that systemd did not start itself.
@@ -147,7 +158,46 @@ pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
         restarts: number(service, "NRestarts"),
         result: text(service, "Result"),
         main_pid: number(service, "MainPID"),
+        sandbox: sandbox(service),
     }
+}
+
+/// Builds the view of a service's sandbox.
+fn sandbox(service: &Properties) -> SandboxView {
+    if has_any(service, "BindPaths") || has_any(service, "BindReadOnlyPaths") {
+        return SandboxView::default();
+    }
+    let mut hidden = Vec::new();
+    if matches!(&*text(service, "ProtectHome"), "yes" | "tmpfs") {
+        hidden.extend(["/home", "/root", "/run/user"]);
+    }
+    if flag(service, "PrivateTmp") {
+        hidden.extend(["/tmp", "/var/tmp"]);
+    }
+    let is_strict = text(service, "ProtectSystem") == "strict";
+    SandboxView { writable: is_strict.then(|| writable(service)), hidden }
+}
+
+/// The directories that are open to a service for which all others are read-only.
+fn writable(service: &Properties) -> Vec<String> {
+    let own = [
+        ("RuntimeDirectory", "/run"),
+        ("StateDirectory", "/var/lib"),
+        ("CacheDirectory", "/var/cache"),
+        ("LogsDirectory", "/var/log"),
+    ];
+    let own = own.into_iter().flat_map(|(property, parent)| {
+        strings(service, property).into_iter().map(move |name| format!("{parent}/{name}"))
+    });
+    // `-`: it may be missing; `+`: it is below the service's root directory.
+    let open = strings(service, "ReadWritePaths");
+    let open = open.iter().map(|path| path.trim_start_matches(['-', '+']).to_owned());
+    own.chain(open).collect()
+}
+
+/// Whether a property is a list with at least one entry.
+fn has_any(properties: &Properties, name: &str) -> bool {
+    matches!(value(properties, name), Some(Variant::Array(array)) if array.iter().count() > 0)
 }
 
 /// Whether a property exists and is true.

@@ -47,6 +47,8 @@ pub(super) fn properties(service: NewUnit) -> Properties {
     all.push(output(("StandardError", "StandardErrorFileDescriptor"), service.error));
     let limits = [
         ("MemoryMax", service.limits.memory_max),
+        // Otherwise the excess over the limit is swapped to disk, which slows down the whole node. cgroup v2 only.
+        ("MemorySwapMax", service.limits.memory_max.map(|_| 0)),
         ("CPUQuotaPerSecUSec", service.limits.cpu_milli.map(|milli| milli.saturating_mul(1000))),
         ("CPUWeight", service.limits.cpu_weight),
         ("TasksMax", service.limits.tasks_max),

@@ -117,7 +117,7 @@ fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
         Some(Variant::U64(number)) => Some(*number),
         _ => None,
     };
-    assert_eq!(number("MemoryMax"), Some(5));
+    assert_eq!((number("MemoryMax"), number("MemorySwapMax")), (Some(5), Some(0)));
     assert_eq!(number("CPUQuotaPerSecUSec"), Some(1_500_000));
     assert_eq!(number("TimeoutStopUSec"), Some(30_000_000));
     assert_eq!(all.get("RemainAfterExit"), Some(&Variant::Bool(true)));
@@ -128,6 +128,16 @@ fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
     }
     let start = all["ExecStartEx"].to_string();
     assert!(start.contains("no-env-expand") && start.contains("$HOME %n"), "{start}");
+}
+
+#[test]
+fn only_a_service_with_a_memory_limit_has_no_swap() {
+    let swap = |memory_max| {
+        let limits = UnitLimits { memory_max, ..UnitLimits::default() };
+        let all = properties(NewUnit { limits, ..NewUnit::default() });
+        all.into_iter().find_map(|(name, value)| (name == "MemorySwapMax").then_some(value))
+    };
+    assert_eq!((swap(Some(5)), swap(None)), (Some(Variant::U64(0)), None));
 }
 
 #[test]

@@ -159,6 +159,11 @@ impl FakeCri {
         self.world().kill_sandboxes();
     }
 
+    /// Loses the states of running containers, as containerd may when it is restarted; they keep running.
+    pub fn lose_states(&self) {
+        self.world().lose_states();
+    }
+
     /// Gives up all starts: containers that were created but are not running never will be.
     pub fn give_up_starts(&self) {
         self.world().give_up_starts();

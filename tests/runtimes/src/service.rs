@@ -62,7 +62,7 @@ impl Service {
         let signals = {
             let mut world = self.world();
             let container = world.containers.get_mut(id).ok_or_else(missing)?;
-            if !container.is_running() {
+            if !container.may_run() {
                 return Ok(StopContainerResponse {});
             }
             let first = timeout > 0 && !std::mem::replace(&mut container.asked, true);
@@ -80,7 +80,7 @@ impl Service {
     }
 
     async fn ended(&self, id: &str) {
-        while self.world().containers.get(id).is_some_and(Container::is_running) {
+        while self.world().containers.get(id).is_some_and(Container::may_run) {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

@@ -120,6 +120,12 @@ impl World {
         ids.iter().for_each(|id| self.undo(id));
     }
 
+    pub(super) fn lose_states(&mut self) {
+        for container in self.containers.values_mut().filter(|c| c.is_running()) {
+            container.status.set_state(api::ContainerState::ContainerUnknown);
+        }
+    }
+
     pub(super) fn running(&self) -> Vec<String> {
         let running = self.containers.values().filter(|c| c.is_running());
         running.map(Container::title).collect()
@@ -332,6 +338,11 @@ impl Sandbox {
 impl Container {
     pub(super) fn is_running(&self) -> bool {
         self.status.state() == api::ContainerState::ContainerRunning
+    }
+
+    /// Whether there is something to stop.
+    pub(super) fn may_run(&self) -> bool {
+        self.is_running() || self.status.state() == api::ContainerState::ContainerUnknown
     }
 
     /// `pod/container#attempt`.

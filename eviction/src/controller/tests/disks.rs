@@ -71,6 +71,15 @@ async fn memory_does_not_wait_while_disk_space_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn disk_space_is_given_back_while_memory_is_short_and_there_is_no_pod_to_end() {
+    let world = World::new(disk_policy(), Vec::new());
+    let mut short = left("500Mi");
+    short.nodefs = disk_left("500Mi").nodefs;
+    world.is(short, secs(5)).await;
+    assert_eq!(world.node.state().reclaimed.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reclaim_that_is_under_way_when_a_drain_begins_stops_and_says_what_it_gave_back() {
     let world = World::new(disk_policy(), pods());
     world.node.state().reclaim_takes = secs(3);
@@ -149,6 +158,23 @@ async fn the_next_pod_follows_at_once_when_what_came_back_was_not_enough() {
     assert_eq!(names(&world), ["much"]);
     world.is(disk_left("1300Mi"), secs(1)).await;
     assert_eq!(names(&world), ["much", "little"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_victim_that_was_hurried_leaves_on_the_disk_counts_once() {
+    let mut policy = policy(json!({
+        "evictionHard": {"nodefs.available": "2Gi"},
+        "evictionSoft": {"nodefs.available": "4Gi"},
+        "evictionSoftGracePeriod": {"nodefs.available": "10s"},
+    }));
+    policy.max_pod_grace = None;
+    let world = World::new(policy, pods());
+    world.killer.takes(pods()[0].0.uid(), secs(25));
+    world.is(disk_left("3Gi"), secs(15)).await;
+    world.is(disk_left("500Mi"), secs(3)).await;
+    assert_eq!(names(&world), ["much", "much"]);
+    world.is(disk_left("1400Mi"), secs(2)).await;
+    assert_eq!(names(&world), ["much", "much", "little"]);
 }
 
 #[tokio::test(start_paused = true)]

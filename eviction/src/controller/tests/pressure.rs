@@ -167,6 +167,20 @@ async fn a_hard_threshold_cuts_the_grace_of_a_pod_that_ends_for_a_soft_one() {
     assert_eq!(world.killed()[1..], [cut], "not a second pod");
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_runs_before_an_eviction_does_not_run_again_when_the_pod_is_hurried() {
+    let mut policy = soft();
+    policy.max_pod_grace = None;
+    policy.hook = Some(Arc::new(HookRule { timeout: secs(4), ..HookRule::default() }));
+    let world = World::new(policy, memory_pods());
+    world.killer.takes(memory_pods()[4].0.uid(), secs(25));
+    world.is(left("1500Mi"), secs(15)).await;
+    assert_eq!(world.killed(), [(LOWEST.to_owned(), None)]);
+    world.is(left("500Mi"), Duration::from_millis(300)).await;
+    assert_eq!(world.killed()[1..], [(LOWEST.to_owned(), Some(1))], "at once");
+    assert_eq!(world.node.state().hooks.len(), 1);
+}
+
 /// The API accepts any number of seconds.
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_more_grace_than_the_clock_can_count_ends_like_any_other() {

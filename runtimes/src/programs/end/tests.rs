@@ -5,7 +5,7 @@ use serde_json::json;
 use tokio::sync::{broadcast, watch};
 use winddown_engine::action::ActionError;
 use winddown_engine::probing::ProbeState;
-use winddown_engine::stopping::{stop_to_restart, unknown_end};
+use winddown_engine::stopping::{stop, stop_to_restart, unknown_end};
 use winddown_shared::{EndCause, Pod, PodUid, UnsupportedField, WallClock, WallTime};
 use winddown_shim::order::Command;
 
@@ -15,16 +15,20 @@ use crate::programs::config::{ProcessConfig, ShimCommand};
 use crate::programs::pod::{self, Run, Starting};
 use crate::programs::stats::StatsSources;
 
+/// How long a hook takes.
+const HOOK: Duration = Duration::from_secs(10);
+
 /// A driver whose first `fails` kills of a container have no effect.
 struct Faulty {
     fails: u32,
     tries: AtomicU32,
+    hooks: AtomicU32,
 }
 
 fn faulty(fails: u32) -> Arc<Context<Faulty>> {
     let shim = ShimCommand::new("/none", []);
     let config = ProcessConfig::new("/none", "/none", shim, WallClock::new(WallTime::default));
-    let driver = Faulty { fails, tries: AtomicU32::new(0) };
+    let driver = Faulty { fails, tries: AtomicU32::new(0), hooks: AtomicU32::new(0) };
     Arc::new(Context::new(config, String::new(), watch::channel(()).1, driver))
 }
 
@@ -50,12 +54,14 @@ impl ProgramDriver for Faulty {
     }
 
     async fn exec(
-        _: &Arc<Context<Self>>,
+        context: &Arc<Context<Self>>,
         _: (&Pod, &str),
         _: Command,
         _: Output,
         _: Duration,
     ) -> Result<i32, ActionError> {
+        context.driver.hooks.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(HOOK).await;
         Ok(0)
     }
 
@@ -104,9 +110,14 @@ impl ProgramDriver for Faulty {
 
 /// A pod whose container `main` runs.
 fn running() -> Arc<PodEntry> {
+    running_with(&json!({}))
+}
+
+fn running_with(lifecycle: &serde_json::Value) -> Arc<PodEntry> {
     let entry = PodEntry::new(PodUid::new("uid"), broadcast::Sender::new(1));
     let object = json!({"metadata": {"name": "web", "namespace": "default", "uid": "uid"},
-        "spec": {"containers": [{"name": "main", "image": "none", "command": ["true"]}]}});
+        "spec": {"containers": [{"name": "main", "image": "none", "command": ["true"],
+            "lifecycle": lifecycle}]}});
     let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
     {
         let mut state = entry.lock();
@@ -166,4 +177,22 @@ async fn a_failing_container_that_an_earlier_agent_asked_to_end_is_ended_by_this
     entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
     stop_to_restart(&context, &entry, "main", EndCause::Changed, grace()).await.unwrap();
     assert_eq!((tries(&context), entry.lock().any_running()), (1, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_runs_before_a_restart_is_awaited_by_a_stop_and_not_run_again() {
+    let hook = json!({"preStop": {"exec": {"command": ["hook"]}}});
+    let (context, entry) = (faulty(0), running_with(&hook));
+    let (began, long) = (Instant::now(), || Grace::fixed(Duration::from_secs(60)));
+    let restart = stop_to_restart(&context, &entry, "main", EndCause::Changed, long());
+    let stop = async {
+        tokio::time::sleep(HOOK / 2).await;
+        stop(&context, &entry, None, long()).await
+    };
+    let (restarted, stopped) = tokio::join!(restart, stop);
+    restarted.unwrap();
+    assert_eq!(stopped.unwrap().containers.len(), 1);
+    assert_eq!(context.driver.hooks.load(Ordering::SeqCst), 1);
+    let signalled = entry.lock().attempt("main", 0).unwrap().signalled_at.unwrap();
+    assert!(signalled >= began + HOOK, "it has run to its end: {:?}", signalled - began);
 }

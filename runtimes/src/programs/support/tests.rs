@@ -68,6 +68,10 @@ fn each_field_that_cannot_be_honoured_is_named() {
             {"secretKeyRef": {"name": "s", "key": "k"}}}]}}),
             "env[0].valueFrom.secretKeyRef",
         ),
+        (
+            json!({"main": {"args": vec!["$(A)"; 7], "env": [{"name": "A", "value": "a".repeat(1 << 20)}]}}),
+            "args[6]",
+        ),
         (json!({"main": {"resources": {"claims": [{"name": "c"}]}}}), "resources.claims"),
         (json!({"main": {"terminationMessagePath": "/tmp/m"}}), "terminationMessagePath"),
         (json!({"main": {"restartPolicy": "Always"}}), "restartPolicy"),

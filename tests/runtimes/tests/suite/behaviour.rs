@@ -1,15 +1,18 @@
 //! What the CRI runtime does with pods, seen from a scripted runtime.
 
+use std::sync::mpsc;
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::Instant;
-use winddown_cri::CriRuntime;
+use winddown_cri::{CgroupDriver, CriRuntime, StopSlice};
 use winddown_runtimes_tests::Fault;
+use winddown_shared::service_units::UnitError;
 use winddown_shared::{Runtime as _, RuntimeError, error_chain};
 
 use crate::bed::{
-    Act, POLITE, eventually, exit_of, is_running, pod, run, secs, stop, sync_until, waits_for,
+    Act, POLITE, clean, eventually, exit_of, forget, is_running, pod, run, secs, stop, sync_until,
+    waits_for,
 };
 use crate::faults::{calls, polite};
 use crate::stage::Stage as _;
@@ -43,6 +46,25 @@ async fn a_pod_whose_sandbox_died_gets_a_new_one_and_its_containers_again() {
     assert_eq!(stage.cri.running(), ["web/main#1"]);
     assert_eq!(calls(&stage, "RunPodSandbox"), ["RunPodSandbox web 0", "RunPodSandbox web 1"]);
     eventually("the old sandbox is removed", || stage.cri.holds().1 == 1).await;
+}
+
+#[tokio::test]
+async fn a_sandbox_that_died_is_stopped_too() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let web = polite("web");
+    run(&runtime, &web).await;
+    stage.cri.kill_sandboxes();
+    sync_until(&runtime, &web, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    let mut all = stage.cri.calls();
+    all.retain(|call| call.starts_with("RunPodSandbox") || call == "StopPodSandbox");
+    assert_eq!(all, ["RunPodSandbox web 0", "StopPodSandbox", "RunPodSandbox web 1"]);
+    eventually("the old sandbox is removed", || stage.cri.holds().1 == 1).await;
+    stage.cri.kill_sandboxes();
+    runtime.list_pods().await.unwrap();
+    stop(&runtime, &web, 5).await;
+    runtime.clean_pod(web.uid()).await.unwrap();
+    assert_eq!(calls(&stage, "StopPodSandbox").len(), 2);
 }
 
 #[tokio::test]
@@ -228,6 +250,55 @@ async fn a_garbage_call_that_fails_is_an_error_and_works_the_next_time() {
     assert!(runtime.forget_pod(pod.uid()).await.is_err());
     assert!(runtime.forget_pod(pod.uid()).await.is_err());
     runtime.forget_pod(pod.uid()).await.unwrap();
+    assert_eq!(stage.cri.holds(), (0, 0));
+}
+
+#[tokio::test]
+async fn the_slices_of_a_forgotten_pod_are_stopped_where_systemd_manages_control_groups() {
+    let of_web = vec![
+        "winddown-poduid_web.slice",
+        "winddown-burstable-poduid_web.slice",
+        "winddown-besteffort-poduid_web.slice",
+    ];
+    for (driver, expected) in [(CgroupDriver::Systemd, of_web), (CgroupDriver::Cgroupfs, vec![])] {
+        let stage = Fake::set().await;
+        let (asked, slices) = mpsc::channel();
+        let mut config = stage.config();
+        config.cgroup_driver = Some(driver);
+        config.stop_slice = Some(StopSlice::new(move |slice| {
+            asked.send(slice).unwrap();
+            async { Ok(()) }
+        }));
+        let runtime = CriRuntime::open(config).await.unwrap();
+        let (web, other) = (polite("web"), polite("other"));
+        run(&runtime, &web).await;
+        run(&runtime, &other).await;
+        stop(&runtime, &web, 5).await;
+        clean(&runtime, web.uid()).await;
+        assert_eq!(slices.try_iter().next(), None, "it may come back");
+        forget(&runtime, &web).await;
+        assert_eq!(slices.try_iter().collect::<Vec<String>>(), expected, "{driver:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_slice_that_cannot_be_stopped_keeps_no_pod() {
+    let stage = Fake::set().await;
+    let (asked, slices) = mpsc::channel();
+    let mut config = stage.config();
+    config.cgroup_driver = Some(CgroupDriver::Systemd);
+    config.stop_slice = Some(StopSlice::new(move |slice| {
+        asked.send(slice).unwrap();
+        async { Err(UnitError::Silent { call: "StopUnit", why: "no bus".to_owned() }) }
+    }));
+    let runtime = CriRuntime::open(config).await.unwrap();
+    for name in ["web", "other"] {
+        let pod = polite(name);
+        run(&runtime, &pod).await;
+        stop(&runtime, &pod, 5).await;
+        forget(&runtime, &pod).await;
+        assert_eq!(slices.try_iter().count(), 3, "systemd is asked again");
+    }
     assert_eq!(stage.cri.holds(), (0, 0));
 }
 

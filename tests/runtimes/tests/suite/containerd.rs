@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
+use winddown_shared::service_units::UnitError;
 
 use crate::bed::{ACT, eventually};
 
@@ -19,6 +20,15 @@ use crate::bed::{ACT, eventually};
 pub(crate) const IMAGE: &str = "winddown.test/act:1";
 /// containerd's own image for sandboxes, which it would otherwise download.
 const PAUSE: &str = "registry.k8s.io/pause:3.6";
+/// Where control groups are.
+const CGROUPS: &str = "/sys/fs/cgroup";
+/// runc then asks systemd for control groups.
+const SYSTEMD_CGROUPS: &str = r#"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+  SystemdCgroup = true
+"#;
 /// Programs of the image that the tests use.
 const APPLETS: [&str; 9] = ["sh", "sleep", "echo", "cat", "id", "ls", "touch", "grep", "mount"];
 
@@ -66,6 +76,33 @@ impl Containerd {
     pub(crate) fn cgroup_parent(&self) -> String {
         let name = self.dir.path().file_name().unwrap().to_str().unwrap();
         name.replace('-', "_")
+    }
+
+    /// The group that comes of it: a slice where systemd manages control groups.
+    pub(crate) fn cgroup(&self) -> String {
+        let ending = if systemd_manages_cgroups() { ".slice" } else { "" };
+        format!("{}{ending}", self.cgroup_parent())
+    }
+
+    /// Its directories. Version 1 has a hierarchy for each controller.
+    pub(crate) fn cgroup_dirs(&self) -> Vec<PathBuf> {
+        let hierarchies = fs::read_dir(CGROUPS).unwrap().flatten().map(|entry| entry.path());
+        let hierarchies = hierarchies.chain([PathBuf::from(CGROUPS)]);
+        hierarchies.map(|hierarchy| hierarchy.join(self.cgroup())).collect()
+    }
+
+    /// The names of its pods' slices that systemd has; none where systemd does not manage control groups.
+    pub(crate) fn slices_of_pods(&self) -> Vec<String> {
+        if !systemd_manages_cgroups() {
+            return Vec::new();
+        }
+        let mut command = Command::new("systemctl");
+        command.args(["list-units", "--all", "--type=slice", "--plain", "--no-legend"]);
+        let listed = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+        let parent = self.cgroup_parent();
+        let is_pods = |name: &&str| name.starts_with(&parent) && name.contains("-pod");
+        names.filter(is_pods).map(str::to_owned).collect()
     }
 
     pub(crate) fn pid(&self) -> Option<Pid> {
@@ -144,11 +181,11 @@ impl Drop for Containerd {
             left.into_iter().for_each(end_process);
         }
         unmount_below(self.dir.path());
-        let hierarchies = fs::read_dir("/sys/fs/cgroup").unwrap().flatten();
-        for hierarchy in hierarchies {
-            remove_cgroups(&hierarchy.path().join(self.cgroup_parent()));
+        if systemd_manages_cgroups() {
+            // What is in it goes with it. Nothing of it runs any more.
+            let _ = Command::new("systemctl").args(["stop", &self.cgroup()]).output();
         }
-        remove_cgroups(&Path::new("/sys/fs/cgroup").join(self.cgroup_parent()));
+        self.cgroup_dirs().iter().for_each(|dir| remove_cgroups(dir));
         if std::thread::panicking() {
             let log = fs::read_to_string(self.dir.path().join("containerd.log"));
             let log = log.unwrap_or_default();
@@ -156,6 +193,21 @@ impl Drop for Containerd {
             eprintln!("containerd's last words:\n{}", tail.join("\n"));
         }
     }
+}
+
+/// Whether systemd is process 1, with control groups of version 2 only. Everything in them is then systemd's.
+pub(crate) fn systemd_manages_cgroups() -> bool {
+    let has_controllers = Path::new(CGROUPS).join("cgroup.controllers").exists();
+    has_controllers && Path::new("/run/systemd/system").exists()
+}
+
+/// Has systemd stop a slice.
+pub(crate) async fn stop_slice(slice: String) -> Result<(), UnitError> {
+    let call = "systemctl stop";
+    let stop = move || Command::new("systemctl").args(["stop", "--no-block", &slice]).output();
+    let output = tokio::task::spawn_blocking(stop).await.unwrap().unwrap();
+    let why = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(UnitError::Refused { call, why }) }
 }
 
 /// Kills a process and waits until it is gone.
@@ -214,6 +266,7 @@ pub(crate) fn unmount_below(dir: &Path) {
 
 fn config(dir: &Path) -> String {
     let dir = dir.display();
+    let cgroups = if systemd_manages_cgroups() { SYSTEMD_CGROUPS } else { "" };
     format!(
         "version = 2\nroot = \"{dir}/root\"\nstate = \"{dir}/state\"\n\
          [grpc]\n  address = \"{dir}/containerd.sock\"\n\
@@ -221,7 +274,7 @@ fn config(dir: &Path) -> String {
          disable_apparmor = true\n  sandbox_image = \"{PAUSE}\"\n\
          stream_server_port = \"0\"\n\
          [plugins.\"io.containerd.grpc.v1.cri\".cni]\n  bin_dir = \"{dir}/cni/bin\"\n  \
-         conf_dir = \"{dir}/cni/conf\"\n"
+         conf_dir = \"{dir}/cni/conf\"\n{cgroups}"
     )
 }
 

@@ -6,10 +6,10 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
-use winddown_shared::{Runtime as _, error_chain};
+use winddown_shared::{Grace, Runtime as _, error_chain};
 
-use crate::bed::{run, secs};
-use crate::faults::polite;
+use crate::bed::{eventually, is_running, run, secs, sync_until};
+use crate::faults::{calls, polite};
 use crate::stage::Stage as _;
 use crate::stages::Fake;
 
@@ -106,4 +106,38 @@ async fn while_two_listings_are_under_way_no_container_that_runs_counts_as_ended
     for listed in join_all(asked).await {
         assert_eq!((listed.len(), listed[0].running), (1, true));
     }
+}
+
+#[tokio::test]
+async fn a_container_that_is_only_listed_as_running_is_ended_in_its_grace() {
+    let stage = Fake::set().await;
+    let first = stage.open_now().await;
+    let web = polite("web");
+    run(&first, &web).await;
+    drop(first);
+    stage.cri.script("ContainerStatus", 100_000, Fault::Error("too busy"));
+    let next = stage.open_now().await;
+    let listed = next.list_pods().await.unwrap();
+    assert_eq!((listed.len(), listed[0].running), (1, true));
+    let stop = next.stop_pod(web.uid(), Some(&web), Grace::fixed(secs(20)));
+    let heal = async {
+        eventually("it is asked to end", || !calls(&stage, "StopContainer").is_empty()).await;
+        stage.cri.heal();
+    };
+    let (stopped, ()) = tokio::join!(stop, heal);
+    let stopped = stopped.unwrap();
+    assert_eq!((stopped.containers.len(), stopped.forced()), (1, false));
+}
+
+#[tokio::test]
+async fn a_container_whose_state_the_runtime_lost_is_ended_and_started_again() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let web = polite("web");
+    run(&runtime, &web).await;
+    stage.cri.lose_states();
+    runtime.list_pods().await.unwrap();
+    sync_until(&runtime, &web, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
+    assert_eq!(stage.cri.running(), ["web/main#1"]);
+    assert_eq!(calls(&stage, "StopContainer"), ["StopContainer main 30"]);
 }

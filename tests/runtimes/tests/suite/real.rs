@@ -6,13 +6,13 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use winddown_cri::{CriRuntime, PodContainers};
-use winddown_shared::{Grace, Runtime as _, error_chain};
+use winddown_shared::{Grace, PodStatsSource as _, Runtime as _, error_chain};
 
 use crate::bed::{
     Act, PATIENCE, POLITE, STUBBORN, eventually, exit_of, forget, is_running, pod, run, secs, skip,
     status_until, stop, sync_until, waits_for,
 };
-use crate::containerd::IMAGE;
+use crate::containerd::{IMAGE, systemd_manages_cgroups};
 use crate::stage::Stage as _;
 use crate::stages::{Real, container_of};
 
@@ -73,6 +73,8 @@ async fn a_container_finds_what_its_spec_promises() {
         }),
     );
     let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
+    let cgroup = format!("/{}", stage.containerd.cgroup());
+    assert_eq!(runtime.pods_cgroup().await, Some(cgroup), "who manages them is known");
     let log = stage.log("promises", "main", 0);
     let exit = exit_of(&seen[0]).unwrap();
     assert_eq!((exit.exit_code, exit.message.as_str()), (2, "out of cheese"), "{log}");
@@ -94,19 +96,22 @@ async fn a_container_finds_what_its_spec_promises() {
     ] {
         assert!(log.contains(line), "{line:?} is not in\n{log}");
     }
+    let slices = stage.containerd.slices_of_pods();
+    assert_eq!(slices.len(), usize::from(systemd_manages_cgroups()), "{slices:?}");
     forget(&runtime, &pod).await;
     assert_eq!(stage.containerd.containers(), Vec::<String>::new());
     let left = |name: &str| std::fs::read_dir(stage.dir.path().join(name)).unwrap().count();
     assert_eq!((left("state/pods"), left("logs")), (0, 0));
     assert!(host.join("file").exists(), "what was mounted is the node's");
-    // Version 1 has a hierarchy for each controller there.
-    let mount = std::path::PathBuf::from("/sys/fs/cgroup");
-    let cgroups = std::fs::read_dir(&mount).unwrap().flatten().map(|e| e.path());
-    let left: Vec<_> = cgroups
-        .chain([mount])
-        .map(|c| c.join(stage.containerd.cgroup_parent()).join("burstable/poduid-promises"))
-        .collect();
-    assert!(left.iter().all(|path| !path.exists()), "{left:?}");
+    let parent = stage.containerd.cgroup_parent();
+    let slice = format!("{parent}-burstable.slice/{parent}-burstable-poduid_promises.slice");
+    // systemd stops it when it has answered.
+    eventually("its slice is gone", || stage.containerd.slices_of_pods().is_empty()).await;
+    for dir in stage.containerd.cgroup_dirs() {
+        for group in ["burstable/poduid-promises", &slice].map(|below| dir.join(below)) {
+            assert!(!group.exists(), "{}", group.display());
+        }
+    }
 }
 
 #[tokio::test]

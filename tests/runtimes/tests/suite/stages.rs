@@ -6,14 +6,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
-use winddown_cri::{CriConfig, CriOpenError, CriRuntime, CriTimes};
+use winddown_cri::{CriConfig, CriOpenError, CriRuntime, CriTimes, StopSlice};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_runtimes_tests::FakeCri;
 use winddown_shared::PodUid;
 
 use crate::bed::{Act, clean, clock};
-use crate::containerd::{Containerd, IMAGE, unmount_below};
+use crate::containerd::{Containerd, IMAGE, stop_slice, unmount_below};
 use crate::stage::{ManagedStage, Stage, backoff, dir_with_act, process_config};
 use crate::units::LocalUnits;
 
@@ -62,6 +62,7 @@ impl Real {
     pub(crate) fn config(&self) -> CriConfig {
         let mut config = config(&self.dir, &self.containerd.socket().display().to_string());
         config.cgroup_parent = Some(self.containerd.cgroup_parent());
+        config.stop_slice = Some(StopSlice::new(stop_slice));
         // A busy emulated machine takes seconds to end what was killed.
         config.times.kill = Duration::from_secs(20);
         config

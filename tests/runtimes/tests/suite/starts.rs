@@ -7,8 +7,8 @@ use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
 use winddown_shared::{ContainerStatus, PodUid, Runtime as _};
 
-use crate::bed::{POLITE, eventually, is_running, pod, secs, sync_until};
-use crate::faults::{calls, reopened};
+use crate::bed::{POLITE, eventually, is_running, pod, run, secs, sync_until};
+use crate::faults::{calls, polite, reopened};
 use crate::stage::Stage as _;
 use crate::stages::{Fake, container_of};
 
@@ -86,4 +86,19 @@ async fn what_was_made_although_its_name_is_said_to_be_taken_is_used() {
         assert_eq!((seen[0].restart_count, stage.cri.holds()), (0, (1, 1)), "{call}");
         assert_eq!(calls(&stage, call).len(), 3, "{call}");
     }
+}
+
+#[tokio::test]
+async fn a_run_after_those_that_the_runtime_forgot_has_a_log_of_its_own() {
+    let stage = Fake::set().await;
+    let logs = stage.dir.path().join("logs/default_web_uid-web/main");
+    std::fs::create_dir_all(&logs).unwrap();
+    for name in ["0.log", "1.log", "1.log.1", "2.log.1", "x.log", "7.txt"] {
+        std::fs::write(logs.join(name), "of an earlier boot").unwrap();
+    }
+    let runtime = stage.open_now().await;
+    run(&runtime, &polite("web")).await;
+    assert_eq!(stage.cri.running(), ["web/main#3"]);
+    let has = |name: &str| logs.join(name).exists();
+    assert!(has("2.log.1") && !has("0.log") && !has("1.log") && !has("1.log.1"));
 }

@@ -185,6 +185,14 @@ async fn the_runtime_says_where_its_images_and_its_pods_are() {
 }
 
 #[tokio::test]
+async fn a_runtime_that_fails_at_first_is_asked_again_for_the_pods_cgroup() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    stage.cri.script("RuntimeConfig", 3, Fault::Error("not now"));
+    assert_eq!(runtime.pods_cgroup().await.as_deref(), Some("/winddown"));
+}
+
+#[tokio::test]
 async fn turned_logs_of_pods_are_given_back() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;

@@ -1,0 +1,160 @@
+//! Removes directories that others have written to, and nothing outside them.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, renameat, statat, unlinkat,
+};
+use rustix::io::Errno;
+
+/// How deep directories are entered. What is deeper is first moved up: each level costs stack and a file descriptor,
+/// and a pod can make more levels than the agent has of either.
+const DEEPEST: usize = 64;
+
+/// Removes a directory with its content, or a file or link. Blocking.
+///
+/// # Errors
+/// Something could not be removed, or is on another file system than `path`, or there is nothing at `path`.
+pub fn tree(path: &Path) -> io::Result<()> {
+    match contents(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => fs::remove_file(path),
+        Err(error) => Err(error),
+        Ok(()) => fs::remove_dir(path),
+    }
+}
+
+/// Removes the content of `directory`. Links are removed, not followed, even if one replaces a directory in the
+/// meantime. Blocking.
+///
+/// # Errors
+/// Something could not be removed, or is on another file system than `directory`.
+pub fn contents(directory: &Path) -> io::Result<()> {
+    let top = openat(CWD, directory, OPEN, Mode::empty())?;
+    let device = fstat(&top)?.st_dev;
+    let mut removal = Removal { top: top.as_fd(), device, moved: 0 };
+    loop {
+        let before = removal.moved;
+        removal.empty(top.as_fd(), 0)?;
+        if removal.moved == before {
+            return Ok(());
+        }
+    }
+}
+
+const OPEN: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+struct Removal<'a> {
+    top: BorrowedFd<'a>,
+    device: u64,
+    /// How many directories were moved up to `top`, or would have been.
+    moved: u64,
+}
+
+impl Removal<'_> {
+    fn empty(&mut self, directory: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
+        for entry in Dir::read_from(directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name != c"." && name != c".." {
+                self.remove(directory, name, depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, parent: BorrowedFd<'_>, name: &CStr, depth: usize) -> io::Result<()> {
+        let facts = match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()),
+            facts => facts?,
+        };
+        if FileType::from_raw_mode(facts.st_mode) != FileType::Directory {
+            return gone(unlinkat(parent, name, AtFlags::empty()));
+        }
+        if depth == DEEPEST {
+            return self.move_up(parent, name);
+        }
+        let below = openat(parent, name, OPEN, Mode::empty())?;
+        if fstat(&below)?.st_dev != self.device {
+            let name = name.to_string_lossy();
+            let what = format!("{name} in it is on another file system: unmount that first");
+            return Err(io::Error::new(io::ErrorKind::CrossesDevices, what));
+        }
+        self.empty(below.as_fd(), depth + 1)?;
+        gone(unlinkat(parent, name, AtFlags::REMOVEDIR))
+    }
+
+    /// Moves a directory up to `top`, where the next pass removes it, under a name that nothing there has.
+    fn move_up(&mut self, parent: BorrowedFd<'_>, name: &CStr) -> io::Result<()> {
+        loop {
+            let free = format!(".{}", self.moved);
+            self.moved += 1;
+            match renameat(parent, name, self.top, free) {
+                Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+                moved => return gone(moved),
+            }
+        }
+    }
+}
+
+fn gone(removed: rustix::io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(Errno::NOENT) => Ok(()),
+        removed => Ok(removed?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::mkdirat;
+
+    use super::*;
+
+    #[test]
+    fn links_go_and_what_they_lead_to_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let (state, elsewhere) = (dir.path().join("state"), dir.path().join("elsewhere"));
+        fs::create_dir_all(state.join("a/b")).unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+        fs::write(elsewhere.join("precious"), "x").unwrap();
+        symlink(&elsewhere, state.join("a/link")).unwrap();
+        symlink(elsewhere.join("precious"), state.join("file")).unwrap();
+        symlink("nowhere", state.join("a/b/dead")).unwrap();
+        contents(&state).unwrap();
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 0);
+        // A link in place of the directory itself is not followed either.
+        let moved = dir.path().join("moved");
+        symlink(&elsewhere, &moved).unwrap();
+        assert!(contents(&moved).is_err());
+        tree(&moved).unwrap();
+        assert!(moved.symlink_metadata().is_err(), "the link is gone");
+        assert_eq!(fs::read_to_string(elsewhere.join("precious")).unwrap(), "x");
+    }
+
+    /// A container can make one in a second, and `std::fs::remove_dir_all` overflows the stack on it.
+    #[test]
+    fn a_tree_is_removed_that_is_deeper_than_the_stack_and_the_file_descriptors_reach() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tree");
+        fs::create_dir(&path).unwrap();
+        let mut at = openat(CWD, &path, OPEN, Mode::empty()).unwrap();
+        for level in 0..20_000 {
+            mkdirat(&at, "d", Mode::RWXU).unwrap();
+            if level % 1000 == 0 {
+                // Names that moved directories would take.
+                mkdirat(&at, ".0", Mode::RWXU).unwrap();
+                mkdirat(&at, ".1", Mode::RWXU).unwrap();
+            }
+            at = openat(&at, "d", OPEN, Mode::empty()).unwrap();
+        }
+        drop(at);
+        tree(&path).unwrap();
+        assert!(!path.exists());
+    }
+}
