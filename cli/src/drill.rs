@@ -181,9 +181,8 @@ async fn hold(args: &DrillArgs, config: Config, out: &mut Output) -> Result<Outc
     let root = scratch.path().to_owned();
     if args.keep {
         let kept = scratch.keep();
-        if args.output == TextFormat::Text {
-            out.line(&format!("state and logs are kept in {}", kept.display()))?;
-        }
+        let say = args.output == TextFormat::Text;
+        tell(say, &format!("state and logs are kept in {}", kept.display()), out)?;
     }
     let pods = pods_directory(args.pods.as_deref(), &root)?;
     let policy = policy_of(&config.shutdown);
@@ -192,7 +191,7 @@ async fn hold(args: &DrillArgs, config: Config, out: &mut Output) -> Result<Outc
     }
     let logind = StandIn::new(args.delay.unwrap_or(policy.delay_wanted()));
     // Before the first pod starts: the pods would outlive a process that such a signal ends.
-    let mut ends = EndSignals::new().map_err(CommandError::from)?;
+    let mut ends = EndSignals::unless_ignored().map_err(CommandError::from)?;
     let drill = Drill::start(args, config, &root, &pods, &logind).await?;
     let result = tokio::select! {
         result = drill.rehearse(args.output, &logind, out) => result,
@@ -305,7 +304,7 @@ impl Drill {
             return no_pods(problems);
         }
         for problem in &problems {
-            out.line(&format!("left out: {}", clean(problem)))?;
+            tell(say, &format!("left out: {}", clean(problem)), out)?;
         }
         let begun = Instant::now();
         let mut changes = self.node.changes();
@@ -359,6 +358,16 @@ impl Drill {
         }
         self.node.shut_down().await;
     }
+}
+
+/// Prints a line that is not part of the report: on standard output if that is for people (`say`), else on standard
+/// error.
+fn tell(say: bool, line: &str, out: &mut Output) -> Result<(), CommandError> {
+    if say {
+        return out.line(line);
+    }
+    out.progress(line);
+    Ok(())
 }
 
 /// Returns the directory of the pods: the given one, or a new one with the given manifest or with the built-in pods.

@@ -173,28 +173,36 @@ pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
     Ok(if is_cases { Input::Cases(Box::new(whole)) } else { Input::Manifests(Box::new(whole)) })
 }
 
-/// Determines the kind of an input that may be endless: the first byte after blanks decides. `None` if there is none.
+/// Determines the kind of an input that may be endless: what has arrived after blanks decides. `None` if there is
+/// nothing.
 fn stream(mut input: impl BufRead + 'static) -> io::Result<Option<Input>> {
     let mut blanks = Vec::new();
-    let first = loop {
+    let of_cases = loop {
         let ahead = input.fill_buf()?;
         if ahead.is_empty() {
             return Ok(None);
         }
-        match ahead.trim_ascii_start().first() {
-            Some(first) => break *first,
+        match ahead.trim_ascii_start() {
             // No manifest is that long.
-            None if blanks.len() > winddown_yaml::MAX_BYTES => break b'{',
-            None => {
+            [] if blanks.len() > winddown_yaml::MAX_BYTES => break true,
+            [] => {
                 let read = ahead.len();
                 blanks.extend_from_slice(ahead);
                 input.consume(read);
             }
+            text => break begins_a_case(text),
         }
     };
     // The blanks are kept for the line numbers of errors.
     let whole = Box::new(Cursor::new(blanks).chain(input));
-    Ok(Some(if first == b'{' { Input::Cases(whole) } else { Input::Manifests(whole) }))
+    Ok(Some(if of_cases { Input::Cases(whole) } else { Input::Manifests(whole) }))
+}
+
+/// Whether the text begins a JSON object, and not one whose first field only a manifest has.
+fn begins_a_case(text: &[u8]) -> bool {
+    let Some(inside) = text.strip_prefix(b"{") else { return false };
+    let inside = inside.trim_ascii_start();
+    !inside.starts_with(b"\"apiVersion\"") && !inside.starts_with(b"\"kind\"")
 }
 
 #[cfg(test)]
@@ -215,5 +223,17 @@ mod tests {
             assert_eq!((read.as_str(), is_cases), (text, of_cases));
         }
         assert!(stream(&b" \n "[..]).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_manifest_in_json_is_no_case() {
+        for (text, of_cases) in [
+            ("\n{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"Pod\"\n}\n", false),
+            ("{\"kind\":\"Pod\",\"spec\":{}}", false),
+            ("{\"id\":1,\"preemptor\":{\"kind\":\"Pod\"},\"pods\":[]}", true),
+        ] {
+            let input = stream(text.as_bytes()).unwrap().unwrap();
+            assert_eq!(matches!(input, Input::Cases(_)), of_cases, "{text}");
+        }
     }
 }

@@ -328,7 +328,8 @@ pub fn file_hint(error: &io::Error) -> &'static str {
              configuration"
         }
         io::ErrorKind::ReadOnlyFilesystem => {
-            "make the file system writable, or write another path into the configuration"
+            "make the file system writable, or write another path into the configuration; `winddown \
+             doctor` names what the unit's sandbox closes"
         }
         io::ErrorKind::StorageFull => "make room on that disk: df -h, df -i",
         _ => "",

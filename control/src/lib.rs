@@ -25,7 +25,8 @@
 //! Each connection serves one request. The socket's mode decides who may connect: 0600, or 0660 with the configured
 //! group. Requests that change the node's state also need the credentials of root or of that group, so that a socket
 //! that was opened up by hand stays harmless. [`Limits`] bounds connections, watchers, sizes and waits: a client that
-//! sends nothing or reads nothing loses its connection and delays no other.
+//! sends nothing or reads nothing loses its connection and delays no other. A body has at most 64 KiB, a manifest
+//! 1 MiB, and only a few manifests are in memory at a time.
 //!
 //! # Design
 //! The server knows the agent only as [`AgentApi`], so it can be tested against a fake.

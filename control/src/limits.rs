@@ -26,8 +26,13 @@ pub struct Limits {
     pub write: Duration,
     /// The largest request head in bytes, at least 8192.
     pub head_bytes: usize,
-    /// The largest request body in bytes.
+    /// The largest request body in bytes, unless it is a manifest.
     pub body_bytes: usize,
+    /// The largest manifest in bytes. `winddown-yaml`, which reads it, takes no more either.
+    pub manifest_bytes: usize,
+    /// Manifests that are in memory at the same time: for root, and separately for all other users. The next one waits
+    /// as long as a request may take to arrive.
+    pub manifests: usize,
 }
 
 impl Default for Limits {
@@ -44,6 +49,8 @@ impl Default for Limits {
             write: Duration::from_secs(10),
             head_bytes: 16 * 1024,
             body_bytes: 64 * 1024,
+            manifest_bytes: 1024 * 1024,
+            manifests: 4,
         }
     }
 }

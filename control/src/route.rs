@@ -1,11 +1,12 @@
 //! Routes requests.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::{Method, Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, watch};
@@ -44,7 +45,7 @@ pub(super) async fn answer<A: AgentApi>(
         ["v1", "pods", namespace, name, "release"] => {
             release(shared, peer, &request, namespace, name).await
         }
-        ["v1", "plan", "preemption"] => preemption(shared, request).await,
+        ["v1", "plan", "preemption"] => preemption(shared, peer, request).await,
         ["v1", "drain"] => drain(shared, peer, request).await,
         ["v1", "notice"] => notice(shared, peer, request).await,
         ["v1", rest @ ..] => ask(shared, peer, &request, rest).await,
@@ -83,7 +84,11 @@ async fn ask<A: AgentApi>(
 }
 
 /// Handles preemption plans. A manifest in the body is only evaluated, so read access is enough to send one.
-async fn preemption<A: AgentApi>(shared: &Arc<Shared<A>>, request: Request<Incoming>) -> Answer {
+async fn preemption<A: AgentApi>(
+    shared: &Arc<Shared<A>>,
+    peer: Peer,
+    request: Request<Incoming>,
+) -> Answer {
     let strategy = value(&request, "strategy").map(str::to_owned);
     let strategy = strategy.as_deref();
     if is_read(&request) {
@@ -92,7 +97,14 @@ async fn preemption<A: AgentApi>(shared: &Arc<Shared<A>>, request: Request<Incom
     if request.method() != Method::POST {
         return Ok(respond::wrong_method("GET, POST"));
     }
-    let manifest = bytes(shared, request).await?;
+    let limits = shared.limits;
+    let place = tokio::time::timeout(limits.read, shared.slots.manifests(peer).acquire());
+    // Held until the answer is known.
+    let _place = place.await.map_err(|_| {
+        ApiError::new(ErrorCode::Unavailable, "the agent has too many manifests to read already")
+            .with_hint("try again later")
+    })?;
+    let manifest = bytes(shared, request, limits.manifest_bytes).await?;
     Ok(respond::json(&shared.api.preemption_plan(Some(&manifest), strategy)?))
 }
 
@@ -310,7 +322,7 @@ async fn body<A, T: DeserializeOwned + Default>(
     shared: &Shared<A>,
     request: Request<Incoming>,
 ) -> Result<T, ApiError> {
-    let bytes = bytes(shared, request).await?;
+    let bytes = bytes(shared, request, shared.limits.body_bytes).await?;
     if bytes.trim_ascii().is_empty() {
         return Ok(T::default());
     }
@@ -318,21 +330,34 @@ async fn body<A, T: DeserializeOwned + Default>(
         .map_err(|error| bad_request(format!("the request's body: {error}")))
 }
 
-/// Reads the whole body, within the limits.
-async fn bytes<A>(shared: &Shared<A>, request: Request<Incoming>) -> Result<Bytes, ApiError> {
-    let limits = shared.limits;
-    let collected = Limited::new(request.into_body(), limits.body_bytes).collect();
-    match tokio::time::timeout(limits.read, collected).await {
-        Err(_) => {
-            Err(bad_request(format!("the request's body did not arrive within {:?}", limits.read)))
-        }
+/// Reads the whole body, of at most `most` bytes, within the time that it may take.
+async fn bytes<A>(
+    shared: &Shared<A>,
+    request: Request<Incoming>,
+    most: usize,
+) -> Result<Vec<u8>, ApiError> {
+    let within = shared.limits.read;
+    let body = Limited::new(request.into_body(), most);
+    match tokio::time::timeout(within, copied(body)).await {
+        Err(_) => Err(bad_request(format!("the request's body did not arrive within {within:?}"))),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let most = limits.body_bytes;
             Err(bad_request(format!("the request's body is larger than {most} bytes")))
         }
         Ok(Err(error)) => Err(bad_request(format!("the request's body: {error}"))),
-        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Ok(bytes)) => Ok(bytes),
     }
+}
+
+/// Copies a body piece by piece. Collected as they are, pieces of one byte would each keep the 8 KiB that hyper read
+/// them into.
+async fn copied(mut body: Limited<Incoming>) -> Result<Vec<u8>, Box<dyn Error + Send + Sync>> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(piece) = frame?.into_data() {
+            bytes.extend_from_slice(&piece);
+        }
+    }
+    Ok(bytes)
 }
 
 fn bad_request(message: String) -> ApiError {

@@ -86,7 +86,7 @@ impl<A: AgentApi> Server<A> {
     }
 
     /// Serves one request on an established connection.
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, debug_assertions))]
     pub(super) async fn serve_connection<S>(&self, stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -20,6 +20,8 @@ pub(super) struct Slots {
     guests: Arc<ConnectionLimiter>,
     roots_watchers: Arc<Semaphore>,
     watchers: Arc<Semaphore>,
+    roots_manifests: Semaphore,
+    manifests: Semaphore,
 }
 
 #[derive(Default)]
@@ -53,6 +55,8 @@ impl Slots {
             guests: ConnectionLimiter::new(limits.network, limits.per_address),
             roots_watchers: Arc::new(Semaphore::new(limits.watchers)),
             watchers: Arc::new(Semaphore::new(limits.watchers)),
+            roots_manifests: Semaphore::new(limits.manifests),
+            manifests: Semaphore::new(limits.manifests),
         }
     }
 
@@ -78,6 +82,14 @@ impl Slots {
             _ => &self.watchers,
         };
         Arc::clone(watchers).try_acquire_owned().ok()
+    }
+
+    /// The slots for manifests of clients such as `peer`.
+    pub(super) fn manifests(&self, peer: Peer) -> &Semaphore {
+        match peer {
+            Peer::Local { uid: 0, .. } => &self.roots_manifests,
+            _ => &self.manifests,
+        }
     }
 
     /// Whether the connection can only be refused; none if there is not even a slot for that.
@@ -185,6 +197,15 @@ mod tests {
         let held: Vec<_> = (0..100).map_while(|_| slots.watch(user(1000))).collect();
         assert_eq!(held.len(), Limits::default().watchers);
         assert!(slots.watch(user(0)).is_some());
+    }
+
+    #[test]
+    fn manifests_of_other_users_take_no_place_of_roots() {
+        let slots = slots();
+        let one = |uid| slots.manifests(user(uid)).try_acquire().ok();
+        let held: Vec<_> = (1000..1100).map_while(one).collect();
+        assert_eq!(held.len(), Limits::default().manifests);
+        assert!(one(0).is_some());
     }
 
     #[test]

@@ -29,7 +29,7 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// All checks, in the order in which findings of the same severity are shown.
-const CHECKS: [Run; 31] = [
+const CHECKS: [Run; 32] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
@@ -39,6 +39,7 @@ const CHECKS: [Run; 31] = [
     shutdown::after_nodes,
     shutdown::paths,
     unit::unit,
+    unit::sandbox,
     unit::boot,
     unit::order,
     unit::stop_time,
@@ -64,9 +65,10 @@ const CHECKS: [Run; 31] = [
 ];
 
 /// Checks that depend on the configuration: if it cannot be read, their findings would be about the defaults.
-const OF_THE_CONFIGURATION: [&str; 12] = [
+const OF_THE_CONFIGURATION: [&str; 13] = [
     "periods",
     "delay",
+    "sandbox",
     "order",
     "stop-time",
     "crash",

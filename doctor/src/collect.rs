@@ -4,6 +4,7 @@ mod bus;
 mod cluster;
 mod files;
 mod kubelet;
+mod sandbox;
 mod shortages;
 
 use std::path::{Path, PathBuf};
@@ -11,9 +12,10 @@ use std::time::Duration;
 
 use tokio::net::UnixStream;
 use winddown_shared::{WallClock, error_chain};
+use winddown_systemd::inspect::ServiceView;
 use winddown_systemd::{Bus, drop_in};
 
-use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, KILLERS, NotObserved};
+use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, KILLERS, NotObserved, OutOfReach};
 use winddown_config::{Config, Mode, RuntimeKind};
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError};
@@ -104,7 +106,10 @@ pub async fn collect(place: &Place) -> Facts {
         synchronised: bus.synchronised,
         newest: newest.known().cloned().flatten(),
     };
-    let unenforced = unenforced(place, &config.config, &agent).await;
+    let (unenforced, out_of_reach) = tokio::join!(
+        unenforced(place, &config.config, &agent),
+        out_of_reach(place, &config.config, &bus.service),
+    );
     let node = match &agent {
         Fact::Known(status) => status.node.name.clone(),
         Fact::Unknown(..) if !place.live => place.root.display().to_string(),
@@ -122,6 +127,7 @@ pub async fn collect(place: &Place) -> Facts {
         setting,
         system: bus.system,
         service: bus.service,
+        out_of_reach,
         scopes: bus.scopes,
         slice: bus.slice,
         unenforced,
@@ -153,6 +159,23 @@ async fn unenforced(place: &Place, config: &Config, agent: &Fact<Status>) -> Fac
     let (proc_root, cgroups) = (place.root.join("proc"), place.root.join("sys/fs/cgroup"));
     blocking(place.patience, "the control groups", move || {
         Fact::Known(winddown_runtimes::process::unenforced(&proc_root, &cgroups, pid))
+    })
+    .await
+}
+
+/// The configured paths that the sandbox of the agent's unit keeps from the agent.
+async fn out_of_reach(
+    place: &Place,
+    config: &Config,
+    service: &Fact<ServiceView>,
+) -> Fact<Vec<OutOfReach>> {
+    let view = match service {
+        Fact::Known(service) => service.sandbox.clone(),
+        Fact::Unknown(kind, why) => return Fact::Unknown(*kind, why.clone()),
+    };
+    let config = config.clone();
+    blocking(place.patience, "the configured paths", move || {
+        Fact::Known(sandbox::out_of_reach(&config, &view))
     })
     .await
 }
@@ -279,7 +302,7 @@ async fn rights(place: &Place, config: &Config) -> Fact<Vec<String>> {
     }
     match tokio::time::timeout(place.patience, cluster::missing_rights(config, &place.wall)).await {
         Ok(Ok(missing)) => Fact::Known(missing),
-        Ok(Err(why)) => Fact::Unknown(NotObserved::Failed, why),
+        Ok(Err((kind, why))) => Fact::Unknown(kind, why),
         Err(_) => silent("the API server", place.patience),
     }
 }
@@ -291,7 +314,7 @@ async fn server_verified(place: &Place, config: &Config) -> Fact<bool> {
     let look = cluster::verifies_server(config, &place.wall);
     match tokio::time::timeout(place.patience, look).await {
         Ok(Ok(verified)) => Fact::Known(verified),
-        Ok(Err(why)) => Fact::Unknown(NotObserved::Failed, why),
+        Ok(Err((kind, why))) => Fact::Unknown(kind, why),
         Err(_) => silent("the files of the credentials", place.patience),
     }
 }

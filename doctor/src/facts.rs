@@ -61,6 +61,8 @@ pub struct Facts {
     pub system: Fact<SystemView>,
     /// The agent's unit.
     pub service: Fact<ServiceView>,
+    /// The configured paths that the sandbox of the agent's unit keeps from the agent.
+    pub out_of_reach: Fact<Vec<OutOfReach>>,
     /// The scopes of containers.
     pub scopes: Fact<Scopes>,
     /// The slice that contains the pods' services. Observed with the systemd runtime only.
@@ -127,6 +129,17 @@ pub enum ConfigRead {
     Invalid(Vec<String>),
     /// The file could not be read.
     Unread(NotObserved, String),
+}
+
+/// A configured path that the sandbox of the agent's unit keeps from the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutOfReach {
+    /// The field of the configuration.
+    pub field: &'static str,
+    /// The path; for a socket that the agent creates, its directory.
+    pub path: PathBuf,
+    /// Whether the agent does not see it; otherwise it sees it, but may not write to it.
+    pub hidden: bool,
 }
 
 /// The active scopes of containers.

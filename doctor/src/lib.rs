@@ -16,7 +16,7 @@ pub use checks::findings;
 pub use collect::{Place, collect};
 pub use facts::{
     Clock, Command, ConfigFact, ConfigRead, Fact, Facts, Installed, KubeletConfig, NotObserved,
-    Scopes, Shortage, SocketFile, StateDirectory,
+    OutOfReach, Scopes, Shortage, SocketFile, StateDirectory,
 };
 pub use finding::{Area, Counts, Diagnosis, Finding, Severity};
 pub use text::render;

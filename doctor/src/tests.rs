@@ -47,6 +47,7 @@ fn healthy() -> Facts {
             state: "running".to_owned(),
         }),
         service: Fact::Known(service()),
+        out_of_reach: Fact::Known(Vec::new()),
         scopes: Fact::Known(Scopes { count: 1, seen: vec![scope(&["winddown.service"])] }),
         slice: Fact::not_live(),
         unenforced: Fact::Known(Vec::new()),

@@ -4,6 +4,7 @@
 #![allow(clippy::expect_used, reason = "clippy does not see that helpers here are tests, too")]
 
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -94,27 +95,68 @@ fn a_reader_that_closes_the_pipe_early_is_no_failure() {
     assert_eq!(said, "");
 }
 
-#[test]
-fn a_rehearsal_whose_terminal_is_closed_ends_its_pods() {
+/// A directory with a pod, which is ready if the program `probe` succeeds.
+fn pods(probe: &str) -> tempfile::TempDir {
     let pods = tempfile::tempdir().expect("a directory");
-    // It is never ready, so that the rehearsal still waits for it.
-    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  hostNetwork: true\n  \
-               containers:\n  - name: a\n    command: [sleep, '1000']\n    \
-               readinessProbe: {exec: {command: ['false']}}\n";
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec:\n  hostNetwork: true\n  \
+         containers:\n  - name: a\n    command: [sleep, '1000']\n    \
+         readinessProbe: {{exec: {{command: ['{probe}']}}}}\n"
+    );
     std::fs::write(pods.path().join("a.yaml"), pod).expect("written");
-    let mut drill = winddown(&["drill", pods.path().to_str().expect("a path")])
+    pods
+}
+
+/// Starts a rehearsal by `env`, whose `option` says what is done with SIGHUP, and sends it that.
+fn hung_up(option: &str, pods: &Path) -> Output {
+    let mut drill = Command::new("env")
+        .arg(option)
+        .arg(assert_cmd::cargo::cargo_bin!("winddown"))
+        .arg("drill")
+        .arg(pods)
+        .env_remove("WINDDOWN_CONFIG")
+        .env("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .expect("the program runs");
+        .expect("env of GNU coreutils");
     let mut said = BufReader::new(drill.stdout.take().expect("piped"));
     said.read_line(&mut String::new()).expect("a line");
     kill_process(Pid::from_child(&drill), Signal::HUP).expect("sent");
-    let output = drill.wait_with_output().expect("it ends");
+    drill.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn a_rehearsal_whose_terminal_is_closed_ends_its_pods() {
+    // It is never ready, so that the rehearsal still waits for it. The tests may run under `nohup`.
+    let output = hung_up("--default-signal=HUP", pods("false").path());
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("the rehearsal's pods were ended"), "{error}");
+}
+
+#[test]
+fn a_rehearsal_that_nohup_started_goes_on_when_its_terminal_is_closed() {
+    let output = hung_up("--ignore-signal=HUP", pods("true").path());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{error}");
+}
+
+#[test]
+fn a_rehearsal_in_json_prints_nothing_but_its_report() {
+    let pods = pods("true");
+    std::fs::write(pods.path().join("b.yaml"), "kind: Deployment\n").expect("written");
+    let named = pods.path().to_str().expect("a path");
+    let output = run(&["drill", named, "--keep", "-o", "json"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let kept = said.lines().find_map(|line| line.strip_prefix("state and logs are kept in "));
+    let kept = Path::new(kept.expect("it says where"));
+    assert!(kept.join("state").is_dir(), "{said}");
+    std::fs::remove_dir_all(kept).expect("removed");
+    assert!(said.contains("left out: ") && said.contains("b.yaml"), "{said}");
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(report["kind"], "ShutdownReport", "{report:#}");
 }
 
 #[test]

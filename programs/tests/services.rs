@@ -2,8 +2,9 @@
 //!
 //! Each test is one scenario of `tests/runtimes/tests/suite/suite.rs`, `notices.rs`, `managed.rs` or `commands.rs`, or
 //! one of this file. It boots a disposable node, runs this program in it for that scenario alone, and fails with the
-//! program's output. Scenarios that need a misbehaving service manager (lost answers, hangs, units that vanish without
-//! notice) run only on the scripted one: `tests/runtimes/tests/suite/services.rs`.
+//! program's output. The long form runs all of them again, one after the other, in a node with systemd 257 and in one
+//! with 262, which have all controllers of version 2. Scenarios that need a misbehaving service manager (lost answers,
+//! hangs, units that vanish without notice) run only on the scripted one: `tests/runtimes/tests/suite/services.rs`.
 
 #![allow(
     clippy::unwrap_used,
@@ -31,6 +32,9 @@ mod stage;
 #[path = "../../tests/runtimes/tests/suite/suite.rs"]
 mod suite;
 
+use node::play_all;
+use winddown_node_tests::on_each_release;
+
 macro_rules! in_a_node {
     ($module:ident $from:ident => $($scenario:ident)*) => {
         mod $module {
@@ -57,3 +61,4 @@ managed::managed_scenarios!(in_a_node as_services managed);
 commands::command_scenarios!(in_a_node beside_services commands);
 in_a_node! { at_a_terminal commands => a_terminal_controls_its_command }
 real::real_scenarios!(in_a_node only_on_systemd real);
+on_each_release!(since 257, all_of_it_holds_on_cgroup_v2: play_all);

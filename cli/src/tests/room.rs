@@ -33,3 +33,18 @@ fn the_room_of_the_node_is_asked_of_the_agent_for_a_manifest_if_one_is_named() {
         assert!(ran.err.contains(".gone: cannot be read"), "{}", ran.err);
     });
 }
+
+#[test]
+fn the_largest_manifest_that_can_be_read_is_also_sent() {
+    with_agent(|socket| {
+        let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: dns}\n\
+                   spec: {containers: [{name: a, command: [a]}]}\n";
+        let mut text = pod.to_owned() + &"#\n".repeat(winddown_yaml::MAX_BYTES / 2);
+        text.truncate(winddown_yaml::MAX_BYTES);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        let file = file.path().display();
+        let ran = run(&format!("winddown {socket} plan preemption -o json -f {file}"));
+        assert_eq!(ran.exit, Exit::Success, "{}", ran.err);
+    });
+}

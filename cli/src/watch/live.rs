@@ -27,7 +27,7 @@ pub(super) async fn run(client: &Client, out: &Output) -> Result<Exit, CommandEr
         other => other,
     };
     let mut heard = feed::listen(client, first);
-    let mut ends = EndSignals::new()?;
+    let mut ends = EndSignals::all()?;
     let mut resized = signal(SignalKind::window_change())?;
     let mut terminal = Terminal::take(out.color)?;
     let mut keys = Some(EventStream::new());

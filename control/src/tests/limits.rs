@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{PATIENCE, Running, read_all, serve, until};
 use crate::api::Status;
 use crate::fake::FakeAgent;
-use crate::{ClientError, Limits, Server};
+use crate::{ClientError, Limits, Peer, Server};
 
 /// Short timeouts, so that the tests are short.
 fn strict() -> Limits {
@@ -242,6 +242,38 @@ async fn a_request_of_a_hundred_megabytes_is_refused_and_kept_nowhere() {
     assert!(running.agent.drains.lock().unwrap().is_empty(), "nothing was begun");
     // Other tests of this process use descriptors too.
     assert!(resident() < before + (64 << 20), "{} MiB more", (resident() - before) >> 20);
+}
+
+#[tokio::test]
+async fn a_body_that_comes_byte_by_byte_keeps_no_buffer_for_each() {
+    let limits = Limits { read: Duration::from_secs(3600), ..Limits::default() };
+    let server = Server::new(Arc::new(FakeAgent::new()), limits, CancellationToken::new());
+    // Each byte has to be read before the next is written.
+    let (mut client, ours) = tokio::io::duplex(1);
+    let before = resident();
+    let sent = async move {
+        let size = limits.body_bytes;
+        let head = format!("POST /v1/drain HTTP/1.1\r\nContent-Length: {size}\r\n\r\n");
+        client.write_all(head.as_bytes()).await.unwrap();
+        client.write_all(&vec![b' '; size - 1]).await.unwrap();
+        let more = resident().saturating_sub(before);
+        drop(client);
+        more
+    };
+    let root = Peer::Local { uid: 0, pid: None, may_change: true };
+    let ((), more) = tokio::join!(server.serve_connection(ours, root), sent);
+    // Other tests of this process use memory too.
+    assert!(more < 64 << 20, "{} MiB more", more >> 20);
+}
+
+#[tokio::test]
+async fn manifests_that_nobody_can_read_in_time_are_told_so() {
+    let running = serve(Limits { manifests: 0, ..strict() }).await;
+    let asked = running.client.preemption_plan(Some(b"kind: Pod".to_vec()), None);
+    let error = asked.await.unwrap_err();
+    assert!(matches!(error, ClientError::Agent { status: 503, .. }), "{error:?}");
+    assert_eq!(error.to_string(), "the agent has too many manifests to read already");
+    assert!(running.client.preemption_plan(None, None).await.is_ok(), "what sends none is served");
 }
 
 fn resident() -> u64 {

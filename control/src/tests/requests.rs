@@ -38,9 +38,20 @@ async fn a_preemption_plan_is_for_the_pod_whose_manifest_is_sent_if_one_is() {
     assert_eq!(plan.pod.unwrap().pod.into_bytes(), manifest, "as it was sent, YAML and all");
     let error = client.preemption_plan(Some(Vec::new()), None).await.unwrap_err();
     assert!(matches!(error, ClientError::Agent { status: 400, .. }), "{error:?}");
-    let huge = vec![b'#'; Limits::default().body_bytes + 1];
-    let error = client.preemption_plan(Some(huge), None).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn a_manifest_may_be_much_longer_than_another_body() {
+    let running = serve(Limits::default()).await;
+    let client = &running.client;
+    let most = Limits::default().manifest_bytes;
+    let plan = client.preemption_plan(Some(vec![b'#'; most]), None).await.unwrap();
+    assert_eq!(plan.pod.unwrap().pod.len(), most);
+    let error = client.preemption_plan(Some(vec![b'#'; most + 1]), None).await.unwrap_err();
     assert!(matches!(error, ClientError::Agent { status: 400, .. }), "{error:?}");
+    assert_eq!(error.to_string(), "the request's body is larger than 1048576 bytes");
+    let text = "#".repeat(Limits::default().body_bytes);
+    let error = client.drain(&DrainRequest { text, ..DrainRequest::default() }).await.unwrap_err();
     assert_eq!(error.to_string(), "the request's body is larger than 65536 bytes");
 }
 

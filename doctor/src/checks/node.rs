@@ -130,6 +130,11 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
         Area::Node,
         "the phase of a shutdown is kept on disk, so that a restarted agent goes on with it",
     );
+    // Reported by the check `sandbox`: this command may write where the agent may not.
+    let mut kept = facts.out_of_reach.known().into_iter().flatten();
+    if kept.any(|one| one.field == "stateDirectory") {
+        return None;
+    }
     let state = match &facts.state {
         Fact::Known(state) => state,
         Fact::Unknown(NotObserved::Silent, why) => {

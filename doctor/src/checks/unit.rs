@@ -5,7 +5,7 @@ use std::time::Duration;
 use winddown_systemd::inspect::ServiceView;
 
 use super::{Check, UNIT, span};
-use crate::facts::{Fact, Facts, NotObserved};
+use crate::facts::{Fact, Facts, NotObserved, OutOfReach};
 use crate::finding::{Area, Finding};
 use winddown_config::RuntimeKind;
 
@@ -67,6 +67,44 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
     Some(state(CHECK, facts, service))
 }
 
+/// Checks that the unit lets the agent use the configured paths. Returns a finding only if it does not.
+pub(super) fn sandbox(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "sandbox",
+        Area::Unit,
+        "an agent that its unit keeps from its directories does not start, or loses what it writes",
+    );
+    // If unknown, the reason is reported by the check `unit`.
+    let kept = facts.out_of_reach.known().filter(|kept| !kept.is_empty())?;
+    let file = facts.config.file.display();
+    let mut found = CHECK
+        .problem("the unit keeps the agent from paths of its configuration")
+        .saw_each(kept.iter().map(|one| format!("{file}: {}", kept_away(one))));
+    // A directory that is opened for a socket would be missing at the next boot, and the unit would not start.
+    let (moved, opened): (Vec<_>, Vec<_>) =
+        kept.iter().partition(|one| one.hidden || one.field.ends_with("Socket"));
+    for one in moved {
+        let place = if one.hidden { "" } else { " below /run/winddown" };
+        found = found.fix(format!("write another path{place} for {} in {file}", one.field));
+    }
+    if !opened.is_empty() {
+        let paths: Vec<_> = opened.iter().map(|one| one.path.display().to_string()).collect();
+        let paths = paths.join(" ");
+        found = found
+            .fix(format!("mkdir -p -m 711 {paths}"))
+            .fix(format!("systemctl edit winddown    # below [Service]: ReadWritePaths={paths}"));
+    }
+    Some(found.fix("systemctl restart winddown"))
+}
+
+fn kept_away(one: &OutOfReach) -> String {
+    let (field, path) = (one.field, one.path.display());
+    match one.hidden {
+        true => format!("{field}: {UNIT} does not see {path} (ProtectHome=, PrivateTmp=)"),
+        false => format!("{field}: {UNIT} may not write to {path} (ProtectSystem=strict)"),
+    }
+}
+
 /// Checks that the unit is started at boot.
 pub(super) fn boot(facts: &Facts) -> Option<Finding> {
     const CHECK: Check =
@@ -114,8 +152,17 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
             missing.push(*first);
         }
     }
-    if missing.is_empty() {
+    let config = &facts.config.config;
+    let is_known = config.runtime != RuntimeKind::Cri || !facts.runtime_units().is_empty();
+    if missing.is_empty() && is_known {
         return Some(CHECK.ok("the agent stops before logind, the bus and the runtime"));
+    }
+    if missing.is_empty() {
+        let title =
+            "the agent stops before logind and the bus; whether before the runtime is not known";
+        let seen = format!("containerRuntimeEndpoint: {}", config.container_runtime_endpoint);
+        let fix = "systemctl edit winddown    # below [Unit]: After= and that unit";
+        return Some(CHECK.info(title).saw(seen).fix(fix));
     }
     let names = missing.join(" ");
     let directory = "/etc/systemd/system/winddown.service.d";
@@ -224,6 +271,11 @@ fn state(check: Check, facts: &Facts, service: &ServiceView) -> Finding {
             .fix(RELOAD)
             .fix("systemctl restart winddown"),
         "active" | "reloading" | "refreshing" => check.ok("the unit is installed and active").saw(seen),
+        "activating" if service.sub_state.starts_with("auto-restart") => check
+            .problem("the agent does not keep running: systemd starts it again and again")
+            .saw(seen)
+            .saw(format!("result: {}", service.result))
+            .fix("journalctl -u winddown -e"),
         "activating" => check.warning("the unit is still being started").saw(seen),
         "failed" => check
             .problem("the unit has failed")

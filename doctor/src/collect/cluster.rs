@@ -1,12 +1,18 @@
 //! Observations of the API server and the connection to it.
 
+use std::error::Error;
+use std::io;
+
 use winddown_companion::{READ_BUDGETS, RightsUnknown, may, may_taint, missing_for_requests};
 use winddown_config::Config;
 use winddown_machine::host::node_name;
 use winddown_node::cluster::connect;
 use winddown_shared::{WallClock, error_chain};
 
-use crate::facts::{LIST_BUDGETS, REQUEST_EVICTIONS, TAINT_NODES};
+use crate::facts::{LIST_BUDGETS, NotObserved, REQUEST_EVICTIONS, TAINT_NODES};
+
+/// Why nothing was observed, with the reason as text for users.
+type NotSeen = (NotObserved, String);
 
 /// The required permissions that the API server does not grant.
 ///
@@ -15,9 +21,9 @@ use crate::facts::{LIST_BUDGETS, REQUEST_EVICTIONS, TAINT_NODES};
 pub(super) async fn missing_rights(
     config: &Config,
     wall: &WallClock,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, NotSeen> {
     let name = config.node_name_or(&node_name());
-    let connection = connect(config, &name, wall).await.map_err(|error| error_chain(&error))?;
+    let connection = connect(config, &name, wall).await.map_err(|error| unreadable(&error))?;
     let client = connection.client();
     let asked = async {
         let missing = winddown_companion::missing_rights(&client, &name).await?;
@@ -35,15 +41,43 @@ pub(super) async fn missing_rights(
         }
         Ok::<_, RightsUnknown>(missing)
     };
-    asked.await.map_err(|error| error.why)
+    asked.await.map_err(|error| (NotObserved::Failed, error.why))
 }
 
 /// Whether the credentials verify the API server's certificate. Makes no request.
 ///
 /// # Errors
 /// The credentials cannot be read; the reason, as text for users.
-pub(super) async fn verifies_server(config: &Config, wall: &WallClock) -> Result<bool, String> {
+pub(super) async fn verifies_server(config: &Config, wall: &WallClock) -> Result<bool, NotSeen> {
     let name = config.node_name_or(&node_name());
-    let connection = connect(config, &name, wall).await.map_err(|error| error_chain(&error))?;
+    let connection = connect(config, &name, wall).await.map_err(|error| unreadable(&error))?;
     Ok(connection.verifies_server())
+}
+
+/// Credentials that this user may not read are no fault of the agent's, which is root.
+fn unreadable(error: &(dyn Error + 'static)) -> NotSeen {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    let is_denied = causes.any(|cause| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
+    });
+    let kind = if is_denied { NotObserved::Denied } else { NotObserved::Failed };
+    (kind, error_chain(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_config::ConfigError;
+
+    use super::*;
+
+    #[test]
+    fn credentials_that_only_root_may_read_are_not_taken_for_broken_ones() {
+        let kind = |kind: io::ErrorKind| {
+            let path = "/etc/winddown/kubeconfig".into();
+            unreadable(&ConfigError::Read { path, source: kind.into() }).0
+        };
+        assert_eq!(kind(io::ErrorKind::PermissionDenied), NotObserved::Denied);
+        assert_eq!(kind(io::ErrorKind::NotFound), NotObserved::Failed);
+    }
 }

@@ -52,11 +52,11 @@ pub(super) fn config(place: &Place) -> ConfigFact {
 
 pub(super) fn installed(root: &Path) -> Installed {
     let unit_there = |name: &str| {
-        UNIT_DIRECTORIES.iter().any(|directory| {
-            let path = below(root, directory).join(name);
-            let masked = fs::read_link(&path).is_ok_and(|to| to == Path::new("/dev/null"));
-            !masked && path.symlink_metadata().is_ok()
-        })
+        // The first directory that has it decides: a mask in /etc hides a package's file.
+        let mut paths = UNIT_DIRECTORIES.iter().map(|directory| below(root, directory).join(name));
+        let first = paths.find(|path| path.symlink_metadata().is_ok());
+        let target = first.as_ref().and_then(|path| fs::read_link(path).ok());
+        first.is_some() && target.is_none_or(|to| to != Path::new("/dev/null"))
     };
     let wants = below(root, "/etc/systemd/system/multi-user.target.wants/winddown.service");
     let drop_in = |prefix: &&str| unit_there(&format!("{prefix}.scope.d/50-winddown.conf"));

@@ -150,6 +150,17 @@ async fn an_image_is_looked_at_by_its_files_alone() {
 }
 
 #[tokio::test]
+async fn a_package_whose_unit_is_masked_is_not_taken_for_installed() {
+    let root = Root::new();
+    let mask = root.path().join("etc/systemd/system/winddown.service");
+    fs::remove_file(&mask).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &mask).unwrap();
+    root.put("usr/lib/systemd/system/winddown.service", "[Unit]\n");
+    let facts = collect(&Place { live: false, ..root.place(no_bus()) }).await;
+    assert_eq!(finding(&facts, "unit").unwrap().severity, Severity::Problem);
+}
+
+#[tokio::test]
 async fn what_is_wrong_with_the_configuration_is_told_with_its_line() {
     let root = Root::new();
     root.put("etc/winddown/config.yaml", &CONFIG.replace("30s", "30 bananas"));

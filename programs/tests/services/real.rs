@@ -29,7 +29,11 @@ macro_rules! real_scenarios {
 }
 pub(crate) use real_scenarios;
 
-/// The node's systemd. Its units are those of one test.
+/// Ends what a scenario that ran before in the same node has left: all have pods of the same names.
+const CLEAR: &str =
+    "for how in 'kill --signal=KILL' stop reset-failed; do systemctl $how 'winddown-pod*'; done";
+
+/// The node's systemd. Its units are those of one test at a time.
 pub(crate) struct Systemd {
     dir: TempDir,
 }
@@ -38,7 +42,11 @@ impl Stage for Systemd {
     type Runtime = SystemdRuntime<UnitsClient>;
 
     async fn set() -> Self {
-        Self { dir: dir_with_act() }
+        let stage = Self { dir: dir_with_act() };
+        // It fails if there is none, or one goes by itself meanwhile.
+        Command::new("sh").args(["-c", CLEAR]).output().unwrap();
+        stage.nothing_loaded().await;
+        stage
     }
 
     async fn open(&self) -> Self::Runtime {

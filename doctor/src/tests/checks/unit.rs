@@ -1,7 +1,7 @@
 //! The systemd unit.
 
 use super::super::*;
-use super::Severity::{Ok as Well, Problem, Warning};
+use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
 
 #[test]
@@ -54,6 +54,18 @@ fn what_is_wrong_with_the_unit_is_found() {
             Warning,
             "activating",
             "",
+        ),
+        (
+            "fails as it starts",
+            |f| {
+                known(&mut f.service).active_state = "activating".into();
+                known(&mut f.service).sub_state = "auto-restart".into();
+                known(&mut f.service).result = "exit-code".into();
+            },
+            "unit",
+            Problem,
+            "result: exit-code",
+            "journalctl -u winddown -e",
         ),
         (
             "edited",
@@ -153,6 +165,14 @@ fn the_order_is_that_of_the_runtime_in_use() {
             "k3s.service",
             "After=k3s.service",
         ),
+        (
+            "a runtime whose unit is not known",
+            |f| f.config.config.container_runtime_endpoint = "unix:///run/own/own.sock".into(),
+            "order",
+            Info,
+            "unix:///run/own/own.sock",
+            "After=",
+        ),
     ]);
     for instead in ["dbus-broker.service", "dbus.socket"] {
         let mut facts = healthy();
@@ -169,4 +189,40 @@ fn the_order_is_that_of_the_runtime_in_use() {
     let crash = finding(&facts, "crash").unwrap();
     assert_eq!(crash.severity, Problem, "{crash:?}");
     assert!(crash.fix[0].contains("--runtime process"), "{crash:?}");
+}
+
+#[test]
+fn paths_that_the_units_sandbox_keeps_from_the_agent_are_found() {
+    fn keep(facts: &mut Facts, field: &'static str, path: &str, hidden: bool) {
+        facts.out_of_reach = Fact::Known(vec![OutOfReach { field, path: path.into(), hidden }]);
+    }
+    check(&[
+        (
+            "a state directory that the unit does not open",
+            |f| keep(f, "stateDirectory", "/data/winddown", false),
+            "sandbox",
+            Problem,
+            "config.yaml: stateDirectory: winddown.service may not write to /data/winddown",
+            "ReadWritePaths=/data/winddown",
+        ),
+        (
+            "a socket in another directory of /run",
+            |f| keep(f, "controlSocket", "/run/own", false),
+            "sandbox",
+            Problem,
+            "may not write to /run/own",
+            "write another path below /run/winddown for controlSocket",
+        ),
+        (
+            "a kubeconfig of root's home",
+            |f| keep(f, "kubeconfig", "/root/.kube/config", true),
+            "sandbox",
+            Problem,
+            "kubeconfig: winddown.service does not see /root/.kube/config",
+            "write another path for kubeconfig in /etc/winddown/config.yaml",
+        ),
+    ]);
+    let mut facts = healthy();
+    keep(&mut facts, "stateDirectory", "/data/winddown", false);
+    assert_eq!(finding(&facts, "state"), None, "this command may write it, the agent may not");
 }
