@@ -73,7 +73,6 @@ test-all: ## The same with packages and new random seeds, then chaos, reboots, c
 	@tests/node/packages.sh fuzz
 	@for tool in cargo-deb cargo-generate-rpm; do packaging/tools.sh $$tool >/dev/null || exit; done
 	@CARGO="$(CARGO)" MAKE="$(MAKE)" tests/node/stages.sh
-	@tests/node/took.sh keep test-all
 
 took: ## Keep what this machine's last runs took, for those who have had none: tests/node/took
 	@cp $(CACHE)/took tests/node/took
@@ -201,6 +200,8 @@ lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documen
 	@# Not by `cargo run`: a build script asks for what that sets, and crates would be compiled anew.
 	$(CARGO) build --quiet --package xtask
 	$(TARGET)/debug/xtask plugins
+	@# Are the tests that went in tests/README.md? A shallow clone does not have that commit.
+	@! git cat-file -e '0aa81c3^{commit}' 2>/dev/null || $(TARGET)/debug/xtask scenarios 0aa81c3
 	@# Nothing is built here; that is for 'make crates'.
 	$(CARGO) package --quiet --offline --locked --allow-dirty --no-verify $(CRATES)
 	@echo "cargo-deny: bans (layering too), licences, sources. Advisories are NOT checked here:"

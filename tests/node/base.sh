@@ -7,8 +7,8 @@
 # holds a checksum of what went into it: changing the package lists or the preparation below makes
 # new bases, and nothing ever writes to one that is finished. Only the plain root of a suite is made
 # by mmdebstrap; the others are copies of it with more packages. uml and qemu have a kernel in them that
-# boots the very root it lies in: user-mode Linux, or Debian's own in an emulated machine (trixie on
-# x86-64 only). Set WINDDOWN_DEBIAN_MIRROR to use another mirror than deb.debian.org.
+# boots the very root it lies in: user-mode Linux, or Debian's own in an emulated machine (trixie and sid,
+# on x86-64 only). Set WINDDOWN_DEBIAN_MIRROR to use another mirror than deb.debian.org.
 #
 # Exit codes, with the reason on standard error: 0 ready, 1 could not be made, 2 wrong usage, 3 this
 # machine lacks something (root, a program, an architecture, a way to the mirror).

@@ -7,7 +7,8 @@
 # Prometheus would listen on this machine.
 #
 # It says first what it is about to install. Without root, or on a machine without apt, it says what
-# is missing and exits 0: the tests that need it will skip, or fail where nothing may be skipped.
+# is missing and exits 0, as it does where nothing can be installed: the tests that need it will skip, or fail
+# where nothing may be skipped.
 set -eu
 
 # unpacked PROGRAM PACKAGE: prints where the program is.
@@ -125,4 +126,5 @@ export DEBIAN_FRONTEND=noninteractive
 # shellcheck disable=SC2086
 install() { apt-get install --yes --no-install-recommends $missing >/dev/null; }
 # The lists of a fresh machine are empty, those of an old one may name versions that are gone.
-install 2>/dev/null || { apt-get update >/dev/null && install; }
+install 2>/dev/null || { apt-get update >/dev/null && install; } ||
+    echo "Could not be installed, so going on without: $missing"

@@ -1,14 +1,15 @@
 #!/bin/sh
-# Runs the stages of `make test-all` one after the other, and ends with one line for each. A stage that fails does
-# not stop the next ones, because each takes long enough to be worth its result.
+# Runs the stages of `make test-all` one after the other, and ends with one line for each, and with what the tests
+# said last. A stage that fails does not stop the next ones, because each takes long enough to be worth its result.
 #
 #   tests/node/stages.sh
 set -u
 cd "$(dirname "$0")/../.."
 cargo=${CARGO:-cargo}
+target=${CARGO_TARGET_DIR:-target}
 make="${MAKE:-make} --no-print-directory"
 results=$(mktemp)
-trap 'rm -f "$results"' EXIT
+trap 'rm -f "$results" "$results".*' EXIT
 trap 'exit 130' INT TERM
 failed=0
 
@@ -18,9 +19,11 @@ stage() {
     shift
     begun=$(date +%s)
     echo "== $name"
+    { "$@" || echo failed >"$results.failed"; } | tee "$results.said"
     result=passed
-    "$@" || { result=FAILED failed=1; }
-    printf '%-9s %-6s %3d minutes\n' "$name" "$result" $((($(date +%s) - begun + 30) / 60)) >>"$results"
+    ! grep -q '^SKIPPED: ' "$results.said" || result=skipped
+    ! rm "$results.failed" 2>/dev/null || result=FAILED failed=1
+    printf '%-9s %-7s %3d minutes\n' "$name" "$result" $((($(date +%s) - begun + 30) / 60)) >>"$results"
 }
 
 tool() { $cargo run --quiet --package winddown-node-tests --bin "$@"; }
@@ -34,5 +37,7 @@ stage reboots tool reboots -- 10
 stage calm $make calm PROFILE=release
 stage fuzz nice -n 19 tests/fuzz/run.sh 60
 echo
-cat "$results"
+cat "$results" "$target/test.counts" 2>/dev/null
+# All stages have run, whatever became of them.
+tests/node/took.sh keep test-all
 exit "$failed"

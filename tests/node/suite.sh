@@ -1,5 +1,6 @@
 #!/bin/sh
-# Runs every test of the workspace and ends with one line: "N passed, N failed, N skipped".
+# Runs every test of the workspace and ends with one line: "N passed, N failed, N skipped (N: why)", which is
+# kept in target/test.counts.
 #
 # A test that cannot run prints "SKIPPED: name: why" and passes; here it is counted as skipped, and
 # listed. With WINDDOWN_NO_SKIP set such a test fails instead, unless no package registry has what it
@@ -10,6 +11,7 @@ cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-target}
 log=$target/test.log
 mkdir -p "$target"
+rm -f "$target/test.counts"
 export CARGO_TERM_COLOR=never
 begun=$(date +%s)
 # Programs of tests that run at once: most wait most of the time. Emulated machines compute all the time.
@@ -20,6 +22,7 @@ at_once=4
 # depend on luck, and the long form looks for what is new.
 if [ -z "${WINDDOWN_LONG:-}" ]; then
     export PROPTEST_CASES="${PROPTEST_CASES:-64}" PROPTEST_RNG_SEED="${PROPTEST_RNG_SEED:-1}"
+    export SHUTTLE_RANDOM_SEED="${SHUTTLE_RANDOM_SEED:-1}"
 fi
 
 # The roots come from a mirror while cargo compiles. A test that needs one waits for it, and says what is
@@ -135,6 +138,7 @@ awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
             seen[kind, name] = 1; count[kind]++
             if (!(why in kinds)) { kinds[why] = kind; order[++reasons] = why }
             names[why] = names[why] (names[why] == "" ? "" : "\n") "    " name
+            tests_of[why]++
         }
         list("SKIPPED", "Skipped, because this machine lacks something:")
         list("LEFT", "Left to the long form, make test-all:")
@@ -155,8 +159,16 @@ awk -v told="$told" -v status="$status" -v took="$(($(date +%s) - begun))" '
         printf "%d minutes. ", (took + 30) / 60
         if (count["LEFT"]) printf "Left to make test-all: %d. ", count["LEFT"]
         print "The whole output is in target/test.log."
-        printf "%d passed, %d failed, %d skipped\n", \
+        printf "%d passed, %d failed, %d skipped", \
             passed - count["SKIPPED"] - count["LEFT"], failed, count["SKIPPED"]
+        for (i = 1; i <= reasons; i++) {
+            why = order[i]
+            if (kinds[why] != "SKIPPED") continue
+            printf "%s%d: %s", (any++ ? "; " : " ("), tests_of[why], substr(why, 8)
+        }
+        print any ? ")" : ""
     }
-' "$log"
+' "$log" | tee "$log.said"
+tail -n 1 "$log.said" >"$target/test.counts"
+rm "$log.said"
 exit "$status"

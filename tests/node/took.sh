@@ -18,18 +18,22 @@ gigabytes() { du -sm "$@" 2>/dev/null | awk '{ sum += $1 } END { printf "%.1f", 
 case $1 in
 say)
     kind=again
-    [ -d "$target/debug/deps" ] || kind=first
+    # Only a run of the tests writes this; what else is compiled there is a part of them.
+    [ -e "$target/test.log" ] || kind=first
     mkdir -p "$target"
     echo "$kind $(date +%s)" >"$begun"
     last() { cat "$cache/took" tests/node/took 2>/dev/null | grep "^$form $1" | head -n 1; }
     line=$(last "$kind ") || line=
     [ -n "$line" ] || line=$(last '') || line=
-    [ -n "$line" ] || exit 0
-    set -- $line
-    [ "$2" = "$kind" ] || [ "$kind" = again ] || echo "This run compiles everything first."
-    how='by a first run'
-    [ "$2" = first ] || how='with all crates compiled'
-    echo "Took $3 minutes on $4 processors when last measured, $how; $5 GB in $target, $6 GB in $cache."
+    if [ -z "$line" ]; then
+        echo "It has not been measured how long this takes."
+    else
+        set -- $line
+        [ "$2" = "$kind" ] || [ "$kind" = again ] || echo "This run compiles everything first."
+        how='by a first run'
+        [ "$2" = first ] || how='with all crates compiled'
+        echo "Took $3 minutes on $4 processors when last measured, $how; $5 GB in $target, $6 GB in $cache."
+    fi
     [ "$(id -u)" = 0 ] || echo "Without root, what needs nodes is skipped."
     ;;
 keep)

@@ -18,7 +18,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | pl
     \x20              SOURCE_DATE_EPOCH\n\
     plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
     rooms          how large each crate is, and which files need each other\n\
-    scenarios BEFORE [AFTER]  the tests of one commit that another (HEAD) does not have, and why\n\
+    scenarios BEFORE  check that tests/README.md lists the tests that went since a commit, and why\n\
     words BEFORE [AFTER]  how many words each page of docs/ has at two commits; the sums go into benches/notebook.md";
 
 fn main() -> Result<()> {
@@ -28,10 +28,7 @@ fn main() -> Result<()> {
             GENERATED.iter().try_for_each(|(out, side)| generate(&repository().join(out), *side))
         }
         ["plugins"] => plugins::build(&repository()),
-        ["scenarios", before] => scenarios::show(&repository(), before, "HEAD", &testing_page()?),
-        ["scenarios", before, after] => {
-            scenarios::show(&repository(), before, after, &testing_page()?)
-        }
+        ["scenarios", before] => scenarios::check(&repository(), before, &testing_page()?),
         ["words", before] => words::show(&repository(), before, "HEAD"),
         ["words", before, after] => words::show(&repository(), before, after),
         ["rooms"] => rooms::show(&repository()),

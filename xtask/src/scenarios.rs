@@ -1,4 +1,4 @@
-//! Lists the tests of one commit that another does not have, to check whether coverage was lost.
+//! Lists the tests of a commit that are not here any more, to check whether coverage was lost.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,8 +7,14 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
-/// The share of common words in the name, or of common lines in the body, from which a test counts as renamed.
+/// The share of common lines in the body from which a test counts as renamed. Names are not compared: those of
+/// unrelated tests share many words.
 const ALIKE: f64 = 0.5;
+
+/// What `git grep` takes in place of a commit: the files as they are now, with those that were not added yet.
+const NOW: &str = "--untracked";
+
+type Tests = BTreeMap<String, Test>;
 
 /// A test function.
 #[derive(Debug)]
@@ -17,43 +23,45 @@ struct Test {
     lines: Vec<String>,
 }
 
-/// Prints a table of the tests of `before` that `after` does not have. Renamed tests are not listed. The reasons are
-/// taken from the same table in `page`.
+/// Checks that `page` lists the tests of `before` that are not here any more, and why. If not, prints what it should
+/// have.
 ///
 /// # Errors
-/// Git does not know a commit, or a row has no reason yet; the table is printed before that.
-pub(crate) fn show(repository: &Path, before: &str, after: &str, page: &str) -> Result<()> {
-    let (old, new) = (tests_at(repository, before)?, tests_at(repository, after)?);
-    let mut free: Vec<(&String, &Test)> =
-        new.iter().filter(|(name, _)| !old.contains_key(*name)).collect();
-    let (mut table, mut renamed, mut gone, mut unexplained) = (String::new(), 0, 0, 0);
+/// Git does not know the commit, or the page is not up to date.
+pub(crate) fn check(repository: &Path, before: &str, page: &str) -> Result<()> {
+    let (old, new) = (tests_at(repository, before)?, tests_at(repository, NOW)?);
+    let section = section(before, &old, &new, page)?;
+    if page.contains(&section) && !section.contains("| ? |") {
+        return Ok(());
+    }
+    print!("{section}");
+    bail!("tests/README.md differs: put this there, with a reason in place of each question mark")
+}
+
+/// How many tests of `old` have another name in `new`, and a table of those that went. The reasons are taken from the
+/// same table in `page`.
+fn section(before: &str, old: &Tests, new: &Tests, page: &str) -> Result<String> {
+    let mut free: Vec<&Test> =
+        new.iter().filter(|(name, _)| !old.contains_key(*name)).map(|(_, test)| test).collect();
+    let (mut table, mut renamed, mut gone) = (String::new(), 0, 0);
     for (name, test) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
-        let alike = |(other, body): &(&String, &Test)| {
-            f64::max(share(name.split('_'), other.split('_')), share(&test.lines, &body.lines))
-        };
-        let likeness: Vec<f64> = free.iter().map(alike).collect();
+        let likeness: Vec<f64> =
+            free.iter().map(|other| share(&test.lines, &other.lines)).collect();
         let best = (0..free.len()).max_by(|a, b| likeness[*a].total_cmp(&likeness[*b]));
         if let Some(best) = best.filter(|best| likeness[*best] >= ALIKE) {
             free.swap_remove(best);
             renamed += 1;
-            continue;
+        } else {
+            let reason = reason(page, name).unwrap_or("?");
+            writeln!(table, "| `{name}` | `{}` | {reason} |", test.file)?;
+            gone += 1;
         }
-        gone += 1;
-        let reason = reason(page, name);
-        unexplained += usize::from(reason.is_none());
-        writeln!(table, "| `{name}` | `{}` | {} |", test.file, reason.unwrap_or("?"))?;
     }
-    println!(
-        "At {before} there were {} tests, at {after} {}: {renamed} have another name, {} are new, {gone} went.\n",
-        old.len(),
-        new.len(),
-        free.len()
-    );
-    println!("| went | from | why |\n|---|---|---|\n{table}");
-    match unexplained {
-        0 => Ok(()),
-        _ => bail!("{unexplained} without a reason: write it in place of the question mark"),
-    }
+    Ok(format!(
+        "At {before} there were {} tests; {renamed} of them have another name, {gone} went.\n\n\
+         | went | from | why |\n|---|---|---|\n{table}\n",
+        old.len()
+    ))
 }
 
 /// The last cell of the page's row about this test, unless it is `?`.
@@ -73,9 +81,9 @@ fn share<T: Ord>(one: impl IntoIterator<Item = T>, other: impl IntoIterator<Item
     f64::from(common) / f64::from(larger.max(1))
 }
 
-/// The tests of every Rust file at a commit, by name.
-fn tests_at(repository: &Path, commit: &str) -> Result<BTreeMap<String, Test>> {
-    // One line for each line of each file: commit, file, text.
+/// The tests of every Rust file at a commit, or [`NOW`], by name.
+fn tests_at(repository: &Path, commit: &str) -> Result<Tests> {
+    // One line for each line of each file: the commit if there is one, file, text.
     let text =
         git(repository, &["grep", "--no-color", "-I", "--null", "-e", "", commit, "--", "*.rs"])?;
     let mut files: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -129,7 +137,7 @@ pub(crate) fn git(repository: &Path, arguments: &[&str]) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{reason, share, tests_of};
+    use super::{Test, Tests, reason, section, share, tests_of};
 
     #[test]
     fn a_test_is_found_with_its_body_in_whatever_form_it_stands() {
@@ -142,6 +150,26 @@ mod tests {
         assert_eq!(names, ["plain", "property", "slow", "everywhere", "here"]);
         assert_eq!(found[0].1, ["one();", "two();"]);
         assert_eq!(found[1].1, ["one();"]);
+    }
+
+    fn tests(all: &[(&str, &str)]) -> Tests {
+        let test = |(name, body): &(&str, &str)| {
+            let lines = body.split(' ').map(str::to_owned).collect();
+            ((*name).to_owned(), Test { file: "x.rs".to_owned(), lines })
+        };
+        all.iter().map(test).collect()
+    }
+
+    #[test]
+    fn a_test_is_renamed_if_half_of_its_body_stayed_whatever_its_name_is() {
+        let old = [("a", "1 2"), ("b_is_c", "3 4"), ("b_is_d", "5 6 7"), ("e", "8"), ("f", "8")];
+        let new = [("a", "0"), ("b_is_no_d", "5"), ("x", "3 4 9"), ("y", "8"), ("z", "9")];
+        let page = "| `b_is_d` | `old.rs` | said by `x` |\n";
+        let expected = "At 123 there were 5 tests; 2 of them have another name, 2 went.\n\n\
+                        | went | from | why |\n|---|---|---|\n\
+                        | `b_is_d` | `x.rs` | said by `x` |\n| `f` | `x.rs` | ? |\n\n";
+        let found = section("123", &tests(&old), &tests(&new), page).unwrap();
+        assert_eq!(found, expected, "each new test is the other name of one test only");
     }
 
     #[test]

@@ -93,7 +93,7 @@ pub enum Flavour {
     OwnKernelContainerd,
     /// Debian's own kernel in an emulated machine: in addition to the controllers it has stall information, two
     /// processors, `kexec` and a power key. It needs no hardware virtualization and boots in half a minute, so tests on
-    /// it belong to the long form. Debian 13 only.
+    /// it belong to the long form. Debian 13 and later.
     Emulated,
 }
 
@@ -116,7 +116,7 @@ pub enum Need {
 
 /// The available kinds of nodes with their capabilities, cheapest first. Among kinds with equal capabilities, the one
 /// with the older systemd comes first.
-const KINDS: [(Recipe, &[Need]); 8] = [
+const KINDS: [(Recipe, &[Need]); 9] = [
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Plain }, &[]),
     (Recipe { suite: Suite::Bookworm, flavour: Flavour::Containerd }, &[Need::Containers]),
     (Recipe { suite: Suite::Trixie, flavour: Flavour::Plain }, &[]),
@@ -133,6 +133,10 @@ const KINDS: [(Recipe, &[Need]); 8] = [
     (
         Recipe { suite: Suite::Sid, flavour: Flavour::OwnKernelContainerd },
         &[Need::Controllers, Need::Containers],
+    ),
+    (
+        Recipe { suite: Suite::Sid, flavour: Flavour::Emulated },
+        &[Need::Controllers, Need::Pressure, Need::Processors, Need::Kexec, Need::PowerKey],
     ),
 ];
 
@@ -409,6 +413,10 @@ mod tests {
         assert_eq!(new(&[Need::Controllers]), Some(Suite::Trixie.with(Flavour::OwnKernel)));
         assert_eq!(old(&[Need::Kexec]), Some(Suite::Trixie.with(Flavour::Emulated)));
         assert_eq!(old(&[Need::Kexec, Need::Containers]), None);
+        assert_eq!(
+            Recipe::cheapest(Suite::Sid, &[Need::Kexec]),
+            Some(Suite::Sid.with(Flavour::Emulated))
+        );
     }
 
     #[test]

@@ -86,7 +86,8 @@ async fn a_service_that_ends_is_told_with_its_exit_code_and_nothing_of_it_is_lef
     };
     for (name, script) in [
         ("fails", "echo to stdout; echo to stderr >&2; exit 7"),
-        ("killed", "kill -KILL $$"),
+        // Of each two the pod's command keeps one.
+        ("killed", "kill -KILL $$$$"),
         ("leaves", "sleep 1000 & exit 0"),
         ("secret", "test \"$TOKEN\" = s3cret"),
         ("bounded", "cat /proc/self/cgroup; exec sleep 1"),

@@ -91,17 +91,18 @@ impl Line {
         put(file("data"), data)?;
         put(file("sh"), script(number, argv).as_bytes())?;
         (&self.socket).write_all(format!("{number}\n").as_bytes()).map_err(|_| NodeError::Off)?;
+        let text = |ending| {
+            let bytes = fs::read(file(ending)).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
         let code = match answered.recv_timeout(limit) {
             Ok(code) => code,
             Err(RecvTimeoutError::Timeout) => {
                 let what = format!("`{}`", argv.join(" "));
-                return Err(NodeError::TimedOut { what, limit, seen: String::new() });
+                let seen = format!("{}{}", text("out"), text("err"));
+                return Err(NodeError::TimedOut { what, limit, seen });
             }
             Err(RecvTimeoutError::Disconnected) => return Err(NodeError::Off),
-        };
-        let text = |ending| {
-            let bytes = fs::read(file(ending)).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).into_owned()
         };
         let output = Output {
             // The shell's exit code for a command that was killed by a signal is kept as it is.

@@ -41,6 +41,24 @@ async fn until(scenario: &Scenario, name: &str, phase: &str) -> TestResult<Strin
     Ok(pod(scenario, name).await.to_string())
 }
 
+/// Removes a pod that runs, and waits until systemd has no slice of it.
+async fn leaves_no_slice(scenario: &Scenario, name: &str) -> TestResult {
+    let pod = pod(scenario, name).await;
+    let uid = pod["uid"].as_str().ok_or("it has a UID")?.replace('-', "_");
+    let list = ["systemctl", "list-units", "--all", "--type=slice", "--plain", "--no-legend"];
+    let slices = async || scenario.node.run(&list).await;
+    let before = slices().await?;
+    assert!(before.contains(&format!("pod{uid}.slice")), "{before}");
+    scenario.node.run(&["rm", &format!("/etc/winddown/pods/{name}.yaml")]).await?;
+    let is_gone = async || slices().await.is_ok_and(|listed| !listed.contains(&uid));
+    let waited = scenario.node.wait_until("the pod's slice to be gone", PATIENCE, is_gone).await;
+    if let Err(error) = waited {
+        let journal = scenario.node.journal(&["--unit=winddown"]).await?;
+        return Err(format!("{error}\n{}\n{journal}", slices().await?).into());
+    }
+    Ok(())
+}
+
 on_each_release!(
     since 257, containers_have_their_limits_on_cgroup_v2_and_end_in_order: have_limits_and_end_in_order
 );
@@ -72,6 +90,7 @@ async fn have_limits_and_end_in_order(test: &str, suite: Suite) -> TestResult {
     let doctor = scenario.node.run(&["sh", "-c", "winddown doctor -o json || true"]).await?;
     let doctor: Value = serde_json::from_str(&doctor)?;
     assert!(matches!(doctor["severity"].as_str(), Some("ok" | "info")), "{doctor:#}");
+    leaves_no_slice(&scenario, "bounded").await?;
 
     scenario.power_off().await?;
     scenario.node.wait_off(PATIENCE).await?;

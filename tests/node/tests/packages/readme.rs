@@ -42,27 +42,29 @@ async fn a_bare_node_does_what_readme_and_docs_say() -> TestResult {
 async fn what_is_typed_in_the_repository_says_what_the_pages_say() -> TestResult {
     // Built once, and not while a command is waited for.
     programs().await?;
+    type_in_the_repository(|line| !line.starts_with("cargo "))
+}
+
+#[tokio::test]
+async fn what_cargo_runs_in_the_repository_says_what_the_pages_say() -> TestResult {
+    let test = "what_cargo_runs_in_the_repository_says_what_the_pages_say";
+    if !in_long_form(test, "builds crates with features of its own") {
+        return Ok(());
+    }
+    type_in_the_repository(|line| line.starts_with("cargo "))
+}
+
+/// Types those commands of the pages in the repository.
+fn type_in_the_repository(is_wanted: impl Fn(&str) -> bool) -> TestResult {
     let mut typed = typed("build")?;
     typed.sort_by(|a, b| (&a.line, b.shown.len()).cmp(&(&b.line, a.shown.len())));
     // Two pages may begin with the same command.
     typed.dedup_by(|later, first| later.line == first.line);
-    assert!(typed.len() >= 2);
+    typed.retain(|command| is_wanted(&command.line));
+    assert!(!typed.is_empty());
     for command in typed {
-        let test = format!("`{}` of {}", command.line, command.at);
-        if command.line.starts_with("cargo ")
-            && !in_long_form(&test, "builds crates with features of its own")
-        {
-            continue;
-        }
         println!("{} $ {}", command.at, command.line);
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &command.line]).current_dir(repository());
-        // A make that runs this test is none of the reader's.
-        shell.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
-        for name in of_this_test() {
-            shell.env_remove(name);
-        }
-        let output = shell.output()?;
+        let output = as_a_reader("sh").args(["-c", &command.line]).output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let error = String::from_utf8_lossy(&output.stderr);
         command
@@ -72,31 +74,42 @@ async fn what_is_typed_in_the_repository_says_what_the_pages_say() -> TestResult
     Ok(())
 }
 
-#[tokio::test]
-async fn what_takes_long_is_a_target_of_make_and_a_node_demonstrates_a_power_off() -> TestResult {
-    let test = "what_takes_long_is_a_target_of_make_and_a_node_demonstrates_a_power_off";
+#[test]
+fn what_takes_long_is_a_target_of_make() -> TestResult {
     let typed = typed("slow")?;
     assert!(typed.len() >= 4, "only {} commands", typed.len());
     for command in &typed {
         let words = command.line.split(" # ").next().unwrap_or_default();
         let Some(targets) = words.strip_prefix("make ") else { continue };
-        let targets: Vec<&str> = targets.split_whitespace().collect();
-        let planned = targets != ["demo-node"];
-        if !planned && !in_long_form(test, "builds the programs of nodes once more") {
-            continue;
-        }
-        if !planned && base_or_skip(test, Flavour::Plain).await?.is_none() {
-            continue;
-        }
-        let mut make = Command::new("make");
-        make.args(planned.then_some("--dry-run")).args(targets).current_dir(repository());
-        make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
-        for name in of_this_test() {
-            make.env_remove(name);
-        }
+        let mut make = as_a_reader("make");
+        make.arg("--dry-run").args(targets.split_whitespace());
         text_of(&mut make).map_err(|error| format!("{}: {error}", command.at))?;
     }
     Ok(())
+}
+
+#[tokio::test]
+async fn make_demo_node_demonstrates_a_power_off() -> TestResult {
+    let test = "make_demo_node_demonstrates_a_power_off";
+    if !in_long_form(test, "builds the programs of nodes once more")
+        || base_or_skip(test, Flavour::Plain).await?.is_none()
+    {
+        return Ok(());
+    }
+    let typed = typed("slow")?;
+    assert!(typed.iter().any(|command| command.line.starts_with("make demo-node")));
+    text_of(as_a_reader("make").arg("demo-node"))?;
+    Ok(())
+}
+
+/// A program that a reader starts in the repository: a make that runs this test is none of the reader's.
+fn as_a_reader(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(repository()).env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+    for name in of_this_test() {
+        command.env_remove(name);
+    }
+    command
 }
 
 /// All commands of blocks that are ignored for this reason, in the order in which the pages are read.

@@ -38,7 +38,8 @@ async fn the_same_holds_on_cgroup_v2() -> TestResult {
     let argv = [&["env"], &environment[..], &program, &WANTED].concat();
     let output = node.exec(&argv, LIMIT).await?;
     let said = format!("{}{}", output.stdout, output.stderr);
-    println!("{said}");
+    // Its results are part of this one, and are not counted on their own.
+    println!("{}", said.replace("test result", "result in the node"));
     assert!(output.status.success(), "{}: {said}", output.status);
     Ok(())
 }

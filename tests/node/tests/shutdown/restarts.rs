@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use winddown_node_tests::scenario::{LOCK_BACK, SOON, Scenario, Setup, TestResult, twenty_pods};
+use winddown_node_tests::scenario::{
+    GROUPS, LOCK_BACK, SOON, Scenario, Setup, TestResult, seven_pods, twenty_pods,
+};
 use winddown_node_tests::{Suite, on_each_release};
 
 #[tokio::test]
@@ -132,6 +134,46 @@ async fn finishes_with(test: &str, suite: Suite, drop_in: &str) -> TestResult {
     // Only what this test itself asked for.
     let expected = ["on client request", "Failed with result 'signal'"];
     scenario.assert_systemd_killed_nothing_but(&expected).await
+}
+
+on_each_release!(
+    since 257,
+    in_the_gap_before_a_restart_a_shutdown_past_logind_ends_no_pod_in_order: falls_into_the_gap
+);
+
+/// Why the unit is not restarted directly: systemd gives up a restart that it waits for, in either mode.
+async fn falls_into_the_gap(test: &str, suite: Suite) -> TestResult {
+    for mode in ["normal", "direct"] {
+        let setup = Setup { suite, ..Setup::default() };
+        let mut pods = seven_pods();
+        // Longer than systemd takes to ask all that is left, on a busy machine too.
+        pods[0].stop_ms = 5000;
+        let Some(mut scenario) = Scenario::installed_as(test, pods, &setup).await? else {
+            return Ok(());
+        };
+        // The gap is of 0.2 s, which a busy machine would miss.
+        let drop_in = format!("[Service]\nRestartMode={mode}\nRestartSec=60\n");
+        scenario.node.write("/etc/systemd/system/winddown.service.d/mode.conf", drop_in, 0o644)?;
+        scenario.node.run(&["systemctl", "daemon-reload"]).await?;
+        scenario.start().await?;
+        scenario.agent().await?.kill()?;
+        let state = ["systemctl", "show", "--property=SubState", "--value", "winddown"];
+        let waits =
+            async || scenario.node.run(&state).await.is_ok_and(|state| state == "auto-restart\n");
+        scenario.node.wait_until("systemd to be about to restart it", SOON, waits).await?;
+        scenario.untouched_pids().await?;
+        scenario.node.run(&["systemctl", "start", "--no-block", "poweroff.target"]).await?;
+        scenario.node.wait_off(LONG).await?;
+
+        let logs = scenario.logs();
+        println!("{mode}: {logs:?}");
+        let ended = logs["web-0"].exits.first();
+        let asked = scenario.group(GROUPS[2])[0].terms.first().copied();
+        let in_order = asked.zip(ended).is_some_and(|(asked, ended)| asked >= *ended);
+        assert!(!in_order, "{mode}: somebody ended them in order: {logs:?}");
+        assert!(scenario.newest_report().is_err(), "{mode}: an agent was there");
+    }
+    Ok(())
 }
 
 async fn survives_restart_of(test: &str, suite: Suite, unit: &str) -> TestResult {

@@ -24,6 +24,23 @@ async fn leaves_the_pods(test: &str, suite: Suite) -> TestResult {
     Ok(())
 }
 
+on_each_release!(since 257, a_lock_that_systemd_preserves_outlives_a_stopped_agent: outlives_a_stop);
+
+/// Why the unit does not have it.
+async fn outlives_a_stop(test: &str, suite: Suite) -> TestResult {
+    let setup = Setup { suite, ..Setup::default() };
+    let Some(scenario) = Scenario::installed_as(test, Vec::new(), &setup).await? else {
+        return Ok(());
+    };
+    let drop_in = "[Service]\nFileDescriptorStorePreserve=yes\n";
+    scenario.node.write("/etc/systemd/system/winddown.service.d/test.conf", drop_in, 0o644)?;
+    scenario.node.run(&["systemctl", "daemon-reload"]).await?;
+    scenario.start().await?;
+    scenario.node.run(&["systemctl", "stop", "winddown"]).await?;
+    assert!(scenario.lock_is_listed().await, "systemd let go of it");
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_machine_that_goes_down_without_logind_still_ends_its_pods_in_order() -> TestResult {
     let test = "a_machine_that_goes_down_without_logind_still_ends_its_pods_in_order";

@@ -40,7 +40,7 @@ enum Heard {
 }
 
 macro_rules! ways {
-    ($($way:ident: $go:literal => $heard:expr, $end:ident $(, before $before:expr)? $(, until $gone:ident)?;)*) => {$(
+    ($($way:ident: $go:expr => $heard:expr, $end:ident $(, before $before:expr)? $(, until $gone:ident)?;)*) => {$(
         mod $way {
             use super::*;
 
@@ -94,6 +94,18 @@ macro_rules! on_systemd_262 {
     ($way:ident sid) => {};
 }
 
+/// `shutdown +1` whose minute is over: the same call, with the time that is left at its end.
+macro_rules! schedule {
+    ($kind:literal) => {
+        concat!(
+            "busctl call org.freedesktop.login1 /org/freedesktop/login1 \
+             org.freedesktop.login1.Manager ScheduleShutdown st ",
+            $kind,
+            " $(date -d '1 second' +%s%6N)"
+        )
+    };
+}
+
 ways! {
     // What people type, old and new.
     systemctl_poweroff: "systemctl poweroff" => Heard::Logind("powerOff"), Off;
@@ -104,10 +116,12 @@ ways! {
     init_6: "init 6" => Heard::Logind("reboot"), Reboot, until sid;
     systemctl_kexec: "systemctl kexec" => Heard::Logind("kexec"), Reboot,
         before "mount -t tmpfs tmpfs /sys/kernel; echo 1 >/sys/kernel/kexec_loaded";
-    // `shutdown +1` whose minute is over: the same call, with the time that is left at its end.
-    scheduled_shutdown: "busctl call org.freedesktop.login1 /org/freedesktop/login1 \
-        org.freedesktop.login1.Manager ScheduleShutdown st poweroff $(date -d '1 second' +%s%6N)"
-        => Heard::Logind("powerOff"), Off;
+    // logind tells their kind only in its announcement.
+    scheduled_shutdown: schedule!("poweroff") => Heard::Logind("powerOff"), Off;
+    scheduled_reboot: schedule!("reboot") => Heard::Logind("reboot"), Reboot;
+    scheduled_halt: schedule!("halt") => Heard::Logind("halt"), Off;
+    scheduled_kexec: schedule!("kexec") => Heard::Logind("kexec"), Reboot,
+        before "mount -t tmpfs tmpfs /sys/kernel; echo 1 >/sys/kernel/kexec_loaded";
     // In place of the power key. A service that blocks idleness keeps the node up until then.
     idle_action: "systemctl stop awake" => Heard::Logind("powerOff"), Off,
         before "printf '[Login]\\nIdleAction=poweroff\\nIdleActionSec=1\\n' \

@@ -2,18 +2,22 @@
 
 use std::time::Duration;
 
-use winddown_node_tests::Need;
 use winddown_node_tests::scenario::{GROUPS, Scenario, Setup, TestResult, seven_pods};
+use winddown_node_tests::{Need, Suite, on_each_release};
 
 /// Starting a program takes a second there, and pods write down what happens with several.
 const GAP: Duration = Duration::from_secs(10);
 /// More than a boot takes.
 const LONG: Duration = Duration::from_secs(300);
 
-#[tokio::test]
-async fn the_power_key_ends_all_pods_in_order() -> TestResult {
-    let test = "the_power_key_ends_all_pods_in_order";
-    let Some(mut scenario) = emulated(test, &[Need::PowerKey]).await? else { return Ok(()) };
+on_each_release!(since 257, the_power_key_ends_all_pods_in_order: is_switched_off);
+on_each_release!(
+    since 257,
+    a_kexec_ends_all_pods_in_order_and_the_next_kernel_has_them_again: starts_another_kernel
+);
+
+async fn is_switched_off(test: &str, suite: Suite) -> TestResult {
+    let Some(mut scenario) = emulated(test, suite).await? else { return Ok(()) };
     scenario.node.press_power_key()?;
     scenario.node.wait_off(LONG).await?;
     let (_, last_exit) = scenario.assert_ended_within(GAP)?;
@@ -29,10 +33,8 @@ async fn the_power_key_ends_all_pods_in_order() -> TestResult {
     Ok(())
 }
 
-#[tokio::test]
-async fn a_kexec_ends_all_pods_in_order_and_the_next_kernel_has_them_again() -> TestResult {
-    let test = "a_kexec_ends_all_pods_in_order_and_the_next_kernel_has_them_again";
-    let Some(mut scenario) = emulated(test, &[Need::Kexec]).await? else { return Ok(()) };
+async fn starts_another_kernel(test: &str, suite: Suite) -> TestResult {
+    let Some(mut scenario) = emulated(test, suite).await? else { return Ok(()) };
     scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
     let boot = boot_id(&scenario).await?;
     scenario.node.run(&["sh", "-c", "kexec --load /boot/vmlinuz-* --reuse-cmdline"]).await?;
@@ -62,9 +64,10 @@ async fn a_kexec_ends_all_pods_in_order_and_the_next_kernel_has_them_again() -> 
     Ok(())
 }
 
-/// A node with these things, on which all pods run and the lock is held.
-async fn emulated(test: &str, needs: &'static [Need]) -> TestResult<Option<Scenario>> {
-    let setup = Setup { needs, seconds: [20, 20, 20], ..Setup::default() };
+/// A node that has both, on which all pods run and the lock is held.
+async fn emulated(test: &str, suite: Suite) -> TestResult<Option<Scenario>> {
+    let needs = &[Need::PowerKey, Need::Kexec];
+    let setup = Setup { suite, needs, seconds: [20, 20, 20], ..Setup::default() };
     let Some(scenario) = Scenario::installed_as(test, seven_pods(), &setup).await? else {
         return Ok(None);
     };
