@@ -10,8 +10,8 @@ target=${CARGO_TARGET_DIR:-target}
 make="${MAKE:-make} --no-print-directory"
 results=$(mktemp)
 trap 'rm -f "$results" "$results".*' EXIT
-trap 'exit 130' INT TERM
-failed=0
+# A shell lets what runs behind it not be interrupted.
+trap 'trap - TERM; kill 0' INT TERM
 
 # stage NAME COMMAND...
 stage() {
@@ -19,10 +19,10 @@ stage() {
     shift
     begun=$(date +%s)
     echo "== $name"
-    { "$@" || echo failed >"$results.failed"; } | tee "$results.said"
+    { "$@" || echo failed >"$results.$name.failed"; } | tee "$results.$name.said"
     result=passed
-    ! grep -q '^SKIPPED: ' "$results.said" || result=skipped
-    ! rm "$results.failed" 2>/dev/null || result=FAILED failed=1
+    ! grep -q '^SKIPPED: ' "$results.$name.said" || result=skipped
+    [ ! -e "$results.$name.failed" ] || result=FAILED
     printf '%-9s %-7s %3d minutes\n' "$name" "$result" $((($(date +%s) - begun + 30) / 60)) >>"$results"
 }
 
@@ -34,10 +34,12 @@ stage packages $make packages PROFILE=release
 stage tests env WINDDOWN_LONG=1 tests/node/suite.sh
 stage chaos tool chaos -- 100
 stage reboots tool reboots -- 10
-stage calm $make calm PROFILE=release
+# An agent that is left alone computes nothing that fuzzing could take from it.
+stage calm $make calm PROFILE=release &
 stage fuzz nice -n 19 tests/fuzz/run.sh 60
+wait
 echo
 cat "$results" "$target/test.counts" 2>/dev/null
 # All stages have run, whatever became of them.
 tests/node/took.sh keep test-all
-exit "$failed"
+! grep -q FAILED "$results"

@@ -245,6 +245,7 @@ async fn a_containerd_killed_before_a_stop_ends_the_pod_when_it_is_back() {
 async fn a_suspended_containerd_makes_a_stop_fail_at_its_deadline_and_a_later_one_works() {
     let Some(stage) = set("a suspended containerd").await else { return };
     let mut config = stage.config();
+    config.times.ask = secs(3);
     config.times.kill = secs(1);
     config.signal_directly = false;
     let runtime = CriRuntime::open(config).await.unwrap();
@@ -275,7 +276,9 @@ async fn a_suspended_containerd_makes_a_stop_fail_at_its_deadline_and_a_later_on
 #[tokio::test]
 async fn a_suspended_containerd_keeps_no_pod_from_ending() {
     let Some(stage) = set("pods end without containerd").await else { return };
-    let runtime = stage.open_now().await;
+    let mut config = stage.config();
+    config.times.ask = secs(3);
+    let runtime = CriRuntime::open(config).await.unwrap();
     let slow = Act { stop: "0.5", stop_code: 3, ..POLITE };
     let polite = pod("polite", &json!({"containers": [container_of("main", slow)]}));
     let stubborn = pod("stubborn", &json!({"containers": [container_of("main", STUBBORN)]}));

@@ -63,7 +63,8 @@ impl Real {
         let mut config = config(&self.dir, &self.containerd.socket().display().to_string());
         config.cgroup_parent = Some(self.containerd.cgroup_parent());
         config.stop_slice = Some(StopSlice::new(stop_slice));
-        // A busy emulated machine takes seconds to end what was killed.
+        // A busy or emulated machine takes seconds to answer, and to end what was killed.
+        config.times.ask = Duration::from_secs(20);
         config.times.kill = Duration::from_secs(20);
         config
     }
@@ -124,10 +125,7 @@ impl Stage for Real {
     }
 
     async fn open(&self) -> CriRuntime {
-        let mut config = self.config();
-        // What runs on a slow machine answers late.
-        config.times.ask = Duration::from_secs(20);
-        open_in_time(&config).await
+        self.open_now().await
     }
 
     async fn clean(&self, runtime: &CriRuntime, uid: &PodUid) {
