@@ -20,8 +20,9 @@ const POD_NETWORK: &str = r#"{
         "ipam": { "type": "host-local", "ranges": [[{ "subnet": "10.88.7.0/24" }]] }
     }]
 }"#;
-/// With its own kernel, systemd manages the control groups of version 2, so runc asks systemd for them.
-const SYSTEMD_CGROUPS: &str = r#"
+/// A part of containerd's configuration: runc asks systemd for control groups. On a node with its own kernel, systemd
+/// manages those of version 2.
+pub const SYSTEMD_CGROUPS: &str = r#"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]

@@ -42,6 +42,7 @@ pub mod usage;
 
 pub use base::{Base, Flavour, Need, Recipe, Suite, Unavailable, of_this_test, programs};
 pub use bridge::Bridge;
+pub use containerd::SYSTEMD_CGROUPS;
 pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};
 pub use journal::JournalEntry;
 pub use node::{Dialer, Disk, Node, NodeError, Output, Process, error_chain};

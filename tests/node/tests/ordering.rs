@@ -7,17 +7,10 @@
 use std::time::Duration;
 
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
-use winddown_node_tests::{JournalEntry, TestPod, read_pod_log};
+use winddown_node_tests::{JournalEntry, SYSTEMD_CGROUPS, TestPod, read_pod_log};
 
 const DROP_IN: &str = include_str!("../../../systemd/units/scope.d/50-winddown.conf");
 const GO: [&str; 4] = ["systemctl", "start", "--no-block", "poweroff.target"];
-/// With this, each container is a unit of systemd's of its own.
-const SYSTEMD_CGROUP: &str = "\
-[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc]
-  runtime_type = \"io.containerd.runc.v2\"
-[plugins.\"io.containerd.grpc.v1.cri\".containerd.runtimes.runc.options]
-  SystemdCgroup = true
-";
 
 #[tokio::test]
 async fn containers_in_scopes_of_systemd_and_their_runtime_stop_after_the_agent() -> TestResult {
@@ -26,7 +19,8 @@ async fn containers_in_scopes_of_systemd_and_their_runtime_stop_after_the_agent(
         return Ok(());
     };
     let file = "/etc/containerd/config.toml";
-    let config = scenario.node.read(file)? + SYSTEMD_CGROUP;
+    // Each container is then a unit of systemd's of its own.
+    let config = scenario.node.read(file)? + SYSTEMD_CGROUPS;
     scenario.node.write(file, config, 0o644)?;
     scenario.node.run(&["systemctl", "restart", "containerd"]).await?;
     scenario.node.containerd_answers().await?;

@@ -12,6 +12,7 @@ use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
+use winddown_node_tests::SYSTEMD_CGROUPS;
 use winddown_shared::service_units::UnitError;
 
 use crate::bed::{ACT, eventually};
@@ -22,13 +23,6 @@ pub(crate) const IMAGE: &str = "winddown.test/act:1";
 const PAUSE: &str = "registry.k8s.io/pause:3.6";
 /// Where control groups are.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// runc then asks systemd for control groups.
-const SYSTEMD_CGROUPS: &str = r#"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-  runtime_type = "io.containerd.runc.v2"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-  SystemdCgroup = true
-"#;
 /// Programs of the image that the tests use.
 const APPLETS: [&str; 9] = ["sh", "sleep", "echo", "cat", "id", "ls", "touch", "grep", "mount"];
 
