@@ -66,7 +66,7 @@ test: ## Run every test but the longest; the last line counts passed, failed and
 	@tests/node/suite.sh
 	@tests/node/took.sh keep test
 
-test-all: ## The same with packages and new random seeds, then chaos, reboots, calm and fuzzing (hours)
+test-all: ## The same with packages and new random seeds, then chaos, reboots, calm and fuzzing (over an hour)
 	@tests/node/took.sh say test-all
 	@tests/node/packages.sh test
 	@tests/node/packages.sh packages

@@ -316,6 +316,11 @@ impl Base {
         self.recipe.suite
     }
 
+    /// Whether nodes over it are emulated machines.
+    pub(crate) fn is_emulated(&self) -> bool {
+        self.recipe.flavour == Flavour::Emulated
+    }
+
     /// Whether nodes over it have their own kernel.
     #[must_use]
     pub fn has_kernel(&self) -> bool {

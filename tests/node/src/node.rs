@@ -22,6 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::select;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Base, cgroup};
@@ -52,6 +53,9 @@ const SLOWEST_POLL: Duration = Duration::from_millis(250);
 const KERNEL_POLL: Duration = Duration::from_millis(300);
 const SLOWEST_KERNEL_POLL: Duration = Duration::from_secs(1);
 
+/// Held by the one emulated machine that exists at a time: it computes on two processors for as long as it is on.
+static EMULATED: Semaphore = Semaphore::const_new(1);
+
 /// The output of a command in the node, and its exit status.
 #[derive(Debug)]
 pub struct Output {
@@ -71,6 +75,7 @@ pub struct Node {
     dir: TempDir,
     layout: Layout,
     machine: Option<Machine>,
+    _turn: Option<SemaphorePermit<'static>>,
 }
 
 // === impl Node ===
@@ -79,11 +84,13 @@ impl Node {
     /// The exit code of nspawn if the node requested a reboot.
     pub const REBOOTED: i32 = 133;
 
-    /// Creates a node's files over `base`, without booting it.
+    /// Creates a node's files over `base`, without booting it. Waits for another emulated machine to go.
     ///
     /// # Errors
     /// [`NodeError::File`] if the temporary folder cannot be used.
     pub async fn create(base: &Base) -> Result<Self, NodeError> {
+        // It is never closed.
+        let turn = if base.is_emulated() { EMULATED.acquire().await.ok() } else { None };
         let temp = std::env::temp_dir();
         let dir = tempfile::Builder::new()
             .prefix("winddown-node-")
@@ -92,7 +99,7 @@ impl Node {
         // A machine name may contain letters, digits and dashes; the name from tempfile has letters and digits.
         let name = dir.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let layout = Layout::prepare(base, dir.path()).await?;
-        Ok(Self { name, base: base.clone(), dir, layout, machine: None })
+        Ok(Self { name, base: base.clone(), dir, layout, machine: None, _turn: turn })
     }
 
     /// Creates a node and boots it.
