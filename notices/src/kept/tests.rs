@@ -38,7 +38,7 @@ fn a_slow_write_never_undoes_the_change_after_it() {
                 go.send(()).expect("it waits");
                 assert!(free.is_ok(), "changes that wait leave a thread to others");
             };
-            tokio::join!(changes, let_go);
+            let _ = tokio::join!(changes, let_go);
         };
         // The disk of a busy machine may take longer than the changes wait for it, so they may say that it hangs.
         let _ = tokio::join!(slow, removed);
