@@ -39,6 +39,26 @@ pub fn run_log(container: &str, attempt: u32) -> PathBuf {
     Path::new(container).join(format!("{attempt}.log"))
 }
 
+/// The runs that have a log in this directory of a container, oldest first.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn logged_runs(directory: &Path) -> io::Result<Vec<u32>> {
+    let mut runs = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        runs.extend(entry?.file_name().to_str().and_then(run_of_log));
+    }
+    runs.sort_unstable();
+    runs.dedup();
+    Ok(runs)
+}
+
+/// The number of the run whose log this file is: `NUMBER.log`, or `NUMBER.log.` and more once it was rotated.
+fn run_of_log(file: &str) -> Option<u32> {
+    let (number, rest) = file.split_once(".log")?;
+    (rest.is_empty() || rest.starts_with('.')).then(|| number.parse().ok())?
+}
+
 /// Removes a log and its rotated files. Returns whether the log existed.
 pub fn remove_log(log: &Path) -> bool {
     let was_there = fs::remove_file(log).is_ok();
@@ -54,7 +74,7 @@ pub fn remove_log(log: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_safe;
+    use super::*;
 
     #[test]
     fn names_that_would_leave_their_directory_are_refused() {
@@ -64,5 +84,15 @@ mod tests {
         for name in ["web", "web-0", "3f1c.x", "...", "a_b"] {
             assert!(is_safe(name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn the_runs_of_a_container_are_in_the_names_of_its_logs() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["9.log", "10.log", "10.log.1", "11.log.1", "x.log", "notes"] {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        assert_eq!(logged_runs(dir.path()).unwrap(), [9, 10, 11]);
+        assert!(logged_runs(&dir.path().join("missing")).is_err());
     }
 }

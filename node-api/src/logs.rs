@@ -92,7 +92,7 @@ pub(crate) async fn open(
             }
             (None, _) => None,
         };
-        let runs = file::runs(&directory).unwrap_or_default();
+        let runs = files::logged_runs(&directory).unwrap_or_default();
         let attempt = attempt(&container_ref, status.as_ref(), &runs, options.previous)?;
         let path = directory.join(format!("{attempt}.log"));
         let reader = Reader::open(path, &options, run.is_some()).map_err(no_log)?;

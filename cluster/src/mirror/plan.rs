@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use winddown_shared::status::is_terminal;
 use winddown_shared::{CONFIG_MIRROR_ANNOTATION, Pod, PodLabel, PodUid};
 
 use super::object::hash_of;
 use super::references::api_reference;
+use crate::pods::equality::is_terminal;
 
 /// A mirror pod as the API has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl ObservedMirror {
             pod: pod.label().clone(),
             hash: hash.as_str().into(),
             deleting: pod.metadata.deletion_timestamp.is_some(),
-            ended: pod.status.as_ref().is_some_and(is_terminal),
+            ended: is_terminal(pod),
             outlived: false,
             version: pod.metadata.resource_version.as_ref().and_then(|text| text.parse().ok()),
         })

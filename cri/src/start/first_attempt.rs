@@ -1,10 +1,9 @@
 //! The number of the first run of a container that the runtime knows. It may have forgotten earlier runs, as CRI-O does
 //! when the machine boots; then it would append to their logs if the numbers began at 0 again.
 
-use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 
+use winddown_engine::files;
 use winddown_shared::{Pod, RuntimeError};
 
 use super::super::config::CriConfig;
@@ -21,21 +20,13 @@ pub(super) async fn of(context: &Context, pod: &Pod, container: &str) -> Result<
 fn after_logs(config: &CriConfig, pod: &Pod, container: &str) -> Result<u32, RuntimeError> {
     let logs = dirs::logs_of(config, pod);
     let directory = logs.join(container);
-    let files = match fs::read_dir(&directory) {
+    let mut runs = match files::logged_runs(&directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         read => read.map_err(|e| caused(format!("cannot read {}", directory.display()), e))?,
     };
-    let mut runs: BTreeSet<u32> =
-        files.flatten().filter_map(|file| run_of(file.file_name().to_str()?)).collect();
-    let Some(newest) = runs.pop_last() else { return Ok(0) };
+    let Some(newest) = runs.pop() else { return Ok(0) };
     for run in runs {
         garbage::remove_files(config, pod.uid(), &logs, (container, run));
     }
     Ok(newest.saturating_add(1))
-}
-
-/// The number of the run whose log this file is: `NUMBER.log`, or `NUMBER.log.` and more once it was rotated.
-fn run_of(file: &str) -> Option<u32> {
-    let (number, rest) = file.split_once(".log")?;
-    (rest.is_empty() || rest.starts_with('.')).then(|| number.parse().ok())?
 }

@@ -18,19 +18,6 @@ pub(crate) struct LogFile {
     at: u64,
 }
 
-/// The runs that have a log in this directory of a container, oldest first.
-pub(crate) fn runs(directory: &Path) -> io::Result<Vec<u32>> {
-    let mut runs = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.split_once(".log")?.0.parse::<u32>().ok());
-        runs.extend(number);
-    }
-    runs.sort_unstable();
-    runs.dedup();
-    Ok(runs)
-}
-
 impl LogFile {
     /// Opens the log, or the first rotated file while a rotation is in progress.
     ///
@@ -220,15 +207,5 @@ mod tests {
         for name in ["0.log", "1.log", "2.log"] {
             assert!(LogFile::open(at(name)).is_err(), "{name}");
         }
-    }
-
-    #[test]
-    fn the_runs_of_a_container_are_in_the_names_of_its_logs() {
-        let dir = tempfile::tempdir().unwrap();
-        for name in ["9.log", "10.log", "10.log.1", "11.log.1", "x.log", "notes"] {
-            fs::write(dir.path().join(name), "").unwrap();
-        }
-        assert_eq!(runs(dir.path()).unwrap(), [9, 10, 11]);
-        assert!(runs(&dir.path().join("missing")).is_err());
     }
 }

@@ -133,12 +133,12 @@ mod tests {
             ran_ms: 5,
             boot_id: "b".to_owned(),
         };
-        let mend = async {
+        let repair = async {
             sleep(Duration::from_secs(60)).await;
             std::fs::remove_dir(&path).unwrap();
             record::write(&path, &exit, false).unwrap();
         };
-        let (seen, ()) = tokio::join!(read(dir.path()), mend);
+        let (seen, ()) = tokio::join!(read(dir.path()), repair);
         assert_eq!(seen.as_ref(), Some(&exit));
     }
 }
