@@ -57,13 +57,15 @@ pub fn inhibit_delay(text: &str) -> Option<Duration> {
     let mut carried = String::new();
     // The empty line completes one that is continued at the end of the file.
     for line in text.lines().chain([""]) {
-        let line = line.trim_ascii();
+        let line = line.trim_ascii_start();
         // Comments are skipped even between continued lines, and are never continued.
         if line.starts_with(['#', ';']) {
             continue;
         }
-        if let Some(start) = line.strip_suffix('\\') {
-            carried.push_str(start);
+        // Two backslashes are one of the value, and a blank behind a backslash belongs to the value too.
+        let backslashes = line.len() - line.trim_end_matches('\\').len();
+        if backslashes % 2 == 1 {
+            carried.push_str(&line[..line.len() - 1]);
             carried.push(' ');
             continue;
         }

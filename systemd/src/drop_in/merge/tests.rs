@@ -80,7 +80,7 @@ fn the_same_name_in_a_stronger_directory_hides_the_weaker_and_a_mask_hides_it_to
 #[test]
 fn a_files_text_is_read_as_systemd_reads_it() {
     let minute = Some(Duration::from_secs(60));
-    let cases: [(&str, Option<Duration>); 19] = [
+    let cases: [(&str, Option<Duration>); 21] = [
         ("[Login]\nInhibitDelayMaxSec=60\n", minute),
         ("[Login]\nInhibitDelayMaxSec=1min", minute),
         ("[Login]\r\n InhibitDelayMaxSec = 60s \r\n", minute),
@@ -93,6 +93,8 @@ fn a_files_text_is_read_as_systemd_reads_it() {
         ("[Login]\nInhibitDelayMaxSec=\\\n# not this one\n60\n", minute),
         ("[Login]\nInhibitDelayMaxSec=60\\", minute),
         ("[Login]\nInhibitDelayMaxSec=\\\n60 \\\n# the end", minute),
+        ("[Login]\nInhibitDelayMaxSec=60\nInhibitDelayMaxSec=5\\ \n", minute),
+        ("[Login]\nInhibitDelayMaxSec=60\nInhibitDelayMaxSec=5\\\\\n", minute),
         ("[Login]\nInhibitDelayMaxSec=infinity\n", Some(INFINITY)),
         ("InhibitDelayMaxSec=60\n", None),
         ("[Login]\n#InhibitDelayMaxSec=60\n;InhibitDelayMaxSec=60\n", None),
