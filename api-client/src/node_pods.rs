@@ -2,23 +2,22 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use k8s_openapi::api::core::v1 as api;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Preconditions};
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Config, Event};
 use winddown_shared::PodLabel;
 
+use crate::list_and_watch::list_and_watch;
 use crate::refusal::Refusal;
-use crate::relist;
 
-/// A stream of changes to the pods of this node.
+/// The pods of this node and their changes.
 pub type PodStream = BoxStream<'static, watcher::Result<Event<api::Pod>>>;
 
 /// The API server's pods, as far as this controller needs them.
 pub trait PodApi: Send + Sync + 'static {
-    /// Lists the pods of this node and then watches them. Ends when the watch [has to begin anew](crate::relist).
+    /// Lists the pods of this node and then watches them, as [`list_and_watch`](crate::list_and_watch()) does.
     fn watch(&self) -> PodStream;
 
     /// Reads the object that has this pod's name now, if there is one.
@@ -68,8 +67,8 @@ impl KubePods {
 
 impl PodApi for KubePods {
     fn watch(&self) -> PodStream {
-        let config = watcher::Config::default().fields(&format!("spec.nodeName={}", self.node));
-        watcher(Api::all(self.client.clone()), config).take_until(relist::due()).boxed()
+        let config = Config::default().fields(&format!("spec.nodeName={}", self.node));
+        list_and_watch(Api::all(self.client.clone()), config)
     }
 
     async fn get(&self, pod: &PodLabel) -> Result<Option<api::Pod>, Refused> {
@@ -118,30 +117,10 @@ impl Refused {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
     use winddown_shared::PodUid;
 
     use super::*;
     use crate::fake;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_silent_watch_ends_after_a_while_so_that_it_begins_anew_with_a_list() {
-        let client = fake::client(|request| {
-            let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-            let list = r#"{"metadata": {"resourceVersion": "9"}, "items": []}"#;
-            (!watches).then(|| (200, list.to_owned()))
-        });
-        let begun = Instant::now();
-        let mut events = KubePods::new(client, "n1".into()).watch();
-        let mut seen = 0;
-        while let Some(event) = events.next().await {
-            event.unwrap();
-            seen += 1;
-        }
-        assert_eq!(seen, 2, "the begin of a list and its end");
-        let hour = Duration::from_secs(3600);
-        assert!((hour / 2..=hour).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    }
 
     #[tokio::test]
     async fn a_page_of_something_in_front_of_the_server_does_not_mean_that_a_pod_is_gone() {

@@ -71,10 +71,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                         dirty |= self.take(event, &mut listed);
                     }
                     Some(Err(error)) => break Some(error),
-                    None => {
-                        stream = self.api.watch();
-                        break None;
-                    }
+                    None => return,
                 }
                 match stream.next().now_or_never() {
                     Some(more) => next = more,
@@ -89,8 +86,6 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             let refusal = refusal::of_watch(&error);
             let wait = backoff.after_failure(refusal.and_then(Refusal::retry_after));
             if refusal == Some(Refusal::Expired) {
-                // The same stream would ask for an expired resource version again.
-                stream = self.api.watch();
                 sleep(wait).await;
                 continue;
             }

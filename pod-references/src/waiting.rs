@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1 as api;
 use kube::core::{NamespaceResourceScope, PartialObjectMeta};
-use kube::runtime::watcher;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, Resource};
 use tokio::sync::mpsc;
@@ -16,6 +15,7 @@ use tokio::time::sleep;
 use winddown_shared::{PodUid, PodUidMap, error_chain};
 
 use super::object::{Key, Kind};
+use winddown_api_client::list_and_watch;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
@@ -117,32 +117,24 @@ impl Waiting {
     {
         let objects = Api::<PartialObjectMeta<K>>::namespaced(self.client.clone(), &key.namespace);
         let config = Config::default().fields(&format!("metadata.name={}", key.name));
-        let begin = || Box::pin(watcher(objects.clone(), config.clone()));
-        let (mut events, mut is_listed, mut backoff) = (begin(), false, Backoff::EAGER);
-        loop {
-            let seen = match events.next().await {
-                Some(Ok(Event::Apply(object) | Event::InitApply(object))) => {
+        let mut events = list_and_watch(objects, config);
+        let (mut is_listed, mut backoff) = (false, Backoff::EAGER);
+        while let Some(event) = events.next().await {
+            let seen = match event {
+                Ok(Event::Apply(object) | Event::InitApply(object)) => {
                     is_listed = true;
                     Seen::There(object.metadata.resource_version.unwrap_or_default().into())
                 }
-                Some(Ok(Event::Init)) => {
+                Ok(Event::Init) => {
                     is_listed = false;
                     continue;
                 }
-                Some(Ok(Event::InitDone)) if is_listed => continue,
-                Some(Ok(Event::InitDone | Event::Delete(_))) => Seen::Gone,
-                Some(Err(error)) => {
+                Ok(Event::InitDone) if is_listed => continue,
+                Ok(Event::InitDone | Event::Delete(_)) => Seen::Gone,
+                Err(error) => {
                     tracing::debug!(error = error_chain(&error), object = %key, "waiting for an object");
-                    let refusal = refusal::of_watch(&error);
-                    sleep(backoff.after_failure(refusal.and_then(Refusal::retry_after))).await;
-                    if refusal == Some(Refusal::Expired) {
-                        // The old watcher would ask for the expired version again.
-                        events = begin();
-                    }
-                    continue;
-                }
-                None => {
-                    events = begin();
+                    let asked = refusal::of_watch(&error).and_then(Refusal::retry_after);
+                    sleep(backoff.after_failure(asked)).await;
                     continue;
                 }
             };

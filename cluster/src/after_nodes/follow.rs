@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Node;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
+use winddown_api_client::list_and_watch;
 use winddown_api_client::outage::Outage;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
@@ -47,13 +48,13 @@ impl Follower {
 
     async fn follow(&self) {
         let outage = Outage::new("watching the nodes that go down before this one");
-        let config = || watcher::Config::default().labels(&self.selector);
         let mut backoff = Backoff::EAGER;
         let mut listed = BTreeMap::new();
-        let mut stream = watcher(self.api.clone(), config()).boxed();
-        loop {
-            let error = match stream.next().await {
-                Some(Ok(event)) => {
+        let config = Config::default().labels(&self.selector);
+        let mut events = list_and_watch(self.api.clone(), config);
+        while let Some(event) = events.next().await {
+            let error = match event {
+                Ok(event) => {
                     // The start of a list says nothing about the connection.
                     if !matches!(event, Event::Init) {
                         outage.worked();
@@ -62,21 +63,13 @@ impl Follower {
                     self.take(event, &mut listed);
                     continue;
                 }
-                Some(Err(error)) => error,
-                None => {
-                    stream = watcher(self.api.clone(), config()).boxed();
-                    continue;
-                }
+                Err(error) => error,
             };
             outage.failed(&error);
             let why: Arc<str> = refusal::watch_text(&error).into();
             self.seen.send_if_modified(|seen| seen.trouble.replace(Arc::clone(&why)) != Some(why));
-            let refusal = refusal::of_watch(&error);
-            // The old watcher would ask for the expired version again.
-            if refusal == Some(Refusal::Expired) {
-                stream = watcher(self.api.clone(), config()).boxed();
-            }
-            sleep(backoff.after_failure(refusal.and_then(Refusal::retry_after))).await;
+            let asked = refusal::of_watch(&error).and_then(Refusal::retry_after);
+            sleep(backoff.after_failure(asked)).await;
         }
     }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{Config, Event};
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
+use winddown_api_client::list_and_watch;
 use winddown_api_client::refusal::{self, Refusal};
-use winddown_api_client::relist;
 use winddown_shared::Backoff;
 
 /// The Node object as the server has it, from its own watch and from the answers to writes.
@@ -71,15 +71,14 @@ impl Server {
     /// Follows the node forever. Without the watch (no permission, no connection), answers to
     /// writes still show most changes.
     pub(super) async fn follow(&self, api: Api<Node>, name: &str) {
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let begin = || watcher(api.clone(), config.clone()).take_until(relist::due()).boxed();
-        let mut nodes = begin();
+        let config = Config::default().fields(&format!("metadata.name={name}"));
+        let mut events = list_and_watch(api, config);
         let mut listing = Listing::default();
         let mut backoff =
             Backoff::new(std::time::Duration::from_millis(200), std::time::Duration::from_secs(30));
-        loop {
-            match nodes.next().await {
-                Some(Ok(event)) => {
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => {
                     // The start of a list says nothing about the connection.
                     if !matches!(event, Event::Init) {
                         if backoff.failures() > 0 {
@@ -89,7 +88,7 @@ impl Server {
                     }
                     self.take(event, &mut listing);
                 }
-                Some(Err(error)) => {
+                Err(error) => {
                     // The client logs once that the server cannot be reached.
                     let refusal = refusal::of_watch(&error);
                     let first = backoff.failures() == 0 && refusal != Some(Refusal::NoAnswer);
@@ -109,12 +108,7 @@ impl Server {
                         );
                     }
                     tokio::time::sleep(wait).await;
-                    // The old watcher would ask for the expired version again.
-                    if refusal == Some(Refusal::Expired) {
-                        nodes = begin();
-                    }
                 }
-                None => nodes = begin(),
             }
         }
     }

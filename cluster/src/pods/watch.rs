@@ -30,11 +30,11 @@ pub(crate) async fn follow<A: PodApi, T: StatusSide, R: Prepare>(
     let mut stream = parts.api.watch();
     loop {
         let event = tokio::select! {
-            event = stream.next() => event,
+            Some(event) = stream.next() => event,
             () = parts.cancel.cancelled() => return,
         };
         let error = match event {
-            Some(Ok(event)) => {
+            Ok(event) => {
                 // The start of a list says nothing about the connection.
                 if !matches!(event, Event::Init) {
                     outage.worked();
@@ -45,19 +45,11 @@ pub(crate) async fn follow<A: PodApi, T: StatusSide, R: Prepare>(
                 }
                 continue;
             }
-            Some(Err(error)) => error,
-            None => {
-                stream = parts.api.watch();
-                continue;
-            }
+            Err(error) => error,
         };
         outage.failed(&error);
-        let refusal = refusal::of_watch(&error);
-        // The old watcher would ask for the expired version again.
-        if refusal == Some(Refusal::Expired) {
-            stream = parts.api.watch();
-        }
-        let wait = backoff.after_failure(refusal.and_then(Refusal::retry_after));
+        let asked = refusal::of_watch(&error).and_then(Refusal::retry_after);
+        let wait = backoff.after_failure(asked);
         tokio::select! {
             () = sleep(wait) => {}
             () = parts.cancel.cancelled() => return,
