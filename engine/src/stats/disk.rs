@@ -1,10 +1,11 @@
 //! Measures the disk usage of a directory tree.
 
 use std::collections::HashSet;
-use std::fs::{self, Metadata};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::ffi::{CStr, CString};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, stat, statat};
 use tokio::time::Instant;
 use winddown_shared::DiskUse;
 
@@ -18,41 +19,132 @@ pub(crate) struct Budget {
 
 /// The number of entries between two checks of the clock.
 const LOOK: u64 = 256;
+/// How many directories are kept open, from the root on. A pod can nest more than the agent has file descriptors.
+const HELD: usize = 64;
+
+/// The root may be a link.
+const ROOT: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const BELOW: OFlags = ROOT.union(OFlags::NOFOLLOW);
 
 /// Adds up `root` and everything below it on the same file system. A symbolic link counts as itself and is not
 /// followed, except `root`; a file with several hard links counts once. None if `root` does not exist. Blocks.
 ///
-/// When the budget is used up, the result is what was found by then: less than there is, never more.
+/// When the budget is used up, or a directory many levels down is moved meanwhile, the result is what was found: less
+/// than there is, never more.
 pub(crate) fn walk(root: &Path, budget: &mut Budget) -> Option<DiskUse> {
-    let found = fs::metadata(root).ok()?;
-    let device = found.dev();
-    let mut total = used(&found);
-    let mut seen = HashSet::new();
-    let mut left: Vec<PathBuf> = Vec::new();
-    if found.is_dir() {
-        left.push(root.to_owned());
+    let found = stat(root).ok()?;
+    let mut walk = Walk::new(&found, budget);
+    if let Ok(directory) = openat(CWD, root, ROOT, Mode::empty()) {
+        walk.enter(directory);
+        walk.finish();
     }
-    while let Some(dir) = left.pop() {
-        // A directory that is removed meanwhile takes no space.
-        let Ok(entries) = fs::read_dir(&dir) else { continue };
-        for entry in entries.flatten() {
-            if !budget.take() {
-                return Some(total);
-            }
-            let Ok(found) = entry.metadata() else { continue };
-            if found.dev() != device {
-                continue;
-            }
-            let is_first = found.is_dir() || found.nlink() < 2 || seen.insert(found.ino());
-            if is_first {
-                total = total.and(used(&found));
-            }
-            if found.is_dir() {
-                left.push(entry.path());
+    Some(walk.total)
+}
+
+/// A walk from directory to directory, without paths: a pod can make a tree that is deeper than a path can be long.
+struct Walk<'a> {
+    budget: &'a mut Budget,
+    device: u64,
+    total: DiskUse,
+    /// The files with several hard links.
+    seen: HashSet<u64>,
+    /// From the root to the directory that was entered last. Empty when the walk is over.
+    levels: Vec<Level>,
+    /// The directories of the first levels.
+    open: Vec<OwnedFd>,
+    /// The directory that was entered last, if it is deeper than those.
+    deep: Option<OwnedFd>,
+}
+
+struct Level {
+    inode: u64,
+    /// The directories in it that were not entered yet.
+    left: Vec<CString>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(root: &Stat, budget: &'a mut Budget) -> Self {
+        Self {
+            budget,
+            device: root.st_dev,
+            total: used(root),
+            seen: HashSet::new(),
+            levels: Vec::new(),
+            open: Vec::new(),
+            deep: None,
+        }
+    }
+
+    fn finish(&mut self) {
+        while let Some(level) = self.levels.last_mut() {
+            match level.left.pop() {
+                Some(name) => self.go_down(&name),
+                None => self.go_up(),
             }
         }
     }
-    Some(total)
+
+    fn go_down(&mut self, name: &CStr) {
+        let Some(above) = self.deep.as_ref().or(self.open.last()) else { return };
+        // A directory that is removed meanwhile takes no space.
+        if let Ok(below) = openat(above, name, BELOW, Mode::empty()) {
+            self.enter(below);
+        }
+    }
+
+    /// Adds up what is in a directory.
+    fn enter(&mut self, directory: OwnedFd) {
+        let Ok(own) = fstat(&directory) else { return };
+        let mut left = Vec::new();
+        for entry in Dir::read_from(&directory).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            if !self.budget.take() {
+                self.levels.clear();
+                return;
+            }
+            let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            if found.is_ok_and(|found| self.count(&found)) {
+                left.push(name.to_owned());
+            }
+        }
+        self.levels.push(Level { inode: own.st_ino, left });
+        if self.open.len() < HELD {
+            self.open.push(directory);
+        } else {
+            self.deep = Some(directory);
+        }
+    }
+
+    /// Returns whether it is a directory to enter.
+    fn count(&mut self, found: &Stat) -> bool {
+        if found.st_dev != self.device {
+            return false;
+        }
+        let is_dir = FileType::from_raw_mode(found.st_mode) == FileType::Directory;
+        if is_dir || found.st_nlink < 2 || self.seen.insert(found.st_ino) {
+            self.total = self.total.and(used(found));
+        }
+        is_dir
+    }
+
+    /// Goes back to the directory above. If the pod has meanwhile moved a directory that is deeper than those kept open,
+    /// the walk goes on in the last of these.
+    fn go_up(&mut self) {
+        self.levels.pop();
+        let Some(below) = self.deep.take() else {
+            self.open.pop();
+            return;
+        };
+        let Some(level) = self.levels.get(HELD..).and_then(<[_]>::last) else { return };
+        let is_above = |fd: &OwnedFd| fstat(fd).is_ok_and(|found| found.st_ino == level.inode);
+        match openat(below, c"..", BELOW, Mode::empty()).ok().filter(is_above) {
+            Some(above) => self.deep = Some(above),
+            None => self.levels.truncate(HELD),
+        }
+    }
 }
 
 impl Budget {
@@ -67,13 +159,17 @@ impl Budget {
 }
 
 /// The allocated space: less than the length for a sparse file.
-fn used(found: &Metadata) -> DiskUse {
-    DiskUse { bytes: found.blocks().saturating_mul(512), inodes: 1 }
+fn used(found: &Stat) -> DiskUse {
+    let blocks = u64::try_from(found.st_blocks).unwrap_or_default();
+    DiskUse { bytes: blocks.saturating_mul(512), inodes: 1 }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::time::Duration;
+
+    use rustix::fs::mkdirat;
 
     use super::*;
 
@@ -107,6 +203,48 @@ mod tests {
         let proc = walk(Path::new("/proc/self/status"), &mut budget(10)).unwrap();
         assert_eq!(proc.inodes, 1);
         assert_eq!(walk(Path::new("/nowhere"), &mut budget(10)), None);
+    }
+
+    /// A path ends at 4096 bytes; a container that goes on from there must not hide what it stores.
+    #[test]
+    fn a_tree_is_added_up_that_is_deeper_than_a_path_can_be_long() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = root.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        let mut at = openat(CWD, &tree, BELOW, Mode::empty()).unwrap();
+        for level in 0..2500 {
+            // In whichever order a directory is read, some of these are entered on the way back.
+            for name in [format!("a{level}"), "d".to_owned(), format!("z{level}")] {
+                mkdirat(&at, name, Mode::RWXU).unwrap();
+            }
+            at = openat(&at, "d", BELOW, Mode::empty()).unwrap();
+        }
+        let total = walk(&tree, &mut budget(10_000)).unwrap();
+        // Before the temporary directory is: std's way of removing it needs a descriptor for each level.
+        crate::removal::tree(&tree).unwrap();
+        assert_eq!(total.inodes, 1 + 3 * 2500);
+    }
+
+    #[test]
+    fn a_walk_does_not_follow_a_directory_that_is_moved_out_of_the_tree() {
+        let root = tempfile::tempdir().unwrap();
+        let (tree, elsewhere) = (root.path().join("tree"), root.path().join("elsewhere"));
+        let deepest = tree.join("d/".repeat(HELD + 1));
+        fs::create_dir_all(&deepest).unwrap();
+        fs::write(deepest.join("file"), "x").unwrap();
+        fs::create_dir(&elsewhere).unwrap();
+        let mut budget = budget(1000);
+        let mut walk = Walk::new(&stat(&tree).unwrap(), &mut budget);
+        walk.enter(openat(CWD, &tree, BELOW, Mode::empty()).unwrap());
+        while let Some(name) = walk.levels.last_mut().unwrap().left.pop() {
+            walk.go_down(&name);
+        }
+        fs::rename(&deepest, elsewhere.join("d")).unwrap();
+        // There is one with this name in the other directory too.
+        walk.levels[HELD].left.push(c"d".to_owned());
+        let before = walk.total;
+        walk.finish();
+        assert_eq!(walk.total, before);
     }
 
     #[test]
