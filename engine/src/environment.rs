@@ -14,6 +14,10 @@ use crate::meminfo::MemInfo;
 /// (`$(A)$(A)`) would take all memory. The kernel passes at most 6 MiB to a program.
 const MOST_BYTES: usize = 8 << 20;
 
+/// The most bytes of the variables and command lines of all containers of a pod: it may have thousands. Twice what a
+/// pod's variables may take from the API.
+const MOST_BYTES_OF_A_POD: usize = 64 << 20;
+
 /// The most bytes of a path that the kernel takes.
 const MOST_OF_A_PATH: usize = 4096;
 
@@ -44,13 +48,59 @@ pub struct EnvironmentError {
     pub retryable: bool,
 }
 
-impl EnvironmentError {
-    fn too_large(field: String) -> Self {
-        let why = "the container's variables and command line are longer than 8 MiB with it: refer \
-                   to fewer or shorter values, or put them into a file of a volume";
-        Self { field, why: why.to_owned(), retryable: false }
+/// How many bytes the variables and the command line of a container may still take, and those of its pod.
+pub(crate) struct Room {
+    of_container: usize,
+    of_pod: usize,
+}
+
+impl Room {
+    /// The room of a whole pod.
+    pub(crate) fn of_pod() -> Self {
+        Self { of_container: MOST_BYTES, of_pod: MOST_BYTES_OF_A_POD }
     }
 
+    /// Whether something did not fit into the pod's room.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        self.of_pod == 0
+    }
+
+    fn left(&self) -> usize {
+        self.of_container.min(self.of_pod)
+    }
+
+    fn take(
+        &mut self,
+        bytes: usize,
+        field: impl FnOnce() -> String,
+    ) -> Result<(), EnvironmentError> {
+        // Only what does not fit leaves the pod nothing.
+        if bytes > self.of_container || bytes >= self.of_pod {
+            return Err(self.too_large(field()));
+        }
+        self.of_container -= bytes;
+        self.of_pod -= bytes;
+        Ok(())
+    }
+
+    /// The error for `field`. As much as is left may have been copied to find that it does not fit, so the pod has
+    /// taken that.
+    fn too_large(&mut self, field: String) -> EnvironmentError {
+        let (whose, most) = match self.of_pod <= self.of_container {
+            true => ("variables and command lines of the pod's containers", MOST_BYTES_OF_A_POD),
+            false => ("container's variables and command line", MOST_BYTES),
+        };
+        self.of_pod -= self.left();
+        let why = format!(
+            "the {whose} are longer than {} MiB with it: refer to fewer or shorter values, or put \
+             them into a file of a volume",
+            most >> 20
+        );
+        EnvironmentError { field, why, retryable: false }
+    }
+}
+
+impl EnvironmentError {
     /// Converts to a runtime error for the container at `container`, for example `spec.containers[0]`.
     pub fn of(self, container: &str) -> RuntimeError {
         let what = format!("{container}.{self}");
@@ -122,23 +172,33 @@ pub fn environment(
     container: &api::Container,
     node: &NodeFacts,
 ) -> Result<Vec<(String, String)>, EnvironmentError> {
+    environment_within(&mut Room::of_pod(), pod, container, node)
+}
+
+/// The same for the next container of a pod that has this room. Variables that are replaced count too.
+pub(crate) fn environment_within(
+    room: &mut Room,
+    pod: &Pod,
+    container: &api::Container,
+    node: &NodeFacts,
+) -> Result<Vec<(String, String)>, EnvironmentError> {
     let mut done = Vec::<(String, String)>::new();
     // A pod may have a hundred thousand variables.
     let mut places = HashMap::<&str, usize>::new();
-    let mut left = MOST_BYTES;
+    room.of_container = MOST_BYTES;
     for (i, var) in container.env.iter().flatten().enumerate() {
-        let too_large = || EnvironmentError::too_large(format!("env[{i}]"));
+        let field = || format!("env[{i}]");
         let value = match (&var.value, &var.value_from) {
             (_, Some(source)) => sourced(pod, container, node, source).map_err(|e| {
                 EnvironmentError { field: format!("env[{i}].valueFrom.{}", e.field), ..e }
             })?,
             (Some(text), None) => {
-                expand(text, left, |name| Some(done[*places.get(name)?].1.as_str()))
-                    .ok_or_else(too_large)?
+                expand(text, room.left(), |name| Some(done[*places.get(name)?].1.as_str()))
+                    .ok_or_else(|| room.too_large(field()))?
             }
             (None, None) => String::new(),
         };
-        left = left.checked_sub(var.name.len() + value.len()).ok_or_else(too_large)?;
+        room.take(var.name.len() + value.len(), field)?;
         match places.get(var.name.as_str()) {
             Some(at) => done[*at].1 = value,
             None => {
@@ -158,16 +218,27 @@ pub fn command_line(
     container: &api::Container,
     env: &[(String, String)],
 ) -> Result<[Vec<String>; 2], EnvironmentError> {
-    let values = by_name(env);
     let taken: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
-    let mut left = MOST_BYTES.saturating_sub(taken);
-    let mut expanded = |field: &str, words: &Option<Vec<String>>| {
+    let mut room = Room::of_pod();
+    room.of_container = room.of_container.saturating_sub(taken);
+    command_line_within(&mut room, container, env)
+}
+
+/// The same for a container whose variables have taken their part of this room.
+pub(crate) fn command_line_within(
+    room: &mut Room,
+    container: &api::Container,
+    env: &[(String, String)],
+) -> Result<[Vec<String>; 2], EnvironmentError> {
+    let values = by_name(env);
+    let mut expanded = |list: &str, words: &Option<Vec<String>>| {
         let mut all = Vec::new();
         for (i, word) in words.iter().flatten().enumerate() {
-            let Some(word) = expand(word, left, |name| values.get(name).copied()) else {
-                return Err(EnvironmentError::too_large(format!("{field}[{i}]")));
+            let field = || format!("{list}[{i}]");
+            let Some(word) = expand(word, room.left(), |name| values.get(name).copied()) else {
+                return Err(room.too_large(field()));
             };
-            left -= word.len();
+            room.take(word.len(), field)?;
             all.push(word);
         }
         Ok(all)

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::{Pod, UnsupportedField};
 
-use crate::environment::{NodeFacts, command_line, environment};
+use crate::environment::{NodeFacts, Room, command_line_within, environment_within};
 use crate::{files, pod_resources, probe_client};
 
 /// Collects refused fields, relative to a path.
@@ -56,13 +56,14 @@ pub fn check(
             });
         }
         of_pod(spec, found);
+        let mut room = Room::of_pod();
         let init = spec.init_containers.as_deref().unwrap_or_default();
         for (list, containers) in [("initContainers", init), ("containers", &spec.containers)] {
             for (i, one) in containers.iter().enumerate() {
                 found.within(&format!("{list}[{i}]"), |found| {
                     container(one, list == "initContainers", found);
                     of_container(spec, one, found);
-                    variables(pod, one, found);
+                    variables(pod, one, &mut room, found);
                 });
             }
         }
@@ -159,15 +160,20 @@ fn handler(
     exec.is_some() || http.is_some() || tcp.is_some()
 }
 
-/// Checks that all variables and the command line can be resolved; addresses are assumed to be known.
-fn variables(pod: &Pod, one: &k8s::Container, found: &mut Findings) {
+/// Checks that all variables and the command line can be resolved and fit into the pod's room, unless others have
+/// exceeded it; addresses are assumed to be known.
+fn variables(pod: &Pod, one: &k8s::Container, room: &mut Room, found: &mut Findings) {
+    if room.is_exceeded() {
+        return;
+    }
     let node = NodeFacts {
         name: String::new(),
         address: Some(Ipv4Addr::LOCALHOST.into()),
         cpu_milli: 1000,
         memory_bytes: 1 << 30,
     };
-    let resolved = environment(pod, one, &node).and_then(|env| command_line(one, &env));
+    let resolved = environment_within(room, pod, one, &node)
+        .and_then(|env| command_line_within(room, one, &env));
     if let Err(error) = resolved {
         found.refuse(&error.field, &error.why);
     }

@@ -126,6 +126,34 @@ fn a_large_annotation_is_not_given_as_often_as_a_pod_names_it() {
 }
 
 #[test]
+fn the_containers_of_a_pod_share_a_room_and_what_exceeds_it_is_named_once() {
+    let refused = |variables: usize, args: &[String]| {
+        let source = json!({"fieldRef": {"fieldPath": "metadata.annotations['x']"}});
+        let one = |i: usize| json!({"name": format!("V{i}"), "valueFrom": source});
+        let env: Vec<_> = (0..variables).map(one).collect();
+        let containers = vec![json!({"name": "main", "env": env, "args": args}); 30];
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "shop", "uid": "u1",
+                "annotations": {"x": "y".repeat(1 << 20)}},
+            "spec": {"containers": containers},
+        });
+        let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+        crate::support::check(&pod, |_, _| {}, |_, _, _| {})
+    };
+    assert!(refused(2, &[]).is_empty());
+    for (args, field) in [
+        (vec![], "spec.containers[12].env[3]"),
+        (vec!["$(V0)".to_owned()], "spec.containers[10].env[3]"),
+        (vec!["$(V0)".repeat(1000)], "spec.containers[7].args[0]"),
+    ] {
+        let found = refused(5, &args);
+        let of_pod: Vec<_> = found.iter().filter(|one| one.why.contains("than 64 MiB")).collect();
+        assert_eq!(of_pod, [found.last().unwrap()]);
+        assert_eq!(of_pod[0].field, field);
+    }
+}
+
+#[test]
 fn a_large_variable_is_not_repeated_in_a_command_line_without_end() {
     let env = [("X".to_owned(), "x".repeat(1 << 20))];
     for (spec, field) in [
