@@ -22,6 +22,7 @@ mod figures;
 #[cfg(debug_assertions)]
 #[doc(hidden)]
 pub mod fuzzing;
+mod hangup;
 mod logs;
 mod places;
 mod pods;

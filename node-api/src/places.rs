@@ -12,7 +12,7 @@ pub(crate) use winddown_shared::ConnectionSlot;
 /// The most guests at the same time, and the most of one address.
 const GUESTS: usize = 128;
 const PER_ADDRESS: usize = 48;
-/// The most clients that are answered at the same time. A follower of a log takes two of the agent's 16 384 file
+/// The most clients that are answered at the same time. A follower of a log takes three of the agent's 16 384 file
 /// descriptors.
 pub(crate) const ANSWERED: usize = 2048;
 

@@ -20,6 +20,7 @@ use winddown_shared::error_chain;
 
 use crate::answer::{self, Body, Failure};
 use crate::context::Context;
+use crate::hangup::hangup;
 use crate::places::ConnectionSlot;
 use crate::route::{Endpoint, route};
 use crate::streams::{self, Tunnel};
@@ -52,7 +53,14 @@ pub(crate) async fn serve(context: Arc<Context>, listener: TcpListener) {
             Ok((stream, from)) => {
                 keep_alive(&stream);
                 let seat = context.places.guests.take_slot(from.ip());
-                connections.spawn(converse(Arc::clone(&context), stream, from, seat));
+                let hung_up = hangup(&stream);
+                let answered = converse(Arc::clone(&context), stream, from, seat);
+                connections.spawn(async move {
+                    tokio::select! {
+                        () = answered => {}
+                        () = hung_up => {}
+                    }
+                });
             }
             Err(error) => {
                 tracing::warn!(

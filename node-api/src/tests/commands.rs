@@ -39,12 +39,14 @@ struct Runtime {
     terminal: Mutex<Option<OwnedFd>>,
     /// Whether another process keeps writing to stdout after the command has exited.
     lingers: bool,
+    /// Whether the command neither reads nor writes, and never exits.
+    sleeps: bool,
 }
 
 impl Runtime {
     fn that_ends(ends: Result<i32, &'static str>) -> Arc<Self> {
-        let (begun, alive, terminal, lingers) = Default::default();
-        Arc::new(Self { ends, begun, alive, terminal, lingers })
+        let (begun, alive, terminal, lingers, sleeps) = Default::default();
+        Arc::new(Self { ends, begun, alive, terminal, lingers, sleeps })
     }
 
     fn stream(self: &Arc<Self>, tty: bool) -> io::Result<CommandStream> {
@@ -71,9 +73,12 @@ impl Runtime {
         let (mut says, stdout) = tokio::net::unix::pipe::pipe()?;
         let (mut errs, stderr) = tokio::net::unix::pipe::pipe()?;
         let fd = |end: io::Result<OwnedFd>| end.map(Some);
-        let (ends, lingers) = (self.ends, self.lingers);
+        let (ends, lingers, sleeps) = (self.ends, self.lingers, self.sleeps);
         let exit = async move {
             let _alive = begin();
+            if sleeps {
+                std::future::pending::<()>().await;
+            }
             let failed = |what: &str| RuntimeError::Failed { what: what.to_owned(), source: None };
             let code = ends.map_err(failed)?;
             errs.write_all(b"err").await.unwrap();
@@ -200,6 +205,30 @@ async fn a_process_that_outlives_its_command_and_keeps_writing_holds_up_no_clien
     Arc::get_mut(&mut runtime).unwrap().lingers = true;
     let status = timeout(SOON, status(&runtime)).await.unwrap();
     assert_eq!(status["status"], "Success");
+}
+
+#[tokio::test]
+async fn a_command_that_reads_nothing_ends_with_a_client_that_closes_or_resets_the_connection() {
+    let mut runtime = Runtime::that_ends(Ok(0));
+    Arc::get_mut(&mut runtime).unwrap().sleeps = true;
+    let (bench, client) = bench(&runtime).await;
+    for resets in [false, true] {
+        let (alive, gone) = oneshot::channel();
+        *runtime.alive.lock().unwrap() = Some(alive);
+        let (mut socket, _) = opened(&client, EXEC, "v5.channel.k8s.io").await;
+        // More than the pipe to the command holds, so the server soon reads nothing more.
+        say(&mut socket, 0, &[b'x'; 200_000]).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        if resets {
+            socket.get_ref().get_ref().0.set_zero_linger().unwrap();
+            drop(socket);
+        } else {
+            socket.get_mut().shutdown().await.unwrap();
+        }
+        timeout(SOON, gone).await.unwrap().unwrap_err();
+    }
+    let all = u32::try_from(crate::STREAMS).unwrap();
+    drop(timeout(SOON, bench.context.streams.acquire_many(all)).await.unwrap().unwrap());
 }
 
 #[tokio::test]
