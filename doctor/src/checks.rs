@@ -9,7 +9,7 @@ mod unit;
 
 use std::time::Duration;
 
-use winddown_systemd::inspect::LockView;
+use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::facts::{Fact, Facts, NotObserved, UNIT};
 use super::finding::{Area, Finding, Severity};
@@ -149,9 +149,16 @@ fn listed(lock: &LockView) -> String {
     format!("logind lists: {} {} {}, process {}", lock.who, lock.mode, lock.what, lock.pid)
 }
 
+fn lock_count(login: &LoginView) -> String {
+    match login.locks.len() {
+        1 => "1 lock".to_owned(),
+        count => format!("{count} locks"),
+    }
+}
+
 fn span(duration: Duration) -> String {
     if duration > Duration::from_secs(100 * 365 * 24 * 3600) {
-        return "no limit".to_owned();
+        return "an unlimited time".to_owned();
     }
     winddown_shared::display::duration(duration)
 }

@@ -81,7 +81,7 @@ pub async fn collect(place: &Place) -> Facts {
         last,
     ) = tokio::join!(
         agent(place, &socket),
-        bus::look(place, config.config.runtime == RuntimeKind::Systemd),
+        bus::look(place, &config.config),
         endpoint(place, config.config.runtime, &rooted.container_runtime_endpoint),
         look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
         look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
@@ -247,7 +247,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn silent<T>(what: &str, patience: Duration) -> Fact<T> {
-    Fact::Unknown(NotObserved::Silent, format!("{what}: nothing within {patience:?}"))
+    Fact::Unknown(NotObserved::Silent, format!("{what}: no answer within {patience:?}"))
 }
 
 fn unread_config(place: &Place, kind: NotObserved, why: String) -> ConfigFact {

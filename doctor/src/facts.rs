@@ -7,7 +7,7 @@ use winddown_shared::WallTime;
 use winddown_systemd::drop_in::Setting;
 use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
-use winddown_config::Config;
+use winddown_config::{Config, Mode, RuntimeKind};
 use winddown_control::api::{ReportEntry, Status};
 use winddown_kubelet::processes::Process;
 use winddown_static_pods::OthersMayWrite;
@@ -158,9 +158,12 @@ pub struct Installed {
     pub unit: bool,
     /// Whether the unit is started at boot.
     pub enabled: bool,
-    /// The prefixes (`cri-containerd-`, `crio-`) of scopes that a drop-in orders.
+    /// The prefixes (`cri-containerd-`, `crio-`, `docker-`) of scopes that a drop-in orders.
     pub ordered_scopes: Vec<&'static str>,
 }
+
+/// The prefix of the scopes of Docker's containers, those of cri-dockerd among them.
+pub(super) const DOCKERS_SCOPES: &str = "docker-";
 
 /// The agent's unit.
 pub(super) const UNIT: &str = "winddown.service";
@@ -289,6 +292,11 @@ impl Facts {
         running.and_then(|s| Duration::try_from_secs_f64(s).ok()).unwrap_or(self.wanted)
     }
 
+    /// Whether a kubelet runs the pods, and the agent ends them.
+    pub(super) fn is_beside_kubelet(&self) -> bool {
+        self.config.config.mode == Mode::Companion
+    }
+
     /// The path of a node's file as seen from here, for use in a command.
     pub(super) fn below_root(&self, file: &str) -> String {
         if self.live {
@@ -309,11 +317,20 @@ impl Facts {
     /// The units that may run the configured container runtime; empty for runtimes of host processes.
     pub(super) fn runtime_units(&self) -> &'static [&'static str] {
         match self.config.config.runtime {
-            winddown_config::RuntimeKind::Process | winddown_config::RuntimeKind::Systemd => &[],
-            winddown_config::RuntimeKind::Cri => {
-                units_behind(&self.config.config.container_runtime_endpoint)
-            }
+            RuntimeKind::Process | RuntimeKind::Systemd => &[],
+            RuntimeKind::Cri => units_behind(&self.config.config.container_runtime_endpoint),
         }
+    }
+}
+
+/// The prefix of the scopes in which a runtime with the systemd cgroup driver runs containers, judged by its socket.
+pub(super) fn scope_prefix(endpoint: &str) -> &'static str {
+    if endpoint.contains("cri-dockerd") {
+        DOCKERS_SCOPES
+    } else if endpoint.contains("crio") {
+        "crio-"
+    } else {
+        "cri-containerd-"
     }
 }
 

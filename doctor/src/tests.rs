@@ -109,7 +109,7 @@ fn service() -> ServiceView {
         active_state: "active".to_owned(),
         sub_state: "running".to_owned(),
         unit_file_state: "enabled".to_owned(),
-        after: words("dbus.service systemd-logind.service containerd.service basic.target"),
+        after: words("dbus.service systemd-logind.service containerd.service kubelet.service"),
         timeout_stop: secs(90),
         watchdog: secs(30),
         fd_store_max: 16,

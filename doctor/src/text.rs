@@ -80,7 +80,8 @@ fn summary(diagnosis: &Diagnosis) -> String {
     let unseen = diagnosis.findings.iter().filter(is_unseen).count();
     if counts.problem + counts.warning == 0 && unseen > 0 {
         let seen = checks - unseen;
-        return format!("{name}: nothing wrong in {seen} checks; {unseen} need root: {AS_ROOT}");
+        let need = if unseen == 1 { "needs" } else { "need" };
+        return format!("{name}: nothing wrong in {seen} checks; {unseen} {need} root: {AS_ROOT}");
     }
     if counts.problem + counts.warning == 0 {
         let more = match counts.info {

@@ -159,7 +159,9 @@ impl Configuration {
         }
         match (self.groups(), self.total()) {
             (Some(groups), _) => {
-                Some(groups.as_if(format!("{BY_PRIORITY} has {} groups", groups.value.len())))
+                let count = groups.value.len();
+                let plural = if count == 1 { "" } else { "s" };
+                Some(groups.as_if(format!("{BY_PRIORITY} has {count} group{plural}")))
             }
             (None, total) => total.map(|said| said.as_if(format!("{PERIOD}: {}", said.value))),
         }

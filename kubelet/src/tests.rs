@@ -49,7 +49,7 @@ fn the_field_that_decides_is_found_with_its_line() {
         (
             "x: 1\nshutdownGracePeriodByPodPriority:\n- priority: 0\n",
             "/var/lib/kubelet/config.yaml:2",
-            "shutdownGracePeriodByPodPriority has 1 groups",
+            "shutdownGracePeriodByPodPriority has 1 group",
         ),
         ("shutdownGracePeriodByPodPriority: []\n", "", ""),
         (

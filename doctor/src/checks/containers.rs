@@ -6,10 +6,12 @@ use winddown_kubelet::processes::KUBELETS;
 use super::kubelet::said_by;
 use super::{Check, UNIT, listed};
 use crate::facts::{
-    Fact, Facts, KILLERS, KubeletConfig, LIST_BUDGETS, NotObserved, REQUEST_EVICTIONS, TAINT_NODES,
+    DOCKERS_SCOPES, Fact, Facts, KILLERS, KubeletConfig, LIST_BUDGETS, NotObserved,
+    REQUEST_EVICTIONS, TAINT_NODES, scope_prefix,
 };
 use crate::finding::{Area, Finding};
-use winddown_config::{Mode, RuntimeKind};
+use winddown_companion::WithoutApi;
+use winddown_config::RuntimeKind;
 use winddown_control::api::{ClosedBy, PodState, PodStatus, Status};
 use winddown_shared::display;
 
@@ -61,8 +63,9 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
         CHECK.ok(format!("{runtime} answers")).saw(message)
     } else if message.contains("NetworkReady=false") {
         CHECK
-            .warning(format!("{runtime} has no pod network: pods can be ended, few started"))
+            .warning(format!("{runtime} has no pod network: only pods with hostNetwork start"))
             .saw(message)
+            .fix("install a network plugin (CNI), or repair its configuration")
     } else {
         CHECK
             .problem(format!("{runtime} is not well"))
@@ -112,9 +115,16 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
             CHECK.ok("pods are services that stop after the agent: there are no scopes to order"),
         );
     }
-    let crio = config.container_runtime_endpoint.contains("crio");
-    let prefix = if crio { "crio-" } else { "cri-containerd-" };
-    let install = facts.install("--runtime cri");
+    let prefix = scope_prefix(&config.container_runtime_endpoint);
+    let directory = facts.below_root(&format!("/etc/systemd/system/{prefix}.scope.d"));
+    let file = format!("{directory}/50-winddown.conf");
+    let order = match prefix {
+        // `winddown install` leaves Docker's scopes alone: on other nodes they are no pods.
+        DOCKERS_SCOPES => {
+            format!("mkdir -p {directory} && printf '[Unit]\\nBefore={UNIT}\\n' > {file}")
+        }
+        _ => facts.install("--runtime cri"),
+    };
     let reload = "systemctl daemon-reload";
     if let Some(scopes) = facts.scopes.known().filter(|scopes| scopes.count > 0) {
         let count = match scopes.count {
@@ -128,30 +138,27 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
                 .problem("containers' scopes stop at the same moment as the agent")
                 .saw(count)
                 .saw(format!("{}: Before= lacks {UNIT}", scope.name))
-                .fix(install)
+                .fix(order)
                 .fix(reload),
         });
+    }
+    let running = facts.agent.known().is_some_and(|status| !status.pods.is_empty());
+    if running && facts.scopes.known().is_some_and(|scopes| scopes.count == 0) {
+        let title = "containers are no scopes (cgroupfs driver): there is nothing to order";
+        return Some(CHECK.ok(title));
     }
     let installed = match &facts.installed {
         Fact::Known(installed) => installed,
         Fact::Unknown(..) => return CHECK.not_observed("the scopes' drop-ins", &facts.installed),
     };
-    let file = format!("/etc/systemd/system/{prefix}.scope.d/50-winddown.conf");
     if !installed.ordered_scopes.contains(&prefix) {
-        return Some(
-            CHECK
-                .warning("containers that systemd holds would stop at the same moment as the agent")
-                .saw(format!("{file} is not there"))
-                .fix(install),
-        );
+        let found = CHECK
+            .warning("containers that systemd holds would stop at the same moment as the agent")
+            .saw(format!("{file} is not there"))
+            .fix(order);
+        return Some(if facts.live { found.fix(reload) } else { found });
     }
-    let running = facts.agent.known().is_some_and(|status| !status.pods.is_empty());
-    let none = facts.scopes.known().is_some_and(|scopes| scopes.count == 0);
-    Some(if running && none {
-        CHECK.ok("containers are no scopes (cgroupfs driver): there is nothing to order")
-    } else {
-        CHECK.ok("containers' scopes would stop after the agent").saw(file)
-    })
+    Some(CHECK.ok("containers' scopes would stop after the agent").saw(file))
 }
 
 /// Checks that the pods' services have no limit in common.
@@ -181,14 +188,14 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
     // A restart of the largest pod may need a tenth.
     let is_close = tasks.is_some_and(|(max, now)| now >= max.saturating_sub(max / 10));
     Some(if seen.is_empty() {
-        CHECK.ok("pods' services have no limit together, only each its own")
+        CHECK.ok("pods' services have no common limit, only each its own")
     } else if is_close {
         CHECK
-            .warning("the pods have nearly all the tasks of their slice: programs will not start")
+            .warning("the pods use nearly all the tasks of their slice: programs will not start")
             .saw_all(&seen)
             .fix("systemctl set-property winddown.slice TasksMax=infinity")
     } else {
-        CHECK.info("pods' services are limited all together").saw_all(&seen)
+        CHECK.info("pods' services have a common limit").saw_all(&seen)
     })
 }
 
@@ -199,11 +206,16 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "two agents that end pods at one shutdown share the time and upset each other's order",
     );
+    const ABSENT: Check = Check {
+        why: "without a kubelet no pod starts, and pods end without their preStop hooks",
+        ..CHECK
+    };
     let lock = facts.login.known().and_then(super::kubelet::lock);
     let process =
         facts.processes.known().into_iter().flatten().find(|p| KUBELETS.contains(&&*p.name));
     let config = facts.kubelet.known().and_then(Option::as_ref);
-    let enabled = config.filter(|config| !config.enabled.is_empty());
+    let read = config.filter(|config| config.problem.is_empty());
+    let enabled = read.is_some_and(|config| !config.enabled.is_empty());
     let seen = |finding: Finding| {
         let process = process.map(|p| format!("process {}: {}", p.pid, p.name));
         let config = config.map(|config| said_by(facts, config)).unwrap_or_default();
@@ -212,37 +224,43 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
             .saw(lock.map(listed).unwrap_or_default())
             .saw(config)
     };
-    let active = lock.is_some() || (process.is_some() && enabled.is_some());
-    let beside = facts.config.config.mode == Mode::Companion;
+    let active = lock.is_some() || (process.is_some() && enabled);
+    let beside = facts.is_beside_kubelet();
     let absent = beside && facts.processes.known().is_some() && process.is_none();
     Some(if absent {
-        seen(CHECK.problem("no kubelet runs here, and with mode companion nothing else ends pods"))
-            .fix("systemctl start kubelet")
+        let unit = config.map_or("kubelet", |config| &config.unit);
+        let title = "no kubelet runs here, and with `mode: companion` nothing else runs pods";
+        seen(ABSENT.problem(title))
+            .fix(format!("systemctl start {unit}"))
             .fix(format!("or write another mode in {}", facts.config.file.display()))
     } else if active && facts.config.config.runtime == RuntimeKind::Cri {
         switch_off(
             facts,
             seen(CHECK.problem("a kubelet on this node ends pods at a shutdown as well")),
-            enabled,
+            read,
         )
     } else if active {
         switch_off(
             facts,
             seen(CHECK.warning("a kubelet on this node ends its own pods at the same time")),
-            enabled,
+            read,
         )
-    } else if enabled.is_some() {
+    } else if enabled {
         switch_off(
             facts,
             seen(CHECK.warning("a kubelet is configured to end pods at a shutdown once it runs")),
-            enabled,
+            read,
         )
+    } else if config.is_some_and(|config| !config.problem.is_empty()) {
+        let title = "whether a kubelet ends pods at a shutdown is not known: its configuration could \
+                     not be read";
+        seen(CHECK.info(title))
+    } else if process.is_some() && facts.kubelet.known().is_none() {
+        return CHECK.not_observed("the kubelet's configuration", &facts.kubelet);
     } else if process.is_some() && beside {
         seen(CHECK.ok("a kubelet runs the pods, and leaves their end to this agent"))
     } else if process.is_some() {
         seen(CHECK.info("a kubelet runs here, without a graceful shutdown of its own"))
-    } else if let Some(config) = config.filter(|config| !config.problem.is_empty()) {
-        CHECK.info("a kubelet's configuration could not be read").saw(said_by(facts, config))
     } else {
         match &facts.processes {
             Fact::Unknown(NotObserved::Denied | NotObserved::Failed | NotObserved::Silent, _) => {
@@ -268,8 +286,16 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
             return CHECK.not_observed("the credentials for the API server", &facts.rights);
         }
         Fact::Unknown(_, why) => {
-            let title = "the API server cannot be asked: at a shutdown containers would be stopped \
-                         through the container runtime, and the kubelet would start some again";
+            let title = match facts.config.config.companion.without_api {
+                WithoutApi::StopContainers => {
+                    "the API server cannot be asked: a shutdown would end pods through the container \
+                     runtime, without their preStop hooks"
+                }
+                WithoutApi::Wait => {
+                    "the API server cannot be asked: a shutdown would end only the pods of manifests \
+                     (companionWithoutApi: wait)"
+                }
+            };
             return Some(CHECK.problem(title).saw(why).fix("journalctl -u winddown -e"));
         }
     };
@@ -288,7 +314,7 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
             }
         });
         let without = without.collect::<Vec<_>>().join("; and ");
-        CHECK.ok(format!("the API server lets this agent end the node's pods, and {without}"))
+        CHECK.ok(format!("the API server lets this agent end the node's pods, but {without}"))
     } else {
         CHECK
             .problem("the API server does not let this agent do what it has to")
@@ -390,7 +416,7 @@ pub(super) fn server(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "api-server",
         Area::Containers,
-        "who is taken for the API server gets the node's credentials and decides what runs here",
+        "whoever passes for the API server gets the node's credentials and decides what runs here",
     );
     match &facts.server_verified {
         Fact::Known(true) => None,
@@ -431,28 +457,29 @@ pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Adds what keeps a kubelet from ending pods; `config` is its configuration, if it could be read.
 fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -> Finding {
-    let edit = match config {
-        None => "set shutdownGracePeriod: 0s in the kubelet's configuration".to_owned(),
-        Some(config) => {
-            let file = facts.below_root(&config.file);
-            if !config.place.starts_with(&*config.file) {
-                format!(
-                    "write to {file}: {}",
-                    Periods::default().lines(config.file.as_ref()).join("; ")
-                )
-            } else if config.by_priority {
-                format!("remove shutdownGracePeriodByPodPriority from {file}")
-            } else if config.file.ends_with(".json") {
-                format!(
-                    "set shutdownGracePeriod and shutdownGracePeriodCriticalPods to \"0s\" in {file}"
-                )
-            } else {
-                format!("sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}")
-            }
+    let finding = match config {
+        None => finding.fix("set shutdownGracePeriod: 0s in the kubelet's configuration"),
+        Some(config) if config.enabled.is_empty() => {
+            finding.saw("the kubelet has not been restarted since that was written")
         }
+        Some(config) => finding.fix(edit(facts, config)),
     };
-    let finding = finding.fix(edit);
     let unit = config.map_or("kubelet", |config| &config.unit);
     if facts.live { finding.fix(format!("systemctl restart {unit}")) } else { finding }
+}
+
+/// How to change the kubelet's configuration so that the kubelet leaves the end of its pods to this agent.
+fn edit(facts: &Facts, config: &KubeletConfig) -> String {
+    let file = facts.below_root(&config.file);
+    if !config.place.starts_with(&*config.file) {
+        format!("write to {file}: {}", Periods::default().lines(config.file.as_ref()).join("; "))
+    } else if config.by_priority {
+        format!("remove shutdownGracePeriodByPodPriority from {file}")
+    } else if config.file.ends_with(".json") {
+        format!("set shutdownGracePeriod and shutdownGracePeriodCriticalPods to \"0s\" in {file}")
+    } else {
+        format!("sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}")
+    }
 }

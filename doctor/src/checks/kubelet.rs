@@ -1,15 +1,17 @@
 //! Checks of a node whose kubelet stops the pods, before winddown is installed there.
 
+use winddown_kubelet::processes::KUBELETS;
 use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::shutdown::{RELOAD_LOGIND, delay_set_by, override_command};
-use super::{Check, listed, span};
+use super::{Check, listed, lock_count, span};
 use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig, NotObserved};
 use crate::finding::{Area, Finding};
 
 /// Whether a kubelet runs, and nothing of winddown is installed.
 pub(super) fn is_alone(facts: &Facts) -> bool {
-    let runs = facts.processes.known().is_some_and(|all| all.iter().any(|p| p.name == "kubelet"));
+    let mut processes = facts.processes.known().into_iter().flatten();
+    let runs = processes.any(|process| KUBELETS.contains(&&*process.name));
     let nothing_of_ours = facts.config.read == ConfigRead::Defaults
         && facts.installed.known().is_some_and(|installed| !installed.unit)
         && matches!(facts.agent, Fact::Unknown(NotObserved::Absent, _));
@@ -85,7 +87,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         None => CHECK
             .problem("a shutdown of this node kills its pods: the kubelet holds no shutdown lock")
             .saw(said)
-            .saw(format!("logind lists {} locks, none of them the kubelet's", login.locks.len()))
+            .saw(format!("logind lists {}; the kubelet's is not among them", lock_count(login)))
             .fix(restart)
             .fix(format!("journalctl -u {} -e", config.unit)),
     })

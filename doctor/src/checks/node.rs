@@ -71,13 +71,16 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Checks that the manifests are valid.
+/// Checks that the manifests are valid. Returns `None` beside a kubelet: the agent reads none there.
 pub(super) fn manifests(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "manifests",
         Area::Node,
         "a pod whose manifest is wrong does not run, or runs as the manifest was before",
     );
+    if facts.is_beside_kubelet() {
+        return None;
+    }
     let manifests = &facts.agent.known()?.manifests;
     if manifests.problems.is_empty() {
         return Some(CHECK.ok("the manifests are valid"));
@@ -103,16 +106,18 @@ pub(super) fn writers(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "manifest-writers",
         Area::Node,
-        "who may write a manifest runs any program as any user, root included",
+        "whoever can write a manifest can run any program as any user, root included",
     );
     let found = match &facts.others_may_write {
+        // The agent reads none.
+        _ if facts.is_beside_kubelet() => return None,
         Fact::Known(found) => found,
         // Reported by the check `manifests`.
         Fact::Unknown(NotObserved::Absent | NotObserved::NotLive, _) => return None,
         Fact::Unknown(..) => return CHECK.not_observed("the manifests", &facts.others_may_write),
     };
     let first = found.first()?;
-    let title = "others than root can write manifests";
+    let title = "users other than root can write manifests";
     let everybody = found.iter().any(|one| one.who == Writers::Everybody);
     let finding = if everybody { CHECK.problem(title) } else { CHECK.warning(title) };
     let path = first.path.display();
@@ -207,7 +212,10 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
             .saw(format!("{directory}: mode {:04o}", socket.directory_mode))
             .fix(format!("chmod 0755 {directory}"))
     } else if let Some(wanted) = wanted.filter(|wanted| **wanted != socket.group) {
-        CHECK.warning(format!("the control socket is not of group {wanted}")).saw(seen).fix(restart)
+        CHECK
+            .warning(format!("the control socket does not belong to group {wanted}"))
+            .saw(seen)
+            .fix(restart)
     } else if wanted.is_none() && socket.mode & 0o070 != 0 && facts.config.is_read() {
         CHECK
             .warning("the control socket is open to a group, and none is configured")

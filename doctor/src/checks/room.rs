@@ -8,13 +8,17 @@ use crate::facts::{Facts, Shortage};
 use crate::finding::{Area, Finding};
 use winddown_control::api::{PressureStatus, ThresholdStatus};
 
-/// Checks that no eviction threshold is met: otherwise pods are evicted as soon as an agent runs.
+/// Checks that no eviction threshold is met: otherwise pods are evicted as soon as an agent runs. Returns `None` beside
+/// a kubelet, which evicts by thresholds of its own.
 pub(super) fn room(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "room",
         Area::Node,
         "below a threshold pods that may be evicted are ended, one after the other, until enough is left",
     );
+    if facts.is_beside_kubelet() {
+        return None;
+    }
     let running = facts.agent.known().and_then(|status| status.pressure.as_ref());
     // An agent that has just started has not measured anything yet.
     let running = running.filter(|pressure| pressure.thresholds.iter().any(is_measured));

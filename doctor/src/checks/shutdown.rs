@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_shared::display::age;
+use winddown_shared::display::{age, pod_count};
 use winddown_systemd::drop_in;
 use winddown_systemd::inspect::ServiceView;
 
-use super::{Check, listed, span, whole_seconds};
+use super::{Check, listed, lock_count, span, whole_seconds};
 use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
 use winddown_control::api::{LockState, NodeStage, Phase, Status};
@@ -47,7 +47,7 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
             })
         }
         Fact::Unknown(NotObserved::NotLive | NotObserved::Denied, _) => {
-            CHECK.not_observed("the agent's picture", &facts.agent)
+            CHECK.not_observed("the agent's status", &facts.agent)
         }
         Fact::Unknown(NotObserved::Silent, why) => Some(
             CHECK
@@ -71,7 +71,8 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
                 .fix("journalctl -u winddown -e"),
         ),
         Fact::Unknown(NotObserved::Failed, why) => {
-            Some(CHECK.warning("the agent could not be asked").saw(why))
+            let title = "the agent could not be asked";
+            Some(CHECK.warning(title).saw(why).fix("journalctl -u winddown -e"))
         }
     }
 }
@@ -163,7 +164,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
         }
         (None, status, _) => CHECK
             .problem(NOT_HELD)
-            .saw(format!("logind lists {} locks, none of them winddown's", login.locks.len()))
+            .saw(format!("logind lists {}; winddown's is not among them", lock_count(login)))
             .saw(status.map(said_of_lock).unwrap_or_default())
             .fix(restart)
             .fix("journalctl -u winddown -e"),
@@ -183,9 +184,9 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
     }
     Some(match &facts.login {
         Fact::Known(login) => CHECK.ok("logind answers").saw(format!(
-            "waits up to {}, lists {} locks",
+            "delay: {}; lists {}",
             span(login.delay),
-            login.locks.len()
+            lock_count(login)
         )),
         Fact::Unknown(NotObserved::Absent, why) => CHECK
             .problem("there is no logind: a shutdown cannot be delayed")
@@ -218,10 +219,14 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
         let told = facts.agent.known().and_then(|status| status.lock.delay_seconds);
         told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
     };
-    if facts.config.config.shutdown_socket.is_some() {
+    if let Some(socket) = &facts.config.config.shutdown_socket {
         let given = told()?;
         let title = format!("a shutdown waits {}, {} are wanted", span(given), span(wanted));
-        return Some(if given >= wanted { CHECK.ok(title) } else { CHECK.warning(title) });
+        let (socket, file) = (socket.display(), facts.config.file.display());
+        let fix = format!(
+            "make the program behind {socket} wait longer, or shorten the periods in {file}"
+        );
+        return Some(if given >= wanted { CHECK.ok(title) } else { CHECK.warning(title).fix(fix) });
     }
     let setting = facts.setting.known().and_then(Option::as_ref);
     let on_disk = setting.map_or(Duration::from_secs(5), |setting| setting.value);
@@ -260,7 +265,8 @@ pub(super) fn guard(facts: &Facts) -> Option<Finding> {
         LockState::Held => CHECK.info("pods hold shutdowns, which logind refuses"),
         _ => CHECK
             .warning("pods hold shutdowns, and logind does not refuse them")
-            .saw(guard.why.clone().unwrap_or_default()),
+            .saw(guard.why.clone().unwrap_or_default())
+            .fix("journalctl -u winddown -e"),
     };
     let finding = finding.saw_all(&pods.collect::<Vec<_>>());
     Some(match version.filter(|version| *version < OBEYED_BY_ROOT) {
@@ -297,9 +303,9 @@ pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
     let silent = nodes.iter().filter(|node| node.stage == NodeStage::Silent);
     let silent: Vec<_> = silent.map(|node| node.name.clone()).collect();
     Some(match silent.is_empty() {
-        true => CHECK.ok(format!("{} other nodes go down first", nodes.len())).saw(selected),
+        true => CHECK.ok(format!("nodes that go down first: {}", nodes.len())).saw(selected),
         false => CHECK
-            .warning("nodes that go down first never report it, so each shutdown waits for nothing")
+            .warning("nodes that go down first never report it, so each shutdown waits in vain")
             .saw_each(silent.into_iter())
             .fix("install winddown there, or leave them out of shutdownAfterNodes"),
     })
@@ -310,7 +316,7 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "paths",
         Area::Shutdown,
-        "what stops neither logind nor the units leaves no chance to end pods",
+        "a way down that neither asks logind nor stops units leaves no chance to end pods",
     );
     let system = match &facts.system {
         Fact::Known(system) => system,
@@ -365,7 +371,8 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
         None => CHECK.ok("no shutdown has been reported yet"),
         Some(entry) => {
             let took = winddown_shared::display::seconds(entry.took_seconds);
-            let seen = format!("{}: {}, {} pods, {took}", entry.id, entry.outcome, entry.pods);
+            let pods = pod_count(entry.pods);
+            let seen = format!("{}: {}, {pods}, {took}", entry.id, entry.outcome);
             match entry.outcome.as_str() {
                 "clean" | "cancelled" => CHECK.ok("the last shutdown was graceful").saw(seen),
                 _ => CHECK
@@ -387,7 +394,7 @@ fn said_of_lock(status: &Status) -> String {
         LockState::Held => "held",
         LockState::Waiting => "not held, being tried again",
         LockState::Released => "given back",
-        LockState::Absent => "not to be had",
+        LockState::Absent => "not available",
         LockState::Unknown => "unknown",
     };
     match &status.lock.why {

@@ -139,12 +139,15 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
         "units stop in the reverse order of their start: what the agent needs must outlive it",
     );
     let service = loaded(facts)?;
+    let kubelet = kubelets_unit(facts);
+    let kubelet = kubelet.as_deref();
     let is_after = |unit: &&str| service.after.iter().any(|after| after == unit);
     let mut missing = Vec::new();
     for any_of in [
         ["dbus.service", "dbus-broker.service", "dbus.socket"].as_slice(),
         &["systemd-logind.service"],
         facts.runtime_units(),
+        kubelet.as_slice(),
     ] {
         if let Some(first) = any_of.first()
             && !any_of.iter().any(is_after)
@@ -152,10 +155,14 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
             missing.push(*first);
         }
     }
+    // The unit of k3s is both the runtime's and the kubelet's.
+    missing.dedup();
     let config = &facts.config.config;
     let is_known = config.runtime != RuntimeKind::Cri || !facts.runtime_units().is_empty();
     if missing.is_empty() && is_known {
-        return Some(CHECK.ok("the agent stops before logind, the bus and the runtime"));
+        let kubelet = if kubelet.is_some() { ", the kubelet" } else { "" };
+        let title = format!("the agent stops before logind, the bus{kubelet} and the runtime");
+        return Some(CHECK.ok(title));
     }
     if missing.is_empty() {
         let title =
@@ -175,6 +182,12 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
             ))
             .fix(RELOAD),
     )
+}
+
+/// The unit of the kubelet that has to end the pods; `None` if the agent ends them without one, or if it is not known.
+fn kubelets_unit(facts: &Facts) -> Option<String> {
+    let kubelet = facts.kubelet.known()?.as_ref().filter(|_| facts.is_beside_kubelet())?;
+    Some(format!("{}.service", kubelet.unit))
 }
 
 /// Checks that systemd waits long enough for the agent to stop.
@@ -276,7 +289,9 @@ fn state(check: Check, facts: &Facts, service: &ServiceView) -> Finding {
             .saw(seen)
             .saw(format!("result: {}", service.result))
             .fix("journalctl -u winddown -e"),
-        "activating" => check.warning("the unit is still being started").saw(seen),
+        "activating" => {
+            check.warning("the unit is still being started").saw(seen).fix("systemctl status winddown")
+        }
         "failed" => check
             .problem("the unit has failed")
             .saw(seen)

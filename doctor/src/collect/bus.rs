@@ -1,18 +1,21 @@
 //! Observations of logind and the service manager.
 
+use winddown_config::{Config, RuntimeKind};
 use winddown_shared::error_chain;
 use winddown_systemd::inspect::{
     InspectError, InspectErrorKind, Inspector, LoginView, ServiceView, SliceView, SystemView,
 };
 
 use super::Place;
-use crate::facts::{Fact, NotObserved, Scopes, UNIT};
+use crate::facts::{DOCKERS_SCOPES, Fact, NotObserved, Scopes, UNIT, scope_prefix};
 
 /// The slice that contains the pods' services.
 const SLICE: &str = "winddown.slice";
 /// Container IDs are hexadecimal. CRI-O has other scopes with the same prefix: `crio-conmon-ID` for the monitor of each
 /// container, `crio-pull-image-PID` for the pull of an image.
 const SCOPES: [&str; 2] = ["cri-containerd-*.scope", "crio-[0-9a-f][0-9a-f]*.scope"];
+/// Beside another runtime, Docker's containers are no pods: nothing has to order them.
+const SCOPES_OF_DOCKER: [&str; 1] = ["docker-[0-9a-f][0-9a-f]*.scope"];
 /// Number of scopes that are inspected: all scopes of a node get the same drop-in, so a few are enough.
 const LOOKED_AT: usize = 5;
 
@@ -26,8 +29,8 @@ pub(super) struct Seen {
     pub(super) synchronised: Fact<bool>,
 }
 
-/// `pods_are_services`: whether to observe the pods' slice as well.
-pub(super) async fn look(place: &Place, pods_are_services: bool) -> Seen {
+/// Observes the pods' slice only if pods are services.
+pub(super) async fn look(place: &Place, config: &Config) -> Seen {
     if !place.live {
         return nothing(NotObserved::NotLive, "not the running machine");
     }
@@ -36,7 +39,7 @@ pub(super) async fn look(place: &Place, pods_are_services: bool) -> Seen {
         Err(error) => return nothing(kind(&error), &error_chain(&error)),
     };
     let slice = async {
-        match pods_are_services {
+        match config.runtime == RuntimeKind::Systemd {
             true => fact(inspector.slice(SLICE).await),
             false => Fact::not_live(),
         }
@@ -45,7 +48,7 @@ pub(super) async fn look(place: &Place, pods_are_services: bool) -> Seen {
         inspector.login(),
         inspector.system(),
         inspector.service(UNIT),
-        inspector.scopes(&SCOPES, LOOKED_AT),
+        inspector.scopes(scopes_of(&config.container_runtime_endpoint), LOOKED_AT),
         slice,
         inspector.clock_synchronised(),
     );
@@ -57,6 +60,11 @@ pub(super) async fn look(place: &Place, pods_are_services: bool) -> Seen {
         slice,
         synchronised: fact(synchronised),
     }
+}
+
+/// The names of the scopes in which the runtime at this endpoint runs containers, as patterns.
+fn scopes_of(endpoint: &str) -> &'static [&'static str] {
+    if scope_prefix(endpoint) == DOCKERS_SCOPES { &SCOPES_OF_DOCKER } else { &SCOPES }
 }
 
 fn nothing(kind: NotObserved, why: &str) -> Seen {
@@ -80,5 +88,22 @@ fn kind(error: &InspectError) -> NotObserved {
         InspectErrorKind::Denied => NotObserved::Denied,
         InspectErrorKind::Silent => NotObserved::Silent,
         InspectErrorKind::Failed => NotObserved::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_of_docker_are_pods_only_behind_cri_dockerd() {
+        let cases: [(&str, &[&str]); 3] = [
+            ("unix:///run/containerd/containerd.sock", &SCOPES),
+            ("unix:///run/crio/crio.sock", &SCOPES),
+            ("unix:///var/run/cri-dockerd.sock", &SCOPES_OF_DOCKER),
+        ];
+        for (endpoint, patterns) in cases {
+            assert_eq!(scopes_of(endpoint), patterns, "{endpoint}");
+        }
     }
 }

@@ -11,7 +11,8 @@ use winddown_shutdown::ReportStore;
 
 use super::{Place, not_observed};
 use crate::facts::{
-    Command, ConfigFact, ConfigRead, Fact, Installed, NotObserved, SocketFile, StateDirectory, UNIT,
+    Command, ConfigFact, ConfigRead, DOCKERS_SCOPES, Fact, Installed, NotObserved, SocketFile,
+    StateDirectory, UNIT,
 };
 use winddown_config::{Config, ConfigError};
 use winddown_control::api::ReportEntry;
@@ -19,7 +20,7 @@ use winddown_kubelet::{UNIT_DIRECTORIES, below};
 use winddown_node::reports;
 
 /// Prefixes of the scopes that container runtimes create for containers.
-const SCOPES: [&str; 2] = ["cri-containerd-", "crio-"];
+const SCOPES: [&str; 3] = ["cri-containerd-", "crio-", DOCKERS_SCOPES];
 const COMMANDS: [&str; 4] = ["shutdown", "reboot", "poweroff", "halt"];
 
 /// The path of the configuration, including `root`: a fix for an image must not name the host's file.

@@ -23,7 +23,7 @@ fn what_a_user_may_not_see_is_not_called_well() {
     let mut facts = healthy();
     facts.state = Fact::Unknown(NotObserved::Denied, "no".to_owned());
     let text = shown(&facts, &View::default());
-    let last = "\nnode1: nothing wrong in 21 checks; 1 need root: sudo winddown doctor\n";
+    let last = "\nnode1: nothing wrong in 21 checks; 1 needs root: sudo winddown doctor\n";
     assert!(text.ends_with(last), "{text}");
 }
 

@@ -3,8 +3,15 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
+use winddown_companion::WithoutApi;
 use winddown_config::Mode;
 use winddown_control::api::{ClosedBy, ContainerStatus, Decision, PodState, PodStatus};
+
+/// The container runtime is Docker.
+fn is_docker(facts: &mut Facts) {
+    facts.config.config.container_runtime_endpoint = "unix:///run/cri-dockerd.sock".to_owned();
+    known(&mut facts.service).after.push("cri-docker.service".to_owned());
+}
 
 #[test]
 fn what_is_wrong_with_containers_is_found() {
@@ -69,6 +76,43 @@ fn what_is_wrong_with_containers_is_found() {
             "winddown install --runtime cri",
         ),
         (
+            "loose scopes of Docker",
+            |f| {
+                is_docker(f);
+                known(&mut f.scopes).seen = vec![ScopeView {
+                    name: "docker-0123.scope".to_owned(),
+                    before: vec!["shutdown.target".to_owned()],
+                }];
+            },
+            "scopes",
+            Problem,
+            "docker-0123.scope: Before= lacks winddown.service",
+            "printf '[Unit]\\nBefore=winddown.service\\n' > /etc/systemd/system/docker-.scope.d/",
+        ),
+        (
+            "no drop-in for Docker",
+            |f| {
+                is_docker(f);
+                f.scopes = Fact::Known(Scopes::default());
+            },
+            "scopes",
+            Warning,
+            "/etc/systemd/system/docker-.scope.d/50-winddown.conf is not there",
+            "> /etc/systemd/system/docker-.scope.d/50-winddown.conf",
+        ),
+        (
+            "Docker without scopes",
+            |f| {
+                is_docker(f);
+                f.scopes = Fact::Known(Scopes::default());
+                known(&mut f.agent).pods = vec![PodStatus::default()];
+            },
+            "scopes",
+            Well,
+            "",
+            "",
+        ),
+        (
             "kubelet holds a lock",
             |f| known(&mut f.login).locks.push(lock("kubelet")),
             "kubelet",
@@ -104,6 +148,18 @@ fn what_is_wrong_with_containers_is_found() {
             "kubelet",
             Info,
             "no shutdownGracePeriod",
+            "",
+        ),
+        (
+            "kubelet whose configuration is not understood",
+            |f| {
+                f.processes = process("kubelet");
+                f.kubelet = kubelet("");
+                known(&mut f.kubelet).as_mut().unwrap().problem = "no YAML".into();
+            },
+            "kubelet",
+            Info,
+            "config.yaml:12: no YAML",
             "",
         ),
         (
@@ -165,6 +221,49 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         ("oomd", |f| f.processes = process("systemd-oomd"), "oom", Info, "process 77", ""),
     ]);
+}
+
+#[test]
+fn only_of_a_kubelet_whose_configuration_was_read_it_is_said_that_it_leaves_its_pods_alone() {
+    let mut facts = healthy();
+    facts.config.config.mode = Mode::Companion;
+    facts.processes = process("kubelet");
+    for kind in [NotObserved::Denied, NotObserved::Silent] {
+        facts.kubelet = unseen(kind);
+        assert_eq!(finding(&facts, "kubelet").unwrap().severity, Info, "{kind:?}");
+    }
+    facts.kubelet = kubelet("");
+    known(&mut facts.kubelet).as_mut().unwrap().problem = "no YAML".to_owned();
+    assert_eq!(finding(&facts, "kubelet").unwrap().severity, Info);
+}
+
+#[test]
+fn a_kubelet_that_is_switched_off_but_was_not_restarted_is_restarted_and_no_more() {
+    let mut facts = healthy();
+    facts.config.config.mode = Mode::Companion;
+    facts.processes = process("k3s-server");
+    facts.kubelet = kubelet("");
+    known(&mut facts.kubelet).as_mut().unwrap().unit = "k3s".to_owned();
+    known(&mut facts.login).locks.push(lock("kubelet"));
+    let found = finding(&facts, "kubelet").unwrap();
+    assert_eq!((found.severity, found.fix), (Problem, vec!["systemctl restart k3s".to_owned()]));
+    facts.processes = Fact::Known(Vec::new());
+    let found = finding(&facts, "kubelet").unwrap();
+    assert_eq!(found.fix[0], "systemctl start k3s");
+    assert!(found.why.starts_with("without a kubelet"), "{found:?}");
+}
+
+#[test]
+fn without_the_api_server_pods_end_as_the_configuration_says() {
+    let title = |without_api: WithoutApi| {
+        let mut facts = healthy();
+        facts.config.config.companion.without_api = without_api;
+        facts.rights = unseen(NotObserved::Silent);
+        finding(&facts, "api").unwrap().title
+    };
+    assert!(title(WithoutApi::StopContainers).contains("through the container runtime"));
+    let wait = "would end only the pods of manifests (companionWithoutApi: wait)";
+    assert!(title(WithoutApi::Wait).ends_with(wait));
 }
 
 #[test]

@@ -32,6 +32,10 @@ fn a_node_without_winddown_is_told_how_its_kubelets_shutdown_is_and_not_what_the
     let ids: Vec<_> = findings(&alone()).iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["kubelet-shutdown", "logind", "paths", "oom"]);
     assert!(findings(&alone()).iter().all(|finding| finding.severity == Well));
+    for program in ["kubelite", "k3s-server"] {
+        let facts = Facts { processes: process(program), ..alone() };
+        assert!(finding(&facts, "kubelet-shutdown").is_some(), "{program} contains a kubelet");
+    }
     // With a configuration or a unit of winddown, or without a kubelet, the findings are about the agent.
     for ours in [
         |facts: &mut Facts| facts.config.read = ConfigRead::Valid(Vec::new()),

@@ -3,6 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Problem, Warning};
 use super::check;
+use winddown_config::Mode;
 use winddown_control::api::ManifestProblem;
 use winddown_static_pods::{OthersMayWrite, Writers};
 
@@ -188,4 +189,15 @@ fn what_is_wrong_with_the_node_is_found() {
             "timedatectl set-ntp true",
         ),
     ]);
+}
+
+#[test]
+fn beside_a_kubelet_nothing_is_said_of_manifests_that_the_agent_does_not_read() {
+    let mut facts = healthy();
+    facts.others_may_write =
+        Fact::Known(vec![written_by("/etc/winddown/pods", Writers::Everybody)]);
+    let found = |facts: &Facts| ["manifests", "manifest-writers"].map(|id| finding(facts, id));
+    assert!(found(&facts).iter().all(Option::is_some));
+    facts.config.config.mode = Mode::Companion;
+    assert_eq!(found(&facts), [None, None]);
 }

@@ -3,6 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Warning};
 use super::{Well, check};
+use winddown_config::Mode;
 use winddown_control::api::{PressureStatus, SwapStatus, ThresholdStatus};
 
 fn disk(hard: bool) -> Shortage {
@@ -117,6 +118,14 @@ fn it_is_said_whether_the_nodes_swap_counts() {
         assert!(found.evidence[0].contains(said), "{found:?}");
     }
     assert_eq!(finding(&healthy(), "room").unwrap().evidence, [""; 0], "no swap");
+}
+
+#[test]
+fn a_kubelets_pods_are_not_evicted_by_thresholds_of_the_agent() {
+    let mut facts = healthy();
+    facts.shortages = Fact::Known(vec![disk(true)]);
+    facts.config.config.mode = Mode::Companion;
+    assert_eq!(finding(&facts, "room"), None);
 }
 
 #[test]

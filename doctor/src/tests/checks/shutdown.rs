@@ -114,7 +114,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             |f| known(&mut f.login).locks[1].what = "sleep".into(),
             "lock",
             Problem,
-            "none of them winddown's",
+            "winddown's is not among them",
             "restart",
         ),
         (
@@ -139,7 +139,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "guard",
             Warning,
             "no logind",
-            "",
+            "journalctl -u winddown -e",
         ),
         (
             "a shutdown under way",
@@ -155,7 +155,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "agent",
             Warning,
             "as was said",
-            "",
+            "journalctl -u winddown -e",
         ),
         (
             "other version",
@@ -172,6 +172,14 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             Warning,
             "shutdownGracePeriod",
             "systemctl reload winddown",
+        ),
+        (
+            "one lock of another program",
+            |f| known(&mut f.login).locks.truncate(1),
+            "lock",
+            Problem,
+            "logind lists 1 lock;",
+            "systemctl restart winddown",
         ),
         (
             "logind answers with an error",
@@ -291,7 +299,8 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
     ]);
     let mut facts = healthy();
     known(&mut facts.login).delay = winddown_systemd::drop_in::INFINITY;
-    assert_eq!(finding(&facts, "delay").unwrap().title, "logind waits no limit, 32s are wanted");
+    let delay = finding(&facts, "delay").unwrap();
+    assert_eq!(delay.title, "logind waits an unlimited time, 32s are wanted");
 }
 
 #[test]
@@ -345,7 +354,9 @@ fn a_node_whose_shutdowns_are_announced_on_a_socket_needs_no_logind() {
     known(&mut facts.agent).lock.state = LockState::Waiting;
     known(&mut facts.agent).lock.delay_seconds = Some(1.0);
     assert_eq!(finding(&facts, "lock").unwrap().severity, Problem);
-    assert_eq!(finding(&facts, "delay").unwrap().severity, Warning);
+    let delay = finding(&facts, "delay").unwrap();
+    assert_eq!(delay.severity, Warning);
+    assert!(delay.fix[0].contains("behind /run/node-agent/shutdown.sock wait longer"), "{delay:?}");
     known(&mut facts.agent).lock.delay_seconds = None;
     assert!(finding(&facts, "delay").is_none());
 }

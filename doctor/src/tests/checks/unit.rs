@@ -3,6 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
+use winddown_config::Mode;
 
 #[test]
 fn what_is_wrong_with_the_unit_is_found() {
@@ -53,7 +54,7 @@ fn what_is_wrong_with_the_unit_is_found() {
             "unit",
             Warning,
             "activating",
-            "",
+            "systemctl status winddown",
         ),
         (
             "fails as it starts",
@@ -174,6 +175,20 @@ fn the_order_is_that_of_the_runtime_in_use() {
             "After=",
         ),
     ]);
+    let title = |facts: &Facts| finding(facts, "order").unwrap().title;
+    let mut facts = healthy();
+    facts.kubelet = kubelet("");
+    facts.config.config.mode = Mode::Companion;
+    assert_eq!(
+        title(&facts),
+        "the agent stops before logind, the bus, the kubelet and the runtime"
+    );
+    known(&mut facts.service).after.retain(|unit| unit != "kubelet.service");
+    let found = finding(&facts, "order").unwrap();
+    assert_eq!(found.severity, Problem, "the kubelet would be gone before its pods");
+    assert_eq!(found.evidence, ["winddown.service: After= lacks kubelet.service"]);
+    facts.config.config.mode = Mode::Cluster;
+    assert_eq!(title(&facts), "the agent stops before logind, the bus and the runtime");
     for instead in ["dbus-broker.service", "dbus.socket"] {
         let mut facts = healthy();
         known(&mut facts.service).after[0] = instead.to_owned();
