@@ -124,7 +124,7 @@ impl CriConfig {
             state_dir: state_dir.into(),
             memory_dir: "/run/winddown/memory".into(),
             notice_dir: None,
-            made_volumes: vec!["/run/winddown/volumes".into()],
+            made_volumes: Vec::new(),
             own_program: std::env::current_exe().unwrap_or_else(|_| "winddown".into()),
             log_dir: log_dir.into(),
             node: NodeFacts::of_this_host(Path::new("/proc")),

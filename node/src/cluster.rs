@@ -71,6 +71,8 @@ pub struct PodsParts {
     pub state: PathBuf,
     /// The directory for state that may be lost with the boot; preferably in memory.
     pub volatile: PathBuf,
+    /// The directory for the volumes that are made for pods.
+    pub volumes: PathBuf,
     /// The directory for volumes with Secrets, in memory.
     pub secret_volumes: PathBuf,
     /// What happens to the API objects of pods that this node ended.
@@ -261,8 +263,7 @@ impl PodSide {
         fixed: &NodeFacts,
         wall: &WallClock,
     ) -> (Self, start::PodsWork) {
-        let PodsParts { state, volatile, secret_volumes, ended: policy, orphans, runtime } = parts;
-        let state = state.join("cluster");
+        let state = parts.state.join("cluster");
         let (outbox, outbox_driver) = Outbox::new(&OutboxConfig {
             directory: Some(state.join("statuses")),
             wall: wall.clone(),
@@ -273,14 +274,14 @@ impl PodSide {
         let ended = TerminatedPods::new(state.join("ended"), Some(boot_id.into()), wall.clone());
         let (mirrors, mirror_driver) =
             Mirrors::new(&*config.node_name, outbox.clone(), wall.clone());
-        let resolving = ResolverConfig::new(state.join("volumes"), secret_volumes);
+        let resolving = ResolverConfig::new(parts.volumes, parts.secret_volumes);
         let (resolver, freshener) =
             Resolver::new(connection.client(), resolving, events.clone(), wall.clone());
-        let kept = KeptPods::of_boot(&volatile.join("api-pods"), boot_id);
+        let kept = KeptPods::of_boot(&parts.volatile.join("api-pods"), boot_id);
         let found = kept.load();
         let earlier = found.pods.iter().map(|pod| pod.uid().clone()).collect();
         let api_pods = KubePods::new(connection.client(), config.node_name.clone());
-        let config = PodControllerConfig { orphans, ..config };
+        let config = PodControllerConfig { orphans: parts.orphans, ..config };
         let controller = PodController::new(connection.client(), Arc::new(outbox.clone()), config)
             .with_prepare(Arc::new(resolver.clone()))
             .with_mirrors(Arc::new(mirrors.clone()))
@@ -292,11 +293,11 @@ impl PodSide {
             outbox_driver,
             mirror_driver,
             freshener,
-            policy,
+            policy: parts.ended,
             api_pods,
             controller,
             earlier,
-            runtime,
+            runtime: parts.runtime,
         };
         (side, work)
     }

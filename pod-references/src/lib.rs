@@ -36,7 +36,7 @@ pub use resolver::{ResolveCounts, Resolver};
 /// Configuration of a [`Resolver`].
 #[derive(Clone, Debug)]
 pub struct ResolverConfig {
-    /// The directory of volumes without secrets: `<state>/volumes`.
+    /// The directory of volumes without secrets: `/var/lib/winddown/cluster/volumes`.
     pub volumes: PathBuf,
     /// The directory of volumes with secrets, in memory: `/run/winddown/volumes`.
     pub secret_volumes: PathBuf,

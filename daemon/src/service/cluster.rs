@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,15 +49,16 @@ pub(super) async fn parts(
     wall: &WallClock,
 ) -> Result<Cluster, ClusterStartError> {
     let settings = &config.cluster;
-    let volatile = config.control_socket.parent().unwrap_or(&config.state_directory);
+    let [volumes, secret_volumes] = volumes(config);
     Ok(Cluster {
         connection: connect(config, &identity.name, wall).await?,
         node: node_settings(config)?,
         facts: facts(config, identity),
         pods: Some(PodsParts {
             state: config.state_directory.clone(),
-            volatile: volatile.to_owned(),
-            secret_volumes: volatile.join("volumes"),
+            volatile: volatile(config).to_owned(),
+            volumes,
+            secret_volumes,
             ended: match settings.ended_pods {
                 EndedPods::Delete => AfterBootPolicy::Delete,
                 EndedPods::Keep => AfterBootPolicy::Keep,
@@ -71,6 +73,16 @@ pub(super) async fn parts(
         }),
         after_nodes: after_nodes(config),
     })
+}
+
+/// The directories of the volumes that are made for the API server's pods: on disk, and in memory for Secrets.
+pub(super) fn volumes(config: &Config) -> [PathBuf; 2] {
+    [config.state_directory.join("cluster").join("volumes"), volatile(config).join("volumes")]
+}
+
+/// In memory unless the socket was moved.
+fn volatile(config: &Config) -> &Path {
+    config.control_socket.parent().unwrap_or(&config.state_directory)
 }
 
 /// The nodes that have to go down before this one; `None` if none are configured.

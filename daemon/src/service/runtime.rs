@@ -20,6 +20,8 @@ use winddown_config::Config;
 use winddown_machine::host::is_in_memory;
 use winddown_node::Identity;
 
+use super::cluster;
+
 /// The mount point of the cgroup file system.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
@@ -81,7 +83,7 @@ fn cri_config(config: &Config, identity: &Identity, wall: &WallClock) -> CriConf
     cri.node.name.clone_from(&identity.name);
     cri.node.address = config.cluster.node_ips.first().copied();
     cri.notice_dir = notice_dir(config);
-    cri.made_volumes.push(config.state_directory.join("volumes"));
+    cri.made_volumes = cluster::volumes(config).into();
     cri.resolv_conf.clone_from(&config.resolv_conf);
     cri.cluster_dns.clone_from(&config.cluster.dns);
     cri.cluster_domain.clone_from(&config.cluster.domain);
@@ -200,5 +202,14 @@ mod tests {
         let servers: Vec<String> = cri.cluster_dns.iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["10.96.0.10", "fd00::a"]);
         assert_eq!(cri.cluster_domain, "cluster.local");
+    }
+
+    #[test]
+    fn the_volumes_that_are_made_for_pods_of_the_api_server_may_get_labels() {
+        let identity = Identity { name: "n1".into(), boot_id: "b".into() };
+        let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let cri = cri_config(&Config::default(), &identity, &wall);
+        let made = ["/var/lib/winddown/cluster/volumes", "/run/winddown/volumes"];
+        assert_eq!(cri.made_volumes, made.map(PathBuf::from));
     }
 }

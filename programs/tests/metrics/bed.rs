@@ -151,7 +151,8 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
         pods: Some(PodsParts {
             state: state.to_owned(),
             volatile: state.join("volatile"),
-            secret_volumes: state.join("volumes"),
+            volumes: state.join("volumes"),
+            secret_volumes: state.join("secret-volumes"),
             ended: AfterBootPolicy::Delete,
             orphans: OrphanPolicy::Stop,
             runtime: watch::Sender::new(RuntimeFacts::default()).subscribe(),

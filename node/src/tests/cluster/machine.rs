@@ -84,6 +84,7 @@ impl Machine {
             pods: Some(PodsParts {
                 state: self.state.path().to_owned(),
                 volatile: self.volatile.path().to_owned(),
+                volumes: self.state.path().join("volumes"),
                 secret_volumes: self.volatile.path().join("volumes"),
                 ended: AfterBootPolicy::Delete,
                 orphans: OrphanPolicy::Stop,
