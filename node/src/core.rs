@@ -96,7 +96,7 @@ impl<R: Runtime> Core<R> {
         let syncer = if parts.admits_all { syncer.beside_a_kubelet() } else { syncer };
         // Exits arrive as events; the resync is only a safety net, and costs a wake-up each time.
         let times = WorkerTimes { resync: Duration::from_secs(300), ..WorkerTimes::default() };
-        let observer: Arc<dyn WorkerObserver> = Arc::clone(&recorders.metrics) as _;
+        let observer: Arc<dyn WorkerObserver> = Arc::clone(&recorders) as _;
         let workers = PodWorkers::with_observer(syncer, recorder, times, observer);
         let fit = Fit::new(parts.machine, &parts.identity.name, settings, parts.admits_all);
         let core = Self {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
-    BootClock, Event, Grace, KillReason, KillRequest, PodUid, PodUidMap, Recorder,
+    BootClock, Event, Grace, KillReason, KillRequest, PodLabel, PodUid, PodUidMap, Recorder,
     RegisteredPlugin, StatusOverride, error_chain,
 };
 
@@ -23,12 +23,12 @@ pub(crate) struct KeptKills {
     directory: PathBuf,
     boot_id: String,
     clock: BootClock,
-    /// The pods that have a file.
-    ending: Mutex<PodUidMap<()>>,
+    /// The contents of the files. Not locked during a write.
+    ending: Mutex<PodUidMap<KeptKill>>,
 }
 
 /// The contents of a file.
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct KeptKill {
     uid: PodUid,
@@ -66,9 +66,8 @@ impl KeptKills {
             let kept = kept.ok().filter(|kept| kept.boot_id == boot_id);
             let by = kept.as_ref().and_then(|kept| reason(&kept.by, plugins));
             if let (Some(kept), Some(by)) = (kept, by) {
-                ending.insert(kept.uid.clone(), ());
-                let (uid, request) = kept.rest(by, now);
-                found.insert(uid, request);
+                found.insert(kept.uid.clone(), kept.rest(by, now));
+                ending.insert(kept.uid.clone(), kept);
             } else {
                 let _ = std::fs::remove_file(&path);
             }
@@ -80,25 +79,68 @@ impl KeptKills {
 
     fn keep(
         &self,
-        uid: &PodUid,
+        pod: &PodLabel,
         by: KillReason,
         grace: Duration,
         status: Option<StatusOverride>,
-    ) -> io::Result<()> {
-        let until = self.clock.now().saturating_add(grace).as_millis();
+    ) {
         let kept = KeptKill {
-            uid: uid.clone(),
+            uid: pod.uid.clone(),
             boot_id: self.boot_id.clone(),
             by: by.as_str().to_owned(),
-            until_boot_ms: u64::try_from(until).unwrap_or(u64::MAX),
+            until_boot_ms: self.boot_ms_after(grace),
             status,
         };
-        kept_file::write(&kept_file::path(&self.directory, uid)?, &kept)?;
-        self.ending().insert(uid.clone(), ());
-        Ok(())
+        self.ending().insert(pod.uid.clone(), kept);
+        self.write(pod);
     }
 
-    fn ending(&self) -> std::sync::MutexGuard<'_, PodUidMap<()>> {
+    /// Keeps that the pod's grace period ends `grace` from now, if that is sooner than before. Does
+    /// nothing if the kill is not recorded yet.
+    pub(crate) fn shorten(&self, pod: &PodLabel, grace: Duration) {
+        let until = self.boot_ms_after(grace);
+        match self.ending().get_mut(&pod.uid) {
+            Some(kept) if until < kept.until_boot_ms => kept.until_boot_ms = until,
+            _ => return,
+        }
+        self.write(pod);
+    }
+
+    fn write(&self, pod: &PodLabel) {
+        if let Err(error) = self.try_write(&pod.uid) {
+            tracing::warn!(
+                %pod, error = error_chain(&error),
+                "that the pod is ending cannot be written to {}: an agent that is started \
+                 meanwhile would let it run on or give it more time", self.directory.display()
+            );
+        }
+    }
+
+    /// Writes until the file is up to date: another request may shorten the grace period during a write, and the pod
+    /// may stop.
+    fn try_write(&self, uid: &PodUid) -> io::Result<()> {
+        let file = kept_file::path(&self.directory, uid)?;
+        let mut written = None;
+        loop {
+            let kept = self.ending().get(uid).cloned();
+            let Some(kept) = kept else {
+                let _ = std::fs::remove_file(&file);
+                return Ok(());
+            };
+            if written == Some(kept.until_boot_ms) {
+                return Ok(());
+            }
+            kept_file::write(&file, &kept)?;
+            written = Some(kept.until_boot_ms);
+        }
+    }
+
+    fn boot_ms_after(&self, grace: Duration) -> u64 {
+        let until = self.clock.now().saturating_add(grace).as_millis();
+        u64::try_from(until).unwrap_or(u64::MAX)
+    }
+
+    fn ending(&self) -> std::sync::MutexGuard<'_, PodUidMap<KeptKill>> {
         self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -107,13 +149,7 @@ impl Recorder for KeptKills {
     fn record(&self, event: &Event) {
         match event {
             Event::KillRequested { pod, by, grace, status } if is_kept(*by) => {
-                if let Err(error) = self.keep(&pod.uid, *by, *grace, status.clone()) {
-                    tracing::warn!(
-                        %pod, error = error_chain(&error),
-                        "that the pod is ending cannot be written to {}: an agent that is started \
-                         meanwhile would let it run on", self.directory.display()
-                    );
-                }
+                self.keep(pod, *by, *grace, status.clone());
             }
             // A pod that ended while no agent ran may be admitted again.
             Event::PodStopped { pod, .. } | Event::PodAdmitted { pod }
@@ -132,15 +168,14 @@ impl Recorder for KeptKills {
 
 impl KeptKill {
     /// Restores the request, with what is left of its grace period at `now`, in time since the boot.
-    fn rest(self, by: KillReason, now: Duration) -> (PodUid, KillRequest) {
+    fn rest(&self, by: KillReason, now: Duration) -> KillRequest {
         let rest = Duration::from_millis(self.until_boot_ms).saturating_sub(now);
-        let request = KillRequest {
+        KillRequest {
             grace: Some(Grace::whole(rest)),
             evict: by == KillReason::Eviction,
-            status: self.status,
+            status: self.status.clone(),
             ..KillRequest::new(by)
-        };
-        (self.uid, request)
+        }
     }
 }
 
@@ -166,8 +201,6 @@ fn reason(word: &str, plugins: &[RegisteredPlugin]) -> Option<KillReason> {
 mod tests {
     use std::path::Path;
 
-    use winddown_shared::PodLabel;
-
     use super::*;
     use winddown_shared::PluginName;
 
@@ -181,6 +214,11 @@ mod tests {
     fn asked(uid: &str, by: KillReason) -> Event {
         let grace = Duration::from_secs(30);
         Event::KillRequested { pod: label(uid), by, grace, status: None }
+    }
+
+    fn stopped(uid: &str) -> Event {
+        let (took, forced) = (Duration::ZERO, Vec::new());
+        Event::PodStopped { pod: label(uid), took, forced, remark: None }
     }
 
     fn open(state: &Path, boot: &str, at: u64) -> (KeptKills, PodUidMap<KillRequest>) {
@@ -202,13 +240,7 @@ mod tests {
         kept.record(&asked("b", KillReason::Plugin(MINE)));
         kept.record(&asked("left", KillReason::Removed));
         kept.record(&asked("ended", KillReason::Operator));
-        let took = Duration::ZERO;
-        kept.record(&Event::PodStopped {
-            pod: label("ended"),
-            took,
-            forced: Vec::new(),
-            remark: None,
-        });
+        kept.record(&stopped("ended"));
 
         let (kept, found) = open(state.path(), "boot", 112);
         assert_eq!(found.len(), 3);
@@ -222,6 +254,29 @@ mod tests {
         let (_, found) = open(state.path(), "boot", 500);
         assert_eq!(found[&PodUid::new("b")].grace, Some(Grace::SHORTEST));
         assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn a_shorter_grace_is_kept_and_no_other_request_writes_anything() {
+        let state = tempfile::tempdir().unwrap();
+        let (kept, _) = open(state.path(), "boot", 100);
+        kept.record(&asked("a", KillReason::Preemption));
+        kept.shorten(&label("a"), Duration::from_secs(10));
+        let (_, found) = open(state.path(), "boot", 104);
+        let a = &found[&PodUid::new("a")];
+        assert_eq!((a.reason, a.grace), (KillReason::Preemption, Some(Duration::from_secs(6))));
+
+        let file = state.path().join("kills/a.json");
+        std::fs::remove_file(&file).unwrap();
+        for seconds in [10, 11] {
+            kept.shorten(&label("a"), Duration::from_secs(seconds));
+            assert!(!file.exists(), "{seconds}");
+        }
+        kept.record(&stopped("a"));
+        for uid in ["a", "unknown"] {
+            kept.shorten(&label(uid), Duration::from_secs(1));
+        }
+        assert_eq!(std::fs::read_dir(state.path().join("kills")).unwrap().count(), 0);
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
-use winddown_shared::{Event, PodUid, Recorder, RegisteredPlugin, WallClock};
+use winddown_shared::{
+    Event, Pod, PodLabel, PodUid, Recorder, RegisteredPlugin, WallClock, WorkerObserver,
+};
 
 use crate::Decisions;
 use crate::kept_kills::KeptKills;
@@ -51,6 +53,22 @@ impl Recorder for Recorders {
         self.metrics.record(event);
         self.decisions.record(event);
         self.others.get().into_iter().flatten().for_each(|other| other.record(event));
+    }
+}
+
+impl WorkerObserver for Recorders {
+    fn pod_started(&self, pod: &Pod, waited: Duration) {
+        self.metrics.pod_started(pod, waited);
+    }
+
+    fn step_ended(&self, operation: &'static str, took: Duration) {
+        self.metrics.step_ended(operation, took);
+    }
+
+    fn grace_shortened(&self, pod: &PodLabel, grace: Duration) {
+        if let Some(kills) = &self.kills {
+            kills.shorten(pod, grace);
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub enum Deadline {
 /// A drain by an operator: no pod is admitted until it is called off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// How long it may take, if the operator set a limit.
+    /// How long it may take from now on; `None` if that is not known.
     pub time: Option<Duration>,
     /// Whether the pods have stopped or their time is up.
     pub is_over: bool,
@@ -44,7 +44,7 @@ struct Inner {
     publisher: NoticePublisher,
     file: KeptFile,
     drain_file: KeptFile,
-    found_drain: Option<Drain>,
+    found_drain: Option<KeptDrain>,
     boot_id: String,
     wall: WallClock,
     boot: BootClock,
@@ -110,11 +110,7 @@ impl Operator {
         let kept = read::<Kept>(&file, "give the notice again if there was one");
         let kept = kept.filter(|kept| is_ours(kept.version, &kept.boot_id, kept.given_boot_ms));
         let drain = read::<KeptDrain>(&drain_file, "drain the node again if it was drained");
-        let drain = drain.filter(|d| is_ours(d.version, &d.boot_id, Some(d.given_boot_ms)));
-        let found_drain = drain.map(|drain| Drain {
-            time: drain.time_seconds.map(Duration::from_secs),
-            is_over: drain.is_over,
-        });
+        let found_drain = drain.filter(|d| is_ours(d.version, &d.boot_id, Some(d.given_boot_ms)));
         let given = Mutex::default();
         let mut inner =
             Inner { publisher, file, drain_file, found_drain, boot_id, wall, boot, given };
@@ -150,9 +146,10 @@ impl Operator {
         self.0.store(Some(kept)).await;
     }
 
-    /// The drain that an earlier agent of this boot left behind.
+    /// The drain that an earlier agent of this boot left behind, with what is left of its time.
     pub fn found_drain(&self) -> Option<Drain> {
-        self.0.found_drain
+        let now = self.0.boot.now();
+        self.0.found_drain.as_ref().map(|drain| drain.at(now))
     }
 
     /// Stores that the node is drained, or no longer is.
@@ -214,6 +211,17 @@ impl Inner {
 
     async fn store(&self, kept: Option<Kept>) {
         self.file.store(kept).await.unwrap_or_else(|why| not_kept(&self.file, &why));
+    }
+}
+
+// === impl KeptDrain ===
+
+impl KeptDrain {
+    /// The drain with what is left of its time at `now`, in time since the boot.
+    fn at(&self, now: Duration) -> Drain {
+        let took = now.saturating_sub(Duration::from_millis(self.given_boot_ms));
+        let left = |seconds| Duration::from_secs(seconds).saturating_sub(took);
+        Drain { time: self.time_seconds.map(left), is_over: self.is_over }
     }
 }
 

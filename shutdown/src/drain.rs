@@ -103,17 +103,21 @@ pub async fn drain<K: PodKiller>(
 }
 
 impl DrainOrder {
+    /// Returns the time that a drain may take if the operator gives none.
+    pub fn default_time(policy: &Policy) -> Duration {
+        if policy.is_enabled() { policy.requested() } else { UNCONFIGURED }
+    }
+
     /// Returns the plan for draining `pods`. Its deadline is the time that the drain may take.
     pub fn plan(&self, pods: &[Pod]) -> Plan {
-        let asked = self.time.map(|time| time.min(LONGEST));
+        let time = self.time.map_or_else(|| Self::default_time(&self.policy), |t| t.min(LONGEST));
         let halved;
         let policy = if self.policy.is_enabled() {
             &*self.policy
         } else {
-            halved = halves(asked.unwrap_or(UNCONFIGURED));
+            halved = halves(time);
             &halved
         };
-        let time = asked.unwrap_or(policy.requested());
         let mut plan = plan(pods, policy, Some(time));
         plan.extend_to(time);
         plan

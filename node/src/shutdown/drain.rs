@@ -33,13 +33,16 @@ impl<R: Runtime> Joined<R> {
         };
         self.core.gate.shut(GateReason::Drain);
         self.drained.send_replace(Draining::InProgress);
+        // The next agent may have another policy, but the drain still ends when it was to end.
+        let time = time.unwrap_or_else(|| DrainOrder::default_time(&self.policy.borrow()));
+        let kept = move |is_over| Some(Drain { time: Some(time), is_over });
         let node = Arc::clone(self);
         let (tx, rx) = mpsc::unbounded_channel();
         critical::spawn("drain", async move {
-            node.operator.note_drain(Some(Drain { time, is_over: false })).await;
+            node.operator.note_drain(kept(false)).await;
             // An agent that stops leaves the drain to the next one.
             let Some(report) = node.run_drain(time, requested_by, &tx).await else { return };
-            node.operator.note_drain(Some(Drain { time, is_over: true })).await;
+            node.operator.note_drain(kept(true)).await;
             node.drained.send_replace(Draining::Done);
             drop(turn);
             // Last, so that when the caller learns of it, a new agent does not repeat the drain, and it can be ended.
@@ -71,7 +74,7 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
-    /// Resumes a drain that an earlier agent of this boot had not finished.
+    /// Resumes a drain that an earlier agent of this boot had not finished, for the rest of its time.
     pub(super) fn go_on_draining(self: &Arc<Self>) {
         let found = self.operator.found_drain();
         if let Some(Drain { time, is_over: false }) = found
@@ -85,7 +88,7 @@ impl<R: Runtime> Joined<R> {
     /// Returns `None` if the agent stops meanwhile.
     async fn run_drain(
         &self,
-        time: Option<Duration>,
+        time: Duration,
         requested_by: Option<RequestReport>,
         events: &mpsc::UnboundedSender<DrainEvent>,
     ) -> Option<ShutdownReport> {
@@ -96,7 +99,7 @@ impl<R: Runtime> Joined<R> {
         });
         let order = DrainOrder {
             policy: Arc::clone(&self.policy.borrow()),
-            time,
+            time: Some(time),
             requested_by,
             recorder: Arc::clone(&tell) as Arc<dyn Recorder>,
             progress: ProgressSender::new(),

@@ -194,6 +194,32 @@ async fn a_drain_that_an_agent_had_not_finished_is_finished_by_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_drain_ends_when_it_was_to_end_however_long_no_agent_ran() {
+    // For the second row the drain takes the configured 30 s. In the third, its time passes without an agent.
+    for (timeout, away, grace) in [(Some(100), 20, 75), (None, 5, 20), (Some(100), 200, 1)] {
+        let runtime = FakeRuntime::default();
+        let (web, dns) = (pod("web", 0, 300), pod("dns", 2_000_000_000, 300));
+        runtime.stop_takes(web.uid(), secs(10));
+        runtime.stop_takes(dns.uid(), secs(600));
+        let b = bench(runtime, held());
+        b.want(&[&web, &dns]).await;
+        let request = DrainRequest { timeout_seconds: timeout, ..DrainRequest::default() };
+        let _events = b.node.drain(request).await.unwrap();
+        tokio::time::sleep(secs(5)).await;
+        let (state, clock, runtime, login) = b.stop();
+        tokio::time::sleep(secs(away)).await;
+        let b = bench_in(state, clock, runtime, login);
+        b.want(&[&web, &dns]).await;
+        tokio::time::sleep(secs(120)).await;
+        let graces = b.runtime.graces(dns.uid());
+        assert!(graces.len() == 1 && graces[0].abs_diff(secs(grace)) <= secs(1), "{graces:?}");
+        assert!(!b.runtime.runs(dns.uid()));
+        assert_eq!(b.shutdown.reports().list().unwrap().reports.len(), 1);
+        assert_eq!(b.node.status().admission_closed_by, [ClosedBy::Drain]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_that_the_end_of_the_agent_interrupts_is_not_over() {
     let clock = boot_clock();
     let (b, web, dns) = two_pods().await;

@@ -166,6 +166,28 @@ async fn a_successor_goes_on_with_the_end_of_a_single_pod_in_the_rest_of_its_gra
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_successor_keeps_to_a_shorter_grace_that_was_asked_for_later() {
+    let runtime = FakeRuntime::default();
+    let web = pod("web", 0, 60);
+    runtime.stop_takes(web.uid(), secs(90));
+    let b = bench(runtime, held());
+    b.want(&[&web]).await;
+    let mut kills = Vec::new();
+    for grace_seconds in [None, Some(10)] {
+        let (node, body) = (b.node.clone(), KillBody { grace_seconds, uid: None });
+        kills.push(tokio::spawn(async move { node.kill("default", "web", body).await }));
+        tokio::time::sleep(secs(2)).await;
+    }
+    kills.iter().for_each(tokio::task::JoinHandle::abort);
+    let (state, clock, runtime, login) = b.stop();
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&web]).await;
+    assert_eq!(b.runtime.graces(web.uid()), [secs(60), secs(8)]);
+    tokio::time::sleep(secs(8)).await;
+    assert!(!b.runtime.runs(web.uid()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_shutdown_that_is_called_off_without_an_agent_still_ends_what_it_asked_to_end_and_brings_it_back()
  {
     let runtime = FakeRuntime::default();

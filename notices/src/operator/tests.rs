@@ -207,7 +207,7 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
 async fn what_is_kept_is_not_of_a_system_that_was_started_anew_on_the_same_kernel() {
     let directory = tempfile::tempdir().expect("a directory");
     let (_, operator) = open(directory.path(), "boot-1");
-    let drain = Drain { time: Some(Duration::from_secs(90)), is_over: false };
+    let drain = Drain { time: None, is_over: false };
     operator.give(after(120), "maintenance").await;
     operator.note_drain(Some(drain)).await;
     // It was said a thousand seconds after the kernel's boot.
@@ -225,4 +225,19 @@ async fn what_is_kept_is_not_of_a_system_that_was_started_anew_on_the_same_kerne
     }
     operator.note_drain(None).await;
     assert_eq!(open(directory.path(), "boot-1").1.found_drain(), None);
+}
+
+#[tokio::test]
+async fn a_drain_that_is_found_has_what_is_left_of_its_time() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (_, operator) = open(directory.path(), "boot-1");
+    let drain = |seconds| Drain { time: Some(Duration::from_secs(seconds)), is_over: false };
+    operator.note_drain(Some(drain(90))).await;
+    for (later, left) in [(0, 90), (60, 30), (90, 0), (500, 0)] {
+        let up = BootClock::new(move || Duration::from_secs(1000 + later));
+        let publisher = NoticeAggregator::new().publisher("operator", None);
+        let wall = WallClock::fixed(noon());
+        let again = Operator::open(publisher, directory.path(), "boot-1", wall, up);
+        assert_eq!(again.found_drain(), Some(drain(left)), "{later} s later");
+    }
 }

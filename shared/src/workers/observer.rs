@@ -1,11 +1,11 @@
-//! The trait for measuring durations.
+//! The trait for following the workers' steps.
 
 use std::time::Duration;
 
-use crate::Pod;
+use crate::{Pod, PodLabel};
 
-/// Receives how long the workers' steps take. Called outside every lock, by the pod's task; must
-/// not block. Every method does nothing unless it is overridden.
+/// Receives how long the workers' steps take, and shorter grace periods. Called outside every lock;
+/// must not block. Every method does nothing unless it is overridden.
 pub trait WorkerObserver: Send + Sync + 'static {
     /// Called when the first step of a pod begins, `waited` after its UID was first seen: the
     /// kubelet's `kubelet_pod_worker_start_duration_seconds`, and the time at which the kubelet
@@ -20,6 +20,9 @@ pub trait WorkerObserver: Send + Sync + 'static {
     /// not reported, nor are kills by a controller: [`Event::PodStopped`](crate::Event::PodStopped)
     /// has their duration.
     fn step_ended(&self, _operation: &'static str, _took: Duration) {}
+
+    /// Called when a further request to terminate a pod has shortened its grace period to `grace` from now.
+    fn grace_shortened(&self, _pod: &PodLabel, _grace: Duration) {}
 }
 
 /// Ignores everything.

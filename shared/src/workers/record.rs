@@ -193,16 +193,17 @@ impl Record {
         }
     }
 
-    /// Sets the grace period and passes a shorter one on to the stop call in flight.
-    pub(super) fn shorten(&mut self, grace: Duration, now: Instant) {
-        let Some(ending) = self.ending.as_mut() else { return };
+    /// Sets the grace period and passes a shorter one on to the stop call in flight. Returns whether it has changed.
+    pub(super) fn shorten(&mut self, grace: Duration, now: Instant) -> bool {
+        let Some(ending) = self.ending.as_mut() else { return false };
         if ending.grace.is_some_and(|g| grace >= g) {
-            return;
+            return false;
         }
         (ending.grace, ending.grace_since) = (Some(grace), now);
         if let Some(in_flight) = &ending.in_flight {
             in_flight.shorten_to(instant_after(now, grace));
         }
+        true
     }
 
     /// Returns a receiver that resolves when the pod holds nothing any more, or `None` if that is so already.

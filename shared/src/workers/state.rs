@@ -55,8 +55,9 @@ pub(super) type Wake = (PodUid, u64);
 pub(super) enum KillWait {
     /// The pod has already terminated.
     Done(Arc<PodStopped>),
-    /// The pod is terminating; `grace` is the effective grace period.
-    Ending { done: EndReceiver, grace: Duration, began: bool },
+    /// The pod is terminating; `grace` is the effective grace period. Tells whether this request began the
+    /// termination, and whether it set or shortened the grace period.
+    Ending { done: EndReceiver, grace: Duration, began: bool, shortened: bool },
 }
 
 /// One step for a task to carry out.
@@ -184,7 +185,7 @@ impl State {
         let by_known = grace::effective(current, Some(known), asked);
         let by_asked = grace::effective(current, Some(&pod), asked);
         let grace = by_known.min(by_asked);
-        record.shorten(grace, now);
+        let shortened = record.shorten(grace, now);
         if let Some(ending) = record.ending.as_mut() {
             // A shutdown or drain of the whole node does not replace an earlier status of this pod.
             let is_of_node = matches!(request.reason, KillReason::Shutdown | KillReason::Drain);
@@ -194,7 +195,7 @@ impl State {
             ending.reason.get_or_insert(request.reason);
         }
         record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
-        let wait = ending_wait(record, grace, began);
+        let wait = ending_wait(record, grace, began, shortened);
         (wait, self.wake(&uid))
     }
 
@@ -216,7 +217,7 @@ impl State {
                     if !record.has_leftover() {
                         record.stop_leftovers(pod, now);
                     }
-                    let wait = ending_wait(record, Grace::SHORTEST, false);
+                    let wait = ending_wait(record, Grace::SHORTEST, false, false);
                     return (wait, self.wake(&uid));
                 }
                 Lifecycle::Waiting | Lifecycle::Syncing | Lifecycle::Terminating => {
@@ -245,10 +246,10 @@ impl State {
         }
         let current = record.ending.as_ref().and_then(|e| e.grace);
         let grace = grace::effective(current, None, request.grace.or(pod.grace));
-        record.shorten(grace, now);
+        let shortened = record.shorten(grace, now);
         record.runtime_pod = Some(pod);
         record.replay();
-        let wait = ending_wait(record, grace, began);
+        let wait = ending_wait(record, grace, began, shortened);
         (wait, self.wake(&uid))
     }
 }
@@ -401,9 +402,9 @@ fn already_stopped(record: &Record) -> Option<KillWait> {
     Some(KillWait::Done(stopped.unwrap_or_default()))
 }
 
-fn ending_wait(record: &Record, grace: Duration, began: bool) -> KillWait {
+fn ending_wait(record: &Record, grace: Duration, began: bool, shortened: bool) -> KillWait {
     match &record.ending {
-        Some(ending) => KillWait::Ending { done: ending.done.waiter(), grace, began },
+        Some(ending) => KillWait::Ending { done: ending.done.waiter(), grace, began, shortened },
         None => nothing_ran(),
     }
 }
