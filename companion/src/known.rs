@@ -32,7 +32,8 @@ pub(super) struct Known {
 struct Entry {
     /// The newest object.
     newest: Pod,
-    /// The object used for planning: the newest, unless it differs only in container states.
+    /// The object used for planning: the newest, unless it differs only in container states and no stopped pod runs
+    /// again.
     planned: Pod,
     /// Whether the API server no longer has the pod. Its last state is kept until the pod is forgotten.
     gone: bool,
@@ -42,6 +43,8 @@ struct Entry {
     stopped: bool,
     /// Whether the kubelet was seen to hold nothing of the pod after its end.
     free: bool,
+    /// Whether it is the pod of a manifest whose stop began, and this agent has begun no run of it since.
+    stop_begun: bool,
     /// Whether the list in progress contains it, or the watch reported it since the list began.
     listed: bool,
     /// Notified of every change; created by the first subscriber.
@@ -71,7 +74,8 @@ impl Known {
         }
     }
 
-    /// Records an object of the API server. Returns whether the desired pods may have changed.
+    /// Records an object of the API server. Returns whether the desired pods may have changed, or a stopped one runs
+    /// again.
     pub(super) fn applied(&self, object: api::Pod) -> bool {
         let pod = match Pod::new(facts::planned(object)) {
             Ok(pod) => pod,
@@ -93,12 +97,13 @@ impl Known {
             pods.insert(uid, Entry::new(pod));
             return true;
         };
-        let matters = entry.gone || facts::matters(&entry.planned, &pod);
+        // A late event shows stopped containers as they were; a container started since has another ID.
+        let runs_another = facts::runs_another(&entry.newest, &pod);
+        let runs_again = entry.stopped && runs_another;
+        let matters = entry.gone || runs_again || facts::matters(&entry.planned, &pod);
         if matters {
             entry.planned = pod.clone();
         }
-        // A late event shows stopped containers as they were; a container started since has another ID.
-        let runs_another = facts::runs_another(&entry.newest, &pod);
         if runs_another {
             self.started.notify_one();
         }
@@ -190,6 +195,22 @@ impl Known {
         self.notify(uid.clone());
     }
 
+    /// Whether the kubelet runs the pod, and is not asked to stop it.
+    pub(super) fn runs_on(&self, uid: &PodUid) -> bool {
+        self.lock().get(uid).is_some_and(Entry::runs_on)
+    }
+
+    /// Records whether the pod's stop has begun, or a run of it.
+    pub(super) fn set_stop_begun(&self, uid: &PodUid, begun: bool) {
+        if let Some(entry) = self.lock().get_mut(uid) {
+            entry.stop_begun = begun;
+        }
+    }
+
+    pub(super) fn is_stop_begun(&self, uid: &PodUid) -> bool {
+        self.lock().get(uid).is_some_and(|entry| entry.stop_begun)
+    }
+
     /// Resolves when no pod runs that the kubelet has to stop properly. Cancel-safe.
     pub(super) async fn needs_kubelet_no_more(&self) {
         let mut changes = self.changes();
@@ -273,9 +294,15 @@ impl Entry {
             published: false,
             stopped: false,
             free: false,
+            stop_begun: false,
             listed: true,
             news: None,
         }
+    }
+
+    fn runs_on(&self) -> bool {
+        let is_deleted = self.newest.metadata.deletion_timestamp.is_some();
+        !self.gone && !self.stopped && !is_deleted && facts::runs(&self.newest)
     }
 
     fn needs_kubelet(&self) -> bool {

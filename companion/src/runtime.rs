@@ -6,13 +6,12 @@ use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::{
-    Consent, DesiredPods, Freed, Garbage, Grace, Pod, PodRuntimeStatus, PodStats, PodStatsSource,
-    PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    Consent, DesiredPods, Freed, Garbage, Grace, KillReason, Pod, PodRuntimeStatus, PodStats,
+    PodStatsSource, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 
 use super::api::NodePods;
 use super::config::CompanionConfig;
-use super::facts;
 use super::follow::Follower;
 use super::known::UNLISTED;
 use super::local_node::{LocalNode, NodeError};
@@ -63,9 +62,7 @@ impl<N> std::fmt::Debug for KubeletRuntime<N> {
 impl<N: LocalNode> Runtime for KubeletRuntime<N> {
     /// Starts nothing: returns the status as the kubelet reports it.
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
-        let known = self.core.known.status(pod.uid());
-        let status = known.unwrap_or_else(|| facts::status(pod, true));
-        Ok(SyncedPod { status, ..SyncedPod::default() })
+        Ok(SyncedPod { status: self.core.sync(pod), ..SyncedPod::default() })
     }
 
     async fn stop_pod(
@@ -128,6 +125,10 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {
         self.core.known.changes()
+    }
+
+    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
+        self.core.refuses_stop(pod.uid(), reason)
     }
 }
 

@@ -13,7 +13,9 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
-use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError, StoppedContainer};
+use winddown_shared::{
+    Grace, KillReason, Pod, PodRuntimeStatus, PodStopped, PodUid, RuntimeError, StoppedContainer,
+};
 
 use super::api::EndPods;
 use super::api_outage::ApiOutage;
@@ -47,6 +49,11 @@ const AT_ONCE: usize = 100;
 const NOT_KILLED: Duration = Duration::from_secs(2);
 /// The minimum grace period that containers get when their own is over.
 const LAST_GRACE: Duration = Duration::from_secs(1);
+/// Why a mirror pod is not stopped while the node stays up.
+const STAYS: &str = "the kubelet runs it from a manifest file, so only the removal of that file \
+                     ends it while the node stays up";
+/// Why a running pod does not count as unwanted.
+const WANTED: &str = "the kubelet runs it for the API server, so its deletion there ends it";
 
 /// The pods of one node, and everything needed to stop them.
 pub(super) struct Core<A, N> {
@@ -88,6 +95,26 @@ impl<A, N> Core<A, N> {
 
     pub(super) fn is_going_down(&self) -> bool {
         *self.config.going_down.borrow()
+    }
+
+    /// Begins a run of the pod, or continues it: returns its containers as the kubelet reports them.
+    pub(super) fn sync(&self, pod: &Pod) -> PodRuntimeStatus {
+        self.known.set_stop_begun(pod.uid(), false);
+        self.known.status(pod.uid()).unwrap_or_else(|| facts::status(pod, true))
+    }
+
+    /// Why the pod would not be stopped for `reason`; `None` if it would. A mirror pod that the API server no longer
+    /// has is about to be over, or replaced.
+    pub(super) fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
+        let View { pod, gone } = self.known.look(uid)?;
+        if !pod.is_mirror() {
+            let is_wanted = reason == KillReason::Removed && self.known.runs_on(uid);
+            return is_wanted.then(|| WANTED.into());
+        }
+        let stays = !gone && !facts::has_ended(&pod) && !self.is_going_down();
+        // A shutdown may ask just before the node counts as going down. Once the stop has begun, it was called off.
+        let is_asked_early = reason == KillReason::Shutdown && !self.known.is_stop_begun(uid);
+        (stays && !is_asked_early).then(|| STAYS.into())
     }
 }
 
@@ -352,20 +379,20 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         request: &StopRequest,
     ) -> Result<(), RuntimeError> {
         let left = |why: &str| RuntimeError::Failed {
-            what: format!(
-                "pod {} is left as it is: the kubelet runs it from a manifest file, {why}",
-                pod.label()
-            ),
+            what: format!("pod {} is left as it is: {why}", pod.label()),
             source: None,
         };
         if facts::has_ended(pod) {
             return Ok(());
         }
-        let stays = || left("so only the removal of that file ends it while the node stays up");
         if !self.is_going_down() {
-            return Err(stays());
+            return Err(left(STAYS));
         }
-        let failed = |error: NodeError| left(&format!("and the container runtime: {error}"));
+        self.known.set_stop_begun(pod.uid(), true);
+        let failed = |error: NodeError| {
+            let why = "the kubelet runs it from a manifest file, and the container runtime";
+            left(&format!("{why}: {error}"))
+        };
         // Pods of the API server need the kubelet for their stop; without it, none of the mirror pods restarts.
         let half = grace.remaining() / 2;
         let _ = timeout(half, self.needs_kubelet_no_more()).await;
@@ -374,7 +401,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             self.kubelet.hold().await;
         }
         if !self.is_going_down() {
-            return Err(stays());
+            return Err(left(STAYS));
         }
         request.stopping();
         self.stop_within(runtime_uid, grace).await.map_err(failed)?;
@@ -384,6 +411,10 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
 
     /// What the kubelet still holds for the pod, as text for users.
     pub(super) async fn held(&self, uid: &PodUid) -> Result<Vec<String>, NodeError> {
+        // The kubelet started it again after a shutdown that was called off: it holds that for the next run.
+        if !self.is_going_down() && self.known.runs_on(uid) {
+            return Ok(Vec::new());
+        }
         let mut held = self.mounted(uid).await?;
         if self.network(uid).await.is_some() {
             held.push("its network".to_owned());

@@ -1,5 +1,6 @@
 //! Tests of stops with a paused clock and an API server, a kubelet and a container runtime in memory.
 
+mod called_off;
 mod evictions;
 mod gone;
 mod held;

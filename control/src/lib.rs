@@ -116,7 +116,8 @@ pub trait AgentApi: Send + Sync + 'static {
     /// Dropping the future abandons the wait, not the kill.
     ///
     /// # Errors
-    /// [`ErrorCode::NotFound`] if there is no such pod, or it has another UID.
+    /// [`ErrorCode::NotFound`] if there is no such pod, or it has another UID; [`ErrorCode::Conflict`] if the
+    /// runtime does not stop it now.
     fn kill(
         &self,
         namespace: &str,

@@ -89,6 +89,9 @@ impl<R: Runtime> AgentApi for Node<R> {
                 answer.still_running = true;
                 answer.message = error.to_string();
             }
+            Err(error @ KillError::Refused { .. }) => {
+                return Err(ApiError::new(ErrorCode::Conflict, error.to_string()));
+            }
             Err(error) => {
                 return Err(ApiError::new(ErrorCode::Unavailable, error.to_string())
                     .with_hint("the agent is stopping; try again once it has started"));

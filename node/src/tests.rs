@@ -314,6 +314,39 @@ async fn a_drain_tells_every_step_and_lets_no_pod_in_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_only_a_shutdown_can_end_is_refused_to_a_kill_and_holds_up_no_drain() {
+    let b = bench(FakeRuntime::default(), held());
+    let (web, etcd) = (pod("web", 0, 30), pod("etcd", 2_000_000_000, 30));
+    b.runtime.stops_at_shutdown_only(etcd.uid());
+    b.want(&[&web, &etcd]).await;
+    let why = "pod default/etcd is left as it is: refused as scripted";
+    let refused = b.node.kill("default", "etcd", KillBody::default()).await.unwrap_err();
+    assert_eq!((refused.code, refused.message.as_str()), (ErrorCode::Conflict, why));
+    let begun = Instant::now();
+    let mut events = b.node.drain(DrainRequest::default()).await.unwrap();
+    let mut told = Vec::new();
+    while let Some(event) = events.recv().await {
+        told.push(event);
+    }
+    assert!(begun.elapsed() < secs(5), "{:?}", begun.elapsed());
+    let left = DrainEvent::PodLeft {
+        namespace: "default".to_owned(),
+        name: "etcd".to_owned(),
+        message: why.to_owned(),
+    };
+    assert!(told.contains(&left), "{told:?}");
+    assert!(told.iter().any(|event| matches!(event, DrainEvent::GroupEnded { left: 1, .. })));
+    assert!(matches!(told.last(), Some(DrainEvent::Finished { ended: 1, left: 1, .. })));
+    assert_eq!(b.report().outcome, Outcome::Left);
+    assert_eq!(b.runtime.stops(), [web.uid().clone()]);
+
+    b.login.prepare();
+    b.released().await;
+    let graces = b.runtime.graces(etcd.uid());
+    assert!(graces.len() == 1 && graces[0] >= secs(10), "{graces:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reload_changes_the_plan_at_once() {
     let b = bench(FakeRuntime::default(), held());
     b.want(&[&pod("web", 0, 300)]).await;

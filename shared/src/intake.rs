@@ -356,6 +356,7 @@ impl<R: Runtime> Intake<R> {
             self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), state });
         }
         let tracked = self.workers.sync_known_pods(uids);
+        self.follow_new_runs(&tracked);
         self.statuses.retain(|uid| uids.contains(uid) || tracked.contains_key(uid));
         self.start_again(&tracked, &mut others);
         tracked
@@ -405,7 +406,10 @@ impl<R: Runtime> Intake<R> {
                 if !runs && !ends {
                     return false;
                 }
-                match self.earlier_kills.remove(pod.uid()) {
+                // What cannot be carried out any more would be tried for ever.
+                let is_refused =
+                    |by: &KillRequest| self.runtime.refuses_stop(pod, by.reason).is_some();
+                match self.earlier_kills.remove(pod.uid()).filter(|by| !is_refused(by)) {
                     Some(request) if runs || stays => {
                         if request.reason == KillReason::Preemption && pod.is_static() {
                             self.rejected_static.note(pod, true);

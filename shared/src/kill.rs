@@ -173,6 +173,15 @@ pub enum KillError {
         /// Names of the containers last seen running; empty if the runtime did not answer.
         still_running: Vec<String>,
     },
+    /// The runtime would not stop the pod for this reason, however long it is asked to: nothing was requested, or a
+    /// request that had begun was given up before anything was stopped.
+    #[error("pod {pod} is left as it is: {why}")]
+    Refused {
+        /// `namespace/name`.
+        pod: Arc<str>,
+        /// Why, and what ends the pod instead; for people.
+        why: Arc<str>,
+    },
     /// The pod workers are gone because the agent is stopping.
     #[error("pod {pod} was not ended: the pod workers have shut down")]
     WorkersGone {
@@ -226,14 +235,15 @@ pub trait PodKiller: Send + Sync + 'static {
     /// ([`Pod::of_runtime`]). Dropping the future abandons the wait, not the kill.
     ///
     /// # Errors
-    /// [`KillError::Deadline`] when containers still run at the deadline; the kill continues.
+    /// [`KillError::Deadline`] when containers still run at the deadline; the kill continues. [`KillError::Refused`]
+    /// when the pod runs on.
     fn kill_pod(
         &self,
         pod: Pod,
         request: KillRequest,
     ) -> impl Future<Output = Result<Arc<PodStopped>, KillError>> + Send;
 
-    /// Requests the same without waiting for it: when this returns, the pod is terminating.
+    /// Requests the same without waiting for it: when this returns, the pod is terminating, unless that is refused.
     fn begin_kill(&self, pod: Pod, request: KillRequest) {
         // The first poll makes the request; dropping the future after that only abandons the wait.
         let _ = self.kill_pod(pod, request).now_or_never();

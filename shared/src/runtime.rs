@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::sync::broadcast;
 
 use crate::{
-    Consent, Grace, NodeEnding, Pod, PodLabel, PodStopped, PodUid, Recorder, StoppedContainer,
-    WallTime,
+    Consent, Grace, KillReason, NodeEnding, Pod, PodLabel, PodStopped, PodUid, Recorder,
+    StoppedContainer, WallTime,
 };
 
 /// The operations that the pod workers need from a container runtime.
@@ -130,6 +130,17 @@ pub trait Runtime: Send + Sync + 'static {
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         let _ = pod;
         Ok(())
+    }
+
+    /// Why the runtime would not stop the pod for this reason, and what ends it instead, for people; `None`, the
+    /// default, if it would. Such a request is refused at once: an accepted one is repeated until the pod has
+    /// terminated, or until this method refuses it after a failed stop. Must return at once.
+    ///
+    /// A pod that is refused for [`KillReason::Removed`] is run by another agent for its source. It is never stopped as
+    /// a leftover, and if it had terminated, it begins another run.
+    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
+        let _ = (pod, reason);
+        None
     }
 }
 

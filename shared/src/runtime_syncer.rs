@@ -16,9 +16,9 @@ use tokio::time::Instant;
 use crate::status::{Phase, StatusInput, StatusStore, generate, phase, unmade};
 use crate::syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
 use crate::{
-    Event, GateReason, Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, PodUidMap,
-    PodWorkers, Recorder, Rejection, Runtime, RuntimeError, RuntimePod, StatusOverride, UidHasher,
-    UnsupportedField, WallClock,
+    Event, GateReason, Grace, KillReason, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid,
+    PodUidMap, PodWorkers, Recorder, Rejection, Runtime, RuntimeError, RuntimePod, StatusOverride,
+    UidHasher, UnsupportedField, WallClock,
 };
 
 mod deadline;
@@ -338,6 +338,10 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         self.runtime.survives_soft_reboot(uid)
     }
 
+    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
+        self.runtime.refuses_stop(pod, reason)
+    }
+
     fn announce(&self, reason: GateReason, ending: NodeEnding) {
         self.tell(reason, Some(ending));
     }
@@ -370,8 +374,8 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::WallTime;
     use crate::fake::{FakeRecorder, FakeRuntime};
-    use crate::{KillReason, WallTime};
 
     #[tokio::test(start_paused = true)]
     async fn pods_are_told_the_end_that_comes_first_and_then_the_one_that_is_left() {

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{GateReason, Grace, NodeEnding, Pod, PodStopped, PodUid, RuntimePod, StatusOverride};
+use crate::{
+    GateReason, Grace, KillReason, NodeEnding, Pod, PodStopped, PodUid, RuntimePod, StatusOverride,
+};
 
 /// The four steps of a pod's life. [`RuntimeSyncer`](crate::RuntimeSyncer) is the real implementation.
 ///
@@ -64,6 +66,13 @@ pub trait PodSyncer: Send + Sync + 'static {
     fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
         let _ = uid;
         false
+    }
+
+    /// Why the pod would not be stopped for this reason, so that the request is refused; `None` if it would. Never
+    /// blocks.
+    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
+        let _ = (pod, reason);
+        None
     }
 
     /// Announces to all pods that they are about to terminate, until [`lame_duck`](Self::lame_duck)

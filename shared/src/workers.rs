@@ -48,6 +48,7 @@ mod tests;
 mod timetable;
 mod volumes;
 
+use completion::Unended;
 pub use observer::WorkerObserver;
 pub(crate) use places::Occupants;
 pub use queries::PodSnapshot;
@@ -202,7 +203,8 @@ impl<S: PodSyncer> PodWorkers<S> {
         }
     }
 
-    /// Requests the termination of a pod without waiting for it. Never blocks.
+    /// Requests the termination of a pod without waiting for it. Never blocks. Unlike
+    /// [`begin_kill`](PodKiller::begin_kill), does not ask whether the runtime refuses.
     pub fn request_kill(&self, pod: Pod, request: &KillRequest) {
         self.inner.begin_kill(pod, request);
     }
@@ -278,6 +280,9 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
         let begun = Instant::now();
         let label = pod.label().clone();
+        if let Some(why) = self.inner.syncer.refuses_stop(&pod, request.reason) {
+            return Err(KillError::Refused { pod: label.to_string().into(), why });
+        }
         let wait = self.inner.begin_kill(pod, &request);
         self.inner.until_ended(&label, wait, request.deadline, begun).await
     }
@@ -291,7 +296,9 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     }
 
     fn begin_kill(&self, pod: Pod, request: KillRequest) {
-        self.request_kill(pod, &request);
+        if self.inner.syncer.refuses_stop(&pod, request.reason).is_none() {
+            self.request_kill(pod, &request);
+        }
     }
 
     fn non_terminating_pods(&self) -> Vec<Pod> {
@@ -341,13 +348,19 @@ impl<S: PodSyncer> Inner<S> {
             let view = self.view(&pod, true);
             self.lock().kill(pod, request, view, Instant::now())
         };
-        if let KillWait::Ending { grace, began: true, .. } = &wait {
-            self.recorder.record(&Event::KillRequested {
-                pod: label,
-                by: request.reason,
-                grace: *grace,
-                status: request.status.clone(),
-            });
+        match &wait {
+            KillWait::Ending { grace, began: true, .. } => {
+                self.recorder.record(&Event::KillRequested {
+                    pod: label,
+                    by: request.reason,
+                    grace: *grace,
+                    status: request.status.clone(),
+                });
+            }
+            KillWait::Ending { grace, shortened: true, .. } => {
+                self.observer.grace_shortened(&label, *grace);
+            }
+            KillWait::Ending { .. } | KillWait::Done(_) => {}
         }
         self.spawn(wake);
         if matches!(wait, KillWait::Done(_)) {
@@ -385,9 +398,13 @@ impl<S: PodSyncer> Inner<S> {
         let deadline = deadline.unwrap_or_else(|| default_deadline(begun, grace));
         tokio::select! {
             biased;
-            stopped = done.wait() => {
-                stopped.ok_or_else(|| KillError::WorkersGone { pod: pod.to_string().into() })
-            }
+            stopped = done.wait() => stopped.map_err(|unended| {
+                let pod: Arc<str> = pod.to_string().into();
+                match unended {
+                    Unended::Gone => KillError::WorkersGone { pod },
+                    Unended::Refused(why) => KillError::Refused { pod, why },
+                }
+            }),
             () = tokio::time::sleep_until(deadline) => {
                 let still_running = self.syncer.last_seen_running(&pod.uid);
                 self.recorder.record(&Event::ExceededGracePeriod { pod: pod.clone() });

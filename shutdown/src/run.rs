@@ -16,7 +16,7 @@ use crate::journal::Journal;
 use crate::plan::{WorkPlace, ends_with_drivers, kept_for_drivers};
 use crate::run_context::RunContext;
 use crate::{
-    Budget, GroupReport, Plan, PlannedPod, PodReport, ProgressSender, RunPhase, WorkReport,
+    Budget, GroupReport, Plan, PlannedPod, PodEnd, PodReport, ProgressSender, RunPhase, WorkReport,
 };
 use kills::{Asked, Wait};
 use work::Work;
@@ -386,7 +386,8 @@ impl<'a, K: PodKiller> Run<'a, K> {
             allowed,
         });
 
-        let mut touched: Vec<usize> = batch.iter().map(|due| due.place.group).collect();
+        let places: Vec<Place> = batch.iter().map(|due| due.place).collect();
+        let mut touched: Vec<usize> = places.iter().map(|place| place.group).collect();
         touched.push(group);
         touched.sort_unstable();
         touched.dedup();
@@ -401,7 +402,10 @@ impl<'a, K: PodKiller> Run<'a, K> {
 
         let waited = self.answers(Wait::Group { index: group, begun }).await;
 
-        let left = self.asked.len() - self.overdue.len();
+        // A pod whose kill failed or was refused is not awaited, but still runs.
+        let end = |place: &&Place| self.groups[place.group].pods[place.pod].end;
+        let failed = places.iter().filter(|place| end(place) == PodEnd::Left).count();
+        let left = self.asked.len() - self.overdue.len() + failed;
         self.overdue.extend(self.asked.keys());
         self.unmounting.clear();
         for index in touched {

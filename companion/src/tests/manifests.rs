@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::json;
 use tokio::time::sleep;
+use winddown_shared::KillReason;
 
 use super::pods::*;
 use super::world::*;
@@ -92,6 +93,52 @@ async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_no
         error.ends_with("from a manifest file, and the container runtime: no socket"),
         "{error}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_is_refused_the_pod_of_a_manifest_and_a_shutdown_is_not() {
+    use KillReason::{Drain, Operator, Removed, Shutdown};
+    let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+    let etcd = pod("etcd", mirror);
+    let (world, core) = World::new([etcd.clone(), pod("web", json!({}))]).await;
+    let why = "the kubelet runs it from a manifest file, so only the removal of that file ends it \
+               while the node stays up";
+    for (reason, going_down, refused) in [
+        (Drain, false, true),
+        (Operator, false, true),
+        (Removed, false, true),
+        (Shutdown, false, false),
+        (Drain, true, false),
+        (Operator, true, false),
+        (Removed, true, false),
+        (Shutdown, true, false),
+    ] {
+        if going_down {
+            world.set_going_down();
+        } else {
+            world.set_staying_up();
+        }
+        let said = core.refuses_stop(&uid("etcd"), reason);
+        assert_eq!(said.as_deref(), refused.then_some(why), "{reason:?}, {going_down}");
+        let is_refused = core.refuses_stop(&uid("web"), reason).is_some();
+        assert_eq!(is_refused, reason == Removed, "the API server wants it");
+    }
+    world.set_staying_up();
+
+    // What has ended or is gone is no longer the kubelet's to keep.
+    let is_refused = async || {
+        sleep(Duration::from_millis(1)).await;
+        core.refuses_stop(&uid("etcd"), Drain).is_some()
+    };
+    let mut ended = etcd.clone();
+    let status = ended.status.as_mut().unwrap();
+    (status.phase, status.container_statuses) = (Some("Succeeded".to_owned()), None);
+    world.apply(ended);
+    assert!(!is_refused().await);
+    world.apply(etcd);
+    assert!(is_refused().await);
+    world.remove("etcd");
+    assert!(!is_refused().await);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,8 +8,8 @@ use winddown_cri::CriRuntime;
 use winddown_runtimes::process::ProcessRuntime;
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{
-    Consent, Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime,
-    RuntimeError, RuntimePod, SyncedPod,
+    Consent, Grace, KillReason, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder,
+    Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 use winddown_systemd::units::UnitsClient;
 
@@ -122,5 +122,9 @@ impl Runtime for ConfiguredRuntime {
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         each!(self, runtime => runtime.supports(pod))
+    }
+
+    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
+        each!(self, runtime => runtime.refuses_stop(pod, reason))
     }
 }

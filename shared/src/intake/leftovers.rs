@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Intake, Wakeup};
-use crate::{Event, Lifecycle, PodUid, Runtime, RuntimeError, RuntimePod, error_chain};
+use super::{Desired, Intake, Wakeup, is_over};
+use crate::{
+    Event, KillReason, Lifecycle, Pod, PodUid, Runtime, RuntimeError, RuntimePod, UpdateKind,
+    error_chain,
+};
 
 /// Interval at which the runtime is listed without a reason: the safety net for a lost event.
 const LIST_AGAIN: Duration = Duration::from_secs(300);
@@ -90,15 +93,33 @@ impl<R: Runtime> Intake<R> {
         patiently("listing the pods", self.runtime.list_pods()).await
     }
 
-    /// Processes a listing. A pod that a worker knows is left to its worker, except for containers
-    /// of a pod that had finished before the listing began: they are orphans and are stopped.
+    /// Begins another run of the pods that have terminated here and that another agent runs again for their source: a
+    /// kubelet does, after a shutdown that was called off. The next shutdown has to terminate them.
+    pub(super) fn follow_new_runs(&self, tracked: &HashMap<PodUid, Lifecycle>) {
+        let ended = tracked.iter().filter(|(_, lifecycle)| **lifecycle >= Lifecycle::Terminated);
+        for Desired { pod, .. } in ended.filter_map(|(uid, _)| self.desired.get(uid)) {
+            if !is_over(pod) && self.is_kept(pod) {
+                self.workers.update(UpdateKind::Create, pod.clone(), None);
+            }
+        }
+    }
+
+    /// Whether the runtime would not stop the pod for want of a source: another agent runs it.
+    fn is_kept(&self, pod: &Pod) -> bool {
+        self.runtime.refuses_stop(pod, KillReason::Removed).is_some()
+    }
+
+    /// Processes a listing. A pod that a worker knows is left to its worker, except for containers of a pod that had
+    /// finished before the listing began: they are orphans and are stopped, unless another agent runs them.
     pub(super) fn note(&mut self, pods: Vec<RuntimePod>, tracked: &HashMap<PodUid, Lifecycle>) {
         self.list_at = Instant::now() + LIST_AGAIN;
         self.workers.syncer().note_listed(&pods);
         self.listed = Some(pods.iter().filter(|pod| pod.running).cloned().collect());
         for pod in pods {
             match tracked.get(&pod.uid) {
-                Some(Lifecycle::Finished) if pod.running => {
+                Some(Lifecycle::Finished)
+                    if pod.running && !self.is_kept(&Pod::of_runtime(&pod)) =>
+                {
                     tracing::warn!(pod = %format_args!("{}/{}", pod.namespace, pod.name),
                         uid = %pod.uid, "stopping containers of a pod that had finished");
                     self.workers.kill_runtime_pod(pod);
@@ -114,8 +135,8 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Stops what runs under UIDs that no source wants and no worker knows. While the source is not `complete`, what
-    /// runs may still be wanted, unless an earlier agent requested its termination.
+    /// Stops what runs under UIDs that no source wants and no worker knows, unless another agent runs it. While the
+    /// source is not `complete`, what runs may still be wanted, unless an earlier agent requested its termination.
     pub(super) fn end_strays(&mut self, desired: &HashSet<PodUid>, complete: bool) {
         let refused = |uid| self.desired.get(uid).is_some_and(|d| !d.is_admitted());
         let strays: Vec<RuntimePod> = self
@@ -125,8 +146,8 @@ impl<R: Runtime> Intake<R> {
             .filter(|(uid, _)| !desired.contains(*uid) || refused(uid))
             .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())
             .filter_map(|(_, found)| match found {
-                Found::Running(pod) => Some(pod.clone()),
-                Found::Remains | Found::Unclaimed => None,
+                Found::Running(pod) if !self.is_kept(&Pod::of_runtime(pod)) => Some(pod.clone()),
+                Found::Running(_) | Found::Remains | Found::Unclaimed => None,
             })
             .collect();
         for pod in strays {

@@ -303,6 +303,19 @@ async fn a_pod_of_a_drain_that_was_called_off_without_an_agent_ends_and_comes_ba
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_earlier_agent_asked_for_is_not_asked_for_again_if_the_runtime_refuses_it() {
+    let runtime = FakeRuntime::default();
+    let web = pod("web", "Always");
+    runtime.sync_pod(&web).await.unwrap();
+    runtime.stops_at_shutdown_only(web.uid());
+    let before = [(web.uid().clone(), KillRequest::new(KillReason::Drain))].into_iter().collect();
+    let node = node_resuming(runtime, before);
+    node.want(&[&web]).await;
+    assert!(node.runtime.stops().is_empty());
+    assert!(!node.workers.is_termination_requested(web.uid()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_pod_says_so_in_the_kubelets_words_and_is_asked_again_when_admission_opens() {
     let node = node(FakeRuntime::default());
     let web = pod("web", "Always");
@@ -333,6 +346,40 @@ async fn static_pods_ended_by_a_cancelled_shutdown_come_back() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!node.workers.is_termination_requested(web.uid()));
     assert_ne!(node.said(&web).0, "Failed");
+}
+
+/// A kubelet does so when the shutdown was called off.
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_shutdown_that_another_agent_runs_again_is_left_alone_and_ends_with_the_next() {
+    let node = node(FakeRuntime::default());
+    let web = fake::pod("web");
+    node.runtime.stops_at_shutdown_only(web.uid());
+    node.want(&[&web]).await;
+    node.workers.kill_pod(web.clone(), shutdown()).await.unwrap();
+    settle().await;
+    assert!(node.workers.running().pods.is_empty());
+    node.runtime.revive(web.uid());
+    tokio::time::sleep(Duration::from_secs(305)).await;
+    assert!(node.runtime.runs(web.uid()));
+    assert_eq!(node.workers.running().pods.len(), 1);
+    assert_eq!(node.runtime.stops(), [web.uid().clone()], "only the shutdown stopped it");
+    node.workers.kill_pod(web.clone(), shutdown()).await.unwrap();
+    assert!(!node.runtime.runs(web.uid()));
+    assert_eq!(node.runtime.stops().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_agent_runs_is_no_stray_while_its_source_is_behind() {
+    let runtime = FakeRuntime::default();
+    let web = fake::pod("web");
+    runtime.sync_pod(&web).await.unwrap();
+    runtime.stops_at_shutdown_only(web.uid());
+    let node = node(runtime);
+    node.want(&[]).await;
+    assert!(node.runtime.stops().is_empty());
+    assert_eq!(node.workers.running().runtime_only.len(), 1, "a shutdown ends it");
+    node.want(&[&web]).await;
+    assert_eq!(node.workers.running().pods.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

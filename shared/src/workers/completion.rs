@@ -32,8 +32,16 @@ struct Shared<T> {
 #[derive(Clone, Debug)]
 enum Completion<T> {
     Done(T),
+    Not(Unended),
+}
+
+/// Why a pod does not reach the point.
+#[derive(Clone, Debug)]
+pub(super) enum Unended {
     /// The workers are gone, so the outcome will never be known.
     Gone,
+    /// The runtime would not stop the pod any more, for this reason.
+    Refused(Arc<str>),
 }
 
 // === impl CompletionSender ===
@@ -51,7 +59,7 @@ impl<T: Clone + Default> CompletionSender<T> {
     pub(super) fn value(&self) -> Option<T> {
         match &*self.0.lock() {
             Some(Completion::Done(value)) => Some(value.clone()),
-            Some(Completion::Gone) | None => None,
+            Some(Completion::Not(_)) | None => None,
         }
     }
 
@@ -62,7 +70,12 @@ impl<T: Clone + Default> CompletionSender<T> {
 
     /// Resolves all waiters with the news that the workers are gone.
     pub(super) fn give_up(&self) {
-        self.0.complete(Completion::Gone);
+        self.0.complete(Completion::Not(Unended::Gone));
+    }
+
+    /// Resolves all waiters with the news that the pod runs on, and why.
+    pub(super) fn refuse(&self, why: Arc<str>) {
+        self.0.complete(Completion::Not(Unended::Refused(why)));
     }
 }
 
@@ -75,16 +88,16 @@ impl<T: Clone + Default> Drop for CompletionSender<T> {
 // === impl CompletionReceiver ===
 
 impl<T: Clone> CompletionReceiver<T> {
-    /// Resolves with the outcome, or with `None` when the workers are gone. Cancel-safe.
-    pub(super) async fn wait(self) -> Option<T> {
+    /// Resolves with the outcome, or with why there is none. Cancel-safe.
+    pub(super) async fn wait(self) -> Result<T, Unended> {
         loop {
             let completed = self.0.completed.notified();
             tokio::pin!(completed);
             // From here on no notification is missed, even one between the check and the wait.
             completed.as_mut().enable();
             match &*self.0.lock() {
-                Some(Completion::Done(value)) => return Some(value.clone()),
-                Some(Completion::Gone) => return None,
+                Some(Completion::Done(value)) => return Ok(value.clone()),
+                Some(Completion::Not(why)) => return Err(why.clone()),
                 None => {}
             }
             completed.await;

@@ -50,8 +50,8 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.ends.subscribe()
     }
 
-    /// Resolves when no container of the pod runs, and never once the workers are gone. Resolves at
-    /// once for a pod that is unknown or not terminating. Cancel-safe.
+    /// Resolves when no container of the pod runs, and never once the workers are gone or the runtime refuses to
+    /// stop the pod. Resolves at once for a pod that is unknown or not terminating. Cancel-safe.
     pub(crate) async fn until_stopped(&self, uid: &PodUid) {
         let waiter = {
             let state = self.inner.lock();
@@ -59,7 +59,7 @@ impl<S: PodSyncer> PodWorkers<S> {
             record.and_then(|r| Some(r.ending.as_ref()?.done.waiter()))
         };
         let Some(waiter) = waiter else { return };
-        if self.inner.root.is_cancelled() || waiter.wait().await.is_none() {
+        if self.inner.root.is_cancelled() || waiter.wait().await.is_err() {
             std::future::pending::<()>().await;
         }
     }

@@ -131,8 +131,8 @@ async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: &Notify) -> 
 }
 
 async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instant) -> Done {
-    let label = pod.label().clone();
-    match caught(syncer.sync_terminating_pod(pod, stop)).await {
+    let (label, reason) = (pod.label().clone(), stop.until.reason());
+    match caught(syncer.sync_terminating_pod(pod.clone(), stop)).await {
         Ok(stopped) => {
             let forced = stopped.containers.iter().filter(|c| c.forced);
             let forced = forced.map(|c| c.name.clone()).collect();
@@ -141,7 +141,14 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
             let outcome = Outcome::Stopped(Arc::new(stopped));
             Done { outcome, told: Some(StepReport::Event(event)) }
         }
-        Err(error) => Done::failed(label, &error),
+        // It may be refused by now: a shutdown was called off. Another attempt would fail like this one.
+        Err(error) => match reason.and_then(|reason| syncer.refuses_stop(&pod, reason)) {
+            Some(why) => {
+                tracing::info!(pod = %label, "it is not ended after all: {why}");
+                Done::quiet(Outcome::Refused(why))
+            }
+            None => Done::failed(label, &error),
+        },
     }
 }
 

@@ -26,7 +26,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         };
         let Some(waiter) = waiter else { return Vec::new() };
         let freed = async {
-            let word = if self.inner.root.is_cancelled() { None } else { waiter.wait().await };
+            let word = if self.inner.root.is_cancelled() { None } else { waiter.wait().await.ok() };
             // Once the workers are gone nothing is freed, so mounts stay.
             if word.is_none() {
                 std::future::pending::<()>().await;

@@ -329,9 +329,15 @@ fn scripted(pods: impl IntoIterator<Item = Pod>) -> Scripted {
 async fn errors_and_panics_of_a_kill_are_reported_and_stop_nothing() {
     let pods = ["panics", "fails", "fine"].map(|name| pod(name, None, None));
     let last = pod("last", CRITICAL, None);
-    let report =
-        Scene::new(scripted(pods.into_iter().chain([last])), two_fields(30, 10)).run().await;
+    let scene = Scene::new(scripted(pods.into_iter().chain([last])), two_fields(30, 10));
+    let report = scene.run().await;
 
+    let left = |event: &Event| match event {
+        Event::GroupEnded { left, .. } => Some(*left),
+        _ => None,
+    };
+    let left: Vec<usize> = scene.recorder.events().iter().filter_map(left).collect();
+    assert_eq!(left, [2, 0], "of each group");
     let end = |name| (of(&report, name).end, of(&report, name).error.as_deref());
     assert_eq!(end("fine"), (PodEnd::Exited, None));
     assert_eq!(

@@ -8,8 +8,8 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use winddown_shared::{
-    ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, NodeEnding, Pod,
-    PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, StoppedContainer,
+    ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, KillReason, NodeEnding,
+    Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, StoppedContainer,
     SyncedPod, UnsupportedField, WallTime,
 };
 
@@ -31,6 +31,7 @@ struct State {
     exit_codes: HashMap<PodUid, i32>,
     stop_fails: HashMap<PodUid, u32>,
     refused: HashSet<PodUid>,
+    stop_at_shutdown_only: HashSet<PodUid>,
     failing: bool,
     starts_fail: bool,
     forget_fails: u32,
@@ -130,6 +131,11 @@ impl FakeRuntime {
     /// Makes the pod use a field that this runtime does not support.
     pub fn refuse(&self, uid: &PodUid) {
         self.lock().refused.insert(uid.clone());
+    }
+
+    /// Refuses to stop the pod unless the node shuts down.
+    pub fn stops_at_shutdown_only(&self, uid: &PodUid) {
+        self.lock().stop_at_shutdown_only.insert(uid.clone());
     }
 
     /// Makes the containers of a stopped pod run again, as if another program had started them.
@@ -369,6 +375,12 @@ impl Runtime for FakeRuntime {
             true => Err(scripted_refusal().into()),
             false => Ok(()),
         }
+    }
+
+    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
+        let is_refused =
+            reason != KillReason::Shutdown && self.lock().stop_at_shutdown_only.contains(pod.uid());
+        is_refused.then(|| "refused as scripted".into())
     }
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_shared::{
-    GateReason, Grace, Pod, PodStopped, PodSyncer, PodUid, RuntimePod, RuntimeView, StatusOverride,
-    Stop, StoppedContainer, SyncError, SyncUpdate, Synced, UpdateKind,
+    GateReason, Grace, KillReason, Pod, PodStopped, PodSyncer, PodUid, RuntimePod, RuntimeView,
+    StatusOverride, Stop, StoppedContainer, SyncError, SyncUpdate, Synced, UpdateKind,
 };
 
 /// A [`PodSyncer`] without a runtime. A step succeeds at once unless the pod's [`Script`] says otherwise. It panics if
@@ -41,6 +41,8 @@ pub struct Script {
     pub stop_takes: Duration,
     /// How many stops fail before one succeeds.
     pub stop_fails: u32,
+    /// Whether only a shutdown may stop the pod.
+    pub stops_at_shutdown_only: bool,
     /// How many cleanups fail before one succeeds.
     pub finish_fails: u32,
     /// How long a cleanup takes.
@@ -234,6 +236,12 @@ impl PodSyncer for FakeSyncer {
             std::future::pending::<()>().await;
         }
         Ok(script.mounts)
+    }
+
+    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
+        let state = self.lock();
+        let script = state.scripts.get(pod.uid()).filter(|_| reason != KillReason::Shutdown)?;
+        script.stops_at_shutdown_only.then(|| "refused as scripted".into())
     }
 
     fn lame_duck(&self, reason: GateReason, on: bool) {

@@ -36,6 +36,8 @@ pub(in crate::workers) enum Outcome {
     Finished,
     /// The step failed.
     Failed(Retry),
+    /// The stop failed, and the runtime would not stop the pod any more, for this reason: the pod runs on.
+    Refused(Arc<str>),
 }
 
 /// What to do after a step.
@@ -51,7 +53,7 @@ pub(in crate::workers) struct Followup {
     pub(in crate::workers) again_in: Duration,
     /// The operation that the step answered, and how long that took.
     pub(in crate::workers) answered: Option<(&'static str, Duration)>,
-    /// Whether a pod that is to be forgotten or started again has finished.
+    /// Whether a pod that is to be forgotten or started again has finished, or runs on.
     pub(in crate::workers) settled: bool,
 }
 
@@ -84,6 +86,9 @@ impl State {
                 followup.again_in = self.retry_in(retry, failures, times);
                 let at = instant_after(now, followup.again_in);
                 followup.earlier = self.rest(uid, generation, failures.saturating_add(1), at);
+            }
+            Outcome::Refused(why) => {
+                (followup.settled, followup.wake) = self.refused(uid, generation, why);
             }
             Outcome::Completed(status) => self.completed(uid, generation, status, now),
             Outcome::Stopped(stopped) => self.stopped(uid, generation, stopped),
@@ -202,6 +207,20 @@ impl State {
             }
         }
         record.replay();
+    }
+
+    /// Gives up a termination that the runtime refuses by now. The UID is unknown again, and a source that wants the
+    /// pod starts another run of it. Returns whether that is so, and the pod that waited for its name.
+    fn refused(&mut self, uid: &PodUid, generation: u64, why: Arc<str>) -> (bool, Option<Wake>) {
+        let Some(record) = self.current(uid, generation) else { return (false, None) };
+        if record.pending.is_some() {
+            // A request that came meanwhile is tried first.
+            return (false, None);
+        }
+        if let Some(ending) = &record.ending {
+            ending.done.refuse(why);
+        }
+        (true, self.remove(uid))
     }
 
     fn stopped(&mut self, uid: &PodUid, generation: u64, stopped: Arc<PodStopped>) {

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 use super::{bench, pod, pod_with, request, settle, uid, with_grace};
 use crate::fake::Script;
 use crate::workers::grace::effective;
-use crate::{Event, KillError, Lifecycle, PodKiller, UpdateKind};
+use crate::{Event, KillError, KillReason, KillRequest, Lifecycle, PodKiller, UpdateKind};
 
 fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
@@ -68,6 +68,54 @@ async fn a_kill_past_its_deadline_says_what_runs_and_goes_on() {
     assert!(b.events.events().iter().any(|e| matches!(e, Event::ExceededGracePeriod { .. })));
     tokio::time::sleep(secs(120)).await;
     assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_that_the_runtime_refuses_is_told_why_and_leaves_the_pod_running() {
+    let b = bench();
+    let (stops_at_shutdown_only, stop_takes) = (true, secs(300));
+    b.syncer.script(&uid("a"), Script { stops_at_shutdown_only, stop_takes, ..Script::default() });
+    b.workers.update(UpdateKind::Create, pod("a"), None);
+    settle().await;
+    let error = b.workers.kill_pod(pod("a"), with_grace(1)).await.unwrap_err();
+    assert_eq!(error.to_string(), "pod default/a is left as it is: refused as scripted");
+    b.workers.begin_kill(pod("a"), with_grace(1));
+    settle().await;
+    assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Syncing));
+    assert!(!b.events.events().iter().any(|e| matches!(e, Event::KillRequested { .. })));
+
+    let shutdown = KillRequest { reason: KillReason::Shutdown, ..with_grace(20) };
+    let begun = Instant::now();
+    b.workers.kill_pod(pod("a"), shutdown).await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 20, "its grace is not that of a refused kill");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_fails_and_is_refused_by_then_is_given_up_and_the_pod_may_begin_another_run() {
+    let b = bench();
+    let failing = Script { stop_fails: 9, ..Script::default() };
+    b.syncer.script(&uid("a"), failing.clone());
+    b.workers.update(UpdateKind::Create, pod("a"), None);
+    settle().await;
+    let killing = tokio::spawn({
+        let workers = b.workers.clone();
+        async move { workers.kill_pod(pod("a"), with_grace(60)).await }
+    });
+    settle().await;
+    assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Terminating));
+    b.syncer.script(&uid("a"), Script { stops_at_shutdown_only: true, ..failing });
+    let error = killing.await.unwrap().unwrap_err();
+    assert_eq!(error.to_string(), "pod default/a is left as it is: refused as scripted");
+    b.workers.settled().await;
+    assert_eq!(b.workers.lifecycle(&uid("a")), None);
+
+    b.syncer.script(&uid("a"), Script { stop_takes: secs(300), ..Script::default() });
+    b.workers.update(UpdateKind::Create, pod("a"), None);
+    settle().await;
+    assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Syncing));
+    let begun = Instant::now();
+    b.workers.kill_pod(pod("a"), with_grace(100)).await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 100, "its grace is not that of the first kill");
 }
 
 #[tokio::test(start_paused = true)]

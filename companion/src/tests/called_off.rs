@@ -1,0 +1,212 @@
+//! Shutdowns that were called off: what the kubelet runs again, beside a whole agent, and the next shutdown.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::sync::broadcast;
+use tokio::time::sleep;
+use winddown_shared::status::StatusStore;
+use winddown_shared::{
+    Admission, Grace, Intake, KillError, KillReason, KillRequest, Lifecycle, Pod, PodKiller,
+    PodRuntimeStatus, PodStopped, PodUid, PodWorkers, Recorder, Runtime, RuntimeError, RuntimePod,
+    RuntimeSyncer, SyncedPod, WallClock, WallTime, WorkerTimes,
+};
+
+use super::super::stop::Core;
+use super::pods::*;
+use super::world::*;
+
+/// The agent's runtime, in place of a `KubeletRuntime`.
+struct Kubelet(Arc<Core<World, World>>);
+
+type Workers = PodWorkers<RuntimeSyncer<Kubelet>>;
+
+impl Runtime for Kubelet {
+    async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
+        Ok(SyncedPod { status: self.0.sync(pod), ..SyncedPod::default() })
+    }
+
+    async fn stop_pod(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        grace: Grace,
+    ) -> Result<PodStopped, RuntimeError> {
+        self.0.stop(uid, pod, grace).await
+    }
+
+    async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        self.0.give_network_back(uid).await.unwrap();
+        let held = self.0.held(uid).await.unwrap();
+        let failed = |what| Err(RuntimeError::Failed { what, source: None });
+        held.into_iter().next().map_or(Ok(()), failed)
+    }
+
+    async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        self.0.known.forget(uid);
+        Ok(())
+    }
+
+    async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
+        Ok(self.0.known.status(uid).unwrap_or_default())
+    }
+
+    async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        Ok(self.0.known.list())
+    }
+
+    fn changes(&self) -> broadcast::Receiver<PodUid> {
+        self.0.known.changes()
+    }
+
+    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
+        self.0.refuses_stop(pod.uid(), reason)
+    }
+}
+
+/// Starts the agent's workers and its intake, and returns when they have the pods.
+async fn agent(core: &Arc<Core<World, World>>) -> Workers {
+    let runtime = Arc::new(Kubelet(Arc::clone(core)));
+    let recorder: Arc<dyn Recorder> = Arc::new(());
+    let (statuses, wall) = (StatusStore::default(), WallClock::fixed(WallTime::UNIX_EPOCH));
+    let syncer =
+        RuntimeSyncer::new(Arc::clone(&runtime), statuses.clone(), Arc::clone(&recorder), wall);
+    let times = WorkerTimes::default();
+    let workers = PodWorkers::new(syncer.beside_a_kubelet(), Arc::clone(&recorder), times);
+    let intake = Intake::new(runtime, workers.clone(), statuses, Admission::default(), recorder);
+    tokio::spawn(intake.run(core.known.desired()));
+    tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
+    sleep(secs(1)).await;
+    workers
+}
+
+/// Ends a pod as a shutdown does.
+async fn shut_down(
+    workers: &Workers,
+    core: &Core<World, World>,
+    name: &str,
+    grace: u64,
+) -> Result<Arc<PodStopped>, KillError> {
+    let pod = core.known.look(&uid(name)).unwrap().pod;
+    let grace = Some(secs(grace));
+    let request = KillRequest { grace, ..KillRequest::new(KillReason::Shutdown) };
+    workers.kill_pod(pod, request).await
+}
+
+/// The kubelet starts another container of the pod, and the API server learns of it.
+async fn start_again(world: &World, name: &str, metadata: &Value) {
+    let mut another = running();
+    another["containerID"] = json!("containerd://2");
+    let status = json!({"containerStatuses": [another]});
+    world.runs_inside(uid(name).as_str());
+    world.apply(pod(name, json!({"metadata": metadata, "status": status})));
+    sleep(secs(1)).await;
+}
+
+/// Nothing ends the pod `web` while the runtime is listed twice, and the next shutdown ends it.
+async fn is_left_alone_until_the_next(world: &World, workers: &Workers, core: &Core<World, World>) {
+    let before = world.log().len();
+    sleep(secs(700)).await;
+    assert_eq!(world.log().split_off(before), [""; 0]);
+    assert!(world.has_running("web"));
+    world.set_going_down();
+    shut_down(workers, core, "web", 60).await.unwrap();
+    let log = world.log();
+    assert!(log[before].ends_with(": evict web 60"), "{log:?}");
+    assert!(!world.has_running("web"));
+}
+
+fn mirror() -> Value {
+    json!({"annotations": {"kubernetes.io/config.mirror": "hash"}})
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_runs_again_after_a_shutdown_was_called_off_ends_with_the_next_one() {
+    for (unmounts_after, lifecycle) in [(0, Lifecycle::Finished), (1000, Lifecycle::Terminated)] {
+        let (world, core) = World::new([pod("web", json!({}))]).await;
+        let workers = agent(&core).await;
+        world.end_in_kernel("web");
+        world.state().unmounts_after = secs(unmounts_after);
+        world.set_api_away(true);
+        world.set_going_down();
+        shut_down(&workers, &core, "web", 60).await.unwrap();
+        sleep(secs(20)).await;
+        assert_eq!(workers.lifecycle(&uid("web")), Some(lifecycle));
+
+        world.set_staying_up();
+        world.set_api_away(false);
+        sleep(secs(20)).await;
+        assert_eq!(workers.lifecycle(&uid("web")), Some(lifecycle), "it does not run yet");
+        start_again(&world, "web", &json!({})).await;
+        assert_eq!(workers.lifecycle(&uid("web")), Some(Lifecycle::Syncing));
+        is_left_alone_until_the_next(&world, &workers, &core).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ran_again_before_a_shutdown_was_called_off_is_not_evicted_either() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    // As in k3s.
+    world.state().kubelet_is_service = false;
+    let workers = agent(&core).await;
+    world.set_api_away(true);
+    world.set_going_down();
+    shut_down(&workers, &core, "web", 60).await.unwrap();
+    world.set_api_away(false);
+    sleep(secs(20)).await;
+    start_again(&world, "web", &json!({})).await;
+    assert_eq!(workers.lifecycle(&uid("web")), Some(Lifecycle::Terminated), "it has its network");
+    world.set_staying_up();
+    sleep(secs(20)).await;
+    assert_eq!(workers.lifecycle(&uid("web")), Some(Lifecycle::Syncing));
+    is_left_alone_until_the_next(&world, &workers, &core).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifests_pod_that_runs_again_holds_nothing_of_the_run_that_a_shutdown_ended() {
+    let (world, core) = World::new([pod("etcd", json!({"metadata": mirror()}))]).await;
+    // As in k3s.
+    world.state().kubelet_is_service = false;
+    let workers = agent(&core).await;
+    world.set_going_down();
+    shut_down(&workers, &core, "etcd", 30).await.unwrap();
+    world.set_staying_up();
+    sleep(secs(60)).await;
+    assert_eq!(core.held(&uid("etcd")).await.unwrap(), ["its network"]);
+    assert_eq!(workers.lifecycle(&uid("etcd")), Some(Lifecycle::Terminated));
+    start_again(&world, "etcd", &mirror()).await;
+    assert_eq!(core.held(&uid("etcd")).await.unwrap(), [""; 0]);
+    assert_eq!(workers.lifecycle(&uid("etcd")), Some(Lifecycle::Syncing));
+    world.set_going_down();
+    assert_eq!(core.held(&uid("etcd")).await.unwrap(), ["its network"]);
+    shut_down(&workers, &core, "etcd", 30).await.unwrap();
+    assert!(!world.has_running("etcd"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifests_pod_whose_end_was_called_off_runs_on_and_has_its_whole_grace_next_time() {
+    let pods = [pod("etcd", json!({"metadata": mirror()})), pod("web", json!({}))];
+    let (world, core) = World::new(pods).await;
+    let workers = agent(&core).await;
+    world.set_going_down();
+    let stopping = tokio::spawn({
+        let (workers, core) = (workers.clone(), Arc::clone(&core));
+        async move { shut_down(&workers, &core, "etcd", 10).await }
+    });
+    // It waits until no other pod needs the kubelet.
+    sleep(secs(2)).await;
+    world.set_staying_up();
+    let error = stopping.await.unwrap().unwrap_err();
+    assert!(matches!(error, KillError::Refused { .. }), "{error}");
+    sleep(secs(1)).await;
+    assert_eq!(workers.lifecycle(&uid("etcd")), Some(Lifecycle::Syncing));
+    assert_eq!(core.refuses_stop(&uid("etcd"), KillReason::Shutdown), None);
+    sleep(secs(700)).await;
+    assert_eq!(world.log(), [""; 0]);
+
+    world.set_going_down();
+    shut_down(&workers, &core, "etcd", 60).await.unwrap();
+    let log = world.log();
+    let stop = log.iter().find(|line| line.contains("stop uid-etcd")).unwrap();
+    assert!(stop.ends_with("stop uid-etcd 30"), "half of it was waited: {stop}");
+}
