@@ -151,8 +151,8 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
         pods: Some(PodsParts {
             state: state.to_owned(),
             volatile: state.join("volatile"),
-            volumes: state.join("volumes"),
-            secret_volumes: state.join("secret-volumes"),
+            volumes: state.join("cluster").join("volumes"),
+            secret_volumes: state.join("volumes"),
             ended: AfterBootPolicy::Delete,
             orphans: OrphanPolicy::Stop,
             runtime: watch::Sender::new(RuntimeFacts::default()).subscribe(),
