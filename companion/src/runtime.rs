@@ -127,8 +127,8 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
         self.core.known.changes()
     }
 
-    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
-        self.core.refuses_stop(pod.uid(), reason)
+    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
+        self.core.refuses_stop(uid, reason)
     }
 }
 

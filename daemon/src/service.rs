@@ -278,7 +278,7 @@ impl Service {
         }
         let node = Node::builder(Arc::new(runs.runtime))
             .settings(configured.settings())
-            .kept_in(config.control_socket.parent().unwrap_or(&config.state_directory))
+            .kept_in(cluster::volatile(&config))
             .runtime_health(ConfiguredRuntime::health)
             .sources(source)
             .identity(identity)

@@ -45,7 +45,8 @@ pub fn contents(directory: &Path) -> io::Result<()> {
     }
 }
 
-const OPEN: OFlags =
+/// How a directory of a pod is opened: never through a link.
+pub(crate) const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 struct Removal<'a> {

@@ -408,7 +408,7 @@ impl<R: Runtime> Intake<R> {
                 }
                 // What cannot be carried out any more would be tried for ever.
                 let is_refused =
-                    |by: &KillRequest| self.runtime.refuses_stop(pod, by.reason).is_some();
+                    |by: &KillRequest| self.runtime.refuses_stop(pod.uid(), by.reason).is_some();
                 match self.earlier_kills.remove(pod.uid()).filter(|by| !is_refused(by)) {
                     Some(request) if runs || stays => {
                         if request.reason == KillReason::Preemption && pod.is_static() {

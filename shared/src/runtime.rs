@@ -138,8 +138,8 @@ pub trait Runtime: Send + Sync + 'static {
     ///
     /// A pod that is refused for [`KillReason::Removed`] is run by another agent for its source. It is never stopped as
     /// a leftover, and if it had terminated, it begins another run.
-    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
-        let _ = (pod, reason);
+    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
+        let _ = (uid, reason);
         None
     }
 }

@@ -338,8 +338,8 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         self.runtime.survives_soft_reboot(uid)
     }
 
-    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
-        self.runtime.refuses_stop(pod, reason)
+    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
+        self.runtime.refuses_stop(uid, reason)
     }
 
     fn announce(&self, reason: GateReason, ending: NodeEnding) {

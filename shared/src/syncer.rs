@@ -70,8 +70,8 @@ pub trait PodSyncer: Send + Sync + 'static {
 
     /// Why the pod would not be stopped for this reason, so that the request is refused; `None` if it would. Never
     /// blocks.
-    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
-        let _ = (pod, reason);
+    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
+        let _ = (uid, reason);
         None
     }
 

@@ -280,7 +280,7 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
         let begun = Instant::now();
         let label = pod.label().clone();
-        if let Some(why) = self.inner.syncer.refuses_stop(&pod, request.reason) {
+        if let Some(why) = self.inner.syncer.refuses_stop(pod.uid(), request.reason) {
             return Err(KillError::Refused { pod: label.to_string().into(), why });
         }
         let wait = self.inner.begin_kill(pod, &request);
@@ -296,7 +296,7 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     }
 
     fn begin_kill(&self, pod: Pod, request: KillRequest) {
-        if self.inner.syncer.refuses_stop(&pod, request.reason).is_none() {
+        if self.inner.syncer.refuses_stop(pod.uid(), request.reason).is_none() {
             self.request_kill(pod, &request);
         }
     }

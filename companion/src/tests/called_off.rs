@@ -59,8 +59,8 @@ impl Runtime for Kubelet {
         self.0.known.changes()
     }
 
-    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
-        self.0.refuses_stop(pod.uid(), reason)
+    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
+        self.0.refuses_stop(uid, reason)
     }
 }
 

@@ -80,8 +80,8 @@ pub(super) fn volumes(config: &Config) -> [PathBuf; 2] {
     [config.state_directory.join("cluster").join("volumes"), volatile(config).join("volumes")]
 }
 
-/// In memory unless the socket was moved.
-fn volatile(config: &Config) -> &Path {
+/// The directory for what may be lost with the boot: in memory unless the socket was moved.
+pub(super) fn volatile(config: &Config) -> &Path {
     config.control_socket.parent().unwrap_or(&config.state_directory)
 }
 

@@ -18,7 +18,7 @@ use winddown_files::OneThread;
 use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain};
 use winddown_shutdown::{Progress, ProgressPhase};
 
-use super::cluster::after_nodes;
+use super::cluster::{after_nodes, volatile};
 use super::kubelet::KubeletService;
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
 use winddown_config::Config;
@@ -54,10 +54,9 @@ impl Service {
             .map_err(ClusterStartError::Credentials)?;
         let containers = PodContainers::new(&config.container_runtime_endpoint)
             .map_err(RuntimeStartError::Endpoint)?;
-        let volatile = config.control_socket.parent().unwrap_or(&config.state_directory);
         let node = KubeletNode {
             containers,
-            kubelet: KubeletService::new(volatile),
+            kubelet: KubeletService::new(volatile(&config)),
             root: KubeletRoot::new(&config.companion.kubelet_root_dir),
             holds: SharedLook::default(),
             reading: OneThread::default(),

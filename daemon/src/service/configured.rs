@@ -124,7 +124,7 @@ impl Runtime for ConfiguredRuntime {
         each!(self, runtime => runtime.supports(pod))
     }
 
-    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
-        each!(self, runtime => runtime.refuses_stop(pod, reason))
+    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
+        each!(self, runtime => runtime.refuses_stop(uid, reason))
     }
 }

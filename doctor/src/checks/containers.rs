@@ -416,7 +416,7 @@ pub(super) fn server(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "api-server",
         Area::Containers,
-        "whoever passes for the API server gets the node's credentials and decides what runs here",
+        "a server that passes for the API server gets the node's credentials and decides what runs here",
     );
     match &facts.server_verified {
         Fact::Known(true) => None,

@@ -106,7 +106,7 @@ pub(super) fn writers(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "manifest-writers",
         Area::Node,
-        "whoever can write a manifest can run any program as any user, root included",
+        "a user who can write a manifest can run any program as any user, root included",
     );
     let found = match &facts.others_may_write {
         // The agent reads none.

@@ -9,6 +9,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat,
 use tokio::time::Instant;
 use winddown_shared::DiskUse;
 
+use crate::removal::OPEN;
+
 /// How much may still be examined.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
@@ -23,8 +25,7 @@ const LOOK: u64 = 256;
 const HELD: usize = 64;
 
 /// The root may be a link.
-const ROOT: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
-const BELOW: OFlags = ROOT.union(OFlags::NOFOLLOW);
+const OPEN_ROOT: OFlags = OPEN.difference(OFlags::NOFOLLOW);
 
 /// Adds up `root` and everything below it on the same file system. A symbolic link counts as itself and is not
 /// followed, except `root`; a file with several hard links counts once. None if `root` does not exist. Blocks.
@@ -34,7 +35,7 @@ const BELOW: OFlags = ROOT.union(OFlags::NOFOLLOW);
 pub(crate) fn walk(root: &Path, budget: &mut Budget) -> Option<DiskUse> {
     let found = stat(root).ok()?;
     let mut walk = Walk::new(&found, budget);
-    if let Ok(directory) = openat(CWD, root, ROOT, Mode::empty()) {
+    if let Ok(directory) = openat(CWD, root, OPEN_ROOT, Mode::empty()) {
         walk.enter(directory);
         walk.finish();
     }
@@ -87,7 +88,7 @@ impl<'a> Walk<'a> {
     fn go_down(&mut self, name: &CStr) {
         let Some(above) = self.deep.as_ref().or(self.open.last()) else { return };
         // A directory that is removed meanwhile takes no space.
-        if let Ok(below) = openat(above, name, BELOW, Mode::empty()) {
+        if let Ok(below) = openat(above, name, OPEN, Mode::empty()) {
             self.enter(below);
         }
     }
@@ -140,7 +141,7 @@ impl<'a> Walk<'a> {
         };
         let Some(level) = self.levels.get(HELD..).and_then(<[_]>::last) else { return };
         let is_above = |fd: &OwnedFd| fstat(fd).is_ok_and(|found| found.st_ino == level.inode);
-        match openat(below, c"..", BELOW, Mode::empty()).ok().filter(is_above) {
+        match openat(below, c"..", OPEN, Mode::empty()).ok().filter(is_above) {
             Some(above) => self.deep = Some(above),
             None => self.levels.truncate(HELD),
         }
@@ -211,13 +212,13 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let tree = root.path().join("tree");
         fs::create_dir(&tree).unwrap();
-        let mut at = openat(CWD, &tree, BELOW, Mode::empty()).unwrap();
+        let mut at = openat(CWD, &tree, OPEN, Mode::empty()).unwrap();
         for level in 0..2500 {
             // In whichever order a directory is read, some of these are entered on the way back.
             for name in [format!("a{level}"), "d".to_owned(), format!("z{level}")] {
                 mkdirat(&at, name, Mode::RWXU).unwrap();
             }
-            at = openat(&at, "d", BELOW, Mode::empty()).unwrap();
+            at = openat(&at, "d", OPEN, Mode::empty()).unwrap();
         }
         let total = walk(&tree, &mut budget(10_000)).unwrap();
         // Before the temporary directory is: std's way of removing it needs a descriptor for each level.
@@ -235,7 +236,7 @@ mod tests {
         fs::create_dir(&elsewhere).unwrap();
         let mut budget = budget(1000);
         let mut walk = Walk::new(&stat(&tree).unwrap(), &mut budget);
-        walk.enter(openat(CWD, &tree, BELOW, Mode::empty()).unwrap());
+        walk.enter(openat(CWD, &tree, OPEN, Mode::empty()).unwrap());
         while let Some(name) = walk.levels.last_mut().unwrap().left.pop() {
             walk.go_down(&name);
         }

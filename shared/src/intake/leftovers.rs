@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Desired, Intake, Wakeup, is_over};
 use crate::{
-    Event, KillReason, Lifecycle, Pod, PodUid, Runtime, RuntimeError, RuntimePod, UpdateKind,
+    Event, KillReason, Lifecycle, PodUid, Runtime, RuntimeError, RuntimePod, UpdateKind,
     error_chain,
 };
 
@@ -98,15 +98,15 @@ impl<R: Runtime> Intake<R> {
     pub(super) fn follow_new_runs(&self, tracked: &HashMap<PodUid, Lifecycle>) {
         let ended = tracked.iter().filter(|(_, lifecycle)| **lifecycle >= Lifecycle::Terminated);
         for Desired { pod, .. } in ended.filter_map(|(uid, _)| self.desired.get(uid)) {
-            if !is_over(pod) && self.is_kept(pod) {
+            if !is_over(pod) && self.is_kept(pod.uid()) {
                 self.workers.update(UpdateKind::Create, pod.clone(), None);
             }
         }
     }
 
     /// Whether the runtime would not stop the pod for want of a source: another agent runs it.
-    fn is_kept(&self, pod: &Pod) -> bool {
-        self.runtime.refuses_stop(pod, KillReason::Removed).is_some()
+    fn is_kept(&self, uid: &PodUid) -> bool {
+        self.runtime.refuses_stop(uid, KillReason::Removed).is_some()
     }
 
     /// Processes a listing. A pod that a worker knows is left to its worker, except for containers of a pod that had
@@ -117,9 +117,7 @@ impl<R: Runtime> Intake<R> {
         self.listed = Some(pods.iter().filter(|pod| pod.running).cloned().collect());
         for pod in pods {
             match tracked.get(&pod.uid) {
-                Some(Lifecycle::Finished)
-                    if pod.running && !self.is_kept(&Pod::of_runtime(&pod)) =>
-                {
+                Some(Lifecycle::Finished) if pod.running && !self.is_kept(&pod.uid) => {
                     tracing::warn!(pod = %format_args!("{}/{}", pod.namespace, pod.name),
                         uid = %pod.uid, "stopping containers of a pod that had finished");
                     self.workers.kill_runtime_pod(pod);
@@ -146,7 +144,7 @@ impl<R: Runtime> Intake<R> {
             .filter(|(uid, _)| !desired.contains(*uid) || refused(uid))
             .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())
             .filter_map(|(_, found)| match found {
-                Found::Running(pod) if !self.is_kept(&Pod::of_runtime(pod)) => Some(pod.clone()),
+                Found::Running(pod) if !self.is_kept(&pod.uid) => Some(pod.clone()),
                 Found::Running(_) | Found::Remains | Found::Unclaimed => None,
             })
             .collect();

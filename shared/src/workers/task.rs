@@ -132,7 +132,7 @@ async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: &Notify) -> 
 
 async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instant) -> Done {
     let (label, reason) = (pod.label().clone(), stop.until.reason());
-    match caught(syncer.sync_terminating_pod(pod.clone(), stop)).await {
+    match caught(syncer.sync_terminating_pod(pod, stop)).await {
         Ok(stopped) => {
             let forced = stopped.containers.iter().filter(|c| c.forced);
             let forced = forced.map(|c| c.name.clone()).collect();
@@ -142,7 +142,7 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
             Done { outcome, told: Some(StepReport::Event(event)) }
         }
         // It may be refused by now: a shutdown was called off. Another attempt would fail like this one.
-        Err(error) => match reason.and_then(|reason| syncer.refuses_stop(&pod, reason)) {
+        Err(error) => match reason.and_then(|reason| syncer.refuses_stop(&label.uid, reason)) {
             Some(why) => {
                 tracing::info!(pod = %label, "it is not ended after all: {why}");
                 Done::quiet(Outcome::Refused(why))

@@ -377,9 +377,9 @@ impl Runtime for FakeRuntime {
         }
     }
 
-    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
+    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
         let is_refused =
-            reason != KillReason::Shutdown && self.lock().stop_at_shutdown_only.contains(pod.uid());
+            reason != KillReason::Shutdown && self.lock().stop_at_shutdown_only.contains(uid);
         is_refused.then(|| "refused as scripted".into())
     }
 }

@@ -238,9 +238,9 @@ impl PodSyncer for FakeSyncer {
         Ok(script.mounts)
     }
 
-    fn refuses_stop(&self, pod: &Pod, reason: KillReason) -> Option<Arc<str>> {
+    fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
         let state = self.lock();
-        let script = state.scripts.get(pod.uid()).filter(|_| reason != KillReason::Shutdown)?;
+        let script = state.scripts.get(uid).filter(|_| reason != KillReason::Shutdown)?;
         script.stops_at_shutdown_only.then(|| "refused as scripted".into())
     }
 
