@@ -1,16 +1,24 @@
-//! Atomic replacement of files, watches of directories, and work on disks that may hang.
+//! Files that others write or read at the same time: how they are opened, replaced and watched, and who may write them.
 //!
+//! * [`regular`]: what another user put in a file's place is neither followed nor waited for.
+//! * [`others_may_write`]: who besides root decides what a path leads to.
+//! * [`Users`]: whose a process is.
 //! * [`replace`]: readers and crashes see the old content or the new one, never a part.
 //! * [`Watch`]: inotify, as a hint that a check is worthwhile.
 //! * [`SharedWatch`]: the same, for any number of readers of files that others write.
 //! * [`OneThread`]: blocking work, of which a hung disk delays one thread.
 
 mod one_thread;
+mod process;
+pub mod regular;
 mod replace;
 mod shared_watch;
 mod watch;
+mod writers;
 
 pub use one_thread::OneThread;
+pub use process::Users;
 pub use replace::{Durability, replace};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
+pub use writers::{OthersMayWrite, Writers, others_may_write};

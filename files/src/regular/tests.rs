@@ -1,0 +1,69 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+
+use super::*;
+
+fn text(file: io::Result<File>) -> Result<String, String> {
+    let mut file = file.map_err(|error| error.to_string())?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(|error| error.to_string())?;
+    Ok(text)
+}
+
+fn pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn a_link_a_pipe_a_directory_and_a_device_in_place_of_a_file_are_neither_followed_nor_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("secret"), "of somebody else").unwrap();
+    symlink(at("secret"), at("link")).unwrap();
+    pipe(&at("pipe"));
+    symlink(at("pipe"), at("link to a pipe")).unwrap();
+    fs::create_dir(at("directory")).unwrap();
+    fs::write(at("directory/0.log"), "inside").unwrap();
+    symlink(at("directory"), at("linked directory")).unwrap();
+    let below = |name: &str| text(open_below(dir.path(), Path::new(name)));
+
+    assert_eq!(below("secret").unwrap(), "of somebody else");
+    assert_eq!(below("directory/0.log").unwrap(), "inside");
+    assert_eq!(below("link").unwrap_err(), "it is a symbolic link, not a regular file");
+    assert_eq!(below("pipe").unwrap_err(), "it is a pipe, not a regular file");
+    assert_eq!(below("directory").unwrap_err(), "it is a directory, not a regular file");
+    for name in ["linked directory/0.log", "link to a pipe", "missing", "", ".."] {
+        assert!(below(name).is_err(), "{name}");
+    }
+    for name in ["../secret", "directory/../secret", "/etc/passwd"] {
+        assert!(below(name).is_err(), "{name}");
+    }
+
+    assert_eq!(text(open(&at("link"))).unwrap(), "of somebody else");
+    assert_eq!(text(open(&at("linked directory/0.log"))).unwrap(), "inside");
+    for name in ["link to a pipe", "pipe", "directory"] {
+        assert!(open(&at(name)).is_err(), "{name}");
+    }
+    assert_eq!(
+        text(open(Path::new("/dev/zero"))).unwrap_err(),
+        "it is a device, not a regular file"
+    );
+}
+
+#[test]
+fn no_more_is_read_than_was_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "12345").unwrap();
+    assert_eq!(read(&file, 5).unwrap(), b"12345");
+    assert_eq!(read_to_string(&file, u64::MAX).unwrap(), "12345");
+    assert_eq!(read(&file, 4).unwrap_err().to_string(), "it is larger than 4 bytes");
+    assert_eq!(read_first(&file, 4).unwrap(), b"1234");
+    fs::write(&file, [0xff]).unwrap();
+    assert_eq!(read_to_string(&file, 5).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    // The kernel's own files have no size until they are read.
+    assert!(
+        read_to_string(Path::new("/proc/self/status"), CONFIGURATION).unwrap().contains("Uid:")
+    );
+}

@@ -1,0 +1,229 @@
+//! Finds users other than root who may change what root reads or runs.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// Maximum number of links in a path, the same as the kernel's.
+const MOST_LINKS: usize = 40;
+
+/// A file, directory or link through which users other than root can decide what root reads or runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OthersMayWrite {
+    /// The path itself, a directory above it, or a link on the way.
+    pub path: PathBuf,
+    /// Who may write to it besides root.
+    pub who: Writers,
+}
+
+/// Users other than root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writers {
+    /// Every user of the node.
+    Everybody,
+    /// A group. That includes group 0, which processes without a group of their own have.
+    Group(u32),
+    /// The owner.
+    User(u32),
+}
+
+/// Finds who, besides root and this process's user, may change what `path` is or contains: through the file, each
+/// directory above it, and each link on the way with the directories above what it leads to. `root` stands for `/`, and
+/// so do links that begin with `/`; nothing above it is looked at. Blocking.
+///
+/// The walk ends where nothing exists: whoever may write to the last directory can make the rest.
+///
+/// # Errors
+/// Part of the path cannot be looked at, or it has more than 40 links.
+pub fn others_may_write(root: &Path, path: &Path) -> io::Result<Vec<OthersMayWrite>> {
+    let own = rustix::process::geteuid().as_raw();
+    let mut found: Vec<OthersMayWrite> = Vec::new();
+    let mut look = |path: &Path, facts: &Metadata, is_above: bool| {
+        let who = writers(facts, own, is_above);
+        let found_before = found.iter().any(|one| one.path == path);
+        found.extend(
+            who.filter(|_| !found_before).map(|who| OthersMayWrite { path: path.to_owned(), who }),
+        );
+    };
+    let mut here = root.to_owned();
+    let mut ahead = names(path);
+    look(&here, &fs::metadata(&here)?, !ahead.is_empty());
+    let mut links = 0;
+    while let Some(name) = ahead.pop_front() {
+        if name == ".." {
+            if here != root {
+                here.pop();
+            }
+            continue;
+        }
+        let next = here.join(&name);
+        let facts = match fs::symlink_metadata(&next) {
+            Ok(facts) => facts,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            Err(error) => return Err(error),
+        };
+        if facts.is_symlink() {
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(io::Error::other("too many symbolic links"));
+            }
+            // Its mode means nothing; its owner can replace it even in a sticky directory.
+            look(&next, &facts, true);
+            let target = fs::read_link(&next)?;
+            if target.is_absolute() {
+                here = root.to_owned();
+            }
+            for name in names(&target).into_iter().rev() {
+                ahead.push_front(name);
+            }
+            continue;
+        }
+        look(&next, &facts, !ahead.is_empty());
+        here = next;
+    }
+    Ok(found)
+}
+
+fn names(path: &Path) -> VecDeque<OsString> {
+    let name = |part: Component<'_>| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(name).collect()
+}
+
+/// Returns who besides root and `own` may write. In a sticky directory above, users can replace only their own files.
+fn writers(facts: &Metadata, own: u32, is_above: bool) -> Option<Writers> {
+    let mode = if facts.is_symlink() { 0 } else { facts.mode() };
+    let is_sticky = is_above && mode & 0o1000 != 0;
+    match () {
+        () if mode & 0o002 != 0 && !is_sticky => Some(Writers::Everybody),
+        () if facts.uid() != 0 && facts.uid() != own => Some(Writers::User(facts.uid())),
+        () if mode & 0o020 != 0 && !is_sticky => Some(Writers::Group(facts.gid())),
+        () => None,
+    }
+}
+
+/// For people. The path is shown as it is: print it through `winddown_shared::display::clean`.
+impl fmt::Display for OthersMayWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match self.who {
+            Writers::Everybody => write!(f, "{path}: every user may write to it"),
+            Writers::Group(gid) => write!(f, "{path}: group {gid} may write to it"),
+            Writers::User(uid) => write!(f, "{path}: it belongs to user {uid}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    /// A root with `etc/winddown/config.yaml` in it, which only its owner may write.
+    fn root() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("etc/winddown")).unwrap();
+        fs::write(root.path().join("etc/winddown/config.yaml"), "").unwrap();
+        for path in ["", "etc", "etc/winddown"] {
+            mode(&root.path().join(path), 0o755);
+        }
+        mode(&root.path().join("etc/winddown/config.yaml"), 0o644);
+        root
+    }
+
+    fn said(root: &Path, path: &str) -> Vec<String> {
+        let found = others_may_write(root, Path::new(path)).unwrap();
+        let root = root.to_str().unwrap();
+        found.iter().map(|one| one.to_string().replace(root, "")).collect()
+    }
+
+    const CONFIG: &str = "/etc/winddown/config.yaml";
+
+    #[test]
+    fn what_only_root_and_the_agent_may_write_is_fine_and_so_is_a_sticky_directory_above() {
+        let root = root();
+        assert_eq!(said(root.path(), CONFIG), [""; 0]);
+        mode(&root.path().join("etc"), 0o1777);
+        assert_eq!(said(root.path(), CONFIG), [""; 0]);
+    }
+
+    #[test]
+    fn the_file_its_directory_and_each_one_above_are_found() {
+        let root = root();
+        let gid = fs::metadata(root.path()).unwrap().gid();
+        mode(root.path(), 0o775);
+        mode(&root.path().join("etc"), 0o777);
+        mode(&root.path().join("etc/winddown/config.yaml"), 0o646);
+        let wanted = [
+            format!(": group {gid} may write to it"),
+            "/etc: every user may write to it".to_owned(),
+            format!("{CONFIG}: every user may write to it"),
+        ];
+        assert_eq!(said(root.path(), CONFIG), wanted);
+        // The last part is what is written to: there, a sticky bit protects nothing.
+        mode(&root.path().join("etc/winddown"), 0o1777);
+        assert_eq!(
+            said(root.path(), "/etc/winddown")[2],
+            "/etc/winddown: every user may write to it"
+        );
+    }
+
+    #[test]
+    fn the_directories_above_what_a_link_leads_to_count_and_so_does_the_owner_of_the_link() {
+        let root = root();
+        let (etc, opt) = (root.path().join("etc"), root.path().join("opt/shared"));
+        fs::create_dir_all(&opt).unwrap();
+        fs::write(opt.join("real.yaml"), "").unwrap();
+        mode(&opt.join("real.yaml"), 0o644);
+        mode(&opt, 0o777);
+        fs::remove_file(etc.join("winddown/config.yaml")).unwrap();
+        symlink("/opt/link.yaml", etc.join("winddown/config.yaml")).unwrap();
+        symlink("shared/../shared/real.yaml", root.path().join("opt/link.yaml")).unwrap();
+        assert_eq!(said(root.path(), CONFIG), ["/opt/shared: every user may write to it"]);
+        mode(&opt, 0o755);
+        assert_eq!(said(root.path(), CONFIG), [""; 0]);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::lchown(root.path().join("opt/link.yaml"), Some(65534), None)
+                .unwrap();
+            chown(&opt, Some(65533), None).unwrap();
+            let wanted = [
+                "/opt/link.yaml: it belongs to user 65534",
+                "/opt/shared: it belongs to user 65533",
+            ];
+            assert_eq!(said(root.path(), CONFIG), wanted);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_can_be_made_by_those_who_may_write_its_directory() {
+        let root = root();
+        mode(&root.path().join("etc/winddown"), 0o1777);
+        assert_eq!(said(root.path(), "/etc/winddown/none/token"), [""; 0]);
+        mode(&root.path().join("etc/winddown"), 0o777);
+        assert_eq!(
+            said(root.path(), "/etc/winddown/none/token"),
+            ["/etc/winddown: every user may write to it"]
+        );
+    }
+
+    #[test]
+    fn a_circle_of_links_is_an_error() {
+        let root = root();
+        symlink("b", root.path().join("a")).unwrap();
+        symlink("a", root.path().join("b")).unwrap();
+        assert!(others_may_write(root.path(), Path::new("a")).is_err());
+    }
+}
