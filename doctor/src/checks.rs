@@ -13,7 +13,10 @@ use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::facts::{Fact, Facts, NotObserved, UNIT};
 use super::finding::{Area, Finding, Severity};
+use super::fix::Fix;
 
+/// Advice for what only the agent's log explains.
+const LOG: &str = "`journalctl -u winddown -e` says why";
 /// The command that shows a user what only root may see.
 pub(crate) const AS_ROOT: &str = "sudo winddown doctor";
 
@@ -110,6 +113,8 @@ impl Check {
             title: title.into(),
             evidence: Vec::new(),
             fix: Vec::new(),
+            fix_id: None,
+            advice: Vec::new(),
             why: self.why,
         }
     }
@@ -136,7 +141,9 @@ impl Check {
         match kind {
             NotObserved::NotLive => None,
             NotObserved::Denied => Some(
-                self.info(format!("{what} could not be seen by this user")).saw(why).fix(AS_ROOT),
+                self.info(format!("{what} could not be seen by this user"))
+                    .saw(why)
+                    .fix(Fix::NotPermitted, [AS_ROOT]),
             ),
             NotObserved::Absent | NotObserved::Silent | NotObserved::Failed => {
                 Some(self.info(format!("{what} could not be seen")).saw(why))

@@ -4,6 +4,8 @@ use serde::Serialize;
 
 use winddown_control::api::API_VERSION;
 
+use super::fix::Fix;
+
 /// Severity of a finding, in ascending order.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, schemars::JsonSchema,
@@ -48,8 +50,14 @@ pub struct Finding {
     pub title: String,
     /// The evidence: values, files with line numbers, answers.
     pub evidence: Vec<String>,
-    /// Commands that fix the problem, in order; empty if there is nothing to fix.
+    /// Commands that mend the fault, to be typed as they are, in order; empty if there is nothing to mend, or no command
+    /// that does it.
     pub fix: Vec<String>,
+    /// The fault that the commands of `fix` mend; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix_id: Option<Fix>,
+    /// What else to do, as sentences: what needs a decision, a look, or another machine.
+    pub advice: Vec<String>,
     /// Why the check matters.
     pub why: &'static str,
 }
@@ -144,10 +152,23 @@ impl Finding {
         }
     }
 
-    /// Adds a command that fixes the problem.
+    /// Sets the commands that mend the fault. They are typed into a root shell as they are, in order: no placeholder, no
+    /// comment, nothing interactive.
     #[must_use]
-    pub(super) fn fix(mut self, command: impl Into<String>) -> Self {
-        self.fix.push(command.into());
+    pub(super) fn fix(
+        mut self,
+        id: Fix,
+        commands: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        self.fix_id = Some(id);
+        self.fix = commands.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds a sentence on what else to do.
+    #[must_use]
+    pub(super) fn advise(mut self, sentence: impl Into<String>) -> Self {
+        self.advice.push(sentence.into());
         self
     }
 }

@@ -8,6 +8,7 @@ mod checks;
 mod collect;
 mod facts;
 mod finding;
+mod fix;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -19,5 +20,6 @@ pub use facts::{
     OutOfReach, Scopes, Shortage, SocketFile, StateDirectory,
 };
 pub use finding::{Area, Counts, Diagnosis, Finding, Severity};
+pub use fix::Fix;
 pub use text::render;
 pub use winddown_kubelet::processes::Process;

@@ -6,6 +6,7 @@ use winddown_shared::display::clean;
 
 use super::checks::AS_ROOT;
 use super::finding::{Diagnosis, Finding, Severity};
+use super::fix::Fix;
 use winddown_render::{Paint, View, hanging};
 
 /// Number of columns before a finding's ID, and before its title.
@@ -63,6 +64,10 @@ fn push(text: &mut String, finding: &Finding, first: bool, view: &View) {
         text.push_str(&clean(command));
         text.push('\n');
     }
+    for (index, sentence) in finding.advice.iter().enumerate() {
+        detail(text, if index == 0 { "hint" } else { "" }, view.color);
+        text.push_str(&hanging(&clean(sentence), view.width, "", DETAIL_AT));
+    }
 }
 
 /// Writes the label of a line below a title.
@@ -76,7 +81,7 @@ fn summary(diagnosis: &Diagnosis) -> String {
     let counts = diagnosis.counts;
     let checks = diagnosis.findings.len();
     let name = clean(&diagnosis.node);
-    let is_unseen = |finding: &&Finding| finding.fix.iter().any(|fix| fix == AS_ROOT);
+    let is_unseen = |finding: &&Finding| finding.fix_id == Some(Fix::NotPermitted);
     let unseen = diagnosis.findings.iter().filter(is_unseen).count();
     if counts.problem + counts.warning == 0 && unseen > 0 {
         let seen = checks - unseen;

@@ -2,7 +2,7 @@
 
 use super::world::{Ran, printing};
 use crate::{Exit, TextFormat, doctor};
-use winddown_doctor::{Area, Diagnosis, Finding, Severity};
+use winddown_doctor::{Area, Diagnosis, Finding, Fix, Severity};
 
 fn found(severity: Severity) -> Finding {
     let wrong = severity > Severity::Info;
@@ -15,6 +15,8 @@ fn found(severity: Severity) -> Finding {
             "/usr/lib/systemd/logind.conf.d/zzz.conf: InhibitDelayMaxSec=10s".to_owned(),
         ],
         fix: wrong.then(|| "systemctl kill -s HUP systemd-logind".to_owned()).into_iter().collect(),
+        fix_id: wrong.then_some(Fix::LogindStale),
+        advice: wrong.then(|| "wait".to_owned()).into_iter().collect(),
         why: "when logind stops waiting, what still runs is killed",
     }
 }
@@ -67,6 +69,8 @@ fn the_json_has_the_documented_shape() {
                     "evidence":
                         ["/usr/lib/systemd/logind.conf.d/zzz.conf: InhibitDelayMaxSec=10s"],
                     "fix": ["systemctl kill -s HUP systemd-logind"],
+                    "fixId": "logindStale",
+                    "advice": ["wait"],
                     "why": "when logind stops waiting, what still runs is killed",
                 },
                 {
@@ -77,6 +81,7 @@ fn the_json_has_the_documented_shape() {
                     "evidence":
                         ["/usr/lib/systemd/logind.conf.d/zzz.conf: InhibitDelayMaxSec=10s"],
                     "fix": [],
+                    "advice": [],
                     "why": "when logind stops waiting, what still runs is killed",
                 },
             ],

@@ -4,12 +4,13 @@ use winddown_kubelet::Periods;
 use winddown_kubelet::processes::KUBELETS;
 
 use super::kubelet::said_by;
-use super::{Check, UNIT, listed};
+use super::{Check, LOG, UNIT, listed};
 use crate::facts::{
     DOCKERS_SCOPES, Fact, Facts, KILLERS, KubeletConfig, LIST_BUDGETS, NotObserved,
     REQUEST_EVICTIONS, TAINT_NODES, scope_prefix,
 };
 use crate::finding::{Area, Finding};
+use crate::fix::Fix;
 use winddown_companion::WithoutApi;
 use winddown_config::RuntimeKind;
 use winddown_control::api::{ClosedBy, PodState, PodStatus, Status};
@@ -27,21 +28,22 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     if config.runtime == RuntimeKind::Cri
         && let Fact::Unknown(kind, why) = &facts.endpoint
     {
-        let start = match facts.runtime_units().first() {
-            Some(unit) => format!("systemctl start {unit}"),
-            None => {
-                format!("start what listens at {endpoint}, or correct containerRuntimeEndpoint")
-            }
+        let mend = |finding: Finding, fix: Fix, verb: &str| match facts.runtime_units().first() {
+            Some(unit) => finding.fix(fix, [format!("systemctl {verb} {unit}")]),
+            None => finding.advise(format!(
+                "{verb} what listens at {endpoint}, or correct containerRuntimeEndpoint"
+            )),
         };
         match kind {
             NotObserved::Absent | NotObserved::Failed => {
                 let title = "the container runtime cannot be reached";
-                return Some(CHECK.problem(title).saw(format!("{endpoint}: {why}")).fix(start));
+                let finding = CHECK.problem(title).saw(format!("{endpoint}: {why}"));
+                return Some(mend(finding, Fix::RuntimeStopped, "start"));
             }
             NotObserved::Silent => {
                 let title = "the container runtime does not take connections";
-                let restart = start.replacen("start", "restart", 1);
-                return Some(CHECK.problem(title).saw(format!("{endpoint}: {why}")).fix(restart));
+                let finding = CHECK.problem(title).saw(format!("{endpoint}: {why}"));
+                return Some(mend(finding, Fix::RuntimeSilent, "restart"));
             }
             NotObserved::Denied | NotObserved::NotLive => {}
         }
@@ -65,12 +67,9 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
         CHECK
             .warning(format!("{runtime} has no pod network: only pods with hostNetwork start"))
             .saw(message)
-            .fix("install a network plugin (CNI), or repair its configuration")
+            .advise("install a network plugin (CNI), or repair its configuration")
     } else {
-        CHECK
-            .problem(format!("{runtime} is not well"))
-            .saw(message)
-            .fix("journalctl -u winddown -e")
+        CHECK.problem(format!("{runtime} is not well")).saw(message).advise(LOG)
     })
 }
 
@@ -93,9 +92,12 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
         CHECK
             .warning("not every limit of pods can be enforced: pods that have one are refused")
             .saw_all(missing)
-            .fix(format!("set `runtime: systemd` in {}", facts.config.file.display()))
-            .fix(format!("winddown drain && {}", facts.install("--runtime systemd --start")))
-            .fix("winddown undrain")
+            .advise(format!(
+                "give each pod a service of its own: set `runtime: systemd` in {}, then: `winddown drain && {} \
+                 && winddown undrain`",
+                facts.config.file.display(),
+                facts.install("--runtime systemd --start")
+            ))
     })
 }
 
@@ -125,7 +127,9 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
         }
         _ => facts.install("--runtime cri"),
     };
-    let reload = "systemctl daemon-reload";
+    let fix = if facts.live { Fix::ScopesNotOrdered } else { Fix::ScopesNotOrderedInImage };
+    let reload = facts.live.then(|| "systemctl daemon-reload".to_owned());
+    let commands = std::iter::once(order).chain(reload);
     if let Some(scopes) = facts.scopes.known().filter(|scopes| scopes.count > 0) {
         let count = match scopes.count {
             1 => "1 container is a scope".to_owned(),
@@ -138,8 +142,7 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
                 .problem("containers' scopes stop at the same moment as the agent")
                 .saw(count)
                 .saw(format!("{}: Before= lacks {UNIT}", scope.name))
-                .fix(order)
-                .fix(reload),
+                .fix(fix, commands),
         });
     }
     let running = facts.agent.known().is_some_and(|status| !status.pods.is_empty());
@@ -152,11 +155,12 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(..) => return CHECK.not_observed("the scopes' drop-ins", &facts.installed),
     };
     if !installed.ordered_scopes.contains(&prefix) {
-        let found = CHECK
-            .warning("containers that systemd holds would stop at the same moment as the agent")
-            .saw(format!("{file} is not there"))
-            .fix(order);
-        return Some(if facts.live { found.fix(reload) } else { found });
+        return Some(
+            CHECK
+                .warning("containers that systemd holds would stop at the same moment as the agent")
+                .saw(format!("{file} is not there"))
+                .fix(fix, commands),
+        );
     }
     Some(CHECK.ok("containers' scopes would stop after the agent").saw(file))
 }
@@ -193,7 +197,7 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
         CHECK
             .warning("the pods use nearly all the tasks of their slice: programs will not start")
             .saw_all(&seen)
-            .fix("systemctl set-property winddown.slice TasksMax=infinity")
+            .fix(Fix::SliceFull, ["systemctl set-property winddown.slice TasksMax=infinity"])
     } else {
         CHECK.info("pods' services have a common limit").saw_all(&seen)
     })
@@ -231,8 +235,8 @@ pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
         let unit = config.map_or("kubelet", |config| &config.unit);
         let title = "no kubelet runs here, and with `mode: companion` nothing else runs pods";
         seen(ABSENT.problem(title))
-            .fix(format!("systemctl start {unit}"))
-            .fix(format!("or write another mode in {}", facts.config.file.display()))
+            .fix(Fix::KubeletStopped, [format!("systemctl start {unit}")])
+            .advise(format!("or write another mode in {}", facts.config.file.display()))
     } else if active && facts.config.config.runtime == RuntimeKind::Cri {
         switch_off(
             facts,
@@ -296,7 +300,7 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
                      (companionWithoutApi: wait)"
                 }
             };
-            return Some(CHECK.problem(title).saw(why).fix("journalctl -u winddown -e"));
+            return Some(CHECK.problem(title).saw(why).advise(LOG));
         }
     };
     Some(if missing.is_empty() {
@@ -319,10 +323,12 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
         CHECK
             .problem("the API server does not let this agent do what it has to")
             .saw(format!("not allowed: {}", missing.join(", ")))
-            .fix(match missing.iter().all(|need| need.ends_with(".events.k8s.io")) {
+            .advise(match missing.iter().all(|need| need.ends_with(".events.k8s.io")) {
                 // A kubelet's own credentials allow everything else.
-                true => "kubectl apply -f cluster-mode.yaml",
-                false => "kubectl apply -f companion-mode.yaml -f own-node.yaml",
+                true => "give it the rights: `kubectl apply -f cluster-mode.yaml`",
+                false => {
+                    "give it the rights: `kubectl apply -f companion-mode.yaml -f own-node.yaml`"
+                }
             })
     })
 }
@@ -337,7 +343,9 @@ pub(super) fn admission(facts: &Facts) -> Option<Finding> {
     let closed = &facts.agent.known()?.admission_closed_by;
     if closed.contains(&ClosedBy::Drain) {
         return Some(
-            CHECK.warning("the node is drained, and no pod starts").fix("winddown undrain"),
+            CHECK
+                .warning("the node is drained, and no pod starts")
+                .fix(Fix::Drained, ["winddown undrain"]),
         );
     }
     let notice = closed.contains(&ClosedBy::Notice);
@@ -345,7 +353,7 @@ pub(super) fn admission(facts: &Facts) -> Option<Finding> {
         let title = "a notice says that the node goes away, and no pod starts";
         CHECK
             .warning(title)
-            .fix("winddown status    # says who gave it; it ends when they withdraw it")
+            .advise("`winddown status` says who gave it; it ends when they withdraw it")
     })
 }
 
@@ -372,8 +380,7 @@ pub(super) fn starts(facts: &Facts) -> Option<Finding> {
         CHECK
             .warning(format!("{pods} cannot start"))
             .saw_all(&stuck)
-            .fix("winddown status --output wide")
-            .fix("journalctl -u winddown -e"),
+            .advise("`winddown status -o wide` and `journalctl -u winddown -e` show each attempt"),
     )
 }
 
@@ -424,7 +431,9 @@ pub(super) fn server(facts: &Facts) -> Option<Finding> {
             CHECK
                 .warning("the API server's certificate is not verified")
                 .saw("insecure-skip-tls-verify is true in the kubeconfig")
-                .fix("write certificate-authority in its place, then: systemctl restart winddown"),
+                .advise(
+                    "write certificate-authority in its place, then: `systemctl restart winddown`",
+                ),
         ),
         Fact::Unknown(NotObserved::Denied, _) => {
             CHECK.not_observed("the credentials for the API server", &facts.server_verified)
@@ -459,27 +468,44 @@ pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
 
 /// Adds what keeps a kubelet from ending pods; `config` is its configuration, if it could be read.
 fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -> Finding {
-    let finding = match config {
-        None => finding.fix("set shutdownGracePeriod: 0s in the kubelet's configuration"),
-        Some(config) if config.enabled.is_empty() => {
-            finding.saw("the kubelet has not been restarted since that was written")
-        }
-        Some(config) => finding.fix(edit(facts, config)),
-    };
     let unit = config.map_or("kubelet", |config| &config.unit);
-    if facts.live { finding.fix(format!("systemctl restart {unit}")) } else { finding }
+    let restart = facts.live.then(|| format!("systemctl restart {unit}"));
+    let then = restart.as_ref().map(|restart| format!(", then: `{restart}`")).unwrap_or_default();
+    match config {
+        None => finding
+            .advise(format!("set shutdownGracePeriod: 0s in the kubelet's configuration{then}")),
+        Some(config) if config.enabled.is_empty() => finding
+            .saw("the kubelet has not been restarted since that was written")
+            .fix(Fix::KubeletStale, restart),
+        Some(config) => match edit(facts, config) {
+            Edit::Command(sed) => {
+                let fix =
+                    if facts.live { Fix::KubeletEndsPods } else { Fix::KubeletEndsPodsInImage };
+                finding.fix(fix, std::iter::once(sed).chain(restart))
+            }
+            Edit::Words(words) => finding.advise(format!("{words}{then}")),
+        },
+    }
+}
+
+/// A change of the kubelet's configuration.
+enum Edit {
+    Command(String),
+    Words(String),
 }
 
 /// How to change the kubelet's configuration so that the kubelet leaves the end of its pods to this agent.
-fn edit(facts: &Facts, config: &KubeletConfig) -> String {
+fn edit(facts: &Facts, config: &KubeletConfig) -> Edit {
     let file = facts.below_root(&config.file);
-    if !config.place.starts_with(&*config.file) {
+    Edit::Words(if !config.place.starts_with(&*config.file) {
         format!("write to {file}: {}", Periods::default().lines(config.file.as_ref()).join("; "))
     } else if config.by_priority {
         format!("remove shutdownGracePeriodByPodPriority from {file}")
     } else if config.file.ends_with(".json") {
         format!("set shutdownGracePeriod and shutdownGracePeriodCriticalPods to \"0s\" in {file}")
     } else {
-        format!("sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}")
-    }
+        return Edit::Command(format!(
+            "sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}"
+        ));
+    })
 }

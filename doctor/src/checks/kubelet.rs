@@ -7,6 +7,7 @@ use super::shutdown::{RELOAD_LOGIND, delay_set_by, override_command};
 use super::{Check, listed, lock_count, span};
 use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig, NotObserved};
 use crate::finding::{Area, Finding};
+use crate::fix::Fix;
 
 /// Whether a kubelet runs, and nothing of winddown is installed.
 pub(super) fn is_alone(facts: &Facts) -> bool {
@@ -55,11 +56,10 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
             CHECK
                 .problem("a shutdown of this node kills its pods without their grace")
                 .saw(said_by(facts, config))
-                .fix(format!(
-                    "set shutdownGracePeriod and shutdownGracePeriodCriticalPods in {}",
+                .advise(format!(
+                    "set shutdownGracePeriod and shutdownGracePeriodCriticalPods in {}, then: `{restart}`",
                     config.file
-                ))
-                .fix(restart),
+                )),
         );
     }
     let login = match &facts.login {
@@ -74,11 +74,10 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
              kubelet wants"
         );
         let finding = CHECK.problem(title).saw(said).saw(delay_set_by(facts));
-        let finding = match facts.setting.known().and_then(Option::as_ref) {
-            Some(setting) => finding.fix(override_command(facts, &setting.file, config.wanted)),
-            None => finding,
-        };
-        return Some(finding.fix(RELOAD_LOGIND).fix(restart));
+        let setting = facts.setting.known().and_then(Option::as_ref);
+        let edit = setting.map(|setting| override_command(facts, &setting.file, config.wanted));
+        let commands = edit.into_iter().chain([RELOAD_LOGIND.to_owned(), restart]);
+        return Some(finding.fix(Fix::KubeletDelayShort, commands));
     }
     Some(match lock(login) {
         Some(lock) => {
@@ -88,7 +87,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
             .problem("a shutdown of this node kills its pods: the kubelet holds no shutdown lock")
             .saw(said)
             .saw(format!("logind lists {}; the kubelet's is not among them", lock_count(login)))
-            .fix(restart)
-            .fix(format!("journalctl -u {} -e", config.unit)),
+            .fix(Fix::KubeletLockLost, [restart])
+            .advise(format!("`journalctl -u {} -e` says why", config.unit)),
     })
 }

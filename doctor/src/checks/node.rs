@@ -5,6 +5,7 @@ use winddown_shared::display::age;
 use super::Check;
 use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding};
+use crate::fix::Fix;
 use winddown_control::api::ManifestProblem;
 use winddown_static_pods::Writers;
 
@@ -13,6 +14,7 @@ const FEW_BYTES: u64 = 64 * 1024 * 1024;
 const FEW_INODES: u64 = 1000;
 /// Timestamps of file servers differ from this clock by less.
 const CLOCK_SLACK_SECONDS: i64 = 120;
+const NTP: &str = "`timedatectl set-ntp true` switches the node's time service on, if it has one";
 
 /// Checks that the configuration is valid, and in force.
 pub(super) fn config(facts: &Facts) -> Option<Finding> {
@@ -29,7 +31,9 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                 CHECK
                     .info("there is no configuration: the defaults are in force")
                     .saw(format!("{file} is not there"))
-                    .fix(format!("winddown config default > {file}")),
+                    .advise(format!(
+                        "`winddown config default > {file}` writes the defaults, to be changed"
+                    )),
             );
         }
         ConfigRead::Invalid(lines) => {
@@ -38,7 +42,9 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                     .problem("the configuration is wrong")
                     .saw_all(lines)
                     .saw("what depends on it was not checked")
-                    .fix(format!("fix {file}, then: winddown config check {file}")),
+                    .advise(format!(
+                        "correct it; `winddown config check {file}` says when it is right"
+                    )),
             );
         }
         ConfigRead::Unread(kind, why) => {
@@ -61,7 +67,7 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                 .info("the configuration was changed after the agent had read it")
                 .saw(format!("{file}: changed {changed:.0}, read {loaded:.0}"))
                 .saw_all(warnings)
-                .fix("systemctl reload winddown"),
+                .fix(Fix::ConfigChanged, ["systemctl reload winddown"]),
         );
     }
     Some(if warnings.is_empty() {
@@ -96,9 +102,9 @@ pub(super) fn manifests(facts: &Facts) -> Option<Finding> {
     };
     let mut found = CHECK.warning(title).saw_each(manifests.problems.iter().map(line));
     if found.evidence.len() < manifests.problems.len() {
-        found = found.fix("winddown status -o wide    # lists them all");
+        found = found.advise("`winddown status -o wide` lists them all");
     }
-    Some(found.fix("fix or remove the file; it is read again at once"))
+    Some(found.advise("correct or remove the file; it is read again at once"))
 }
 
 /// Checks that only root can write manifests. Returns a finding only if others can.
@@ -124,7 +130,7 @@ pub(super) fn writers(facts: &Facts) -> Option<Finding> {
     Some(
         finding
             .saw_each(found.iter().map(ToString::to_string))
-            .fix(format!("chown root:root {path} && chmod go-w {path}")),
+            .fix(Fix::ManifestsWritable, [format!("chown root:root {path} && chmod go-w {path}")]),
     )
 }
 
@@ -150,7 +156,7 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
                 CHECK
                     .problem("the state directory is gone")
                     .saw(why)
-                    .fix("systemctl restart winddown"),
+                    .fix(Fix::StateGone, ["systemctl restart winddown"]),
             );
         }
         Fact::Unknown(NotObserved::Absent, why) => {
@@ -168,17 +174,17 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
         bytes(state.free_bytes),
         state.free_inodes.map(|free| format!(", {free} inodes")).unwrap_or_default()
     );
-    let look = format!("df -h {path}; df -i {path}");
+    let look = format!("`df -h {path}; df -i {path}` shows what is left");
     Some(if let Some(why) = &state.unwritable {
         CHECK
             .problem("the state directory cannot be written")
             .saw(format!("{path}: {why}"))
             .saw(free)
-            .fix(look)
+            .advise(look)
     } else if state.free_bytes < FEW_BYTES
         || state.free_inodes.is_some_and(|inodes| inodes < FEW_INODES)
     {
-        CHECK.warning("the state directory's disk is almost full").saw(free).fix(look)
+        CHECK.warning("the state directory's disk is almost full").saw(free).advise(look)
     } else {
         CHECK.ok("the state directory can be written").saw(free)
     })
@@ -204,23 +210,23 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
         CHECK
             .problem("the control socket is open to all users")
             .saw(seen)
-            .fix(format!("chmod {mode} {path}"))
+            .fix(Fix::SocketOpen, [format!("chmod {mode} {path}")])
     } else if socket.directory_mode & 0o1002 == 0o002 {
         let directory = socket.path.parent().unwrap_or(&socket.path).display();
         CHECK
             .problem("all users can replace the control socket")
             .saw(format!("{directory}: mode {:04o}", socket.directory_mode))
-            .fix(format!("chmod 0755 {directory}"))
+            .fix(Fix::SocketReplaceable, [format!("chmod 0755 {directory}")])
     } else if let Some(wanted) = wanted.filter(|wanted| **wanted != socket.group) {
         CHECK
             .warning(format!("the control socket does not belong to group {wanted}"))
             .saw(seen)
-            .fix(restart)
+            .fix(Fix::SocketGroup, [restart])
     } else if wanted.is_none() && socket.mode & 0o070 != 0 && facts.config.is_read() {
         CHECK
             .warning("the control socket is open to a group, and none is configured")
             .saw(seen)
-            .fix(restart)
+            .fix(Fix::SocketGroup, [restart])
     } else if wanted.is_some() || socket.mode & 0o070 != 0 {
         CHECK.ok("the control socket is for its owner and group only").saw(seen)
     } else {
@@ -243,7 +249,7 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
                 CHECK
                     .warning(format!("the clock is {} behind", age(behind)))
                     .saw(format!("now {:.0}, {} is of {newest:.0}", clock.now, file.display()))
-                    .fix("timedatectl set-ntp true"),
+                    .advise(NTP),
             );
         }
     }
@@ -252,7 +258,7 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
         Fact::Known(false) => CHECK
             .info("the clock is not synchronised")
             .saw(format!("now {:.0}", clock.now))
-            .fix("timedatectl set-ntp true"),
+            .advise(NTP),
         Fact::Unknown(NotObserved::NotLive, _) => return None,
         Fact::Unknown(_, why) => {
             CHECK.ok("the clock is not behind; whether it is synchronised is not known").saw(why)

@@ -54,12 +54,13 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
         .warning(format!("an eviction threshold is met: pods will be evicted {when}{on}"))
         .saw_all(&lines);
     if disk {
-        found = found.fix(format!("df -h {0}; df -i {0}", state_directory(facts)));
+        found = found
+            .advise(format!("`df -h {0}; df -i {0}` shows what is left", state_directory(facts)));
     }
     if facts.agent.known().is_some() {
-        found = found.fix("winddown plan eviction --explain");
+        found = found.advise("`winddown plan eviction --explain` shows which pod would end");
     }
-    Some(found.fix(format!(
+    Some(found.advise(format!(
         "make room, or lower {} in {}",
         fields(short),
         facts.config.file.display()

@@ -7,9 +7,10 @@ use winddown_shared::display::{age, pod_count};
 use winddown_systemd::drop_in;
 use winddown_systemd::inspect::ServiceView;
 
-use super::{Check, listed, lock_count, span, whole_seconds};
+use super::{Check, LOG, listed, lock_count, span, whole_seconds};
 use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
+use crate::fix::Fix;
 use winddown_control::api::{LockState, NodeStage, Phase, Status};
 
 /// Before this version the SysV commands, run as root, bypassed logind (systemd#22058).
@@ -21,6 +22,8 @@ const SOFT_REBOOT: u32 = 254;
 const OBEYED_BY_ROOT: u32 = 257;
 
 const NOT_HELD: &str = "the shutdown lock is not held: a shutdown would not wait for the pods";
+const RESTART: &str = "systemctl restart winddown";
+const RESTART_LOGIND: &str = "systemctl restart systemd-logind";
 pub(super) const RELOAD_LOGIND: &str = "systemctl kill -s HUP systemd-logind";
 
 /// Checks that the agent runs and answers.
@@ -43,7 +46,7 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
                     .info("the running agent is of another version than this command")
                     .saw(seen)
                     .saw(format!("this command: version {own}"))
-                    .fix("systemctl restart winddown")
+                    .fix(Fix::AgentVersion, [RESTART])
             })
         }
         Fact::Unknown(NotObserved::NotLive | NotObserved::Denied, _) => {
@@ -53,26 +56,26 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
             CHECK
                 .problem("the agent does not answer")
                 .saw(why)
-                .fix("journalctl -u winddown -e")
-                .fix("systemctl restart winddown"),
+                .fix(Fix::AgentSilent, [RESTART])
+                .advise(LOG),
         ),
         Fact::Unknown(_, why) if listens_elsewhere(facts) => Some(
             CHECK
                 .info("an agent runs, but not with this socket")
                 .saw(why)
                 .saw("the configuration, which could not be read, may name another socket")
-                .fix("winddown --socket SOCKET doctor"),
+                .advise("name its socket: `winddown --socket SOCKET doctor`"),
         ),
         Fact::Unknown(NotObserved::Absent, why) => Some(
             CHECK
                 .problem("no agent runs on this node")
                 .saw(why)
-                .fix("systemctl start winddown")
-                .fix("journalctl -u winddown -e"),
+                .fix(Fix::AgentStopped, ["systemctl start winddown"])
+                .advise(LOG),
         ),
         Fact::Unknown(NotObserved::Failed, why) => {
             let title = "the agent could not be asked";
-            Some(CHECK.warning(title).saw(why).fix("journalctl -u winddown -e"))
+            Some(CHECK.warning(title).saw(why).advise(LOG))
         }
     }
 }
@@ -103,8 +106,7 @@ pub(super) fn periods(facts: &Facts) -> Option<Finding> {
         CHECK
             .warning("graceful shutdown is switched off")
             .saw(format!("{file}: shutdownGracePeriod is 0"))
-            .fix(format!("set shutdownGracePeriod in {file}"))
-            .fix("systemctl reload winddown")
+            .advise(format!("set shutdownGracePeriod in {file}, then: `systemctl reload winddown`"))
     })
 }
 
@@ -124,7 +126,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
         let status = status?;
         let finding = match status.lock.state {
             LockState::Held => CHECK.ok("the shutdown lock is held"),
-            _ => CHECK.problem(NOT_HELD).fix("journalctl -u winddown -e"),
+            _ => CHECK.problem(NOT_HELD).advise(LOG),
         };
         return Some(finding.saw(said_of_lock(status)));
     }
@@ -138,7 +140,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
                 CHECK
                     .info("the agent holds the shutdown lock; whether logind lists it is not known")
             } else {
-                CHECK.problem(NOT_HELD).fix("journalctl -u winddown -e")
+                CHECK.problem(NOT_HELD).advise(LOG)
             };
             return Some(finding.saw(said_of_lock(status)).saw(why));
         }
@@ -148,7 +150,6 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
     let ours = login.locks.iter().find(|lock| {
         lock.who == "winddown" && lock.delays_shutdown() && (lock.uid == 0 || lock.uid == agents)
     });
-    let restart = "systemctl restart winddown";
     Some(match (ours, status, facts.agent.not_observed()) {
         (Some(lock), None, Some(NotObserved::Absent | NotObserved::Silent))
             if !listens_elsewhere(facts) =>
@@ -157,7 +158,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
                 .warning("the shutdown lock is held, but no agent answers that would end the pods")
                 .saw(listed(lock))
                 .saw("systemd keeps the lock of an agent that is gone until the next one comes")
-                .fix(restart)
+                .fix(Fix::LockLeft, [RESTART])
         }
         (Some(lock), ..) => {
             CHECK.ok("the shutdown lock is held, and logind lists it").saw(listed(lock))
@@ -166,8 +167,8 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
             .problem(NOT_HELD)
             .saw(format!("logind lists {}; winddown's is not among them", lock_count(login)))
             .saw(status.map(said_of_lock).unwrap_or_default())
-            .fix(restart)
-            .fix("journalctl -u winddown -e"),
+            .fix(Fix::LockLost, [RESTART])
+            .advise(LOG),
     })
 }
 
@@ -188,18 +189,20 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
             span(login.delay),
             lock_count(login)
         )),
-        Fact::Unknown(NotObserved::Absent, why) => CHECK
-            .problem("there is no logind: a shutdown cannot be delayed")
-            .saw(why)
-            .fix("systemctl unmask systemd-logind")
-            .fix("systemctl start dbus systemd-logind"),
-        Fact::Unknown(NotObserved::Silent, why) => {
-            CHECK.problem("logind does not answer").saw(why).fix("systemctl restart systemd-logind")
+        Fact::Unknown(NotObserved::Absent, why) => {
+            CHECK.problem("there is no logind: a shutdown cannot be delayed").saw(why).fix(
+                Fix::LogindStopped,
+                ["systemctl unmask systemd-logind", "systemctl start dbus systemd-logind"],
+            )
         }
+        Fact::Unknown(NotObserved::Silent, why) => CHECK
+            .problem("logind does not answer")
+            .saw(why)
+            .fix(Fix::LogindSilent, [RESTART_LOGIND]),
         Fact::Unknown(NotObserved::Failed, why) => CHECK
             .warning("logind answered with an error")
             .saw(why)
-            .fix("systemctl restart systemd-logind"),
+            .fix(Fix::LogindSilent, [RESTART_LOGIND]),
         Fact::Unknown(..) => return CHECK.not_observed("logind", &facts.login),
     })
 }
@@ -223,10 +226,14 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
         let given = told()?;
         let title = format!("a shutdown waits {}, {} are wanted", span(given), span(wanted));
         let (socket, file) = (socket.display(), facts.config.file.display());
-        let fix = format!(
+        let advice = format!(
             "make the program behind {socket} wait longer, or shorten the periods in {file}"
         );
-        return Some(if given >= wanted { CHECK.ok(title) } else { CHECK.warning(title).fix(fix) });
+        return Some(if given >= wanted {
+            CHECK.ok(title)
+        } else {
+            CHECK.warning(title).advise(advice)
+        });
     }
     let setting = facts.setting.known().and_then(Option::as_ref);
     let on_disk = setting.map_or(Duration::from_secs(5), |setting| setting.value);
@@ -245,10 +252,13 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     let title = format!("logind waits {} of the {} wanted", span(given), span(wanted));
     let finding = CHECK.warning(title).saw(delay_set_by(facts));
     if on_disk >= wanted {
-        return Some(finding.saw("logind has not read the file again").fix(RELOAD_LOGIND));
+        return Some(
+            finding
+                .saw("logind has not read the file again")
+                .fix(Fix::LogindStale, [RELOAD_LOGIND]),
+        );
     }
-    let fixed = fix_delay(facts, finding, setting.map(|setting| &*setting.file), wanted);
-    Some(if facts.live { fixed.fix(RELOAD_LOGIND) } else { fixed })
+    Some(fix_delay(facts, finding, setting.map(|setting| &*setting.file), wanted))
 }
 
 /// Checks that logind refuses shutdowns while pods hold them.
@@ -266,7 +276,7 @@ pub(super) fn guard(facts: &Facts) -> Option<Finding> {
         _ => CHECK
             .warning("pods hold shutdowns, and logind does not refuse them")
             .saw(guard.why.clone().unwrap_or_default())
-            .fix("journalctl -u winddown -e"),
+            .advise(LOG),
     };
     let finding = finding.saw_all(&pods.collect::<Vec<_>>());
     Some(match version.filter(|version| *version < OBEYED_BY_ROOT) {
@@ -286,11 +296,12 @@ pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
     );
     let after = facts.agent.known()?.cluster.as_ref()?.after_nodes.as_ref()?;
     let selected = format!("shutdownAfterNodes: {}", after.selector);
-    let list = format!("kubectl get nodes -l '{}'", after.selector);
+    let list = format!("see which nodes match: `kubectl get nodes -l '{}'`", after.selector);
     if let Some(why) = &after.problem {
         let finding = CHECK.warning("the API server does not say how far other nodes are").saw(why);
         return Some(
-            finding.fix("kubectl apply -f after-nodes.yaml    # the right to read all nodes"),
+            finding
+                .advise("give it the right to read all nodes: `kubectl apply -f after-nodes.yaml`"),
         );
     }
     let Some(nodes) = &after.nodes else {
@@ -298,7 +309,7 @@ pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
     };
     if nodes.is_empty() {
         let finding = CHECK.warning("no other node goes down before this one").saw(selected);
-        return Some(finding.saw("it matches no node, or this one alone").fix(list));
+        return Some(finding.saw("it matches no node, or this one alone").advise(list));
     }
     let silent = nodes.iter().filter(|node| node.stage == NodeStage::Silent);
     let silent: Vec<_> = silent.map(|node| node.name.clone()).collect();
@@ -307,7 +318,7 @@ pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
         false => CHECK
             .warning("nodes that go down first never report it, so each shutdown waits in vain")
             .saw_each(silent.into_iter())
-            .fix("install winddown there, or leave them out of shutdownAfterNodes"),
+            .advise("install winddown there, or leave them out of shutdownAfterNodes"),
     })
 }
 
@@ -378,7 +389,7 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
                 _ => CHECK
                     .info("the last shutdown was not graceful for all pods")
                     .saw(seen)
-                    .fix(format!("winddown report --id {}", entry.id)),
+                    .advise(format!("`winddown report --id {}` shows it", entry.id)),
             }
         }
     })
@@ -414,11 +425,13 @@ fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Durat
         }
         return finding
             .saw("winddown writes this file itself; it could not, or has not yet")
-            .fix("winddown install");
+            .fix(Fix::DelayNotRaised, ["winddown install", RELOAD_LOGIND]);
     };
     let finding =
         finding.saw(format!("its name sorts after {}, and the last name wins", drop_in::NAME));
-    finding.fix(override_command(facts, file, wanted))
+    let mut commands = vec![override_command(facts, file, wanted)];
+    commands.extend(facts.live.then(|| RELOAD_LOGIND.to_owned()));
+    finding.fix(Fix::DelayOverridden, commands)
 }
 
 /// The setting that determines how long logind waits.

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use winddown_systemd::inspect::ServiceView;
 
-use super::{Check, UNIT, span};
+use super::{Check, LOG, UNIT, span};
 use crate::facts::{Fact, Facts, NotObserved, OutOfReach};
 use crate::finding::{Area, Finding};
+use crate::fix::Fix;
 use winddown_config::RuntimeKind;
 
 const INSTALL: &str = "winddown install";
+const START: &str = "systemctl start winddown";
+const RESTART: &str = "systemctl restart winddown";
 const RELOAD: &str = "systemctl daemon-reload";
 
 /// Checks that the unit is installed and active.
@@ -31,7 +34,12 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
             );
         }
         Fact::Unknown(NotObserved::Silent, why) => {
-            return Some(CHECK.problem("systemd does not answer").saw(why).fix("systemctl status"));
+            return Some(
+                CHECK
+                    .problem("systemd does not answer")
+                    .saw(why)
+                    .advise("`systemctl status` says what it waits for"),
+            );
         }
         Fact::Unknown(..) => return CHECK.not_observed("the unit", &facts.service),
     };
@@ -41,8 +49,7 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
             return Some(
                 CHECK
                     .problem(format!("{UNIT} is not installed"))
-                    .fix(INSTALL)
-                    .fix("systemctl start winddown"),
+                    .fix(Fix::UnitMissing, [INSTALL, START]),
             );
         }
         "masked" => {
@@ -50,8 +57,7 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
                 CHECK
                     .problem(format!("{UNIT} is masked"))
                     .saw(&service.fragment_path)
-                    .fix("systemctl unmask winddown")
-                    .fix("systemctl enable --now winddown"),
+                    .fix(Fix::UnitMasked, ["systemctl unmask winddown", INSTALL, START]),
             );
         }
         state => {
@@ -59,8 +65,10 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
                 CHECK
                     .problem(format!("systemd cannot use {UNIT}: {state}"))
                     .saw(&service.fragment_path)
-                    .fix("systemd-analyze verify winddown.service")
-                    .fix(INSTALL),
+                    .advise(
+                        "`systemd-analyze verify winddown.service` names the line; `winddown install --force` \
+                         writes the unit again",
+                    ),
             );
         }
     }
@@ -85,16 +93,16 @@ pub(super) fn sandbox(facts: &Facts) -> Option<Finding> {
         kept.iter().partition(|one| one.hidden || one.field.ends_with("Socket"));
     for one in moved {
         let place = if one.hidden { "" } else { " below /run/winddown" };
-        found = found.fix(format!("write another path{place} for {} in {file}", one.field));
+        found = found.advise(format!("write another path{place} for {} in {file}", one.field));
     }
     if !opened.is_empty() {
         let paths: Vec<_> = opened.iter().map(|one| one.path.display().to_string()).collect();
         let paths = paths.join(" ");
-        found = found
-            .fix(format!("mkdir -p -m 711 {paths}"))
-            .fix(format!("systemctl edit winddown    # below [Service]: ReadWritePaths={paths}"));
+        let open = drop_in("50-paths", "Service", &format!("ReadWritePaths={paths}"));
+        let make = format!("mkdir -p -m 711 {paths}");
+        found = found.fix(Fix::PathsClosed, [&make, &open, RELOAD, RESTART]);
     }
-    Some(found.fix("systemctl restart winddown"))
+    Some(found)
 }
 
 fn kept_away(one: &OutOfReach) -> String {
@@ -123,11 +131,14 @@ pub(super) fn boot(facts: &Facts) -> Option<Finding> {
         state => CHECK
             .warning("the unit is not started at boot")
             .saw(format!("{UNIT}: {}", if state.is_empty() { "unknown" } else { state }))
-            .fix(if facts.live {
-                "systemctl enable winddown".to_owned()
-            } else {
-                facts.install("")
-            }),
+            .fix(
+                if facts.live { Fix::NotEnabled } else { Fix::NotEnabledInImage },
+                [if facts.live {
+                    "systemctl enable winddown".to_owned()
+                } else {
+                    facts.install("")
+                }],
+            ),
     })
 }
 
@@ -168,19 +179,19 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
         let title =
             "the agent stops before logind and the bus; whether before the runtime is not known";
         let seen = format!("containerRuntimeEndpoint: {}", config.container_runtime_endpoint);
-        let fix = "systemctl edit winddown    # below [Unit]: After= and that unit";
-        return Some(CHECK.info(title).saw(seen).fix(fix));
+        let advice =
+            "name the runtime's unit in `systemctl edit winddown`: below [Unit], After=UNIT";
+        return Some(CHECK.info(title).saw(seen).advise(advice));
     }
     let names = missing.join(" ");
-    let directory = "/etc/systemd/system/winddown.service.d";
     Some(
         CHECK
             .problem("the agent is not stopped before what it needs")
             .saw(format!("{UNIT}: After= lacks {names}"))
-            .fix(format!(
-                "mkdir -p {directory} && printf '[Unit]\\nAfter={names}\\n' > {directory}/50-order.conf"
-            ))
-            .fix(RELOAD),
+            .fix(
+                Fix::OrderMissing,
+                [&*drop_in("50-order", "Unit", &format!("After={names}")), RELOAD],
+            ),
     )
 }
 
@@ -210,7 +221,7 @@ pub(super) fn stop_time(facts: &Facts) -> Option<Finding> {
             ))
             .saw(format!("{UNIT}: TimeoutStopSec={}", span(given)))
             .saw("the agent asks for more as it stops, which a hanging one cannot")
-            .fix(INSTALL)
+            .fix(Fix::StopTimeShort, [INSTALL])
     })
 }
 
@@ -229,8 +240,7 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
             CHECK
                 .problem("a restart of the agent would kill the pods")
                 .saw(format!("{UNIT}: KillMode={}, pods are its children", service.kill_mode))
-                .fix("winddown install --runtime process")
-                .fix(RELOAD),
+                .fix(Fix::RestartKillsPods, ["winddown install --runtime process"]),
         );
     }
     let mut weak = Vec::new();
@@ -258,9 +268,17 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
             .warning("a crash of the agent would leave the node unprotected")
             .saw_all(&weak)
             .saw(again)
-            .fix(INSTALL)
-            .fix(RELOAD)
+            .advise(
+                "`systemctl cat winddown` shows the file that says so: remove the line there, then \
+                 `systemctl daemon-reload`",
+            )
     })
+}
+
+/// The command that writes a drop-in of the unit with one line.
+fn drop_in(name: &str, section: &str, line: &str) -> String {
+    let directory = "/etc/systemd/system/winddown.service.d";
+    format!("mkdir -p {directory} && printf '[{section}]\\n{line}\\n' > {directory}/{name}.conf")
 }
 
 fn loaded(facts: &Facts) -> Option<&ServiceView> {
@@ -270,7 +288,9 @@ fn loaded(facts: &Facts) -> Option<&ServiceView> {
 fn on_disk(check: Check, facts: &Facts) -> Option<Finding> {
     Some(match &facts.installed {
         Fact::Known(installed) if installed.unit => check.ok(format!("{UNIT} is installed")),
-        Fact::Known(_) => check.problem(format!("{UNIT} is not installed")).fix(facts.install("")),
+        Fact::Known(_) => check
+            .problem(format!("{UNIT} is not installed"))
+            .fix(Fix::UnitMissingInImage, [facts.install("")]),
         Fact::Unknown(..) => return check.not_observed("the unit's file", &facts.installed),
     })
 }
@@ -281,27 +301,26 @@ fn state(check: Check, facts: &Facts, service: &ServiceView) -> Finding {
         "active" | "reloading" | "refreshing" if service.need_daemon_reload => check
             .warning("the unit's files have changed since systemd read them")
             .saw(seen)
-            .fix(RELOAD)
-            .fix("systemctl restart winddown"),
+            .fix(Fix::UnitStale, [RELOAD, RESTART]),
         "active" | "reloading" | "refreshing" => check.ok("the unit is installed and active").saw(seen),
         "activating" if service.sub_state.starts_with("auto-restart") => check
             .problem("the agent does not keep running: systemd starts it again and again")
             .saw(seen)
             .saw(format!("result: {}", service.result))
-            .fix("journalctl -u winddown -e"),
+            .advise(LOG),
         "activating" => {
-            check.warning("the unit is still being started").saw(seen).fix("systemctl status winddown")
+            check.warning("the unit is still being started").saw(seen).advise(LOG)
         }
         "failed" => check
             .problem("the unit has failed")
             .saw(seen)
             .saw(format!("result: {}", service.result))
-            .fix("journalctl -u winddown -e")
-            .fix("systemctl restart winddown"),
+            .fix(Fix::UnitFailed, [RESTART])
+            .advise(LOG),
         _ if facts.agent.known().is_some() => check
             .warning("an agent runs, but not as the unit: a shutdown that bypasses logind is not covered")
             .saw(seen)
-            .fix("systemctl start winddown"),
-        _ => check.problem("the unit is not active").saw(seen).fix("systemctl start winddown"),
+            .fix(Fix::AgentOutsideUnit, [START]),
+        _ => check.problem("the unit is not active").saw(seen).fix(Fix::UnitInactive, [START]),
     }
 }

@@ -146,7 +146,8 @@ async fn an_image_is_looked_at_by_its_files_alone() {
     fs::remove_file(&config).unwrap();
     let found = finding(&collect(&place).await, "config").unwrap();
     assert_eq!(found.evidence, [format!("{config} is not there")]);
-    assert_eq!(found.fix, [format!("winddown config default > {config}")], "never the host's file");
+    let advice = format!("`winddown config default > {config}` writes the defaults, to be changed");
+    assert_eq!(found.advice, [advice], "never the host's file");
 }
 
 #[tokio::test]
@@ -257,14 +258,11 @@ async fn a_kubelet_with_a_directory_of_drop_ins_is_told_by_one_more() {
     let finding = finding(&facts, "kubelet").unwrap();
     assert!(finding.evidence.iter().any(|line| line.contains("00-k3s-defaults.conf:1")));
     assert_eq!(
-        finding.fix,
-        [
-            format!(
-                "write to /{kept}/99-winddown.conf: apiVersion: kubelet.config.k8s.io/v1beta1; \
+        finding.advice,
+        [format!(
+            "write to /{kept}/99-winddown.conf: apiVersion: kubelet.config.k8s.io/v1beta1; \
                  kind: KubeletConfiguration; shutdownGracePeriod: 0s; \
-                 shutdownGracePeriodCriticalPods: 0s; shutdownGracePeriodByPodPriority: []"
-            ),
-            "systemctl restart k3s".to_owned(),
-        ]
+                 shutdownGracePeriodCriticalPods: 0s; shutdownGracePeriodByPodPriority: [], then: `systemctl restart k3s`"
+        ),]
     );
 }

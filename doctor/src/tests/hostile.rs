@@ -30,7 +30,7 @@ fn huge_lists_and_long_texts_are_cut_and_counted() {
     assert_eq!(oom.evidence.last().map(String::as_str), Some("and 9993 more"));
     let manifests = found.iter().find(|finding| finding.id == "manifests").unwrap();
     assert_eq!(manifests.evidence.last().map(String::as_str), Some("and 193 more"));
-    assert_eq!(manifests.fix[0], "winddown status -o wide    # lists them all");
+    assert_eq!(manifests.advice[0], "`winddown status -o wide` lists them all");
     let lock = found.iter().find(|finding| finding.id == "lock").unwrap();
     assert_eq!(lock.severity, Severity::Ok, "ours is found among all others");
 }

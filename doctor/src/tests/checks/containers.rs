@@ -275,8 +275,8 @@ fn the_fix_for_a_kubelet_with_a_json_file_is_in_words_because_the_sed_for_yaml_c
     config.place = format!("{}:7", config.file);
     let found = finding(&facts, "kubelet").unwrap();
     let words = "set shutdownGracePeriod and shutdownGracePeriodCriticalPods to \"0s\" in \
-                 /etc/kubernetes/kubelet/kubelet-config.json";
-    assert_eq!(found.fix, [words, "systemctl restart kubelet"]);
+                 /etc/kubernetes/kubelet/kubelet-config.json, then: `systemctl restart kubelet`";
+    assert_eq!(found.advice, [words]);
 }
 
 #[test]
@@ -378,7 +378,8 @@ fn a_drained_node_and_one_that_was_given_notice_start_no_pod() {
     let closed = |by: &[ClosedBy]| {
         let mut facts = healthy();
         known(&mut facts.agent).admission_closed_by = by.to_vec();
-        finding(&facts, "admission").map(|found| (found.severity, found.fix))
+        finding(&facts, "admission")
+            .map(|found| (found.severity, [found.fix, found.advice].concat()))
     };
     assert_eq!(closed(&[]), None);
     assert_eq!(closed(&[ClosedBy::Startup, ClosedBy::Shutdown]), None, "it ends by itself");

@@ -93,6 +93,6 @@ fn a_kubelet_that_does_not_protect_its_pods_is_found_with_the_cure() {
         let found = finding(&facts, "kubelet-shutdown").unwrap();
         assert_eq!(found.severity, severity, "{what}: {found:?}");
         assert!(found.evidence.join("\n").contains(evidence), "{what}: {found:?}");
-        assert!(fix.is_empty() || found.fix.iter().any(|f| f.contains(fix)), "{what}: {found:?}");
+        assert!(super::says(&found, fix), "{what}: {found:?}");
     }
 }

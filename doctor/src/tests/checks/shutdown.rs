@@ -356,7 +356,10 @@ fn a_node_whose_shutdowns_are_announced_on_a_socket_needs_no_logind() {
     assert_eq!(finding(&facts, "lock").unwrap().severity, Problem);
     let delay = finding(&facts, "delay").unwrap();
     assert_eq!(delay.severity, Warning);
-    assert!(delay.fix[0].contains("behind /run/node-agent/shutdown.sock wait longer"), "{delay:?}");
+    assert!(
+        delay.advice[0].contains("behind /run/node-agent/shutdown.sock wait longer"),
+        "{delay:?}"
+    );
     known(&mut facts.agent).lock.delay_seconds = None;
     assert!(finding(&facts, "delay").is_none());
 }

@@ -54,7 +54,7 @@ fn what_is_wrong_with_the_unit_is_found() {
             "unit",
             Warning,
             "activating",
-            "systemctl status winddown",
+            "journalctl -u winddown -e",
         ),
         (
             "fails as it starts",
