@@ -42,6 +42,7 @@ pub(super) fn install(args: &InstallArgs, out: &mut Output) -> Result<Exit, Comm
         start: args.start,
         dry_run: args.dry_run,
         force: args.force,
+        trusted: winddown_install::caller(),
         ..InstallOptions::new(own_directory()?)
     };
     let mut report = winddown_install::install(&options).map_err(CommandError::failure)?;

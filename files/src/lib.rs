@@ -1,7 +1,7 @@
 //! Files that others write or read at the same time: how they are opened, replaced and watched, and who may write them.
 //!
 //! * [`regular`]: what another user put in a file's place is neither followed nor waited for.
-//! * [`others_may_write`]: who besides root decides what a path leads to.
+//! * [`others_may_write`]: who besides root decides what a path leads to; [`others_may_read`]: who may read a secret.
 //! * [`Users`]: whose a process is.
 //! * [`replace`]: readers and crashes see the old content or the new one, never a part.
 //! * [`Watch`]: inotify, as a hint that a check is worthwhile.
@@ -21,4 +21,7 @@ pub use process::Users;
 pub use replace::{Durability, replace};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
-pub use writers::{OthersMayWrite, Writers, others_may_write};
+pub use writers::{
+    OthersMayRead, OthersMayWrite, Trusted, Writers, others_may_read, others_may_write,
+    others_may_write_besides, refuse_if_others_may_write,
+};

@@ -31,6 +31,24 @@ pub enum Writers {
     User(u32),
 }
 
+/// A file that users other than root can read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OthersMayRead {
+    /// The file.
+    pub path: PathBuf,
+    /// The group that may read it; `None` means every user.
+    pub group: Option<u32>,
+}
+
+/// Users and groups whose writing is as good as root's, beside root itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trusted {
+    /// User IDs.
+    pub users: Vec<u32>,
+    /// Group IDs.
+    pub groups: Vec<u32>,
+}
+
 /// Finds who, besides root and this process's user, may change what `path` is or contains: through the file, each
 /// directory above it, and each link on the way with the directories above what it leads to. `root` stands for `/`, and
 /// so do links that begin with `/`; nothing above it is looked at. Blocking.
@@ -40,15 +58,76 @@ pub enum Writers {
 /// # Errors
 /// Part of the path cannot be looked at, or it has more than 40 links.
 pub fn others_may_write(root: &Path, path: &Path) -> io::Result<Vec<OthersMayWrite>> {
-    let own = rustix::process::geteuid().as_raw();
+    others_may_write_besides(&Trusted::default(), root, path)
+}
+
+/// Like [`others_may_write`], but `trusted` counts as root too.
+///
+/// # Errors
+/// As [`others_may_write`].
+pub fn others_may_write_besides(
+    trusted: &Trusted,
+    root: &Path,
+    path: &Path,
+) -> io::Result<Vec<OthersMayWrite>> {
+    let mut trusted = trusted.clone();
+    trusted.users.extend([0, rustix::process::geteuid().as_raw()]);
     let mut found: Vec<OthersMayWrite> = Vec::new();
-    let mut look = |path: &Path, facts: &Metadata, is_above: bool| {
-        let who = writers(facts, own, is_above);
-        let found_before = found.iter().any(|one| one.path == path);
-        found.extend(
-            who.filter(|_| !found_before).map(|who| OthersMayWrite { path: path.to_owned(), who }),
-        );
+    walk(root, path, |path, facts, is_above| {
+        let known = found.iter().any(|one| one.path == path);
+        let who = writers(facts, &trusted, is_above).filter(|_| !known);
+        found.extend(who.map(|who| OthersMayWrite { path: path.to_owned(), who }));
+    })?;
+    Ok(found)
+}
+
+/// Refuses a program that root is about to run if others may write it, or what leads to it. Blocking.
+///
+/// # Errors
+/// Others may write it; the error says who, and what to do. Also if it cannot be looked at.
+pub fn refuse_if_others_may_write(program: &Path) -> io::Result<()> {
+    match others_may_write(Path::new("/"), program)?.first() {
+        None => Ok(()),
+        Some(found) => {
+            let what = format!(
+                "{found}, so it is not run as root; if it is as you want it: {}",
+                found.mend()
+            );
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+        }
+    }
+}
+
+/// Finds out whether users other than root and the file's owner may read the file at `path`: by its own mode, and
+/// because they may pass each directory on the way. Blocking. `None` also if nothing is there.
+///
+/// # Errors
+/// As [`others_may_write`].
+pub fn others_may_read(root: &Path, path: &Path) -> io::Result<Option<OthersMayRead>> {
+    let (mut above, mut last) = (Vec::new(), None);
+    walk(root, path, |path, facts, is_above| match (facts.is_symlink(), is_above) {
+        (true, _) => {}
+        (false, true) => above.push((facts.mode(), facts.gid())),
+        (false, false) => last = Some((path.to_owned(), facts.mode(), facts.gid())),
+    })?;
+    let Some((path, mode, gid)) = last else { return Ok(None) };
+    let pass = |mode: u32, own: u32, group: Option<u32>| match group {
+        Some(gid) if own == gid => mode & 0o010 != 0,
+        _ => mode & 0o001 != 0,
     };
+    let reach = |group| above.iter().all(|(mode, own)| pass(*mode, *own, group));
+    Ok(if mode & 0o004 != 0 && reach(None) {
+        Some(OthersMayRead { path, group: None })
+    } else if mode & 0o040 != 0 && gid != 0 && reach(Some(gid)) {
+        Some(OthersMayRead { path, group: Some(gid) })
+    } else {
+        None
+    })
+}
+
+/// Calls `look` for `root`, then for each directory and link on the way to `path`, and for what is at its end; `true`
+/// stands for what is above that.
+fn walk(root: &Path, path: &Path, mut look: impl FnMut(&Path, &Metadata, bool)) -> io::Result<()> {
     let mut here = root.to_owned();
     let mut ahead = names(path);
     look(&here, &fs::metadata(&here)?, !ahead.is_empty());
@@ -85,7 +164,7 @@ pub fn others_may_write(root: &Path, path: &Path) -> io::Result<Vec<OthersMayWri
         look(&next, &facts, !ahead.is_empty());
         here = next;
     }
-    Ok(found)
+    Ok(())
 }
 
 fn names(path: &Path) -> VecDeque<OsString> {
@@ -97,16 +176,45 @@ fn names(path: &Path) -> VecDeque<OsString> {
     path.components().filter_map(name).collect()
 }
 
-/// Returns who besides root and `own` may write. In a sticky directory above, users can replace only their own files.
-fn writers(facts: &Metadata, own: u32, is_above: bool) -> Option<Writers> {
+/// Returns who besides `trusted` may write. In a sticky directory above, users can replace only their own files.
+fn writers(facts: &Metadata, trusted: &Trusted, is_above: bool) -> Option<Writers> {
     let mode = if facts.is_symlink() { 0 } else { facts.mode() };
     let is_sticky = is_above && mode & 0o1000 != 0;
     match () {
         () if mode & 0o002 != 0 && !is_sticky => Some(Writers::Everybody),
-        () if facts.uid() != 0 && facts.uid() != own => Some(Writers::User(facts.uid())),
-        () if mode & 0o020 != 0 && !is_sticky => Some(Writers::Group(facts.gid())),
+        () if !trusted.users.contains(&facts.uid()) => Some(Writers::User(facts.uid())),
+        () if mode & 0o020 != 0 && !is_sticky && !trusted.groups.contains(&facts.gid()) => {
+            Some(Writers::Group(facts.gid()))
+        }
         () => None,
     }
+}
+
+impl OthersMayWrite {
+    /// Returns the command that leaves root alone to write it, for a shell.
+    pub fn mend(&self) -> String {
+        let path = quoted(&self.path);
+        match self.who {
+            // What belongs to a user may have any mode, and a link's mode means nothing.
+            Writers::User(_) if self.path.is_symlink() => format!("chown -h root:root {path}"),
+            Writers::User(_) => format!("chown root:root {path} && chmod go-w {path}"),
+            Writers::Everybody | Writers::Group(_) => format!("chmod go-w {path}"),
+        }
+    }
+}
+
+impl OthersMayRead {
+    /// Returns the command after which its owner alone may read it, for a shell.
+    pub fn mend(&self) -> String {
+        format!("chmod go-rwx {}", quoted(&self.path))
+    }
+}
+
+/// Returns the path as one word of a shell.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
 /// For people. The path is shown as it is: print it through `winddown_shared::display::clean`.
@@ -117,6 +225,17 @@ impl fmt::Display for OthersMayWrite {
             Writers::Everybody => write!(f, "{path}: every user may write to it"),
             Writers::Group(gid) => write!(f, "{path}: group {gid} may write to it"),
             Writers::User(uid) => write!(f, "{path}: it belongs to user {uid}"),
+        }
+    }
+}
+
+/// For people. The path is shown as it is: print it through `winddown_shared::display::clean`.
+impl fmt::Display for OthersMayRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match self.group {
+            None => write!(f, "{path}: every user may read it"),
+            Some(gid) => write!(f, "{path}: group {gid} may read it"),
         }
     }
 }
@@ -217,6 +336,68 @@ mod tests {
             said(root.path(), "/etc/winddown/none/token"),
             ["/etc/winddown: every user may write to it"]
         );
+    }
+
+    #[test]
+    fn a_trusted_user_and_a_trusted_group_hide_nobody_else() {
+        let root = root();
+        let file = root.path().join("etc/winddown/config.yaml");
+        let said = |users: &[u32], groups: &[u32]| {
+            let trusted = Trusted { users: users.into(), groups: groups.into() };
+            let found = others_may_write_besides(&trusted, root.path(), Path::new(CONFIG)).unwrap();
+            found.iter().map(|one| one.who).collect::<Vec<_>>()
+        };
+        if rustix::process::geteuid().is_root() {
+            chown(&file, Some(1000), Some(1001)).unwrap();
+            mode(&file, 0o664);
+            assert_eq!(said(&[], &[]), [Writers::User(1000)]);
+            assert_eq!(said(&[1000], &[]), [Writers::Group(1001)]);
+            assert_eq!(said(&[1000], &[1001]), []);
+        }
+        mode(&file, 0o666);
+        assert_eq!(said(&[1000], &[1001]), [Writers::Everybody]);
+    }
+
+    #[test]
+    fn a_key_is_readable_only_where_its_directories_let_others_pass() {
+        let root = root();
+        let (dir, file) = (root.path().join("etc/winddown"), root.path().join("etc/winddown/key"));
+        fs::write(&file, "").unwrap();
+        let who = || {
+            let found = others_may_read(root.path(), Path::new("/etc/winddown/key")).unwrap();
+            found.map(|found| found.group)
+        };
+        let table = [(0o755, 0o600, None), (0o755, 0o604, Some(None)), (0o750, 0o604, None)];
+        for (above, of_file, expected) in table {
+            mode(&dir, above);
+            mode(&file, of_file);
+            assert_eq!(who(), expected, "{above:o} {of_file:o}");
+        }
+        assert_eq!(others_may_read(root.path(), Path::new("/etc/none")).unwrap(), None);
+        if rustix::process::geteuid().is_root() {
+            chown(&file, None, Some(7)).unwrap();
+            mode(&file, 0o640);
+            assert_eq!(who(), None, "the group may not pass");
+            chown(&dir, None, Some(7)).unwrap();
+            assert_eq!(who(), Some(Some(7)));
+        }
+    }
+
+    #[test]
+    fn the_command_that_mends_it_mends_it() {
+        let root = root();
+        let odd = root.path().join("etc/it's odd");
+        fs::write(&odd, "").unwrap();
+        mode(&odd, 0o666);
+        let path = Path::new("/etc/it's odd");
+        let run = |command: &str| {
+            let ran = std::process::Command::new("sh").args(["-c", command]).status().unwrap();
+            assert!(ran.success(), "{command}");
+        };
+        run(&others_may_write(root.path(), path).unwrap()[0].mend());
+        assert_eq!(others_may_write(root.path(), path).unwrap(), []);
+        run(&others_may_read(root.path(), path).unwrap().unwrap().mend());
+        assert_eq!(others_may_read(root.path(), path).unwrap(), None);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The parts of an installation: every file with its path and content.
 
+use std::fs::File;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Runtime;
@@ -66,10 +68,25 @@ pub(super) enum Body {
     Text(String),
     /// A copy of a file on this machine (not below the root).
     Copy {
-        from: PathBuf,
+        from: Source,
         sha256: String,
     },
 }
+
+/// A file to copy. It is opened once: what is copied is what was looked at, whatever takes its name meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<File>,
+}
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for Source {}
 
 /// Who may change a file once it is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +120,7 @@ pub(super) struct Choices {
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) name: &'static str,
-    pub(super) from: PathBuf,
+    pub(super) from: Source,
     pub(super) sha256: String,
 }
 

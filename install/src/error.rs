@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::trust::Untrusted;
+
 /// Why `install` or `uninstall` stopped.
 ///
 /// Nothing is rolled back: what was done is recorded, and running the same command again continues
@@ -15,6 +17,13 @@ pub enum InstallError {
     /// Foreign files exist at paths of ours. Nothing was changed.
     #[error("{} in the way, nothing was changed:{}", files(.0.len()), Lines(.0))]
     Conflicts(Vec<Conflict>),
+    /// Users other than root, and than the one who runs the command, could decide what the agent runs or believes.
+    /// Nothing was changed.
+    #[error(
+        "other users could decide what root runs, nothing was changed:{}\n--force trusts them",
+        Others(.0)
+    )]
+    OthersMayWrite(Vec<Untrusted>),
     /// A file could not be written, read or removed.
     #[error("cannot {action} {}{}", .path.display(), hint(.source))]
     File {
@@ -199,6 +208,14 @@ fn hint(source: &io::Error) -> &'static str {
 }
 
 struct Lines<'a>(&'a [Conflict]);
+
+struct Others<'a>(&'a [Untrusted]);
+
+impl fmt::Display for Others<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|one| write!(f, "\n  {one}"))
+    }
+}
 
 impl fmt::Display for Lines<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -17,15 +17,16 @@ mod program;
 mod record;
 mod report;
 mod tree;
+mod trust;
 mod uninstall;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io;
+use std::io::{self, Seek as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use choice::{Choice, choose};
@@ -34,11 +35,12 @@ pub use error::{Conflict, HostError, InstallError};
 pub use host::{Host, LiveHost, same_directory};
 pub use program::find_program;
 pub use report::{Action, Change, InstallReport};
+pub use trust::{Untrusted, caller};
 pub use uninstall::{UninstallOptions, uninstall, uninstall_on};
 
 use assets::{
     Body, CONFIG, Choices, MANIFESTS, MASK, Owner, PROCESS_DROP_IN, PROGRAMS, Program, STATE,
-    SYSUSERS, TMPFILES, UNIT,
+    SYSUSERS, Source, TMPFILES, UNIT,
 };
 use companion::KubeletSetup;
 use plan::{Plan, Work};
@@ -46,6 +48,7 @@ use record::{Entry, Record};
 use tree::{Found, Tree};
 
 use winddown_config::{Config, Mode};
+use winddown_files::{Trusted, regular};
 
 /// The runtime of the pods. With `Process` they run below the agent, whose unit then needs a looser sandbox; otherwise
 /// the unit is sandboxed. With `Cri`, the container runtime's scopes are stopped after the unit.
@@ -69,8 +72,11 @@ pub struct InstallOptions {
     pub start: bool,
     /// Whether to only report what would be done.
     pub dry_run: bool,
-    /// Whether to replace foreign files; each is kept as `NAME.before-winddown`.
+    /// Whether to replace foreign files; each is kept as `NAME.before-winddown`. Also whether to trust what users other
+    /// than root may write: the programs, the configuration, and the directories that they are in.
     pub force: bool,
+    /// Who is trusted beside root; see [`caller`].
+    pub trusted: Trusted,
     /// The directory with the programs to install, normally that of the running program.
     pub programs: PathBuf,
     /// The directory to install the programs into: an absolute path, below `root`.
@@ -90,6 +96,7 @@ impl InstallOptions {
             start: false,
             dry_run: false,
             force: false,
+            trusted: Trusted::default(),
             programs: programs.into(),
             bin_dir: PathBuf::from("/usr/bin"),
         }
@@ -128,7 +135,9 @@ pub fn install_on(
     };
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     let choices = choices(&tree, options, beside.as_ref(), &mut report)?;
-    let items = plan::with_parents(assets::items(&choices));
+    let items = assets::items(&choices);
+    trust::refuse(untrusted(options, &choices, &items)?, options.force, &mut report)?;
+    let items = plan::with_parents(items);
     let mut record = Record::load(&tree)?;
     if choices.packaged && tree.look(PROCESS_DROP_IN)? == Found::Link(MASK.into()) {
         // A purge of the package removes the record but not the link. The link can only be ours, so record it again.
@@ -178,6 +187,23 @@ pub fn install_on(
     Ok(report)
 }
 
+/// Finds who else may write the programs and the configuration, where they come from and where they go.
+fn untrusted(
+    options: &InstallOptions,
+    choices: &Choices,
+    items: &[assets::Item],
+) -> Result<Vec<Untrusted>, InstallError> {
+    let mut found = Vec::new();
+    let programs = choices.programs.iter().map(|program| &program.from.path);
+    let copied = programs.filter(|_| !choices.packaged).chain(&options.config);
+    for file in copied {
+        found.extend(trust::source(&options.trusted, file)?);
+    }
+    found.extend(trust::places(&options.trusted, &options.root, items)?);
+    found.dedup_by(|one, other| one.found.path == other.found.path);
+    Ok(found)
+}
+
 fn choices(
     tree: &Tree,
     options: &InstallOptions,
@@ -203,10 +229,13 @@ fn program(directory: &Path, name: &'static str) -> Result<Program, InstallError
     if !from.is_file() {
         return Err(InstallError::Program { path: from });
     }
-    let (sha256, _) = File::open(&from)
-        .and_then(|mut file| tree::digest(&mut file))
-        .map_err(InstallError::file("read", &from))?;
-    Ok(Program { name, from, sha256 })
+    let open = || -> io::Result<_> {
+        let mut file = regular::open(&from)?;
+        let (sha256, _) = tree::digest(&mut file)?;
+        Ok((Arc::new(file), sha256))
+    };
+    let (file, sha256) = open().map_err(InstallError::file("read", &from))?;
+    Ok(Program { name, from: Source { path: from, file }, sha256 })
 }
 
 /// Returns the path as text for a unit file, if it has no characters that are special to systemd.
@@ -325,8 +354,9 @@ fn carry_out(tree: &Tree, plan: &Plan, old: &Record) -> Result<(), InstallError>
                 tree.write(path, *mode, &mut text.as_bytes(), *keep_old)?;
             }
             Work::Write { mode, body: Body::Copy { from, .. }, keep_old } => {
-                let mut from = File::open(from).map_err(InstallError::file("read", from))?;
-                tree.write(path, *mode, &mut from, *keep_old)?;
+                let mut file = &*from.file;
+                file.rewind().map_err(InstallError::file("read", &from.path))?;
+                tree.write(path, *mode, &mut file, *keep_old)?;
             }
             Work::SetMode { mode } => tree.set_mode(path, *mode)?,
             Work::Link { target } => tree.link(path, target)?,

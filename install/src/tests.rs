@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Runtime;
-use super::assets::{self, Body, Choices, Item, Kind, Owner, Program};
+use super::assets::{self, Body, Choices, Item, Kind, Owner, Program, Source};
 use super::plan::{Plan, Work, plan, with_parents};
 use super::record::{Entry, Record};
 use super::report::Action;
@@ -20,11 +21,16 @@ fn choices() -> Choices {
         enable: true,
         bin_dir: "/usr/bin".to_owned(),
         programs: assets::PROGRAMS
-            .map(|name| Program { name, from: "/tmp".into(), sha256: "new".to_owned() })
+            .map(|name| Program { name, from: source(), sha256: "new".to_owned() })
             .into(),
         config: ("text".to_owned(), Owner::Operator),
         budget: Duration::from_secs(30),
     }
+}
+
+fn source() -> Source {
+    let file = tempfile::tempfile().unwrap();
+    Source { path: "/tmp/program".into(), file: Arc::new(file) }
 }
 
 fn sha(text: &str) -> String {

@@ -49,7 +49,8 @@ pub struct InstallArgs {
     /// Start the agent when everything is in place
     #[arg(long, conflicts_with = "no_enable")]
     pub start: bool,
-    /// Overwrite files of the same names that winddown did not put there
+    /// Overwrite files of the same names that winddown did not put there, and trust programs, configuration and
+    /// directories that other users may write
     #[arg(long)]
     pub force: bool,
     /// Only print what would be done
