@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use winddown_files::regular;
+
 use super::error::CredentialsError;
 
 /// The maximum size of a file of credentials. A bundle of every public authority is a fifth of it.
@@ -36,7 +38,7 @@ impl Files {
             let problem = format!("{size} bytes are too many for {what}: name the right file");
             return Err(CredentialsError::contents(path.display().to_string(), problem));
         }
-        std::fs::read(path).map_err(failed)
+        regular::read(path, LARGEST).map_err(failed)
     }
 
     /// Remembers the state of a file that other code reads.

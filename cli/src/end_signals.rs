@@ -5,6 +5,7 @@ use std::io;
 use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use winddown_files::kernel;
 
 /// The signals that request the process to stop.
 pub(super) struct EndSignals {
@@ -22,7 +23,7 @@ impl EndSignals {
     /// All of them, except a hang-up that this process was started to ignore, as by `nohup`.
     pub(super) fn unless_ignored() -> io::Result<Self> {
         // Without /proc the ignored signals are unknown.
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let status = kernel::read_to_string("/proc/self/status").unwrap_or_default();
         if ignores_hangup(&status) { Self::without_hangup() } else { Self::all() }
     }
 

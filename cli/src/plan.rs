@@ -157,7 +157,8 @@ pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
                 .with_hint("look at the command before the pipe: it printed nothing")
         });
     }
-    let opened = std::fs::File::open(file).map_err(unreadable)?;
+    // A pipe is as good as a file: whoever named it waits for it.
+    let opened = std::fs::File::options().read(true).open(file).map_err(unreadable)?;
     if opened.metadata().map_err(unreadable)?.is_dir() {
         return Ok(Input::Manifests(Box::new(opened)));
     }

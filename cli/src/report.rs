@@ -157,7 +157,7 @@ fn from_file(path: &Path) -> Result<serde_json::Value, CommandError> {
     let unreadable = |error| CommandError::unreadable(path, error);
     let mut bytes = Vec::new();
     // Limit the bytes read instead of checking the file's size: it may be a pipe.
-    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let file = std::fs::File::options().read(true).open(path).map_err(unreadable)?;
     file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LARGEST {
         return Err(CommandError::message(Exit::Failure, named("is too large for a report")));

@@ -1,11 +1,12 @@
 //! Reads from the kubelet's directory what it holds for a pod: mounts, devices, claims. Blocking.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use winddown_files::{kernel, regular};
 use winddown_shared::{Mount, PodUid, mounts};
 
 use super::local_node::NodeError;
@@ -84,7 +85,8 @@ impl KubeletRoot {
     /// # Errors
     /// The mounts cannot be read.
     pub fn look(&self) -> Result<KubeletHolds, NodeError> {
-        let text = fs::read(&self.mountinfo).map_err(|error| unread(&self.mountinfo, &error))?;
+        let text =
+            kernel::read(&self.mountinfo).map_err(|error| unread(&self.mountinfo, &error))?;
         // The kernel lists mounts by their real paths, and the directory may be a link to another disk.
         let root = match fs::canonicalize(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.root.clone(),
@@ -220,15 +222,7 @@ fn entries(path: &Path) -> Result<Vec<PathBuf>, NodeError> {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut text = Vec::new();
-    File::open(path)?.take(LARGEST + 1).read_to_end(&mut text)?;
-    match u64::try_from(text.len()) {
-        Ok(length) if length <= LARGEST => Ok(text),
-        _ => Err(io::Error::new(
-            io::ErrorKind::FileTooLarge,
-            format!("it has more than {LARGEST} bytes"),
-        )),
-    }
+    regular::read(path, LARGEST)
 }
 
 fn unread(path: &Path, error: &io::Error) -> NodeError {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
+use winddown_files::kernel;
 
 /// The client that made a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl std::fmt::Display for Peer {
 /// with that membership.
 fn is_member(proc_root: &Path, pid: i32, uid: u32, gid: u32) -> bool {
     let file = proc_root.join(pid.to_string()).join("status");
-    std::fs::read_to_string(file).is_ok_and(|status| groups_allow(&status, uid, gid))
+    kernel::read_to_string(file).is_ok_and(|status| groups_allow(&status, uid, gid))
 }
 
 fn groups_allow(status: &str, uid: u32, gid: u32) -> bool {

@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use winddown_files::kernel;
 use winddown_shared::error_chain;
 
 use super::Context;
@@ -92,7 +93,7 @@ fn raise(
     usual: Option<u64>,
 ) -> io::Result<u64> {
     let group = group(config, driver)?;
-    let text = fs::read_to_string(&group.path)?;
+    let text = kernel::read_to_string(&group.path)?;
     let has: u64 = text.trim().parse().map_err(io::Error::other)?;
     let scale = group.scale;
     // So high a value was not configured: an agent that was killed left it.

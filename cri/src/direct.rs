@@ -15,6 +15,7 @@ use std::sync::Arc;
 use nix::sys::signal::Signal as Named;
 use rustix::process::{Signal, pidfd_send_signal};
 use winddown_engine::ready::Ready;
+use winddown_files::kernel;
 
 /// The stop signal of an image that specifies none.
 pub(crate) const DEFAULT_SIGNAL: &str = "SIGTERM";
@@ -54,7 +55,7 @@ impl Direct {
         }
         // The pidfd was opened before this check: if the PID had been reused, this would not be the
         // container's cgroup.
-        let cgroups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+        let cgroups = kernel::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
         cgroups.contains(id).then(|| Self { process: Arc::clone(process), pid, stop })
     }
 
@@ -70,7 +71,7 @@ impl Direct {
     /// `CAP_SYS_PTRACE`: then its exit is reported later. Reads no file; blocks for no longer than opening
     /// one in /proc does.
     pub(super) fn hold_mounts(&self) -> Option<HeldMounts> {
-        let held = File::open(format!("/proc/{}/ns/mnt", self.pid)).ok()?;
+        let held = kernel::open(format!("/proc/{}/ns/mnt", self.pid)).ok()?;
         // If the process has exited, the PID may be another process's by now.
         let is_over = self.process.is_readable();
         (!is_over).then_some(HeldMounts(held))

@@ -2,13 +2,13 @@
 //! runtime that tears down sandboxes reports them seconds later.
 
 use std::collections::HashMap;
-use std::fs;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::Semaphore;
 use winddown_engine::ready::Ready;
+use winddown_files::kernel;
 use winddown_shared::PodUid;
 
 use super::client::Client;
@@ -104,6 +104,6 @@ impl FirstProcesses {
 /// Opens the process if it is the container's: PIDs are reused, and differ between PID namespaces.
 fn open(pid: i32, id: &str) -> Option<Ready> {
     let opened = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let groups = kernel::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     groups.contains(id).then(|| Ready::new(opened).ok()).flatten()
 }

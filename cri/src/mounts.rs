@@ -9,6 +9,7 @@ use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
+use winddown_files::kernel;
 use winddown_shared::mounts;
 
 use super::tree::{Bounds, NewDirectory, Tree};
@@ -21,7 +22,7 @@ use super::tree::{Bounds, NewDirectory, Tree};
 /// The mount is not visible, and was removed again.
 fn ensure_shared(path: &Path) -> io::Result<()> {
     // Process 1 is in the runtime's mount namespace. If it is hidden, the check fails as if the mount were.
-    let seen = fs::read("/proc/1/mountinfo")
+    let seen = kernel::read("/proc/1/mountinfo")
         .is_ok_and(|text| mounts(&text).any(|mount| mount.point == path));
     if seen {
         return Ok(());
@@ -51,7 +52,7 @@ pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<()> {
 /// # Errors
 /// The mount table cannot be read.
 pub(super) fn is_mount_point(path: &Path) -> io::Result<bool> {
-    let text = fs::read("/proc/self/mountinfo")?;
+    let text = kernel::read("/proc/self/mountinfo")?;
     Ok(mounts(&text).any(|mount| mount.point == path))
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use winddown_engine::stopping;
+use winddown_files::{kernel, regular};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
 use super::config::CriConfig;
@@ -103,7 +104,9 @@ fn running(config: &CriConfig, uid: &PodUid) -> Vec<Found> {
             let is_note = file.extension().is_some_and(|extension| extension == "process");
             let attempt = file.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
             let (true, Some(attempt)) = (is_note, attempt) else { continue };
-            let read = fs::read(&file).ok().and_then(|json| serde_json::from_slice(&json).ok());
+            let read = regular::read(&file, regular::CONFIGURATION)
+                .ok()
+                .and_then(|json| serde_json::from_slice(&json).ok());
             let Some(note): Option<Note> = read else { continue };
             if cgroups(note.pid).is_some_and(|groups| groups.contains(&note.id)) {
                 let was_asked = dirs::asked(config, uid, &name, attempt).exists();
@@ -148,7 +151,7 @@ fn is_empty(group: &Path, sandboxes: &[Arc<str>]) -> bool {
     if sandboxes.iter().any(|sandbox| !sandbox.is_empty() && name.contains(&**sandbox)) {
         return true;
     }
-    let runs = fs::read_to_string(group.join("cgroup.procs"));
+    let runs = kernel::read_to_string(group.join("cgroup.procs"));
     let is_quiet = runs.is_ok_and(|pids| pids.trim().is_empty());
     is_quiet
         && entries(group)
@@ -158,7 +161,7 @@ fn is_empty(group: &Path, sandboxes: &[Arc<str>]) -> bool {
 }
 
 fn cgroups(pid: i32) -> Option<String> {
-    fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()
+    kernel::read_to_string(format!("/proc/{pid}/cgroup")).ok()
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {

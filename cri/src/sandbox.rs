@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
+use winddown_files::regular;
 use winddown_shared::{Pod, PodEventKind, RuntimeError};
 
 use super::client::CallError;
@@ -120,10 +121,11 @@ pub(super) async fn config(
     let has_own_network = !pod.is_on_host_network();
     let host = blocking(move || {
         // A node without this file resolves no names, and neither do its pods.
-        let mut resolv_conf = std::fs::read_to_string(path).unwrap_or_default();
+        let mut resolv_conf =
+            regular::read_to_string(&path, regular::CONFIGURATION).unwrap_or_default();
         if has_own_network
             && spec::asks_only_this_host(&resolv_conf)
-            && let Ok(text) = std::fs::read_to_string(upstream)
+            && let Ok(text) = regular::read_to_string(&upstream, regular::CONFIGURATION)
         {
             resolv_conf = text;
         }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use winddown_engine::amounts;
+use winddown_files::kernel;
 use winddown_shared::{PodUid, QosClass, error_chain};
 
 use super::Context;
@@ -97,7 +98,7 @@ fn write(config: &CriConfig, shares: &[Share]) -> io::Result<()> {
 
 /// Whether the file exists and has another value.
 fn is_other(path: &Path, value: i64) -> bool {
-    fs::read_to_string(path).is_ok_and(|text| text.trim().parse() != Ok(value))
+    kernel::read_to_string(path).is_ok_and(|text| text.trim().parse() != Ok(value))
 }
 
 #[cfg(test)]

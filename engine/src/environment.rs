@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_files::kernel;
 use winddown_shared::{Pod, Quantity, RuntimeError};
 
 use crate::meminfo::MemInfo;
@@ -115,8 +116,8 @@ impl EnvironmentError {
 impl NodeFacts {
     /// Reads the facts from this host; no address is configured.
     pub fn of_this_host(proc_root: &Path) -> Self {
-        let name = std::fs::read_to_string(proc_root.join("sys/kernel/hostname"));
-        let memory = std::fs::read(proc_root.join("meminfo")).unwrap_or_default();
+        let name = kernel::read_to_string(proc_root.join("sys/kernel/hostname"));
+        let memory = kernel::read(proc_root.join("meminfo")).unwrap_or_default();
         let memory = MemInfo::parse(&memory).and_then(|info| i64::try_from(info.total).ok());
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {

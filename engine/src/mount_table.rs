@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
+use winddown_files::kernel;
 use winddown_shared::{RuntimeError, mounts};
 
 /// The maximum number of processes that an error names.
@@ -49,7 +50,7 @@ pub enum UnmountError {
 /// # Errors
 /// The kernel's list cannot be read.
 pub fn below(proc_root: &Path, path: &Path) -> io::Result<Vec<PathBuf>> {
-    let text = fs::read(proc_root.join("self/mountinfo"))?;
+    let text = kernel::read(proc_root.join("self/mountinfo"))?;
     let points = mounts(&text).map(|mount| mount.point);
     let mut found: Vec<PathBuf> = points.filter(|point| point.starts_with(path)).collect();
     // The kernel lists mounts in the order of mounting, so upper ones come later.
@@ -109,7 +110,7 @@ fn holders(proc_root: &Path, point: &Path) -> String {
         let pid = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
         let Some(pid) = pid.filter(|_| holds(&process, point)) else { continue };
         if named.len() < NAMED {
-            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            let name = kernel::read_to_string(process.join("comm")).unwrap_or_default();
             named.push(format!("process {pid} ({})", name.trim()));
         } else {
             more += 1;

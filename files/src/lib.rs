@@ -1,6 +1,7 @@
 //! Files that others write or read at the same time: how they are opened, replaced and watched, and who may write them.
 //!
 //! * [`regular`]: what another user put in a file's place is neither followed nor waited for.
+//! * [`kernel`]: files that nobody can replace.
 //! * [`others_may_write`]: who besides root decides what a path leads to; [`others_may_read`]: who may read a secret.
 //! * [`Users`]: whose a process is.
 //! * [`replace`]: readers and crashes see the old content or the new one, never a part.
@@ -8,6 +9,7 @@
 //! * [`SharedWatch`]: the same, for any number of readers of files that others write.
 //! * [`OneThread`]: blocking work, of which a hung disk delays one thread.
 
+pub mod kernel;
 mod one_thread;
 mod process;
 pub mod regular;
@@ -18,7 +20,7 @@ mod writers;
 
 pub use one_thread::OneThread;
 pub use process::Users;
-pub use replace::{Durability, replace};
+pub use replace::{Durability, replace, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
 pub use writers::{

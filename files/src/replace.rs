@@ -35,9 +35,17 @@ pub fn replace(path: &Path, mode: u32, durability: Durability, content: &[u8]) -
     }
     draft.persist(path).map_err(|error| error.error)?;
     if durability == Durability::PowerCut {
-        File::open(directory)?.sync_all()?;
+        sync_directory(directory)?;
     }
     Ok(())
+}
+
+/// Waits until the names in a directory would outlast a power cut.
+///
+/// # Errors
+/// The directory is gone, or its disk fails.
+pub fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use winddown_files::kernel;
+
 /// An upper bound for the size of files, in case one is not what it should be.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -70,7 +72,7 @@ impl ReadError {
 /// disk.
 pub(crate) fn text(path: &Path) -> Result<String, ReadError> {
     let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| ReadError::unreadable(path, error))?;
+    let file = kernel::open(path).map_err(|error| ReadError::unreadable(path, error))?;
     file.take(MOST_BYTES)
         .read_to_string(&mut text)
         .map_err(|error| ReadError::unreadable(path, error))?;

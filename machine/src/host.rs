@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
+use winddown_files::{kernel, regular};
 use winddown_shared::{BootClock, ProcStat, WallClock, WallTime};
 
 /// The host's name according to the kernel; `localhost` if it has none that can be read.
@@ -29,19 +30,21 @@ fn named_by(variable: Option<String>) -> String {
 
 /// The kernel's boot id; empty if there is none.
 pub fn boot_id() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    let text = kernel::read_to_string("/proc/sys/kernel/random/boot_id");
     text.map(|t| t.trim().to_owned()).unwrap_or_default()
 }
 
 /// The first line of a file; empty if it cannot be read.
 pub fn first_line(path: &str) -> String {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let text = regular::read_first(path.as_ref(), 4096).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
     text.lines().next().unwrap_or_default().trim().to_owned()
 }
 
 /// The operating system's name for itself.
 pub fn os_image() -> String {
-    let text = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let text = regular::read_to_string("/etc/os-release".as_ref(), regular::CONFIGURATION)
+        .unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     name.map_or_else(|| "Linux".to_owned(), |name| name.trim_matches(['"', '\'']).to_owned())
 }
@@ -53,7 +56,7 @@ pub fn group_id(name: &str) -> Option<u32> {
 
 /// How long the machine has been up, including sleep.
 pub fn uptime() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/uptime").ok()?;
+    let text = kernel::read_to_string("/proc/uptime").ok()?;
     let seconds = text.split_whitespace().next()?.parse::<f64>().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
 }
@@ -70,7 +73,7 @@ pub fn boot_clock() -> BootClock {
 
 /// When the first process was started, relative to the kernel's boot; none if it cannot be read.
 fn system_start() -> Option<Duration> {
-    let text = std::fs::read_to_string("/proc/1/stat").ok()?;
+    let text = kernel::read_to_string("/proc/1/stat").ok()?;
     let per_second = sysconf(SysconfVar::CLK_TCK).ok()??;
     let ticks: u64 = ProcStat::new(&text)?.field(22)?;
     Duration::try_from_secs_f64(ticks as f64 / per_second as f64).ok()

@@ -14,7 +14,7 @@ use tokio_rustls::rustls::server::{
     NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier,
 };
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
-use winddown_files::OneThread;
+use winddown_files::{OneThread, regular};
 use winddown_shared::error_chain;
 
 /// The most bytes of a file. A bundle of all public CAs is a fifth of this.
@@ -167,13 +167,8 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
-    let read = || {
-        if std::fs::metadata(path)?.len() > LARGEST {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "it is too large"));
-        }
-        std::fs::read(path)
-    };
-    read().map_err(|source| TlsError::Read { path: path.to_owned(), source })
+    let read = regular::read(path, LARGEST);
+    read.map_err(|source| TlsError::Read { path: path.to_owned(), source })
 }
 
 #[cfg(test)]

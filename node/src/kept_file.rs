@@ -2,13 +2,13 @@
 //!
 //! They survive the agent but not the machine, so no write waits for a disk.
 
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use winddown_files::{Durability, replace};
+use winddown_files::{Durability, regular, replace};
 use winddown_shared::PodUid;
 
 /// The most bytes of a file; larger than any pod object, of which the API server accepts up to 1.5 MiB.
@@ -31,9 +31,7 @@ pub(crate) fn path(directory: &Path, uid: &PodUid) -> io::Result<PathBuf> {
 
 /// Reads a file that [`write`] wrote.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MOST_BYTES).read_to_end(&mut bytes)?;
-    Ok(serde_json::from_slice(&bytes)?)
+    Ok(serde_json::from_slice(&regular::read(path, MOST_BYTES)?)?)
 }
 
 /// Replaces the file atomically; only its owner may read it. Creates its directory.

@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
-use winddown_files::{Durability, replace};
+use winddown_files::{Durability, regular, replace};
 
 /// How long to wait for the disk.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The most bytes of a file that are parsed.
-const LARGEST: usize = 64 * 1024;
+const LARGEST: u64 = 64 * 1024;
 
 /// A file that is replaced atomically: a reader sees the old or the new content, even after a crash.
 #[derive(Debug)]
@@ -38,13 +38,12 @@ impl KeptFile {
 
     /// Reads the content, or `None` if the file does not exist. Blocks on the file system.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
-        let bytes = match std::fs::read(&self.path) {
+        let bytes = match regular::read_first(&self.path, LARGEST) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let bytes = bytes.get(..LARGEST.min(bytes.len())).unwrap_or_default();
-        serde_json::from_slice(bytes).map(Some).map_err(io::Error::from)
+        serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from)
     }
 
     /// Like [`read`](Self::read), for async code. A disk that hangs is an error.
@@ -112,7 +111,7 @@ fn remove(file: &Path) -> io::Result<()> {
 }
 
 fn sync(directory: &Path) -> io::Result<()> {
-    std::fs::File::open(directory)?.sync_all()
+    winddown_files::sync_directory(directory)
 }
 
 #[cfg(test)]

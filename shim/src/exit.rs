@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::wait::WaitStatus;
+use winddown_files::regular;
 use winddown_shared::WallTime;
 
 use crate::containers_file;
@@ -90,7 +91,9 @@ pub fn explain(
     source: Option<&MessageSource>,
     log_tail: impl FnOnce() -> String,
 ) -> (&'static str, String) {
-    let start_error = std::fs::read_to_string(dir.join(record::START_ERROR)).unwrap_or_default();
+    let start_error =
+        regular::read_to_string(&dir.join(record::START_ERROR), regular::CONFIGURATION)
+            .unwrap_or_default();
     if !start_error.is_empty() {
         return ("StartError", start_error);
     }

@@ -3,6 +3,7 @@
 use std::io;
 
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
+use winddown_files::regular;
 
 use crate::order::Command;
 
@@ -26,7 +27,10 @@ pub(crate) fn take(command: &Command) -> Result<(), (String, io::Error)> {
     if let Some(gid) = command.gid {
         setgid(Gid::from_raw(gid)).map_err(failed(format!("runAsGroup {gid}")))?;
     } else if let Some(uid) = command.uid {
-        let gid = group_of(&std::fs::read(PASSWD).unwrap_or_default(), uid);
+        let gid = group_of(
+            &regular::read(PASSWD.as_ref(), 64 * regular::CONFIGURATION).unwrap_or_default(),
+            uid,
+        );
         let what = format!("group {gid} of runAsUser {uid}");
         setgid(Gid::from_raw(gid)).map_err(failed(what))?;
     }

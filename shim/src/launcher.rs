@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
+use winddown_files::kernel;
 
 use super::identity;
 use crate::order::{Command, Input};
@@ -99,7 +100,7 @@ fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String,
 /// background jobs. Ignored signals survive an exec; caught ones are reset.
 fn ignore_nothing() -> io::Result<()> {
     // Without /proc the ignored signals are unknown; the container runs anyway.
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = kernel::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     let ignored = ignored.unwrap_or_default();
@@ -113,7 +114,7 @@ fn ignore_nothing() -> io::Result<()> {
 /// Connects the input to this process. A session leader without a terminal gets the terminal that it opens.
 fn connect(input: &Input, user: Option<u32>) -> io::Result<()> {
     match input {
-        Input::Pipe(path) => rustix::stdio::dup2_stdin(&File::open(path)?)?,
+        Input::Pipe(path) => rustix::stdio::dup2_stdin(&File::options().read(true).open(path)?)?,
         Input::Terminal(path) => {
             let terminal = File::options().read(true).write(true).open(path)?;
             if let Some(user) = user {

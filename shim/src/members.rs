@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::Instant;
+use winddown_files::kernel;
 use winddown_shared::CgroupMemoryEvents;
 
 use crate::procfs::Process;
@@ -79,7 +80,9 @@ pub fn were_out_of_memory(dirs: &[PathBuf]) -> bool {
     // Of version 2 and of version 1.
     let files = ["memory.events", "memory.oom_control"];
     let mut all = dirs.iter().flat_map(|dir| files.map(|file| dir.join(file)));
-    all.any(|file| fs::read(file).is_ok_and(|text| CgroupMemoryEvents::parse(&text).oom_kill > 0))
+    all.any(|file| {
+        kernel::read(file).is_ok_and(|text| CgroupMemoryEvents::parse(&text).oom_kill > 0)
+    })
 }
 
 /// Lists the processes of the cgroups and of those below them.
@@ -87,7 +90,7 @@ fn pids(dirs: &[PathBuf]) -> io::Result<Vec<i32>> {
     let mut found = Vec::new();
     let mut left = dirs.to_vec();
     while let Some(dir) = left.pop() {
-        let text = match fs::read_to_string(dir.join(PROCS)) {
+        let text = match kernel::read_to_string(dir.join(PROCS)) {
             Err(e) if is_gone(&e) => continue,
             text => text?,
         };

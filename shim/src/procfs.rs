@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use winddown_files::kernel;
 use winddown_shared::ProcStat;
 
 use super::record::Identity;
@@ -134,7 +135,7 @@ impl Stat {
 /// # Errors
 /// The file exists but cannot be read.
 pub fn stat(proc_root: &Path, pid: i32) -> io::Result<Option<Stat>> {
-    match std::fs::read_to_string(proc_root.join(pid.to_string()).join("stat")) {
+    match kernel::read_to_string(proc_root.join(pid.to_string()).join("stat")) {
         Ok(text) => Ok(parse_stat(&text)),
         Err(e) if is_gone(&e) => Ok(None),
         Err(e) => Err(e),
@@ -143,7 +144,7 @@ pub fn stat(proc_root: &Path, pid: i32) -> io::Result<Option<Stat>> {
 
 /// The kernel's id of this boot; empty if it has none.
 pub fn boot_id(proc_root: &Path) -> String {
-    std::fs::read_to_string(proc_root.join("sys/kernel/random/boot_id"))
+    kernel::read_to_string(proc_root.join("sys/kernel/random/boot_id"))
         .map(|id| id.trim().to_owned())
         .unwrap_or_default()
 }
@@ -183,7 +184,7 @@ pub fn marked(proc_root: &Path, pod_uid: &str, container: &str) -> io::Result<Ve
 /// The processes cannot be listed.
 pub fn with_argument(proc_root: &Path, argument: &str) -> io::Result<Option<Identity>> {
     let has_it = |pid: &i32| {
-        let line = std::fs::read(proc_root.join(pid.to_string()).join("cmdline"));
+        let line = kernel::read(proc_root.join(pid.to_string()).join("cmdline"));
         line.is_ok_and(|line| line.split(|&b| b == 0).any(|a| a == argument.as_bytes()))
     };
     Ok(pids(proc_root)?.filter(has_it).find_map(|pid| Some(living(proc_root, pid)?.0)))
@@ -233,13 +234,13 @@ fn environ(proc_root: &Path, pid: i32) -> Option<Vec<u8>> {
     for _ in 0..LOADING_ROUNDS {
         // Before the environment: if the program is loaded by now, the environment read next is its own.
         let before = stat(proc_root, pid).ok()??;
-        let environ = std::fs::read(dir.join("environ"));
+        let environ = kernel::read(dir.join("environ"));
         if environ.as_ref().is_ok_and(|environ| !environ.is_empty()) {
             return environ.ok();
         }
         if before.threads > 1 {
             let threads = std::fs::read_dir(dir.join("task")).ok()?.flatten();
-            let mut environs = threads.filter_map(|t| std::fs::read(t.path().join("environ")).ok());
+            let mut environs = threads.filter_map(|t| kernel::read(t.path().join("environ")).ok());
             return environs.find(|environ| !environ.is_empty());
         }
         environ.ok()?;

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use winddown_files::regular;
 use winddown_shared::{WallTime, error_chain};
 
 /// The pod's record. For this and the following names see the [module](self).
@@ -40,6 +41,8 @@ pub const EXIT_RESERVE: &str = "exit.reserve";
 pub const SUPERVISOR: &str = "supervisor";
 /// The text that the supervisor writes to its own file once nothing of the container is left.
 pub const ENDED: &str = "ended";
+/// More than any record has: a pod's with all its variables is below half of it.
+const LARGEST: u64 = 256 * 1024 * 1024;
 /// Why the program could not be started.
 pub const START_ERROR: &str = "start-error";
 /// Where a container may write why it terminated.
@@ -150,7 +153,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
 /// # Errors
 /// The record cannot be read, so its content is unknown.
 pub fn try_read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    let bytes = match std::fs::read(path) {
+    let bytes = match regular::read(path, LARGEST) {
         Ok(bytes) => bytes,
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
@@ -193,7 +196,7 @@ pub fn write<T: Serialize>(path: &Path, record: &T, durable: bool) -> Result<(),
 /// Whether the supervisor of this attempt killed all other processes before it exited. If not, it was killed itself,
 /// and processes may be left even though the exit is recorded.
 pub fn is_cleaned_up(dir: &Path) -> bool {
-    std::fs::read_to_string(dir.join(SUPERVISOR))
+    regular::read_to_string(&dir.join(SUPERVISOR), LARGEST)
         .is_ok_and(|said| said.ends_with(&format!("{ENDED}\n")))
 }
 
@@ -222,7 +225,7 @@ pub fn make_passage(path: &Path) -> Result<(), RecordError> {
 /// # Errors
 /// The directory is gone or its disk fails.
 pub fn sync_dir(path: &Path) -> Result<(), RecordError> {
-    File::open(path).and_then(|dir| dir.sync_all()).map_err(RecordError::new("sync", path))
+    winddown_files::sync_directory(path).map_err(RecordError::new("sync", path))
 }
 
 /// Creates (or truncates) a file that only its owner can read.

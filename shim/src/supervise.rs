@@ -1,6 +1,5 @@
 //! Supervises one command.
 
-use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -12,6 +11,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::time::Instant;
+use winddown_files::kernel;
 use winddown_shared::{WallClock, WallTime};
 
 use super::log::Stream;
@@ -263,7 +263,7 @@ impl<'a> Running<'a> {
         // Nothing of the container runs any more: the agent may continue while the disk is busy. If this cannot be
         // written, the agent searches for leftovers and finds none.
         let _ = writeln!(io::stderr(), "{}", record::ENDED);
-        if let Ok(null) = File::open("/dev/null") {
+        if let Ok(null) = kernel::open("/dev/null") {
             let _ = rustix::stdio::dup2_stdout(&null);
         }
         if let Ok(file) = written {

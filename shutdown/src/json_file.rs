@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
-use winddown_files::{Durability, replace};
+use winddown_files::{Durability, regular, replace};
 
 /// Why a file could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -84,7 +84,7 @@ impl JsonFile {
             let error = serde_json::Error::custom(format_args!("it has {size} bytes"));
             return Err(self.syntax(path, error));
         }
-        let bytes = fs::read(path).map_err(FileError::io("read", path))?;
+        let bytes = regular::read(path, self.largest).map_err(FileError::io("read", path))?;
         serde_json::from_slice(&bytes).map(Some).map_err(|source| self.syntax(path, source))
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
+use winddown_files::regular;
 use winddown_shared::{Backoff, WallClock, error_chain, fraction};
 
 use super::plan::{BootstrapStep, next};
@@ -116,7 +117,7 @@ impl ServingCertificate {
 }
 
 fn read(file: &Path, note: &str) -> Option<CertificateFacts> {
-    let text = std::fs::read(file).ok()?;
+    let text = regular::read(file, regular::CONFIGURATION).ok()?;
     CertificateFacts::of_pem(text.strip_prefix(note.as_bytes())?)
 }
 

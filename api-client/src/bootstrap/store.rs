@@ -7,7 +7,7 @@ use kube::config::{
     AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
 };
 use rcgen::KeyPair;
-use winddown_files::Durability;
+use winddown_files::{Durability, regular};
 
 use crate::CredentialsError;
 
@@ -40,7 +40,7 @@ impl Store {
     pub(super) async fn pending_key(&self) -> Result<KeyPair, CredentialsError> {
         let path = self.pending();
         aside(move || {
-            let kept = std::fs::read_to_string(&path).ok();
+            let kept = regular::read_to_string(&path, regular::CONFIGURATION).ok();
             if let Some(key) = kept.and_then(|text| KeyPair::from_pem(&text).ok()) {
                 return Ok(key);
             }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use winddown_engine::ready::Ready;
+use winddown_files::kernel;
 use winddown_shared::{Backoff, ProcStat};
 
 /// How long the parent of an exited process may take to reap it.
@@ -39,7 +40,7 @@ pub(super) async fn exit_code(ended: &Ready, pid: i32) -> Option<i32> {
 /// The code of a process that has exited and that its parent has not reaped. Reads three small
 /// files of /proc.
 fn of_zombie(process: &Ready, pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = kernel::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let code = zombie_code(&stat)?;
     // To a process without ptrace access the kernel reports 0.
     let trusts = match fs::read_link(format!("/proc/{pid}/ns/mnt")) {
@@ -53,7 +54,7 @@ fn of_zombie(process: &Ready, pid: i32) -> Option<i32> {
 /// Whether the process of a pidfd still has its PID, that is, has not been reaped.
 fn is_unreaped(process: &Ready) -> bool {
     let about = format!("/proc/self/fdinfo/{}", process.as_fd().as_raw_fd());
-    let Ok(text) = fs::read_to_string(about) else { return false };
+    let Ok(text) = kernel::read_to_string(about) else { return false };
     let pid = text.lines().find_map(|line| line.strip_prefix("Pid:"));
     pid.and_then(|pid| pid.trim().parse::<i32>().ok()).is_some_and(|pid| pid > 0)
 }

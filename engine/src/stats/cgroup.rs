@@ -1,11 +1,12 @@
 //! Memory, tasks and CPU time of a cgroup, version 1 or 2.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::unistd::{AccessFlags, access};
+use winddown_files::kernel;
 use winddown_shared::{
     CgroupMemory, MemoryFigure, cgroup_cpu_time, cgroup_number, cgroup_of_process,
 };
@@ -41,7 +42,7 @@ impl CgroupDirs {
     /// Finds the cgroup of a process, which must have `mark` in its path: the cgroup of another process with a reused
     /// pid does not. `proc_root` is the path of `/proc`, `mount` the mount point of cgroups. Reads one small file.
     pub fn of_process((proc_root, mount): (&Path, &Path), pid: i32, mark: &str) -> Option<Self> {
-        let text = fs::read(proc_root.join(pid.to_string()).join("cgroup")).ok()?;
+        let text = kernel::read(proc_root.join(pid.to_string()).join("cgroup")).ok()?;
         let (path, is_v2) = cgroup_of_process(&text, "memory")?;
         if !path.contains(mark) {
             return None;
@@ -71,8 +72,8 @@ impl CgroupDirs {
     /// Reads the memory usage. Blocks for as long as the kernel takes to add up.
     pub fn memory(&self) -> Option<CgroupMemory> {
         let usage = if self.is_v2 { "memory.current" } else { "memory.usage_in_bytes" };
-        let usage = fs::read(self.memory.join(usage)).ok()?;
-        let stat = fs::read(self.memory.join("memory.stat")).ok()?;
+        let usage = kernel::read(self.memory.join(usage)).ok()?;
+        let stat = kernel::read(self.memory.join("memory.stat")).ok()?;
         CgroupMemory::parse(&usage, &stat, None)
     }
 
@@ -84,7 +85,7 @@ impl CgroupDirs {
     /// How much of `memory` may still go to swap within the cgroup's own limit, in bytes.
     pub fn swappable(&self, memory: &CgroupMemory) -> u64 {
         let number =
-            |file: &str| cgroup_number(&fs::read(self.memory.join(file)).unwrap_or_default());
+            |file: &str| cgroup_number(&kernel::read(self.memory.join(file)).unwrap_or_default());
         let left = number("memory.swap.max")
             .map(|most| most.saturating_sub(number("memory.swap.current").unwrap_or(0)));
         memory.anonymous.min(left.unwrap_or(u64::MAX))
@@ -142,7 +143,7 @@ impl CgroupDirs {
     /// has swap and zswap.
     pub fn swap(&self) -> (Option<u64>, Option<u64>) {
         let number = |file: &str| {
-            let text = fs::read(self.memory.join(file)).ok().filter(|_| self.is_v2)?;
+            let text = kernel::read(self.memory.join(file)).ok().filter(|_| self.is_v2)?;
             cgroup_number(&text)
         };
         (number("memory.swap.current"), number("memory.zswap.current"))
@@ -150,15 +151,15 @@ impl CgroupDirs {
 
     /// The number of tasks, i.e. threads, each of which takes one of the node's process ids.
     pub fn tasks(&self) -> Option<u64> {
-        cgroup_number(&fs::read(self.tasks.as_ref()?.join("pids.current")).ok()?)
+        cgroup_number(&kernel::read(self.tasks.as_ref()?.join("pids.current")).ok()?)
     }
 
     /// The CPU time used so far.
     pub fn cpu_time(&self) -> Option<Duration> {
         let dir = self.cpu.as_ref()?;
         // Version 1 has a `cpu.stat` too, but without the usage.
-        let of_v2 = |_| fs::read(dir.join("cpu.stat"));
-        cgroup_cpu_time(&fs::read(dir.join("cpuacct.usage")).or_else(of_v2).ok()?)
+        let of_v2 = |_| kernel::read(dir.join("cpu.stat"));
+        cgroup_cpu_time(&kernel::read(dir.join("cpuacct.usage")).or_else(of_v2).ok()?)
     }
 }
 
@@ -181,6 +182,8 @@ fn directory(mount: &Path, controller: &str, path: &str, is_v2: bool) -> PathBuf
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn write(path: PathBuf, text: &str) {

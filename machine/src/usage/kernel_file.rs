@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
+use winddown_files::kernel;
+
 use crate::file::ReadError;
 
 /// No file that is read here is longer; a longer one is truncated.
@@ -32,7 +34,7 @@ impl KernelFile {
             return Ok(text);
         }
         self.file = None;
-        let read = File::open(&self.path).and_then(|file| {
+        let read = kernel::open(&self.path).and_then(|file| {
             read_all(&file, text)?;
             Ok(file)
         });

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use winddown_files::kernel;
 use winddown_shared::{FsLayout, FsStats};
 
 use super::{Reading, UsagePaths, mounts};
@@ -105,7 +106,7 @@ impl Disks {
 
     /// Identifies the file systems: by the mount table, or by st_dev if the table does not have all of them.
     fn systems(&self, paths: [&Path; 3], devices: Devices) -> Option<[u64; 3]> {
-        let table = fs::read(&self.mountinfo).unwrap_or_default();
+        let table = kernel::read(&self.mountinfo).unwrap_or_default();
         let mounted = paths.map(|path| {
             let (major, minor) = mounts::device_of(&table, &fs::canonicalize(path).ok()?)?;
             Some(u64::from(major) << 32 | u64::from(minor))

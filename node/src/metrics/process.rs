@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use winddown_files::kernel;
 use winddown_shared::ProcStat;
 
 /// The current resource usage of the agent.
@@ -37,7 +38,8 @@ impl ProcessReader {
     pub fn new(proc: impl Into<PathBuf>) -> Self {
         let proc = proc.into();
         // Read once: it does not change, and the file is long on a machine with many CPUs.
-        let booted_at = fs::read_to_string(proc.join("stat")).ok().as_deref().and_then(boot_time);
+        let booted_at =
+            kernel::read_to_string(proc.join("stat")).ok().as_deref().and_then(boot_time);
         Self {
             proc,
             ticks_per_second: u32::try_from(rustix::param::clock_ticks_per_second())
@@ -49,7 +51,7 @@ impl ProcessReader {
 
     /// Reads the usage of this process; `None` without a proc file system.
     pub fn read(&self) -> Option<ProcessUsage> {
-        let text = fs::read_to_string(self.proc.join("self/stat")).ok()?;
+        let text = kernel::read_to_string(self.proc.join("self/stat")).ok()?;
         let stat = Stat::parse(&text)?;
         let ticks = |ticks: u64| seconds(ticks) / self.ticks_per_second;
         Some(ProcessUsage {

@@ -18,6 +18,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_files::kernel;
 use winddown_shared::{Pod, PodUid, QosClass, RuntimeError, UnsupportedField, cgroup_number};
 use winddown_shim::members::{self, PROCS};
 
@@ -248,7 +249,7 @@ fn is_v2(dir: &Path) -> bool {
 
 fn node_tasks(proc_root: &Path) -> Option<u64> {
     let number =
-        |name: &str| cgroup_number(&fs::read(proc_root.join("sys/kernel").join(name)).ok()?);
+        |name: &str| cgroup_number(&kernel::read(proc_root.join("sys/kernel").join(name)).ok()?);
     number("pid_max").into_iter().chain(number("threads-max")).min()
 }
 
@@ -271,7 +272,7 @@ fn make_way(hierarchy: &Hierarchy, unit: &Path, error: io::Error) -> io::Result<
     }
     // A process may fork while it is moved; on a slow machine this can happen many times.
     for _ in 0..100 {
-        for pid in fs::read_to_string(unit.join(PROCS))?.lines() {
+        for pid in kernel::read_to_string(unit.join(PROCS))?.lines() {
             // A process that cannot be moved has exited.
             let _ = put(&own, pid);
         }

@@ -20,6 +20,7 @@ use rustix::io::Errno;
 use rustix::pipe::fcntl_setpipe_size;
 use winddown_engine::plan;
 use winddown_engine::ready::Ready;
+use winddown_files::regular;
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::fault;
 use winddown_shim::procfs::{self, Process};
@@ -286,7 +287,7 @@ fn first_line(report: &mut File, within: Duration) -> io::Result<String> {
 /// # Errors
 /// The lock cannot be checked.
 pub(crate) fn is_supervised(dir: &Path) -> io::Result<bool> {
-    let lock = match File::open(dir.join(record::SUPERVISOR)) {
+    let lock = match regular::open(&dir.join(record::SUPERVISOR)) {
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(false);
         }

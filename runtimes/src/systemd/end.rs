@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use winddown_engine::plan;
+use winddown_files::regular;
 use winddown_shared::{RuntimeError, error_chain};
 use winddown_shim::order::MessageSource;
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
@@ -72,7 +73,7 @@ pub(crate) async fn follow<U: ServiceUnits>(
     let tidy = move || {
         if is_seen {
             // After `announce`, so that callers who wait for the container are not delayed.
-            let _ = std::fs::File::open(attempt.dir.join(record::EXIT)).and_then(|f| f.sync_all());
+            let _ = regular::open(&attempt.dir.join(record::EXIT)).and_then(|f| f.sync_all());
             let _ = record::sync_dir(&attempt.dir);
         }
         exits::prune(&attempt.dir);

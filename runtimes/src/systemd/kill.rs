@@ -5,6 +5,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use winddown_engine::driver::Target;
+use winddown_files::kernel;
 use winddown_shared::{RuntimeError, error_chain};
 use winddown_shim::procfs::Process;
 
@@ -71,7 +72,7 @@ async fn send<U: ServiceUnits>(
 }
 
 fn is_of_unit(proc_root: &Path, pid: i32, unit: &str) -> bool {
-    let cgroup = std::fs::read_to_string(proc_root.join(pid.to_string()).join("cgroup"));
+    let cgroup = kernel::read_to_string(proc_root.join(pid.to_string()).join("cgroup"));
     cgroup.is_ok_and(|text| text.lines().any(|line| line.split('/').any(|part| part == unit)))
 }
 

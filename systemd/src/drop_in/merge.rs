@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use winddown_files::regular;
 use winddown_shared::error_chain;
 
 use super::{DIRECTORIES, Setting, below, parse_time_span};
@@ -116,7 +117,7 @@ fn read(root: &Path, file: PathBuf) -> Option<Source> {
     let content = if masked {
         Content::Mask
     } else {
-        match fs::read(&path) {
+        match regular::read(&path, regular::CONFIGURATION) {
             Ok(bytes) if bytes.is_empty() => Content::Mask,
             Ok(bytes) => Content::Text(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => return None,

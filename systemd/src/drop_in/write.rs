@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use winddown_files::Durability;
+use winddown_files::{Durability, regular};
 use winddown_shared::error_chain;
 
 use super::{NAME, below};
@@ -118,7 +118,11 @@ pub(super) fn is_there(root: &Path) -> bool {
 /// Whether the file's first line says that it is winddown's.
 fn is_signed(path: &Path) -> bool {
     let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
-    let text = if is_file { fs::read(path).unwrap_or_default() } else { Vec::new() };
+    let text = if is_file {
+        regular::read(path, regular::CONFIGURATION).unwrap_or_default()
+    } else {
+        Vec::new()
+    };
     let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
     first.starts_with(b"#") && String::from_utf8_lossy(first).contains("winddown")
 }
@@ -129,7 +133,7 @@ fn write_in(root: &Path, place: &str, text: &str) -> Result<Written, WriteError>
     if fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/null")) {
         return Err(WriteError::Masked { file });
     }
-    if fs::read(&path).is_ok_and(|old| old == text.as_bytes()) {
+    if regular::read(&path, regular::CONFIGURATION).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(Written::Unchanged { file });
     }
     match replace(&path, text) {
@@ -147,7 +151,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 
 fn sync_directory(file: &Path) -> io::Result<()> {
     let directory = file.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    fs::File::open(directory)?.sync_all()
+    winddown_files::sync_directory(directory)
 }
 
 fn whole_seconds(delay: Duration) -> u64 {

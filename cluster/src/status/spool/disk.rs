@@ -1,10 +1,12 @@
 //! The file system operations of a spool.
 
 use std::fmt::Debug;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+use winddown_files::regular;
 
 /// A file system. Every call may block.
 pub(crate) trait Disk: Debug + Send + Sync {
@@ -53,7 +55,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        winddown_files::sync_directory(path)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -69,11 +71,6 @@ impl Disk for RealDisk {
     }
 
     fn read(&self, path: &Path, most: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
-        if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > most {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the file is too large"));
-        }
-        Ok(bytes)
+        regular::read(path, most)
     }
 }

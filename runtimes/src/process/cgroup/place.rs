@@ -3,10 +3,10 @@
 //!
 //! Only reads.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use winddown_files::kernel;
 use winddown_shared::cgroup_of_process;
 
 /// Where systemd puts the agent itself (`DelegateSubgroup=`).
@@ -52,7 +52,7 @@ struct Unit<'a> {
 
 /// Finds what was delegated to the unit of the process `pid` (`self` for this one).
 pub(crate) fn discover((proc_root, mount): (&Path, &Path), pid: &str) -> Places {
-    let own = match fs::read(proc_root.join(pid).join("cgroup")) {
+    let own = match kernel::read(proc_root.join(pid).join("cgroup")) {
         Ok(own) => own,
         Err(error) => {
             return Places::none(&format!("the agent's own cgroup is not known: {error}"));
@@ -164,7 +164,7 @@ fn v2_mount(mount: &Path) -> Option<PathBuf> {
 
 /// The controllers that a cgroup v2 can enable for its children.
 pub(crate) fn available(dir: &Path) -> io::Result<Vec<Controller>> {
-    let text = fs::read_to_string(dir.join("cgroup.controllers"))?;
+    let text = kernel::read_to_string(dir.join("cgroup.controllers"))?;
     let named = |controller: &Controller| text.split_whitespace().any(|n| n == controller.name());
     Ok(Controller::ALL.into_iter().filter(named).collect())
 }
@@ -209,6 +209,8 @@ impl Places {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use Controller::{Cpu, Memory, Pids};
 

@@ -1,10 +1,10 @@
 //! Measures processes, for values that no cgroup provides.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use winddown_files::kernel;
 use winddown_shared::ProcStat;
 use winddown_shim::procfs;
 
@@ -53,7 +53,8 @@ impl Processes {
             false => self.children.get(&root).cloned().unwrap_or_default(),
         };
         while let Some((pid, threads)) = left.pop() {
-            let of_process = |name| fs::read_to_string(proc_root.join(pid.to_string()).join(name));
+            let of_process =
+                |name| kernel::read_to_string(proc_root.join(pid.to_string()).join(name));
             let statm = of_process("statm");
             // The process may have exited since.
             let Some(pages) = statm.ok().as_deref().and_then(own_pages) else { continue };
@@ -99,6 +100,8 @@ pub(crate) fn own_pages(statm: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
     use super::*;

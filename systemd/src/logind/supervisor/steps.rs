@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_files::OneThread;
+use winddown_files::{OneThread, regular};
 use winddown_shared::{ShutdownKind, ShutdownRequest, WallTime};
 
 use super::super::InhibitorConfig;
@@ -57,7 +57,11 @@ pub(super) async fn carry_out(
 
 /// Reads the scheduled shutdown from the file in which logind keeps it across its restarts.
 fn scheduled(root: &Path) -> Option<ShutdownRequest> {
-    let text = std::fs::read_to_string(root.join("run/systemd/shutdown/scheduled")).ok()?;
+    let text = regular::read_to_string(
+        &root.join("run/systemd/shutdown/scheduled"),
+        regular::CONFIGURATION,
+    )
+    .ok()?;
     let value = |name| text.lines().find_map(|line| line.strip_prefix(name));
     let micros = value("USEC=").and_then(|text| text.parse().ok())?;
     Some(ShutdownRequest {
