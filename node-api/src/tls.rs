@@ -173,7 +173,6 @@ fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs::OpenOptions;
     use std::time::Duration;
 
     use super::*;
@@ -182,23 +181,19 @@ mod tests {
     fn clients_that_wait_for_a_disk_that_hangs_take_one_thread() {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_time().max_blocking_threads(2).build().unwrap().block_on(async {
-            let directory = tempfile::tempdir().unwrap();
-            let certificate = directory.path().join("node.pem");
-            // It is read only once someone writes to it.
-            nix::unistd::mkfifo(&certificate, nix::sys::stat::Mode::S_IRWXU).unwrap();
+            let certificate = tempfile::tempdir().unwrap().path().join("node.pem");
             let key = certificate.clone();
-            let files = TlsFiles { certificate, key, client_authority: None };
-            let tls = Tls::new(files.clone());
-            let clients = async { tokio::join!(tls.acceptor(), tls.acceptor(), tls.acceptor()) };
+            let tls = Tls::new(TlsFiles { certificate, key, client_authority: None });
+            let (disk, answer) = std::sync::mpsc::channel::<()>();
+            let hung = tls.current.run(move |_| answer.recv());
+            let clients = async { tokio::join!(hung, tls.acceptor(), tls.acceptor()) };
             let others = async {
                 let free = tokio::task::spawn_blocking(|| ());
                 let free = tokio::time::timeout(Duration::from_secs(5), free).await;
-                let writer = OpenOptions::new().write(true).open(&files.certificate).unwrap();
-                std::fs::remove_file(&files.certificate).unwrap();
-                drop(writer);
+                drop(disk);
                 free
             };
-            let ((first, ..), free) = tokio::join!(clients, others);
+            let ((_, first, _), free) = tokio::join!(clients, others);
             assert!(free.is_ok(), "a thread is left for others");
             assert!(first.is_err());
         });

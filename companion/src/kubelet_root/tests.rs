@@ -140,5 +140,5 @@ fn claims_that_cannot_be_read_are_unknown_and_not_none() {
     }
     let large = " ".repeat(usize::try_from(LARGEST).unwrap() + 1);
     scene.write(CLAIMS, &large);
-    assert!(scene.held(CLAIMED).unwrap_err().contains("more than"));
+    assert!(scene.held(CLAIMED).unwrap_err().contains("larger than"));
 }
