@@ -26,7 +26,7 @@ pub(super) fn install(args: &InstallArgs, out: &mut Output) -> Result<Exit, Comm
         Some(RuntimeChoice::Process) => Runtime::Process,
         Some(RuntimeChoice::Systemd) => Runtime::Systemd,
         Some(RuntimeChoice::Cri) => Runtime::Cri,
-        None => chosen.map(|choice| choice.runtime).unwrap_or_default(),
+        None => chosen.as_ref().map(|choice| choice.runtime).unwrap_or_default(),
     };
     let options = InstallOptions {
         root: args.root.clone(),

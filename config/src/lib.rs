@@ -14,6 +14,7 @@ pub mod reference;
 mod schema;
 mod shutdown;
 #[cfg(test)]
+mod sockets;
 mod tests;
 
 use std::collections::BTreeMap;

@@ -66,6 +66,7 @@ pub async fn collect(place: &Place) -> Facts {
         agent,
         bus,
         endpoint,
+        runtime_endpoints,
         setting,
         installed,
         processes,
@@ -84,6 +85,9 @@ pub async fn collect(place: &Place) -> Facts {
         bus::look(place, &config.config),
         endpoint(place, config.config.runtime, &rooted.container_runtime_endpoint),
         look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
+        look.disk("the container runtimes", |place, _, _| {
+            Fact::Known(winddown_config::runtime_endpoints(&place.root, place.live))
+        }),
         look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
         look.live_disk("the processes", |place, _, _| interesting(&place.root)),
         look.disk("the kubelet's configuration", |place, _, _| {
@@ -135,6 +139,7 @@ pub async fn collect(place: &Place) -> Facts {
         endpoint,
         processes,
         kubelet,
+        runtime_endpoints,
         rights,
         server_verified,
         others_may_write,

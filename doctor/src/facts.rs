@@ -73,6 +73,8 @@ pub struct Facts {
     pub installed: Fact<Installed>,
     /// Whether the container runtime's socket accepts connections. Observed with the CRI runtime only.
     pub endpoint: Fact<()>,
+    /// The addresses of the container runtimes at the usual places.
+    pub runtime_endpoints: Fact<Vec<String>>,
     /// Processes of interest: kubelets, and programs that kill processes when memory runs out.
     pub processes: Fact<Vec<Process>>,
     /// The kubelet's configuration for shutdowns, if there is one.

@@ -57,6 +57,7 @@ fn healthy() -> Facts {
             ordered_scopes: vec!["cri-containerd-", "crio-"],
         }),
         endpoint: Fact::Known(()),
+        runtime_endpoints: Fact::Known(Vec::new()),
         processes: Fact::Known(Vec::new()),
         kubelet: Fact::Known(None),
         rights: Fact::not_live(),

@@ -10,15 +10,17 @@ use super::{InstallError, Runtime};
 use winddown_config::Config;
 
 /// The chosen runtime, and the reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The runtime.
     pub runtime: Runtime,
     why: &'static str,
+    /// The addresses of container runtimes, which were not chosen: images and the pods that are there are theirs.
+    containers: Vec<String>,
 }
 
 /// The facts about a machine or image.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Seen {
     /// The runtime in the configuration, if there is one.
     configured: Option<Runtime>,
@@ -26,6 +28,8 @@ struct Seen {
     systemd: bool,
     /// Whether the machine uses cgroup v2; unknown for an image.
     cgroup_v2: Option<bool>,
+    /// The addresses of the container runtimes that answer.
+    containers: Vec<String>,
 }
 
 /// Chooses the runtime for the machine or image at `root`: the one in its configuration, or else in `config`, its
@@ -48,14 +52,18 @@ pub fn choose(root: &Path, config: Option<&Path>) -> Result<Choice, InstallError
             || is_there("/usr/lib/systemd/systemd")
             || is_there("/lib/systemd/systemd"),
         cgroup_v2: is_live.then(|| is_there("/sys/fs/cgroup/cgroup.controllers")),
+        containers: winddown_config::runtime_endpoints(root, is_live),
     };
     Ok(decide(seen))
 }
 
 fn decide(seen: Seen) -> Choice {
-    let choice = |runtime, why| Choice { runtime, why };
+    let containers = seen.containers.clone();
+    let choice = |runtime, why| Choice { runtime, why, containers };
     match seen {
-        Seen { configured: Some(runtime), .. } => choice(runtime, "the configuration names it"),
+        Seen { configured: Some(runtime), .. } => {
+            Choice { runtime, why: "the configuration names it", containers: Vec::new() }
+        }
         Seen { systemd: false, .. } => choice(Runtime::Process, "systemd is not running"),
         Seen { cgroup_v2: Some(false), .. } => {
             choice(Runtime::Process, "control groups are of version 1 here")
@@ -70,7 +78,12 @@ fn decide(seen: Seen) -> Choice {
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pods run with `runtime: {}`: {}", self.runtime, self.why)?;
-        f.write_str("; --runtime overrides it")
+        f.write_str("; --runtime overrides it")?;
+        if !self.containers.is_empty() {
+            let containers = self.containers.join(" and ");
+            write!(f, ". A container runtime is at {containers}: --runtime cri runs pods in it")?;
+        }
+        Ok(())
     }
 }
 
@@ -80,7 +93,12 @@ mod tests {
 
     #[test]
     fn a_machine_with_systemd_and_cgroup_v2_gets_services_and_a_configuration_is_heeded() {
-        let seen = |configured, systemd, cgroup_v2| Seen { configured, systemd, cgroup_v2 };
+        let seen = |configured, systemd, cgroup_v2| Seen {
+            configured,
+            systemd,
+            cgroup_v2,
+            containers: Vec::new(),
+        };
         for (seen, runtime) in [
             (seen(None, true, Some(true)), Runtime::Systemd),
             (seen(None, true, Some(false)), Runtime::Process),
@@ -90,8 +108,23 @@ mod tests {
             (seen(Some(Runtime::Cri), true, Some(true)), Runtime::Cri),
             (seen(Some(Runtime::Process), true, Some(true)), Runtime::Process),
         ] {
-            assert_eq!(decide(seen).runtime, runtime, "{seen:?}");
+            assert_eq!(decide(seen.clone()).runtime, runtime, "{seen:?}");
         }
+    }
+
+    #[test]
+    fn a_container_runtime_that_was_not_chosen_is_named() {
+        let containers = vec!["unix:///run/crio/crio.sock".to_owned()];
+        let seen = Seen { systemd: true, cgroup_v2: Some(false), containers, ..Seen::default() };
+        let said = decide(seen.clone()).to_string();
+        assert!(
+            said.ends_with(
+                "A container runtime is at unix:///run/crio/crio.sock: --runtime cri runs pods in it"
+            ),
+            "{said}"
+        );
+        let said = decide(Seen { configured: Some(Runtime::Cri), ..seen }).to_string();
+        assert!(!said.contains("crio.sock"), "{said}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use winddown_config::reference::default_of;
-use winddown_config::{Config, Mode, ShutdownPeriods, scalar};
+use winddown_config::{Config, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme};
 use winddown_kubelet::{Configuration, Kubelet, Periods, PriorityPeriod, below};
 
 use super::error::InstallError;
@@ -36,14 +36,6 @@ pub(super) struct KubeletSetup {
     pub(super) kubeconfig: PathBuf,
 }
 
-/// The sockets to try for a kubelet whose container runtime is unknown.
-const SOCKETS: [&str; 4] = [
-    "/run/containerd/containerd.sock",
-    "/run/crio/crio.sock",
-    "/run/cri-dockerd.sock",
-    "/run/k3s/containerd/containerd.sock",
-];
-
 /// The fields derived from the kubelet's configuration.
 const FIELDS: [&str; 6] =
     ["mode", "runtime", "kubeconfig", "containerRuntimeEndpoint", "nodeName", "kubeletRootDir"];
@@ -62,7 +54,7 @@ pub(super) fn find(
     if let Some((file, why)) = said.as_ref().and_then(|said| said.problem.clone()) {
         return Err(InstallError::KubeletConfiguration { file, why });
     }
-    let (endpoint, of_endpoint) = endpoint(root, &kubelet, said.as_ref(), asked)?;
+    let (endpoint, of_endpoint) = endpoint(root, live, &kubelet, said.as_ref(), asked)?;
     let mut text = format!(
         "# winddown beside a kubelet, written by `winddown install --companion`. winddown.yaml(5) has all\n\
          # fields; `winddown config check` tests this file.\n\
@@ -156,6 +148,7 @@ fn kubeconfig(
 /// Returns the address of the container runtime, and where it was found.
 fn endpoint(
     root: &Path,
+    live: bool,
     kubelet: &Kubelet,
     said: Option<&Configuration>,
     asked: &Companion,
@@ -175,8 +168,7 @@ fn endpoint(
     if kubelet.is_known() || kubelet.usual_endpoint().contains("k3s") {
         return Ok(usual);
     }
-    let there = SOCKETS.iter().filter(|socket| below(root, Path::new(socket)).exists());
-    let found: Vec<String> = there.map(|socket| with_scheme(socket)).collect();
+    let found = runtime_endpoints(root, live);
     match &found[..] {
         [] => Ok(usual),
         [one] => {
@@ -184,10 +176,6 @@ fn endpoint(
         }
         _ => Err(InstallError::Ambiguous { what: "container runtime", found, flag: OPTION }),
     }
-}
-
-fn with_scheme(address: &str) -> String {
-    if address.starts_with('/') { format!("unix://{address}") } else { address.to_owned() }
 }
 
 /// Describes where an option of the kubelet was found.

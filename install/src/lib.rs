@@ -9,6 +9,7 @@
 mod assets;
 mod choice;
 mod companion;
+mod default_config;
 mod error;
 mod host;
 mod mounts;
@@ -43,6 +44,7 @@ use assets::{
     SYSUSERS, Source, TMPFILES, UNIT,
 };
 use companion::KubeletSetup;
+use default_config::{Containers, is_default};
 use plan::{Plan, Work};
 use record::{Entry, Record};
 use tree::{Found, Tree};
@@ -262,9 +264,10 @@ fn configuration(
     beside: Option<&KubeletSetup>,
     report: &mut InstallReport,
 ) -> Result<((String, Owner), Duration), InstallError> {
+    let containers = Containers::of(&options.root);
     let text = match (&options.config, beside) {
         (_, Some(beside)) => beside.text.clone(),
-        (None, None) => default_config(options.runtime),
+        (None, None) => containers.default_config(options.runtime),
         (Some(path), None) => {
             std::fs::read_to_string(path).map_err(InstallError::file("read", path))?
         }
@@ -276,11 +279,7 @@ fn configuration(
         Err(error) => return Err(InstallError::file("read", there)(error)),
     };
     // An unedited default from a package or an installation was not chosen by the operator, so it may be replaced.
-    let untouched = existing.clone().filter(|_| beside.is_some()).filter(|existing| {
-        [Runtime::Process, Runtime::Systemd, Runtime::Cri]
-            .iter()
-            .any(|runtime| default_config(*runtime).as_bytes() == existing)
-    });
+    let untouched = existing.clone().filter(|text| beside.is_some() && is_default(text));
     let parsed = |path: &Path, text: &[u8]| match Config::parse(path, text) {
         Ok((config, _)) => Ok(config),
         Err(source) => Err(unusable(path, source)),
@@ -309,6 +308,9 @@ fn configuration(
         );
         return Err(unusable(path, why));
     }
+    if beside.is_none() {
+        report.notes.extend(containers.note(&config));
+    }
     let owner = match (beside, untouched) {
         (None, _) => Owner::Operator,
         (Some(_), old) => {
@@ -327,11 +329,6 @@ fn unusable(
     source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
 ) -> InstallError {
     InstallError::Config { path: path.to_owned(), source: source.into() }
-}
-
-fn default_config(runtime: Runtime) -> String {
-    let line = format!("\nruntime: {runtime}\n");
-    winddown_config::default_yaml().replacen("\nruntime: process\n", &line, 1)
 }
 
 /// Carries out the steps. The record is written first, with both the old and the new entries, so that after an

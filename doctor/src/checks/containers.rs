@@ -28,7 +28,17 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     if config.runtime == RuntimeKind::Cri
         && let Fact::Unknown(kind, why) = &facts.endpoint
     {
+        let others = facts.runtime_endpoints.known().into_iter().flatten();
+        let other = others.into_iter().find(|other| *other != endpoint);
         let mend = |finding: Finding, fix: Fix, verb: &str| match facts.runtime_units().first() {
+            // Its unit need not be there either.
+            _ if other.is_some() && *kind == NotObserved::Absent => {
+                let (other, file) = (other.map_or("", String::as_str), facts.config.file.display());
+                finding.advise(format!(
+                    "a container runtime is at {other}: if pods are to run there, write \
+                     containerRuntimeEndpoint: {other} into {file}, and restart winddown"
+                ))
+            }
             Some(unit) => finding.fix(fix, [format!("systemctl {verb} {unit}")]),
             None => finding.advise(format!(
                 "{verb} what listens at {endpoint}, or correct containerRuntimeEndpoint"

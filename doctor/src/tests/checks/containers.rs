@@ -25,6 +25,18 @@ fn what_is_wrong_with_containers_is_found() {
             "systemctl start containerd.service",
         ),
         (
+            "another socket",
+            |f| {
+                f.endpoint = unseen(NotObserved::Absent);
+                let crio = "unix:///run/crio/crio.sock".to_owned();
+                f.runtime_endpoints = Fact::Known(vec![crio]);
+            },
+            "runtime",
+            Problem,
+            "as was said",
+            "containerRuntimeEndpoint: unix:///run/crio/crio.sock into",
+        ),
+        (
             "hung socket",
             |f| f.endpoint = unseen(NotObserved::Silent),
             "runtime",
