@@ -17,6 +17,7 @@ pub(super) fn run(
     match &args.command {
         ConfigCommand::Check { file } => {
             let file = file.as_deref().or(global.config.as_deref());
+            must_be_there(file.unwrap_or(Path::new(DEFAULT_FILE)))?;
             let view = load(file)?;
             warn(&view, out);
             out.line(&format!("{}: valid{}", clean(&view.file), warnings(view.warnings.len())))?;
@@ -44,12 +45,19 @@ pub(super) fn run(
 /// Loads the configuration that was named, or else the one at the default path, or the defaults if that does not exist.
 /// Also returns its warnings.
 pub(super) fn load_config(global: &GlobalArgs) -> Result<(Config, Vec<Warning>), CommandError> {
-    if let Some(file) = &global.config {
-        return Ok(Config::load(file)?);
-    }
-    match Config::load(Path::new(DEFAULT_FILE)) {
-        Err(error) if error.is_missing() => Ok((Config::default(), Vec::new())),
-        read => Ok(read?),
+    let loaded = winddown_config::load(Path::new("/"), global.config.as_deref())?;
+    Ok((loaded.config, loaded.warnings))
+}
+
+/// Fails if there is no file to check: what stands in for it is not what was asked about.
+fn must_be_there(file: &Path) -> Result<(), CommandError> {
+    match std::fs::metadata(file) {
+        Err(source) if source.kind() == std::io::ErrorKind::NotFound => {
+            let error = ConfigError::Read { path: file.to_owned(), source };
+            let hint = error.hint();
+            Err(CommandError::new(Exit::ConfigMissing, error).with_hint(hint))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -59,34 +67,27 @@ pub(super) fn load_config_for_reports(
     global: &GlobalArgs,
     out: &mut Output,
 ) -> Result<Config, CommandError> {
-    let file = global.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
-    match Config::load(file) {
-        Ok((config, _)) => Ok(config),
+    match winddown_config::load(Path::new("/"), global.config.as_deref()) {
+        Ok(loaded) => Ok(loaded.config),
         Err(ConfigError::Invalid(_)) => {
             let usual = Config::default();
+            let file = global.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
             let (file, place) = (file.display(), usual.state_directory.display());
             out.progress(&format!(
                 "warning: {file} is not valid, and reports are looked for in {place}\n  next: winddown config check"
             ));
             Ok(usual)
         }
-        Err(error) if error.is_missing() && global.config.is_none() => Ok(Config::default()),
         Err(error) => Err(error.into()),
     }
 }
 
 fn load(file: Option<&Path>) -> Result<ConfigView, CommandError> {
-    let path = file.unwrap_or(Path::new(DEFAULT_FILE));
-    let shown = path.display().to_string();
-    let (config, mut warnings) = match Config::load(path) {
-        Ok((config, warnings)) => (config, warnings.iter().map(ToString::to_string).collect()),
-        // The agent also starts without a file.
-        Err(error) if file.is_none() && error.is_missing() => {
-            (Config::default(), vec![format!("{shown} is not there: the defaults are in force")])
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let file = shown;
+    let loaded = winddown_config::load(Path::new("/"), file)?;
+    let mut warnings: Vec<String> = loaded.stands_in().into_iter().collect();
+    warnings.extend(loaded.warnings.iter().map(ToString::to_string));
+    let file = loaded.file.display().to_string();
+    let config = loaded.config;
     let cluster = &config.cluster;
     let is_alone = config.mode == Mode::Standalone;
     if !is_alone && cluster.kubeconfig.is_none() && cluster.bootstrap_kubeconfig.is_none() {

@@ -18,7 +18,8 @@ Exit codes:
   5  pods were left running or needed SIGKILL
   6  refused: no permission, or not possible now
   7  doctor found warnings
-  8  doctor found problems";
+  8  doctor found problems
+  10 the configuration that was to be checked is not there";
 
 /// The exit code of the process. The numbers are a stable interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +43,8 @@ pub enum Exit {
     Warnings = 7,
     /// `doctor` found problems.
     Problems = 8,
+    /// The configuration that was to be checked is not there. 9 is the agent's.
+    ConfigMissing = 10,
 }
 
 /// Why a command failed.

@@ -8,6 +8,7 @@ mod changes;
 mod cluster;
 mod eviction;
 mod notices;
+mod origin;
 mod print;
 mod read;
 pub mod reference;
@@ -28,6 +29,7 @@ pub use cluster::{ClusterSettings, CompanionSettings, EndedPods, Mode, NodeTaint
 pub use eviction::EvictionSettings;
 pub use notices::NoticesConfig;
 pub use print::scalar;
+pub use origin::{LAST_IN_FORCE, Loaded, Origin, load};
 pub use reference::default_yaml;
 pub use schema::schema;
 pub use shutdown::{
@@ -167,9 +169,8 @@ impl Config {
     /// # Errors
     /// The file cannot be read, or its content is invalid; see [`ConfigError`].
     pub fn load(path: &Path) -> Result<(Self, Vec<Warning>), ConfigError> {
-        let read = |source| ConfigError::Read { path: path.to_owned(), source };
-        let file = std::fs::File::open(path).map_err(read)?;
-        Self::parse(path, &winddown_yaml::read(file).map_err(read)?)
+        let Loaded { config, warnings, .. } = load(Path::new("/"), Some(path))?;
+        Ok((config, warnings))
     }
 
     /// Validates the text of a configuration file; `path` only names it in errors.
@@ -310,7 +311,7 @@ impl ConfigError {
             io::ErrorKind::NotFound => {
                 format!("winddown config default > {} writes one to start from", path.display())
             }
-            io::ErrorKind::IsADirectory => {
+            _ if path.is_dir() => {
                 format!("name the file: {}", path.join("config.yaml").display())
             }
             _ => file_hint(source).to_owned(),

@@ -319,14 +319,33 @@ impl Service {
     }
 }
 
-/// Reads the configuration that `options` name.
-fn load(options: &ServiceOptions, now: WallTime) -> Result<Configuration, StartError> {
-    let usual = options.root.join(winddown_config::DEFAULT_FILE.trim_start_matches('/'));
-    let path = options.config.clone().unwrap_or(usual);
-    let (config, file, warnings) = match Config::load(&path) {
-        Ok((config, warnings)) => {
-            let told = warnings.iter().map(ToString::to_string).collect();
-            (config, Some(path), told)
+/// Reads the configuration that `options` name. Nothing stands in for a file that `must_exist`.
+fn load(
+    options: &ServiceOptions,
+    now: WallTime,
+    must_exist: bool,
+) -> Result<Configuration, StartError> {
+    let usual = || options.root.join(winddown_config::DEFAULT_FILE.trim_start_matches('/'));
+    let named = options.config.clone().or_else(|| must_exist.then(usual));
+    let loaded = winddown_config::load(&options.root, named.as_deref())?;
+    let mut warnings: Vec<String> = loaded.stands_in().into_iter().collect();
+    warnings.extend(loaded.warnings.iter().map(ToString::to_string));
+    keep(&options.root, &loaded);
+    let config = Arc::new(loaded.config.rooted(&options.root));
+    let file = (loaded.origin != Origin::Defaults).then_some(loaded.file);
+    Ok(Configuration { config, file, warnings, loaded_at: now })
+}
+
+/// Keeps what is in force from now on for a start without its file. A disk that is full or hangs keeps no agent from
+/// starting.
+fn keep(root: &Path, loaded: &Loaded) {
+    let (root, loaded) = (root.to_owned(), loaded.clone());
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = loaded.keep(&root) {
+            tracing::warn!(
+                error = error_chain(&error),
+                "no copy of the configuration is kept: if the file is lost, a restart has an old one, or the defaults"
+            );
         }
         Err(error) if options.config.is_none() && error.is_missing() => {
             let told = format!("{} is not there: the defaults are in force", path.display());

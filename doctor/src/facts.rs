@@ -129,6 +129,8 @@ pub enum ConfigRead {
     Defaults,
     /// The file is invalid, or was named and does not exist: one line per problem.
     Invalid(Vec<String>),
+    /// There is no file at the default path any more: this copy of what was last in force counts.
+    LastInForce(PathBuf),
     /// The file could not be read.
     Unread(NotObserved, String),
 }

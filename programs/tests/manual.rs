@@ -88,7 +88,7 @@ fn every_command_has_a_page_and_every_page_names_the_exit_codes_or_the_page_that
     );
     let first = man::pages().into_iter().find(|page| page.name == "winddown").expect("a page");
     let codes = first.text.split(".SH \"EXIT STATUS\"").nth(1).expect("a section");
-    for code in 0..=Exit::Problems as u8 {
+    for code in (0..=Exit::Problems as u8).chain([Exit::ConfigMissing as u8]) {
         assert!(codes.contains(&format!("\\fB{code}\\fR")), "{code}");
     }
 }

@@ -73,7 +73,8 @@ impl ControlLoop {
                     if ready {
                         self.notifier.reloading();
                     }
-                    reading = Some(Reading::start(&self.options));
+                    let has_file = self.configured.configuration().file.is_some();
+                    reading = Some(Reading::start(&self.options, has_file));
                 }
                 loaded = reload::end_of(&mut reading) => {
                     self.take_over(loaded);
@@ -160,7 +161,7 @@ async fn going_down() -> Option<ShutdownKind> {
 
 /// The prefix of the warning that the status shows after a failed reload.
 const KEPT: &str =
-    "the configuration was read again and is not valid, so the one before it is in force: ";
+    "the configuration was read again and cannot be used, so the one before it is in force: ";
 
 fn at_restart(field: &str) -> String {
     let then = match field {

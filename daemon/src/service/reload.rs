@@ -25,10 +25,13 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn start(options: &ServiceOptions) -> Self {
+    /// Begins to read. If a file is in force, as `has_file` says, one that is gone is an error.
+    pub(super) fn start(options: &ServiceOptions, has_file: bool) -> Self {
         let options = options.clone();
         Self {
-            thread: tokio::task::spawn_blocking(move || load(&options, wall_clock().now())),
+            thread: tokio::task::spawn_blocking(move || {
+                load(&options, wall_clock().now(), has_file)
+            }),
             slow: Box::pin(sleep(SLOW)),
         }
     }

@@ -37,6 +37,15 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
             );
         }
         ConfigRead::Invalid(lines) => {
+        ConfigRead::LastInForce(copy) => {
+            let copy = copy.display();
+            return Some(
+                CHECK
+                    .problem("the configuration is gone: what was last in force counts")
+                    .saw(format!("{file} is not there; {copy} has what was last in force"))
+                    .advise(format!("put {file} back, for example: cp {copy} {file}")),
+            );
+        }
             return Some(
                 CHECK
                     .problem("the configuration is wrong")

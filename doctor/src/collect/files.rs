@@ -14,7 +14,7 @@ use crate::facts::{
     Command, ConfigFact, ConfigRead, DOCKERS_SCOPES, Fact, Installed, NotObserved, SocketFile,
     StateDirectory, UNIT,
 };
-use winddown_config::{Config, ConfigError};
+use winddown_config::{Config, ConfigError, Origin};
 use winddown_control::api::ReportEntry;
 use winddown_kubelet::{UNIT_DIRECTORIES, below};
 use winddown_node::reports;
@@ -31,12 +31,16 @@ pub(super) fn config_path(place: &Place) -> PathBuf {
 pub(super) fn config(place: &Place) -> ConfigFact {
     let file = config_path(place);
     let changed = fs::metadata(&file).ok().as_ref().and_then(modified);
-    let (read, config) = match Config::load(&file) {
-        Ok((config, warnings)) => {
-            (ConfigRead::Valid(warnings.iter().map(ToString::to_string).collect()), config)
-        }
-        Err(error) if error.is_missing() && place.config.is_none() => {
-            (ConfigRead::Defaults, Config::default())
+    let (read, config) = match winddown_config::load(&place.root, place.config.as_deref()) {
+        Ok(loaded) => {
+            let read = match loaded.origin {
+                Origin::File => {
+                    ConfigRead::Valid(loaded.warnings.iter().map(ToString::to_string).collect())
+                }
+                Origin::LastInForce => ConfigRead::LastInForce(loaded.file),
+                Origin::Defaults => ConfigRead::Defaults,
+            };
+            (read, loaded.config)
         }
         Err(ConfigError::Read { source, .. })
             if source.kind() == std::io::ErrorKind::PermissionDenied =>

@@ -172,6 +172,12 @@ async fn what_is_wrong_with_the_configuration_is_told_with_its_line() {
     fs::remove_file(root.path().join("etc/winddown/config.yaml")).unwrap();
     let facts = collect(&root.place(no_bus())).await;
     assert_eq!(facts.config.read, ConfigRead::Defaults);
+    root.put("var/lib/winddown/last-config.yaml", &format!("{CONFIG}maxPods: 7\n"));
+    let facts = collect(&root.place(no_bus())).await;
+    assert_eq!(facts.config.config.max_pods, 7);
+    let found = finding(&facts, "config").unwrap();
+    assert_eq!(found.severity, Severity::Problem);
+    assert!(found.title.contains("what was last in force counts"), "{found:?}");
     let named = Place { config: Some("/nonexistent/c.yaml".into()), ..root.place(no_bus()) };
     let facts = collect(&named).await;
     assert!(matches!(facts.config.read, ConfigRead::Invalid(_)), "{:?}", facts.config.read);

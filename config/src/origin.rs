@@ -1,0 +1,165 @@
+//! Where a configuration comes from: its file, or what stands in for it while that is not there.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use winddown_files::{Durability, regular, replace};
+
+use super::{Config, ConfigError, DEFAULT_FILE, Warning};
+
+/// The copy of the configuration that was last in force on this machine. It has this place whatever `stateDirectory`
+/// says: once the configuration is gone, nothing else says where to look.
+pub const LAST_IN_FORCE: &str = "/var/lib/winddown/last-config.yaml";
+
+/// Where a configuration comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Its file.
+    File,
+    /// The copy of what was last in force: the file at the default path is not there any more.
+    LastInForce,
+    /// The defaults: there is no file at the default path, and never was one with which an agent started.
+    Defaults,
+}
+
+/// A configuration, and where it comes from.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The configuration, with its paths as they are written.
+    pub config: Config,
+    /// The warnings about its text.
+    pub warnings: Vec<Warning>,
+    /// Where it comes from.
+    pub origin: Origin,
+    /// The file that was read; with [`Origin::Defaults`], the one that is not there.
+    pub file: PathBuf,
+    /// What was read.
+    pub text: Vec<u8>,
+}
+
+/// Loads the configuration file `named`, or without one the file at the default path below `root`. If that is not
+/// there, what was last in force counts, and on a machine where nothing was, the defaults: a node whose configuration
+/// is lost must not become another node. Blocking.
+///
+/// # Errors
+/// The file, or what stands in for it, cannot be read or is invalid.
+pub fn load(root: &Path, named: Option<&Path>) -> Result<Loaded, ConfigError> {
+    let below = |path: &str| root.join(path.trim_start_matches('/'));
+    let file = named.map_or_else(|| below(DEFAULT_FILE), Path::to_owned);
+    match read(&file, Origin::File) {
+        Err(error) if named.is_none() && error.is_missing() => {}
+        loaded => return loaded,
+    }
+    match read(&below(LAST_IN_FORCE), Origin::LastInForce) {
+        Err(error) if error.is_missing() => {
+            let (config, warnings) = (Config::default(), Vec::new());
+            Ok(Loaded { config, warnings, origin: Origin::Defaults, file, text: Vec::new() })
+        }
+        loaded => loaded,
+    }
+}
+
+fn read(file: &Path, origin: Origin) -> Result<Loaded, ConfigError> {
+    let failed = |source| ConfigError::Read { path: file.to_owned(), source };
+    let text = regular::open(file).and_then(winddown_yaml::read).map_err(failed)?;
+    let (config, warnings) = Config::parse(file, &text)?;
+    Ok(Loaded { config, warnings, origin, file: file.to_owned(), text })
+}
+
+// === impl Loaded ===
+
+impl Loaded {
+    /// Says what is in force in place of the file at the default path; `None` if the file was read.
+    pub fn stands_in(&self) -> Option<String> {
+        let file = self.file.display();
+        match self.origin {
+            Origin::File => None,
+            Origin::LastInForce => Some(format!(
+                "{DEFAULT_FILE} is not there: what was last in force counts, kept in {file}; put the file back, or \
+                 write a new one: winddown config default > {DEFAULT_FILE}"
+            )),
+            Origin::Defaults => Some(format!("{file} is not there: the defaults are in force")),
+        }
+    }
+
+    /// Keeps what was read as what was last in force, below `root`, if it comes from the file at the default path. Once
+    /// an agent has started with it. Blocking.
+    ///
+    /// # Errors
+    /// The copy cannot be written; an old one is kept.
+    pub fn keep(&self, root: &Path) -> io::Result<()> {
+        let below = |path: &str| root.join(path.trim_start_matches('/'));
+        let copy = below(LAST_IN_FORCE);
+        if self.origin != Origin::File || self.file != below(DEFAULT_FILE) {
+            return Ok(());
+        }
+        let most = regular::CONFIGURATION;
+        if regular::read(&copy, most).is_ok_and(|old| old == self.text) {
+            return Ok(());
+        }
+        if let Some(directory) = copy.parent() {
+            std::fs::create_dir_all(directory)?;
+        }
+        replace(&copy, 0o600, Durability::PowerCut, &self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::Mode;
+
+    const COMPANION: &str =
+        "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nmode: companion\n";
+
+    fn put(root: &Path, path: &str, text: &str) {
+        let path = root.join(path.trim_start_matches('/'));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn a_companion_whose_configuration_is_lost_stays_a_companion() {
+        let root = tempfile::tempdir().unwrap();
+        let load = || load(root.path(), None);
+        let first = load().unwrap();
+        assert_eq!((first.origin, first.config.mode), (Origin::Defaults, Mode::Standalone));
+        first.keep(root.path()).unwrap();
+        assert_eq!(load().unwrap().origin, Origin::Defaults, "defaults are nobody's choice");
+
+        put(root.path(), DEFAULT_FILE, COMPANION);
+        let there = load().unwrap();
+        assert_eq!((there.origin, there.stands_in()), (Origin::File, None));
+        there.keep(root.path()).unwrap();
+        fs::remove_file(&there.file).unwrap();
+        let lost = load().unwrap();
+        assert_eq!((lost.origin, lost.config.mode), (Origin::LastInForce, Mode::Companion));
+        assert!(lost.stands_in().unwrap().contains("what was last in force counts"));
+
+        put(root.path(), DEFAULT_FILE, &COMPANION.replace("companion", "standalone"));
+        let back = load().unwrap();
+        assert_eq!((back.origin, back.config.mode), (Origin::File, Mode::Standalone));
+    }
+
+    #[test]
+    fn a_damaged_copy_is_an_error_and_not_another_configuration() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), LAST_IN_FORCE, "mode: ");
+        let error = load(root.path(), None).unwrap_err();
+        assert!(error.to_string().contains("last-config.yaml"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_was_named_is_neither_kept_nor_stood_in_for() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "/named.yaml", COMPANION);
+        let named = root.path().join("named.yaml");
+        load(root.path(), Some(&named)).unwrap().keep(root.path()).unwrap();
+        assert!(!root.path().join("var").exists());
+        put(root.path(), LAST_IN_FORCE, COMPANION);
+        fs::remove_file(&named).unwrap();
+        assert!(load(root.path(), Some(&named)).unwrap_err().is_missing());
+    }
+}
