@@ -3,7 +3,7 @@
 //! kube's own implementation blocks while the command runs, and lets it use the agent's terminal. Here
 //! the command has no terminal and [`PATIENCE`] to answer, and its answer is kept until it expires.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
+use winddown_files::refuse_if_others_may_write;
 
 use super::error::CredentialsError;
 use super::material::{Assembly, Found};
@@ -73,6 +74,16 @@ struct CommandOutput {
 /// When the command has to be run again for credentials that expire at this time.
 pub(super) fn renewal(expires: Timestamp) -> Timestamp {
     expires.checked_sub(AHEAD).unwrap_or(expires)
+}
+
+/// Returns the file that `command` stands for: its path, or the first file of that name in the directories of `PATH`.
+pub(super) fn program(command: &str) -> Option<PathBuf> {
+    if command.contains('/') {
+        return std::path::absolute(command).ok();
+    }
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let mut files = std::env::split_paths(&search).map(|dir| dir.join(command));
+    files.find(|file| file.is_file())
 }
 
 // === impl Plugin ===
@@ -152,6 +163,11 @@ impl Plugin {
     }
 
     async fn output(&self) -> Result<CommandOutput, CredentialsError> {
+        if let Some(program) = program(&self.command) {
+            let trusted = tokio::task::spawn_blocking(move || refuse_if_others_may_write(&program));
+            let trusted = trusted.await.map_err(std::io::Error::other).flatten();
+            trusted.map_err(|error| self.failed(error.to_string()))?;
+        }
         let mut command = Command::new(&self.command);
         command
             .args(&self.args)

@@ -7,7 +7,7 @@ use secrecy::ExposeSecret;
 
 use super::draft::Draft;
 use super::error::CredentialsError;
-use super::exec::Plugin;
+use super::exec::{self, Plugin};
 use super::files::Files;
 use super::material::{Assembly, Found, unbase64};
 
@@ -23,21 +23,74 @@ struct Chosen<'a> {
     user: &'a AuthInfo,
 }
 
+/// A file that a kubeconfig names, and that is used with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedFile {
+    /// The field, such as `users.tokenFile`.
+    pub field: &'static str,
+    /// The file.
+    pub path: PathBuf,
+    /// What it is used for.
+    pub purpose: FileUse,
+}
+
+/// What a file that a kubeconfig names is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileUse {
+    /// It is read.
+    Read,
+    /// It is read, and has a key or a token.
+    Secret,
+    /// It is run as a command.
+    Run,
+}
+
+/// Returns the files that the current context of a kubeconfig names. Blocks.
+///
+/// # Errors
+/// The kubeconfig cannot be read, or has no usable current context.
+pub fn files_of_kubeconfig(path: &Path) -> Result<Vec<NamedFile>, CredentialsError> {
+    let config = parse(&mut Files::default(), path)?;
+    let chosen = Chosen::find(path, &config, None)?;
+    let (cluster, user) = (chosen.cluster, chosen.user);
+    // As in `data_or_file`, data in the kubeconfig itself takes precedence.
+    let no_data = |data: bool, file: &Option<String>| file.clone().filter(|_| !data);
+    let authority =
+        no_data(cluster.certificate_authority_data.is_some(), &cluster.certificate_authority);
+    let chain = no_data(user.client_certificate_data.is_some(), &user.client_certificate);
+    let key = no_data(user.client_key_data.is_some(), &user.client_key);
+    let program = user.exec.as_ref().and_then(|exec| exec::program(exec.command.as_deref()?));
+    let file = |file: Option<String>| file.filter(|file| !file.is_empty()).map(PathBuf::from);
+    let all = [
+        ("clusters.certificate-authority", file(authority), FileUse::Read),
+        ("users.client-certificate", file(chain), FileUse::Read),
+        ("users.client-key", file(key), FileUse::Secret),
+        ("users.tokenFile", file(user.token_file.clone()), FileUse::Secret),
+        ("users.exec.command", program, FileUse::Run),
+    ];
+    let named = |(field, path, purpose)| Some(NamedFile { field, path: path?, purpose });
+    Ok(all.into_iter().filter_map(named).collect())
+}
+
 /// Reads a kubeconfig and the files it refers to. Blocks.
 pub(super) fn read(path: &Path, context: Option<&str>) -> Result<Draft, CredentialsError> {
     let mut files = Files::default();
-    files.read("kubeconfig", path)?;
-    let config = Kubeconfig::read_from(path).map_err(|error| match error {
-        KubeconfigError::ReadConfig(source, path) => {
-            CredentialsError::Read { what: "kubeconfig", path, source }
-        }
-        error => CredentialsError::Parse { path: path.to_path_buf(), source: error.into() },
-    })?;
+    let config = parse(&mut files, path)?;
     let chosen = Chosen::find(path, &config, context)?;
     let mut assembly = chosen.cluster(&mut files)?;
     assembly.namespace(chosen.context.namespace.clone());
     let plugin = chosen.user(&mut assembly, &mut files)?;
     Ok(Draft { assembly, files, plugin })
+}
+
+fn parse(files: &mut Files, path: &Path) -> Result<Kubeconfig, CredentialsError> {
+    files.read("kubeconfig", path)?;
+    Kubeconfig::read_from(path).map_err(|error| match error {
+        KubeconfigError::ReadConfig(source, path) => {
+            CredentialsError::Read { what: "kubeconfig", path, source }
+        }
+        error => CredentialsError::Parse { path: path.to_path_buf(), source: error.into() },
+    })
 }
 
 impl<'a> Chosen<'a> {

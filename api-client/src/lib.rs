@@ -48,6 +48,7 @@ pub use certificate::CertificateFacts;
 pub use error::{CredentialsError, RequestError};
 pub use health::{ApiHealth, ApiState};
 pub use in_cluster::ServiceAccount;
+pub use kubeconfig::{FileUse, NamedFile, files_of_kubeconfig};
 pub use list_and_watch::list_and_watch;
 pub use reviews::ApiReviews;
 

@@ -14,9 +14,10 @@ mod read;
 pub mod reference;
 mod schema;
 mod shutdown;
-#[cfg(test)]
 mod sockets;
+#[cfg(test)]
 mod tests;
+mod trust;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,8 +29,8 @@ pub use changes::{Change, Changes};
 pub use cluster::{ClusterSettings, CompanionSettings, EndedPods, Mode, NodeTaint, OrphanedPods};
 pub use eviction::EvictionSettings;
 pub use notices::NoticesConfig;
-pub use print::scalar;
 pub use origin::{LAST_IN_FORCE, Loaded, Origin, load};
+pub use print::scalar;
 pub use reference::default_yaml;
 pub use schema::schema;
 pub use shutdown::{
@@ -37,6 +38,8 @@ pub use shutdown::{
     ShutdownSettings,
 };
 
+pub use sockets::{answers, runtime_endpoints, with_scheme};
+pub use trust::{Exposed, Exposure, Trust, TrustedPath, exposed};
 use winddown_yaml::{Problem, Problems};
 
 /// The default path of the configuration.

@@ -15,11 +15,12 @@ mod tests;
 mod value;
 mod yaml;
 
+use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 
-use super::Config;
+use super::{Config, Trust, TrustedPath};
 pub(super) use value::word;
 use value::{At, OneOf, Options, Place, Value, Word};
 use winddown_yaml::{Fields, Problem};
@@ -66,6 +67,8 @@ pub struct Field {
     pub live: bool,
     /// Whether it is required.
     pub required: bool,
+    /// What root does with what is at this path; `None` if it is no path.
+    pub trust: Option<Trust>,
     zero: Zero,
     /// Checks the text of the option, or of an entry with this name. Returns the error.
     check: fn(name: &str, text: &str) -> Option<String>,
@@ -205,6 +208,33 @@ pub(super) fn entries(config: &Config) -> Vec<(&'static str, Json)> {
     rows().filter_map(&mut written).collect()
 }
 
+/// Returns each path that the configuration names, in the order of the table.
+pub(super) fn paths(config: &Config) -> Vec<TrustedPath> {
+    let mut config = config.clone();
+    let mut all = Vec::new();
+    for row in rows() {
+        if let Some(value) = row.place.written(&row.field, &mut config) {
+            collect(&row.field, row.field.name, &value, &mut all);
+        }
+    }
+    all
+}
+
+fn collect(field: &Field, option: &str, value: &Json, all: &mut Vec<TrustedPath>) {
+    for field in field.kind.fields() {
+        let option = format!("{option}.{}", field.name);
+        let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
+        items.iter().for_each(|item| collect(field, &option, &item[field.name], all));
+    }
+    // The program is the first word of a command.
+    let text = if matches!(field.kind, Kind::Command) { &value[0] } else { value };
+    let (Some(trust), Some(text)) = (field.trust, text.as_str()) else { return };
+    let path = Path::new(text.strip_prefix("unix://").unwrap_or(text));
+    if path.is_absolute() {
+        all.push(TrustedPath { option: option.to_owned(), path: path.to_owned(), trust });
+    }
+}
+
 /// Returns `running` with the options of `new` that a reload applies.
 pub(super) fn reloaded(running: &Config, new: &Config) -> Config {
     let (mut config, mut new) = (running.clone(), new.clone());
@@ -254,6 +284,7 @@ impl<T: 'static> Row<T> {
             example: "",
             live: false,
             required: false,
+            trust: None,
             zero: Zero::Counts,
             check: |_, _| None,
         };
@@ -277,6 +308,11 @@ impl<T: 'static> Row<T> {
 
     fn required(mut self) -> Self {
         self.field.required = true;
+        self
+    }
+
+    fn trusted(mut self, trust: Trust) -> Self {
+        self.field.trust = Some(trust);
         self
     }
 

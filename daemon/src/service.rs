@@ -13,7 +13,7 @@ mod reload;
 mod runtime;
 mod signals;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,13 +30,13 @@ use winddown_systemd::{
     Bus, InhibitorConfig, InhibitorSocket, LogindInhibitor, Notifier, hold_block,
 };
 
-use winddown_config::{Config, ConfigError, Mode, RuntimeKind, file_hint};
+use winddown_config::{Config, ConfigError, Loaded, Mode, Origin, RuntimeKind, exposed, file_hint};
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_node::cluster::Cluster;
 use winddown_node::metrics;
 use winddown_node::{
     Configuration, Configured, Identity, Machine, Node, NodePlugin, PressureSource, RuntimeFigures,
-    Source, policy_of,
+    Source, policy_of, trusted_paths,
 };
 use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
@@ -153,11 +153,12 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let reloads = signal(SignalKind::hangup()).map_err(StartError::Signals)?;
     let notifier = Notifier::from_env();
     let wall = wall_clock();
-    let configuration = load(&options, wall.now())?;
+    let configuration = load(&options, wall.now(), false)?;
     for warning in &configuration.warnings {
         tracing::warn!("{warning}");
     }
     let config = Arc::clone(&configuration.config);
+    warn_of_others(&configuration);
     make_directories(&config)?;
     // The socket comes first: it keeps a second agent from touching the pods of the first.
     let group = group_of(&config)?;
@@ -347,14 +348,18 @@ fn keep(root: &Path, loaded: &Loaded) {
                 "no copy of the configuration is kept: if the file is lost, a restart has an old one, or the defaults"
             );
         }
-        Err(error) if options.config.is_none() && error.is_missing() => {
-            let told = format!("{} is not there: the defaults are in force", path.display());
-            (Config::default(), None, vec![told])
+    });
+}
+
+/// Warns, without delaying the start, about each path that root trusts and others may write.
+fn warn_of_others(configuration: &Configuration) {
+    let Configuration { config, file, .. } = configuration.clone();
+    tokio::task::spawn_blocking(move || {
+        let file = file.and_then(|file| std::path::absolute(file).ok());
+        for one in exposed(Path::new("/"), &trusted_paths(&config, file.as_deref())) {
+            tracing::warn!("{one}: root trusts what is there; `winddown doctor` says what to do");
         }
-        Err(error) => return Err(error.into()),
-    };
-    let config = Arc::new(config.rooted(&options.root));
-    Ok(Configuration { config, file, warnings, loaded_at: now })
+    });
 }
 
 fn make_directories(config: &Config) -> Result<(), StartError> {

@@ -32,7 +32,7 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// All checks, in the order in which findings of the same severity are shown.
-const CHECKS: [Run; 32] = [
+const CHECKS: [Run; 33] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
@@ -60,6 +60,7 @@ const CHECKS: [Run; 32] = [
     node::config,
     node::manifests,
     node::writers,
+    node::exposed,
     node::state,
     room::room,
     node::socket,

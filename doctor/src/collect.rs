@@ -16,12 +16,12 @@ use winddown_systemd::inspect::ServiceView;
 use winddown_systemd::{Bus, drop_in};
 
 use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, KILLERS, NotObserved, OutOfReach};
-use winddown_config::{Config, Mode, RuntimeKind};
+use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError};
+use winddown_files::OthersMayWrite;
 use winddown_kubelet::processes::{self, Process};
-use winddown_node::policy_of;
-use winddown_static_pods::OthersMayWrite;
+use winddown_node::{policy_of, trusted_paths};
 
 /// The node to observe, and how.
 #[derive(Clone, Debug)]
@@ -74,6 +74,7 @@ pub async fn collect(place: &Place) -> Facts {
         rights,
         server_verified,
         others_may_write,
+        exposed,
         state,
         shortages,
         file,
@@ -84,10 +85,10 @@ pub async fn collect(place: &Place) -> Facts {
         agent(place, &socket),
         bus::look(place, &config.config),
         endpoint(place, config.config.runtime, &rooted.container_runtime_endpoint),
-        look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
         look.disk("the container runtimes", |place, _, _| {
             Fact::Known(winddown_config::runtime_endpoints(&place.root, place.live))
         }),
+        look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
         look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
         look.live_disk("the processes", |place, _, _| interesting(&place.root)),
         look.disk("the kubelet's configuration", |place, _, _| {
@@ -96,6 +97,7 @@ pub async fn collect(place: &Place) -> Facts {
         rights(place, &rooted),
         server_verified(place, &rooted),
         others_may_write(place, rooted.static_pod_path.as_deref()),
+        exposed(place, &config),
         look.live_disk("the state directory", |_, state, _| files::state(state)),
         shortages::look(place, &config.config, &rooted.state_directory),
         look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
@@ -137,12 +139,13 @@ pub async fn collect(place: &Place) -> Facts {
         unenforced,
         installed,
         endpoint,
+        runtime_endpoints,
         processes,
         kubelet,
-        runtime_endpoints,
         rights,
         server_verified,
         others_may_write,
+        exposed,
         state,
         shortages,
         socket: file,
@@ -322,6 +325,26 @@ async fn server_verified(place: &Place, config: &Config) -> Fact<bool> {
         Ok(Err((kind, why))) => Fact::Unknown(kind, why),
         Err(_) => silent("the files of the credentials", place.patience),
     }
+}
+
+/// What the agent trusts, and others may write or, if it is secret, read. In an image, without what its kubeconfig names.
+async fn exposed(place: &Place, config: &ConfigFact) -> Fact<Vec<Exposed>> {
+    if !config.is_read() {
+        return Fact::Unknown(NotObserved::Absent, "the configuration is not known".to_owned());
+    }
+    let (root, live) = (place.root.clone(), place.live);
+    let (file, config) = (config.file.clone(), config.config.clone());
+    blocking(place.patience, "the paths that root trusts", move || {
+        // The file's own path includes the root.
+        let file = std::path::absolute(&file).unwrap_or(file);
+        let file = file.strip_prefix(&root).map(|file| Path::new("/").join(file)).unwrap_or(file);
+        let paths = match live {
+            true => trusted_paths(&config, Some(&file)),
+            false => config.trusted_paths(),
+        };
+        Fact::Known(winddown_config::exposed(&root, &paths))
+    })
+    .await
 }
 
 async fn others_may_write(place: &Place, pods: Option<&Path>) -> Fact<Vec<OthersMayWrite>> {

@@ -7,10 +7,10 @@ use winddown_shared::WallTime;
 use winddown_systemd::drop_in::Setting;
 use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
-use winddown_config::{Config, Mode, RuntimeKind};
+use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::{ReportEntry, Status};
+use winddown_files::OthersMayWrite;
 use winddown_kubelet::processes::Process;
-use winddown_static_pods::OthersMayWrite;
 
 /// The result of one observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +85,8 @@ pub struct Facts {
     pub server_verified: Fact<bool>,
     /// Files in the directory of manifests, and directories above them, that users other than root may write to.
     pub others_may_write: Fact<Vec<OthersMayWrite>>,
+    /// What the agent trusts beside its manifests, and users other than root may write, or read although it is secret.
+    pub exposed: Fact<Vec<Exposed>>,
     /// The state directory.
     pub state: Fact<StateDirectory>,
     /// Eviction thresholds that are met. They are measured by this command, and without a container
@@ -116,7 +118,7 @@ pub struct ConfigFact {
 impl ConfigFact {
     /// Whether `config` is the node's, and not the defaults in place of what could not be read.
     pub(super) fn is_read(&self) -> bool {
-        matches!(self.read, ConfigRead::Valid(_) | ConfigRead::Defaults)
+        !matches!(self.read, ConfigRead::Invalid(_) | ConfigRead::Unread(..))
     }
 }
 
@@ -127,10 +129,10 @@ pub enum ConfigRead {
     Valid(Vec<String>),
     /// There is no file at the default path: the defaults are in force.
     Defaults,
-    /// The file is invalid, or was named and does not exist: one line per problem.
-    Invalid(Vec<String>),
     /// There is no file at the default path any more: this copy of what was last in force counts.
     LastInForce(PathBuf),
+    /// The file is invalid, or was named and does not exist: one line per problem.
+    Invalid(Vec<String>),
     /// The file could not be read.
     Unread(NotObserved, String),
 }

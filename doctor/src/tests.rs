@@ -63,6 +63,7 @@ fn healthy() -> Facts {
         rights: Fact::not_live(),
         server_verified: Fact::not_live(),
         others_may_write: Fact::Known(Vec::new()),
+        exposed: Fact::Known(Vec::new()),
         state: Fact::Known(StateDirectory {
             path: "/var/lib/winddown".into(),
             unwritable: None,

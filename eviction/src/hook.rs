@@ -1,6 +1,7 @@
 //! A command that runs before a pod is asked to stop.
 
 use std::io;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
+use winddown_files::refuse_if_others_may_write;
 use winddown_shared::PodLabel;
 
 #[cfg(test)]
@@ -63,7 +65,7 @@ pub trait Hook: Send + Sync + 'static {
     fn run(&self, rule: Arc<HookRule>, call: HookCall) -> BoxFuture<'static, HookRun>;
 }
 
-/// Runs hooks as commands on this machine. Their environment describes the pod: `WINDDOWN_POD_NAMESPACE`,
+/// Runs hooks as commands on this machine. A program that others than root may write is not run. Their environment describes the pod: `WINDDOWN_POD_NAMESPACE`,
 /// `WINDDOWN_POD_NAME`, `WINDDOWN_POD_UID`, `WINDDOWN_SIGNAL`, `WINDDOWN_MESSAGE`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HookCommand;
@@ -116,6 +118,9 @@ async fn run(
     let Some((program, arguments)) = rule.command.split_first() else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
+    let path = PathBuf::from(program);
+    let trusted = tokio::task::spawn_blocking(move || refuse_if_others_may_write(&path));
+    trusted.await.map_err(io::Error::other)??;
     let mut command = Command::new(program);
     command
         .args(arguments)

@@ -51,6 +51,8 @@ mod status_view;
 #[cfg(test)]
 #[cfg(all(feature = "config", feature = "cluster"))]
 mod tests;
+#[cfg(feature = "config")]
+mod trust;
 
 use std::sync::Arc;
 
@@ -81,6 +83,8 @@ pub use settings::{Settings, SettingsSource};
 #[cfg(feature = "shutdown")]
 pub use shutdown::{Shutdown, ShutdownGuard, ShutdownHandle, plan_view, reports, start_view};
 pub use source::Source;
+#[cfg(feature = "config")]
+pub use trust::trusted_paths;
 
 /// The identity of the node.
 #[derive(Clone, Debug)]

@@ -2,19 +2,22 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use winddown_files::OthersMayWrite;
+use winddown_shared::display::clean;
 use winddown_shared::{WallClock, error_chain};
 
+use super::file::Role;
 use super::problem_log::ProblemLog;
 use super::scan::{SETTLE, Scanner};
 use super::watch::{self as events, DirectoryWatch};
-use super::writers::{OthersMayWrite, others_may_write};
 use super::{DesiredManifests, ManifestProblem};
 
 /// Delay between an event and the scan, so that files written together are seen together.
@@ -152,6 +155,7 @@ impl ManifestDirectory {
                 1 => String::new(),
                 many => format!(", and {} more", many - 1),
             };
+            let first = clean(&first.to_string()).into_owned();
             tracing::warn!(
                 "{first}{more}: who may write manifests runs programs as root; \
                  `winddown doctor` says what to do"
@@ -184,6 +188,31 @@ impl ManifestDirectory {
     }
 }
 
+/// Finds what users other than root and the agent's own may write: the directory, what leads to it, and each manifest in
+/// it. Blocking.
+///
+/// # Errors
+/// The directory, or what leads to it, cannot be looked at.
+pub fn others_may_write(directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
+    let look = |path: &Path| winddown_files::others_may_write(Path::new("/"), path);
+    let directory = std::path::absolute(directory)?;
+    let mut found = look(&directory)?;
+    let mut names = std::fs::read_dir(&directory)?
+        .map(|entry| Ok(entry?.file_name()))
+        .collect::<io::Result<Vec<_>>>()?;
+    names.retain(|name| Role::of(name) == Role::Manifest);
+    names.sort();
+    for name in names {
+        // What cannot be looked at cannot be read either, and that is reported.
+        for one in look(&directory.join(name)).unwrap_or_default() {
+            if !found.contains(&one) {
+                found.push(one);
+            }
+        }
+    }
+    Ok(found)
+}
+
 fn is_same(a: &DesiredManifests, b: &DesiredManifests) -> bool {
     let same_pods = || a.pods.iter().zip(&b.pods).all(|(a, b)| a.is_same_object(b));
     a.complete == b.complete
@@ -191,4 +220,47 @@ fn is_same(a: &DesiredManifests, b: &DesiredManifests) -> bool {
         && a.errors == b.errors
         && a.ignored == b.ignored
         && same_pods()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn each_manifest_is_looked_at_with_the_directories_above_what_its_link_leads_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let (pods, real) = (dir.join("pods"), dir.join("real"));
+        fs::create_dir(&pods).unwrap();
+        fs::create_dir(&real).unwrap();
+        for file in ["pods/a.yaml", "pods/.hidden", "real/b.yaml"] {
+            fs::write(dir.join(file), "").unwrap();
+            mode(&dir.join(file), 0o644);
+        }
+        symlink("loop.yaml", pods.join("loop.yaml")).unwrap();
+        symlink("../real/b.yaml", pods.join("b.yaml")).unwrap();
+        [&pods, &real].into_iter().for_each(|dir| mode(dir, 0o755));
+        let said = || {
+            let found = others_may_write(&pods).unwrap();
+            let line = |one: &OthersMayWrite| one.to_string().replace(dir.to_str().unwrap(), "");
+            found.iter().map(line).collect::<Vec<_>>()
+        };
+        assert_eq!(said(), [""; 0]);
+        mode(&pods.join(".hidden"), 0o666);
+        assert_eq!(said(), [""; 0], "no pod comes from it");
+        mode(&real, 0o777);
+        mode(&pods.join("a.yaml"), 0o666);
+        mode(&pods, 0o777);
+        let every = "every user may write to it";
+        let wanted = ["/pods", "/pods/a.yaml", "/real"].map(|path| format!("{path}: {every}"));
+        assert_eq!(said(), wanted);
+        assert!(others_may_write(&dir.join("none")).is_err());
+    }
 }

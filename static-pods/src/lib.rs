@@ -14,7 +14,6 @@ mod scan;
 mod tests;
 mod validate;
 mod watch;
-mod writers;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,10 +22,9 @@ use std::sync::Arc;
 use winddown_shared::display::clean;
 use winddown_shared::{Pod, WallTime};
 
-pub use directory::ManifestDirectory;
+pub use directory::{ManifestDirectory, others_may_write};
 pub use read::read_manifest;
 use scan::Scanner;
-pub use writers::{OthersMayWrite, Writers, others_may_write};
 
 use winddown_yaml::Problems;
 

@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt;
 
 use rcgen::{CertificateParams, KeyPair};
 use winddown_shared::error_chain;
@@ -44,6 +45,28 @@ async fn error(plugin: &Plugin) -> String {
     let said = error_chain(&said);
     let name = plugin.name();
     said.strip_prefix(&format!("{name}: ")).unwrap_or_else(|| panic!("{said}")).to_owned()
+}
+
+#[tokio::test]
+async fn a_command_that_others_may_write_is_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (command, ran) = (dir.path().join("login"), dir.path().join("ran"));
+    std::fs::write(&command, format!("#!/bin/sh\n: >{}\n", ran.display())).unwrap();
+    let plugin = Plugin { command: command.display().to_string(), ..script("") };
+    std::fs::set_permissions(&command, PermissionsExt::from_mode(0o757)).unwrap();
+    let said = error(&plugin).await;
+    assert!(said.contains("login: every user may write to it, so it is not run"), "{said}");
+    assert!(!ran.exists());
+    std::fs::set_permissions(&command, PermissionsExt::from_mode(0o755)).unwrap();
+    let said = error(&plugin).await;
+    assert!(ran.exists(), "{said}");
+}
+
+#[test]
+fn a_command_without_a_folder_is_looked_for_like_a_shells() {
+    assert!(program("sh").unwrap().ends_with("bin/sh"));
+    assert_eq!(program("no-such-command"), None);
+    assert_eq!(program("/opt/login"), Some("/opt/login".into()));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! The options for logs, state and access to the agent.
 
 use super::{Kind, Reading, Section, Top};
-use crate::Config;
+use crate::{Config, Trust};
 use winddown_yaml::{Fields, Problem};
 
 /// The longest path of a socket: `sun_path` has 108 bytes, including the terminating zero.
@@ -9,7 +9,7 @@ const LONGEST_SOCKET_PATH: usize = 107;
 
 pub(super) fn section() -> Section {
     let rows = vec![
-        Top::new("podLogsDir", |c| &mut c.pod_logs_dir, Kind::PATH)
+        Top::new("podLogsDir", |c| &mut c.pod_logs_dir, Kind::PATH).trusted(Trust::Nothing)
             .doc(
                 "Where the containers' logs are. The kubelet's /var/log/pods would do, but a kubelet on \
                  this machine removes what it does not know from there.",
@@ -20,11 +20,11 @@ pub(super) fn section() -> Section {
             .zero_is_unset_for_kubelets(),
         Top::new("containerLogMaxFiles", |c| &mut c.container_log_max_files, Kind::integer(2, 1000))
             .doc("How many log files of a container are kept, the current one included."),
-        Top::new("stateDirectory", |c| &mut c.state_directory, Kind::PATH).doc(
+        Top::new("stateDirectory", |c| &mut c.state_directory, Kind::PATH).trusted(Trust::Read).doc(
             "The directory for what has to survive a restart: which processes belong to which \
              pod, and reports of past shutdowns.",
         ),
-        Top::new("controlSocket", |c| &mut c.control_socket, Kind::PATH)
+        Top::new("controlSocket", |c| &mut c.control_socket, Kind::PATH).trusted(Trust::Socket)
             .doc("The socket that commands connect to. Root may do everything.")
             .check(socket),
         Top::new("controlSocketGroup", |c| &mut c.control_socket_group, GROUP)

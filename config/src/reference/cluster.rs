@@ -10,7 +10,7 @@ use winddown_yaml::{Fields, Problem, names};
 
 use super::value::{Options, Value, Word, go, parsed};
 use super::{Field, Kind, Reading, Row, Section, Top};
-use crate::{Config, EndedPods, Mode, NodeTaint, OrphanedPods};
+use crate::{Config, EndedPods, Mode, NodeTaint, OrphanedPods, Trust};
 
 const FILE: Kind = Kind::Path { empty: true };
 const AFTER_NODES: &str = "shutdownAfterNodes";
@@ -23,12 +23,12 @@ const TTL: std::ops::RangeInclusive<Duration> =
 
 pub(super) fn section() -> Section {
     let rows = vec![
-        Top::new("kubeconfig", |c| &mut c.cluster.kubeconfig, FILE)
+        Top::new("kubeconfig", |c| &mut c.cluster.kubeconfig, FILE).trusted(Trust::Secret)
             .doc(
                 "How the API server is reached. Unset: the service account of the agent's pod.",
             )
             .example("/etc/winddown/kubeconfig"),
-        Top::new("bootstrapKubeconfig", |c| &mut c.cluster.bootstrap_kubeconfig, FILE)
+        Top::new("bootstrapKubeconfig", |c| &mut c.cluster.bootstrap_kubeconfig, FILE).trusted(Trust::Secret)
             .doc(
                 "For a node that has no certificate yet, in place of `kubeconfig`: credentials that may \
                  only ask for one. The agent keeps the certificate in the state directory and renews it.",
@@ -65,7 +65,7 @@ pub(super) fn section() -> Section {
             .doc("The domain of the cluster's Services, which such pods search for short names.")
             .check(domain)
             .example("cluster.local"),
-        Top::new("resolvConf", |c| &mut c.resolv_conf, Kind::PATH)
+        Top::new("resolvConf", |c| &mut c.resolv_conf, Kind::PATH).trusted(Trust::Nothing)
             .doc(
                 "The resolver file that pods get where they do not ask the cluster's name servers. With \
                  `runtime: cri` only. Where it names only servers on this machine (systemd-resolved), \
@@ -133,19 +133,19 @@ pub(super) fn section() -> Section {
                  port is usually 10250. With `mode: cluster`. Unset: disabled.",
             )
             .example("0.0.0.0:10250"),
-        Top::new("clientCAFile", |c| &mut c.cluster.client_ca_file, FILE)
+        Top::new("clientCAFile", |c| &mut c.cluster.client_ca_file, FILE).trusted(Trust::Read)
             .doc(
                 "The authorities that certificates of `nodeApiAddress`'s clients come from, above all the \
                  API server's own. Unset: clients are known by tokens alone.",
             )
             .example("/etc/kubernetes/pki/ca.crt"),
-        Top::new("tlsCertFile", |c| &mut c.cluster.tls_cert_file, FILE)
+        Top::new("tlsCertFile", |c| &mut c.cluster.tls_cert_file, FILE).trusted(Trust::Read)
             .doc(
                 "The certificate that `nodeApiAddress` shows. Unset: the agent asks the cluster for one, \
                  which has to be approved, keeps it in the state directory and renews it.",
             )
             .example("/etc/winddown/node.crt"),
-        Top::new("tlsPrivateKeyFile", |c| &mut c.cluster.tls_private_key_file, FILE)
+        Top::new("tlsPrivateKeyFile", |c| &mut c.cluster.tls_private_key_file, FILE).trusted(Trust::Secret)
             .doc("Its private key. Unset: in the same file.")
             .example("/etc/winddown/node.key"),
         Top::new(
@@ -162,7 +162,7 @@ pub(super) fn section() -> Section {
             "Beside a kubelet: what is done when the API server is away while the node goes down. \
              `stopContainers` stops containers through the container runtime, `wait` waits.",
         ),
-        Top::new("kubeletRootDir", |c| &mut c.companion.kubelet_root_dir, Kind::PATH).doc(
+        Top::new("kubeletRootDir", |c| &mut c.companion.kubelet_root_dir, Kind::PATH).trusted(Trust::Read).doc(
             "Beside a kubelet: its `--root-dir`, where it mounts the volumes of pods. They are released \
              when nothing of them is mounted there.",
         ),

@@ -11,7 +11,7 @@ use winddown_yaml::{Fields, Problem};
 
 use super::value::{Options, Value, Word, options, written_options};
 use super::{Field, Kind, Names, Reading, Row, Section, Top};
-use crate::{Config, EvictionSettings};
+use crate::{Config, EvictionSettings, Trust};
 
 const HARD: &str = "evictionHard";
 const SOFT: &str = "evictionSoft";
@@ -201,6 +201,7 @@ impl Options for HookRule {
     fn rows() -> Vec<Row<Self>> {
         vec![
             Row::<Self>::new("command", |rule| &mut rule.command, Kind::Command)
+                .trusted(Trust::Run)
                 .doc("The program, by its whole path, and its arguments. No shell sees them.")
                 .required()
                 .example("[/usr/local/sbin/dump-memory, --short]"),

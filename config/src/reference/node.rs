@@ -6,7 +6,7 @@ use winddown_yaml::{Fields, names};
 
 use super::value::Word;
 use super::{Kind, Names, Reading, Section, Top};
-use crate::{Config, Mode, RuntimeKind};
+use crate::{Config, Mode, RuntimeKind, Trust};
 
 /// A mapping from resources that can be reserved to quantities.
 const RESERVED: Kind = Kind::Map {
@@ -38,7 +38,7 @@ pub(super) fn section() -> Section {
              (a container runtime such as containerd or CRI-O) or `systemd` (transient services of \
              this host, no images).",
         ),
-        Top::new("containerRuntimeEndpoint", |c| &mut c.container_runtime_endpoint, ENDPOINT)
+        Top::new("containerRuntimeEndpoint", |c| &mut c.container_runtime_endpoint, ENDPOINT).trusted(Trust::Socket)
             .doc("The socket of the container runtime; used with `runtime: cri` only.")
             .zero_is_unset()
             .check(endpoint),

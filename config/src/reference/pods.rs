@@ -1,10 +1,11 @@
 //! The options for pods from manifests.
 
 use super::{Kind, Section, Top};
+use crate::Trust;
 
 pub(super) fn section() -> Section {
     let rows = vec![
-        Top::new("staticPodPath", |c| &mut c.static_pod_path, Kind::Path { empty: true }).doc(
+        Top::new("staticPodPath", |c| &mut c.static_pod_path, Kind::Path { empty: true }).trusted(Trust::Manifests).doc(
             "The directory of pod manifests: one pod per .yaml, .yml or .json file. An empty text \
              turns it off.",
         ),

@@ -12,7 +12,7 @@ use super::value::{Options, Place, Value, Word, go, options, written_options};
 use super::{Field, Kind, Reading, Row, Section, Top};
 use crate::{
     Config, GuardedNamespace, InPlaceNamespace, Mode, NoticesConfig, PriorityPeriod, RuntimeKind,
-    ShutdownOrder, ShutdownPeriods,
+    ShutdownOrder, ShutdownPeriods, Trust,
 };
 
 const PERIOD: &str = "shutdownGracePeriod";
@@ -73,14 +73,14 @@ pub(super) fn section() -> Section {
                  - priority: 10000\n  shutdownGracePeriodSeconds: 20\n\
                  - priority: 2000000000\n  shutdownGracePeriodSeconds: 10",
             ),
-        Top::new("shutdownSocket", |c| &mut c.shutdown_socket, Kind::PATH)
+        Top::new("shutdownSocket", |c| &mut c.shutdown_socket, Kind::PATH).trusted(Trust::Socket)
             .doc(
                 "For nodes without logind: the socket on which a program of root's announces shutdowns and hands \
                  out locks (examples/shutdown-socket). logind is not asked then.",
             )
             .check(super::access::socket)
             .example("/run/node-agent/shutdown.sock"),
-        Top::new("inhibitorSocket", |c| &mut c.inhibitor_socket, Kind::PATH)
+        Top::new("inhibitorSocket", |c| &mut c.inhibitor_socket, Kind::PATH).trusted(Trust::Socket)
             .doc(
                 "A socket on which other programs of this node take locks that delay a shutdown \
                  (examples/shutdown-socket): a database, a hypervisor, another agent. Open to those \
@@ -226,7 +226,7 @@ impl Options for NoticesConfig {
                 .doc("Replaces the service's own address.")
                 .check(metadata_endpoint)
                 .example("http://169.254.169.254"),
-            Row::<Self>::new("file", |notices| &mut notices.file, Kind::PATH)
+            Row::<Self>::new("file", |notices| &mut notices.file, Kind::PATH).trusted(Trust::Nothing)
                 .doc(
                     "Gives notice while it is there: it holds how long the node has (90s) or until when \
                      (2026-01-31T12:00:00Z).",

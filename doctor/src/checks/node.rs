@@ -1,13 +1,14 @@
 //! Checks of the configuration, the disk and the clock.
 
-use winddown_shared::display::age;
+use winddown_config::{Exposed, Exposure};
+use winddown_shared::display::{age, clean};
 
 use super::Check;
 use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_control::api::ManifestProblem;
-use winddown_static_pods::Writers;
+use winddown_files::Writers;
 
 /// Less is not enough for the state of a hundred pods and the reports.
 const FEW_BYTES: u64 = 64 * 1024 * 1024;
@@ -36,7 +37,6 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                     )),
             );
         }
-        ConfigRead::Invalid(lines) => {
         ConfigRead::LastInForce(copy) => {
             let copy = copy.display();
             return Some(
@@ -46,6 +46,7 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                     .advise(format!("put {file} back, for example: cp {copy} {file}")),
             );
         }
+        ConfigRead::Invalid(lines) => {
             return Some(
                 CHECK
                     .problem("the configuration is wrong")
@@ -138,9 +139,48 @@ pub(super) fn writers(facts: &Facts) -> Option<Finding> {
     let path = first.path.display();
     Some(
         finding
-            .saw_each(found.iter().map(ToString::to_string))
+            .saw_each(found.iter().map(|one| clean(&one.to_string()).into_owned()))
             .fix(Fix::ManifestsWritable, [format!("chown root:root {path} && chmod go-w {path}")]),
     )
+}
+
+/// Checks that only root decides what the agent believes and runs, and can read its keys.
+pub(super) fn exposed(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "writers",
+        Area::Node,
+        "the agent is root: who can write what it reads decides what root does, and who can read its keys is the node",
+    );
+    let found = match &facts.exposed {
+        Fact::Known(found) => found,
+        // Reported by the check `config`.
+        Fact::Unknown(NotObserved::Absent, _) => return None,
+        Fact::Unknown(..) => {
+            return CHECK.not_observed("the paths that root trusts", &facts.exposed);
+        }
+    };
+    let everybody = |how: &Exposure| match how {
+        Exposure::Writable(one) => one.who == Writers::Everybody,
+        Exposure::Readable(one) => one.group.is_none(),
+        Exposure::Unknown { .. } => false,
+    };
+    let known = found.iter().any(|one| !matches!(one.how, Exposure::Unknown { .. }));
+    let finding = match () {
+        () if found.is_empty() => return None,
+        () if found.iter().any(|one| everybody(&one.how)) => {
+            CHECK.problem("every user can write what root trusts, or read its secrets")
+        }
+        () if known => {
+            CHECK.warning("users other than root can write what it trusts, or read its secrets")
+        }
+        () => CHECK.info("it is not known who can write what root trusts"),
+    };
+    let finding = finding.saw_each(found.iter().map(ToString::to_string));
+    let advice = found
+        .iter()
+        .filter_map(Exposed::mend)
+        .map(|mend| format!("if what is there is as you want it, run: {}", clean(&mend)));
+    Some(advice.fold(finding, Finding::advise))
 }
 
 /// Checks that the state that has to survive a shutdown can be written.

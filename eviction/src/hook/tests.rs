@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use winddown_shared::PodUid;
 
 use super::*;
@@ -34,6 +36,24 @@ async fn one_that_fails_or_is_missing_says_so() {
         let ran = HookCommand.run(Arc::new(HookRule { command, timeout: LONG }), call()).await;
         assert!(ran.error.unwrap().starts_with("it could not be run: "));
     }
+}
+
+#[tokio::test]
+async fn one_that_others_may_write_is_not_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let (program, ran) = (dir.path().join("hook"), dir.path().join("ran"));
+    std::fs::write(&program, format!("#!/bin/sh\n: >{}\n", ran.display())).unwrap();
+    let run = async |mode| {
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
+        let command = vec![program.display().to_string()];
+        HookCommand.run(Arc::new(HookRule { command, timeout: LONG }), call()).await.error
+    };
+    let error = run(0o777).await.unwrap();
+    assert!(error.contains("hook: every user may write to it, so it is not run"), "{error}");
+    assert!(error.contains(": chmod go-w /"), "{error}");
+    assert!(!ran.exists());
+    assert_eq!(run(0o755).await, None);
+    assert!(ran.exists());
 }
 
 #[tokio::test]

@@ -3,9 +3,9 @@
 use super::super::*;
 use super::Severity::{Info, Problem, Warning};
 use super::check;
-use winddown_config::Mode;
+use winddown_config::{Exposed, Exposure, Mode};
 use winddown_control::api::ManifestProblem;
-use winddown_static_pods::{OthersMayWrite, Writers};
+use winddown_files::{OthersMayRead, OthersMayWrite, Writers};
 
 fn written_by(path: &str, who: Writers) -> OthersMayWrite {
     OthersMayWrite { path: path.into(), who }
@@ -149,6 +149,39 @@ fn what_is_wrong_with_the_node_is_found() {
             "chown root:root /p/a.yaml",
         ),
         (
+            "a configuration of a user's",
+            |f| f.exposed = Fact::Known(vec![exposed(1000)]),
+            "writers",
+            Warning,
+            "configuration: /etc/winddown/config.yaml: it belongs to user 1000",
+            "if what is there is as you want it, run: chown root:root /etc/winddown/config.yaml",
+        ),
+        (
+            "a key that everybody may read",
+            |f| {
+                let key = OthersMayRead { path: "/k/node.key".into(), group: None };
+                let option = "tlsPrivateKeyFile".to_owned();
+                let how = Exposure::Readable(key);
+                f.exposed = Fact::Known(vec![exposed(1000), Exposed { option, how }]);
+            },
+            "writers",
+            Problem,
+            "tlsPrivateKeyFile: /k/node.key: every user may read it",
+            "chmod go-rwx /k/node.key",
+        ),
+        (
+            "a path that cannot be looked at",
+            |f| {
+                let (path, kind) = ("/k".into(), std::io::ErrorKind::PermissionDenied);
+                let how = Exposure::Unknown { path, kind };
+                f.exposed = Fact::Known(vec![Exposed { option: "kubeconfig".to_owned(), how }]);
+            },
+            "writers",
+            Info,
+            "kubeconfig: /k: it is not known who may write it: permission denied",
+            "",
+        ),
+        (
             "an API server that may be anybody",
             |f| f.server_verified = Fact::Known(false),
             "api-server",
@@ -189,6 +222,11 @@ fn what_is_wrong_with_the_node_is_found() {
             "timedatectl set-ntp true",
         ),
     ]);
+}
+
+fn exposed(uid: u32) -> Exposed {
+    let found = written_by("/etc/winddown/config.yaml", Writers::User(uid));
+    Exposed { option: "configuration".to_owned(), how: Exposure::Writable(found) }
 }
 
 #[test]
