@@ -22,9 +22,7 @@ const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosCl
 /// Has systemd stop the pod's slices, if it manages cgroups: it created them for the containers, and keeps them until
 /// they are stopped. A slice that stays is no reason to keep the pod.
 pub(super) async fn stop_slices(context: &Context, uid: &PodUid) {
-    let (Some(root), Some(stop_slice)) =
-        (&context.config.cgroup_parent, &context.config.stop_slice)
-    else {
+    let (Some(root), Some(slices)) = (&context.config.cgroup_parent, &context.config.slices) else {
         return;
     };
     let driver = CgroupDriver::Systemd;
@@ -32,7 +30,7 @@ pub(super) async fn stop_slices(context: &Context, uid: &PodUid) {
         return;
     }
     // Awaited here: a stop that came later could end the pod's next containers.
-    let stops = CLASSES.map(|qos| stop_slice.stop(cgroup_parent(root, driver, uid, qos)));
+    let stops = CLASSES.map(|qos| slices.stop(cgroup_parent(root, driver, uid, qos)));
     let late = |_| vec![Err(UnitError::Silent { call: "StopUnit", why: "it is late".to_owned() })];
     let answers = timeout(PATIENCE, join_all(stops)).await.unwrap_or_else(late);
     if let Some(error) = answers.into_iter().find_map(Result::err) {

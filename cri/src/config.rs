@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::environment::NodeFacts;
 use winddown_engine::plan::Backoff;
 use winddown_shared::WallClock;
 
-use super::stop_slice::StopSlice;
+use super::slices::PodSlices;
 
 /// Configuration of the CRI runtime. [`CriConfig::new`] fills in what rarely changes.
 #[derive(Clone, Debug)]
@@ -39,9 +40,9 @@ pub struct CriConfig {
     /// The component that manages cgroups. `None` asks the runtime; if it does not say either, `cgroup_parent` is
     /// not used, because the paths of the two drivers are incompatible.
     pub cgroup_driver: Option<CgroupDriver>,
-    /// Stops the slices of pods that are gone, where systemd manages cgroups. `None` leaves each in systemd until the
-    /// next boot.
-    pub stop_slice: Option<StopSlice>,
+    /// The slices of pods, where systemd manages cgroups. With `None` a reload of systemd resets their CPU weights, and
+    /// those of pods that are gone stay until the next boot.
+    pub slices: Option<Arc<dyn PodSlices>>,
     /// Whether to signal containers directly where that has the same effect as asking the runtime: containerd's runc
     /// containers with a known stop signal. `StopContainer` is still used for other containers, and to kill.
     pub signal_directly: bool,
@@ -130,7 +131,7 @@ impl CriConfig {
             node: NodeFacts::of_this_host(Path::new("/proc")),
             cgroup_parent: Some("winddown".to_owned()),
             cgroup_driver: None,
-            stop_slice: None,
+            slices: None,
             signal_directly: true,
             cgroup_mount: "/sys/fs/cgroup".into(),
             seccomp_dir: "/var/lib/kubelet/seccomp".into(),

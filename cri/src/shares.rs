@@ -4,20 +4,29 @@
 //! weight of the pod's request, and each QoS class's cgroup that of the pods in it, as with the kubelet:
 //! all pods without requests together get the weight of the smallest request. Pods of class Guaranteed are
 //! siblings of the two classes.
+//!
+//! Where systemd manages control groups of version 2, it is told the weights: what is written to the files of its groups
+//! lasts only until somebody reloads it, as each installation of a package does.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use winddown_engine::amounts;
 use winddown_files::kernel;
-use winddown_shared::{PodUid, QosClass, error_chain};
+use winddown_shared::service_units::UnitError;
+use winddown_shared::{Pod, PodUid, QosClass, error_chain};
 
 use super::Context;
 use super::config::{CgroupDriver, CriConfig};
 use super::pod::{self, PodEntry};
+use super::slices::PodSlices;
 use super::spec;
+
+/// How long systemd may take to accept a weight. A pod's start waits for it.
+const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A cgroup and its CPU shares.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +34,15 @@ struct Share {
     /// Path below the hierarchy's root.
     group: PathBuf,
     shares: i64,
+}
+
+/// Makes the pod's slice with its weight, where systemd manages cgroups: before the runtime makes the pod's first
+/// container, with which an unweighted one would come.
+pub(super) async fn prepare(context: &Context, entry: &PodEntry, pod: &Pod) {
+    let Some((slices, root)) = by_systemd(context).await else { return };
+    let slice = spec::cgroup_parent(root, CgroupDriver::Systemd, entry.uid(), pod.qos());
+    let weight = weight(amounts::shares(pod.fit_requests().cpu_milli()));
+    accepted(entry, slices.make(slice, format!("Pod {}", pod.label()), weight)).await;
 }
 
 /// Sets the weights of the pod's cgroup and of the QoS classes' cgroups. If that fails, pods run without
@@ -45,6 +63,15 @@ pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
             burstable = i64::saturating_add(burstable, pod.fit_requests().cpu_milli());
         }
     }
+    if let Some((slices, root)) = by_systemd(context).await {
+        for Share { group, shares } in shares(root, driver, entry.uid(), None, burstable) {
+            let weight = weight(shares);
+            if let Some(slice) = group.file_name().filter(|_| !has(context, &group, weight)) {
+                accepted(entry, slices.weigh(slice.to_string_lossy().into_owned(), weight)).await;
+            }
+        }
+        return;
+    }
     let own = entry.lock().pod.as_ref().map(|pod| (pod.qos(), pod.fit_requests().cpu_milli()));
     let shares = shares(&root, driver, entry.uid(), own, burstable);
     let config = context.config.clone();
@@ -52,6 +79,38 @@ pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
     if let Ok(Err(error)) = written {
         tracing::debug!(pod = %pod::title(entry), error = error_chain(&error), "cannot weigh a pod's control group");
     }
+}
+
+/// The slices and the name of the root cgroup, if weights are systemd's: it manages control groups of version 2, and
+/// those have weights.
+async fn by_systemd(context: &Context) -> Option<(&dyn PodSlices, &str)> {
+    let (slices, root) =
+        (context.config.slices.as_deref()?, context.config.cgroup_parent.as_deref()?);
+    let controllers = context.config.cgroup_mount.join("cgroup.controllers");
+    let has_weights = kernel::read_to_string(controllers)
+        .is_ok_and(|all| all.split_whitespace().any(|controller| controller == "cpu"));
+    let is_systemds = matches!(context.driver.get(context).await, Ok(Some(CgroupDriver::Systemd)));
+    (has_weights && is_systemds).then_some((slices, root))
+}
+
+/// Waits until systemd has accepted a weight.
+async fn accepted(entry: &PodEntry, request: impl Future<Output = Result<(), UnitError>>) {
+    let late = || UnitError::Silent { call: "CPUWeight", why: "it is late".to_owned() };
+    let answer = tokio::time::timeout(SYSTEMD_ANSWER_TIMEOUT, request).await;
+    if let Err(error) = answer.unwrap_or_else(|_| Err(late())) {
+        tracing::debug!(pod = %pod::title(entry), error = error_chain(&error), "cannot weigh a pod's slice");
+    }
+}
+
+/// Whether the cgroup has this weight already.
+fn has(context: &Context, group: &Path, weight: u64) -> bool {
+    let file = context.config.cgroup_mount.join(group).join("cpu.weight");
+    kernel::read_to_string(file).is_ok_and(|text| text.trim().parse() == Ok(weight))
+}
+
+/// The weight in control groups of version 2.
+fn weight(shares: i64) -> u64 {
+    u64::try_from(amounts::weight(shares)).unwrap_or(1)
 }
 
 /// The cgroups whose weight changes when a pod starts or is cleaned up. `own` is the pod's class and CPU request in

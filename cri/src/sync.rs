@@ -102,6 +102,7 @@ pub(super) async fn ensure_sandbox(
             let (config, uid) = (context.config.clone(), entry.uid().clone());
             blocking(move || volumes::remove_hosts(&config, &uid)).await?;
             let made = async {
+                shares::prepare(&context, &entry, &pod).await;
                 sandbox::make(&context, &entry, &pod).await?;
                 shares::give(&context, &entry).await;
                 sandbox::know_addresses(&context, &entry, &pod).await

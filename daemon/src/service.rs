@@ -12,6 +12,7 @@ mod notices;
 mod reload;
 mod runtime;
 mod signals;
+mod slices;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -30,6 +30,16 @@ pub trait ServiceUnits: Send + Sync + 'static {
         cpu_weight: u64,
     ) -> impl Future<Output = Result<(), UnitError>> + Send;
 
+    /// Sets the CPU weight of a slice, 1 to 10000, until the next boot. The slice is loaded if it is not.
+    ///
+    /// # Errors
+    /// See [`UnitError`].
+    fn weigh_slice(
+        &self,
+        slice: &str,
+        cpu_weight: u64,
+    ) -> impl Future<Output = Result<(), UnitError>> + Send;
+
     /// Sends a signal. If nothing of the unit runs, this succeeds.
     ///
     /// # Errors

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_cri::{CriConfig, CriOpenError, CriRuntime, EndpointError, StopSlice};
+use winddown_cri::{CriConfig, CriOpenError, CriRuntime, EndpointError};
 use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand, Survivors,
 };
 use winddown_runtimes::systemd::{SystemdOpenError, SystemdRuntime};
 use winddown_shared::WallClock;
-use winddown_shared::service_units::ServiceUnits as _;
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::{InspectError, Inspector};
 use winddown_systemd::units::UnitsClient;
@@ -21,6 +20,7 @@ use winddown_machine::host::is_in_memory;
 use winddown_node::Identity;
 
 use super::cluster;
+use super::slices::SlicesOfPods;
 
 /// The mount point of the cgroup file system.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -89,17 +89,8 @@ fn cri_config(config: &Config, identity: &Identity, wall: &WallClock) -> CriConf
     cri.cluster_domain.clone_from(&config.cluster.domain);
     cri.log_max_bytes = config.container_log_max_size;
     cri.log_max_files = config.container_log_max_files;
-    cri.stop_slice = Some(stop_slice());
+    cri.slices = Some(Arc::new(SlicesOfPods::default()));
     cri
-}
-
-/// Stops slices of pods. Connects to systemd for the first one: with the cgroupfs driver there is none.
-fn stop_slice() -> StopSlice {
-    let units = OnceLock::<UnitsClient>::new();
-    StopSlice::new(move |slice| {
-        let units = units.get_or_init(units_of_pods).clone();
-        async move { units.stop(&slice).await }
-    })
 }
 
 /// Opens the runtime of transient systemd services. systemd must answer.

@@ -156,6 +156,13 @@ impl ServiceUnits for UnitsClient {
         }
     }
 
+    async fn weigh_slice(&self, slice: &str, cpu_weight: u64) -> Result<(), UnitError> {
+        let properties: Properties = vec![("CPUWeight", cpu_weight.into())];
+        // Until the next boot. Written to the control group directly it would last until the next reload only.
+        let body = (slice, true, properties);
+        self.call("SetUnitProperties", slice, &body).await.map(drop)
+    }
+
     async fn signal(&self, unit: &str, whom: Whom, signal: i32) -> Result<(), UnitError> {
         let whom = if whom == Whom::All { "all" } else { "main" };
         match self.call("KillUnit", unit, &(unit, whom, signal)).await.map(drop) {

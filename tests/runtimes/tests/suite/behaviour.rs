@@ -1,11 +1,12 @@
 //! What the CRI runtime does with pods, seen from a scripted runtime.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::time::Instant;
-use winddown_cri::{CgroupDriver, CriRuntime, StopSlice};
+use winddown_cri::{CgroupDriver, CriRuntime, PodSlices};
 use winddown_runtimes_tests::Fault;
 use winddown_shared::service_units::UnitError;
 use winddown_shared::{Runtime as _, RuntimeError, error_chain};
@@ -253,22 +254,87 @@ async fn a_garbage_call_that_fails_is_an_error_and_works_the_next_time() {
     assert_eq!(stage.cri.holds(), (0, 0));
 }
 
+/// Slices that only tell what was asked of them.
+#[derive(Debug)]
+struct Told {
+    asked: mpsc::Sender<String>,
+    answers: bool,
+}
+
+impl Told {
+    fn answer(&self, asked: String) -> BoxFuture<'_, Result<(), UnitError>> {
+        self.asked.send(asked).unwrap();
+        let silent = || UnitError::Silent { call: "StopUnit", why: "no bus".to_owned() };
+        Box::pin(std::future::ready(self.answers.then_some(()).ok_or_else(silent)))
+    }
+}
+
+impl PodSlices for Told {
+    fn make(
+        &self,
+        slice: String,
+        description: String,
+        cpu_weight: u64,
+    ) -> BoxFuture<'_, Result<(), UnitError>> {
+        self.answer(format!("make {slice} ({description}) {cpu_weight}"))
+    }
+
+    fn weigh(&self, slice: String, cpu_weight: u64) -> BoxFuture<'_, Result<(), UnitError>> {
+        self.answer(format!("weigh {slice} {cpu_weight}"))
+    }
+
+    fn stop(&self, slice: String) -> BoxFuture<'_, Result<(), UnitError>> {
+        self.answer(format!("stop {slice}"))
+    }
+}
+
+#[tokio::test]
+async fn systemd_is_told_the_weights_of_pods_and_classes_where_it_manages_their_control_groups() {
+    let weights = vec![
+        "make winddown-burstable-poduid_web.slice (Pod default/web) 20",
+        "weigh winddown-burstable.slice 20",
+        "weigh winddown-besteffort.slice 1",
+    ];
+    for (controllers, driver, expected) in [
+        ("cpu memory", CgroupDriver::Systemd, weights),
+        // Here weights are written, if there are files for them.
+        ("cpu memory", CgroupDriver::Cgroupfs, vec![]),
+        ("memory", CgroupDriver::Systemd, vec![]),
+    ] {
+        let stage = Fake::set().await;
+        let (asked, slices) = mpsc::channel();
+        let mut config = stage.config();
+        config.cgroup_mount = stage.dir.path().join("cgroup");
+        std::fs::create_dir(&config.cgroup_mount).unwrap();
+        std::fs::write(config.cgroup_mount.join("cgroup.controllers"), controllers).unwrap();
+        config.cgroup_driver = Some(driver);
+        config.slices = Some(Arc::new(Told { asked, answers: true }));
+        let runtime = CriRuntime::open(config).await.unwrap();
+        let mut main = container_of("main", POLITE);
+        main["resources"] = json!({"requests": {"cpu": "500m"}});
+        let web = pod("web", &json!({"containers": [main]}));
+        run(&runtime, &web).await;
+        assert_eq!(
+            slices.try_iter().collect::<Vec<String>>(),
+            expected,
+            "{controllers} {driver:?}"
+        );
+    }
+}
+
 #[tokio::test]
 async fn the_slices_of_a_forgotten_pod_are_stopped_where_systemd_manages_control_groups() {
     let of_web = vec![
-        "winddown-poduid_web.slice",
-        "winddown-burstable-poduid_web.slice",
-        "winddown-besteffort-poduid_web.slice",
+        "stop winddown-poduid_web.slice",
+        "stop winddown-burstable-poduid_web.slice",
+        "stop winddown-besteffort-poduid_web.slice",
     ];
     for (driver, expected) in [(CgroupDriver::Systemd, of_web), (CgroupDriver::Cgroupfs, vec![])] {
         let stage = Fake::set().await;
         let (asked, slices) = mpsc::channel();
         let mut config = stage.config();
         config.cgroup_driver = Some(driver);
-        config.stop_slice = Some(StopSlice::new(move |slice| {
-            asked.send(slice).unwrap();
-            async { Ok(()) }
-        }));
+        config.slices = Some(Arc::new(Told { asked, answers: true }));
         let runtime = CriRuntime::open(config).await.unwrap();
         let (web, other) = (polite("web"), polite("other"));
         run(&runtime, &web).await;
@@ -287,10 +353,7 @@ async fn a_slice_that_cannot_be_stopped_keeps_no_pod() {
     let (asked, slices) = mpsc::channel();
     let mut config = stage.config();
     config.cgroup_driver = Some(CgroupDriver::Systemd);
-    config.stop_slice = Some(StopSlice::new(move |slice| {
-        asked.send(slice).unwrap();
-        async { Err(UnitError::Silent { call: "StopUnit", why: "no bus".to_owned() }) }
-    }));
+    config.slices = Some(Arc::new(Told { asked, answers: false }));
     let runtime = CriRuntime::open(config).await.unwrap();
     for name in ["web", "other"] {
         let pod = polite(name);

@@ -7,11 +7,13 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use futures_util::future::BoxFuture;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
+use winddown_cri::PodSlices;
 use winddown_node_tests::SYSTEMD_CGROUPS;
 use winddown_shared::service_units::UnitError;
 
@@ -97,6 +99,20 @@ impl Containerd {
         let parent = self.cgroup_parent();
         let is_pods = |name: &&str| name.starts_with(&parent) && name.contains("-pod");
         names.filter(is_pods).map(str::to_owned).collect()
+    }
+
+    /// The weights in control groups of version 2 of the slices with these endings.
+    pub(crate) fn weights<const N: usize>(&self, endings: [&str; N]) -> [String; N] {
+        let parent = self.cgroup_parent();
+        endings.map(|ending| {
+            let mut group = PathBuf::from(CGROUPS).join(self.cgroup());
+            let mut name = parent.clone();
+            for level in ending.split('-').skip(1) {
+                name = format!("{name}-{level}");
+                group.push(format!("{name}.slice"));
+            }
+            fs::read_to_string(group.join("cpu.weight")).unwrap_or_default().trim().to_owned()
+        })
     }
 
     pub(crate) fn pid(&self) -> Option<Pid> {
@@ -195,13 +211,48 @@ pub(crate) fn systemd_manages_cgroups() -> bool {
     has_controllers && Path::new("/run/systemd/system").exists()
 }
 
-/// Has systemd stop a slice.
-pub(crate) async fn stop_slice(slice: String) -> Result<(), UnitError> {
-    let call = "systemctl stop";
-    let stop = move || Command::new("systemctl").args(["stop", "--no-block", &slice]).output();
-    let output = tokio::task::spawn_blocking(stop).await.unwrap().unwrap();
-    let why = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(()) } else { Err(UnitError::Refused { call, why }) }
+/// systemd, as its command line tools ask it.
+#[derive(Debug)]
+pub(crate) struct Systemd;
+
+impl Systemd {
+    async fn ask(program: &'static str, args: Vec<String>) -> Result<(), UnitError> {
+        let asked = move || Command::new(program).args(args).output();
+        let output = tokio::task::spawn_blocking(asked).await.unwrap().unwrap();
+        let why = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(UnitError::Refused { call: program, why })
+        }
+    }
+}
+
+impl PodSlices for Systemd {
+    fn make(
+        &self,
+        slice: String,
+        description: String,
+        cpu_weight: u64,
+    ) -> BoxFuture<'_, Result<(), UnitError>> {
+        let name = "org.freedesktop.systemd1";
+        let words = ["call", name, "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager"];
+        let words = words.into_iter().chain(["StartTransientUnit", "ssa(sv)a(sa(sv))"]);
+        let mut args: Vec<String> = words.map(str::to_owned).collect();
+        args.extend([slice, "fail".to_owned(), "2".to_owned()]);
+        args.extend(["Description".to_owned(), "s".to_owned(), description]);
+        args.extend(["CPUWeight", "t", &cpu_weight.to_string(), "0"].map(str::to_owned));
+        Box::pin(Self::ask("busctl", args))
+    }
+
+    fn weigh(&self, slice: String, cpu_weight: u64) -> BoxFuture<'_, Result<(), UnitError>> {
+        let args = ["set-property", "--runtime", &slice, &format!("CPUWeight={cpu_weight}")];
+        Box::pin(Self::ask("systemctl", args.map(str::to_owned).into()))
+    }
+
+    fn stop(&self, slice: String) -> BoxFuture<'_, Result<(), UnitError>> {
+        Box::pin(Self::ask("systemctl", ["stop", "--no-block", &slice].map(str::to_owned).into()))
+    }
 }
 
 /// Kills a process and waits until it is gone.

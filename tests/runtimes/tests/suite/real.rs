@@ -61,7 +61,7 @@ async fn a_container_finds_what_its_spec_promises() {
                 "name": "main", "image": IMAGE, "command": ["/bin/sh", "-c", script],
                 "env": [{"name": "GREETING", "value": "hello $(NAME)"},
                     {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-                "resources": {"limits": {"memory": "64Mi", "cpu": "500m"}},
+                "resources": {"limits": {"memory": "64Mi", "cpu": "500m"}, "requests": {"cpu": "500m"}},
                 "securityContext": {"allowPrivilegeEscalation": false,
                     "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]}},
                 "volumeMounts": [
@@ -98,6 +98,17 @@ async fn a_container_finds_what_its_spec_promises() {
     }
     let slices = stage.containerd.slices_of_pods();
     assert_eq!(slices.len(), usize::from(systemd_manages_cgroups()), "{slices:?}");
+    if systemd_manages_cgroups() {
+        // The pod asks for half a processor, so do all Burstable pods; each installation of a package reloads systemd.
+        let weights = || {
+            stage.containerd.weights(["-burstable", "-besteffort", "-burstable-poduid_promises"])
+        };
+        assert_eq!(weights(), ["20", "1", "20"]);
+        let reloaded =
+            std::process::Command::new("systemctl").arg("daemon-reload").status().unwrap();
+        assert!(reloaded.success());
+        assert_eq!(weights(), ["20", "1", "20"], "after a reload");
+    }
     forget(&runtime, &pod).await;
     assert_eq!(stage.containerd.containers(), Vec::<String>::new());
     let left = |name: &str| std::fs::read_dir(stage.dir.path().join(name)).unwrap().count();

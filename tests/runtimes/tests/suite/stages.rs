@@ -1,19 +1,20 @@
 //! The stages of this crate: each runtime with what is below it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;
-use winddown_cri::{CriConfig, CriOpenError, CriRuntime, CriTimes, StopSlice};
+use winddown_cri::{CriConfig, CriOpenError, CriRuntime, CriTimes};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_runtimes_tests::FakeCri;
 use winddown_shared::PodUid;
 
 use crate::bed::{Act, clean, clock};
-use crate::containerd::{Containerd, IMAGE, stop_slice, unmount_below};
+use crate::containerd::{Containerd, IMAGE, Systemd, unmount_below};
 use crate::stage::{ManagedStage, Stage, backoff, dir_with_act, process_config};
 use crate::units::LocalUnits;
 
@@ -62,7 +63,7 @@ impl Real {
     pub(crate) fn config(&self) -> CriConfig {
         let mut config = config(&self.dir, &self.containerd.socket().display().to_string());
         config.cgroup_parent = Some(self.containerd.cgroup_parent());
-        config.stop_slice = Some(StopSlice::new(stop_slice));
+        config.slices = Some(Arc::new(Systemd));
         // A busy or emulated machine takes seconds to answer, and to end what was killed.
         config.times.ask = Duration::from_secs(20);
         config.times.kill = Duration::from_secs(20);

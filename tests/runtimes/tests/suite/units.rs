@@ -222,6 +222,12 @@ impl ServiceUnits for LocalUnits {
         Ok(())
     }
 
+    async fn weigh_slice(&self, slice: &str, cpu_weight: u64) -> Result<(), UnitError> {
+        self.answer("SetUnitProperties")?;
+        self.0.slices.lock().unwrap().insert(slice.to_owned(), cpu_weight);
+        Ok(())
+    }
+
     async fn signal(&self, unit: &str, whom: Whom, signal: i32) -> Result<(), UnitError> {
         self.answer("KillUnit")?;
         let found = self.0.units.lock().unwrap().get(unit).map(|u| (u.pid, u.view.main_pid));
