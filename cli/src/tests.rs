@@ -1,4 +1,5 @@
 mod commands;
+mod control_planes;
 mod doctor;
 mod eviction;
 mod preemption;

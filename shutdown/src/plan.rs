@@ -99,7 +99,7 @@ pub struct Shrink {
 /// makes a group, and the lowest ones share a group if there are more than eight. Within a group, drivers
 /// stop after the other pods, which leave them the time that they ask for, at most a third of the
 /// group's. Pods that only the runtime knows ([`Pod::is_runtime_only`]) form an additional last group,
-/// because any other pod may depend on them. It shares the available time with the others. If the policy
+/// because any other pod may depend on them, except for parts of the control plane that their names tell. It shares the available time with the others. If the policy
 /// has no groups, the plan is empty and no pod is stopped.
 ///
 /// If `available` (counted from the signal) is less than the policy asks for, the plan shrinks. The first
@@ -144,7 +144,7 @@ pub(crate) fn plan_on(
 ) -> Plan {
     let requested = policy.requested();
     let mut groups = empty_groups(pods, policy, priorities);
-    let has_unknown = pods.iter().any(Pod::is_runtime_only) && !groups.is_empty();
+    let has_unknown = pods.iter().any(|pod| is_unplaced(&groups, pod)) && !groups.is_empty();
     if has_unknown {
         groups.push(unknown_group(pods, policy));
     }
@@ -271,7 +271,7 @@ impl Plan {
     /// Returns the group that `pod` belongs to; none in an empty plan. Creates the group of unknown pods
     /// for the first of them.
     pub(crate) fn group_for(&mut self, pod: &Pod) -> Option<usize> {
-        self.ensure_unknown(pod.is_runtime_only());
+        self.ensure_unknown(is_unplaced(&self.groups, pod));
         group_index(&self.groups, pod)
     }
 
@@ -421,10 +421,20 @@ fn ordinary_priorities(pods: &[Pod], priorities: &[i32]) -> Vec<i32> {
     all.split_off(all.len().saturating_sub(ORDINARY_GROUPS))
 }
 
+/// Whether the pod belongs to the additional last group: only the runtime knows it, and by roles neither its namespace
+/// nor its name says what it is.
+fn is_unplaced(groups: &[Group], pod: &Pod) -> bool {
+    let is_by_role = groups.first().is_some_and(|first| first.role.is_some());
+    pod.is_runtime_only() && (!is_by_role || Role::of(pod) == Role::Unknown)
+}
+
 /// Returns the index of the pod's group. `groups` must be in ascending order.
 fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
-    let first = groups.first()?;
-    if pod.is_runtime_only() || first.role.is_some() {
+    let is_by_role = groups.first()?.role.is_some();
+    if is_unplaced(groups, pod) {
+        return groups.iter().position(Group::is_unknown);
+    }
+    if is_by_role {
         let role = Some(Role::of(pod));
         if role == Some(Role::Ordinary) {
             let ordinary = groups.partition_point(|group| group.role == role);

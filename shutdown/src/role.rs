@@ -4,6 +4,8 @@ use std::fmt;
 
 use winddown_shared::{Pod, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY};
 
+mod control_plane;
+mod programs;
 #[cfg(test)]
 mod tests;
 
@@ -14,12 +16,18 @@ mod tests;
 /// | `Ordinary` | all other pods |
 /// | `System` | system pods: priority 2000000000 and above, or of a DaemonSet |
 /// | `Node` | priority 2000001000 and above; system pods on the host's network; static pods without a priority; drivers |
-/// | `ControlPlane` | static pods in `kube-system` labelled `tier: control-plane`, or `component:` with the name of a control plane component |
-/// | `Datastore` | static pods in `kube-system` labelled `component: etcd` |
-/// | `Unknown` | pods that only the runtime knows |
+/// | `ControlPlane` | API server, controllers, scheduler, and the proxies before the API server |
+/// | `Datastore` | etcd, or what stands for it |
+/// | `Unknown` | other pods that only the runtime knows |
 ///
 /// A pod that matches several rows has the last of these roles. Being on the host's network alone does not
 /// make a system pod: if containers are processes of the host, every pod is on it.
+///
+/// The parts of a control plane are known by what they are: their label [`ROLE_LABEL`], the labels that distributions
+/// give them, and the names of their programs, images and containers. Only pods that no tenant can make may be parts:
+/// static pods of this node and pods in `kube-system`. A static pod of an application (outside of `kube-*` and
+/// `openshift-*`, with a priority below 2000000000) and a pod in `kube-system` that is neither critical nor of a
+/// DaemonSet are parts by [`ROLE_LABEL`] only. Of a pod that only the runtime knows, namespace and name decide.
 ///
 /// Drivers are pods that other pods' volumes, devices or networks need: pods with the label [`ROLE_LABEL`]
 /// and the value `driver` and, if that label is absent, DaemonSet and static pods that mount a host
@@ -40,8 +48,9 @@ pub enum Role {
     Unknown,
 }
 
-/// The label that marks a driver of volumes, devices or networks with the value `driver`. Any other value marks
-/// a pod that is not a driver.
+/// The label with which a pod's author says what it is. `driver`: other pods need it for their volumes, devices or
+/// networks. `control-plane` and `etcd`: a part of the control plane; only on pods that no tenant can make ([`Role`]).
+/// Any other value: none of these, whatever it looks like.
 pub const ROLE_LABEL: &str = "winddown.dev/role";
 
 /// The directories in which drivers register, as two consecutive path components: distributions move the folders
@@ -54,14 +63,6 @@ const OF_DRIVERS: [[&str; 2]; 5] = [
     ["cni", "bin"],
 ];
 
-/// The namespace of the control plane's static pods.
-const CONTROL_PLANE_NAMESPACE: &str = "kube-system";
-/// The `component` labels of the control plane's static pods, except the datastore's.
-const CONTROL_PLANE_COMPONENTS: [&str; 4] =
-    ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "cloud-controller-manager"];
-/// The `component` label of the datastore.
-const DATASTORE_COMPONENT: &str = "etcd";
-
 impl Role {
     /// All roles except `Unknown`, in the order in which pods stop.
     pub const ALL: [Self; 5] =
@@ -69,11 +70,13 @@ impl Role {
 
     /// Returns the role of `pod`.
     pub fn of(pod: &Pod) -> Self {
+        let role = Self::unless_of_control_plane(pod);
+        control_plane::part(pod, role).unwrap_or(role)
+    }
+
+    fn unless_of_control_plane(pod: &Pod) -> Self {
         if pod.is_runtime_only() {
             return Self::Unknown;
-        }
-        if let Some(part) = control_plane_part(pod) {
-            return part;
         }
         let priority = pod.priority();
         if priority.is_some_and(|priority| priority >= SYSTEM_NODE_CRITICAL_PRIORITY)
@@ -120,22 +123,6 @@ impl Role {
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-/// Returns `ControlPlane` or `Datastore` if `pod` has that role.
-fn control_plane_part(pod: &Pod) -> Option<Role> {
-    if &**pod.namespace() != CONTROL_PLANE_NAMESPACE || !is_static(pod) {
-        return None;
-    }
-    let labels = pod.metadata.labels.as_ref()?;
-    let label = |key: &str| labels.get(key).map(String::as_str);
-    match label("component") {
-        Some(DATASTORE_COMPONENT) => Some(Role::Datastore),
-        Some(component) if CONTROL_PLANE_COMPONENTS.contains(&component) => {
-            Some(Role::ControlPlane)
-        }
-        _ => (label("tier") == Some("control-plane")).then_some(Role::ControlPlane),
     }
 }
 

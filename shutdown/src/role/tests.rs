@@ -101,6 +101,56 @@ fn a_label_alone_does_not_make_a_control_plane() {
 }
 
 #[test]
+fn a_tenants_pod_is_no_part_of_the_control_plane_whatever_it_says_and_runs() {
+    let critical = json!({
+        "priority": 2_000_001_000, "hostNetwork": true,
+        "containers": [{"name": "etcd", "image": "registry.example/etcd:3", "command": ["etcd"]}],
+    });
+    let ordinary = json!({"priority": 0, "containers": critical["containers"]});
+    let label = |role: &str| json!({"winddown.dev/role": role, "component": "etcd", "tier": "control-plane"});
+    for namespace in ["shop", "kube-shop", "openshift-shop"] {
+        for labels in
+            [json!({}), label("etcd"), label("control-plane"), json!({"component": "etcd"})]
+        {
+            let metadata = json!({"namespace": namespace, "labels": labels});
+            assert_eq!(Role::of(&pod(&metadata, &ordinary)), Role::Ordinary, "{metadata}");
+            assert_eq!(Role::of(&pod(&metadata, &critical)), Role::Node, "{metadata}");
+        }
+    }
+    // Where only operators make pods, critical ones are believed, and others by our label only.
+    let system = |labels| json!({"namespace": "kube-system", "labels": labels});
+    assert_eq!(Role::of(&pod(&system(json!({})), &critical)), Role::Datastore);
+    assert_eq!(Role::of(&pod(&system(json!({})), &ordinary)), Role::Ordinary);
+    assert_eq!(Role::of(&pod(&system(label("control-plane")), &ordinary)), Role::ControlPlane);
+    assert_eq!(Role::of(&pod(&system(label("none")), &critical)), Role::Node);
+}
+
+#[test]
+fn of_a_pod_that_only_the_runtime_knows_namespace_and_name_say_what_it_is() {
+    let of = |namespace: &str, name: &str| {
+        Role::of(&Pod::of_runtime(&winddown_shared::RuntimePod {
+            uid: winddown_shared::PodUid::new("uid"),
+            name: name.into(),
+            namespace: namespace.into(),
+            running: true,
+            grace: None,
+        }))
+    };
+    let table = [
+        ("kube-system", "etcd-cp-1", Role::Datastore),
+        ("openshift-etcd", "etcd-cp-1", Role::Datastore),
+        ("kube-system", "etcd-manager-main-cp-1", Role::Datastore),
+        ("kube-system", "kube-apiserver-cp-1", Role::ControlPlane),
+        ("kube-system", "kube-proxy-cp-1", Role::Unknown),
+        ("kube-system", "etcdctl", Role::Unknown),
+        ("shop", "etcd-cp-1", Role::Unknown),
+    ];
+    for (namespace, name, role) in table {
+        assert_eq!(of(namespace, name), role, "{namespace}/{name}");
+    }
+}
+
+#[test]
 fn a_daemon_set_that_only_owns_and_does_not_control_is_none() {
     let mut metadata = of_daemon_set();
     metadata["ownerReferences"][0]["controller"] = json!(false);
