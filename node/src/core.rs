@@ -227,7 +227,7 @@ impl<R: Runtime> Core<R> {
         links: &mut Links,
     ) -> impl Future<Output = ()> + use<R> {
         let for_good = std::mem::take(&mut links.sources);
-        let closed = self.fit.admission_closed(&self.gate, std::mem::take(&mut links.relief));
+        let gate = self.fit.gate(&self.gate, std::mem::take(&mut links.relief));
         let intake = Intake::new(
             Arc::clone(&self.runtime),
             self.workers.clone(),
@@ -237,7 +237,7 @@ impl<R: Runtime> Core<R> {
         )
         .with_victim_lock(self.fit.victim_lock())
         .with_earlier_kills(pending_kills)
-        .with_admission_closed(closed)
+        .with_gate(gate)
         .with_refusals_for_good(move |pod| for_good.iter().any(|source| source.gives_up(pod)));
         let intake = match links.turns.take() {
             Some(turns) => intake.with_turns(turns),

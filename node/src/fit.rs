@@ -11,13 +11,16 @@ use tokio::sync::watch;
 use winddown_machine::host::host_name;
 use winddown_machine::{Capacity, LocalNode, ReadError, Roots};
 use winddown_shared::{
-    Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, NodeFit,
-    NodeSource, NodeView, Others, Pod, Rejection, ResourceName, Runtime, VictimLock, critical,
-    error_chain,
+    Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, GateState,
+    NodeFit, NodeSource, NodeView, Others, Pod, Rejection, ResourceName, Runtime, VictimLock,
+    critical, error_chain,
 };
 
 use crate::Settings;
 use crate::links::Observe;
+
+/// Why pods wait while there is nothing to check them against.
+const UNREAD: &str = "what this machine has for pods cannot be read yet";
 
 /// The machine that the pods run on.
 pub struct Machine {
@@ -226,17 +229,22 @@ impl Fit {
         })
     }
 
-    /// Whether no pod can be admitted. The value is sent again, even unchanged, when the node's resources change or an
+    /// Whether pods can be admitted. The value is sent again, even unchanged, when the node's resources change or an
     /// entry of `relief` reports a change: refused pods are then tried again.
-    pub(super) fn admission_closed(
+    pub(super) fn gate(
         &self,
         gate: &AdmissionGate,
         mut relief: Vec<Box<dyn Observe<()>>>,
-    ) -> watch::Receiver<bool> {
+    ) -> watch::Receiver<GateState> {
         let (mut opened, mut found) = (gate.changes(), self.0.found.subscribe());
         let (gate, fit) = (gate.clone(), self.clone());
-        let closed = move || !fit.admits_all() && (gate.is_shut() || fit.is_unknown());
-        let (tx, rx) = watch::channel(closed());
+        let state = move || match gate.state() {
+            _ if fit.admits_all() => GateState::Open,
+            // What the machine has is read again until it is known.
+            GateState::Open if fit.is_unknown() => GateState::Undecided { why: UNREAD },
+            state => state,
+        };
+        let (tx, rx) = watch::channel(state());
         critical::spawn("state of admission", async move {
             loop {
                 let mut relieved: FuturesUnordered<_> =
@@ -247,7 +255,7 @@ impl Fit {
                     Some(()) = relieved.next() => {}
                     () = tx.closed() => return,
                 }
-                tx.send_replace(closed());
+                tx.send_replace(state());
             }
         });
         rx

@@ -16,8 +16,24 @@ pub struct AdmissionGate(Arc<Gate>);
 #[derive(Debug, Default)]
 struct Gate {
     reasons: watch::Sender<GateReasons>,
-    /// Whether there is a reason. Changed together with `reasons`.
-    shut: watch::Sender<bool>,
+}
+
+/// Why pods wait while the agent starts.
+const STARTING: &str = "the agent is starting, and does not know yet whether the node admits pods";
+
+/// Whether a node admits pods, for [`Intake::with_gate`](crate::Intake::with_gate).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GateState {
+    /// New pods are checked, and start if they pass.
+    #[default]
+    Open,
+    /// The node does not know yet. New pods wait: a refusal would be final for a pod of an API server.
+    Undecided {
+        /// What is not known, for the message of their statuses.
+        why: &'static str,
+    },
+    /// New pods are refused.
+    Shut,
 }
 
 impl AdmissionGate {
@@ -57,10 +73,15 @@ impl AdmissionGate {
         self.0.reasons.subscribe()
     }
 
-    /// A receiver of whether pods are refused, for
-    /// [`Intake::with_admission_closed`](crate::Intake::with_admission_closed).
-    pub fn closed(&self) -> watch::Receiver<bool> {
-        self.0.shut.subscribe()
+    /// Whether pods are admitted, refused, or have to wait until the agent knows: while it starts.
+    pub fn state(&self) -> GateState {
+        match self.reasons() {
+            reasons if reasons.is_empty() => GateState::Open,
+            reasons if reasons.contains(GateReason::Startup) => {
+                GateState::Undecided { why: STARTING }
+            }
+            _ => GateState::Shut,
+        }
     }
 
     /// Adds a reason to refuse pods. The same reason twice counts once.
@@ -75,12 +96,7 @@ impl AdmissionGate {
 
     /// [Shuts](Self::shut) (`true`) or [lifts](Self::lift) (`false`).
     pub fn set(&self, reason: GateReason, holds: bool) {
-        self.0.reasons.send_if_modified(|reasons| {
-            let changed = reasons.set(reason, holds);
-            let shut = !reasons.is_empty();
-            self.0.shut.send_if_modified(|now| std::mem::replace(now, shut) != shut);
-            changed
-        });
+        self.0.reasons.send_if_modified(|reasons| reasons.set(reason, holds));
     }
 }
 
@@ -98,18 +114,21 @@ mod tests {
     fn a_gate_shut_for_two_reasons_opens_with_the_last_one_and_says_the_same_all_along() {
         let gate = AdmissionGate::new();
         let words = "Pod was rejected as the node is shutting down.";
-        let closed = gate.closed();
         assert!(gate.check().is_ok());
         gate.shut(GateReason::Drain);
-        assert!(*closed.borrow());
+        assert_eq!(gate.state(), GateState::Shut);
         let drained = gate.check().unwrap_err();
         assert_eq!((&*drained.reason, &*drained.message), ("NodeShutdown", words));
         gate.shut(GateReason::Shutdown);
         gate.lift(GateReason::Shutdown);
         assert_eq!(gate.check(), Err(drained));
-        assert!(*closed.borrow());
+        assert_eq!(gate.state(), GateState::Shut);
+        gate.shut(GateReason::Startup);
+        let undecided = GateState::Undecided { why: STARTING };
+        assert_eq!(gate.state(), undecided, "what is not known yet refuses nobody");
+        gate.lift(GateReason::Startup);
         gate.lift(GateReason::Drain);
-        assert!(gate.check().is_ok() && !*closed.borrow());
+        assert_eq!((gate.check(), gate.state()), (Ok(()), GateState::Open));
     }
 
     #[test]

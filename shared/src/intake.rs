@@ -11,8 +11,9 @@ use crate::status::StatusStore;
 use crate::syncer::UpdateKind;
 use crate::workers::has_terminal_phase;
 use crate::{
-    Admission, KillReason, KillRequest, Lifecycle, Others, Pod, PodUid, PodUidMap, PodWorkers,
-    Recorder, Rejection, RunningPods, Runtime, RuntimePod, RuntimeSyncer, StartTurn, VictimLock,
+    Admission, GateState, KillReason, KillRequest, Lifecycle, Others, Pod, PodUid, PodUidMap,
+    PodWorkers, Recorder, Rejection, RunningPods, Runtime, RuntimePod, RuntimeSyncer, StartTurn,
+    VictimLock,
 };
 
 mod delays;
@@ -76,7 +77,7 @@ pub struct Intake<R: Runtime> {
     /// Whether a refusal of this pod is final.
     refusal_is_final: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
     /// Whether admission is closed for the whole node.
-    admission_closed: watch::Receiver<bool>,
+    gate: watch::Receiver<GateState>,
     /// Which new pods may start now.
     turns: watch::Receiver<StartTurn>,
 }
@@ -148,7 +149,7 @@ impl<R: Runtime> Intake<R> {
             rejected_static: RejectedStatic::default(),
             earlier_kills: PodUidMap::default(),
             refusal_is_final: Arc::new(|_| false),
-            admission_closed: watch::Sender::new(false).subscribe(),
+            gate: watch::Sender::new(GateState::Open).subscribe(),
             turns: watch::Sender::new(StartTurn::default()).subscribe(),
         }
     }
@@ -162,12 +163,12 @@ impl<R: Runtime> Intake<R> {
         self
     }
 
-    /// Sets the signal that admission is closed for the whole node, as in a shutdown. When it opens again, pods that
-    /// were refused because of it are tried again, and static pods that were terminated come back. Refusing pods
-    /// meanwhile is up to [`Admission`]. Without this, admission is never closed.
+    /// Sets the state of admission for the whole node. While it is undecided, new pods wait. When it opens after it was
+    /// shut, as in a shutdown, pods that were refused because of it are tried again, and static pods that were
+    /// terminated come back. Refusing pods while it is shut is up to [`Admission`]. Without this, it is always open.
     #[must_use]
-    pub fn with_admission_closed(mut self, closed: watch::Receiver<bool>) -> Self {
-        self.admission_closed = closed;
+    pub fn with_gate(mut self, gate: watch::Receiver<GateState>) -> Self {
+        self.gate = gate;
         self
     }
 
@@ -207,9 +208,9 @@ impl<R: Runtime> Intake<R> {
     ///
     /// `desired` is `None` until the source has been read once; nothing is torn down before that.
     pub async fn run(mut self, mut desired: watch::Receiver<Option<Arc<DesiredPods>>>) {
-        let (mut closed, mut turns) = (self.admission_closed.clone(), self.turns.clone());
+        let (mut gate, mut turns) = (self.gate.clone(), self.turns.clone());
         self.find_running(&mut desired).await;
-        self.rejected_static.shut(*closed.borrow_and_update());
+        self.rejected_static.shut(*gate.borrow_and_update() != GateState::Open);
         // A slow source must not hide what runs.
         let read = desired.wait_for(Option::is_some);
         if tokio::time::timeout(SOURCE_PATIENCE, read).await.is_err() {
@@ -228,12 +229,9 @@ impl<R: Runtime> Intake<R> {
                         Ok(()) => Wakeup::Pass,
                         Err(_) => return,
                     },
-                    Ok(()) = closed.changed() => {
-                        let is_closed = *closed.borrow_and_update();
-                        self.rejected_static.shut(is_closed);
-                        if !is_closed {
-                            self.reopen();
-                        }
+                    Ok(()) = gate.changed() => {
+                        let state = *gate.borrow_and_update();
+                        self.gate_changed(state);
                         Wakeup::Pass
                     }
                     Ok(()) = turns.changed() => {
@@ -434,7 +432,7 @@ impl<R: Runtime> Intake<R> {
             // It is wanted again.
             KillReason::Removed => true,
             // The drain was ended meanwhile. If it was not, `reopen` starts the pod again.
-            KillReason::Drain => pod.is_static() && !*self.admission_closed.borrow(),
+            KillReason::Drain => pod.is_static() && *self.gate.borrow() == GateState::Open,
             _ => false,
         }
     }
@@ -475,6 +473,19 @@ impl<R: Runtime> Intake<R> {
             }
             if let Some(desired) = self.desired.get_mut(pod.uid()) {
                 desired.state = state;
+            }
+        }
+    }
+
+    /// Handles a change of the node's admission.
+    fn gate_changed(&mut self, state: GateState) {
+        self.rejected_static.shut(state != GateState::Open);
+        match state {
+            GateState::Undecided { .. } => {}
+            GateState::Shut => self.end_wait(),
+            GateState::Open => {
+                self.end_wait();
+                self.reopen();
             }
         }
     }

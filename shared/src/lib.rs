@@ -69,7 +69,7 @@ pub use admission::{
     HostPorts, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room, Verdict, Victim,
     VictimPlan, fit_failures, platform_fits, sysctl_namespace,
 };
-pub use admission_gate::AdmissionGate;
+pub use admission_gate::{AdmissionGate, GateState};
 pub use backoff::{Backoff, fraction};
 pub use cgroup::{
     CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_cpu_time, cgroup_number, cgroup_of_process,

@@ -8,7 +8,9 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{Event, Inhibitor, Notices, PodKiller, Recorder, ShutdownWork, WallClock};
+use winddown_shared::{
+    Event, GateReason, Inhibitor, Notices, PodKiller, Recorder, ShutdownWork, WallClock,
+};
 
 use crate::{
     AdmissionGate, BootClock, GroupReport, Guard, Policy, ProgressPhase, ProgressSender,
@@ -195,6 +197,7 @@ impl<K: PodKiller> ShutdownController<K> {
         let mut stage = self.pick_up(&mut signals);
         loop {
             let signal = signals.current();
+            self.decide(&stage, &signal);
             let wait_until;
             let step =
                 AssertUnwindSafe(self.step(stage, &signal, &mut signals, &stop)).catch_unwind();
@@ -274,13 +277,14 @@ impl<K: PodKiller> ShutdownController<K> {
         }
     }
 
-    /// Picks up where an earlier agent left off: closes the gate and makes the pods not ready again.
+    /// Picks up where an earlier agent left off: no pod is admitted or refused before it is known what becomes of the
+    /// run. Pods of a run in progress are not ready again.
     fn pick_up(&mut self, signals: &mut ShutdownSignals) -> Stage {
         let carried = self.parts.carried.take();
         let Some(record) = carried.filter(|record| record.phase != RunPhase::Cancelled) else {
             return Stage::Idle;
         };
-        self.parts.gate.shut(self.own_reason());
+        self.parts.gate.shut(GateReason::Startup);
         self.parts.killer.lame_duck(self.own_reason(), true);
         signals.restore_notice(&record, self.start_of(&record));
         Stage::Carried(Box::new(record))

@@ -72,9 +72,8 @@ impl<R: Runtime> Joined<R> {
     /// Runs the controller, which ends the pods when the node goes down.
     pub(super) async fn then(self: Arc<Self>, carried: Option<RunRecord>) {
         let controller = self.controller(Arc::clone(&self.inhibitor), self.trigger, carried);
-        // From here on the controller keeps the gate shut if need be.
+        // From here on the controller keeps the gate shut if need be, and ends the start with its first decision.
         controller.hold_admission();
-        self.core.gate.lift(GateReason::Startup);
         self.go_on_draining();
         controller.run(self.core.stop.clone()).await;
     }

@@ -155,9 +155,13 @@ async fn pods_wait_for_a_machine_that_cannot_be_read() {
     let b = small_node_that(Arc::clone(&readable), |_| {});
     let a = from_api(&asking("a", 0, 1000));
     b.want(&[&a]).await;
-    let [(_, reason, message)] = &refused(&b)[..] else { panic!("{:?}", refused(&b)) };
-    assert_eq!(reason, "InvalidNodeInfo");
-    assert_eq!(message, "Pod was rejected: Kubelet cannot get node info.");
+    assert_eq!(refused(&b), [], "it would have failed for good");
+    let status = b.node.0.core.statuses.get(a.uid()).unwrap();
+    assert_eq!(status.reason.as_deref(), Some("WaitingForTurn"));
+    assert_eq!(
+        status.message.as_deref(),
+        Some("what this machine has for pods cannot be read yet")
+    );
     assert!(plan(&b, None).resources.is_empty());
     readable.store(true, Ordering::SeqCst);
     tokio::time::sleep(secs(31)).await;

@@ -189,6 +189,9 @@ impl<R: Runtime> Intake<R> {
 
     /// Runs admission for a pod, and returns the result.
     pub(super) fn admit(&mut self, pod: &Pod, others: &mut Others) -> AdmissionState {
+        if let Some(waits) = self.wait_for_decision(pod) {
+            return waits;
+        }
         let Err(rejection) = self.admission.admit(pod, others) else {
             return self.admitted(pod, others);
         };

@@ -12,9 +12,9 @@ use super::{DesiredPods, Intake, WAITING_FOR_PREEMPTION};
 use crate::fake::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::status::StatusStore;
 use crate::{
-    Admission, AdmitHandler, CONFIG_SOURCE_ANNOTATION, GateReason, KillReason, KillRequest, Others,
-    Pod, PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, Runtime, RuntimeSyncer,
-    StatusOverride, VictimLock, WallClock, WallTime, WorkerTimes,
+    Admission, AdmitHandler, CONFIG_SOURCE_ANNOTATION, GateReason, GateState, KillReason,
+    KillRequest, Others, Pod, PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, Runtime,
+    RuntimeSyncer, StatusOverride, VictimLock, WallClock, WallTime, WorkerTimes,
 };
 
 struct Node {
@@ -22,15 +22,15 @@ struct Node {
     workers: PodWorkers<RuntimeSyncer<FakeRuntime>>,
     statuses: StatusStore,
     desired: watch::Sender<Option<Arc<DesiredPods>>>,
-    closed: watch::Sender<bool>,
+    gate: watch::Sender<GateState>,
 }
 
 /// Refuses everything while the node is shutting down.
-struct Gate(watch::Receiver<bool>);
+struct Gate(watch::Receiver<GateState>);
 
 impl AdmitHandler for Gate {
     fn admit(&self, _pod: &Pod, _others: &Others) -> Result<(), Rejection> {
-        if !*self.0.borrow() {
+        if *self.0.borrow() == GateState::Open {
             return Ok(());
         }
         Err(Rejection {
@@ -78,13 +78,13 @@ fn node_as(
     let syncer = RuntimeSyncer::new(shared.clone(), statuses.clone(), recorder.clone(), wall);
     let workers = PodWorkers::new(syncer, recorder.clone(), WorkerTimes::default());
     let desired = watch::Sender::new(None);
-    let closed = watch::Sender::new(false);
-    let admission = checks(Admission::default().then(Gate(closed.subscribe())));
+    let gate = watch::Sender::new(GateState::Open);
+    let admission = checks(Admission::default().then(Gate(gate.subscribe())));
     let intake = with(Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder));
-    let intake = intake.with_admission_closed(closed.subscribe());
+    let intake = intake.with_gate(gate.subscribe());
     tokio::spawn(intake.run(desired.subscribe()));
     tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
-    Node { runtime, workers, statuses, desired, closed }
+    Node { runtime, workers, statuses, desired, gate }
 }
 
 impl Node {
@@ -171,7 +171,7 @@ async fn a_pod_that_runs_already_is_known_also_while_admission_is_closed() {
     let kept = pod("kept", "Always");
     runtime.sync_pod(&kept).await.unwrap();
     let node = node(runtime);
-    node.closed.send_replace(true);
+    node.gate.send_replace(GateState::Shut);
     node.want(&[&kept, &pod("new", "Always")]).await;
     let active: Vec<PodUid> = node.workers.running().pods.iter().map(|p| p.uid().clone()).collect();
     assert_eq!(active, [kept.uid().clone()]);
@@ -280,7 +280,7 @@ async fn a_pod_that_an_earlier_agent_asked_to_end_is_not_looked_after_again() {
     runtime.sync_pod(&kept).await.unwrap();
     let before = [(asked.uid().clone(), shutdown())].into_iter().collect();
     let node = node_resuming(runtime, before);
-    node.closed.send_replace(true);
+    node.gate.send_replace(GateState::Shut);
     node.want(&[&asked, &kept]).await;
     assert_eq!(node.runtime.stops(), [asked.uid().clone()]);
     assert_eq!(node.said(&asked), ("Failed".into(), "Terminated".into()));
@@ -319,7 +319,7 @@ async fn what_an_earlier_agent_asked_for_is_not_asked_for_again_if_the_runtime_r
 async fn a_refused_pod_says_so_in_the_kubelets_words_and_is_asked_again_when_admission_opens() {
     let node = node(FakeRuntime::default());
     let web = pod("web", "Always");
-    node.closed.send_replace(true);
+    node.gate.send_replace(GateState::Shut);
     node.want(&[&web]).await;
     let status = node.statuses.get(web.uid()).unwrap();
     assert_eq!(status.reason.as_deref(), Some("NodeShutdown"));
@@ -327,9 +327,34 @@ async fn a_refused_pod_says_so_in_the_kubelets_words_and_is_asked_again_when_adm
         status.message.as_deref(),
         Some("Pod was rejected: Pod was rejected as the node is shutting down.")
     );
-    node.closed.send_replace(false);
+    node.gate.send_replace(GateState::Open);
     settle().await;
     assert_eq!(node.said(&web), ("Running".into(), String::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_arrives_before_the_node_has_decided_waits_and_is_not_refused() {
+    for (decided, phase, reason) in
+        [(GateState::Open, "Running", ""), (GateState::Shut, "Failed", "NodeShutdown")]
+    {
+        // As for a pod of an API server: it would be Failed for good.
+        let node = node_as(
+            FakeRuntime::default(),
+            FakeRecorder::default(),
+            |admission| admission,
+            |intake| intake.with_refusals_for_good(|_| true),
+        );
+        let web = pod("web", "Always");
+        node.gate.send_replace(GateState::Undecided { why: "nobody knows" });
+        settle().await;
+        node.want(&[&web]).await;
+        assert_eq!(node.said(&web), ("Pending".into(), "WaitingForTurn".into()));
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(node.said(&web).0, "Pending");
+        node.gate.send_replace(decided);
+        settle().await;
+        assert_eq!(node.said(&web), (phase.into(), reason.into()), "{decided:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -338,11 +363,11 @@ async fn static_pods_ended_by_a_cancelled_shutdown_come_back() {
     let node = node(runtime);
     let web = pod("web", "Always");
     node.want(&[&web]).await;
-    node.closed.send_replace(true);
+    node.gate.send_replace(GateState::Shut);
     node.workers.kill_pod(web.clone(), shutdown()).await.unwrap();
     settle().await;
     assert_eq!(node.said(&web), ("Failed".into(), "Terminated".into()));
-    node.closed.send_replace(false);
+    node.gate.send_replace(GateState::Open);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!node.workers.is_termination_requested(web.uid()));
     assert_ne!(node.said(&web).0, "Failed");
@@ -387,7 +412,7 @@ async fn a_pod_that_stays_keeps_its_phase_and_comes_back_when_the_shutdown_is_ca
     let node = node(FakeRuntime::default());
     let web = pod("web", "Always");
     node.want(&[&web]).await;
-    node.closed.send_replace(true);
+    node.gate.send_replace(GateState::Shut);
     node.workers.kill_pod(web.clone(), reboot()).await.unwrap();
     settle().await;
     assert_eq!(node.said(&web), ("Running".into(), String::new()));
@@ -398,7 +423,7 @@ async fn a_pod_that_stays_keeps_its_phase_and_comes_back_when_the_shutdown_is_ca
     assert!(
         node.workers.restarts_on_node(web.uid()) && node.workers.is_known_terminated(web.uid())
     );
-    node.closed.send_replace(false);
+    node.gate.send_replace(GateState::Open);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!node.workers.is_termination_requested(web.uid()));
     assert_eq!(node.runtime.starts().len(), 2);
@@ -417,13 +442,13 @@ async fn a_pod_that_stays_is_not_refused_by_the_next_agent_of_the_shutdown() {
     runtime.exit(api.uid(), 0);
     let asked = PodUidMap::from_iter([(api.uid().clone(), reboot())]);
     let node = node_resuming(runtime, asked);
-    node.closed.send_replace(true);
+    node.gate.send_replace(GateState::Shut);
     node.want(&[&api]).await;
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(node.said(&api), ("Running".into(), String::new()));
     assert_eq!(node.runtime.starts().len(), 1, "it waits for the node");
     assert!(node.workers.restarts_on_node(api.uid()));
-    node.closed.send_replace(false);
+    node.gate.send_replace(GateState::Open);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert!(!node.workers.is_termination_requested(api.uid()));
 }
@@ -580,14 +605,14 @@ async fn a_pod_from_before_the_start_that_is_refused_a_restart_is_not_stopped_as
     let runtime = FakeRuntime::default();
     let kept = pod("kept", "Always");
     runtime.sync_pod(&kept).await.unwrap();
-    let full = watch::Sender::new(false);
+    let full = watch::Sender::new(GateState::Open);
     let checks = |admission: Admission| admission.then(Gate(full.subscribe()));
     let node = node_with(runtime, FakeRecorder::default(), checks, &VictimLock::new());
     node.want(&[&kept]).await;
-    node.closed.send_replace(true);
+    node.gate.send_replace(GateState::Shut);
     node.workers.kill_pod(kept.clone(), shutdown()).await.unwrap();
-    full.send_replace(true);
-    node.closed.send_replace(false);
+    full.send_replace(GateState::Shut);
+    node.gate.send_replace(GateState::Open);
     tokio::time::sleep(Duration::from_secs(5)).await;
     assert_eq!(node.said(&kept).1, "NodeShutdown", "there is no room for it");
     node.want(&[&kept]).await;

@@ -4,18 +4,18 @@ use std::pin::pin;
 
 use winddown_shared::{GateReason, PodKiller};
 
-use super::ShutdownController;
 use super::signals::{ShutdownSignals, SignalState};
+use super::{ResumeDecision, ShutdownController, Stage};
 use crate::{RunPhase, Trigger};
 
 impl<K: PodKiller> ShutdownController<K> {
-    /// Closes the gate if a shutdown or a notice is in force, or if an earlier agent began a run.
-    /// [`run`](Self::run) does so too, in its first step. After this call, callers that kept the gate closed
-    /// may lift their reason.
+    /// Closes the gate if a shutdown or a notice is in force. If an earlier agent began a run, it is undecided whether
+    /// pods are admitted until [`run`](Self::run) has decided what to do with it: that adds [`GateReason::Startup`],
+    /// also for callers who have added it, and lifts it with the first decision.
     pub fn hold_admission(&self) {
         let carried = self.parts.carried.as_ref();
         if carried.is_some_and(|record| record.phase != RunPhase::Cancelled) {
-            self.parts.gate.shut(self.own_reason());
+            self.parts.gate.shut(GateReason::Startup);
         } else if self.parts.policy.borrow().is_enabled() {
             self.shut_for(
                 &ShutdownSignals::new(self.parts.inhibitor.state(), self.parts.notices.clone())
@@ -41,6 +41,21 @@ impl<K: PodKiller> ShutdownController<K> {
         for (reason, holds) in reasons {
             self.parts.gate.set(reason, holds);
         }
+    }
+
+    /// Ends the start of the agent: from here on pods are refused or admitted.
+    pub(super) fn decide(&self, stage: &Stage, signal: &SignalState) {
+        let takes_part = || self.parts.policy.borrow().is_enabled();
+        if let Stage::Carried(record) = stage {
+            match self.resume_decision(record, signal) {
+                ResumeDecision::Undecided(_) => return,
+                ResumeDecision::Resume => self.shut_for(signal),
+                ResumeDecision::Drop => {}
+            }
+        } else if signal.ends_the_node() && takes_part() {
+            self.shut_for(signal);
+        }
+        self.parts.gate.lift(GateReason::Startup);
     }
 
     /// Like [`shut_for`](Self::shut_for), but only if the controller holds the gate already. It does not if

@@ -334,13 +334,13 @@ async fn a_shutdown_makes_no_room_and_a_held_pod_is_refused_until_it_is_called_o
     c.takes(&a, 5);
     c.node.want(&[&a, &b]).await;
     c.node.want(&[&a, &b, &before]).await;
-    c.node.closed.send_replace(true);
+    c.node.gate.send_replace(GateState::Shut);
     c.node.want(&[&a, &b, &before, &during, &of_the_api]).await;
     assert_eq!(c.reason(&during), "NodeShutdown");
     tokio::time::sleep(secs(6)).await;
     assert_eq!(c.reason(&before), "NodeShutdown");
     assert_eq!(c.node.runtime.stops(), [a.uid().clone()], "only what was begun before");
-    c.node.closed.send_replace(false);
+    c.node.gate.send_replace(GateState::Open);
     tokio::time::sleep(secs(60)).await;
     assert!(c.runs(&before) && c.runs(&during));
     assert_eq!(c.reason(&of_the_api), "NodeShutdown", "its controller was told that it has failed");

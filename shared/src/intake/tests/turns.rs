@@ -51,11 +51,11 @@ async fn a_pod_that_is_deleted_or_meets_a_shutdown_while_it_waits_never_starts()
     node.want(&[&gone, &late]).await;
     node.want(&[&late]).await;
     assert!(node.statuses.get(gone.uid()).is_none());
-    node.closed.send_replace(true);
+    node.gate.send_replace(GateState::Shut);
     turns.send_replace(StartTurn::default());
     settle().await;
     assert_eq!(node.said(&late), ("Failed".to_owned(), "NodeShutdown".to_owned()));
-    node.closed.send_replace(false);
+    node.gate.send_replace(GateState::Open);
     settle().await;
     assert_eq!(node.said(&late).0, "Running");
     assert_eq!(node.runtime.starts(), [late.uid().clone()]);

@@ -131,7 +131,6 @@ impl Site {
             trigger: Trigger::LoginManager,
         });
         controller.hold_admission();
-        gate.lift(GateReason::Startup);
         let stop = CancellationToken::new();
         let task = tokio::spawn(controller.run(stop.clone()));
         Agent { gate, progress, stop, task }

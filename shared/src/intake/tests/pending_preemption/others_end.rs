@@ -62,13 +62,13 @@ async fn pods_that_come_back_in_one_pass_are_asked_by_importance() {
     let all: Vec<&Pod> = pods.iter().collect();
     node.want(&all).await;
     assert_eq!(node.runtime.starts().len(), 6);
-    node.closed.send_replace(true);
+    node.gate.send_replace(GateState::Shut);
     for pod in &pods {
         node.workers.kill_pod(pod.clone(), shutdown()).await.unwrap();
     }
     settle().await;
     view.send_replace(size("2"));
-    node.closed.send_replace(false);
+    node.gate.send_replace(GateState::Open);
     tokio::time::sleep(secs(5)).await;
     assert_eq!(node.runtime.starts()[6..], [pods[5].uid().clone()]);
     let preempts = |event: &Event| matches!(event, Event::PreemptionStarted { .. });

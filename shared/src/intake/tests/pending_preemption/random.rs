@@ -11,7 +11,7 @@ enum Op {
     Come(u8, u8, u8, u8),
     Leave(usize),
     Sleep(u8),
-    Close(bool),
+    Gate(GateState),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -19,7 +19,9 @@ fn op() -> impl Strategy<Value = Op> {
         6 => (0..4_u8, 0..7_u8, 0..40_u8, 0..3_u8).prop_map(|(r, c, t, f)| Op::Come(r, c, t, f)),
         2 => any::<usize>().prop_map(Op::Leave),
         4 => (0..60_u8).prop_map(Op::Sleep),
-        1 => any::<bool>().prop_map(Op::Close),
+        1 => (0..3_usize).prop_map(|one| {
+            Op::Gate([GateState::Open, GateState::Undecided { why: "" }, GateState::Shut][one])
+        }),
     ]
 }
 
@@ -44,12 +46,12 @@ async fn carry_out(ops: Vec<Op>) {
                     over();
                 }
             }
-            Op::Close(closed) => drop(c.node.closed.send_replace(closed)),
+            Op::Gate(state) => drop(c.node.gate.send_replace(state)),
         }
         c.node.want(&wanted.iter().collect::<Vec<_>>()).await;
         over();
     }
-    c.node.closed.send_replace(false);
+    c.node.gate.send_replace(GateState::Open);
     for _ in 0..300 {
         tokio::time::sleep(secs(1)).await;
         over();

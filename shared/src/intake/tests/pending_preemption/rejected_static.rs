@@ -130,7 +130,7 @@ async fn what_the_node_can_never_run_is_asked_about_only_when_the_node_is_anothe
     c.node.want(&[&odd]).await;
     sleep(2000).await;
     assert_eq!(asks.of(&odd, began), [0]);
-    c.node.closed.send_replace(false);
+    c.node.gate.send_replace(GateState::Open);
     sleep(2000).await;
     assert_eq!(asks.of(&odd, began), [0, 2000]);
 }
@@ -226,11 +226,11 @@ async fn while_admission_is_closed_no_pod_is_tried_and_all_are_when_it_opens() {
     c.node.want(&[&base, &low, &web]).await;
     c.node.want(&[&base, &low, &web, &dns]).await;
     assert_eq!(c.reason(&low), "Preempting");
-    c.node.closed.send_replace(true);
+    c.node.gate.send_replace(GateState::Shut);
     c.node.want(&[&low, &web]).await;
     sleep(2000).await;
     assert_eq!((asks.of(&low, began).len(), asks.of(&web, began).len()), (1, 1));
-    c.node.closed.send_replace(false);
+    c.node.gate.send_replace(GateState::Open);
     sleep(30).await;
     assert!(c.runs(&web) ^ c.runs(&low), "one of them fits");
 }
