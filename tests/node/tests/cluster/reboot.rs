@@ -9,8 +9,25 @@ use crate::cluster::power_off::DOWN;
 use crate::ways::socket::{Program, SOCKET};
 
 on_each_release!(since 257, a_pod_that_may_stay_starts_again_after_a_reboot_under_its_uid: reboots);
+on_each_release!(since 257, a_pod_that_may_stay_starts_again_after_a_soft_reboot_under_its_uid: reboots_softly);
 
 async fn reboots(test: &str, suite: Suite) -> TestResult {
+    goes_and_comes_back(test, suite, Way::Reboot).await
+}
+
+async fn reboots_softly(test: &str, suite: Suite) -> TestResult {
+    goes_and_comes_back(test, suite, Way::SoftReboot).await
+}
+
+/// How the node goes down and comes up again.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Reboot,
+    /// With the same kernel and the same `/run`, from which the next agent knows its pods before anything else.
+    SoftReboot,
+}
+
+async fn goes_and_comes_back(test: &str, suite: Suite, way: Way) -> TestResult {
     let (db, web) = (TestPod::new("db", 0, 100), TestPod::new("web", 0, 100));
     let more = format!("{}rebootInPlace: [{{namespace: default}}]\n", setup().more);
     let setup = Setup { suite, more, ..setup() };
@@ -24,6 +41,19 @@ async fn reboots(test: &str, suite: Suite) -> TestResult {
     bed.pods_run(&[db.clone(), web.clone()]).await?;
     let uid = bed.pod("db")?["metadata"]["uid"].clone();
 
+    if way == Way::SoftReboot {
+        bed.scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
+        bed.scenario.node.run(&["systemctl", "soft-reboot"]).await?;
+        let failed = bed.server.within(DOWN, "the other pod to fail", |all| {
+            (all.get("pods/default/web")?["status"]["phase"] == "Failed").then_some(())
+        });
+        failed.await?;
+        // The way to the API server went with user space.
+        bed.cut_off().await;
+        starts_again(&bed, &db).await?;
+        bed.connect().await?;
+        return is_back(&bed, &uid).await;
+    }
     bed.scenario.node.run(&["systemctl", "reboot"]).await?;
     bed.scenario.node.wait_off(DOWN).await?;
     assert_eq!(bed.pod("web")?["status"]["phase"], "Failed");
@@ -43,15 +73,24 @@ async fn reboots(test: &str, suite: Suite) -> TestResult {
     bed.scenario.node.start().await?;
     bed.scenario.node.run(&["systemctl", "start", "winddown"]).await?;
     bed.connect().await?;
-    let again = async || {
-        read_pod_log(&bed.scenario.node, std::slice::from_ref(&db))["db"].starts.len() == 2
-    };
+    starts_again(&bed, &db).await?;
+    is_back(&bed, &uid).await
+}
+
+async fn starts_again(bed: &Bed, db: &TestPod) -> TestResult {
+    let again =
+        async || read_pod_log(&bed.scenario.node, std::slice::from_ref(db))["db"].starts.len() == 2;
     bed.scenario.node.wait_until("the pod to start again", SOON * 2, again).await?;
+    Ok(())
+}
+
+/// The pod is ready on the node under its UID, and the pod that may not stay has failed.
+async fn is_back(bed: &Bed, uid: &Value) -> TestResult {
     let heard = bed.server.within(SOON * 2, "the pod to be ready", |all| {
         is(&*all.get("pods/default/db")?, "Ready", "True").then_some(())
     });
     heard.await?;
-    assert_eq!(bed.pod("db")?["metadata"]["uid"], uid, "it is the same pod");
+    assert_eq!(&bed.pod("db")?["metadata"]["uid"], uid, "it is the same pod");
     assert_eq!(bed.pod("web")?["status"]["phase"], "Failed");
     assert_eq!(bed.scenario.logs()["web"].starts.len(), 1);
     println!("{}", bed.scenario.text(&["report"]).await?);
