@@ -6,7 +6,8 @@
 //!
 //! YAML is read as the kubelet reads it where manifests rely on it (`yes` is a bool, `0644` is
 //! octal, `<<` merges) and more strictly where it guesses: duplicate keys, tags, a second document
-//! and text that YAML takes for a number are errors.
+//! and text that YAML takes for a number are errors. [`parse_first_leniently`] reads what was written for other programs,
+//! which accept more.
 
 mod check;
 mod decode;
@@ -25,7 +26,7 @@ use std::rc::Rc;
 pub use check::Check;
 pub use decode::decode;
 pub use fields::{Fields, Located};
-pub use parse::parse;
+pub use parse::{parse, parse_first_leniently};
 pub use path::{Path, Shortened};
 pub use problem::{Problem, Problems};
 pub use scalar::{Meaning, Scalar};

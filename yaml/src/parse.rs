@@ -16,15 +16,10 @@ use super::{Key, MAX_DEPTH, MAX_NODES, Node, Position, Problem, Scalar, Value};
 /// The first syntax error, no document, a second one, a duplicate key, a tag that is not understood, or a limit that is
 /// exceeded.
 pub fn parse(text: &str) -> Result<Rc<Node>, Problem> {
-    let mut options = Options::default();
-    options.emit_comments = false;
     let mut tree = Tree::default();
     let mut document: Option<Rc<Node>> = None;
-    for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|error| {
-            let what = format!("this is not valid YAML or JSON: {}", error.info());
-            Problem::new(position(error.marker()), "", what)
-        })?;
+    for event in events(text) {
+        let (event, span) = event?;
         let Some(root) = tree.take(event, span)? else { continue };
         if root.is_null() {
             continue;
@@ -38,6 +33,34 @@ pub fn parse(text: &str) -> Result<Rc<Node>, Problem> {
     document.ok_or_else(|| Problem::of_file("the file is empty: nothing but comments and blanks"))
 }
 
+/// Parses the first document in `text` as the programs of Kubernetes read files that they did not always read strictly:
+/// of keys that occur twice the last one counts, and nothing after the first document is looked at. `None` if that
+/// document has no content. The limits are those of [`parse`].
+///
+/// # Errors
+/// The first syntax error of that document, a tag that is not understood, or a limit that is exceeded.
+pub fn parse_first_leniently(text: &str) -> Result<Option<Rc<Node>>, Problem> {
+    let mut tree = Tree { last_key_counts: true, ..Tree::default() };
+    for event in events(text) {
+        let (event, span) = event?;
+        if let Some(root) = tree.take(event, span)? {
+            return Ok(Some(root).filter(|root| !root.is_null()));
+        }
+    }
+    Ok(None)
+}
+
+fn events(text: &str) -> impl Iterator<Item = Result<(Event<'_>, Span), Problem>> {
+    let mut options = Options::default();
+    options.emit_comments = false;
+    Parser::new_from_str_with_options(text, options).map(|event| {
+        event.map_err(|error| {
+            let what = format!("this is not valid YAML or JSON: {}", error.info());
+            Problem::new(position(error.marker()), "", what)
+        })
+    })
+}
+
 fn position(mark: &Marker) -> Position {
     Position { line: mark.line().max(1), column: mark.col() + 1 }
 }
@@ -48,6 +71,8 @@ struct Tree {
     open: Vec<Open>,
     anchors: HashMap<usize, Rc<Node>>,
     nodes: usize,
+    /// Whether a key may occur twice in a mapping; otherwise that is a problem.
+    last_key_counts: bool,
 }
 
 /// A list or mapping that is not complete yet.
@@ -92,7 +117,7 @@ impl Tree {
             Event::SequenceEnd | Event::MappingEnd => match self.open.pop() {
                 Some(open) => {
                     let anchor = open.anchor;
-                    let node = open.close()?;
+                    let node = open.close(self.last_key_counts)?;
                     self.put(node, anchor)
                 }
                 None => Ok(None),
@@ -150,7 +175,7 @@ impl Tree {
                 None => *key = Some(key_of(&node, at)?),
                 Some(k) if &*k.text == "<<" => merge.push(node),
                 Some(k) => {
-                    if !seen.insert(Rc::clone(&k.text)) {
+                    if !seen.insert(Rc::clone(&k.text)) && !self.last_key_counts {
                         let first = entries.iter().find(|(e, _)| e.text == k.text);
                         let line = first.map_or(at.line, |(e, _)| e.at.line);
                         let what = format!(
@@ -169,11 +194,17 @@ impl Tree {
 // === impl Open ===
 
 impl Open {
-    fn close(self) -> Result<Node, Problem> {
+    fn close(self, last_key_counts: bool) -> Result<Node, Problem> {
         let at = self.at;
         let value = match self.holds {
             Holds::List(items) => Value::List(items),
             Holds::Map { mut entries, mut seen, merge, .. } => {
+                if last_key_counts && seen.len() < entries.len() {
+                    let mut later = HashSet::new();
+                    entries.reverse();
+                    entries.retain(|(key, _)| later.insert(Rc::clone(&key.text)));
+                    entries.reverse();
+                }
                 for source in &merge {
                     merge_into(&mut entries, &mut seen, source)?;
                 }

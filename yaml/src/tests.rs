@@ -128,6 +128,36 @@ fn a_key_that_is_written_twice_is_refused_and_not_quoted() {
 }
 
 #[test]
+fn a_lenient_reader_takes_the_last_of_equal_keys_and_the_first_document() {
+    let read = |text: &str| {
+        let root =
+            parse_first_leniently(text).unwrap_or_else(|problem| panic!("{text}: {problem}"));
+        root.map(|root| {
+            let of = |key| root.entry(key).map(|(key, node)| (node.describe(), key.at.line));
+            (of("a"), of("b"))
+        })
+    };
+    let number = |text: &str, line| Some((format!("the number `{text}`"), line));
+    for (text, wanted) in [
+        ("a: 1\nb: 2\na: 3\n", Some((number("3", 3), number("2", 2)))),
+        ("{\"a\": 1,\n \"b\": 2,\n \"a\": 3}", Some((number("3", 3), number("2", 2)))),
+        ("---\na: 1\n---\n", Some((number("1", 2), None))),
+        ("a: 1\n---\nb: [\n", Some((number("1", 1), None))),
+        ("a: 1\n...\n", Some((number("1", 1), None))),
+        ("a: 1\na: 2\nx: &x {b: 1, b: 2}\n<<: *x\n", Some((number("2", 2), number("2", 3)))),
+        ("", None),
+        ("# nothing\n", None),
+        ("---\n---\na: 1\n", None),
+    ] {
+        assert_eq!(read(text), wanted, "{text:?}");
+    }
+    assert!(parse_first_leniently("a: [\n").is_err());
+    let twice: String = (0..40_000).map(|n| format!("k{}: {n}\n", n % 20_000)).collect();
+    let root = parse_first_leniently(&twice).unwrap().unwrap();
+    assert_eq!(root.get("k7").unwrap().text(), Some("20007"));
+}
+
+#[test]
 fn json_is_read_as_it_is() {
     let text =
         "{\n\t\"a\": \"x\\/y \\u00e9 \\ud83d\\ude00\",\n\t\"b\": [1, true, null, -2.5e3]\n}\n";
