@@ -189,6 +189,12 @@ pub struct KubeletConfig {
     pub place: String,
     /// The file to change; not always the one that decides.
     pub file: String,
+    /// Whether that file is not there yet: the lines are all of it.
+    pub is_new: bool,
+    /// The lines to write, or the fields to set, so that the kubelet leaves the end of its pods to others.
+    pub lines: Vec<String>,
+    /// Whether each of the two periods is a line of its own in that file, which a command can replace.
+    pub is_plain: bool,
     /// The unit to restart.
     pub unit: String,
     /// The setting in force, as text for users; empty if its graceful shutdown is disabled.

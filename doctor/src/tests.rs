@@ -158,9 +158,9 @@ fn kubelet(enabled: &str) -> Fact<Option<KubeletConfig>> {
         file: "/var/lib/kubelet/config.yaml".to_owned(),
         unit: "kubelet".to_owned(),
         enabled: enabled.to_owned(),
-        by_priority: false,
-        problem: String::new(),
+        is_plain: true,
         wanted: secs(30),
+        ..KubeletConfig::default()
     }))
 }
 

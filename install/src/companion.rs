@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use winddown_config::reference::default_of;
 use winddown_config::{Config, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme};
-use winddown_kubelet::{Configuration, Kubelet, Periods, PriorityPeriod, below};
+use winddown_kubelet::processes::strangers;
+use winddown_kubelet::{
+    Change, Configuration, Kubelet, Periods, PriorityPeriod, below, is_configuration, refusal,
+};
+use winddown_shared::display::clean;
 
 use super::error::InstallError;
 
@@ -26,8 +30,8 @@ pub struct Companion {
 pub(super) struct KubeletSetup {
     kubelet: Kubelet,
     said: Option<Configuration>,
-    /// The file that sets the kubelet's graceful shutdown; `None` if its files are unknown.
-    file: Option<PathBuf>,
+    /// Processes that have a kubelet's name and are not this machine's kubelet, and why not.
+    strangers: Vec<String>,
     live: bool,
     /// The text of the initial configuration.
     pub(super) text: String,
@@ -48,12 +52,10 @@ pub(super) fn find(
     live: bool,
     asked: &Companion,
 ) -> Result<KubeletSetup, InstallError> {
-    let kubelet = one_kubelet(root, live, asked)?;
-    let (kubeconfig, of_kubeconfig) = kubeconfig(root, &kubelet, asked)?;
-    let said = kubelet.configuration(root);
-    if let Some((file, why)) = said.as_ref().and_then(|said| said.problem.clone()) {
-        return Err(InstallError::KubeletConfiguration { file, why });
-    }
+    let strangers = others_by_that_name(root, live);
+    let kubelet = one_kubelet(root, live, asked, &strangers)?;
+    let (kubeconfig, of_kubeconfig) = kubeconfig(root, &kubelet, asked, &strangers)?;
+    let said = configuration(root, &kubelet, asked)?;
     let (endpoint, of_endpoint) = endpoint(root, live, &kubelet, said.as_ref(), asked)?;
     let mut text = format!(
         "# winddown beside a kubelet, written by `winddown install --companion`. winddown.yaml(5) has all\n\
@@ -63,7 +65,7 @@ pub(super) fn find(
         winddown_config::KIND,
     );
     let mut field = |name: &str, value: &str, why: &str| {
-        let value = scalar(&Value::from(value));
+        let (value, why) = (scalar(&Value::from(value)), clean(why));
         text.push_str(&format!("\n# {why}\n{name}: {value}\n"));
     };
     field("kubeconfig", &kubeconfig.display().to_string(), &of_kubeconfig);
@@ -72,15 +74,64 @@ pub(super) fn find(
         field("nodeName", name, &origin(&kubelet, "--hostname-override"));
     }
     if let Some(directory) = kubelet.option("--root-dir") {
+        only_roots(root, "the kubelet's directory", directory)?;
         field("kubeletRootDir", directory, &origin(&kubelet, "--root-dir"));
     }
     text.push_str(&periods_text(said.as_ref()));
-    let file = said.as_ref().and_then(|said| kubelet.file_to_change(root, said));
     let has_joined = below(root, &kubeconfig).exists();
-    Ok(KubeletSetup { kubelet, said, file, live, text, has_joined, kubeconfig })
+    Ok(KubeletSetup { kubelet, said, strangers, live, text, has_joined, kubeconfig })
 }
 
-fn one_kubelet(root: &Path, live: bool, asked: &Companion) -> Result<Kubelet, InstallError> {
+/// Processes that have a kubelet's name and are not this machine's kubelet, as a sentence each.
+fn others_by_that_name(root: &Path, live: bool) -> Vec<String> {
+    /// Any user can start as many as they like.
+    const MOST: usize = 4;
+    let found = if live { strangers(root).unwrap_or_default() } else { Vec::new() };
+    let sentence = |(process, why): &(winddown_kubelet::processes::Process, _)| {
+        format!(
+            "process {} has the name {} and is not taken for this machine's kubelet: {why}",
+            process.pid, process.name
+        )
+    };
+    found.iter().take(MOST).map(sentence).collect()
+}
+
+/// Refuses a path that others than root can change: what is there decides what root does.
+fn only_roots(root: &Path, what: &'static str, path: &str) -> Result<(), InstallError> {
+    match refusal(root, Path::new(path)) {
+        None => Ok(()),
+        Some(why) => Err(InstallError::KubeletPath { what, path: path.to_owned(), why }),
+    }
+}
+
+/// Reads the kubelet's configuration; `None` if it has none that is known.
+fn configuration(
+    root: &Path,
+    kubelet: &Kubelet,
+    asked: &Companion,
+) -> Result<Option<Configuration>, InstallError> {
+    if let Some(problem) = kubelet.problem() {
+        if asked.kubeconfig.is_some() && asked.endpoint.is_some() {
+            return Ok(None);
+        }
+        let (kubelet, why) = (kubelet.name(), problem.to_string());
+        return Err(InstallError::KubeletArguments { kubelet, why });
+    }
+    let said = kubelet.configuration(root);
+    match said.as_ref().and_then(|said| said.problem.clone()) {
+        Some(winddown_kubelet::Problem { file, why }) => {
+            Err(InstallError::KubeletConfiguration { file, why })
+        }
+        None => Ok(said),
+    }
+}
+
+fn one_kubelet(
+    root: &Path,
+    live: bool,
+    asked: &Companion,
+    strangers: &[String],
+) -> Result<Kubelet, InstallError> {
     let mut found = winddown_kubelet::find(root, live);
     let names = |found: &[Kubelet]| found.iter().map(Kubelet::name).collect::<Vec<_>>();
     if let Some(name) = &asked.kubelet {
@@ -93,14 +144,15 @@ fn one_kubelet(root: &Path, live: bool, asked: &Companion) -> Result<Kubelet, In
                 || pid.as_deref() == Some(name)
         });
         if found.is_empty() {
-            return Err(InstallError::NoSuchKubelet { name: name.clone(), found: all });
+            let (name, strangers) = (name.clone(), strangers.to_owned());
+            return Err(InstallError::NoSuchKubelet { name, found: all, strangers });
         }
     }
     if let (true, Some(file)) = (found.len() > 1, &asked.kubeconfig) {
         found.retain(|kubelet| kubelet.kubeconfig() == Some(file));
     }
     match found.len() {
-        0 => only_credentials(root, asked),
+        0 => only_credentials(root, asked, strangers),
         1 => Ok(found.remove(0)),
         _ => {
             let flag = "--kubelet";
@@ -110,7 +162,11 @@ fn one_kubelet(root: &Path, live: bool, asked: &Companion) -> Result<Kubelet, In
 }
 
 /// Finds a kubelet that neither runs nor has a unit by its credentials.
-fn only_credentials(root: &Path, asked: &Companion) -> Result<Kubelet, InstallError> {
+fn only_credentials(
+    root: &Path,
+    asked: &Companion,
+    strangers: &[String],
+) -> Result<Kubelet, InstallError> {
     let mut found = winddown_kubelet::find_credentials(root);
     if let Some(file) = &asked.kubeconfig {
         found.retain(|kubelet| kubelet.kubeconfig() == Some(file));
@@ -118,7 +174,7 @@ fn only_credentials(root: &Path, asked: &Companion) -> Result<Kubelet, InstallEr
     }
     let files = found.iter().filter_map(Kubelet::kubeconfig).map(shown).collect();
     match found.len() {
-        0 => Err(InstallError::NoKubelet),
+        0 => Err(InstallError::NoKubelet { strangers: strangers.to_owned() }),
         1 => Ok(found.remove(0)),
         _ => {
             let flag = "--kubeconfig";
@@ -127,26 +183,55 @@ fn only_credentials(root: &Path, asked: &Companion) -> Result<Kubelet, InstallEr
     }
 }
 
-/// Returns the kubeconfig, and where it was found.
+/// Returns the kubeconfig, and where it was found. A kubeconfig can name programs, which root then runs.
 fn kubeconfig(
     root: &Path,
     kubelet: &Kubelet,
     asked: &Companion,
+    strangers: &[String],
 ) -> Result<(PathBuf, String), InstallError> {
-    if let Some(file) = &asked.kubeconfig {
-        return Ok((file.clone(), "named by --kubeconfig".to_owned()));
+    let (file, why) = if let Some(file) = &asked.kubeconfig {
+        (file.clone(), "named by --kubeconfig".to_owned())
+    } else if let Some(file) = kubelet.kubeconfig() {
+        (file.to_owned(), origin(kubelet, "--kubeconfig"))
+    } else if let Some(problem) = kubelet.problem() {
+        let (kubelet, why) = (kubelet.name(), problem.to_string());
+        return Err(InstallError::KubeletArguments { kubelet, why });
+    } else {
+        // The kubelet's arguments are unknown.
+        let found = only_credentials(root, asked, strangers)?;
+        let file = found.kubeconfig().map(Path::to_owned).unwrap_or_default();
+        (file, format!("{} names none that can be seen; this is a usual place", kubelet.name()))
+    };
+    only_roots(root, "the kubeconfig", &shown(&file))?;
+    if is_configuration(root, &file) {
+        let why = "it is the kubelet's configuration: name its credentials with --kubeconfig FILE";
+        let (what, path, why) = ("the kubeconfig", shown(&file), why.to_owned());
+        return Err(InstallError::KubeletPath { what, path, why });
     }
-    if let Some(file) = kubelet.kubeconfig() {
-        return Ok((file.to_owned(), origin(kubelet, "--kubeconfig")));
-    }
-    // The kubelet's arguments are unknown.
-    let found = only_credentials(root, asked)?;
-    let file = found.kubeconfig().map(Path::to_owned).ok_or(InstallError::NoKubelet)?;
-    Ok((file, format!("{} names none that can be seen; this is a usual place", kubelet.name())))
+    Ok((file, why))
 }
 
-/// Returns the address of the container runtime, and where it was found.
+/// Returns the address of the container runtime, and where it was found. Whoever can replace a socket decides what the
+/// agent is told of the containers, and is asked to end them.
 fn endpoint(
+    root: &Path,
+    live: bool,
+    kubelet: &Kubelet,
+    said: Option<&Configuration>,
+    asked: &Companion,
+) -> Result<(String, String), InstallError> {
+    let (address, why) = find_endpoint(root, live, kubelet, said, asked)?;
+    let socket = address.strip_prefix("unix://").map(Path::new);
+    // Write access to a socket is the right to connect to it, which replaces nothing.
+    if let Some(why) = socket.and_then(Path::parent).and_then(|parent| refusal(root, parent)) {
+        let what = "the container runtime's socket";
+        return Err(InstallError::KubeletPath { what, path: address, why });
+    }
+    Ok((address, why))
+}
+
+fn find_endpoint(
     root: &Path,
     live: bool,
     kubelet: &Kubelet,
@@ -165,7 +250,7 @@ fn endpoint(
         return Ok((with_scheme(&said.value), format!("containerRuntimeEndpoint in {said}")));
     }
     let usual = (kubelet.usual_endpoint().to_owned(), format!("the default of {}", kubelet.name()));
-    if kubelet.is_known() || kubelet.usual_endpoint().contains("k3s") {
+    if kubelet.is_known() || kubelet.is_contained() {
         return Ok(usual);
     }
     let found = runtime_endpoints(root, live);
@@ -181,7 +266,7 @@ fn endpoint(
 /// Describes where an option of the kubelet was found.
 fn origin(kubelet: &Kubelet, option: &str) -> String {
     match kubelet.is_known() {
-        true if kubelet.is_k3s() => format!("as {} passes it to its kubelet", kubelet.name()),
+        true if kubelet.is_contained() => format!("as {} passes it to its kubelet", kubelet.name()),
         true => format!("{option} of {}", kubelet.name()),
         false => "a usual place, and the file is there".to_owned(),
     }
@@ -190,8 +275,10 @@ fn origin(kubelet: &Kubelet, option: &str) -> String {
 /// Returns the lines with the kubelet's grace periods, or the defaults.
 fn periods_text(said: Option<&Configuration>) -> String {
     let periods = said.map(Configuration::periods).unwrap_or_default();
-    let place =
-        |field: Option<String>| field.unwrap_or_else(|| "not set for the kubelet".to_owned());
+    let place = |field: Option<String>| match field {
+        Some(place) => clean(&place).into_owned(),
+        None => "not set for the kubelet".to_owned(),
+    };
     if periods == Periods::default() {
         let [total, critical, _] = PERIODS.map(|field| {
             let value = default_of(field).unwrap_or_default();
@@ -229,8 +316,18 @@ impl KubeletSetup {
         self.said.as_ref().is_some_and(|said| said.ends_pods().is_some())
     }
 
-    /// Describes the kubelet for the user.
-    pub(super) fn note(&self) -> String {
+    /// Describes the kubelet for the user, and what was not taken for it.
+    pub(super) fn notes(&self, root: &Path) -> Vec<String> {
+        let mut notes = vec![self.note()];
+        let change = self.change(root).filter(|_| self.ends_pods());
+        if let Some(change) = change.filter(|change| !change.rewritten.is_empty()) {
+            notes.push(format!("{}: {}", shown(&change.file), change.rewritten));
+        }
+        notes.extend_from_slice(&self.strangers);
+        notes
+    }
+
+    fn note(&self) -> String {
         let name = self.kubelet.name();
         let Some(said) = &self.said else {
             return format!(
@@ -238,11 +335,22 @@ impl KubeletSetup {
                 PERIODS[0]
             );
         };
-        let shutdown = match said.ends_pods() {
-            Some(said) => format!("it ends pods at a shutdown as well, by {said}: {}", said.value),
-            None => "it leaves the end of its pods to others".to_owned(),
+        let subject = match self.kubelet.is_known() {
+            true => format!("the kubelet is {name}, and it"),
+            false => name,
         };
-        format!("the kubelet is {name}, and {shutdown}")
+        match said.ends_pods() {
+            Some(said) => {
+                format!("{subject} ends pods at a shutdown as well, by {said}: {}", said.value)
+            }
+            None => format!("{subject} leaves the end of its pods to others"),
+        }
+    }
+
+    /// The change of the kubelet's configuration that switches its own graceful shutdown off.
+    fn change(&self, root: &Path) -> Option<Change> {
+        let said = self.said.as_ref()?;
+        self.kubelet.change(root, said, &Periods::default())
     }
 
     /// Returns the steps that switch the kubelet's own graceful shutdown off; none if it is off.
@@ -251,7 +359,7 @@ impl KubeletSetup {
             return Vec::new();
         }
         let why = "so that only winddown ends the pods";
-        steps(root, self.live, &self.kubelet, self.file.as_deref(), &Periods::default(), why)
+        steps(root, self.live, &self.kubelet, self.change(root), why)
     }
 
     /// Describes how an existing configuration differs from the derived one.
@@ -306,28 +414,32 @@ pub(super) fn switch_on(root: &Path, live: bool, config: &Config) -> Vec<String>
             ..Periods::default()
         },
     };
-    let file = said.and_then(|said| kubelet.file_to_change(root, &said));
+    let readable = said.filter(|said| said.problem.is_none());
+    // Without a file the fields are still worth saying.
+    let unknown = Configuration {
+        files: vec!["the kubelet's configuration file".into()],
+        ..Default::default()
+    };
+    let change = kubelet.change(root, readable.as_ref().unwrap_or(&unknown), &periods);
     let why = "so that the kubelet ends its pods in order";
-    steps(root, live, &kubelet, file.as_deref(), &periods, why)
+    steps(root, live, &kubelet, change, why)
 }
 
-/// Returns the steps: the lines to write, the file, and the unit to restart.
+/// Returns the steps: the lines to write, the file, and the unit to restart. A file that is there is never replaced.
 fn steps(
     root: &Path,
     live: bool,
     kubelet: &Kubelet,
-    file: Option<&Path>,
-    periods: &Periods,
+    change: Option<Change>,
     why: &str,
 ) -> Vec<String> {
-    let file = file.unwrap_or(Path::new("the kubelet's configuration file"));
-    let is_drop_in = file.extension().is_some_and(|ending| ending == "conf");
-    let place = if file.is_absolute() { shown(&below(root, file)) } else { shown(file) };
-    let mut steps = vec![match is_drop_in {
+    let Some(Change { file, is_new, lines, .. }) = change else { return Vec::new() };
+    let place = if file.is_absolute() { shown(&below(root, &file)) } else { shown(&file) };
+    let mut steps = vec![match is_new {
         true => format!("write this to {place}, {why}:"),
         false => format!("set these fields in {place}, {why}:"),
     }];
-    steps.extend(periods.lines(file).into_iter().map(|line| format!("    {line}")));
+    steps.extend(lines.into_iter().map(|line| format!("    {line}")));
     if live {
         let unit = kubelet.unit.as_deref().unwrap_or("kubelet.service");
         steps.push(format!("systemctl restart {}", unit.trim_end_matches(".service")));

@@ -5,6 +5,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use winddown_shared::display::clean;
+
 use super::trust::Untrusted;
 
 /// Why `install` or `uninstall` stopped.
@@ -66,7 +68,7 @@ pub enum InstallError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The choice is ambiguous. Nothing was changed.
-    #[error("more than one {what} is here: {}; choose with {flag}, as in: winddown install --companion {flag} {}", .found.join(", "), .found.first().map_or("", String::as_str))]
+    #[error("more than one {what} is here: {}; choose with {flag}, as in: winddown install --companion {flag} {}", clean(&.found.join(", ")), clean(.found.first().map_or("", String::as_str)))]
     Ambiguous {
         /// The kind of thing found more than once.
         what: &'static str,
@@ -77,24 +79,47 @@ pub enum InstallError {
     },
     /// There is no kubelet, or its credentials cannot be found. Nothing was changed.
     #[error(
-        "no kubelet found: no running one has a readable --kubeconfig, and there is no kubelet.service, k3s.service, \
-         k3s-agent.service or kubeconfig at a usual place; name one with --kubeconfig FILE"
+        "no kubelet found: none runs as a service of this machine, no unit starts one, and there is no kubeconfig at a \
+         usual place; name one with --kubeconfig FILE{}", Strangers(.strangers)
     )]
-    NoKubelet,
+    NoKubelet {
+        /// Processes that have a kubelet's name and are not this machine's kubelet, and why not.
+        strangers: Vec<String>,
+    },
     /// The kubelet that was named does not exist. Nothing was changed.
-    #[error("there is no kubelet {name} here; there is {}", if .found.is_empty() { "none".to_owned() } else { .found.join(", ") })]
+    #[error("there is no kubelet {} here; there is {}{}", clean(.name), if .found.is_empty() { "none".to_owned() } else { clean(&.found.join(", ")).into_owned() }, Strangers(.strangers))]
     NoSuchKubelet {
         /// The name that was given.
         name: String,
         /// The kubelets that exist.
         found: Vec<String>,
+        /// As in [`Self::NoKubelet`].
+        strangers: Vec<String>,
     },
     /// The kubelet's configuration cannot be read. Nothing was changed.
-    #[error("the kubelet's configuration {} cannot be read: {why}", .file.display())]
+    #[error("the kubelet's configuration {} cannot be read: {}", clean(&.file.to_string_lossy()), clean(.why))]
     KubeletConfiguration {
         /// The file, without the root.
         file: PathBuf,
         /// The error.
+        why: String,
+    },
+    /// What the kubelet is started with is not known. Nothing was changed.
+    #[error("the arguments of {} are not known: {}; name what is needed with --kubeconfig FILE and --container-runtime-endpoint ADDRESS", clean(.kubelet), clean(.why))]
+    KubeletArguments {
+        /// The unit or process.
+        kubelet: String,
+        /// The file or program, and the error.
+        why: String,
+    },
+    /// A path that the kubelet's arguments or the operator name must not be used. Nothing was changed.
+    #[error("{what} {} is not used: {}", clean(.path), clean(.why))]
+    KubeletPath {
+        /// What is there.
+        what: &'static str,
+        /// The path, without the root.
+        path: String,
+        /// The reason, and what to do.
         why: String,
     },
     /// Something is mounted below a directory to be removed. Nothing was changed.
@@ -204,6 +229,14 @@ fn hint(source: &io::Error) -> &'static str {
             " (run it as root, or into a directory of yours with --root)"
         }
         _ => "",
+    }
+}
+
+struct Strangers<'a>(&'a [String]);
+
+impl fmt::Display for Strangers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|stranger| write!(f, "; {}", clean(stranger)))
     }
 }
 

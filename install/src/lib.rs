@@ -439,7 +439,7 @@ fn advise(
         report.notes.push(PACKAGED.to_owned());
     }
     if let Some(beside) = beside {
-        report.notes.push(beside.note());
+        report.notes.extend(beside.notes(&options.root));
         if !beside.has_joined {
             let file = beside.kubeconfig.display();
             let note =

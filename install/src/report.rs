@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-/// What was done or, in a dry run, what would be done.
+use winddown_shared::display::clean;
+
+/// What was done or, in a dry run, what would be done. Its texts may contain names that others chose; displaying it
+/// makes them harmless.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InstallReport {
     /// Whether this was a dry run, which changes nothing.
@@ -56,25 +59,26 @@ impl fmt::Display for InstallReport {
             writeln!(f, "Dry run: nothing is changed.")?;
         }
         for Change { action, path, why } in &self.changes {
-            write!(f, "{:<9} {path}", action.verb(self.dry_run))?;
+            write!(f, "{:<9} {}", action.verb(self.dry_run), clean(path))?;
             match why {
                 Some(why) => writeln!(f, "  ({why})")?,
                 None => writeln!(f)?,
             }
         }
         for command in &self.commands {
-            writeln!(f, "{:<9} {command}", if self.dry_run { "run" } else { "ran" })?;
+            let verb = if self.dry_run { "run" } else { "ran" };
+            writeln!(f, "{verb:<9} {}", clean(command))?;
         }
         if !self.changed() && self.commands.is_empty() {
             writeln!(f, "Nothing to do.")?;
         }
         for note in &self.notes {
-            writeln!(f, "Note: {note}")?;
+            writeln!(f, "Note: {}", clean(note))?;
         }
         if !self.next.is_empty() {
             writeln!(f, "Next:")?;
             for command in &self.next {
-                writeln!(f, "  {command}")?;
+                writeln!(f, "  {}", clean(command))?;
             }
         }
         Ok(())

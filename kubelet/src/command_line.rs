@@ -1,7 +1,4 @@
-//! Parses command lines, and finds the unit of a process.
-
-use std::fs;
-use std::path::Path;
+//! Parses command lines.
 
 /// The values of `--name value` and `--name=value`, in order.
 pub(super) fn values<'a>(
@@ -40,13 +37,4 @@ pub(super) fn words(line: &str) -> Vec<String> {
     }
     words.extend(word);
     words
-}
-
-/// The unit whose cgroup the process is in; `None` if there is none, or the process is gone.
-pub(super) fn cgroup_unit(root: &Path, pid: u32) -> Option<String> {
-    let groups = fs::read_to_string(root.join(format!("proc/{pid}/cgroup"))).ok()?;
-    let path = groups.lines().find_map(|line| {
-        line.strip_prefix("0::").or(line.split_once(":name=systemd:").map(|(_, p)| p))
-    })?;
-    path.split('/').rfind(|part| part.ends_with(".service")).map(str::to_owned)
 }

@@ -1,24 +1,18 @@
 //! The kubelet's settings for shutdowns and its container runtime, from its files. Blocks.
 
 use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 use winddown_quantities::GoDuration;
+use winddown_yaml::{Node, decode, parse_first_leniently};
 
-use super::below;
 use super::periods::{BY_PRIORITY, CRITICAL, PERIOD, Periods, PriorityPeriod};
+use super::trusted::{read, refusal};
+use super::{Problem, below, in_line};
 
-/// Where distributions keep the configuration, if no command line names it.
-const USUAL: [&str; 3] = [
-    "/var/lib/kubelet/config.yaml",
-    "/etc/kubernetes/kubelet/config.json",
-    "/etc/kubernetes/kubelet/kubelet-config.json",
-];
-const LONGEST: u64 = 1024 * 1024;
 /// Maximum number of files that are read from a directory.
 const MOST_DROP_INS: usize = 64;
 
@@ -37,8 +31,8 @@ pub struct Configuration {
     pub endpoint: Option<Located<String>>,
     /// Whether a feature gate disables graceful shutdown.
     pub off_by_gate: bool,
-    /// The first file that cannot be read, and why. The kubelet does not start with such a file.
-    pub problem: Option<(PathBuf, String)>,
+    /// The first file that cannot be read, and why: what it and later ones set is not known.
+    pub problem: Option<Problem>,
 }
 
 /// A value and its location.
@@ -70,72 +64,89 @@ struct FeatureGates {
     graceful: Option<bool>,
 }
 
-/// The files in and below a directory with this extension, in the order in which they are merged.
-pub(super) fn drop_ins(root: &Path, directory: &Path, ending: &str) -> Vec<PathBuf> {
+/// The files in and below a directory that the kubelet merges into its configuration, in that order.
+fn drop_ins(root: &Path, directory: &Path) -> Vec<PathBuf> {
     let mut entries: Vec<_> =
         fs::read_dir(below(root, directory)).into_iter().flatten().flatten().collect();
     entries.sort_by_key(fs::DirEntry::file_name);
     let files = entries.into_iter().flat_map(|entry| {
         let path = directory.join(entry.file_name());
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() => drop_ins(root, &path, ending),
-            _ if path.extension().is_some_and(|found| found == ending) => vec![path],
+            Ok(kind) if kind.is_dir() => drop_ins(root, &path),
+            _ if path.extension().is_some_and(|ending| ending == "conf") => vec![path],
             _ => Vec::new(),
         }
     });
-    files.take(MOST_DROP_INS).collect()
+    // One more, so that too many are noticed.
+    files.take(MOST_DROP_INS + 1).collect()
+}
+
+/// The `kind` that the file says it has; `None` if it says none, or cannot be read.
+pub(super) fn kind(root: &Path, file: &Path) -> Option<String> {
+    let text = read(root, file).ok()?;
+    let tree = parse_first_leniently(&text).ok()??;
+    tree.get("kind")?.text().map(str::to_owned)
 }
 
 // === impl Configuration ===
 
 impl Configuration {
-    /// Reads `file` and the files in `drop_ins_of`; if neither is given, the file at a usual place. `None` if
-    /// there is no file. `gate`: the feature gate on the command line, which takes precedence over the files.
+    /// Reads `file` and the files in `drop_ins_of`. `None` if there is no file. `gate`: the feature gate on the command
+    /// line, which takes precedence over the files.
     pub(super) fn read(
         root: &Path,
         file: Option<&Path>,
         drop_ins_of: Option<&Path>,
         gate: Option<bool>,
     ) -> Option<Self> {
-        let mut files: Vec<PathBuf> = file.map(Path::to_owned).into_iter().collect();
-        files.extend(drop_ins_of.into_iter().flat_map(|dir| drop_ins(root, dir, "conf")));
-        if file.is_none() && drop_ins_of.is_none() {
-            let usual = USUAL.iter().map(PathBuf::from).find(|path| below(root, path).exists());
-            files.extend(usual);
-        }
         let mut merged = Self::default();
-        for file in &files {
-            if let Err(error) = merged.add(root, file) {
-                merged.problem = Some((file.clone(), error));
+        merged.files.extend(file.map(Path::to_owned));
+        // Where others can put a file, what is there now may not be what the kubelet reads next.
+        let unsafe_directory = drop_ins_of.and_then(|dir| Some((dir, refusal(root, dir)?)));
+        if let Some((directory, why)) = unsafe_directory {
+            merged.files.push(directory.to_owned());
+            merged.problem = Some(Problem { file: directory.to_owned(), why });
+            return Some(merged);
+        }
+        merged.files.extend(drop_ins_of.into_iter().flat_map(|dir| drop_ins(root, dir)));
+        if let (true, Some(directory)) = (merged.files.len() > MOST_DROP_INS + 1, drop_ins_of) {
+            let why = format!("it has more than {MOST_DROP_INS} files");
+            merged.problem = Some(Problem { file: directory.to_owned(), why });
+            return Some(merged);
+        }
+        for file in merged.files.clone() {
+            if let Err(why) = merged.add(root, &file) {
+                merged.problem = Some(Problem { file, why });
                 break;
             }
         }
         merged.off_by_gate = gate.map_or(merged.off_by_gate, |on| !on);
-        merged.files = files;
         (!merged.files.is_empty()).then_some(merged)
     }
 
+    /// Nothing but the problem, which keeps the configuration from being found.
+    pub(super) fn unknown(problem: Problem) -> Self {
+        Self { files: vec![problem.file.clone()], problem: Some(problem), ..Self::default() }
+    }
+
+    /// Merges a file, which is read as the kubelet reads it: where it has a key twice, the last one counts, and a
+    /// document after the first one is not looked at.
     fn add(&mut self, root: &Path, file: &Path) -> Result<(), String> {
-        let text = read(&below(root, file)).map_err(|error| error.to_string())?;
-        let fields: Fields = serde_saphyr::from_str(&text).map_err(|error| first_line(&error))?;
-        fn located<T>(
-            kept: &mut Option<Located<T>>,
-            value: Option<T>,
-            name: &str,
-            file: &Path,
-            text: &str,
-        ) {
-            if let Some(value) = value {
-                *kept = Some(Located { value, file: file.to_owned(), line: line_of(text, name) });
-            }
-        }
-        located(&mut self.period, fields.shutdown_grace_period, PERIOD, file, &text);
-        let critical = fields.shutdown_grace_period_critical_pods;
-        located(&mut self.critical, critical, CRITICAL, file, &text);
-        let groups = fields.shutdown_grace_period_by_pod_priority;
-        located(&mut self.by_priority, groups, BY_PRIORITY, file, &text);
+        let text = read(root, file)?;
+        let tree = parse_first_leniently(&text).map_err(|problem| in_line(&problem))?;
+        let Some(tree) = tree else { return Ok(()) };
+        let read = decode::<Fields>(&tree);
+        let fields = match read.value {
+            Some(fields) if read.left_out.is_empty() => fields,
+            // Problems of values come before those of fields that are not read here.
+            _ => return Err(read.problems.first().map(in_line).unwrap_or_default()),
+        };
+        let at = |name: &str| Place { file, line: line_of(&tree, name) };
+        at(PERIOD).put(&mut self.period, fields.shutdown_grace_period);
+        at(CRITICAL).put(&mut self.critical, fields.shutdown_grace_period_critical_pods);
+        at(BY_PRIORITY).put(&mut self.by_priority, fields.shutdown_grace_period_by_pod_priority);
         let endpoint = fields.container_runtime_endpoint.filter(|address| !address.is_empty());
-        located(&mut self.endpoint, endpoint, "containerRuntimeEndpoint", file, &text);
+        at("containerRuntimeEndpoint").put(&mut self.endpoint, endpoint);
         if let Some(graceful) = fields.feature_gates.and_then(|gates| gates.graceful) {
             self.off_by_gate = !graceful;
         }
@@ -207,34 +218,27 @@ impl<T> fmt::Display for Located<T> {
     }
 }
 
-fn read(path: &Path) -> io::Result<String> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    let mut text = String::new();
-    file.take(LONGEST + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > LONGEST {
-        return Err(io::Error::other("it is larger than 1 MiB"));
-    }
-    Ok(text)
+/// Where a field is.
+struct Place<'a> {
+    file: &'a Path,
+    line: Option<usize>,
 }
 
-/// The number of the line with the field, in YAML or JSON.
-fn line_of(text: &str, field: &str) -> Option<usize> {
-    let has = |line: &str| {
-        let line = line.trim_start().trim_start_matches('"');
-        let rest = line.strip_prefix(field).map(|rest| rest.trim_start_matches('"').trim_start());
-        rest.is_some_and(|rest| rest.starts_with(':'))
-    };
-    text.lines().position(has).map(|index| index + 1)
+impl Place<'_> {
+    /// Replaces an earlier value by that of this place, if it has one.
+    fn put<T>(self, kept: &mut Option<Located<T>>, value: Option<T>) {
+        if let Some(value) = value {
+            *kept = Some(Located { value, file: self.file.to_owned(), line: self.line });
+        }
+    }
+}
+
+/// The number of the line with the field.
+fn line_of(tree: &Node, field: &str) -> Option<usize> {
+    tree.entry(field).map(|(key, _)| key.at.line)
 }
 
 /// Whether the period is zero. A value that cannot be parsed is not: the kubelet would not start with it.
 fn is_zero(period: &str) -> bool {
     period.parse::<GoDuration>().is_ok_and(|period| period == GoDuration::default())
-}
-
-fn first_line(error: &impl ToString) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
 }

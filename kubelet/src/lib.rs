@@ -3,89 +3,178 @@
 //! [`find`] searches the processes and, if no kubelet runs, the units. A [`Kubelet`] knows its
 //! arguments, and thus its credentials, its container runtime and its [`Configuration`].
 //!
+//! Any user can start a process by any name and with any arguments, and write files. So a process counts only if it is a
+//! service of the system that root started, and a file only if nobody else can change it.
+//!
 //! Functions that read files take a `root` that stands for `/`. Everything blocks, and nothing is changed.
 
+mod arguments_file;
+mod change;
 mod command_line;
 mod configuration;
-mod k3s;
+mod control_group;
+mod distributions;
 mod periods;
 pub mod processes;
+mod rancher;
+mod trusted;
 mod unit;
 
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
+pub use change::Change;
 pub use configuration::{Configuration, Located};
 pub use periods::{Periods, PriorityPeriod};
+pub use trusted::refusal;
 pub use unit::UNIT_DIRECTORIES;
 
-use command_line::{cgroup_unit, option, values};
+use command_line::{option, values};
+use configuration::kind;
+use distributions::{
+    DISTRIBUTIONS, Distribution, KUBELET, LAYOUTS, Layout, Source, of_process, of_program, of_unit,
+};
+use processes::{Candidate, parent_and_start};
 use unit::Start;
 
-/// Units that start a kubelet, or a program that contains one.
-const UNITS: [&str; 3] = ["kubelet.service", k3s::SERVER, k3s::AGENT];
-/// The kubelet's credentials with kubeadm and on EKS; those of k3s are in its data directory.
-const KUBECONFIGS: [&str; 2] = ["/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeconfig"];
-/// The kubelet's default container runtime endpoint.
-const CONTAINERD: &str = "unix:///run/containerd/containerd.sock";
-
-/// Names for our drop-in: the first sorts after those of distributions, the second after nearly all.
-const OWN_DROP_INS: [&str; 2] = ["99-winddown.conf", "zz-winddown.conf"];
-
 /// A kubelet of this machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kubelet {
     /// The unit, such as `kubelet.service`; `None` if it is not known.
     pub unit: Option<String>,
     /// The PID, if it runs.
     pub pid: Option<u32>,
-    /// Its arguments. For k3s, the arguments that k3s passes to its kubelet.
+    /// Its arguments. For k3s and its like, the arguments that it passes to its kubelet.
     arguments: Vec<String>,
-    is_k3s: bool,
+    distribution: &'static Distribution,
+    problem: Option<Problem>,
+}
+
+/// Why part of what a kubelet is told is not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file that says it, without the root.
+    pub file: PathBuf,
+    /// Why it is not read or not understood. It may contain foreign text.
+    pub why: String,
+}
+
+/// For people. The path and the text are shown as they are: print them through a filter.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.file.display(), self.why)
+    }
 }
 
 /// The running kubelets or, if there are none, those that a unit would start.
 pub fn find(root: &Path, live: bool) -> Vec<Kubelet> {
     let running = if live { running(root) } else { Vec::new() };
     match running.is_empty() {
-        true => UNITS.into_iter().filter_map(|unit| Kubelet::of_unit(root, unit)).collect(),
+        true => installed(root),
         false => running,
     }
 }
 
 /// Kubelets of which only the credentials were found, at a usual place.
 pub fn find_credentials(root: &Path) -> Vec<Kubelet> {
-    let k3s = Kubelet::of_k3s(root, &Start::default());
-    let others = KUBECONFIGS.map(|file| Kubelet::with_kubeconfig(Path::new(file)));
-    let there = |kubelet: &Kubelet| kubelet.kubeconfig().is_some_and(|f| below(root, f).exists());
-    others.into_iter().chain([k3s]).filter(there).collect()
+    let mut usual: Vec<&str> = LAYOUTS.iter().map(|layout| layout.kubeconfig).collect();
+    let mut seen = Vec::new();
+    usual.retain(|file| {
+        !seen.contains(file) && {
+            seen.push(*file);
+            true
+        }
+    });
+    let usual = usual.into_iter().map(|file| Kubelet::with_kubeconfig(Path::new(file)));
+    let contained = DISTRIBUTIONS.into_iter().filter(|one| **one != KUBELET);
+    let contained = contained.map(|one| Kubelet::contained(root, one, &Start::default()));
+    let there = |kubelet: &Kubelet| {
+        kubelet
+            .kubeconfig()
+            .is_some_and(|file| below(root, file).exists() && !is_configuration(root, file))
+    };
+    usual.chain(contained).filter(there).collect()
 }
 
+/// The `kind` of a kubelet's configuration.
+const CONFIGURATION: &str = "KubeletConfiguration";
+
 fn running(root: &Path) -> Vec<Kubelet> {
-    let mut found: Vec<Kubelet> = Vec::new();
-    for process in processes::kubelets(root).unwrap_or_default() {
-        let unit = cgroup_unit(root, process.pid);
-        let kubelet = if process.name.starts_with("k3s") {
-            // k3s hides its arguments, which may contain secrets, so they are read from its unit.
-            let start = unit.as_ref().and_then(|unit| unit::start(root, unit));
-            Kubelet::of_k3s(root, &start.unwrap_or_default())
-        } else {
-            let arguments = processes::arguments(root, process.pid);
-            Kubelet { arguments, ..Kubelet::default() }
-        };
-        if unit.is_none() || found.iter().all(|other| other.unit != unit) {
-            found.push(Kubelet { unit, pid: Some(process.pid), ..kubelet });
+    let found = processes::candidates(root).unwrap_or_default().into_iter();
+    let mut found: Vec<(Candidate, Option<String>)> = found
+        .filter_map(|found| {
+            let unit = found.unit.clone().ok()?;
+            Some((found, unit))
+        })
+        .collect();
+    // Of several processes of a unit, the kubelet is the one that started first of those that none of the others started.
+    // PIDs say nothing: they begin again at the lowest when the highest was given away.
+    let born = |found: &Candidate| parent_and_start(root, found.process.pid);
+    let parents: Vec<_> = found.iter().map(|(one, unit)| (one.process.pid, unit.clone())).collect();
+    found.retain(|(one, unit)| unit.is_none() || !parents.contains(&(born(one).0, unit.clone())));
+    found.sort_by_key(|(one, _)| (born(one).1, one.process.pid));
+    let mut mains: Vec<Kubelet> = Vec::new();
+    for (one, unit) in found {
+        if unit.is_none() || mains.iter().all(|main| main.unit != unit) {
+            mains.push(Kubelet::of_process(root, &one, unit));
         }
     }
-    found
+    mains
+}
+
+/// The kubelets that a unit would start: units by a name of a distribution, and others that start its program.
+fn installed(root: &Path) -> Vec<Kubelet> {
+    let known = DISTRIBUTIONS.into_iter().flat_map(|one| {
+        one.units.iter().filter_map(move |unit| {
+            let start = unit::start(root, unit).transpose()?;
+            Some(Kubelet::of_unit(root, unit, one, start))
+        })
+    });
+    let others = unit::services(root).into_iter().filter_map(|unit| {
+        if of_unit(&unit).is_some() {
+            return None;
+        }
+        let start = unit::start(root, &unit).ok()??;
+        let distribution = of_program(&start.program)?;
+        Some(Kubelet::of_unit(root, &unit, distribution, Ok(start)))
+    });
+    known.chain(others).collect()
 }
 
 /// The path of a file of the machine if `root` stands for `/`.
 pub fn below(root: &Path, path: impl AsRef<Path>) -> PathBuf {
     let path = path.as_ref();
     root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Whether the file says that it is a kubelet's configuration, whatever its name.
+pub fn is_configuration(root: &Path, file: &Path) -> bool {
+    kind(root, file).as_deref() == Some(CONFIGURATION)
+}
+
+/// Describes a problem of a file's content.
+fn in_line(problem: &winddown_yaml::Problem) -> String {
+    problem.line.map_or_else(|| problem.to_string(), |line| format!("line {line}: {problem}"))
+}
+
+/// The files of a kubelet's configuration.
+struct Sources {
+    file: Option<PathBuf>,
+    /// The directory of files that override it.
+    drop_ins: Option<PathBuf>,
+}
+
+// === impl Kubelet ===
+
+/// A kubelet of which nothing is known.
+impl Default for Kubelet {
+    fn default() -> Self {
+        let distribution = &KUBELET;
+        Self { unit: None, pid: None, arguments: Vec::new(), distribution, problem: None }
+    }
 }
 
 impl Kubelet {
@@ -95,18 +184,67 @@ impl Kubelet {
         Self { arguments, ..Self::default() }
     }
 
-    fn of_unit(root: &Path, unit: &str) -> Option<Self> {
-        let start = unit::start(root, unit)?;
-        let kubelet = match unit == k3s::SERVER || unit == k3s::AGENT {
-            true => Self::of_k3s(root, &start),
-            false => Self { arguments: start.arguments, ..Self::default() },
+    fn of_unit(
+        root: &Path,
+        unit: &str,
+        distribution: &'static Distribution,
+        start: Result<Start, Problem>,
+    ) -> Self {
+        let kubelet = match start {
+            Ok(start) => Self::contained(root, distribution, &start),
+            Err(problem) => Self { distribution, problem: Some(problem), ..Self::default() },
         };
-        Some(Self { unit: Some(unit.to_owned()), ..kubelet })
+        Self { unit: Some(unit.to_owned()), ..kubelet }
     }
 
-    fn of_k3s(root: &Path, own: &Start) -> Self {
-        let arguments = k3s::kubelets_arguments(root, own);
-        Self { arguments, is_k3s: true, ..Self::default() }
+    fn of_process(root: &Path, found: &Candidate, unit: Option<String>) -> Self {
+        let pid = found.process.pid;
+        let of_unit = unit.as_deref().and_then(of_unit);
+        let distribution = of_process(&found.process.name).unwrap_or(&KUBELET);
+        let arguments = processes::arguments(root, pid);
+        let kubelet = match &distribution.source {
+            // Such a program hides its arguments, which may contain secrets, so they are read from its unit.
+            Source::Rancher(_) => {
+                let start = unit.as_ref().map_or(Ok(None), |unit| unit::start(root, unit));
+                match start {
+                    Ok(start) => Self::contained(root, distribution, &start.unwrap_or_default()),
+                    Err(problem) => Self { problem: Some(problem), ..Self::default() },
+                }
+            }
+            Source::ArgumentsFile(usual) => {
+                let file = option(&arguments, "--kubelet-args-file").unwrap_or(usual);
+                Self::with_arguments_of(root, Path::new(file))
+            }
+            Source::CommandLine | Source::Process => Self { arguments, ..Self::default() },
+        };
+        Self { unit, pid: Some(pid), distribution: of_unit.unwrap_or(distribution), ..kubelet }
+    }
+
+    /// The kubelet that a unit's command line starts, if need be by way of another program.
+    fn contained(root: &Path, distribution: &'static Distribution, own: &Start) -> Self {
+        let kubelet = match &distribution.source {
+            Source::CommandLine => Self { arguments: own.arguments.clone(), ..Self::default() },
+            Source::Rancher(rancher) => match rancher::kubelets_arguments(root, rancher, own) {
+                Ok(arguments) => Self { arguments, ..Self::default() },
+                Err(problem) => Self { problem: Some(problem), ..Self::default() },
+            },
+            Source::ArgumentsFile(file) => Self::with_arguments_of(root, Path::new(file)),
+            Source::Process => {
+                let (file, program) = (own.file.clone(), &own.program);
+                let why = format!("what {program} tells its kubelet shows only while that runs");
+                Self { problem: Some(Problem { file, why }), ..Self::default() }
+            }
+        };
+        Self { distribution, ..kubelet }
+    }
+
+    fn with_arguments_of(root: &Path, file: &Path) -> Self {
+        match arguments_file::arguments(root, file) {
+            Ok(arguments) => Self { arguments, ..Self::default() },
+            Err(why) => {
+                Self { problem: Some(Problem { file: file.to_owned(), why }), ..Self::default() }
+            }
+        }
     }
 
     /// A name for messages: the unit, or else the process.
@@ -118,14 +256,24 @@ impl Kubelet {
         }
     }
 
+    /// The file of its unit, without the root; `None` if it has none.
+    pub fn unit_file(&self, root: &Path) -> Option<PathBuf> {
+        unit::file(root, self.unit.as_deref()?)
+    }
+
     /// Whether it runs or has a unit, as opposed to credentials only.
     pub fn is_known(&self) -> bool {
         self.unit.is_some() || self.pid.is_some()
     }
 
-    /// Whether it is part of k3s, which configures it from its own settings.
-    pub fn is_k3s(&self) -> bool {
-        self.is_k3s
+    /// Whether another program contains it or starts it, and configures it from settings of its own.
+    pub fn is_contained(&self) -> bool {
+        *self.distribution != KUBELET
+    }
+
+    /// Why its arguments are not known, if they are not.
+    pub fn problem(&self) -> Option<&Problem> {
+        self.problem.as_ref()
     }
 
     /// The value of the option `name`, e.g. `--config`.
@@ -138,39 +286,43 @@ impl Kubelet {
         self.option("--kubeconfig").map(Path::new)
     }
 
-    /// The directory of files that override its configuration file.
-    pub fn drop_in_directory(&self) -> Option<&Path> {
-        self.option("--config-dir").map(Path::new)
-    }
-
     /// The container runtime endpoint if neither its arguments nor its configuration name one.
     pub fn usual_endpoint(&self) -> &'static str {
-        if self.is_k3s { k3s::CONTAINERD } else { CONTAINERD }
+        self.distribution.endpoint
     }
 
     /// The merged configuration; `None` if it has no file, not even at a usual place.
     pub fn configuration(&self, root: &Path) -> Option<Configuration> {
+        if let Some(problem) = &self.problem {
+            return Some(Configuration::unknown(problem.clone()));
+        }
         // Unlike other options, each occurrence adds to those before it.
         let gates = values(&self.arguments, "--feature-gates").flat_map(|all| all.split(','));
         let mut set = gates.filter_map(|gate| gate.trim().strip_prefix("GracefulNodeShutdown="));
-        let gate = set.next_back();
-        Configuration::read(
-            root,
-            self.option("--config").map(Path::new),
-            self.drop_in_directory(),
-            gate.and_then(|on| on.to_ascii_lowercase().parse().ok()),
-        )
+        let gate = set.next_back().and_then(|on| on.to_ascii_lowercase().parse().ok());
+        let Sources { file, drop_ins } = self.sources(root);
+        Configuration::read(root, file.as_deref(), drop_ins.as_deref(), gate)
     }
 
-    /// The file to edit in order to change the kubelet's shutdown settings. If the kubelet merges a directory, that is
-    /// a file of our own, which its distribution does not overwrite.
-    pub fn file_to_change(&self, root: &Path, configuration: &Configuration) -> Option<PathBuf> {
-        let Some(directory) = self.drop_in_directory() else {
-            return configuration.files.first().cloned();
+    /// The files that its arguments name or, if they name none, those at a usual place.
+    fn sources(&self, root: &Path) -> Sources {
+        let named = |option: &str| self.option(option).map(PathBuf::from);
+        let (file, drop_ins) = (named("--config"), named("--config-dir"));
+        if file.is_some() || drop_ins.is_some() || self.is_contained() {
+            return Sources { file, drop_ins };
+        }
+        // A file that does not say what it is can be a configuration where no credentials are kept.
+        let is_credentials = |file: &str| LAYOUTS.iter().any(|layout| layout.kubeconfig == file);
+        let is_there = |file: &&Layout| {
+            let (file, kind) = (file.config, kind(root, Path::new(file.config)));
+            below(root, file).exists()
+                && kind.map_or(!is_credentials(file), |kind| kind == CONFIGURATION)
         };
-        let own = OWN_DROP_INS.map(|name| directory.join(name));
-        let there = own.iter().find(|file| below(root, file).exists());
-        let last = configuration.files.last();
-        there.or(own.iter().find(|own| last.is_none_or(|last| last < *own))).or(own.last()).cloned()
+        let layout = LAYOUTS.iter().find(is_there);
+        let drop_ins = layout.and_then(|layout| layout.config_dir);
+        Sources {
+            file: layout.map(|layout| PathBuf::from(layout.config)),
+            drop_ins: drop_ins.map(PathBuf::from).filter(|dir| below(root, dir).is_dir()),
+        }
     }
 }

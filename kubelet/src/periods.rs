@@ -1,7 +1,5 @@
 //! The time that a kubelet's configuration gives to pods at a shutdown.
 
-use std::path::Path;
-
 use serde::Deserialize;
 
 /// The names of the fields.
@@ -37,30 +35,36 @@ impl Default for Periods {
     }
 }
 
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notation {
+    Yaml,
+    Json,
+}
+
+/// The first lines of a file that has only what is set here.
+pub(super) const HEAD: [&str; 2] =
+    ["apiVersion: kubelet.config.k8s.io/v1beta1", "kind: KubeletConfiguration"];
+
 impl Periods {
-    /// The lines that set these periods in `file`, which is JSON, YAML, or (`.conf`) a drop-in with no other content.
-    pub fn lines(&self, file: &Path) -> Vec<String> {
-        let ending = file.extension().unwrap_or_default();
+    /// The fields that set these periods, one in each line.
+    pub(super) fn fields(&self, notation: Notation) -> [String; 3] {
         let groups = self.groups.iter().map(|group| {
             let (priority, seconds) = (group.priority, group.shutdown_grace_period_seconds);
             format!("{{\"priority\": {priority}, \"shutdownGracePeriodSeconds\": {seconds}}}")
         });
         let groups = format!("[{}]", groups.collect::<Vec<_>>().join(", "));
-        if ending == "json" {
-            return vec![
+        match notation {
+            Notation::Json => [
                 format!("\"{PERIOD}\": \"{}\",", self.total),
                 format!("\"{CRITICAL}\": \"{}\",", self.critical),
                 format!("\"{BY_PRIORITY}\": {groups},"),
-            ];
+            ],
+            Notation::Yaml => [
+                format!("{PERIOD}: {}", self.total),
+                format!("{CRITICAL}: {}", self.critical),
+                format!("{BY_PRIORITY}: {groups}"),
+            ],
         }
-        let head = ["apiVersion: kubelet.config.k8s.io/v1beta1", "kind: KubeletConfiguration"];
-        let mut lines: Vec<String> = match ending == "conf" {
-            true => head.map(str::to_owned).into(),
-            false => Vec::new(),
-        };
-        lines.push(format!("{PERIOD}: {}", self.total));
-        lines.push(format!("{CRITICAL}: {}", self.critical));
-        lines.push(format!("{BY_PRIORITY}: {groups}"));
-        lines
     }
 }

@@ -1,9 +1,14 @@
 //! Finds processes by name in `/proc`. Blocks.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+
+use winddown_files::{Users, regular};
+
+use super::control_group::{Place, place};
 
 /// Names of kubelets, and of programs that contain one, as the kernel shows them.
 pub const KUBELETS: [&str; 5] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"];
@@ -20,6 +25,40 @@ pub struct Process {
     pub name: String,
 }
 
+/// Why a process that has the name of a kubelet is not the kubelet of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stranger {
+    /// A user started it, if only a setuid program by another name.
+    OfUser(u32),
+    /// Its program is a setuid program: whoever started it chose its name and arguments.
+    Setuid,
+    /// It is in another PID namespace: a container, whose kubelet is that of another node.
+    InContainer,
+    /// It runs in a session, or in a service of a user's own systemd.
+    InSession,
+    /// It belongs to no service, although systemd runs this machine.
+    InNoService,
+}
+
+/// For people: the end of a sentence about the process.
+impl fmt::Display for Stranger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OfUser(uid) => write!(f, "user {uid} started it"),
+            Self::Setuid => f.write_str("it is a setuid program, which any user can start"),
+            Self::InContainer => f.write_str("it runs in a container"),
+            Self::InSession => f.write_str("it runs in a user's session"),
+            Self::InNoService => f.write_str("it belongs to no service of systemd"),
+        }
+    }
+}
+
+/// A process that has the name of a kubelet, with the service that it belongs to (`None` on a machine without systemd).
+pub(super) struct Candidate {
+    pub(super) process: Process,
+    pub(super) unit: Result<Option<String>, Stranger>,
+}
+
 /// The processes with these names, sorted by PID.
 ///
 /// # Errors
@@ -31,7 +70,8 @@ pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<Process>> {
             continue;
         };
         // The process may have exited since.
-        let Ok(name) = fs::read_to_string(entry.path().join("comm")) else { continue };
+        let comm = entry.path().join("comm");
+        let Ok(name) = regular::read_to_string(&comm, LONGEST) else { continue };
         if names.contains(&name.trim_end()) {
             found.push(Process { pid, name: name.trim_end().to_owned() });
         }
@@ -45,20 +85,59 @@ pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<Process>> {
 /// # Errors
 /// As [`named`].
 pub fn kubelets(root: &Path) -> io::Result<Vec<Process>> {
-    let proc = root.join("proc");
-    let mut found = named(root, &KUBELETS)?;
-    found.retain(|process| {
-        let process = proc.join(process.pid.to_string());
-        is_roots(&process) && is_of_here(&proc, &process)
-    });
-    Ok(found)
+    let found = candidates(root)?.into_iter().filter(|found| found.unit.is_ok());
+    Ok(found.map(|found| found.process).collect())
 }
 
-/// Whether the process belongs to root or to the calling user. Other users' processes are not this node's kubelet, and
-/// such a user chooses their names and arguments, which must not decide what files root reads.
-fn is_roots(process: &Path) -> bool {
+/// Processes that have the name of a kubelet and are not the kubelet of this node, and why not.
+///
+/// # Errors
+/// As [`named`].
+pub fn strangers(root: &Path) -> io::Result<Vec<(Process, Stranger)>> {
+    let found = candidates(root)?.into_iter();
+    Ok(found.filter_map(|found| found.unit.err().map(|why| (found.process, why))).collect())
+}
+
+pub(super) fn candidates(root: &Path) -> io::Result<Vec<Candidate>> {
+    let found = named(root, &KUBELETS)?.into_iter();
+    // Whoever is gone since, or cannot be looked at, is left out.
+    Ok(found
+        .filter_map(|process| {
+            let unit = judge(&root.join("proc"), process.pid).ok()?;
+            Some(Candidate { process, unit })
+        })
+        .collect())
+}
+
+/// Finds the service of a process, if it is the kubelet of this node: a program of root's that root started, in a
+/// service of the system. Any user can start any program by any name and with any arguments; among them setuid programs,
+/// which belong to root from then on, and some of which (sudo) take all of root's IDs before they ask for a password.
+fn judge(proc: &Path, pid: u32) -> io::Result<Result<Option<String>, Stranger>> {
+    let process = proc.join(pid.to_string());
+    let users = Users::of(&process)?;
     let own = rustix::process::geteuid().as_raw();
-    fs::metadata(process).is_ok_and(|facts| facts.uid() == 0 || facts.uid() == own)
+    if !users.are_all(0) && !users.are_all(own) {
+        let ids = [users.real, users.effective, users.saved, users.filesystem];
+        let user = ids.into_iter().find(|id| *id != 0).unwrap_or_default();
+        return Ok(Err(Stranger::OfUser(user)));
+    }
+    if !is_of_here(proc, &process) {
+        return Ok(Err(Stranger::InContainer));
+    }
+    // Who may not look at the program is no root, and will do nothing in root's name.
+    if fs::metadata(process.join("exe")).is_ok_and(|exe| exe.permissions().mode() & 0o4000 != 0) {
+        return Ok(Err(Stranger::Setuid));
+    }
+    let groups = |process: &Path| regular::read_to_string(&process.join("cgroup"), LONGEST);
+    let manager = groups(&proc.join("1")).unwrap_or_default();
+    Ok(match place(&groups(&process).unwrap_or_default(), &manager) {
+        Place::Service(unit) => Ok(Some(unit)),
+        Place::OfUser => Err(Stranger::InSession),
+        Place::Elsewhere if proc.join("../run/systemd/system").is_dir() => {
+            Err(Stranger::InNoService)
+        }
+        Place::Elsewhere => Ok(None),
+    })
 }
 
 /// Whether the process is in this PID namespace: a kubelet in a container belongs to another node. If its
@@ -71,13 +150,22 @@ fn is_of_here(proc: &Path, process: &Path) -> bool {
     }
 }
 
+/// The parent of a process and the time at which it started, in ticks since the boot; zeros if it is gone.
+pub(super) fn parent_and_start(root: &Path, pid: u32) -> (u32, u64) {
+    let stat = root.join(format!("proc/{pid}/stat"));
+    let text = regular::read_to_string(&stat, LONGEST).unwrap_or_default();
+    // The name, in parentheses, may contain anything.
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let fields: Vec<&str> = fields.split_whitespace().collect();
+    let parent = fields.get(1).and_then(|field| field.parse().ok());
+    let start = fields.get(19).and_then(|field| field.parse().ok());
+    (parent.unwrap_or_default(), start.unwrap_or_default())
+}
+
 /// The arguments of a process, without its name; empty if it is gone or cannot be read.
 pub(super) fn arguments(root: &Path, pid: u32) -> Vec<String> {
-    let mut bytes = Vec::new();
-    let Ok(file) = File::open(root.join(format!("proc/{pid}/cmdline"))) else { return Vec::new() };
-    if file.take(LONGEST).read_to_end(&mut bytes).is_err() {
-        return Vec::new();
-    }
+    let file = root.join(format!("proc/{pid}/cmdline"));
+    let Ok(bytes) = regular::read_first(&file, LONGEST) else { return Vec::new() };
     bytes
         .split(|&byte| byte == 0)
         .skip(1)

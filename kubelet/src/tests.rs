@@ -14,7 +14,25 @@ impl Root {
     fn put(&self, file: &str, text: &str) {
         let path = self.0.path().join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        fs::write(&path, text).unwrap();
+        if file.starts_with("proc/") && file.ends_with("/comm") {
+            let own = rustix::process::geteuid();
+            fs::write(path.with_file_name("status"), format!("Uid:\t{own}\t{own}\t{own}\t{own}\n"))
+                .unwrap();
+        }
+    }
+
+    fn link(&self, file: &str, to: &str) {
+        let path = self.0.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(to, path).unwrap();
+    }
+
+    /// The names of the running kubelets, and what is said of processes that are called so and are none.
+    fn running(&self) -> (Vec<String>, Vec<String>) {
+        let strangers = processes::strangers(self.0.path()).unwrap();
+        let strangers = strangers.iter().map(|(process, why)| format!("{}: {why}", process.pid));
+        (running(self.0.path()).iter().map(Kubelet::name).collect(), strangers.collect())
     }
 
     fn find(&self, live: bool) -> Vec<Kubelet> {
@@ -34,6 +52,7 @@ impl Root {
 }
 
 const FILE: &str = "var/lib/kubelet/config.yaml";
+const K3S_CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
 
 #[test]
 fn the_field_that_decides_is_found_with_its_line() {
@@ -100,15 +119,25 @@ fn a_running_kubelet_tells_which_files_it_reads() {
     let said = root.config().unwrap();
     assert_eq!((&*said.periods().total, &*said.periods().critical), ("40s", "5s"));
     // Changes go to a file that no distribution overwrites and that takes precedence.
-    let change = || root.find(true)[0].file_to_change(root.0.path(), &root.config().unwrap());
-    assert_eq!(change(), Some("/etc/k.d/99-winddown.conf".into()));
+    let change = || {
+        let kubelet = &root.find(true)[0];
+        let said = kubelet.configuration(root.0.path()).unwrap();
+        kubelet.change(root.0.path(), &said, &Periods::default()).unwrap()
+    };
+    let file = || (change().file.display().to_string(), change().is_new);
+    assert_eq!(file(), ("/etc/k.d/99-winddown.conf".to_owned(), true));
     root.put("etc/k.d/99-z.conf", "");
-    assert_eq!(change(), Some("/etc/k.d/zz-winddown.conf".into()));
+    assert_eq!(file(), ("/etc/k.d/zz-winddown.conf".to_owned(), true));
+    assert_eq!(change().lines[..2], periods::HEAD);
+    // What is there may have more in it by now.
+    root.put("etc/k.d/zz-winddown.conf", "maxPods: 9\n");
+    assert_eq!(file(), ("/etc/k.d/zz-winddown.conf".to_owned(), false));
+    assert_eq!(change().lines[0], "shutdownGracePeriod: 0s");
     let gated =
         "kubelet\0--config=/etc/k.yaml\0--feature-gates=A=true,GracefulNodeShutdown=false\0";
     root.put("proc/9/cmdline", gated);
     assert_eq!(root.ends(), Default::default());
-    assert_eq!(change(), Some("/etc/k.yaml".into()));
+    assert_eq!(file(), ("/etc/k.yaml".to_owned(), false));
     root.put("proc/9/cmdline", &gated.replace("false", "true"));
     root.put(
         "etc/k.yaml",
@@ -144,11 +173,11 @@ fn a_file_that_cannot_be_read_is_said_and_harms_nothing() {
     let root = Root::with(&[(FILE, "")]);
     fs::remove_file(root.0.path().join(FILE)).unwrap();
     fs::create_dir(root.0.path().join(FILE)).unwrap();
-    let of = |why: &str| Some((PathBuf::from("/").join(FILE), why.to_owned()));
-    assert_eq!(problem(&root), of("it is not a file"));
+    let of = |why: &str| Some(Problem { file: PathBuf::from("/").join(FILE), why: why.to_owned() });
+    assert_eq!(problem(&root), of("it is a directory, not a regular file"));
     fs::remove_dir(root.0.path().join(FILE)).unwrap();
     root.put(FILE, &"#".repeat(2 << 20));
-    assert_eq!(problem(&root), of("it is larger than 1 MiB"));
+    assert_eq!(problem(&root), of("it is larger than 1048576 bytes"));
 }
 
 proptest::proptest! {
@@ -184,16 +213,173 @@ fn a_process_of_another_user_is_no_kubelet() {
         ("proc/9000/comm", "kubelet\n"),
         ("proc/7/comm", "kubelet\n"),
         ("proc/7/cmdline", "kubelet\0--config=/home/u/fifo\0"),
+        ("proc/7/status", "Uid:\t65534\t65534\t65534\t65534\n"),
     ]);
-    if !rustix::process::geteuid().is_root() {
-        let test = "a_process_of_another_user_is_no_kubelet";
-        assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test} needs root");
-        println!("SKIPPED: {test}: only root can give a file to another user");
-        return;
-    }
-    std::os::unix::fs::chown(root.0.path().join("proc/7"), Some(65534), None).unwrap();
-    assert_eq!(root.find(true).iter().map(|kubelet| kubelet.pid).collect::<Vec<_>>(), [Some(9000)]);
+    let strangers = vec!["7: user 65534 started it".to_owned()];
+    assert_eq!(root.running(), (vec!["process 9000".to_owned()], strangers));
     assert_eq!(root.ends().0, "/var/lib/kubelet/config.yaml:1");
+}
+
+/// su belongs to root from its first instruction; sudo takes all of root's IDs before it asks for the password.
+#[test]
+fn a_setuid_program_by_the_name_of_a_kubelet_is_none() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = Root::with(&[("proc/9/comm", "kubelet\n"), ("usr/bin/sudo", "")]);
+    for ids in ["1000\t0\t0\t0", "0\t1000\t0\t0", "0\t0\t1000\t0", "0\t0\t0\t1000"] {
+        root.put("proc/9/status", &format!("Name:\tkubelet\nUid:\t{ids}\nGid:\t0\t0\t0\t0\n"));
+        assert_eq!(root.running(), (vec![], vec!["9: user 1000 started it".to_owned()]), "{ids}");
+    }
+    root.put("proc/9/comm", "kubelet\n");
+    root.link("proc/9/exe", "../../usr/bin/sudo");
+    assert_eq!(root.running(), (vec!["process 9".to_owned()], vec![]));
+    let mode = fs::Permissions::from_mode(0o4755);
+    fs::set_permissions(root.0.path().join("usr/bin/sudo"), mode).unwrap();
+    let why = "9: it is a setuid program, which any user can start";
+    assert_eq!(root.running(), (vec![], vec![why.to_owned()]));
+}
+
+#[test]
+fn a_kubelet_is_a_service_of_the_systems_manager() {
+    use control_group::{Place, place};
+    let service = |unit: &str| Place::Service(unit.to_owned());
+    for (groups, wanted) in [
+        ("0::/system.slice/kubelet.service", service("kubelet.service")),
+        ("0::/runtime.slice/kubelet.service/sub", service("kubelet.service")),
+        ("1:name=systemd:/system.slice/k3s.service\n0::/", service("k3s.service")),
+        // In a container of nspawn the other of the two lines has the unit.
+        ("1:name=systemd:/\n0::/system.slice/k3s.service", service("k3s.service")),
+        ("4:memory:/a.service\n0::/init.scope", Place::Elsewhere),
+        // A user's own systemd, and a session.
+        (
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/kubelet.service",
+            Place::OfUser,
+        ),
+        (
+            "1:name=systemd:/user.slice/user-1000.slice/user@1000.service/kubelet.service\n0::/",
+            Place::OfUser,
+        ),
+        (
+            "1:name=systemd:/system.slice/kubelet.service\n0::/user.slice/user-0.slice/session-1.scope",
+            Place::OfUser,
+        ),
+        // A container, in which another systemd may run.
+        ("0::/kubepods.slice/cri-1.scope/system.slice/kubelet.service", Place::Elsewhere),
+        ("0::/kubepods/burstable/pod1/kubelet.service", Place::Elsewhere),
+        (
+            "0::/machine.slice/systemd-nspawn@a.service/kubelet.service",
+            service("systemd-nspawn@a.service"),
+        ),
+        ("", Place::Elsewhere),
+    ] {
+        assert_eq!(place(groups, "1:name=systemd:/init.scope\n0::/init.scope"), wanted, "{groups}");
+        assert_eq!(place(groups, ""), wanted, "{groups}");
+    }
+    // Without a namespace of its own for control groups, a container's systemd has others above it.
+    let manager = "1:name=systemd:/docker/a\n0::/docker/a/init.scope";
+    for (groups, wanted) in [
+        ("0::/docker/a/system.slice/kubelet.service", service("kubelet.service")),
+        ("0::/docker/ab/system.slice/kubelet.service", Place::Elsewhere),
+        ("1:name=systemd:/docker/a/system.slice/k3s.service", service("k3s.service")),
+        ("0::/docker/a/user.slice/x.service", Place::OfUser),
+        ("0::/system.slice/kubelet.service", Place::Elsewhere),
+    ] {
+        assert_eq!(place(groups, manager), wanted, "{groups}");
+    }
+}
+
+#[test]
+fn where_systemd_runs_a_kubelet_without_a_service_is_none() {
+    let root = Root::with(&[("proc/9/comm", "kubelet\n"), ("proc/9/cgroup", "0::/\n")]);
+    assert_eq!(root.running(), (vec!["process 9".to_owned()], vec![]));
+    fs::create_dir_all(root.0.path().join("run/systemd/system")).unwrap();
+    let why = "9: it belongs to no service of systemd";
+    assert_eq!(root.running(), (vec![], vec![why.to_owned()]));
+    root.put("proc/9/cgroup", "0::/user.slice/user-0.slice/session-1.scope\n");
+    assert_eq!(root.running(), (vec![], vec!["9: it runs in a user's session".to_owned()]));
+    root.put("proc/9/cgroup", "0::/system.slice/kubelet.service\n");
+    assert_eq!(root.running(), (vec!["kubelet.service".to_owned()], vec![]));
+}
+
+#[test]
+fn of_the_processes_of_a_unit_the_kubelet_is_the_first_whatever_its_pid() {
+    let stat = |parent: u32, start: u32| {
+        let between = "0 ".repeat(17);
+        format!("9 (a) b) S {parent} {between}{start} 0\n")
+    };
+    let root = Root::with(&[
+        // A fork of the kubelet's that has not executed another program yet.
+        ("proc/7/comm", "kubelet\n"),
+        ("proc/7/stat", &stat(900, 50)),
+        ("proc/7/cmdline", "kubelet\0--config=/child\0"),
+        ("proc/900/comm", "kubelet\n"),
+        ("proc/900/stat", &stat(1, 50)),
+        ("proc/900/cmdline", "kubelet\0--config=/main\0"),
+        // PIDs began again after the kubelet had started.
+        ("proc/30/comm", "kubelet\n"),
+        ("proc/30/stat", &stat(1, 60)),
+        ("proc/30/cmdline", "kubelet\0--config=/late\0"),
+    ]);
+    for pid in [7, 900, 30] {
+        root.put(&format!("proc/{pid}/cgroup"), "0::/system.slice/kubelet.service\n");
+    }
+    let configs: Vec<_> = running(root.0.path())
+        .iter()
+        .map(|kubelet| kubelet.option("--config").map(str::to_owned))
+        .collect();
+    assert_eq!(configs, [Some("/main".to_owned())]);
+}
+
+#[test]
+fn a_file_that_others_can_change_is_named_and_not_read() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let text = "shutdownGracePeriod: 30s\n";
+    let root = Root::with(&[
+        ("proc/9/comm", "kubelet\n"),
+        ("proc/9/cmdline", "kubelet\0--config=/tmp/u/k.yaml\0--config-dir=/etc/k.d\0"),
+        ("tmp/u/k.yaml", text),
+        ("etc/k.d/a.conf", text),
+    ]);
+    let mode = |path: &str, mode: u32| {
+        let path = root.0.path().join(path);
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    assert_eq!(root.ends().0, "/etc/k.d/a.conf:1");
+    let problem = || {
+        let said = root.config().unwrap();
+        assert_eq!(said.ends_pods(), None);
+        said.problem.unwrap().to_string().replace(root.0.path().to_str().unwrap(), "")
+    };
+    mode("etc/k.d/a.conf", 0o666);
+    // The first file is read, and nothing after the one that is not.
+    let said = root.config().unwrap();
+    assert_eq!(said.period.unwrap().file, Path::new("/tmp/u/k.yaml"));
+    mode("etc/k.d/a.conf", 0o644);
+    mode("tmp/u", 0o777);
+    assert_eq!(
+        problem(),
+        "/tmp/u/k.yaml: others than root can change it (/tmp/u: every user may write to it); if it is as you \
+         want it: chmod go-w /tmp/u"
+    );
+    mode("tmp/u", 0o755);
+    mode("etc/k.d", 0o777);
+    assert!(problem().starts_with("/etc/k.d: others than root can change it"), "{}", problem());
+}
+
+/// Opening a pipe waits for its other end, and a device may have no end.
+#[test]
+fn a_pipe_or_a_device_in_place_of_a_file_is_neither_waited_for_nor_read() {
+    let root = Root::with(&[
+        ("proc/9/comm", "kubelet\n"),
+        ("proc/9/cmdline", "kubelet\0--config=/etc/pipe\0"),
+        ("etc/x", ""),
+    ]);
+    let pipe = root.0.path().join("etc/pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from(0o600)).unwrap();
+    let why = |root: &Root| root.config().unwrap().problem.unwrap().why;
+    assert_eq!(why(&root), "it is a pipe, not a regular file");
+    fs::remove_file(&pipe).unwrap();
+    root.link("etc/pipe", "../../../../../../../../../../dev/zero");
+    assert!(root.config().unwrap().problem.is_some());
 }
 
 const KUBEADM: [(&str, &str); 4] = [
@@ -289,9 +475,10 @@ fn k3s_is_asked_by_its_own_arguments_variables_and_files_where_it_keeps_its_kube
             let config = Path::new(data).join("agent/kubelet.kubeconfig");
             assert_eq!(kubelet.name(), "k3s.service");
             assert_eq!(kubelet.kubeconfig(), Some(&*config), "{file}");
-            assert_eq!(kubelet.drop_in_directory(), Some(&*Path::new(data).join(drop_ins)));
+            let directory = Path::new(data).join(drop_ins).display().to_string();
+            assert_eq!(kubelet.option("--config-dir"), Some(&*directory));
             assert_eq!(kubelet.option("--hostname-override"), name, "{file}");
-            assert_eq!(kubelet.usual_endpoint(), k3s::CONTAINERD);
+            assert_eq!(kubelet.usual_endpoint(), K3S_CONTAINERD);
         }
     }
     for argument in
@@ -324,9 +511,19 @@ fn credentials_at_a_usual_place_tell_that_there_is_a_kubelet() {
         Root::with(&[("var/lib/kubelet/kubeconfig", ""), ("etc/kubernetes/kubelet.conf", "")]);
     let found = find_credentials(root.0.path());
     let files: Vec<_> = found.iter().filter_map(Kubelet::kubeconfig).collect();
-    assert_eq!(files, KUBECONFIGS.map(Path::new));
+    let usual = ["/etc/kubernetes/kubelet.conf", "/var/lib/kubelet/kubeconfig"];
+    assert_eq!(files, usual.map(Path::new));
     root.put("var/lib/rancher/k3s/agent/kubelet.kubeconfig", "");
-    assert_eq!(find_credentials(root.0.path())[2].usual_endpoint(), k3s::CONTAINERD);
+    assert_eq!(find_credentials(root.0.path())[2].usual_endpoint(), K3S_CONTAINERD);
+    assert_eq!(root.config(), None, "a file that does not say what it is");
+    // OpenShift has the kubelet's configuration where kubeadm has its credentials.
+    root.put(
+        "etc/kubernetes/kubelet.conf",
+        "kind: KubeletConfiguration\nshutdownGracePeriod: 5s\n",
+    );
+    let found = find_credentials(root.0.path());
+    assert_eq!(found[0].kubeconfig(), Some(Path::new(usual[1])));
+    assert_eq!(root.ends().0, "/etc/kubernetes/kubelet.conf:2");
 }
 
 #[test]
@@ -337,11 +534,128 @@ fn what_is_to_be_written_reads_back() {
         Periods { total: "1m30s".into(), critical: "20s".into(), groups: Vec::new() },
         Periods { groups, ..Periods::default() },
     ] {
-        for (name, wrap) in [("k.yaml", false), ("k.conf", false), ("k.json", true)] {
-            let text = periods.lines(Path::new(name)).join("\n");
+        for (there, wrap) in [("a: 1\n", false), ("# JSON is YAML\n", false), ("\n {}", true)] {
+            let root = Root::with(&[(FILE, there)]);
+            let kubelet = Kubelet::default();
+            let said = kubelet.configuration(root.0.path()).unwrap();
+            let change = kubelet.change(root.0.path(), &said, &periods).unwrap();
+            assert!(!change.is_new);
+            let text = change.lines.join("\n");
             let text = if wrap { format!("{{{}}}", text.trim_end_matches(',')) } else { text };
-            let root = Root::with(&[(FILE, &text)]);
+            root.put(FILE, &text);
             assert_eq!(root.config().unwrap().periods(), periods, "{text}");
         }
     }
+}
+
+/// As sigs.k8s.io/yaml does: the kubelet reads a file leniently that it cannot read strictly.
+#[test]
+fn a_file_is_read_as_the_kubelet_reads_it_and_its_mistakes_are_told_in_our_words() {
+    for (text, total) in [
+        ("maxPods: 1\nshutdownGracePeriod: 10s\nmaxPods: 2\nshutdownGracePeriod: 20s\n", "20s"),
+        ("shutdownGracePeriod: 10s\n---\n", "10s"),
+        ("---\nshutdownGracePeriod: 10s\n---\nshutdownGracePeriod: 20s\n", "10s"),
+        ("shutdownGracePeriod: 10s\n---\na: [\n", "10s"),
+        ("{\"shutdownGracePeriod\": \"10s\",\n\t\"shutdownGracePeriod\": \"20s\"}", "20s"),
+        ("\u{feff}shutdownGracePeriod: 10s\r\nunknown: {a: 1}\r\n", "10s"),
+    ] {
+        let said = Root::with(&[(FILE, text)]).config().unwrap();
+        assert_eq!((said.problem.as_ref(), &*said.periods().total), (None, total), "{text}");
+    }
+    let gate = "featureGates: {GracefulNodeShutdown: no}\nshutdownGracePeriod: 10s\n";
+    assert_eq!(Root::with(&[(FILE, gate)]).ends(), Default::default());
+    for (text, why) in [
+        ("a: 1\nb: [\n", "line 2: this is not valid YAML or JSON: "),
+        (
+            "a: 1\nshutdownGracePeriod: 30\n",
+            "line 2: shutdownGracePeriod: needs a text, this is a number",
+        ),
+        ("- a\n", "line 1: needs a mapping, this is a list"),
+    ] {
+        let problem = Root::with(&[(FILE, text)]).config().unwrap().problem.unwrap();
+        assert!(problem.why.starts_with(why), "{}", problem.why);
+    }
+}
+
+#[test]
+fn keys_with_a_plus_add_to_those_of_earlier_files() {
+    let unit = "[Service]\nEnvironmentFile=-/etc/default/%N\nExecStart=/usr/local/bin/k3s server\n";
+    let root = Root::with(&[
+        ("etc/systemd/system/k3s.service", unit),
+        ("etc/rancher/k3s/config.yaml", "kubelet-arg+: [root-dir=/one]\n"),
+        ("etc/rancher/k3s/config.yaml.d/10.yaml", "kubelet-arg+: config=/etc/k.yaml\n"),
+        ("etc/rancher/k3s/config.yaml.d/20.YML", "kubelet-arg+:\n- --feature-gates=A=true\n"),
+        ("etc/rancher/k3s/config.yaml.d/30.conf", "kubelet-arg: [root-dir=/not-read]\n"),
+        ("etc/rancher/k3s/config.yaml.d/sub/40.yaml", "kubelet-arg: [root-dir=/not-read]\n"),
+    ]);
+    let option = |name: &str| root.find(false)[0].option(name).map(str::to_owned);
+    assert_eq!(option("--root-dir"), Some("/one".to_owned()));
+    assert_eq!(option("--config"), Some("/etc/k.yaml".to_owned()));
+    assert_eq!(option("--feature-gates"), Some("A=true".to_owned()));
+    root.put("etc/rancher/k3s/config.yaml.d/90.yaml", "kubelet-arg: [config=/etc/l.yaml]\n");
+    assert_eq!(option("--config"), Some("/etc/l.yaml".to_owned()));
+    assert_eq!(option("--root-dir"), None);
+    // The variable takes precedence over the option, and its file has drop-ins of its own.
+    root.put("etc/default/k3s", "K3S_CONFIG_FILE=/etc/mine.yaml\n");
+    root.put("etc/mine.yaml.d/a.yaml", "container-runtime-endpoint: /run/crio/crio.sock\n");
+    assert_eq!(option("--config"), None);
+    assert_eq!(option("--container-runtime-endpoint"), Some("/run/crio/crio.sock".to_owned()));
+    // What cannot be read makes the arguments unknown, which is not the same as none.
+    root.put("etc/mine.yaml", "a: [\n");
+    let problem = root.find(false)[0].problem().cloned().unwrap();
+    assert_eq!(problem.file, Path::new("/etc/mine.yaml"));
+    assert_eq!(root.find(false)[0].configuration(root.0.path()).unwrap().problem, Some(problem));
+}
+
+#[test]
+fn specifiers_stand_for_the_name_of_the_unit() {
+    let unit = "[Service]\nEnvironmentFile=-/etc/default/%p-%i\nEnvironment=N=%n,%N,%%t,%E\n\
+                ExecStart=/usr/bin/kubelet --config=${F} --root-dir=${N}\n";
+    let root = Root::with(&[
+        ("etc/systemd/system/node@one.service", unit),
+        ("etc/default/node-one", "F=/etc/k.yaml\n"),
+    ]);
+    let [kubelet] = &root.find(false)[..] else { panic!("a unit that starts a kubelet is one") };
+    assert_eq!(kubelet.name(), "node@one.service");
+    assert_eq!(kubelet.option("--config"), Some("/etc/k.yaml"));
+    assert_eq!(kubelet.option("--root-dir"), Some("node@one.service,node@one,%t,/etc"));
+}
+
+#[test]
+fn a_kubelet_whose_arguments_cannot_be_seen_is_unknown_and_not_absent() {
+    let unit = |start: &str| format!("[Service]\nExecStart={start}\n");
+    let root =
+        Root::with(&[("etc/systemd/system/k0sworker.service", &unit("/usr/bin/k0s worker"))]);
+    let said = |root: &Root| {
+        let [kubelet] = &root.find(false)[..] else { panic!("there is one") };
+        kubelet.configuration(root.0.path()).unwrap().problem.unwrap().to_string()
+    };
+    let why = "/etc/systemd/system/k0sworker.service: what k0s tells its kubelet shows only while that \
+               runs";
+    assert_eq!(said(&root), why);
+    let snap = "etc/systemd/system/snap.microk8s.daemon-kubelite.service";
+    let root = Root::with(&[(snap, &unit("/usr/bin/snap run microk8s.daemon-kubelite"))]);
+    assert!(
+        said(&root).starts_with("/var/snap/microk8s/current/args/kubelet: "),
+        "{}",
+        said(&root)
+    );
+}
+
+#[test]
+fn kubelite_is_asked_by_its_file_of_arguments() {
+    let root = Root::with(&[
+        ("proc/9/comm", "kubelite\n"),
+        ("proc/9/cmdline", "kubelite\0--kubelet-args-file=/var/snap/microk8s/77/args/kubelet\0"),
+        (
+            "var/snap/microk8s/77/args/kubelet",
+            "# by hand\n--config=${SNAP_DATA}/k.yaml\n--root-dir=$SNAP_COMMON/var/lib/kubelet\n\
+             --node-labels=\"a=b\"\n",
+        ),
+        ("var/snap/microk8s/77/k.yaml", "shutdownGracePeriod: 30s\n"),
+    ]);
+    assert_eq!(root.ends().0, "/var/snap/microk8s/77/k.yaml:1");
+    let kubelet = &root.find(true)[0];
+    assert_eq!(kubelet.option("--root-dir"), Some("/var/snap/microk8s/common/var/lib/kubelet"));
+    assert!(kubelet.is_contained());
 }

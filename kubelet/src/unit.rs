@@ -1,11 +1,12 @@
 //! The command line and environment of a unit, from its file and drop-ins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::below;
 use super::command_line::words;
+use super::trusted::{read, read_if_there};
+use super::{Problem, below};
 
 /// Directories in which systemd finds units, by descending priority.
 pub const UNIT_DIRECTORIES: [&str; 5] = [
@@ -19,30 +20,50 @@ pub const UNIT_DIRECTORIES: [&str; 5] = [
 /// The command line and environment of a unit.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Start {
+    /// The unit's own file, without the root.
+    pub(super) file: PathBuf,
+    /// The name of the program, without directories.
+    pub(super) program: String,
     /// The arguments, without the program.
     pub(super) arguments: Vec<String>,
     pub(super) environment: BTreeMap<String, String>,
 }
 
+/// The names of all services that have a file.
+pub(super) fn services(root: &Path) -> BTreeSet<String> {
+    let directories = UNIT_DIRECTORIES.into_iter();
+    let entries = directories.flat_map(|directory| fs::read_dir(below(root, directory)));
+    let names =
+        entries.flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| name.ends_with(".service")).collect()
+}
+
+/// The file of the unit `name`, without the root; `None` if it does not exist, or is masked.
+pub(super) fn file(root: &Path, name: &str) -> Option<PathBuf> {
+    let files = UNIT_DIRECTORIES.iter().map(|directory| Path::new(directory).join(name));
+    let mut there = files.filter(|file| below(root, file).symlink_metadata().is_ok());
+    let file = there.next()?;
+    let is_masked = fs::read_link(below(root, &file)).is_ok_and(|to| to == Path::new("/dev/null"));
+    (!is_masked).then_some(file)
+}
+
 /// The command line and environment of the unit `name`; `None` if it does not exist, or is masked.
-pub(super) fn start(root: &Path, name: &str) -> Option<Start> {
-    let file = UNIT_DIRECTORIES
-        .iter()
-        .map(|directory| below(root, Path::new(directory)).join(name))
-        .find(|file| file.symlink_metadata().is_ok())?;
-    if fs::read_link(&file).is_ok_and(|to| to == Path::new("/dev/null")) {
-        return None;
-    }
+///
+/// # Errors
+/// A file that systemd would read cannot be read.
+pub(super) fn start(root: &Path, name: &str) -> Result<Option<Start>, Problem> {
+    let Some(unit) = file(root, name) else { return Ok(None) };
     let (mut command, mut files) = (String::new(), Vec::new());
     let mut environment = BTreeMap::new();
-    for file in [file].into_iter().chain(drop_ins(root, name)) {
-        let text = fs::read_to_string(file).unwrap_or_default().replace("\\\n", " ");
-        for (key, value) in text.lines().filter_map(assignment) {
+    for file in [unit.clone()].into_iter().chain(drop_ins(root, name)) {
+        let text = read(root, &file).map_err(|why| Problem { file, why })?;
+        for (key, value) in text.replace("\\\n", " ").lines().filter_map(assignment) {
+            let value = expanded(value, name);
             match key {
-                "ExecStart" => command = value.to_owned(),
+                "ExecStart" => command = value,
                 "Environment" if value.is_empty() => environment.clear(),
                 "Environment" => {
-                    environment.extend(words(value).iter().filter_map(|word| pair(word)));
+                    environment.extend(words(&value).iter().filter_map(|word| pair(word)));
                 }
                 "EnvironmentFile" if value.is_empty() => files.clear(),
                 "EnvironmentFile" => files.push(value.trim_start_matches('-').to_owned()),
@@ -51,40 +72,81 @@ pub(super) fn start(root: &Path, name: &str) -> Option<Start> {
         }
     }
     for file in files {
-        let text = fs::read_to_string(below(root, Path::new(&file))).unwrap_or_default();
-        let lines = text.replace("\\\n", " ");
+        let file = PathBuf::from(file);
+        let text = read_if_there(root, &file).map_err(|why| Problem { file, why })?;
+        let lines = text.unwrap_or_default().replace("\\\n", " ");
         let named = lines.lines().filter_map(assignment);
         environment.extend(named.map(|(name, value)| (name.to_owned(), words(value).join(" "))));
     }
-    let mut arguments = Vec::new();
-    for word in words(&command).into_iter().skip(1) {
-        // `$NAME` as a word of its own expands to as many words as the value has.
-        match word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
-            Some(name) => {
-                arguments.extend(environment.get(name).into_iter().flat_map(|v| words(v)));
-            }
-            None => arguments.push(
-                environment
-                    .iter()
-                    .fold(word, |word, (name, value)| word.replace(&format!("${{{name}}}"), value)),
-            ),
+    let mut words = words(&command).into_iter();
+    let program = words.next().unwrap_or_default();
+    let program = program.rsplit('/').next().unwrap_or_default();
+    let program = program.trim_start_matches(['-', ':', '+', '!', '@']).to_owned();
+    let arguments = words.flat_map(|word| substituted(word, &environment)).collect();
+    Ok(Some(Start { file: unit, program, arguments, environment }))
+}
+
+/// Expands the variables of a word of a command line.
+fn substituted(word: String, environment: &BTreeMap<String, String>) -> Vec<String> {
+    // `$NAME` as a word of its own expands to as many words as the value has.
+    match word.strip_prefix('$').filter(|name| !name.starts_with('{')) {
+        Some(name) => environment.get(name).map(|value| words(value)).unwrap_or_default(),
+        None => {
+            let set = environment.iter();
+            vec![set.fold(word, |word, (name, value)| word.replace(&format!("${{{name}}}"), value))]
         }
     }
-    Some(Start { arguments, environment })
+}
+
+/// Expands the specifiers that stand for the unit's name and for directories; others stay as they are.
+fn expanded(value: &str, unit: &str) -> String {
+    let full = unit.rsplit_once('.').map_or(unit, |(name, _)| name);
+    let (prefix, instance) = full.split_once('@').unwrap_or((full, ""));
+    let mut text = String::with_capacity(value.len());
+    let mut letters = value.chars();
+    while let Some(letter) = letters.next() {
+        if letter != '%' {
+            text.push(letter);
+            continue;
+        }
+        match letters.next() {
+            Some('%') => text.push('%'),
+            Some('n') => text.push_str(unit),
+            Some('N') => text.push_str(full),
+            Some('p' | 'P') => text.push_str(prefix),
+            Some('i' | 'I') => text.push_str(instance),
+            Some('j' | 'J') => text.push_str(prefix.rsplit('-').next().unwrap_or_default()),
+            Some('E') => text.push_str("/etc"),
+            Some('S') => text.push_str("/var/lib"),
+            Some('C') => text.push_str("/var/cache"),
+            Some('L') => text.push_str("/var/log"),
+            Some('t') => text.push_str("/run"),
+            Some('h') => text.push_str("/root"),
+            other => {
+                text.push('%');
+                text.extend(other);
+            }
+        }
+    }
+    text
 }
 
 /// The unit's drop-ins, sorted by name; of those with the same name, the one with the highest priority.
 fn drop_ins(root: &Path, name: &str) -> Vec<PathBuf> {
     let mut found = BTreeMap::new();
     for directory in UNIT_DIRECTORIES {
-        let directory = below(root, Path::new(directory)).join(format!("{name}.d"));
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            if entry.path().extension().is_some_and(|ending| ending == "conf") {
-                found.entry(entry.file_name()).or_insert_with(|| entry.path());
+        let directory = Path::new(directory).join(format!("{name}.d"));
+        for entry in fs::read_dir(below(root, &directory)).into_iter().flatten().flatten() {
+            let file = directory.join(entry.file_name());
+            if file.extension().is_some_and(|ending| ending == "conf") {
+                found.entry(entry.file_name()).or_insert(file);
             }
         }
     }
-    found.into_values().collect()
+    let masked = |file: &PathBuf| {
+        fs::read_link(below(root, file)).is_ok_and(|to| to == Path::new("/dev/null"))
+    };
+    found.into_values().filter(|file| !masked(file)).collect()
 }
 
 fn assignment(line: &str) -> Option<(&str, &str)> {

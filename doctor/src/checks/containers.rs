@@ -1,6 +1,5 @@
 //! Checks of the container runtime, and of other programs that stop containers.
 
-use winddown_kubelet::Periods;
 use winddown_kubelet::processes::KUBELETS;
 
 use super::kubelet::said_by;
@@ -507,15 +506,15 @@ enum Edit {
 /// How to change the kubelet's configuration so that the kubelet leaves the end of its pods to this agent.
 fn edit(facts: &Facts, config: &KubeletConfig) -> Edit {
     let file = facts.below_root(&config.file);
-    Edit::Words(if !config.place.starts_with(&*config.file) {
-        format!("write to {file}: {}", Periods::default().lines(config.file.as_ref()).join("; "))
-    } else if config.by_priority {
-        format!("remove shutdownGracePeriodByPodPriority from {file}")
-    } else if config.file.ends_with(".json") {
-        format!("set shutdownGracePeriod and shutdownGracePeriodCriticalPods to \"0s\" in {file}")
-    } else {
-        return Edit::Command(format!(
+    let lines: Vec<&str> = config.lines.iter().map(|line| line.trim_end_matches(',')).collect();
+    let lines = lines.join("; ");
+    if config.is_new {
+        Edit::Words(format!("write to {file}: {lines}"))
+    } else if config.is_plain {
+        Edit::Command(format!(
             "sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}"
-        ));
-    })
+        ))
+    } else {
+        Edit::Words(format!("set these fields in {file}: {lines}"))
+    }
 }

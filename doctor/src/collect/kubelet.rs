@@ -2,24 +2,48 @@
 
 use std::path::Path;
 
+use winddown_kubelet::{Change, Periods};
+
 use crate::facts::KubeletConfig;
 
 /// The configuration of the running kubelet, or else of the installed one.
 pub(super) fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
     let kubelet = winddown_kubelet::find(root, live).into_iter().next().unwrap_or_default();
-    let said = kubelet.configuration(root)?;
-    let change = kubelet.file_to_change(root, &said)?.display().to_string();
-    let unit = kubelet.unit.unwrap_or_else(|| "kubelet.service".to_owned());
+    let place = kubelet.unit_file(root).map(|file| file.display().to_string());
+    let place = place.unwrap_or_else(|| kubelet.name());
+    let unit = kubelet.unit.clone().unwrap_or_else(|| "kubelet.service".to_owned());
     let unit = unit.trim_end_matches(".service").to_owned();
-    let of_file = |file: &Path| KubeletConfig {
-        place: file.display().to_string(),
-        file: change,
+    let Some(said) = kubelet.configuration(root) else {
+        // A kubelet is there: that its configuration is not found does not mean that it has none.
+        let problem = "no configuration of it was found".to_owned();
+        return kubelet.is_known().then(|| KubeletConfig {
+            place,
+            unit,
+            problem,
+            ..KubeletConfig::default()
+        });
+    };
+    if let Some(winddown_kubelet::Problem { file, why: problem }) = said.problem {
+        let place = file.display().to_string();
+        return Some(KubeletConfig {
+            file: place.clone(),
+            place,
+            unit,
+            problem,
+            ..Default::default()
+        });
+    }
+    let Change { file, is_new, lines, is_plain, .. } =
+        kubelet.change(root, &said, &Periods::default())?;
+    let of_file = |place: &Path| KubeletConfig {
+        place: place.display().to_string(),
+        file: file.display().to_string(),
+        is_new,
+        lines,
+        is_plain,
         unit,
         ..KubeletConfig::default()
     };
-    if let Some((file, problem)) = said.problem {
-        return Some(KubeletConfig { problem, ..of_file(&file) });
-    }
     Some(match said.ends_pods() {
         Some(decides) => KubeletConfig {
             place: decides.to_string(),

@@ -240,11 +240,18 @@ fn no_bus() -> Bus {
     Bus::Peer(Arc::new(|| Err(io::ErrorKind::ConnectionRefused.into())))
 }
 
+/// The line of a process that is entirely this user's.
+fn own_users() -> String {
+    let own = rustix::process::geteuid();
+    format!("Uid:\t{own}\t{own}\t{own}\t{own}\n")
+}
+
 /// Every user can start processes with the name of an OOM killer.
 #[tokio::test]
 async fn killers_crowd_no_kubelet_out() {
     let root = Root::new();
     root.put("proc/9000/comm", "kubelet\n");
+    root.put("proc/9000/status", &own_users());
     (100..200).for_each(|pid| root.put(&format!("proc/{pid}/comm"), "earlyoom\n"));
     let facts = collect(&root.place(no_bus())).await;
     let found = facts.processes.known().unwrap();
@@ -259,6 +266,7 @@ async fn a_kubelet_with_a_directory_of_drop_ins_is_told_by_one_more() {
     let kept = "var/lib/rancher/k3s/agent/etc/kubelet.conf.d";
     root.put(&format!("{kept}/00-k3s-defaults.conf"), "shutdownGracePeriod: 60s\n");
     root.put("proc/9/comm", "k3s-server\n");
+    root.put("proc/9/status", &own_users());
     root.put("proc/9/cgroup", "0::/system.slice/k3s.service\n");
     let facts = collect(&root.place(no_bus())).await;
     let finding = finding(&facts, "kubelet").unwrap();

@@ -279,15 +279,15 @@ fn without_the_api_server_pods_end_as_the_configuration_says() {
 }
 
 #[test]
-fn the_fix_for_a_kubelet_with_a_json_file_is_in_words_because_the_sed_for_yaml_changed_nothing() {
+fn the_fix_for_a_kubelet_whose_periods_are_no_lines_of_their_own_is_in_words() {
     let mut facts = healthy();
     facts.kubelet = kubelet("shutdownGracePeriod: 30s");
     let config = known(&mut facts.kubelet).as_mut().unwrap();
-    config.file = "/etc/kubernetes/kubelet/kubelet-config.json".to_owned();
-    config.place = format!("{}:7", config.file);
+    config.is_plain = false;
+    config.lines = vec!["\"shutdownGracePeriod\": \"0s\"".to_owned()];
     let found = finding(&facts, "kubelet").unwrap();
-    let words = "set shutdownGracePeriod and shutdownGracePeriodCriticalPods to \"0s\" in \
-                 /etc/kubernetes/kubelet/kubelet-config.json, then: `systemctl restart kubelet`";
+    let words = "set these fields in /var/lib/kubelet/config.yaml: \"shutdownGracePeriod\": \"0s\", \
+                 then: `systemctl restart kubelet`";
     assert_eq!(found.advice, [words]);
 }
 

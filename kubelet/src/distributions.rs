@@ -1,0 +1,185 @@
+//! The distributions of kubelets: how each starts one, and where it keeps the kubelet's files.
+
+use super::rancher::Rancher;
+
+/// A distribution, as far as it starts its kubelet in a way of its own.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Distribution {
+    /// The units that start the kubelet, or a program that contains one.
+    pub(super) units: &'static [&'static str],
+    /// The programs that units by other names start.
+    pub(super) programs: &'static [&'static str],
+    /// The names of the processes that contain a kubelet. Those of others are called `kubelet`.
+    pub(super) processes: &'static [&'static str],
+    /// Where the kubelet's arguments come from.
+    pub(super) source: Source,
+    /// The container runtime endpoint if nothing names one.
+    pub(super) endpoint: &'static str,
+}
+
+/// Where a kubelet's arguments come from.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// From the unit, or from the command line of the process.
+    CommandLine,
+    /// From the settings of the program that contains it.
+    Rancher(Rancher),
+    /// From a file with one argument in a line, in which variables of the snap stand for directories.
+    ArgumentsFile(&'static str),
+    /// Only a running kubelet shows them.
+    Process,
+}
+
+/// kubeadm and most others: the kubelet is a service of its own.
+pub(super) static KUBELET: Distribution = Distribution {
+    units: &["kubelet.service"],
+    programs: &["kubelet", "hyperkube"],
+    processes: &["kubelet"],
+    source: Source::CommandLine,
+    endpoint: "unix:///run/containerd/containerd.sock",
+};
+
+const RANCHERS_CONTAINERD: &str = "unix:///run/k3s/containerd/containerd.sock";
+
+pub(super) static DISTRIBUTIONS: [&Distribution; 5] = [
+    &KUBELET,
+    &Distribution {
+        units: &["k3s.service", "k3s-agent.service"],
+        programs: &["k3s"],
+        processes: &["k3s", "k3s-server", "k3s-agent"],
+        source: Source::Rancher(Rancher {
+            variables: "K3S",
+            config: "/etc/rancher/k3s/config.yaml",
+            data: "/var/lib/rancher/k3s",
+        }),
+        endpoint: RANCHERS_CONTAINERD,
+    },
+    // Its kubelet is a process of its own in the unit of its parent.
+    &Distribution {
+        units: &["rke2-server.service", "rke2-agent.service"],
+        programs: &["rke2"],
+        processes: &[],
+        source: Source::Rancher(Rancher {
+            variables: "RKE2",
+            config: "/etc/rancher/rke2/config.yaml",
+            data: "/var/lib/rancher/rke2",
+        }),
+        endpoint: RANCHERS_CONTAINERD,
+    },
+    &Distribution {
+        units: &["snap.microk8s.daemon-kubelite.service", "snap.microk8s.daemon-kubelet.service"],
+        programs: &["kubelite"],
+        processes: &["kubelite"],
+        source: Source::ArgumentsFile("/var/snap/microk8s/current/args/kubelet"),
+        endpoint: "unix:///var/snap/microk8s/common/run/containerd.sock",
+    },
+    // Its kubelet is a process of its own too; its settings are not read here.
+    &Distribution {
+        units: &["k0scontroller.service", "k0sworker.service"],
+        programs: &["k0s"],
+        processes: &[],
+        source: Source::Process,
+        endpoint: "unix:///run/k0s/containerd.sock",
+    },
+];
+
+/// The files of a kubelet whose command line is not known.
+pub(super) struct Layout {
+    /// The configuration.
+    pub(super) config: &'static str,
+    /// The directory of files that override it.
+    pub(super) config_dir: Option<&'static str>,
+    /// The credentials.
+    pub(super) kubeconfig: &'static str,
+    /// Who writes the configuration again, and where to make a change that lasts; empty if nobody does.
+    pub(super) rewritten: &'static str,
+}
+
+const OF_KUBEADM: &str = "/etc/kubernetes/kubelet.conf";
+const OF_BOOT_SCRIPTS: &str = "/var/lib/kubelet/kubeconfig";
+
+/// Where distributions keep a kubelet's files. A name says nothing: kubeadm's credentials and OpenShift's configuration
+/// have the same one, so the `kind` in the file decides.
+pub(super) static LAYOUTS: [Layout; 9] = [
+    // kubeadm
+    Layout {
+        config: "/var/lib/kubelet/config.yaml",
+        config_dir: None,
+        kubeconfig: OF_KUBEADM,
+        rewritten: "",
+    },
+    // EKS, with and without nodeadm
+    Layout {
+        config: "/etc/kubernetes/kubelet/config.json",
+        config_dir: Some("/etc/kubernetes/kubelet/config.json.d"),
+        kubeconfig: OF_BOOT_SCRIPTS,
+        rewritten: "",
+    },
+    Layout {
+        config: "/etc/kubernetes/kubelet/kubelet-config.json",
+        config_dir: None,
+        kubeconfig: OF_BOOT_SCRIPTS,
+        rewritten: "",
+    },
+    // OpenShift
+    Layout {
+        config: "/etc/kubernetes/kubelet.conf",
+        config_dir: None,
+        kubeconfig: OF_BOOT_SCRIPTS,
+        rewritten: "on OpenShift the machine config operator writes it, and reports a node whose file \
+                    differs: make the change in a KubeletConfig object, from which the file follows",
+    },
+    // kops
+    Layout {
+        config: "/var/lib/kubelet/kubelet.conf",
+        config_dir: None,
+        kubeconfig: OF_BOOT_SCRIPTS,
+        rewritten: "nodeup of kops writes it again: make the change with `kops edit cluster` as well",
+    },
+    // GCE and GKE
+    Layout {
+        config: "/home/kubernetes/kubelet-config.yaml",
+        config_dir: None,
+        kubeconfig: OF_BOOT_SCRIPTS,
+        rewritten: "the start script of the image writes it at each boot: make the change in the node \
+                    pool's configuration as well",
+    },
+    // Bottlerocket
+    Layout {
+        config: "/etc/kubernetes/kubelet/config",
+        config_dir: Some("/etc/kubernetes/kubelet/config.d"),
+        kubeconfig: "/etc/kubernetes/kubelet/kubeconfig",
+        rewritten: "Bottlerocket writes it from its settings: make the change in settings.kubernetes, \
+                    from which the file follows",
+    },
+    // Talos
+    Layout {
+        config: "/etc/kubernetes/kubelet.yaml",
+        config_dir: None,
+        kubeconfig: "/etc/kubernetes/kubeconfig-kubelet",
+        rewritten: "machined of Talos writes it: make the change in machine.kubelet.extraConfig of the \
+                    machine configuration, from which the file follows",
+    },
+    // Kubespray
+    Layout {
+        config: "/etc/kubernetes/kubelet-config.yaml",
+        config_dir: None,
+        kubeconfig: OF_KUBEADM,
+        rewritten: "",
+    },
+];
+
+/// The distribution that has the unit, if it is one of these.
+pub(super) fn of_unit(unit: &str) -> Option<&'static Distribution> {
+    DISTRIBUTIONS.into_iter().find(|one| one.units.contains(&unit))
+}
+
+/// The distribution whose program a unit starts.
+pub(super) fn of_program(name: &str) -> Option<&'static Distribution> {
+    DISTRIBUTIONS.into_iter().find(|one| one.programs.contains(&name))
+}
+
+/// The distribution that has processes of that name.
+pub(super) fn of_process(name: &str) -> Option<&'static Distribution> {
+    DISTRIBUTIONS.into_iter().find(|one| one.processes.contains(&name))
+}

@@ -1,0 +1,138 @@
+//! k3s and RKE2, which start a kubelet with arguments of their own settings: options, variables and files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use winddown_yaml::{Node, Value, parse_first_leniently};
+
+use super::command_line::{option, values};
+use super::trusted::read_if_there;
+use super::unit::Start;
+use super::{Problem, below};
+
+/// A program of that kind.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rancher {
+    /// The beginning of its variables, such as `K3S`.
+    pub(super) variables: &'static str,
+    /// Its configuration, unless an option or a variable names another.
+    pub(super) config: &'static str,
+    /// Its data, unless an option, a variable or the configuration names another directory.
+    pub(super) data: &'static str,
+}
+
+/// The kubelet's options that are needed here, as they are passed on: without leading dashes.
+const NEEDED: [&str; 5] =
+    ["config=", "config-dir=", "feature-gates=", "root-dir=", "hostname-override="];
+
+/// The settings for the location of its files, the node's name and the kubelet, merged from its files.
+#[derive(Debug, Default)]
+struct Settings {
+    data_dir: Option<String>,
+    node_name: Option<String>,
+    endpoint: Option<String>,
+    kubelet_arg: Vec<String>,
+}
+
+/// The arguments that the program passes to its kubelet, as far as they are needed here.
+///
+/// # Errors
+/// A file of settings that it would read cannot be read: the arguments are not known.
+pub(super) fn kubelets_arguments(
+    root: &Path,
+    rancher: &Rancher,
+    own: &Start,
+) -> Result<Vec<String>, Problem> {
+    let option = |long, short| option(&own.arguments, long).or(option(&own.arguments, short));
+    let variable = |name: &str| {
+        let name = format!("{}_{name}", rancher.variables);
+        own.environment.get(&name).map(String::as_str).filter(|value| !value.is_empty())
+    };
+    // Unlike with other settings, the variable takes precedence.
+    let file = variable("CONFIG_FILE").or(option("--config", "-c")).unwrap_or(rancher.config);
+    let mut settings = Settings::default();
+    for file in [PathBuf::from(file)].into_iter().chain(drop_ins(root, file)) {
+        settings.add(root, &file).map_err(|why| Problem { file, why })?;
+    }
+    let set = |option: Option<&str>, name: &str, file: Option<String>| {
+        option.or(variable(name)).map(str::to_owned).or(file)
+    };
+    let data = set(option("--data-dir", "-d"), "DATA_DIR", settings.data_dir);
+    let data = data.unwrap_or_else(|| rancher.data.to_owned());
+    let name = set(option("--node-name", "--node-name"), "NODE_NAME", settings.node_name);
+    let endpoint = option("--container-runtime-endpoint", "--container-runtime-endpoint");
+    let endpoint = endpoint.map(str::to_owned).or(settings.endpoint);
+    let mut arguments = vec![
+        format!("--kubeconfig={data}/agent/kubelet.kubeconfig"),
+        format!("--config-dir={data}/agent/etc/kubelet.conf.d"),
+    ];
+    arguments.extend(name.map(|name| format!("--hostname-override={name}")));
+    arguments.extend(endpoint.map(|address| format!("--container-runtime-endpoint={address}")));
+    let more = settings.kubelet_arg.iter().map(String::as_str);
+    let more = more.chain(values(&own.arguments, "--kubelet-arg"));
+    let more = more.map(|one| one.trim_start_matches("--"));
+    let needed = more.filter(|one| NEEDED.iter().any(|name| one.starts_with(*name)));
+    arguments.extend(needed.map(|one| format!("--{one}")));
+    Ok(arguments)
+}
+
+/// The files that are merged into the configuration `file`, in their order. Unlike a kubelet's, they are not searched in
+/// directories below.
+fn drop_ins(root: &Path, file: &str) -> Vec<PathBuf> {
+    let directory = PathBuf::from(format!("{file}.d"));
+    let mut names: Vec<_> = fs::read_dir(below(root, &directory))
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| !entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| entry.file_name())
+        .filter(|name| {
+            let name = name.to_string_lossy().to_ascii_lowercase();
+            name.ends_with(".yaml") || name.ends_with(".yml")
+        })
+        .collect();
+    names.sort();
+    names.into_iter().map(|name| directory.join(name)).collect()
+}
+
+// === impl Settings ===
+
+impl Settings {
+    /// Merges a later file: the last value of a key counts, and that of a key with `+` is added to those before it.
+    fn add(&mut self, root: &Path, file: &Path) -> Result<(), String> {
+        if !file.is_absolute() {
+            return Err("it is not a file of this machine with an absolute path".to_owned());
+        }
+        let Some(text) = read_if_there(root, file)? else { return Ok(()) };
+        let tree = parse_first_leniently(&text).map_err(|problem| super::in_line(&problem))?;
+        let entries = match tree.as_deref().map(|root| &root.value) {
+            Some(Value::Map(entries)) => entries.as_slice(),
+            _ => &[],
+        };
+        for (key, node) in entries {
+            let (name, is_added) = match key.text.strip_suffix('+') {
+                Some(name) => (name, true),
+                None => (&*key.text, false),
+            };
+            let last = || texts(node).pop();
+            match name {
+                "data-dir" => self.data_dir = last().or(self.data_dir.take()),
+                "node-name" => self.node_name = last().or(self.node_name.take()),
+                "container-runtime-endpoint" => self.endpoint = last().or(self.endpoint.take()),
+                "kubelet-arg" if is_added => self.kubelet_arg.extend(texts(node)),
+                "kubelet-arg" => self.kubelet_arg = texts(node),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A scalar, or the scalars of a list, as they are written.
+fn texts(node: &Node) -> Vec<String> {
+    let text = |node: &Node| node.text().filter(|text| !text.is_empty()).map(str::to_owned);
+    match &node.value {
+        Value::List(items) => items.iter().filter_map(|item| text(item)).collect(),
+        _ => text(node).into_iter().collect(),
+    }
+}
