@@ -4,6 +4,7 @@
 
 mod companion;
 mod image;
+mod layouts;
 mod obstacles;
 
 use std::fs;
