@@ -12,10 +12,8 @@ pub struct Limits {
     pub users: usize,
     /// The same for one other user.
     pub per_user: usize,
-    /// Connections from the network at the same time; a new one replaces the oldest.
+    /// Connections from the network at the same time; a new one replaces the oldest of the address that has most.
     pub network: usize,
-    /// The same for one address.
-    pub per_address: usize,
     /// Clients that watch the status at the same time: for root, and separately for all other users.
     pub watchers: usize,
     /// How long a request may take to arrive.
@@ -42,7 +40,6 @@ impl Default for Limits {
             users: 48,
             per_user: 24,
             network: 64,
-            per_address: 16,
             watchers: 16,
             read: Duration::from_secs(5),
             network_head: Duration::from_secs(2),

@@ -1,8 +1,8 @@
 //! Limits how many connections each client may have at the same time.
 //!
 //! Root, the other users and the network have separate slots, so that none can take another's. Among the users, each
-//! has a share. A client on the network is a guest: if it sends its request at once, it is answered even if any number
-//! of idle connections are open.
+//! has a share. A client on the network is a guest: it is answered even if other addresses have any number of idle
+//! connections open.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,7 +52,7 @@ impl Slots {
         Self {
             limits,
             taken: Mutex::default(),
-            guests: ConnectionLimiter::new(limits.network, limits.per_address),
+            guests: ConnectionLimiter::new(limits.network),
             roots_watchers: Arc::new(Semaphore::new(limits.watchers)),
             watchers: Arc::new(Semaphore::new(limits.watchers)),
             roots_manifests: Semaphore::new(limits.manifests),
@@ -142,14 +142,7 @@ mod tests {
     use super::*;
 
     fn slots() -> Arc<Slots> {
-        let limits = Limits {
-            root: 4,
-            users: 8,
-            per_user: 4,
-            network: 6,
-            per_address: 3,
-            ..Limits::default()
-        };
+        let limits = Limits { root: 4, users: 8, per_user: 4, network: 6, ..Limits::default() };
         Arc::new(Slots::new(limits))
     }
 

@@ -9,9 +9,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use winddown_shared::ConnectionLimiter;
 pub(crate) use winddown_shared::ConnectionSlot;
 
-/// The most guests at the same time, and the most of one address.
+/// The most guests at the same time.
 const GUESTS: usize = 128;
-const PER_ADDRESS: usize = 48;
 /// The most clients that are answered at the same time. A follower of a log takes three of the agent's 16 384 file
 /// descriptors.
 pub(crate) const ANSWERED: usize = 2048;
@@ -23,7 +22,7 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn new() -> Self {
-        let guests = ConnectionLimiter::new(GUESTS, PER_ADDRESS);
+        let guests = ConnectionLimiter::new(GUESTS);
         Self { guests, answered: Arc::new(Semaphore::new(ANSWERED)) }
     }
 

@@ -1,16 +1,16 @@
 //! Limits the number of simultaneous unauthenticated connections.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// Limits the connections of one server whose clients have not been authorized yet. The oldest makes way for the
-/// newest, of its own address first, so that connections that were opened and left idle keep no client out.
+/// Limits the connections of one server whose clients have not been authorized yet. When all slots are taken, the
+/// address that has most of them loses its oldest: connections that were opened and left idle keep no client out, and
+/// a client with one connection never makes way for an address that has more.
 pub struct ConnectionLimiter {
     most: usize,
-    per_address: usize,
     open: Mutex<Open>,
 }
 
@@ -38,9 +38,9 @@ struct Connection {
 // === impl ConnectionLimiter ===
 
 impl ConnectionLimiter {
-    /// Allows at most `most` connections at the same time, and `per_address` from one address.
-    pub fn new(most: usize, per_address: usize) -> Arc<Self> {
-        Arc::new(Self { most, per_address, open: Mutex::default() })
+    /// Allows at most `most` connections at the same time.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, open: Mutex::default() })
     }
 
     /// Takes a slot for a connection from `address`.
@@ -48,13 +48,8 @@ impl ConnectionLimiter {
         let from = site(address);
         let leave = CancellationToken::new();
         let mut open = self.open();
-        let own = open.connections.iter().filter(|other| other.from == from).count();
-        let makes_way = match open.connections.iter().position(|other| other.from == from) {
-            Some(oldest) if own >= self.per_address => Some(oldest),
-            _ => (open.connections.len() >= self.most).then_some(0),
-        };
-        if let Some(other) = makes_way.and_then(|at| open.connections.remove(at)) {
-            other.leave.cancel();
+        if open.connections.len() >= self.most {
+            open.make_way(from);
         }
         let id = open.next;
         open.next += 1;
@@ -64,6 +59,25 @@ impl ConnectionLimiter {
 
     fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Open ===
+
+impl Open {
+    /// Closes the oldest connection of the address that has most, counting the new one of `newcomer`, which comes
+    /// before others with as many.
+    fn make_way(&mut self, newcomer: IpAddr) {
+        let mut held: HashMap<IpAddr, usize> = HashMap::from([(newcomer, 1)]);
+        for connection in &self.connections {
+            *held.entry(connection.from).or_default() += 1;
+        }
+        let rank = |address: IpAddr| (held.get(&address), address == newcomer);
+        let most = self.connections.iter().map(|other| rank(other.from)).max();
+        let oldest = self.connections.iter().position(|other| Some(rank(other.from)) == most);
+        if let Some(other) = oldest.and_then(|at| self.connections.remove(at)) {
+            other.leave.cancel();
+        }
     }
 }
 
@@ -103,35 +117,50 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_connection_of_an_address_makes_way_for_its_newest() {
-        let limiter = ConnectionLimiter::new(6, 3);
+    fn the_oldest_connection_of_the_address_that_has_most_makes_way() {
+        let limiter = ConnectionLimiter::new(4);
         let take = |address| limiter.take_slot(from(address));
         let other = take("192.0.2.2");
         let idle: Vec<ConnectionSlot> = (0..3).map(|_| take("192.0.2.1")).collect();
         let new = take("192.0.2.1");
-        assert!(!new.leave.is_cancelled());
+        let stranger = take("192.0.2.3");
         let left: Vec<_> = idle.iter().map(|slot| slot.leave.is_cancelled()).collect();
-        assert_eq!(left, [true, false, false]);
-        assert!(!other.leave.is_cancelled());
+        assert_eq!(left, [true, true, false]);
+        assert!([&other, &new, &stranger].iter().all(|slot| !slot.leave.is_cancelled()));
+        // Among addresses with as many, the newcomer's own comes first.
+        let second = take("192.0.2.3");
+        assert!(stranger.leave.is_cancelled() && !second.leave.is_cancelled());
         // A connection that made way releases a slot that is no longer its own.
         drop(idle);
-        assert_eq!(limiter.open().connections.len(), 2);
+        assert_eq!(limiter.open().connections.len(), 3);
     }
 
     #[test]
     fn idle_guests_of_one_address_or_many_keep_no_client_out() {
-        let limiter = ConnectionLimiter::new(128, 48);
+        let limiter = ConnectionLimiter::new(128);
         let take = |address| limiter.take_slot(address);
         let other = take(from("192.0.2.2"));
         let idle: Vec<ConnectionSlot> = (0..500).map(|_| take(from("192.0.2.1"))).collect();
-        assert_eq!(idle.len() - left(&idle), 48);
+        assert_eq!(idle.len() - left(&idle), 127);
         assert!(!other.leave.is_cancelled() && !idle[499].leave.is_cancelled());
         let site = |n| from(&format!("2001:db8:0:{n:x}::1"));
         let crowd: Vec<ConnectionSlot> = (0..500).map(|n| take(site(n))).collect();
-        assert_eq!(crowd.len() - left(&crowd), 128);
+        assert!(!crowd[499].leave.is_cancelled());
         assert_eq!(limiter.open().connections.len(), 128);
-        drop((idle, crowd));
+        drop((other, idle, crowd));
         assert!(limiter.open().connections.is_empty());
+    }
+
+    #[test]
+    fn idle_guests_of_five_addresses_keep_no_sixth_out() {
+        let limiter = ConnectionLimiter::new(64);
+        let crowd = |n: usize| limiter.take_slot(from(&format!("192.0.2.{}", n % 5 + 1)));
+        let mut idle: Vec<ConnectionSlot> = (0..200).map(crowd).collect();
+        let client = limiter.take_slot(from("192.0.2.6"));
+        // However long the client takes for its request, and however many they open meanwhile.
+        idle.extend((0..1000).map(crowd));
+        assert!(!client.leave.is_cancelled());
+        assert_eq!(idle.len() - left(&idle), 63);
     }
 
     #[test]
