@@ -1,4 +1,4 @@
-//! Opens and reads regular files that others may have replaced.
+//! Opens, reads, creates and removes regular files that others may have replaced.
 //!
 //! Whoever may write to a directory can put a link, a pipe or a device in place of a file: the link leads to a file of
 //! root's, opening the pipe waits for its other end, and opening a device may have effects of its own. Nothing here
@@ -9,12 +9,15 @@
 //!
 //! [`OneThread`]: crate::OneThread
 
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Component, Path};
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, open as open_name, openat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, fchmod, fstat, mkdirat, open as open_name, openat, unlinkat,
+};
 
 /// A file that may be as large as a configuration: 1 MiB.
 pub const CONFIGURATION: u64 = 1024 * 1024;
@@ -33,10 +36,71 @@ pub fn open(path: &Path) -> io::Result<File> {
 /// # Errors
 /// As [`open`]; also if `name` leads out of `directory`, or has a link in it.
 pub fn open_below(directory: &Path, name: &Path) -> io::Result<File> {
-    let (parent, name) = (name.parent().unwrap_or(Path::new("")), name.file_name());
-    let name = name.ok_or(io::ErrorKind::InvalidInput)?;
-    let parent = directory_below(directory, parent)?;
-    readable(|flags| openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty()))
+    let (parent, name) = parent_below(directory, name)?;
+    readable(|flags| openat(&parent, &name, flags | OFlags::NOFOLLOW, Mode::empty()))
+}
+
+/// Opens the regular file `name` below `directory` for appending, as [`open_below`] does for reading. If it does not
+/// exist, it is created with `mode`, of which the umask takes away; its directory has to exist.
+///
+/// # Errors
+/// As [`open_below`]; also if the file cannot be created.
+pub fn append_below(directory: &Path, name: &Path, mode: u32) -> io::Result<File> {
+    let (parent, name) = parent_below(directory, name)?;
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match openat(&parent, &name, flags | OFlags::PATH, Mode::empty()) {
+        // As for reading: what opening a pipe or a device does is not found out.
+        Ok(found) => must_be_regular(&found)?,
+        Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let flags = flags | OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let found = openat(&parent, &name, flags, Mode::from_raw_mode(mode))?;
+    must_be_regular(&found)?;
+    Ok(found.into())
+}
+
+/// Removes the file `name` below `directory`, which may be anything but a directory. Only the links in `directory`
+/// itself are followed.
+///
+/// # Errors
+/// It does not exist, cannot be removed, or there is a link on the way to it.
+pub fn remove_below(directory: &Path, name: &Path) -> io::Result<()> {
+    let (parent, name) = parent_below(directory, name)?;
+    Ok(unlinkat(&parent, &name, AtFlags::empty())?)
+}
+
+/// Opens the directory `name` below `directory`, as [`directory_below`] does. What is missing of `name` is created with
+/// `mode`, whatever the umask is.
+///
+/// # Errors
+/// As [`directory_below`]; also if a directory cannot be created.
+pub fn make_directory_below(directory: &Path, name: &Path, mode: u32) -> io::Result<OwnedFd> {
+    let mut here = directory_below(directory, Path::new(""))?;
+    for part in parts(name) {
+        let part = part?;
+        let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match mkdirat(&here, part, Mode::from_raw_mode(mode)) {
+            Ok(()) => {
+                let made = openat(&here, part, flags | OFlags::RDONLY, Mode::empty())?;
+                fchmod(&made, Mode::from_raw_mode(mode))?;
+            }
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        here = openat(&here, part, flags | OFlags::PATH, Mode::empty())?;
+    }
+    Ok(here)
+}
+
+/// Splits `path` before its last `names` names, for the calls that take a directory and what is below it: the
+/// directory is only root's, and in what is below it a pod may write.
+pub fn split(path: &Path, names: usize) -> (&Path, &Path) {
+    let directory = path.ancestors().take(names.saturating_add(1)).last().unwrap_or(path);
+    let below = path.strip_prefix(directory).unwrap_or(path);
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    (directory, below)
 }
 
 /// Opens the directory `name` below `directory`, without following links in `name`: to rename or remove files in it.
@@ -48,15 +112,20 @@ pub fn directory_below(directory: &Path, name: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut here = open_name(directory, flags, Mode::empty())?;
     // One name at a time: `RestrictSUIDSGID=` denies openat2, which would do it in one call.
-    for part in name.components() {
-        let part = match part {
-            Component::Normal(part) => part,
-            Component::CurDir => continue,
-            _ => return Err(io::ErrorKind::InvalidInput.into()),
-        };
-        here = openat(here.as_fd(), part, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    for part in parts(name) {
+        here = openat(here.as_fd(), part?, flags | OFlags::NOFOLLOW, Mode::empty())?;
     }
     Ok(here)
+}
+
+/// As [`directory_below`], but the descriptor can also list the directory and change its mode.
+///
+/// # Errors
+/// As [`directory_below`]; also if the directory cannot be read.
+pub fn open_directory_below(directory: &Path, name: &Path) -> io::Result<OwnedFd> {
+    let found = directory_below(directory, name)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(openat(&found, ".", flags, Mode::empty())?)
 }
 
 /// Reads a regular file of at most `most` bytes. Links are followed, as by [`open`].
@@ -90,6 +159,21 @@ pub fn read_first(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(most).read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// The directory of the file `name` below `directory`, and the file's own name.
+fn parent_below(directory: &Path, name: &Path) -> io::Result<(OwnedFd, OsString)> {
+    let own = name.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+    Ok((directory_below(directory, name.parent().unwrap_or(Path::new("")))?, own))
+}
+
+/// The names in a path that leads nowhere but down.
+fn parts(name: &Path) -> impl Iterator<Item = io::Result<&OsStr>> {
+    name.components().filter_map(|part| match part {
+        Component::Normal(part) => Some(Ok(part)),
+        Component::CurDir => None,
+        _ => Some(Err(io::ErrorKind::InvalidInput.into())),
+    })
 }
 
 /// Opens a name for reading with `open`, which adds flags of its own, if it names a regular file before and after.

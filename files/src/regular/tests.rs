@@ -1,5 +1,6 @@
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
 use super::*;
@@ -66,4 +67,56 @@ fn no_more_is_read_than_was_asked_for() {
     assert!(
         read_to_string(Path::new("/proc/self/status"), CONFIGURATION).unwrap().contains("Uid:")
     );
+}
+
+#[test]
+fn what_a_link_a_pipe_or_a_device_leads_to_is_not_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::write(at("secret"), "of somebody else").unwrap();
+    fs::create_dir(at("elsewhere")).unwrap();
+    symlink(at("secret"), at("link")).unwrap();
+    symlink(at("nothing"), at("dead link")).unwrap();
+    symlink("/dev/null", at("device")).unwrap();
+    symlink(at("elsewhere"), at("linked directory")).unwrap();
+    pipe(&at("pipe"));
+    for name in ["link", "dead link", "device", "linked directory/0.log", "pipe", "elsewhere"] {
+        assert!(append_below(dir.path(), Path::new(name), 0o600).is_err(), "{name}");
+    }
+    assert!(remove_below(dir.path(), Path::new("linked directory/x")).is_err());
+    for name in ["linked directory", "linked directory/new", "secret", "../new"] {
+        assert!(make_directory_below(dir.path(), Path::new(name), 0o711).is_err(), "{name}");
+    }
+    assert_eq!(fs::read_to_string(at("secret")).unwrap(), "of somebody else");
+    assert_eq!(fs::read_dir(at("elsewhere")).unwrap().count(), 0);
+    assert!(!at("nothing").exists());
+
+    make_directory_below(dir.path(), Path::new("a/b"), 0o777).unwrap();
+    make_directory_below(dir.path(), Path::new("a/b/c"), 0o711).unwrap();
+    let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(["a", "a/b", "a/b/c"].map(mode), [0o777, 0o777, 0o711]);
+    for text in ["one", "two"] {
+        let mut file = append_below(dir.path(), Path::new("a/b/0.log"), 0o600).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+    assert_eq!(
+        (fs::read_to_string(at("a/b/0.log")).unwrap().as_str(), mode("a/b/0.log")),
+        ("onetwo", 0o600)
+    );
+    remove_below(dir.path(), Path::new("a/b/0.log")).unwrap();
+    remove_below(dir.path(), Path::new("link")).unwrap();
+    assert!(at("secret").exists() && !at("a/b/0.log").exists());
+}
+
+#[test]
+fn a_path_is_split_into_what_is_roots_and_what_a_pod_may_have_made() {
+    let table = [
+        ("/var/log/pods/n_p_u/c/0.log", 3, "/var/log/pods", "n_p_u/c/0.log"),
+        ("/a/b", 3, "/", "a/b"),
+        ("0.log", 3, ".", "0.log"),
+        ("logs/c/0.log", 2, "logs", "c/0.log"),
+    ];
+    for (path, names, directory, below) in table {
+        assert_eq!(split(Path::new(path), names), (Path::new(directory), Path::new(below)));
+    }
 }
