@@ -210,7 +210,7 @@ pub(super) fn remove_files(
     (name, attempt): (&str, u32),
 ) {
     for path in [dirs::termination_log, dirs::asked, dirs::process] {
-        let _ = std::fs::remove_file(path(config, uid, name, attempt));
+        files::remove_note(&path(config, uid, name, attempt));
     }
     files::remove_log(&logs.join(files::run_log(name, attempt)));
 }

@@ -36,6 +36,7 @@ use winddown_engine::end_notices::EndNotices;
 use winddown_engine::failure::{blocking, caused, failed};
 use winddown_engine::pods::Pods;
 use winddown_engine::status::status;
+use winddown_engine::termination_message::TerminationMessages;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_engine::{mount_table, stopping};
 use winddown_shared::{
@@ -133,6 +134,7 @@ pub(crate) struct Context {
     pub(crate) images_changed: Notify,
     /// Writes the files that mark runs as asked to stop.
     pub(crate) asked: Notes,
+    pub(crate) messages: TerminationMessages,
     pub(crate) end_notices: EndNotices,
     pub(crate) pods: Pods<InSandbox>,
     /// Pods whose last sync failed since the runtime was last reachable.
@@ -336,6 +338,7 @@ impl Context {
             image_ages: reclaim::ImageAges::default(),
             images_changed: Notify::new(),
             asked: Notes::start(),
+            messages: TerminationMessages::default(),
             end_notices: EndNotices::start(config.notice_dir.clone(), config.wall.clone()),
             pods: Pods::default(),
             failed: Mutex::default(),

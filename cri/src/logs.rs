@@ -3,10 +3,7 @@
 //! The runtime writes the logs and never rotates them, so the agent does: it renames a log that has
 //! become too long and asks the runtime to start a new file.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +37,7 @@ pub(super) async fn follow(context: Arc<Context>) {
 
 /// Rotates the logs that are too long. Returns the containers whose logs were rotated. Blocking.
 fn turn_all(logs: Vec<(Arc<str>, PathBuf)>, max_bytes: u64, max_files: u32) -> Vec<Arc<str>> {
-    let turned = logs.into_iter().filter(|(_, path)| match turn(path, max_bytes, max_files) {
+    let turned = logs.into_iter().filter(|(_, path)| match log::rotate_beyond(path, max_bytes, max_files) {
         Ok(turned) => turned,
         Err(error) => {
             tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot turn a log");
@@ -65,43 +62,4 @@ fn running(context: &Context) -> Vec<(Arc<str>, PathBuf)> {
         }
     }
     all
-}
-
-/// Rotates a log that is longer than `max_bytes`. Returns true if the runtime has to start a new one; also if the
-/// file does not exist, because then an earlier rotation was not followed by a new file.
-fn turn(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<bool> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() && found.size() > max_bytes => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-        _ => return Ok(false),
-    }
-    log::rotate(path, max_files)?;
-    Ok(true)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_log_makes_room_and_the_oldest_one_goes() {
-        let dir = tempfile::tempdir().unwrap();
-        let log = dir.path().join("0.log");
-        let read = |name: &str| fs::read_to_string(dir.path().join(name)).ok();
-        fs::write(&log, "short").unwrap();
-        assert!(!turn(&log, 5, 3).unwrap());
-        fs::remove_file(&log).unwrap();
-        assert!(turn(&log, 5, 3).unwrap(), "the runtime writes into a file without a name");
-        for text in ["one...", "two...", "three.", "four.."] {
-            fs::write(&log, text).unwrap();
-            assert!(turn(&log, 5, 3).unwrap());
-        }
-        assert_eq!(read("0.log"), None);
-        assert_eq!(read("0.log.1").unwrap(), "four..");
-        assert_eq!(read("0.log.2").unwrap(), "three.");
-        assert_eq!(read("0.log.3"), None);
-        fs::write(&log, "five..").unwrap();
-        assert!(turn(&log, 5, 1).unwrap());
-        assert_eq!((read("0.log"), read("0.log.1").unwrap()), (None, "four..".to_owned()));
-    }
 }

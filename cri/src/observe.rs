@@ -242,8 +242,7 @@ async fn termination_message(
     let policy = facts.spec.termination_message_policy.as_deref();
     let fall_back = policy == Some(labels::FALL_BACK_TO_LOGS) && status.exit_code != 0;
     let log = fall_back.then(|| PathBuf::from(&status.log_path));
-    let read = move || winddown_engine::termination_message::of_container(&file, log.as_deref());
-    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+    context.messages.of_container(file, log).await
 }
 
 pub(super) fn process(info: &HashMap<String, String>) -> Option<Process> {

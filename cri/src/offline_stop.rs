@@ -9,8 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use winddown_engine::stopping;
-use winddown_files::{kernel, regular};
+use winddown_engine::{files, stopping};
+use winddown_files::kernel;
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
 use super::config::CriConfig;
@@ -104,9 +104,8 @@ fn running(config: &CriConfig, uid: &PodUid) -> Vec<Found> {
             let is_note = file.extension().is_some_and(|extension| extension == "process");
             let attempt = file.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
             let (true, Some(attempt)) = (is_note, attempt) else { continue };
-            let read = regular::read(&file, regular::CONFIGURATION)
-                .ok()
-                .and_then(|json| serde_json::from_slice(&json).ok());
+            let read = files::read_note(&file).ok();
+            let read = read.and_then(|json| serde_json::from_slice(&json).ok());
             let Some(note): Option<Note> = read else { continue };
             if cgroups(note.pid).is_some_and(|groups| groups.contains(&note.id)) {
                 let was_asked = dirs::asked(config, uid, &name, attempt).exists();

@@ -1,8 +1,7 @@
 //! A note about a container's first process, for an agent that gets no answer from the runtime.
 
-use std::fs;
-
 use serde::{Deserialize, Serialize};
+use winddown_engine::files;
 use winddown_shared::{PodUid, error_chain};
 
 use super::config::CriConfig;
@@ -30,7 +29,7 @@ pub(super) fn write(config: &CriConfig, uid: &PodUid, (name, attempt): (&str, u3
     let Ok(json) = serde_json::to_vec(note) else { return };
     tokio::task::spawn_blocking(move || {
         // Without fsync: containers do not survive a crash of the machine either.
-        if let Err(error) = fs::write(&path, json) {
+        if let Err(error) = files::write_note(&path, &json) {
             tracing::debug!(error = error_chain(&error), path = %path.display(), "a container's process is not noted");
         }
     });

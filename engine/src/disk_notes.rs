@@ -1,10 +1,11 @@
 //! Notes on disk, written in the background: each is an empty file.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use tokio::sync::mpsc;
 use winddown_shared::error_chain;
+
+use crate::files;
 
 /// The maximum number of notes in a batch.
 const BATCH: usize = 256;
@@ -39,7 +40,7 @@ impl Notes {
 }
 
 fn write(path: &Path) {
-    if let Err(error) = File::create(path) {
+    if let Err(error) = files::write_note(path, b"") {
         // Without it the next agent would send the container the stop signal a second time.
         tracing::debug!(error = error_chain(&error), path = %path.display(), "a note is not written");
     }

@@ -1,8 +1,27 @@
 //! The termination message of a container.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use tokio::time::timeout;
+use winddown_files::OneThread;
 use winddown_shim::{exit, log};
+
+/// How long a message may take to be read.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Reads termination messages, one at a time: if the disk hangs that pods write them to, one thread does, and no end of
+/// a container waits for it longer than two seconds.
+#[derive(Debug, Default)]
+pub struct TerminationMessages(OneThread);
+
+impl TerminationMessages {
+    /// Returns what [`of_container`] returns, or nothing if it takes longer than two seconds. Cancel-safe.
+    pub async fn of_container(&self, file: PathBuf, log: Option<PathBuf>) -> String {
+        let read = self.0.run(move |()| of_container(&file, log.as_deref()));
+        timeout(PATIENCE, read).await.ok().and_then(Result::ok).unwrap_or_default()
+    }
+}
 
 /// Returns what a container wrote to `file`, or the end of `log` if it wrote nothing. Blocking.
 pub fn of_container(file: &Path, log: Option<&Path>) -> String {
@@ -16,6 +35,9 @@ pub fn of_container(file: &Path, log: Option<&Path>) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use futures_util::FutureExt as _;
+    use tokio::task::spawn_blocking;
 
     use super::*;
 
@@ -35,6 +57,26 @@ mod tests {
         fs::write(&log, line(&"é".repeat(200)).repeat(300)).unwrap();
         let long = of_container(&file, Some(&log));
         assert!(long.len() <= 2048 && long.ends_with("éé"), "{}", long.len());
+    }
+
+    #[test]
+    fn a_disk_that_hangs_takes_one_thread_and_delays_an_end_by_two_seconds() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).max_blocking_threads(2);
+        runtime.build().unwrap().block_on(async {
+            let messages = TerminationMessages::default();
+            let (go, gate) = std::sync::mpsc::channel::<()>();
+            let hangs = messages.0.run(move |()| gate.recv().is_ok());
+            assert!(timeout(Duration::ZERO, hangs).await.is_err());
+            let read = || messages.of_container("/nowhere/message".into(), None);
+            let mut both = std::pin::pin!(async { tokio::join!(read(), read()) });
+            assert!(both.as_mut().now_or_never().is_none());
+            // A thread that works keeps the clock from going on by itself.
+            tokio::time::advance(PATIENCE).await;
+            assert_eq!(both.await, (String::new(), String::new()));
+            spawn_blocking(|| ()).await.unwrap();
+            drop(go);
+        });
     }
 
     #[test]

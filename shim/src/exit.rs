@@ -1,7 +1,7 @@
 //! The exit record of a command.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek as _, Write as _};
+use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +9,6 @@ use nix::sys::wait::WaitStatus;
 use winddown_files::regular;
 use winddown_shared::WallTime;
 
-use crate::containers_file;
 use crate::members;
 use crate::order::{MessageSource, Order};
 use crate::procfs;
@@ -19,6 +18,9 @@ use crate::record::{self, ExitRecord};
 const RESERVE: usize = 8 * 1024;
 /// The maximum length of a termination message, in bytes; the kubelet's limit.
 const MAX_MESSAGE: u64 = 4096;
+/// How many names at the end of the path of a termination message its pod may have replaced, if it has the directory of
+/// all pods as a volume: those of the pod, of the container, of the attempt, of the file.
+const MESSAGE_NAMES: usize = 4;
 
 /// What the supervisor observed.
 pub(crate) struct Seen {
@@ -108,15 +110,20 @@ pub fn explain(
     (reason, if falls_back { log_tail() } else { written })
 }
 
-/// Returns what a container wrote to its termination message file, up to the maximum length. Blocking.
+/// Returns what a container wrote to its termination message file, up to the maximum length: nothing if the file cannot
+/// be read, or if something else has taken its place. Blocking.
 pub fn written_message(path: &Path) -> String {
-    containers_file::first_bytes(path, MAX_MESSAGE)
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .unwrap_or_default()
+    let (pods, name) = regular::split(path, MESSAGE_NAMES);
+    let mut bytes = Vec::new();
+    let read = regular::open_below(pods, name)
+        .and_then(|file| file.take(MAX_MESSAGE).read_to_end(&mut bytes));
+    read.map(|_| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn record(message: String) -> ExitRecord {
@@ -131,6 +138,25 @@ mod tests {
             ran_ms: 5,
             boot_id: "b".to_owned(),
         }
+    }
+
+    #[test]
+    fn a_link_a_pipe_and_a_device_in_place_of_a_message_are_neither_followed_nor_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = dir.path().join("pods/u/main/0");
+        std::fs::create_dir_all(&run).unwrap();
+        std::fs::write(run.join("message"), "it failed").unwrap();
+        std::fs::write(run.join("long"), "x".repeat(10_000)).unwrap();
+        symlink(run.join("message"), run.join("link")).unwrap();
+        symlink("/dev/zero", run.join("device")).unwrap();
+        nix::unistd::mkfifo(&run.join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        symlink("u", dir.path().join("pods/linked")).unwrap();
+        assert_eq!(written_message(&run.join("message")), "it failed");
+        assert_eq!(written_message(&run.join("long")).len(), 4096);
+        for name in ["link", "device", "pipe", "missing", "."] {
+            assert_eq!(written_message(&run.join(name)), "", "{name}");
+        }
+        assert_eq!(written_message(&dir.path().join("pods/linked/main/0/message")), "");
     }
 
     #[test]

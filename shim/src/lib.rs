@@ -19,7 +19,6 @@
 //! `hook` is the same supervisor for a command beside the container (hook, probe, exec): it writes no records and no
 //! log, and kills the command when the agent closes the pipe (the time is up, or the agent is gone).
 
-pub mod containers_file;
 pub mod exit;
 pub mod fault;
 #[cfg(debug_assertions)]

@@ -4,21 +4,36 @@
 //! Files are rotated when the next write would exceed the limit: `0.log` becomes `0.log.1`, that becomes `0.log.2`, and
 //! the oldest is removed.
 //!
+//! # Files of others
+//! A pod may have the directory of all logs as a volume, so it may have replaced its log, or a directory above it, by a
+//! link, a pipe or a device. A log is therefore opened, renamed and removed below the directory of all logs, where no
+//! link is followed and nothing is waited for.
+//!
 //! # Limits
 //! A failed write never affects the container. If the disk is full, output is dropped and counted, a partial line is
 //! removed, and the next write that succeeds reports how much was lost.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::OsString;
+use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
+use rustix::fs::{AtFlags, renameat, statat, unlinkat};
+use rustix::io::Errno;
+use winddown_files::regular;
 use winddown_shared::WallTime;
 
 use crate::order::LogTarget;
 
 /// The maximum output in one log line, in bytes; containerd and CRI-O use the same.
 const MAX_LINE: usize = 16 * 1024;
+/// How many names at the end of a log's path its pod may have replaced: `POD/CONTAINER/ATTEMPT.log`.
+const NAMES: usize = 3;
+/// The largest number of files that a log may be configured to have.
+pub const MOST_FILES: u32 = 1000;
+/// How much of the end of a file is read for a termination message: two lines of the maximum length are complete in it.
+const READ: u64 = 2 * (MAX_LINE as u64 + 128);
 /// How much of the end of the log a termination message may take, in bytes and lines.
 const TAIL_BYTES: usize = 2048;
 const TAIL_LINES: usize = 80;
@@ -189,8 +204,8 @@ impl LogFile {
     }
 
     fn reopen(&mut self) -> io::Result<()> {
-        let file =
-            OpenOptions::new().append(true).create(true).mode(0o640).open(&self.target.path)?;
+        let (logs, name) = regular::split(&self.target.path, NAMES);
+        let file = regular::append_below(logs, name, 0o640)?;
         self.size = file.metadata()?.len();
         self.file = Some(file);
         Ok(())
@@ -215,26 +230,40 @@ impl Tail {
     }
 }
 
+/// Opens the log at `path` for reading.
+///
+/// # Errors
+/// It does not exist, is not a regular file, cannot be opened, or there is a link on the way to it.
+pub fn open(path: &Path) -> io::Result<File> {
+    let (logs, name) = regular::split(path, NAMES);
+    regular::open_below(logs, name)
+}
+
 /// Returns the end of the log at `path` without the log format: at most 80 lines and 2048 bytes. Blocking.
 ///
 /// # Errors
-/// The log cannot be read.
+/// See [`open`]; also if the log cannot be read.
 pub fn tail(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    let begins = length.saturating_sub(Tail::KEPT as u64);
+    let mut file = open(path)?;
+    let begins = file.metadata()?.len().saturating_sub(READ);
     file.seek(SeekFrom::Start(begins))?;
     let mut bytes = Vec::new();
-    file.take(Tail::KEPT as u64).read_to_end(&mut bytes)?;
-    Ok(plain(&bytes, begins > 0))
+    file.take(READ).read_to_end(&mut bytes)?;
+    // The first line has lost its head: it could be the content of any file.
+    let cut = if begins == 0 {
+        0
+    } else {
+        bytes.iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |end| end + 1)
+    };
+    Ok(plain(&bytes[cut..], false))
 }
 
-/// Removes the log format. The first line of a log that `is_cut` has lost its head; it is long, or will not be used.
+/// Removes the log format; what does not have it is left out. If the log `is_cut`, its first line has lost its head.
 fn plain(log: &[u8], is_cut: bool) -> String {
     let all = String::from_utf8_lossy(log);
     let lines = all.lines().enumerate().filter_map(|(i, line)| match is_cut && i == 0 {
         true => Some(line),
-        false => line.splitn(4, ' ').nth(3),
+        false => content(line),
     });
     let lines: Vec<&str> = lines.collect();
     let text = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
@@ -245,35 +274,99 @@ fn plain(log: &[u8], is_cut: bool) -> String {
     text[from..].to_owned()
 }
 
+/// The content of a line of a log, if the line is one.
+fn content(line: &str) -> Option<&str> {
+    let mut words = line.splitn(4, ' ');
+    let (at, stream, tags) = (words.next()?, words.next()?, words.next()?);
+    let is_whole = tags.split(':').next().is_some_and(|tag| matches!(tag, "F" | "P"));
+    let is_line =
+        is_whole && matches!(stream, "stdout" | "stderr") && at.parse::<WallTime>().is_ok();
+    words.next().filter(|_| is_line)
+}
+
+/// A log in the directory of its container.
+struct Place {
+    directory: OwnedFd,
+    name: OsString,
+}
+
+impl Place {
+    /// Opens the directory of the log at `path`.
+    fn find(path: &Path) -> io::Result<Self> {
+        let (logs, below) = regular::split(path, NAMES);
+        let name = below.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        let directory = below.parent().unwrap_or(Path::new(""));
+        Ok(Self { directory: regular::directory_below(logs, directory)?, name })
+    }
+
+    /// The name of the rotated file of this number; 0 is the log itself.
+    fn numbered(&self, n: u32) -> OsString {
+        numbered(&self.name, n)
+    }
+
+    fn is_free(&self, n: u32) -> bool {
+        let found = statat(&self.directory, self.numbered(n), AtFlags::SYMLINK_NOFOLLOW);
+        found.is_err_and(|error| error == Errno::NOENT)
+    }
+
+    fn remove(&self, n: u32) -> rustix::io::Result<()> {
+        unlinkat(&self.directory, self.numbered(n), AtFlags::empty())
+    }
+}
+
+/// Rotates the log if it is longer than `max_bytes`: `0.log` becomes `0.log.1`, and so on up to `max_files` files.
+/// Returns true if a new file has to be started; also if there is none, because then an earlier rotation was not
+/// followed by one.
+///
+/// # Errors
+/// As [`rotate`]; also if the log is not a regular file.
+pub fn rotate_beyond(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<bool> {
+    match open(path) {
+        Ok(log) if log.metadata()?.len() > max_bytes => rotate(path, max_files).map(|()| true),
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Rotates the log: `0.log` becomes `0.log.1`, and so on up to `max_files` files.
 ///
 /// # Errors
-/// A file cannot be renamed or removed. A missing file is no error when renaming.
+/// A file cannot be renamed or removed, or there is a link on the way to it. A missing file is no error when renaming.
 pub fn rotate(path: &Path, max_files: u32) -> io::Result<()> {
+    let place = Place::find(path)?;
     let last = max_files.max(1) - 1;
-    let is_free = |n: &u32| {
-        let found = std::fs::symlink_metadata(numbered(path, *n));
-        found.is_err_and(|e| e.kind() == io::ErrorKind::NotFound)
-    };
     // Only up to the first free number: after a rotation that failed half-way, the older files have moved already.
-    let free = (1..last).find(is_free).unwrap_or(last);
+    let free = (1..last).find(|&n| place.is_free(n)).unwrap_or(last);
     for n in (1..=free).rev() {
-        let from = if n == 1 { path.to_owned() } else { numbered(path, n - 1) };
-        match std::fs::rename(&from, numbered(path, n)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        let (from, to) = (place.numbered(n - 1), place.numbered(n));
+        match renameat(&place.directory, from, &place.directory, to) {
+            Err(error) if error != Errno::NOENT => return Err(error.into()),
             _ => {}
         }
     }
     if max_files <= 1 {
-        std::fs::remove_file(path)?;
+        place.remove(0)?;
     }
     Ok(())
 }
 
-fn numbered(path: &Path, n: u32) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{n}"));
-    PathBuf::from(name)
+/// Removes a log and its rotated files. Returns whether the log existed.
+pub fn remove(path: &Path) -> bool {
+    let Ok(place) = Place::find(path) else { return false };
+    let was_there = place.remove(0).is_ok();
+    // A pod that makes more files than it is rotated into keeps the rest until its directory is removed.
+    let _ = (1..=MOST_FILES).try_for_each(|n| place.remove(n));
+    was_there
+}
+
+/// The name of the rotated file of this number of the log `name`, which may be a path; 0 is the log itself.
+pub fn numbered(name: impl AsRef<std::ffi::OsStr>, n: u32) -> OsString {
+    let mut name = name.as_ref().to_owned();
+    if n > 0 {
+        name.push(format!(".{n}"));
+    }
+    name
 }
 
 #[cfg(test)]

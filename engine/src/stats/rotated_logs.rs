@@ -1,14 +1,16 @@
 //! Removes rotated logs to free space.
 
-use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::ffi::CStr;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 
+use rustix::fs::{AtFlags, Dir, FileType, statat, unlinkat};
+use rustix::io::Errno;
 use winddown_shared::{Freed, RuntimeError};
 
 use super::PodDirs;
 use crate::failure::{blocking, caused};
+use crate::files;
 
 /// Removes the rotated logs of these pods (`0.log.1`, for example); `0.log` stays.
 ///
@@ -26,33 +28,52 @@ pub async fn remove_rotated_logs(
 fn remove(dirs: &[PathBuf]) -> Result<Freed, RuntimeError> {
     let mut freed = Freed::default();
     let mut left = Ok(());
-    for entry in dirs.iter().flat_map(|dir| fs::read_dir(dir).into_iter().flatten().flatten()) {
-        let path = entry.path();
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        if !is_file || !is_turned(&path) {
-            continue;
-        }
-        let bytes = entry.metadata().map_or(0, |found| found.blocks().saturating_mul(512));
-        match fs::remove_file(&path) {
-            Ok(()) => freed += Freed { items: 1, bytes },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => {
-                left = Err(caused(format!("cannot remove {}", path.display()), error));
+    for path in dirs {
+        // What is not there, or not a directory, holds no rotated logs.
+        let Ok(directory) = files::logs_of_container(path) else { continue };
+        for entry in Dir::read_from(&directory).into_iter().flatten().flatten() {
+            match remove_turned(&directory, entry.file_name()) {
+                Ok(removed) => freed += removed,
+                Err(error) => {
+                    let name = path.join(entry.file_name().to_string_lossy().as_ref());
+                    left = Err(caused(format!("cannot remove {}", name.display()), error));
+                }
             }
         }
     }
     left.map(|()| freed)
 }
 
+/// Removes the file if it is a rotated log.
+fn remove_turned(directory: &OwnedFd, name: &CStr) -> rustix::io::Result<Freed> {
+    if !name.to_str().is_ok_and(is_turned) {
+        return Ok(Freed::default());
+    }
+    let removed = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).and_then(|found| {
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Ok(Freed::default());
+        }
+        unlinkat(directory, name, AtFlags::empty())?;
+        let blocks = u64::try_from(found.st_blocks).unwrap_or_default();
+        Ok(Freed { items: 1, bytes: blocks.saturating_mul(512) })
+    });
+    match removed {
+        Err(Errno::NOENT) => Ok(Freed::default()),
+        removed => removed,
+    }
+}
+
 /// Whether the name is `ATTEMPT.log.NUMBER`.
-fn is_turned(path: &Path) -> bool {
-    let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return false };
+fn is_turned(name: &str) -> bool {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     name.split_once(".log.").is_some_and(|(run, turn)| is_number(run) && is_number(turn))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -63,12 +84,17 @@ mod tests {
             fs::write(at(name), vec![1; 10_000]).unwrap();
         }
         std::os::unix::fs::symlink("/etc/passwd", at("1.log.1")).unwrap();
-        let dirs = [root.path().to_owned(), at("nowhere")];
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("0.log.1"), "of somebody else").unwrap();
+        let link = elsewhere.path().join("link");
+        std::os::unix::fs::symlink(elsewhere.path(), &link).unwrap();
+        let dirs = [root.path().to_owned(), at("nowhere"), link];
         let freed = remove(&dirs).unwrap();
         assert_eq!(freed.items, 2);
         assert!(freed.bytes >= 20_000 && Path::new("/etc/passwd").exists());
         assert!(!at("0.log.1").exists() && !at("12.log.3").exists());
         assert_eq!(fs::read_dir(root.path()).unwrap().count(), 6);
         assert_eq!(remove(&dirs).unwrap(), Freed::default());
+        assert!(elsewhere.path().join("0.log.1").exists(), "a link in place of the directory");
     }
 }

@@ -1,3 +1,7 @@
+use std::os::unix::fs::symlink;
+use std::sync::mpsc;
+use std::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -82,6 +86,28 @@ fn a_rotation_that_failed_at_its_last_step_is_finished_and_not_repeated() {
 }
 
 #[test]
+fn a_long_log_makes_room_and_the_oldest_one_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("0.log");
+    let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).ok();
+    std::fs::write(&log, "short").unwrap();
+    assert!(!rotate_beyond(&log, 5, 3).unwrap());
+    std::fs::remove_file(&log).unwrap();
+    assert!(rotate_beyond(&log, 5, 3).unwrap(), "the runtime writes into a file without a name");
+    for text in ["one...", "two...", "three.", "four.."] {
+        std::fs::write(&log, text).unwrap();
+        assert!(rotate_beyond(&log, 5, 3).unwrap());
+    }
+    assert_eq!(read("0.log"), None);
+    assert_eq!(read("0.log.1").unwrap(), "four..");
+    assert_eq!(read("0.log.2").unwrap(), "three.");
+    assert_eq!(read("0.log.3"), None);
+    std::fs::write(&log, "five..").unwrap();
+    assert!(rotate_beyond(&log, 5, 1).unwrap());
+    assert_eq!((read("0.log"), read("0.log.1").unwrap()), (None, "four..".to_owned()));
+}
+
+#[test]
 fn one_file_is_emptied_when_only_one_is_kept() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = log_in(dir.path(), 10, 1);
@@ -147,6 +173,74 @@ fn a_last_line_that_is_longer_than_what_is_kept_is_not_an_empty_tail() {
     let expected = "x".repeat(TAIL_BYTES);
     assert_eq!(log.tail(), expected);
     assert_eq!(tail(&dir.path().join("0.log")).unwrap(), expected);
+}
+
+/// A pod that has the directory of all logs as a volume can put anything in their place.
+#[test]
+fn a_link_a_pipe_and_a_device_in_place_of_a_log_are_neither_followed_nor_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = dir.path().join("n_web_u/main");
+    std::fs::create_dir_all(&logs).unwrap();
+    let line = b"2026-01-02T15:04:05.999999999Z stderr F of somebody else\n";
+    std::fs::write(dir.path().join("secret.log"), line).unwrap();
+    symlink(dir.path().join("secret.log"), logs.join("0.log")).unwrap();
+    nix::unistd::mkfifo(&logs.join("1.log"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::fs::create_dir(logs.join("2.log")).unwrap();
+    symlink("/dev/zero", logs.join("3.log")).unwrap();
+    std::fs::create_dir(dir.path().join("elsewhere")).unwrap();
+    std::fs::write(dir.path().join("elsewhere/0.log"), line).unwrap();
+    symlink("../elsewhere", dir.path().join("n_web_u/linked")).unwrap();
+    std::fs::create_dir(dir.path().join("elsewhere/main")).unwrap();
+    std::fs::write(dir.path().join("elsewhere/main/0.log"), line).unwrap();
+    symlink("elsewhere", dir.path().join("n_linked_u")).unwrap();
+    let pod = dir.path().join("n_web_u");
+    let replaced = ["main/0.log", "main/1.log", "main/2.log", "main/3.log", "linked/0.log"];
+    let mut replaced: Vec<_> = replaced.iter().map(|name| pod.join(name)).collect();
+    replaced.push(dir.path().join("n_linked_u/main/0.log"));
+    for path in replaced {
+        let (done, is_done) = mpsc::channel();
+        let name = path.clone();
+        std::thread::spawn(move || {
+            let written = {
+                let mut log =
+                    LogFile::open(LogTarget { path: name.clone(), max_bytes: 10, max_files: 2 });
+                log.write(b"output\n", 1, at());
+                log.lost.lines
+            };
+            done.send((tail(&name).is_err(), rotate_beyond(&name, 1, 2).is_err(), written))
+                .unwrap();
+        });
+        let answer = is_done.recv_timeout(Duration::from_secs(1));
+        assert_eq!(answer, Ok((true, true, 1)), "{}", path.display());
+    }
+    remove(&dir.path().join("n_linked_u/main/0.log"));
+    remove(&logs.join("0.log"));
+    assert!(!logs.join("0.log").is_symlink(), "the link itself is gone");
+    for kept in ["secret.log", "elsewhere/0.log", "elsewhere/main/0.log"] {
+        assert_eq!(std::fs::read(dir.path().join(kept)).unwrap(), line, "{kept}");
+    }
+}
+
+#[test]
+fn what_is_no_log_has_no_tail() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("0.log");
+    let key = "client-key-data: of the one who administers the cluster";
+    let long = format!("{}\n    {key}\n", "x".repeat(40_000));
+    for text in [
+        format!("    {key}\n").repeat(200),
+        long,
+        "x".repeat(10 * 1024),
+        "2026-01-02T15:04:05Z stdout F".to_owned(),
+        format!("2026-01-02T15:04:05Z neither F {key}\n"),
+        format!("2026-01-02T15:04:05Z stdout X {key}\n"),
+        format!("yesterday stdout F {key}\n"),
+    ] {
+        std::fs::write(&path, &text).unwrap();
+        assert_eq!(tail(&path).unwrap(), "", "{text:.60}");
+    }
+    std::fs::write(&path, "2026-01-02T15:04:05Z stdout P:more a b  c\n").unwrap();
+    assert_eq!(tail(&path).unwrap(), "a b  c");
 }
 
 proptest! {
