@@ -31,6 +31,8 @@ pub(crate) struct Context {
     pub(crate) streams: Arc<Semaphore>,
     /// The parent of the pods' log directories.
     pub(crate) log_dir: PathBuf,
+    /// The size in bytes at which a log is rotated.
+    pub(crate) log_max_bytes: u64,
 }
 
 impl Context {

@@ -13,7 +13,7 @@
 //! # Limits
 //! Clients that are not authorized yet share 128 connections, each with 10 s for the TLS handshake and 10 s for the
 //! request; at most 2048 clients are answered at a time. A log is read as its client takes it, one block at a time, and
-//! no reader has a thread of its own. At most 256 streams are open.
+//! no reader has a thread of its own or keeps others from reading. At most 256 streams are open.
 
 mod answer;
 mod cache;
@@ -74,6 +74,9 @@ pub struct NodeApi {
     pub node_name: String,
     /// The parent of the pods' log directories.
     pub log_dir: PathBuf,
+    /// The size in bytes at which a log is rotated: the last lines of a log are looked for in twice as many,
+    /// and at least 16 MiB.
+    pub log_max_bytes: u64,
     /// The certificate files.
     pub tls: TlsFiles,
     /// Why there is no certificate yet, for display; empty if the error of reading the files explains it.
@@ -114,7 +117,7 @@ impl Plugin for NodeApi {
 
 impl NodeApi {
     async fn listen(self, node: NodeHandle, growth: Option<SharedWatch>) {
-        let Self { address, node_name, log_dir, tls: files, waits_for, .. } = self;
+        let Self { address, node_name, log_dir, log_max_bytes, tls: files, waits_for, .. } = self;
         let tls = Tls::new(files.clone());
         certificates(&tls, &files, waits_for, &node).await;
         let listener = bind(address, &node).await;
@@ -135,6 +138,7 @@ impl NodeApi {
             pod_streams: self.streams,
             streams: Arc::new(Semaphore::new(STREAMS)),
             log_dir,
+            log_max_bytes,
         };
         server::serve(Arc::new(context), listener).await;
     }

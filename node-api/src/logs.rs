@@ -28,11 +28,17 @@ use file::LogFile;
 pub(crate) use lines::Lines;
 pub(crate) use options::LogOptions;
 
+/// How much of a log is read before another reader has its turn, if nothing of it is for the client.
+const TURN: usize = 1024 * 1024;
+/// How much of the end of a log is searched for its last lines at least, in bytes.
+const LEAST_SEARCHED: u64 = 16 * 1024 * 1024;
 /// How long the runtime may take to write a container's last output to its log.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// A log that is being read: one block at a time, and only when the client has taken the previous one.
 pub(crate) struct Reading {
+    /// Dropped when the client is gone.
+    _client: Arc<()>,
     reader: Option<Reader>,
     reads: Arc<Semaphore>,
     following: Option<Following>,
@@ -45,6 +51,16 @@ struct Reader {
     /// The offset to stop at, unless the log is followed.
     end: Option<u64>,
     block: Vec<u8>,
+}
+
+/// What a reader found in its turn.
+enum Piece {
+    /// Some of the container's output.
+    Output(Vec<u8>),
+    /// Nothing yet, but there is more to read.
+    Nothing,
+    /// The end of the log, for now.
+    End,
 }
 
 /// The events that a follower waits for.
@@ -78,6 +94,10 @@ pub(crate) async fn open(
         options.follow.then(|| Run::that_goes_on(&context.node, &entry, container_ref)).flatten();
     let (status, container_ref, growth) =
         (status.cloned(), container_ref.clone(), context.growth.clone());
+    let client = Arc::new(());
+    let here = Arc::downgrade(&client);
+    // Between two checks of its length a log grows beyond it.
+    let most = context.log_max_bytes.saturating_mul(2).max(LEAST_SEARCHED);
     let reads = Arc::clone(&context.reads);
     let turn = Arc::clone(&reads).acquire_owned().await;
     let opening = tokio::task::spawn_blocking(move || {
@@ -95,12 +115,15 @@ pub(crate) async fn open(
         let runs = files::logged_runs(&directory).unwrap_or_default();
         let attempt = attempt(&container_ref, status.as_ref(), &runs, options.previous)?;
         let path = directory.join(format!("{attempt}.log"));
-        let reader = Reader::open(path, &options, run.is_some()).map_err(no_log)?;
+        let is_given_up = || here.strong_count() == 0;
+        let reader = Reader::open(path, &options, run.is_some(), most, is_given_up);
         let following =
             run.zip(growing).map(|(run, growing)| Following { growing, run, last_words: None });
-        Ok(Reading { reader: Some(reader), reads, following })
+        Ok((reader.map_err(no_log)?, following))
     });
-    opening.await.unwrap_or_else(|error| Err(no_log(io::Error::other(error))))
+    let opened = opening.await.unwrap_or_else(|error| Err(no_log(io::Error::other(error))));
+    let (reader, following) = opened?;
+    Ok(Reading { _client: client, reader: Some(reader), reads, following })
 }
 
 fn pod(context: &Context, container_ref: &ContainerRef) -> Result<StatusEntry, Failure> {
@@ -201,20 +224,19 @@ impl Reading {
             let Some(mut reader) = self.reader.take() else { return Ok(None) };
             let turn = Arc::clone(&self.reads).acquire_owned().await;
             let read = tokio::task::spawn_blocking(move || {
-                let bytes = reader.next();
+                let piece = reader.next();
                 // A follower that waits for more must not keep others from reading.
                 drop(turn);
-                (reader, bytes)
+                (reader, piece)
             });
-            let (reader, bytes) = read.await.map_err(io::Error::other)?;
-            let (bytes, is_full) = (bytes?, reader.lines.is_full());
+            let (reader, piece) = read.await.map_err(io::Error::other)?;
+            let is_full = reader.lines.is_full();
             self.reader = Some(reader).filter(|_| !is_full);
-            if !bytes.is_empty() {
-                return Ok(Some(bytes.into()));
-            }
-            match &mut self.following {
-                Some(following) if !is_over => following.more().await,
-                _ => return Ok(None),
+            match (piece?, &mut self.following) {
+                (Piece::Output(bytes), _) => return Ok(Some(bytes.into())),
+                (Piece::Nothing, _) => {}
+                (Piece::End, Some(following)) if !is_over => following.more().await,
+                (Piece::End, _) => return Ok(None),
             }
         }
     }
@@ -223,24 +245,35 @@ impl Reading {
 // === impl Reader ===
 
 impl Reader {
-    fn open(path: PathBuf, options: &LogOptions, follow: bool) -> io::Result<Self> {
+    /// Lines are looked for in the last `most` bytes, until `is_given_up`.
+    fn open(
+        path: PathBuf,
+        options: &LogOptions,
+        follow: bool,
+        most: u64,
+        is_given_up: impl Fn() -> bool,
+    ) -> io::Result<Self> {
         let mut file = LogFile::open(path)?;
         let size = file.size()?;
         if let Some(lines) = options.tail_lines {
-            file.seek_tail(lines, size)?;
+            file.seek_tail(lines, size, most, is_given_up)?;
         }
         let end = (!follow).then_some(size);
         Ok(Self { file, lines: Lines::new(options), end, block: Vec::new() })
     }
 
-    /// Returns the next piece of the container's output; empty if there is none now.
-    fn next(&mut self) -> io::Result<Vec<u8>> {
-        let mut out = Vec::new();
+    /// Returns the next piece of the container's output.
+    fn next(&mut self) -> io::Result<Piece> {
+        let (mut out, mut left) = (Vec::new(), TURN);
         let mut next = None;
         while out.is_empty() && !self.lines.is_full() {
             let read = self.file.read(self.end, &mut self.block)?;
             self.lines.take(read, &mut out);
             if !read.is_empty() {
+                left = left.saturating_sub(read.len());
+                if left == 0 && out.is_empty() {
+                    return Ok(Piece::Nothing);
+                }
                 continue;
             }
             // Once the next file exists, this one is read once more, because it may have been written to until then.
@@ -256,7 +289,7 @@ impl Reader {
                 },
             }
         }
-        Ok(out)
+        Ok(if out.is_empty() { Piece::End } else { Piece::Output(out) })
     }
 }
 

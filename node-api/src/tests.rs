@@ -185,6 +185,7 @@ impl Bench {
             pod_streams: None,
             streams: Arc::new(Semaphore::new(crate::STREAMS)),
             log_dir: at("logs"),
+            log_max_bytes: 1024 * 1024,
         };
         Self { context: Arc::new(context), cluster, statuses, authority, directory }
     }

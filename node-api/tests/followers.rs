@@ -86,6 +86,7 @@ async fn serve(dir: &Path) -> (SocketAddr, TlsConnector) {
         address,
         node_name: "n1".to_owned(),
         log_dir: dir.to_owned(),
+        log_max_bytes: 10 * 1024 * 1024,
         tls: TlsFiles { certificate: file.clone(), key: file, client_authority: None },
         waits_for: watch::Sender::new(String::new()).subscribe(),
         reviews: Arc::new(Anyone),

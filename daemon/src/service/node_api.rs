@@ -57,6 +57,7 @@ pub(super) fn plugin<R: RuntimeFigures + PodStreams>(
         address,
         node_name: identity.name.clone(),
         log_dir: config.pod_logs_dir.clone(),
+        log_max_bytes: config.container_log_max_size,
         tls: TlsFiles { certificate, key, client_authority: settings.client_ca_file.clone() },
         waits_for,
         reviews: Arc::new(ApiReviews::new(client)),

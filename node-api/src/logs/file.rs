@@ -1,12 +1,11 @@
 //! The files of a container's log: one for each run, and the rotated ones.
 
-use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::OFlag;
+use winddown_engine::files::{MOST_LOGS, numbered_log, open_log};
 
 /// How many bytes are read at once.
 const BLOCK: usize = 32 * 1024;
@@ -24,8 +23,8 @@ impl LogFile {
     /// # Errors
     /// The log does not exist, is not a regular file or cannot be opened.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        let file = open(&path).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => open(&rotated_path(&path, 1)),
+        let file = open_log(&path).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => open_log(&rotated_path(&path, 1)),
             _ => Err(error),
         })?;
         Ok(Self { path, file, at: 0 })
@@ -36,15 +35,29 @@ impl LogFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Seeks to the start of the last `lines` lines of the first `size` bytes.
-    pub(crate) fn seek_tail(&mut self, lines: u64, size: u64) -> io::Result<()> {
+    /// Seeks to the start of the last `lines` lines of the first `size` bytes, or to the first of them that begins in
+    /// the last `most` bytes: a container can make a log so long that looking for its lines would take hours.
+    ///
+    /// # Errors
+    /// The log cannot be read, or `is_given_up`.
+    pub(crate) fn seek_tail(
+        &mut self,
+        lines: u64,
+        size: u64,
+        most: u64,
+        is_given_up: impl Fn() -> bool,
+    ) -> io::Result<()> {
         let mut block = vec![0; BLOCK];
         // The newline of the last line does not count.
         let (mut end, mut left) = (size, lines);
         let mut is_last = true;
+        let first = size.saturating_sub(most);
         self.at = size;
-        while end > 0 && lines > 0 {
-            let begin = end.saturating_sub(BLOCK as u64);
+        while end > first && lines > 0 {
+            if is_given_up() {
+                return Err(io::ErrorKind::ConnectionAborted.into());
+            }
+            let begin = end.saturating_sub(BLOCK as u64).max(first);
             let length = usize::try_from(end - begin).unwrap_or(BLOCK);
             self.file.read_exact_at(&mut block[..length], begin)?;
             for (offset, byte) in block[..length].iter().enumerate().rev() {
@@ -53,14 +66,14 @@ impl LogFile {
                     continue;
                 }
                 left -= 1;
+                self.at = begin + offset as u64 + 1;
                 if left == 0 {
-                    self.at = begin + offset as u64 + 1;
                     return Ok(());
                 }
             }
             end = begin;
         }
-        if lines > 0 {
+        if lines > 0 && first == 0 {
             self.at = 0;
         }
         Ok(())
@@ -85,8 +98,8 @@ impl LogFile {
         let own = self.file.metadata()?;
         let own = (own.dev(), own.ino());
         let mut newer = None;
-        for number in 0_u32.. {
-            let file = match open(&rotated_path(&self.path, number)) {
+        for number in 0..=MOST_LOGS {
+            let file = match open_log(&rotated_path(&self.path, number)) {
                 Ok(file) => file,
                 // The newest is created shortly after the previous one was renamed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && number == 0 => continue,
@@ -104,21 +117,7 @@ impl LogFile {
 }
 
 fn rotated_path(path: &Path, number: u32) -> PathBuf {
-    let mut name = OsString::from(path);
-    if number > 0 {
-        name.push(format!(".{number}"));
-    }
-    name.into()
-}
-
-/// Opens a regular file. A pod that may write here could have replaced a log by a link, a pipe or a device.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags.bits()).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no file"));
-    }
-    Ok(file)
+    numbered_log(path, number).into()
 }
 
 #[cfg(test)]
@@ -157,9 +156,28 @@ mod tests {
             fs::write(&path, log).unwrap();
             let mut file = LogFile::open(path.clone()).unwrap();
             let size = file.size().unwrap();
-            file.seek_tail(lines, size).unwrap();
+            file.seek_tail(lines, size, u64::MAX, || false).unwrap();
             assert_eq!(rest(&mut file), wanted, "the last {lines}");
         }
+    }
+
+    #[test]
+    fn no_more_of_a_log_is_searched_than_it_may_be_long() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("0.log");
+        fs::write(&path, "one\ntwo\nthree\n").unwrap();
+        let mut file = LogFile::open(path.clone()).unwrap();
+        for (most, wanted) in [(14, "one\ntwo\nthree\n"), (13, "two\nthree\n"), (6, ""), (0, "")] {
+            file.seek_tail(9, 14, most, || false).unwrap();
+            assert_eq!(rest(&mut file), wanted, "{most}");
+        }
+        // Without a line in it: it could hold any number of bytes.
+        let sparse = fs::File::create(&path).unwrap();
+        sparse.set_len(1 << 40).unwrap();
+        let mut file = LogFile::open(path).unwrap();
+        file.seek_tail(1, 1 << 40, 1 << 20, || false).unwrap();
+        assert_eq!(rest(&mut file), "");
+        assert!(file.seek_tail(1, 1 << 40, 1 << 40, || true).is_err(), "its client is gone");
     }
 
     #[test]

@@ -202,6 +202,32 @@ fn a_log_is_opened_in_turn_so_that_a_disk_that_hangs_leaves_threads_for_others()
 }
 
 #[test]
+fn a_log_that_never_ends_holds_up_no_other_and_is_given_up_with_its_client() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().max_blocking_threads(4).build().unwrap().block_on(async {
+        let bench = Bench::with(Cluster::default());
+        bench.pod(Ok(1));
+        append(&mut new_log(&bench.log("0.log")), "one");
+        // A container can make its log as long as it likes: it takes no space.
+        File::create(bench.log("1.log")).unwrap().set_len(1 << 40).unwrap();
+        let mut endless = tokio::task::JoinSet::new();
+        for query in ["", "follow=true", "sinceTime=2026-01-01T00:00:00Z", "limitBytes=1"] {
+            let reading = read(&bench, query).await.unwrap();
+            endless.spawn(async move { next(&mut pin!(reading.into_stream())).await });
+        }
+        let other = async { whole(&bench, "previous=true&tailLines=1").await };
+        let answer = timeout(Duration::from_secs(30), other).await;
+        assert_eq!(answer.expect("each has its turn").unwrap(), "one\n");
+        let tail = async { whole(&bench, "tailLines=1").await };
+        let tail = timeout(Duration::from_secs(30), tail).await;
+        assert_eq!(tail.expect("no more is searched than a log is long").unwrap(), "");
+        endless.shutdown().await;
+        let all = bench.context.reads.acquire_many(crate::READS.try_into().unwrap());
+        drop(timeout(Duration::from_secs(30), all).await.expect("no thread reads on").unwrap());
+    });
+}
+
+#[test]
 fn a_thousand_followers_hear_of_a_line_and_four_threads_read_for_all_of_them() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().max_blocking_threads(4).build().unwrap().block_on(async {

@@ -98,6 +98,7 @@ impl Front {
             address: node,
             node_name: "n1".to_owned(),
             log_dir,
+            log_max_bytes: 10 * 1024 * 1024,
             tls: TlsFiles {
                 certificate: at("node.pem"),
                 key: at("node.pem"),
