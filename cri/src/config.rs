@@ -19,9 +19,6 @@ pub struct CriConfig {
     /// Directory for the pods' volumes, hosts files and termination messages. It can be used by one agent at a time,
     /// and must survive a restart of the agent.
     pub state_dir: PathBuf,
-    /// Directory for emptyDir volumes in memory where the agent may not mount. It must be on a file system in
-    /// memory that the runtime can see too.
-    pub memory_dir: PathBuf,
     /// Directory, in memory, with a file per pod that says why and when the pod ends. Each container has its pod's
     /// directory mounted. See [`EndNotice`](winddown_shared::EndNotice). `None` disables the files.
     pub notice_dir: Option<PathBuf>,
@@ -35,6 +32,8 @@ pub struct CriConfig {
     pub log_dir: PathBuf,
     /// Facts about the node that containers may refer to.
     pub node: NodeFacts,
+    /// Memory in bytes that the node has for pods: the most that an emptyDir in memory takes, whatever its pod allows.
+    pub memory_for_pods: i64,
     /// Parent of the pods' cgroups: a name without slashes. `None` leaves the choice to the runtime.
     pub cgroup_parent: Option<String>,
     /// The component that manages cgroups. `None` asks the runtime; if it does not say either, `cgroup_parent` is
@@ -120,15 +119,16 @@ impl CriConfig {
         log_dir: impl Into<PathBuf>,
         wall: WallClock,
     ) -> Self {
+        let node = NodeFacts::of_this_host(Path::new("/proc"));
         Self {
             endpoint: endpoint.into(),
             state_dir: state_dir.into(),
-            memory_dir: "/run/winddown/memory".into(),
             notice_dir: None,
             made_volumes: Vec::new(),
             own_program: std::env::current_exe().unwrap_or_else(|_| "winddown".into()),
             log_dir: log_dir.into(),
-            node: NodeFacts::of_this_host(Path::new("/proc")),
+            memory_for_pods: node.memory_bytes,
+            node,
             cgroup_parent: Some("winddown".to_owned()),
             cgroup_driver: None,
             slices: None,

@@ -18,9 +18,14 @@ use winddown_shared::{Pod, PodUid};
 
 use super::config::CriConfig;
 
+/// The parent of the pods' directories, the last one in which no pod that has hostPath volumes may have made a link.
+pub(crate) fn pods(config: &CriConfig) -> PathBuf {
+    config.state_dir.join("pods")
+}
+
 /// The pod's directory.
 pub(crate) fn pod(config: &CriConfig, uid: &PodUid) -> PathBuf {
-    config.state_dir.join("pods").join(uid.as_str())
+    pods(config).join(uid.as_str())
 }
 
 /// The pod's hosts file.
@@ -36,11 +41,6 @@ pub(crate) fn volumes(config: &CriConfig, uid: &PodUid) -> PathBuf {
 /// The directory of one emptyDir of the pod.
 pub(crate) fn volume(config: &CriConfig, uid: &PodUid, name: &str) -> PathBuf {
     volumes(config, uid).join(name)
-}
-
-/// The directory of the pod's in-memory volumes where nothing can be mounted.
-pub(crate) fn memory(config: &CriConfig, uid: &PodUid) -> PathBuf {
-    config.memory_dir.join(uid.as_str())
 }
 
 /// Where a part of a volume is bind-mounted for a container's mount.

@@ -27,6 +27,7 @@ const CAPABILITIES: &str =
 /// An action outside the sandbox.
 enum Task {
     Bind { volume: PathBuf, sub: PathBuf, target: PathBuf },
+    Memory { path: PathBuf, size: Option<i64> },
     UnmountBelow(PathBuf),
 }
 
@@ -45,6 +46,20 @@ pub(super) fn bind_part(
         Err(error) if is_not_permitted(&error) => {
             let words = ["bind".as_ref(), volume.as_os_str(), sub.as_os_str(), target.as_os_str()];
             outside(program, &words)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Like [`mounts::memory`], but runs `program` if this process may not mount. Blocking.
+///
+/// # Errors
+/// As there; also if the program could not be run.
+pub(super) fn memory(program: &Path, path: &Path, size: Option<i64>) -> io::Result<()> {
+    match mounts::memory(path, size) {
+        Err(error) if is_not_permitted(&error) => {
+            let size = size.unwrap_or_default().to_string();
+            outside(program, &["memory".as_ref(), path.as_os_str(), size.as_ref()])
         }
         outcome => outcome,
     }
@@ -76,9 +91,10 @@ pub fn run(args: impl Iterator<Item = OsString>) -> ExitCode {
         Some(Task::Bind { volume, sub, target }) => {
             mounts::bind_part(proc_root, &volume, &sub, &target).map_err(|e| e.to_string())
         }
+        Some(Task::Memory { path, size }) => mounts::memory(&path, size).map_err(|e| e.to_string()),
         Some(Task::UnmountBelow(path)) => mount_table::unmount_below(proc_root, &path)
             .map_err(|e| winddown_shared::error_chain(&e)),
-        None => Err("bind VOLUME SUB TARGET, or unmount-below PATH".to_owned()),
+        None => Err("bind VOLUME SUB TARGET, memory PATH BYTES, or unmount-below PATH".to_owned()),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -96,6 +112,12 @@ impl Task {
         let mut path = || args.next().map(PathBuf::from);
         let task = match word.to_str()? {
             "bind" => Self::Bind { volume: path()?, sub: path()?, target: path()? },
+            "memory" => {
+                let path = path()?;
+                // 0 leaves it to the kernel.
+                let size: i64 = args.next()?.to_str()?.parse().ok()?;
+                Self::Memory { path, size: Some(size).filter(|&bytes| bytes > 0) }
+            }
             "unmount-below" => Self::UnmountBelow(path()?),
             _ => return None,
         };
@@ -104,7 +126,7 @@ impl Task {
             Self::Bind { volume, sub, target } => {
                 [volume, sub, target].iter().all(|path| is_path(path))
             }
-            Self::UnmountBelow(path) => is_path(path),
+            Self::Memory { path, .. } | Self::UnmountBelow(path) => is_path(path),
         };
         (is_whole && args.next().is_none()).then_some(task)
     }
@@ -182,11 +204,16 @@ mod tests {
     fn only_whole_orders_are_read() {
         let read = |words: &[&str]| Task::read(words.iter().map(OsString::from)).is_some();
         assert!(read(&["bind", "/v", "a", "/t"]) && read(&["unmount-below", "/p"]));
+        assert!(read(&["memory", "/p", "1048576"]) && read(&["memory", "/p", "0"]));
         for words in [
             &[][..],
             &["bind", "/v", "a"],
             &["bind", "/v", "", "/t"],
             &["unmount-below"],
+            &["memory", "/p"],
+            &["memory", "/p", "1Mi"],
+            &["memory", "", "1"],
+            &["memory", "/p", "1", "2"],
             &["bind", "a", "b", "c", "d"],
         ] {
             assert!(!read(words), "{words:?}");

@@ -1,18 +1,24 @@
 //! Mounts below a pod's directory, and safe access to parts of a volume.
 
-use std::ffi::CString;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::ffi::{CString, OsStr};
+use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
-use winddown_files::kernel;
+use winddown_files::{kernel, regular};
 use winddown_shared::mounts;
 
 use super::tree::{Bounds, NewDirectory, Tree};
+
+/// A volume in memory has room for one inode for each of so many bytes: about what the kernel needs for one.
+const INODE_BYTES: i64 = 1024;
+/// The inodes of the smallest volume.
+const LEAST_INODES: i64 = 1024;
 
 /// Ensures that a mount that was just made at `path` is visible to other processes. A service with a mount
 /// namespace of its own (`PrivateMounts=`, `ProtectSystem=`) makes mounts that a runtime never sees,
@@ -33,18 +39,30 @@ fn ensure_shared(path: &Path) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
-/// Mounts a tmpfs of at most `size` bytes at the directory `path`.
+/// Mounts a tmpfs at the directory `path`, of at most `size` bytes of content; `None` for the kernel's limit. An
+/// existing mount stays as it is. The kernel needs about as much again for names and inodes at most.
 ///
 /// # Errors
-/// `PermissionDenied` if this process may not mount, or if its mounts are not visible to others.
+/// `path` is not a directory, or a link below the pods' directories leads to it; `PermissionDenied` if this process may
+/// not mount, or if its mounts are not visible to others.
 pub(super) fn memory(path: &Path, size: Option<i64>) -> io::Result<()> {
     if is_mount_point(path)? {
         return Ok(());
     }
-    let size = size.map(|bytes| format!("size={bytes},")).unwrap_or_default();
-    let options = CString::new(format!("{size}mode=0777"))?;
-    mount("tmpfs", path, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, &*options)?;
+    let size = size.map(|bytes| {
+        format!("size={bytes},nr_inodes={},", (bytes / INODE_BYTES).max(LEAST_INODES))
+    });
+    let options = CString::new(format!("{}mode=0777", size.unwrap_or_default()))?;
+    // `UID/volumes/NAME`
+    let (pods, name) = regular::split(path, 3);
+    let place = regular::directory_below(pods, name)?;
+    mount("tmpfs", through(&place), "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, &*options)?;
     ensure_shared(path)
+}
+
+/// The path of what a descriptor refers to, whatever has happened to its name.
+fn through(place: &impl AsRawFd) -> String {
+    format!("/proc/self/fd/{}", place.as_raw_fd())
 }
 
 /// Whether something is mounted at `path` itself.
@@ -81,16 +99,19 @@ pub(super) fn bind_part(
         }
         unmount(target, UnmountFlags::NOFOLLOW)?;
     }
-    let parent = target.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    DirBuilder::new().recursive(true).mode(0o711).create(parent)?;
     let is_dir = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    remove_if_other(target, is_dir)?;
+    // `UID/subpaths/CONTAINER/INDEX`
+    let (pods, name) = regular::split(target, 4);
+    let parent = name.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let parent = regular::make_directory_below(pods, parent, 0o711)?;
+    remove_if_other(&parent, name.file_name().unwrap_or_default(), is_dir)?;
     if is_dir {
-        DirBuilder::new().recursive(true).mode(0o711).create(target)?;
+        let place = regular::make_directory_below(pods, name, 0o711)?;
+        mount_bind_recursive(through(&part), through(&place))?;
     } else {
-        OpenOptions::new().create(true).append(true).mode(0o600).open(target)?;
+        let place = regular::append_below(pods, name, 0o600)?;
+        mount_bind_recursive(through(&part), through(&place))?;
     }
-    mount_bind_recursive(format!("/proc/self/fd/{}", part.as_raw_fd()), target)?;
     ensure_shared(target)
 }
 
@@ -108,14 +129,17 @@ fn part_of(proc_root: &Path, volume: &Path, sub: &Path) -> io::Result<OwnedFd> {
     tree.find(sub, Some(new))
 }
 
-/// Removes a target of the wrong kind: a file cannot be mounted on a directory, nor a directory on a file.
-fn remove_if_other(target: &Path, is_dir: bool) -> io::Result<()> {
-    match fs::symlink_metadata(target) {
-        Ok(found) if found.is_dir() != is_dir => match found.is_dir() {
-            true => fs::remove_dir(target),
-            false => fs::remove_file(target),
-        },
-        _ => Ok(()),
+/// Removes a target of the wrong kind: a file cannot be mounted on a directory, nor a directory on a file. A link is
+/// neither.
+fn remove_if_other(parent: &OwnedFd, name: &OsStr, is_dir: bool) -> io::Result<()> {
+    let found = match statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        found => FileType::from_raw_mode(found?.st_mode),
+    };
+    match (found, is_dir) {
+        (FileType::Directory, true) | (FileType::RegularFile, false) => Ok(()),
+        (FileType::Directory, false) => Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?),
+        _ => Ok(unlinkat(parent, name, AtFlags::empty())?),
     }
 }
 
@@ -144,12 +168,16 @@ mod tests {
     #[test]
     fn what_stands_in_the_way_of_a_bind_goes() {
         let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("0");
+        let (target, parent) = (dir.path().join("0"), fs::File::open(dir.path()).unwrap().into());
+        let clear = |is_dir| remove_if_other(&parent, "0".as_ref(), is_dir).unwrap();
         fs::create_dir(&target).unwrap();
-        remove_if_other(&target, true).unwrap();
+        clear(true);
         assert!(target.is_dir());
-        remove_if_other(&target, false).unwrap();
+        clear(false);
         assert!(!target.exists());
-        remove_if_other(&target, false).unwrap();
+        clear(false);
+        std::os::unix::fs::symlink(dir.path(), &target).unwrap();
+        clear(true);
+        assert!(!target.is_symlink(), "what it leads to is not mounted on");
     }
 }

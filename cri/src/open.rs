@@ -41,7 +41,7 @@ pub enum CriOpenError {
 /// Takes the directories and starts the background tasks.
 pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenError> {
     let client = Client::new(&config.endpoint, config.times)?;
-    let all = [&mut config.state_dir, &mut config.memory_dir, &mut config.log_dir];
+    let all = [&mut config.state_dir, &mut config.log_dir];
     let unusable = |(path, source)| CriOpenError::Directory { path, source };
     let more = config.made_volumes.iter_mut().chain(&mut config.notice_dir);
     files::make_absolute(all.into_iter().chain(more)).map_err(unusable)?;

@@ -1,19 +1,22 @@
 //! The files of a pod: directories, volumes, its hosts file. Blocking.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use k8s_openapi::api::core::v1 as k8s;
-use rustix::fs::{FileType, fstat};
+use rustix::fs::{FileType, Mode, fchmod, fchown, fstat};
+use rustix::process::Gid;
 use winddown_engine::{files, mount_table, removal};
-use winddown_shared::{Pod, PodUid, Quantity, RuntimeError, error_chain};
+use winddown_files::regular;
+use winddown_shared::{Pod, PodUid, RuntimeError};
 
 use super::config::CriConfig;
 use super::tree::{NewDirectory, Tree};
-use super::{caused, dirs, failed, mounts as mount_points, spec};
+use super::{caused, dirs, failed, host_mount, spec};
 
+mod memory;
 mod mount;
 
 pub(super) use mount::{is_inside, mounts, notice};
@@ -23,14 +26,13 @@ pub(super) use mount::{is_inside, mounts, notice};
 /// # Errors
 /// Names what could not be created, or why a hostPath does not match its type.
 pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError> {
-    directory(&dirs::pod(config, pod.uid()), 0o711)?;
-    directory(&dirs::logs_of(config, pod), 0o755)?;
+    directory(&dirs::pods(config), &dirs::pod(config, pod.uid()), 0o711)?;
+    directory(&config.log_dir, &dirs::logs_of(config, pod), 0o755)?;
     let Some(spec) = pod.spec.as_ref() else { return Ok(()) };
     for volume in spec.volumes.iter().flatten() {
         let what = || format!("volume {} of pod {}", volume.name, pod.label());
         if let Some(empty) = &volume.empty_dir {
-            empty_dir(config, (pod.uid(), &volume.name), empty, spec)
-                .map_err(|e| caused(what(), e))?;
+            empty_dir(config, pod, &volume.name, empty).map_err(|e| caused(what(), e))?;
         }
         if let Some(host) = &volume.host_path {
             host_path(&config.proc_root, host)
@@ -72,18 +74,16 @@ pub(super) fn prepare_run(
     if !dirs::hosts(config, pod.uid()).exists() {
         write_hosts(config, pod, ips)?;
     }
-    directory(&dirs::logs_of(config, pod).join(container), 0o755)?;
-    let file = dirs::termination_log(config, pod.uid(), container, attempt);
-    if let Some(parent) = file.parent() {
-        directory(parent, 0o711)?;
-    }
+    directory(&config.log_dir, &dirs::logs_of(config, pod).join(container), 0o755)?;
+    let (pods, file) =
+        (dirs::pods(config), dirs::termination_log(config, pod.uid(), container, attempt));
+    directory(&pods, file.parent().unwrap_or(&pods), 0o711)?;
     // A runtime that lost its containers, as CRI-O does when the machine boots, counts from 0 again if their logs are
     // gone too: what an earlier run left says nothing about this one.
-    remove_file(&dirs::asked(config, pod.uid(), container, attempt))?;
-    let made = OpenOptions::new().create(true).write(true).truncate(true).mode(0o666).open(&file);
-    // Any user of the container may write to it, independent of the process's umask.
-    let made = made.and_then(|file| file.set_permissions(Permissions::from_mode(0o666)));
-    made.map_err(|e| caused(format!("cannot make {}", file.display()), e))
+    remove_file(config, &dirs::asked(config, pod.uid(), container, attempt))?;
+    // Any user of the container may write to it.
+    write(&pods, &file, 0o666, b"")
+        .map_err(|e| caused(format!("cannot make {}", file.display()), e))
 }
 
 /// Removes the hosts file of an earlier sandbox, which had other addresses.
@@ -91,7 +91,7 @@ pub(super) fn prepare_run(
 /// # Errors
 /// The file cannot be removed.
 pub(super) fn remove_hosts(config: &CriConfig, uid: &PodUid) -> Result<(), RuntimeError> {
-    remove_file(&dirs::hosts(config, uid))
+    remove_file(config, &dirs::hosts(config, uid))
 }
 
 /// Writes the pod's hosts file: for a pod on the node's network a copy of the node's, otherwise its own.
@@ -105,19 +105,17 @@ pub(super) fn write_hosts(
 ) -> Result<(), RuntimeError> {
     let path = dirs::hosts(config, pod.uid());
     let node = match pod.is_on_host_network() {
-        true => Some(fs::read_to_string(&config.hosts_file).unwrap_or_default()),
+        true => {
+            let most = regular::CONFIGURATION;
+            Some(regular::read_to_string(&config.hosts_file, most).unwrap_or_default())
+        }
         false => None,
     };
     let text = hosts(pod, ips, &config.cluster_domain, node.as_deref());
-    let written = || {
-        // In place, because running containers have this file mounted.
-        let mut file = File::create(&path)?;
-        file.write_all(text.as_bytes())?;
-        file.set_permissions(Permissions::from_mode(0o644))
-    };
-    written().map_err(|e| {
+    // In place, because running containers have this file mounted.
+    write(&dirs::pods(config), &path, 0o644, text.as_bytes()).map_err(|e| {
         // The next start would take a part, or nothing, for the whole.
-        let _ = fs::remove_file(&path);
+        let _ = remove_file(config, &path);
         caused(format!("cannot write {}", path.display()), e)
     })
 }
@@ -154,58 +152,30 @@ pub(crate) fn hosts(pod: &Pod, ips: &[String], domain: &str, node: Option<&str>)
 
 fn empty_dir(
     config: &CriConfig,
-    (uid, name): (&PodUid, &str),
+    pod: &Pod,
+    name: &str,
     empty: &k8s::EmptyDirVolumeSource,
-    spec: &k8s::PodSpec,
 ) -> io::Result<()> {
-    let path = &dirs::volume(config, uid, name);
+    let (pods, path) = (dirs::pods(config), dirs::volume(config, pod.uid(), name));
+    let below = path.strip_prefix(&pods).unwrap_or(&path);
+    if fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+        // A pod that may write here made it, or an agent that could not mount.
+        regular::remove_below(&pods, below)?;
+    }
+    make(&pods, &path, 0o777)?;
     if empty.medium.as_deref() == Some("Memory") {
-        let size = empty.size_limit.as_ref().and_then(|q| q.0.parse::<Quantity>().ok());
-        memory(config, (uid, name), size.map(Quantity::value))?;
-    } else {
-        make(path, 0o777)?;
+        let size = memory::size(pod, empty.size_limit.as_ref(), config.memory_for_pods);
+        host_mount::memory(&config.own_program, &path, size)?;
     }
-    let group = spec.security_context.as_ref().and_then(|s| s.fs_group);
-    let group = group.and_then(|id| u32::try_from(id).ok());
-    if group.is_none() {
-        return fs::set_permissions(path, Permissions::from_mode(0o777));
-    }
-    std::os::unix::fs::chown(path, None, group)?;
+    let made = regular::open_directory_below(&pods, below)?;
+    let open_to_all = Mode::RWXU | Mode::RWXG | Mode::RWXO;
+    let group = pod.spec.as_ref().and_then(|s| s.security_context.as_ref()?.fs_group);
+    let Some(group) = group.and_then(|id| u32::try_from(id).ok()) else {
+        return Ok(fchmod(&made, open_to_all)?);
+    };
+    fchown(&made, None, Some(Gid::from_raw(group)))?;
     // Files in it then belong to the group, if this process may set the bit (RestrictSUIDSGID=).
-    fs::set_permissions(path, Permissions::from_mode(0o2777))
-        .or_else(|_| fs::set_permissions(path, Permissions::from_mode(0o777)))
-}
-
-/// Creates a directory in memory: a mount of its own or, if this process may not mount, a directory on
-/// an existing one (`CriConfig::memory_dir`), which does not enforce the size limit.
-fn memory(config: &CriConfig, (uid, name): (&PodUid, &str), size: Option<i64>) -> io::Result<()> {
-    let path = dirs::volume(config, uid, name);
-    let shared = dirs::memory(config, uid).join(name);
-    let is_link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
-    if is_link {
-        // Its target was lost when the node restarted.
-        return make(&shared, 0o777);
-    }
-    make(&path, 0o777)?;
-    or_link(mount_points::memory(&path, size), (uid, name), &path, &shared)
-}
-
-/// If mounting is not permitted, replaces the directory with a link to one on the shared file system.
-fn or_link(
-    mounted: io::Result<()>,
-    (uid, name): (&PodUid, &str),
-    path: &Path,
-    shared: &Path,
-) -> io::Result<()> {
-    match mounted {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            tracing::warn!(%uid, volume = %name, error = error_chain(&error), "an emptyDir in memory has no limit of its own");
-            make(shared, 0o777)?;
-            fs::remove_dir(path)?;
-            std::os::unix::fs::symlink(shared, path)
-        }
-        outcome => outcome,
-    }
+    Ok(fchmod(&made, open_to_all | Mode::SGID).or_else(|_| fchmod(&made, open_to_all))?)
 }
 
 /// Checks or creates the path of a hostPath volume in the host's files: this service may have another
@@ -235,22 +205,34 @@ fn host_path(proc_root: &Path, host: &k8s::HostPathVolumeSource) -> io::Result<(
     if is_right { Ok(()) } else { Err(io::Error::other(format!("it is not a {wanted}"))) }
 }
 
-fn directory(path: &Path, mode: u32) -> Result<(), RuntimeError> {
-    make(path, mode).map_err(|e| caused(format!("cannot make {}", path.display()), e))
+fn directory(base: &Path, path: &Path, mode: u32) -> Result<(), RuntimeError> {
+    make(base, path, mode).map_err(|e| caused(format!("cannot make {}", path.display()), e))
 }
 
-/// Creates a directory with this mode, independent of the process's umask. An existing one is not changed.
-fn make(path: &Path, mode: u32) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    DirBuilder::new().recursive(true).mode(mode).create(path)?;
-    fs::set_permissions(path, Permissions::from_mode(mode))
+/// Creates a directory with this mode, independent of the process's umask, below `base`, in which pods may have made
+/// links. An existing one is not changed. Others can pass through those above it, but only list them if they can list
+/// the directory itself.
+fn make(base: &Path, path: &Path, mode: u32) -> io::Result<()> {
+    let name = path.strip_prefix(base).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let above = mode & !0o022 & (0o711 | mode & 0o044);
+    regular::make_directory_below(base, name.parent().unwrap_or(Path::new("")), above)?;
+    regular::make_directory_below(base, name, mode).map(drop)
 }
 
-/// Removes a file, if it exists.
-fn remove_file(path: &Path) -> Result<(), RuntimeError> {
-    match fs::remove_file(path) {
+/// Writes a file with this mode, independent of the process's umask, in place, below `base`, in which pods may have
+/// made links.
+fn write(base: &Path, path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+    let name = path.strip_prefix(base).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut file = regular::append_below(base, name, mode)?;
+    file.set_len(0)?;
+    file.write_all(content)?;
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+/// Removes a file of a pod, if it exists.
+fn remove_file(config: &CriConfig, path: &Path) -> Result<(), RuntimeError> {
+    let pods = dirs::pods(config);
+    match regular::remove_below(&pods, path.strip_prefix(&pods).unwrap_or(path)) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             Err(caused(format!("cannot remove {}", path.display()), e))
         }
@@ -267,7 +249,6 @@ pub(super) fn remove(config: &CriConfig, uid: &PodUid) -> Result<(), RuntimeErro
     if !files::is_safe(uid.as_str()) {
         return Err(failed(format!("{uid} cannot be the name of a directory")));
     }
-    remove_all(&config.proc_root, &dirs::memory(config, uid))?;
     remove_all(&config.proc_root, &path)
 }
 

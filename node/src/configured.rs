@@ -196,6 +196,12 @@ fn guard_policy(config: &Config) -> GuardPolicy {
     guarded.map(|one| (one.namespace.clone(), one.timeout)).collect()
 }
 
+/// The memory in bytes that is left for pods of a machine with this much.
+pub fn memory_for_pods(config: &Config, memory: i64) -> i64 {
+    let capacity = Capacity { memory, ..Capacity::default() };
+    allocatable_config(config, &capacity).allocatable(&capacity).get(&ResourceName::Memory)
+}
+
 fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64> {
     let amount = |(name, text): (&String, &String)| {
         let name = ResourceName::from(&**name);

@@ -71,7 +71,7 @@ pub use builder::NodeBuilder;
 #[cfg(feature = "cluster")]
 pub use cluster::Cluster;
 #[cfg(feature = "config")]
-pub use configured::{Configuration, Configured, policy_of};
+pub use configured::{Configuration, Configured, memory_for_pods, policy_of};
 pub use decisions::{Decisions, log_decision};
 pub use fit::Machine;
 pub use plugin::{Joining, NodePlugin};

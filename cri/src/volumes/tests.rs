@@ -9,6 +9,15 @@ fn pod(spec: &Value) -> Pod {
     Pod::new(serde_json::from_value(object).unwrap()).unwrap()
 }
 
+/// A configuration with the directories that exist while an agent runs.
+fn below(dir: &Path) -> CriConfig {
+    let config = CriConfig::below(dir);
+    for path in [&dirs::pods(&config), &config.log_dir] {
+        fs::create_dir_all(path).unwrap();
+    }
+    config
+}
+
 #[test]
 fn the_hosts_file_has_the_pods_name_or_the_nodes_file_and_the_aliases() {
     let aliases = json!([{"ip": "192.0.2.9", "hostnames": ["a.example", "b.example"]}]);
@@ -107,35 +116,52 @@ fn a_path_that_climbs_is_not_inside() {
     }
 }
 
+/// A pod that has the directory of all pods, or of all logs, as a volume can make links there.
 #[test]
-fn a_volume_in_memory_goes_to_the_shared_directory_where_nothing_can_be_mounted() {
+fn no_link_of_a_pod_leads_what_is_made_for_it_elsewhere() {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = CriConfig::below(dir.path());
-    config.memory_dir = dir.path().join("memory");
-    let uid = PodUid::new("u");
-    let path = dirs::volume(&config, &uid, "fast");
-    let shared = dirs::memory(&config, &uid).join("fast");
-    make(&path, 0o777).unwrap();
-    let refused = Err(io::ErrorKind::PermissionDenied.into());
-    or_link(refused, (&uid, "fast"), &path, &shared).unwrap();
-    fs::write(path.join("file"), "x").unwrap();
-    assert!(shared.join("file").exists());
-    // After a restart of the node its memory is empty.
-    fs::remove_dir_all(&config.memory_dir).unwrap();
-    memory(&config, (&uid, "fast"), None).unwrap();
-    assert!(path.is_dir());
-    remove(&config, &uid).unwrap();
-    assert!(!shared.exists() && fs::symlink_metadata(&path).is_err());
+    let config = below(dir.path());
+    let volumes = json!([{"name": "scratch", "emptyDir": {}}]);
+    let pod = pod(&json!({"containers": [{"name": "main"}], "volumes": volumes}));
+    fs::create_dir(dir.path().join("elsewhere")).unwrap();
+    let secret = dir.path().join("secret");
+    fs::write(&secret, "of somebody else").unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    prepare(&config, &pod).unwrap();
+    prepare_run(&config, &pod, "main", 0, &[]).unwrap();
+
+    let put = |path: &Path, to: &Path| {
+        let _ = fs::remove_file(path).or_else(|_| fs::remove_dir_all(path));
+        std::os::unix::fs::symlink(to, path).unwrap();
+    };
+    put(&dirs::termination_log(&config, pod.uid(), "main", 1), &secret);
+    assert!(prepare_run(&config, &pod, "main", 1, &[]).is_err());
+    put(&dirs::hosts(&config, pod.uid()), &secret);
+    assert!(write_hosts(&config, &pod, &[]).is_err());
+    let elsewhere = dir.path().join("elsewhere");
+    put(&dirs::volume(&config, pod.uid(), "scratch"), &elsewhere);
+    prepare(&config, &pod).unwrap();
+    assert!(!dirs::volume(&config, pod.uid(), "scratch").is_symlink(), "it is made anew");
+    put(&dirs::messages(&config, pod.uid()), &elsewhere);
+    assert!(prepare_run(&config, &pod, "main", 2, &[]).is_err());
+    put(&dirs::logs_of(&config, &pod), &elsewhere);
+    assert!(prepare(&config, &pod).is_err());
+    assert!(prepare_run(&config, &pod, "main", 2, &[]).is_err());
+
+    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&secret), mode(&elsewhere) & 0o022), (0o600, 0));
+    assert_eq!(fs::read_to_string(&secret).unwrap(), "of somebody else");
 }
 
 #[test]
 fn an_empty_dir_keeps_its_files_for_the_pods_next_start_until_the_pod_is_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let config = CriConfig::below(dir.path());
+    let config = below(dir.path());
     let pod = pod(&json!({"containers": [], "volumes": [{"name": "scratch", "emptyDir": {}}]}));
     prepare(&config, &pod).unwrap();
     let file = dirs::volume(&config, pod.uid(), "scratch").join("deep/file");
-    make(file.parent().unwrap(), 0o700).unwrap();
+    fs::create_dir(file.parent().unwrap()).unwrap();
     fs::write(&file, "kept").unwrap();
     // As after a reboot that the pod survives.
     prepare(&config, &pod).unwrap();
@@ -147,11 +173,11 @@ fn an_empty_dir_keeps_its_files_for_the_pods_next_start_until_the_pod_is_removed
 #[test]
 fn a_run_begins_without_what_an_earlier_run_of_its_number_left() {
     let dir = tempfile::tempdir().unwrap();
-    let config = CriConfig::below(dir.path());
+    let config = below(dir.path());
     let pod = pod(&json!({"containers": [{"name": "main"}]}));
     let message = dirs::termination_log(&config, pod.uid(), "main", 0);
     let asked = dirs::asked(&config, pod.uid(), "main", 0);
-    make(message.parent().unwrap(), 0o711).unwrap();
+    fs::create_dir_all(message.parent().unwrap()).unwrap();
     fs::write(&message, "of the last boot").unwrap();
     fs::write(&asked, "").unwrap();
     prepare_run(&config, &pod, "main", 0, &[]).unwrap();
@@ -162,10 +188,11 @@ fn a_run_begins_without_what_an_earlier_run_of_its_number_left() {
 #[test]
 fn a_hosts_file_for_which_the_disk_had_no_space_is_written_when_it_has() {
     let dir = tempfile::tempdir().unwrap();
-    let config = CriConfig::below(dir.path());
+    let config = below(dir.path());
     let pod = pod(&json!({"containers": [{"name": "main"}]}));
     let path = dirs::hosts(&config, pod.uid());
-    make(path.parent().unwrap(), 0o711).unwrap();
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    // What cannot be written to, as a file on a full disk.
     std::os::unix::fs::symlink("/dev/full", &path).unwrap();
     write_hosts(&config, &pod, &[]).unwrap_err();
     prepare_run(&config, &pod, "main", 0, &[]).unwrap();

@@ -17,7 +17,7 @@ use winddown_systemd::units::UnitsClient;
 
 use winddown_config::Config;
 use winddown_machine::host::is_in_memory;
-use winddown_node::Identity;
+use winddown_node::{Identity, memory_for_pods};
 
 use super::cluster;
 use super::slices::SlicesOfPods;
@@ -81,6 +81,7 @@ fn cri_config(config: &Config, identity: &Identity, wall: &WallClock) -> CriConf
         wall.clone(),
     );
     cri.node.name.clone_from(&identity.name);
+    cri.memory_for_pods = memory_for_pods(config, cri.node.memory_bytes);
     cri.node.address = config.cluster.node_ips.first().copied();
     cri.notice_dir = notice_dir(config);
     cri.made_volumes = cluster::volumes(config).into();
