@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::WallClock;
 
 mod bootstrap;
+mod bounded_body;
 mod certificate;
 mod draft;
 mod error;

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime, error_chain};
 
+use super::bounded_body::BoundedBody;
 use super::draft::Draft;
 use super::error::{CredentialsError, RequestError};
 use super::health::{ApiState, Health, Verdict, judge};
@@ -27,6 +28,7 @@ mod tests;
 /// How long a caller must have waited before it gave up for the server to count as silent.
 const SILENCE: Duration = Duration::from_secs(1);
 
+type Answer = Response<BoundedBody<Incoming>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The rest of reading credentials, which may be a command that runs.
@@ -93,7 +95,7 @@ enum Doubt {
 // === impl Reloading ===
 
 impl tower_service::Service<Request<Body>> for Reloading {
-    type Response = Response<Incoming>;
+    type Response = Answer;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
@@ -186,7 +188,7 @@ impl Shared {
 
     /// Sends a request, and repeats it with newer credentials if the old ones may be the problem. A GET
     /// is repeated if its connection ends before the answer: the server may have closed an idle one.
-    async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, RequestError> {
+    async fn send(&self, request: Request<Body>) -> Result<Answer, RequestError> {
         let urgency = urgency(request.method(), request.uri().path());
         let evicts = request.uri().path().ends_with("/eviction");
         let reads = request.method() == Method::GET;
@@ -216,7 +218,7 @@ impl Shared {
         &self,
         current: &Arc<Current>,
         request: Request<Body>,
-    ) -> Result<Response<Incoming>, RequestError> {
+    ) -> Result<Answer, RequestError> {
         let since = Instant::now();
         let mut wait = AnswerWait { shared: self, current, since, is_over: false };
         let result =
@@ -225,12 +227,7 @@ impl Shared {
         result
     }
 
-    fn learn(
-        &self,
-        result: &Result<Response<Incoming>, RequestError>,
-        urgency: Urgency,
-        evicts: bool,
-    ) {
+    fn learn(&self, result: &Result<Answer, RequestError>, urgency: Urgency, evicts: bool) {
         let answer = match result {
             Ok(answer) => answer,
             Err(RequestError::Address { .. } | RequestError::Unsigned { .. }) => return,

@@ -11,6 +11,7 @@ use hyper_util::client::legacy::{Client, Error as TransportError};
 use hyper_util::rt::TokioExecutor;
 use kube::client::{Body, ConfigExt};
 
+use super::bounded_body::BoundedBody;
 use super::error::{CredentialsError, RequestError};
 use super::material::Material;
 
@@ -63,13 +64,14 @@ impl Transport {
         Ok(Self { send: Box::new(move |request| Box::pin(client.request(request))) })
     }
 
-    /// Sends a request and waits for the head of the answer. Dropping the future closes the connection.
+    /// Sends a request and waits for the head of the answer, whose body is bounded. Dropping the future closes the
+    /// connection.
     pub(super) async fn send(
         &self,
         material: &Material,
         config: &TransportConfig,
         mut request: Request<Body>,
-    ) -> Result<Response<Incoming>, RequestError> {
+    ) -> Result<Response<BoundedBody<Incoming>>, RequestError> {
         let server = &material.config.cluster_url;
         *request.uri_mut() = full_address(server, request.uri())?;
         let headers = request.headers_mut();
@@ -77,9 +79,10 @@ impl Transport {
         if let Some(authorization) = &material.authorization {
             headers.insert(header::AUTHORIZATION, authorization.clone());
         }
+        let address = request.uri().clone();
         let after = config.answer_timeout;
         match tokio::time::timeout(after, (self.send)(request)).await {
-            Ok(Ok(answer)) => Ok(answer),
+            Ok(Ok(answer)) => Ok(answer.map(|body| BoundedBody::new(body, &address))),
             Ok(Err(source)) if source.is_connect() => {
                 Err(RequestError::Unreachable { server: server.to_string(), source })
             }

@@ -25,6 +25,8 @@ use crate::api::{
 
 pub use error::ClientError;
 
+/// The most bytes of an answer, or of a line of one.
+const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
 /// How long the agent may take for an answer that needs no waiting for pods.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -272,9 +274,9 @@ impl Client {
     async fn refusal(&self, response: Response<Incoming>) -> ClientError {
         let status = response.status();
         let agent = version_of(&response);
-        let bytes = match response.into_body().collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) => return self.broken(error),
+        let bytes = match self.whole(response).await {
+            Ok(bytes) => bytes,
+            Err(error) => return error,
         };
         match serde_json::from_slice::<ErrorBody>(&bytes) {
             Ok(body) => ClientError::Agent { status: status.as_u16(), body },
@@ -291,8 +293,18 @@ impl Client {
         response: Response<Incoming>,
     ) -> Result<T, ClientError> {
         let agent = version_of(&response);
-        let bytes = response.into_body().collect().await.map_err(|e| self.broken(e))?.to_bytes();
+        let bytes = self.whole(response).await?;
         serde_json::from_slice(&bytes).map_err(|source| ClientError::Skew { agent, source })
+    }
+
+    async fn whole(&self, response: Response<Incoming>) -> Result<Vec<u8>, ClientError> {
+        let (mut body, mut whole) = (response.into_body(), Vec::new());
+        while let Some(frame) = body.frame().await {
+            if let Ok(data) = frame.map_err(|error| self.broken(error))?.into_data() {
+                append(&mut whole, &data).map_err(|error| self.io(error))?;
+            }
+        }
+        Ok(whole)
     }
 
     fn lines(&self, response: Response<Incoming>) -> Lines {
@@ -364,12 +376,25 @@ impl Lines {
                 Some(Err(error)) => return Err(broken(&self.socket, error)),
                 Some(Ok(frame)) => {
                     if let Ok(data) = frame.into_data() {
-                        self.buffer.extend_from_slice(&data);
+                        append(&mut self.buffer, &data).map_err(|source| ClientError::Io {
+                            socket: self.socket.clone(),
+                            source,
+                        })?;
                     }
                 }
             }
         }
     }
+}
+
+/// Adds to an answer, or to a line of one, which is bounded.
+fn append(whole: &mut Vec<u8>, data: &[u8]) -> io::Result<()> {
+    if whole.len().saturating_add(data.len()) > LARGEST_ANSWER {
+        let why = format!("the answer is longer than {} MiB", LARGEST_ANSWER >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    whole.extend_from_slice(data);
+    Ok(())
 }
 
 fn encode(value: &impl Serialize) -> Result<Vec<u8>, ClientError> {

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::{serve, serve_for};
+use crate::api::Status;
 use crate::fake::FakeAgent;
 use crate::{Client, ClientError, ControlSocket, Limits, Server, SocketError};
 
@@ -205,6 +206,32 @@ async fn an_agent_that_dies_in_the_middle_of_an_answer_is_gone_and_not_misunders
         assert!(error.is_gone(), "{answer:?}: {error:?}");
         server.join().unwrap();
     }
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_given_up() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("s");
+    let listener = UnixListener::bind(&path).unwrap();
+    let server = std::thread::spawn(move || {
+        use std::io::Write;
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = [0; 4096];
+            let _ = stream.read(&mut head).unwrap();
+            let head = "HTTP/1.1 200 OK\r\ncontent-length: 1000000000000\r\n\r\n";
+            stream.write_all(head.as_bytes()).unwrap();
+            while stream.write_all(&[b' '; 1 << 20]).is_ok() {}
+        }
+    });
+    let client = Client::new(&path);
+    let whole = client.status().await.unwrap_err();
+    let line = client.watch().await.unwrap().next::<Status>().await.unwrap_err();
+    for error in [whole, line] {
+        let ClientError::Io { source, .. } = error else { panic!("{error:?}") };
+        assert_eq!(source.to_string(), "the answer is longer than 64 MiB");
+    }
+    server.join().unwrap();
 }
 
 #[tokio::test]
