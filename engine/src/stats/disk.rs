@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, openat, stat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, Stat, fstat, openat, statat};
 use tokio::time::Instant;
 use winddown_shared::DiskUse;
 
@@ -24,18 +24,15 @@ const LOOK: u64 = 256;
 /// How many directories are kept open, from the root on. A pod can nest more than the agent has file descriptors.
 const HELD: usize = 64;
 
-/// The root may be a link.
-const OPEN_ROOT: OFlags = OPEN.difference(OFlags::NOFOLLOW);
-
 /// Adds up `root` and everything below it on the same file system. A symbolic link counts as itself and is not
-/// followed, except `root`; a file with several hard links counts once. None if `root` does not exist. Blocks.
+/// followed, nor is one in place of `root`; a file with several hard links counts once. None if `root` does not exist. Blocks.
 ///
 /// When the budget is used up, or a directory many levels down is moved meanwhile, the result is what was found: less
 /// than there is, never more.
 pub(crate) fn walk(root: &Path, budget: &mut Budget) -> Option<DiskUse> {
-    let found = stat(root).ok()?;
+    let found = statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let mut walk = Walk::new(&found, budget);
-    if let Ok(directory) = openat(CWD, root, OPEN_ROOT, Mode::empty()) {
+    if let Ok(directory) = openat(CWD, root, OPEN, Mode::empty()) {
         walk.enter(directory);
         walk.finish();
     }
@@ -190,6 +187,7 @@ mod tests {
         // The root, two directories, the file, the link.
         assert_eq!(total.inodes, 5);
         assert!((98_304..400_000).contains(&total.bytes), "{total:?}");
+        assert_eq!(walk(&at("out"), &mut budget(1000)).unwrap().inodes, 1, "a link as the root");
     }
 
     #[test]
@@ -235,7 +233,7 @@ mod tests {
         fs::write(deepest.join("file"), "x").unwrap();
         fs::create_dir(&elsewhere).unwrap();
         let mut budget = budget(1000);
-        let mut walk = Walk::new(&stat(&tree).unwrap(), &mut budget);
+        let mut walk = Walk::new(&rustix::fs::stat(&tree).unwrap(), &mut budget);
         walk.enter(openat(CWD, &tree, OPEN, Mode::empty()).unwrap());
         while let Some(name) = walk.levels.last_mut().unwrap().left.pop() {
             walk.go_down(&name);
