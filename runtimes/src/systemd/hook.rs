@@ -1,5 +1,7 @@
-//! Runs the commands of hooks, probes and clients. Each is a unit of its own, in its pod's slice, so that whatever it
-//! forks ends with it.
+//! Runs the commands of hooks, probes and clients. Each is a unit of its own, so that whatever it forks ends with it.
+//!
+//! They are in the slice of all pods and not in that of their own. systemd stops the slice of a pod when the node goes
+//! down, and then starts nothing in it: on a way down that bypasses logind no preStop hook would run.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -42,6 +44,7 @@ pub(crate) async fn exec<U: ServiceUnits>(
     let name = names::hook(pod.uid(), container, std::process::id(), number);
     let mut unit = attempt::command_unit(&context.config, pod, container, name.clone(), command)
         .map_err(broken)?;
+    unit.slice = names::SLICE.to_owned();
     unit.max_runtime = limit.checked_add(SPARE);
     let whither = |fd: Option<OwnedFd>| fd.map_or(UnitOutput::Null, UnitOutput::To);
     (unit.output, unit.error) = (whither(output.out), whither(output.error));

@@ -13,6 +13,7 @@
 mod down;
 mod emulated;
 mod guard;
+mod hooks;
 mod notice;
 mod power_supply;
 mod scheduled;

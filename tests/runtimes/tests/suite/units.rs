@@ -177,8 +177,16 @@ impl ServiceUnits for LocalUnits {
         self.answer(call)?;
         assert_eq!(unit.survives, unit.slice == "winddown-survivors.slice");
         let of_pod = unit.slice.starts_with("winddown-pod") && unit.slice.ends_with(".slice");
-        assert!(of_pod || unit.survives);
-        assert!(!unit.slice.trim_end_matches(".slice")["winddown-".len()..].contains('-'));
+        let is_command = unit.name.contains("-hook-");
+        assert_eq!(
+            unit.slice == "winddown.slice",
+            is_command,
+            "{} is in {}",
+            unit.name,
+            unit.slice
+        );
+        assert!(of_pod || unit.survives || is_command);
+        assert!(unit.slice.matches('-').count() <= 1, "{}", unit.slice);
         if self.0.units.lock().unwrap().contains_key(&unit.name) {
             return Err(UnitError::Exists { unit: unit.name });
         }
