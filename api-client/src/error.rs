@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use winddown_shared::error_chain;
+
 /// Why the API server's address or the credentials for it cannot be obtained.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -57,6 +59,12 @@ pub enum CredentialsError {
         /// What is wrong.
         problem: String,
     },
+    /// Nothing says where credentials are.
+    #[error("{why}")]
+    Unknown {
+        /// What is missing, and what to do.
+        why: String,
+    },
     /// Reading the credentials was interrupted because this agent is shutting down.
     #[error("reading credentials was cut short by the end of this agent")]
     Ending,
@@ -109,6 +117,16 @@ pub enum RequestError {
 // === impl CredentialsError ===
 
 impl CredentialsError {
+    /// The error as one sentence, which does not call it an error that a file is not there yet.
+    pub(super) fn as_missing(&self) -> String {
+        match self {
+            Self::Read { what, path, source } if source.kind() == std::io::ErrorKind::NotFound => {
+                format!("{what} {} is not there", path.display())
+            }
+            error => error_chain(error),
+        }
+    }
+
     pub(super) fn contents(place: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Contents { place: place.into(), problem: problem.into(), source: None }
     }

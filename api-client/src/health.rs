@@ -202,6 +202,10 @@ fn log_change(was: &ApiState, state: &ApiState, lasted: Duration) {
                 "the API server answers again, after {seconds} s"
             );
         }
+        (_, ApiState::Unsigned { why }) => tracing::warn!(
+            log_kind = "apiUnreachable",
+            "no credentials for the API server yet: {why}; what runs here goes on"
+        ),
         _ => tracing::warn!(
             log_kind = "apiUnreachable",
             "API server {state}; what runs here goes on"

@@ -55,6 +55,11 @@ impl ServiceAccount {
     }
 }
 
+/// The service account's files.
+pub(super) fn files(account: &ServiceAccount) -> Vec<PathBuf> {
+    ["ca.crt", "token", "namespace"].map(|name| account.folder.join(name)).into()
+}
+
 /// Reads the service account's files. Blocks.
 pub(super) fn read(account: &ServiceAccount) -> Result<Draft, CredentialsError> {
     let mut files = Files::default();

@@ -50,8 +50,18 @@ pub enum FileUse {
 /// # Errors
 /// The kubeconfig cannot be read, or has no usable current context.
 pub fn files_of_kubeconfig(path: &Path) -> Result<Vec<NamedFile>, CredentialsError> {
+    named_files(path, None)
+}
+
+/// The kubeconfig, and the files that the context names if it can be read. Blocks.
+pub(super) fn files(path: &Path, context: Option<&str>) -> Vec<PathBuf> {
+    let named = named_files(path, context).unwrap_or_default();
+    std::iter::once(path.to_path_buf()).chain(named.into_iter().map(|file| file.path)).collect()
+}
+
+fn named_files(path: &Path, context: Option<&str>) -> Result<Vec<NamedFile>, CredentialsError> {
     let config = parse(&mut Files::default(), path)?;
-    let chosen = Chosen::find(path, &config, None)?;
+    let chosen = Chosen::find(path, &config, context)?;
     let (cluster, user) = (chosen.cluster, chosen.user);
     // As in `data_or_file`, data in the kubeconfig itself takes precedence.
     let no_data = |data: bool, file: &Option<String>| file.clone().filter(|_| !data);

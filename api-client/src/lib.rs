@@ -1,7 +1,7 @@
 //! The connection to the API server, and the credentials that it uses.
 //!
 //! [`Connection::open`] reads credentials without contacting the API server, so an agent starts
-//! equally fast without one. All parts use the one [`kube::Client`] that it creates. This client
+//! equally fast without one. [`Connection::open_early`] does not even need the credentials yet. All parts use the one [`kube::Client`] that it creates. This client
 //! reads credentials again when their files change, switches to a renewed certificate, limits the
 //! rate of ordinary requests, and derives [`ApiHealth`] from the results of all requests.
 //!
@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::WallClock;
 
+mod awaited;
 mod bootstrap;
 mod bounded_body;
 mod certificate;
@@ -98,6 +99,11 @@ pub enum Credentials {
     InCluster(ServiceAccount),
     /// A certificate that is requested with other credentials, and renewed before it expires.
     Bootstrap(Bootstrap),
+    /// None, and none will come: nothing says where they would be.
+    Unknown {
+        /// What is missing, and what to do.
+        why: String,
+    },
 }
 
 /// The connection to the API server. Cheap to clone.
@@ -139,6 +145,32 @@ impl Connection {
     /// See [`CredentialsError`]; it names the file and the field. Credentials that become unusable
     /// later are no error: the earlier ones stay in use.
     pub async fn open(config: ClusterConfig, wall: WallClock) -> Result<Self, CredentialsError> {
+        let (connection, read) = Self::prepare(config, wall).await?;
+        read.map(|()| connection)
+    }
+
+    /// Does the same before the credentials can be read: [`run`](Self::run) then waits for their files and reads them
+    /// again whenever they change. Until it has them, requests wait for them as for an answer, and
+    /// [`health`](Self::health) names what is missing.
+    ///
+    /// # Errors
+    /// The user agent is not one line of text.
+    pub async fn open_early(
+        config: ClusterConfig,
+        wall: WallClock,
+    ) -> Result<Self, CredentialsError> {
+        let (connection, read) = Self::prepare(config, wall).await?;
+        if let Err(error) = read {
+            connection.shared.not_yet(&error);
+        }
+        Ok(connection)
+    }
+
+    /// The connection, and whether credentials for it were found.
+    async fn prepare(
+        config: ClusterConfig,
+        wall: WallClock,
+    ) -> Result<(Self, Result<(), CredentialsError>), CredentialsError> {
         let user_agent = HeaderValue::from_str(&config.user_agent).map_err(|source| {
             CredentialsError::because("the user agent", "it is not one line of text", source)
         })?;
@@ -157,6 +189,7 @@ impl Connection {
                 let path = bootstrap.signed_kubeconfig();
                 (Source::Kubeconfig { path, context: None }, Some(bootstrap))
             }
+            Credentials::Unknown { why } => (Source::Unknown { why }, None),
         };
         let pauses = Pauses {
             look_every: config.look_every,
@@ -164,22 +197,19 @@ impl Connection {
         };
         let shared = Arc::new(Shared::new(source, transport_config, pauses, limits, wall.clone()));
         let mut namespace = "default".to_owned();
-        let renewal = match bootstrap {
-            None => {
-                namespace = shared.begin().await?;
-                None
-            }
+        let (renewal, read) = match bootstrap {
+            None => (None, shared.begin().await.map(|of_context| namespace = of_context)),
             Some(bootstrap) => {
                 let renewal = Renewal::new(bootstrap, config, Arc::clone(&shared), wall);
-                renewal.take_what_is_there().await?;
-                Some(Arc::new(renewal))
+                let read = renewal.take_what_is_there().await;
+                (Some(Arc::new(renewal)), read)
             }
         };
         if let Some(current) = shared.current() {
             namespace.clone_from(&current.material.config.default_namespace);
         }
         let client = kube::Client::new(Reloading(Arc::clone(&shared)), namespace);
-        Ok(Self { client, shared, renewal })
+        Ok((Self { client, shared, renewal }, read))
     }
 
     /// The shared client.
@@ -226,12 +256,15 @@ impl Connection {
         self.shared.limits.waiting()
     }
 
-    /// Obtains and renews the certificate, if the credentials are [`Credentials::Bootstrap`], until
-    /// `stop`. Never fails: errors are retried, and reported by [`health`](Self::health) and the
+    /// Waits for credentials that could not be read yet; obtains and renews the certificate, if the credentials are
+    /// [`Credentials::Bootstrap`]; until `stop`. Never fails: errors are retried, and reported by [`health`](Self::health) and the
     /// log. Dropping the future stops it and leaves nothing half done on disk.
     pub async fn run(&self, stop: CancellationToken) {
         match &self.renewal {
-            None => stop.cancelled().await,
+            None => {
+                stop.run_until_cancelled(self.shared.await_credentials()).await;
+                stop.cancelled().await;
+            }
             Some(renewal) => {
                 stop.run_until_cancelled(renewal.run()).await;
             }

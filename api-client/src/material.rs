@@ -130,7 +130,7 @@ impl Assembly {
         self.config.auth_info.client_key_data = Some(base64(key.bytes.clone()).into());
         self.config.rustls_client_config().map_err(|source| {
             let problem = format!(
-                "this is not the key of the certificate in {}: renew both together",
+                "it cannot be used with the certificate in {}: renew both together",
                 chain.place
             );
             CredentialsError::because(&key.place, problem, source)

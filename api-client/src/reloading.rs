@@ -180,6 +180,15 @@ impl Shared {
         Ok(namespace)
     }
 
+    pub(super) fn look_every(&self) -> Duration {
+        self.pauses.look_every
+    }
+
+    /// Whether there are credentials, or a command that supplies them.
+    pub(super) fn has_begun(&self) -> bool {
+        self.asks_command.load(Ordering::Relaxed) || self.current().is_some()
+    }
+
     /// Reads the credentials and switches to them.
     pub(super) async fn read(&self) -> Result<(), CredentialsError> {
         let mut reading = self.reading.lock().await;

@@ -10,8 +10,15 @@ use super::kubeconfig;
 /// Where the API server's address and the credentials for it are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    Kubeconfig { path: PathBuf, context: Option<String> },
+    Kubeconfig {
+        path: PathBuf,
+        context: Option<String>,
+    },
     InCluster(ServiceAccount),
+    /// No place at all.
+    Unknown {
+        why: String,
+    },
 }
 
 impl Source {
@@ -21,7 +28,17 @@ impl Source {
         let read = tokio::task::spawn_blocking(move || match &source {
             Self::Kubeconfig { path, context } => kubeconfig::read(path, context.as_deref()),
             Self::InCluster(account) => in_cluster::read(account),
+            Self::Unknown { why } => Err(CredentialsError::Unknown { why: why.clone() }),
         });
         read.await.unwrap_or(Err(CredentialsError::Ending))
+    }
+
+    /// The files that it reads, as far as they can be known now. Blocks.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        match self {
+            Self::Kubeconfig { path, context } => kubeconfig::files(path, context.as_deref()),
+            Self::InCluster(account) => in_cluster::files(account),
+            Self::Unknown { .. } => Vec::new(),
+        }
     }
 }

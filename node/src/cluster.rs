@@ -41,7 +41,7 @@ use after_nodes::GoesAfter;
 use kept::KeptPods;
 
 #[cfg(feature = "config")]
-pub use connect::connect;
+pub use connect::{connect, connect_early};
 pub(crate) use facts::{Changing, Clean};
 pub use facts::{RuntimeFacts, UNPROTECTED};
 use final_status_flush::FinalReport;

@@ -17,7 +17,7 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) 
         ApiState::Connected => ("API connected", GOOD),
         ApiState::Unreachable => ("API UNREACHABLE", BAD),
         ApiState::Unauthorized => ("API DOES NOT ACCEPT the credentials", BAD),
-        ApiState::Unsigned => ("waiting for a certificate", WARN),
+        ApiState::Unsigned => ("no credentials for the API server yet", WARN),
         ApiState::Unknown => ("API not asked yet", WARN),
     };
     let mut text = format!("{state}{since}");
@@ -30,6 +30,8 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) 
             text.push_str("; the Node object was deleted");
             style = BAD;
         }
+        // Beside a kubelet, which registers it.
+        None if cluster.mode == "companion" => {}
         None => text.push_str("; node not registered yet"),
     }
     if let Some(seconds) = cluster.lease_age_seconds.filter(|age| *age > OLD_LEASE) {

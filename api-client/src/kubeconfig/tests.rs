@@ -265,7 +265,7 @@ fn what_a_library_complains_about_follows_the_place() {
         (
             folder
                 .error(folder.read(SERVER, "client-certificate: node.crt, client-key: other.key")),
-            "client key DIR/other.key: this is not the key of the certificate in client \
+            "client key DIR/other.key: it cannot be used with the certificate in client \
              certificate DIR/node.crt: renew both together: ",
         ),
         (

@@ -15,21 +15,38 @@ pub async fn connect(
     node_name: &str,
     wall: &WallClock,
 ) -> Result<Connection, CredentialsError> {
-    let credentials = credentials(config, node_name)?;
+    let credentials = credentials(config, node_name);
     Connection::open(ClusterConfig::new(credentials), wall.clone()).await
 }
 
-fn credentials(config: &Config, node_name: &str) -> Result<Credentials, CredentialsError> {
+/// Does the same for an agent. Credentials that cannot be read yet are awaited: the agent protects the node without
+/// them.
+///
+/// # Errors
+/// See [`Connection::open_early`].
+pub async fn connect_early(
+    config: &Config,
+    node_name: &str,
+    wall: &WallClock,
+) -> Result<Connection, CredentialsError> {
+    let credentials = credentials(config, node_name);
+    Connection::open_early(ClusterConfig::new(credentials), wall.clone()).await
+}
+
+fn credentials(config: &Config, node_name: &str) -> Credentials {
     let ClusterSettings { kubeconfig, bootstrap_kubeconfig, .. } = &config.cluster;
-    Ok(match (kubeconfig, bootstrap_kubeconfig) {
+    match (kubeconfig, bootstrap_kubeconfig) {
         (Some(path), _) => Credentials::Kubeconfig { path: path.clone(), context: None },
         (None, Some(path)) => Credentials::Bootstrap(Bootstrap {
             kubeconfig: path.clone(),
             folder: config.state_directory.join("cluster").join("certificate"),
             node_name: node_name.to_owned(),
         }),
-        (None, None) => Credentials::InCluster(ServiceAccount::from_environment(|name| {
-            std::env::var(name).ok()
-        })?),
-    })
+        (None, None) => match ServiceAccount::from_environment(|name| std::env::var(name).ok()) {
+            Ok(account) => Credentials::InCluster(account),
+            Err(error) => Credentials::Unknown {
+                why: format!("neither kubeconfig nor bootstrapKubeconfig is set, and {error}"),
+            },
+        },
+    }
 }

@@ -1,0 +1,76 @@
+use std::fs;
+
+use http::HeaderValue;
+use rcgen::{CertificateParams, KeyPair};
+use serde_json::json;
+use tokio::time::{Instant, timeout};
+use winddown_shared::{WallClock, WallTime};
+
+use super::*;
+use crate::limit::Limits;
+use crate::reloading::Pauses;
+use crate::source::Source;
+use crate::transport::TransportConfig;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Credentials in this kubeconfig, whose files are looked at once an hour unless they change.
+fn shared(path: PathBuf) -> Shared {
+    let transport_config = TransportConfig {
+        user_agent: HeaderValue::from_static("agent"),
+        connect_timeout: HOUR,
+        answer_timeout: HOUR,
+    };
+    let pauses = Pauses { look_every: HOUR, command_again_after: HOUR };
+    let (limits, wall) =
+        (Limits::new(1, 1, Instant::now()), WallClock::fixed(WallTime::UNIX_EPOCH));
+    Shared::new(Source::Kubeconfig { path, context: None }, transport_config, pauses, limits, wall)
+}
+
+/// Waits until the health says that this is missing.
+async fn misses(shared: &Shared, what: &str) {
+    let mut health = shared.health.watch();
+    let says = |state: &ApiState| matches!(state, ApiState::Unsigned { why } if why.contains(what));
+    let said = health.wait_for(|health| says(&health.state));
+    let said = timeout(Duration::from_secs(30), said).await.map(drop);
+    assert!(said.is_ok(), "{what}: {:?}", shared.health.watch().borrow());
+}
+
+#[tokio::test]
+async fn credentials_are_read_as_soon_as_the_last_of_their_files_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    // As on a node that joins: neither the directories nor the files are there.
+    let [etc, lib] = ["etc/kubernetes", "lib/kubelet/pki"].map(|name| dir.path().join(name));
+    let kubeconfig = etc.join("kubelet.conf");
+    let shared = shared(kubeconfig.clone());
+    let joins = async {
+        misses(&shared, "kubelet.conf is not there").await;
+        let authority = CertificateParams::default().self_signed(&KeyPair::generate().unwrap());
+        fs::create_dir_all(&etc).unwrap();
+        fs::write(etc.join("ca.crt"), authority.unwrap().pem()).unwrap();
+        fs::write(&kubeconfig, "not yet").unwrap();
+        misses(&shared, "is not a kubeconfig").await;
+        let config = json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+            "clusters": [{"name": "k", "cluster": {
+                "server": "https://10.0.0.1", "certificate-authority": etc.join("ca.crt"),
+            }}],
+            "users": [{"name": "u", "user": {"tokenFile": lib.join("token")}}],
+        });
+        fs::write(&kubeconfig, config.to_string()).unwrap();
+        misses(&shared, "lib/kubelet/pki/token is not there").await;
+        fs::create_dir_all(&lib).unwrap();
+        fs::write(lib.join("token"), "abc").unwrap();
+    };
+    let both = async { tokio::join!(shared.await_credentials(), joins) };
+    timeout(Duration::from_secs(60), both).await.unwrap();
+    assert_eq!(shared.current().unwrap().material.authorization.as_ref().unwrap(), "Bearer abc");
+}
+
+#[test]
+fn the_way_to_a_file_is_watched_from_the_root_on() {
+    let way = places(Path::new("/etc/kubernetes/kubelet.conf"));
+    let wanted = [("/", "etc"), ("/etc", "kubernetes"), ("/etc/kubernetes", "kubelet.conf")];
+    assert_eq!(way, wanted.map(|(directory, entry)| (directory.into(), entry.into())));
+}
