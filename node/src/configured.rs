@@ -152,7 +152,10 @@ fn settings(configuration: &Configuration) -> Settings {
             warnings: warnings.clone(),
             yaml: config.to_yaml(),
         },
-        runtime: config.runtime.as_str().to_owned(),
+        runtime: match config.mode {
+            Mode::Companion => "kubelet".to_owned(),
+            Mode::Standalone | Mode::Cluster => config.runtime.as_str().to_owned(),
+        },
         manifests: config.static_pod_path.clone(),
         host_ips: Arc::new(move || addresses.cluster.node_addresses()),
         reserved: Arc::new(move |capacity| allocatable_config(&reserved, capacity)),

@@ -267,6 +267,8 @@ pub enum Event {
         took: Duration,
         /// The number of pods that still run.
         left: usize,
+        /// Whether more may be left: it is not known which pods ran, or what became of them.
+        unknown: bool,
         /// Whether the login manager's lock was released, so that the node may go down. After a
         /// notice, it is held until the login manager announces the shutdown.
         released: bool,

@@ -178,10 +178,15 @@ impl Decision {
                 self.node("shutdownCancelled", text);
                 self.field("sparedGroups", *spared_groups);
             }
-            Event::ShutdownEnded { took, left, released } => {
+            Event::ShutdownEnded { took, left, unknown, released } => {
+                let took_text = duration(*took);
                 let mut text = match left {
-                    0 => format!("all pods ended in {}", duration(*took)),
-                    left => format!("{} left after {}", pod_count(*left), duration(*took)),
+                    0 if *unknown => format!(
+                        "shutdown over after {took_text}: pods may be left, because it is not known \
+                         what ran or what became of it"
+                    ),
+                    0 => format!("all pods ended in {took_text}"),
+                    left => format!("{} left after {took_text}", pod_count(*left)),
                 };
                 if *released {
                     text.push_str(", lock released");
@@ -189,6 +194,7 @@ impl Decision {
                 self.node("shutdownEnded", text);
                 self.field("tookSeconds", took.as_secs_f64())
                     .field("left", *left)
+                    .field("unknown", *unknown)
                     .field("released", *released);
             }
             Event::PluginWorked { by, what, took, error } => {

@@ -166,17 +166,23 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "shutdown called off, groups not started: 1",
         ),
         (
-            Event::ShutdownEnded { took: second, left: 0, released: true },
+            Event::ShutdownEnded { took: second, left: 0, unknown: false, released: true },
             "shutdownEnded",
             "all pods ended in 1s, lock released",
         ),
         (
-            Event::ShutdownEnded { took: second, left: 0, released: false },
+            Event::ShutdownEnded { took: second, left: 0, unknown: true, released: true },
+            "shutdownEnded",
+            "shutdown over after 1s: pods may be left, because it is not known what ran or what \
+             became of it, lock released",
+        ),
+        (
+            Event::ShutdownEnded { took: second, left: 0, unknown: false, released: false },
             "shutdownEnded",
             "all pods ended in 1s",
         ),
         (
-            Event::ShutdownEnded { took: second, left: 1, released: true },
+            Event::ShutdownEnded { took: second, left: 1, unknown: false, released: true },
             "shutdownEnded",
             "1 pod left after 1s, lock released",
         ),

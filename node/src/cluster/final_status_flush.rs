@@ -18,6 +18,9 @@ use super::facts::Clean;
 /// the boot.
 const AWAY: Duration = Duration::from_secs(1);
 
+/// The timeout without credentials: nothing can be sent.
+const NO_CREDENTIALS: Duration = Duration::from_millis(100);
+
 /// The timeout if the API server was connected but does not answer any more.
 const SILENT: Duration = Duration::from_secs(3);
 
@@ -41,30 +44,43 @@ impl Undelivered {
     fn is_any(&self) -> bool {
         self.node || !self.events.is_empty() || !self.pods.is_empty()
     }
+
+    /// The result of the work: done only if the API server has everything.
+    fn result(self) -> Result<(), WorkError> {
+        let what = match (self.pods.is_empty(), self.node, self.events.is_empty()) {
+            (false, ..) => return Err(WorkError::NotTold(self.pods)),
+            (true, false, true) => return Ok(()),
+            (true, true, true) => "the Node object was not updated",
+            (true, false, false) => "events were not sent",
+            (true, true, false) => "the Node object was not updated, and events were not sent",
+        };
+        Err(WorkError::Failed(what.into()))
+    }
 }
 
 impl FinalReport {
     /// The flush as the last work before the lock is released. The next agent sends what was not delivered.
     pub(super) fn work(self) -> ShutdownWork {
         let report = Arc::new(self);
-        let what = "send the pods' final statuses to the API server";
+        let what = match report.cluster.pods() {
+            Some(_) => "send the pods' final statuses to the API server",
+            None => "tell the API server that the node goes down",
+        };
         let point = ShutdownPoint::BeforeRelease;
         ShutdownWork::new(PluginName::of("cluster"), what, point, None, move |context| {
             let report = Arc::clone(&report);
-            async move {
-                let left = report.deliver(context).await;
-                if left.is_empty() { Ok(()) } else { Err(WorkError::NotTold(left)) }
-            }
+            async move { report.deliver(context).await.result() }
         })
     }
 
-    /// Returns the pods whose final status was not delivered.
-    async fn deliver(&self, context: WorkContext) -> Vec<PodLabel> {
+    /// Returns what was not delivered.
+    async fn deliver(&self, context: WorkContext) -> Undelivered {
         let WorkContext { until, clean, .. } = context;
         let begun = Instant::now();
         self.cluster.0.connection.hurry(until);
         let until = match self.cluster.api().state {
             ApiState::Connected | ApiState::Unknown => until,
+            ApiState::Unsigned { .. } => until.min(begun + NO_CREDENTIALS),
             _ => until.min(begun + AWAY),
         };
         self.cluster.change(|changing| changing.clean = Clean::Down { clean });
@@ -89,7 +105,7 @@ impl FinalReport {
             let of = names.join(", ");
             tracing::warn!(of, "events were not sent to the API server");
         }
-        left.pods
+        left
     }
 
     /// Sends everything, and returns what is not delivered by `until`.

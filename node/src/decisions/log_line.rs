@@ -50,7 +50,8 @@ fn is_warning(event: &Event) -> bool {
         | Event::NodePressure { on: true, .. }
         | Event::ExceededGracePeriod { .. }
         | Event::LastBoot { graceful: Some(false), .. } => true,
-        Event::GroupEnded { left, .. } | Event::ShutdownEnded { left, .. } => *left > 0,
+        Event::GroupEnded { left, .. } => *left > 0,
+        Event::ShutdownEnded { left, unknown, .. } => *left > 0 || *unknown,
         _ => false,
     }
 }

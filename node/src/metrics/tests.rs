@@ -66,7 +66,12 @@ fn a_shutdown_leaves_its_times_and_what_it_cut() {
     metrics.record(&stopped(&[]));
     metrics.record(&stopped(&["main", "log"]));
     metrics.record(&Event::GroupEnded { priority: -10, name: None, took: secs(7), left: 1 });
-    metrics.record(&Event::ShutdownEnded { took: secs(30), left: 1, released: true });
+    metrics.record(&Event::ShutdownEnded {
+        took: secs(30),
+        left: 1,
+        unknown: false,
+        released: true,
+    });
     metrics.record(&stopped(&["main"]));
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(1.8e9));
     assert_eq!(value(&metrics, r#"winddown_pods_cut_total{how="killed"}"#), Some(1.0));

@@ -314,6 +314,8 @@ impl<K: PodKiller> ShutdownController<K> {
         let ShutdownRun { started, context, mut journal, .. } = shutdown_run;
         let budget = journal.budget();
         let (spared_groups, left_pods) = (run.spared_groups(), run.left());
+        // As the report says it.
+        let unknown = left_pods == 0 && run.outcome() == Outcome::Left;
         let until = self.report_deadline(started + budget.report_until(), budget);
         match end {
             RunEnd::Finished => journal.note(RunPhase::Reporting, &run.groups).await,
@@ -367,7 +369,7 @@ impl<K: PodKiller> ShutdownController<K> {
                 let (epoch, ours) = self.release_own(signals, epoch).await;
                 let took = started.elapsed();
                 let released = ours && self.parts.trigger != Trigger::UnitStop;
-                let ended = Event::ShutdownEnded { took, left: left_pods, released };
+                let ended = Event::ShutdownEnded { took, left: left_pods, unknown, released };
                 self.parts.recorder.record(&ended);
                 if !self.holds_admission() {
                     // Called off just as it ended: the gate is open already, and only the event is missing.

@@ -145,7 +145,7 @@ async fn the_events_tell_the_story_in_order() {
                 allowed: secs(27)
             },
             Event::GroupEnded { priority: CRITICAL_PRIORITY, name: None, took: secs(0), left: 0 },
-            Event::ShutdownEnded { took: secs(3), left: 0, released: true },
+            Event::ShutdownEnded { took: secs(3), left: 0, unknown: false, released: true },
         ]
     );
 }
