@@ -13,7 +13,7 @@ use winddown_shared::{
 /// The priority of `system-node-critical`.
 const NODE_CRITICAL: i32 = 2_000_001_000;
 /// The annotation with the UID by which the kubelet and the container runtime know a manifest's pod.
-const CONFIG_HASH: &str = "kubernetes.io/config.hash";
+pub(super) const CONFIG_HASH: &str = "kubernetes.io/config.hash";
 /// The exit code that Kubernetes shows for an exit that was not observed.
 const UNKNOWN_EXIT: i32 = 137;
 
@@ -102,6 +102,16 @@ pub(super) fn has_volumes(pod: &api::Pod) -> bool {
 pub(super) fn has_claims(pod: &api::Pod) -> bool {
     let spec = pod.spec.as_ref();
     spec.is_some_and(|spec| spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()))
+}
+
+/// Whether the pod has preStop hooks.
+pub(super) fn has_pre_stop(pod: &api::Pod) -> bool {
+    let containers = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
+    let mut hooks = containers.filter_map(|one| one.lifecycle.as_ref()?.pre_stop.as_ref());
+    hooks.next().is_some()
 }
 
 /// What is left of the grace period of a pod that is being deleted.

@@ -11,6 +11,8 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
 use super::api::{EndPods, NodePods};
+use super::found;
+use super::known::ONLY_FOUND;
 use super::local_node::LocalNode;
 use super::stop::Core;
 use winddown_api_client::outage::Outage;
@@ -19,6 +21,11 @@ use winddown_shared::Backoff;
 
 /// The longest wait before a failed watch is restarted once requests are answered again.
 const SOON: Duration = Duration::from_millis(100);
+/// How long the API server may take to list the pods before the container runtime is asked for them.
+const FIRST_LIST: Duration = Duration::from_secs(1);
+/// The shortest and the longest wait before the container runtime is asked again: container runtimes from before 2023
+/// provide no events.
+const FIND_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
 /// Keeps a [`KubeletRuntime`](super::KubeletRuntime) up to date.
 pub struct Follower<N> {
@@ -39,11 +46,12 @@ impl<N> std::fmt::Debug for Follower<N> {
 }
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
-    /// Follows the API server, the container runtime while pods are being stopped, and the kubelet's
-    /// service. Never returns.
+    /// Follows the API server; the container runtime until the API server has listed the pods, and while pods are being
+    /// stopped; and the kubelet's service. Never returns.
     pub(super) async fn follow(&self) {
         tokio::join!(
             self.follow_api(),
+            self.follow_runtime(),
             self.poller.keep_polling(&self.node, &self.known.started),
             self.kubelet.keep(&self.node, self.config.going_down.clone()),
             self.restart_guard.end_again(&self.node, &self.poller, self.config.going_down.clone()),
@@ -58,6 +66,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         loop {
             let mut dirty = false;
             let mut next = stream.next().await;
+            if self.ends_found_pods() {
+                // Those pods are being stopped as they were found, and the kubelet is held: what the API server says of
+                // them comes too late.
+                self.stays_up().await;
+                stream = self.api.watch();
+                continue;
+            }
             // All events that are available at once are published together.
             let error = loop {
                 match next {
@@ -95,6 +110,66 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 // Another request was answered, and a caller may be waiting for the watch.
                 () = self.outage.recovered() => sleep(wait.min(SOON)).await,
             }
+        }
+    }
+
+    /// Until the API server has listed the pods, follows those that the container runtime has.
+    async fn follow_runtime(&self) {
+        let unlisted = async {
+            sleep(FIRST_LIST).await;
+            let mut backoff = Backoff::new(FIND_AGAIN[0], FIND_AGAIN[1]);
+            let mut going_down = self.config.going_down.clone();
+            loop {
+                self.find().await;
+                let wait = match *going_down.borrow_and_update() {
+                    true => FIND_AGAIN[0],
+                    false => backoff.after_failure(None),
+                };
+                tokio::select! {
+                    () = sleep(wait) => {}
+                    Ok(()) = going_down.changed() => {}
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.known.until_listed() => {}
+            () = unlisted => {}
+        }
+    }
+
+    /// Asks the container runtime which pods it has.
+    async fn find(&self) {
+        let is_first = self.known.desired().borrow().is_none();
+        match self.node.pods().await {
+            Ok(found) => {
+                let objects = found.into_iter().map(|pod| found::object(pod, &self.config.node));
+                if self.known.found(objects.collect()) {
+                    self.known.publish();
+                }
+                if self.known.set_not_found(None) || is_first {
+                    tracing::warn!("{ONLY_FOUND}");
+                }
+            }
+            Err(why) => {
+                if self.known.set_not_found(Some(why.clone())) {
+                    tracing::warn!("the container runtime does not tell which pods run: {why}");
+                }
+            }
+        }
+    }
+
+    /// Whether a shutdown is stopping pods that only the container runtime has described.
+    fn ends_found_pods(&self) -> bool {
+        self.is_going_down() && !self.known.is_listed() && self.known.has_found()
+    }
+
+    /// Resolves when no shutdown is under way. Cancel-safe.
+    async fn stays_up(&self) {
+        let mut going_down = self.config.going_down.clone();
+        if going_down.wait_for(|is_down| !is_down).await.is_err() {
+            // The agent is ending.
+            std::future::pending::<()>().await;
         }
     }
 

@@ -1,5 +1,6 @@
-//! The node's pods, as last reported by the API server.
+//! The node's pods, as last reported by the API server; until it has listed them, as the container runtime has them.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::api::core::v1 as api;
@@ -9,11 +10,15 @@ use winddown_shared::{
 };
 
 use super::facts;
+use super::local_node::NodeError;
 
 /// How many changed UIDs a slow receiver may fall behind before it has to check all pods.
 const CHANGES: usize = 1024;
-/// The error before the first list.
+/// The error before the API server or the container runtime has listed the pods.
 pub(super) const UNLISTED: &str = "the API server has not listed this node's pods yet";
+/// The problem while only the container runtime has.
+pub(super) const ONLY_FOUND: &str = "the API server has not listed this node's pods since the agent \
+                                     started: they are known from the container runtime alone";
 
 /// The known pods, and the subscribers to their changes.
 #[derive(Debug)]
@@ -21,6 +26,10 @@ pub(super) struct Known {
     pods: Mutex<PodUidMap<Entry>>,
     changes: broadcast::Sender<PodUid>,
     desired: watch::Sender<Option<Arc<DesiredPods>>>,
+    /// Whether the API server has listed the pods.
+    listed: watch::Sender<bool>,
+    /// Why the container runtime has not, when it was last asked.
+    not_found: Mutex<Option<NodeError>>,
     /// Notified when containers run that did not run before.
     pub(super) started: Notify,
     /// Held while publishing: an older set must not follow a newer one.
@@ -35,6 +44,8 @@ struct Entry {
     /// The object used for planning: the newest, unless it differs only in container states and no stopped pod runs
     /// again.
     planned: Pod,
+    /// Whether it is made of what the container runtime records, because the API server has not listed it yet.
+    found: bool,
     /// Whether the API server no longer has the pod. Its last state is kept until the pod is forgotten.
     gone: bool,
     /// Whether the pod has ever been among the desired pods.
@@ -68,6 +79,8 @@ impl Known {
             pods: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
             desired: watch::Sender::new(None),
+            listed: watch::Sender::new(false),
+            not_found: Mutex::default(),
             started: Notify::new(),
             publishing: Mutex::new(()),
             own,
@@ -77,30 +90,101 @@ impl Known {
     /// Records an object of the API server. Returns whether the desired pods may have changed, or a stopped one runs
     /// again.
     pub(super) fn applied(&self, object: api::Pod) -> bool {
-        let pod = match Pod::new(facts::planned(object)) {
-            Ok(pod) => pod,
+        let Some(pod) = self.planned(object) else { return false };
+        let uid = pod.uid().clone();
+        let matters = self.take(&mut self.lock(), pod, false);
+        self.notify(uid);
+        matters
+    }
+
+    /// Records what the container runtime runs, unless the API server has listed the pods. Returns whether that changed
+    /// the desired pods.
+    pub(super) fn found(&self, objects: Vec<api::Pod>) -> bool {
+        let found: Vec<Pod> = objects.into_iter().filter_map(|one| self.planned(one)).collect();
+        let uids: HashSet<PodUid> = found.iter().map(|pod| pod.uid().clone()).collect();
+        let mut pods = self.lock();
+        if self.is_listed() {
+            return false;
+        }
+        let (mut matters, mut changed) = (self.desired.borrow().is_none(), Vec::new());
+        for pod in found {
+            // What the API server says of a pod is more.
+            let is_news = pods.get(pod.uid()).is_none_or(|entry| {
+                entry.found && (entry.gone || entry.newest.object() != pod.object())
+            });
+            if is_news {
+                changed.push(pod.uid().clone());
+                matters |= self.take(&mut pods, pod, true);
+            }
+        }
+        let left = pods.iter_mut().filter(|(_, entry)| entry.found && !entry.gone);
+        for (uid, entry) in left.filter(|(uid, _)| !uids.contains(*uid)) {
+            (entry.gone, matters) = (true, true);
+            entry.notify();
+            changed.push(uid.clone());
+        }
+        drop(pods);
+        changed.into_iter().for_each(|uid| self.notify(uid));
+        matters
+    }
+
+    /// Records why the container runtime has not listed its pods; `None` if it has. Returns whether that is new.
+    pub(super) fn set_not_found(&self, why: Option<NodeError>) -> bool {
+        let mut known = self.not_found.lock().unwrap_or_else(PoisonError::into_inner);
+        let said = |why: &Option<NodeError>| why.as_ref().map(|why| Arc::clone(&why.why));
+        let is_new = said(&known) != said(&why);
+        *known = why;
+        is_new
+    }
+
+    /// Whether the API server has listed the pods.
+    pub(super) fn is_listed(&self) -> bool {
+        *self.listed.borrow()
+    }
+
+    /// Resolves when the API server has listed the pods. Cancel-safe.
+    pub(super) async fn until_listed(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.listed.subscribe().wait_for(|listed| *listed).await;
+    }
+
+    /// Whether what is known of the pod is from the container runtime alone.
+    pub(super) fn is_found(&self, uid: &PodUid) -> bool {
+        self.lock().get(uid).is_some_and(|entry| entry.found)
+    }
+
+    /// Whether any pod is known from the container runtime alone.
+    pub(super) fn has_found(&self) -> bool {
+        self.lock().values().any(|entry| entry.found && !entry.gone)
+    }
+
+    /// The pod of this object; `None` if it cannot be ended here.
+    fn planned(&self, object: api::Pod) -> Option<Pod> {
+        match Pod::new(facts::planned(object)) {
+            Ok(pod) => Some(pod).filter(|pod| self.own.as_ref() != Some(pod.uid())),
             Err(error) => {
                 tracing::warn!(
                     error = error_chain(&error),
-                    "the API server has a pod without identity; it is ignored"
+                    "a pod of this node has no identity; it is ignored"
                 );
-                return false;
+                None
             }
-        };
-        if self.own.as_ref() == Some(pod.uid()) {
-            return false;
         }
-        let uid = pod.uid().clone();
-        let mut pods = self.lock();
-        let Some(entry) = pods.get_mut(&uid) else {
+    }
+
+    /// Records the newest object of a pod. Returns whether the desired pods may have changed, or a stopped one runs
+    /// again.
+    fn take(&self, pods: &mut PodUidMap<Entry>, pod: Pod, found: bool) -> bool {
+        let Some(entry) = pods.get_mut(pod.uid()) else {
             self.started.notify_one();
-            pods.insert(uid, Entry::new(pod));
+            pods.insert(pod.uid().clone(), Entry { found, ..Entry::new(pod) });
             return true;
         };
         // A late event shows stopped containers as they were; a container started since has another ID.
         let runs_another = facts::runs_another(&entry.newest, &pod);
         let runs_again = entry.stopped && runs_another;
-        let matters = entry.gone || runs_again || facts::matters(&entry.planned, &pod);
+        let is_first = entry.found && !found;
+        let matters = entry.gone || is_first || runs_again || facts::matters(&entry.planned, &pod);
         if matters {
             entry.planned = pod.clone();
         }
@@ -110,9 +194,8 @@ impl Known {
         let stopped = entry.stopped && !runs_another;
         entry.free &= !runs_another;
         (entry.newest, entry.gone, entry.stopped, entry.listed) = (pod, false, stopped, true);
+        entry.found = found;
         entry.notify();
-        drop(pods);
-        self.notify(uid);
         matters
     }
 
@@ -136,6 +219,7 @@ impl Known {
     pub(super) fn end_list(&self) {
         let missing: Vec<PodUid> = {
             let pods = self.lock();
+            self.listed.send_replace(true);
             let missing = pods.iter().filter(|(_, entry)| !entry.listed && !entry.gone);
             missing.map(|(uid, _)| uid.clone()).collect()
         };
@@ -153,12 +237,14 @@ impl Known {
         pods.retain(|_, entry| entry.published || !entry.gone);
         pods.values_mut().for_each(|entry| entry.published = true);
         let here = pods.values().filter(|entry| !entry.gone).map(|entry| entry.planned.clone());
-        let desired = DesiredPods::all(here.collect());
+        // The container runtime does not say which pods the API server wants besides.
+        let complete = self.is_listed();
+        let desired = DesiredPods { complete, ..DesiredPods::all(here.collect()) };
         drop(pods);
         self.desired.send_replace(Some(Arc::new(desired)));
     }
 
-    /// The pods that the API server wants on this node; `None` before the first list.
+    /// The pods that run on this node, or are to; `None` before the first list.
     pub(super) fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         self.desired.subscribe()
     }
@@ -167,7 +253,24 @@ impl Known {
     pub(super) fn listed(&self) -> Result<(), RuntimeError> {
         match *self.desired.borrow() {
             Some(_) => Ok(()),
-            None => Err(RuntimeError::Failed { what: UNLISTED.to_owned(), source: None }),
+            None => Err(RuntimeError::Failed { what: self.unlisted(), source: None }),
+        }
+    }
+
+    /// Why the pods are not known, or not from the API server; `None` if it has listed them.
+    pub(super) fn trouble(&self) -> Option<String> {
+        if self.is_listed() {
+            return None;
+        }
+        let is_known = self.desired.borrow().is_some();
+        Some(if is_known { ONLY_FOUND.to_owned() } else { self.unlisted() })
+    }
+
+    fn unlisted(&self) -> String {
+        let not_found = self.not_found.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*not_found {
+            None => UNLISTED.to_owned(),
+            Some(why) => format!("{UNLISTED}, and the container runtime does not tell them: {why}"),
         }
     }
 
@@ -290,6 +393,7 @@ impl Entry {
         Self {
             newest: pod,
             planned,
+            found: false,
             gone: false,
             published: false,
             stopped: false,

@@ -27,7 +27,9 @@
 //!   are restarted regardless are stopped again.
 //! - A pod that the kubelet runs again after a cancelled shutdown is left alone until the next one.
 //! - Nothing is written to a pod's status, which belongs to the kubelet.
-//! - While the API server is away, the last known pods remain.
+//! - While the API server is away, the last known pods remain. Until it has listed them for the first time, the pods are
+//!   those that the container runtime has, as far as the kubelet recorded them there ([`LocalNode::pods`]). While the
+//!   node goes down, these are stopped at once through the container runtime.
 
 mod api;
 mod api_outage;
@@ -36,6 +38,7 @@ mod config;
 mod eviction_requests;
 mod facts;
 mod follow;
+mod found;
 mod known;
 mod kubelet_hold;
 mod kubelet_root;

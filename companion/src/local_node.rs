@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use winddown_shared::{PodUid, PodUidMap, StoppedContainer};
+use winddown_shared::{FoundPod, PodUid, PodUidMap, StoppedContainer};
 
 /// Queries and actions on the node that a kubelet runs on.
 ///
@@ -15,6 +15,14 @@ pub trait LocalNode: Send + Sync + 'static {
     /// # Errors
     /// The runtime cannot be queried; the answer is unknown, not empty.
     fn look(&self) -> impl Future<Output = Result<PodUidMap<RuntimePodState>, NodeError>> + Send;
+
+    /// Every pod with a running container or a ready sandbox, as its kubelet recorded it in the container runtime.
+    ///
+    /// # Errors
+    /// The runtime cannot be queried; the answer is unknown, not empty.
+    fn pods(&self) -> impl Future<Output = Result<Vec<FoundPod>, NodeError>> + Send {
+        async { Err(NodeError::because("no container runtime is configured")) }
+    }
 
     /// Futures that resolve when the kernel reports the exits of the pod's containers that ran at the last
     /// [`look`](Self::look); none unless it reports all of them. Cancel-safe.

@@ -13,7 +13,6 @@ use winddown_shared::{
 use super::api::NodePods;
 use super::config::CompanionConfig;
 use super::follow::Follower;
-use super::known::UNLISTED;
 use super::local_node::{LocalNode, NodeError};
 use super::stop::{Core, LOOK_AGAIN};
 
@@ -21,6 +20,8 @@ use super::stop::{Core, LOOK_AGAIN};
 const UNMOUNTED: Duration = Duration::from_secs(2);
 /// How long one call waits for the first list of pods.
 const FIRST_LIST: Duration = Duration::from_secs(5);
+/// The problem while requests fail.
+const AWAY: &str = "the API server is away: pods are as last known";
 
 /// The pods that a kubelet runs, as reported by the API server. See the [module](super).
 pub struct KubeletRuntime<N> {
@@ -39,17 +40,16 @@ pub fn companion<N: LocalNode>(
 }
 
 impl<N> KubeletRuntime<N> {
-    /// The pods that are bound to this node; `None` before the API server's first list.
+    /// The pods that are bound to this node; `None` before the first list. Not complete while only the container runtime
+    /// has listed them.
     pub fn desired(&self) -> watch::Receiver<Option<Arc<DesiredPods>>> {
         self.core.known.desired()
     }
 
     /// The current problem with the API server, if any.
-    pub fn trouble(&self) -> Option<&'static str> {
-        if self.core.known.desired().borrow().is_none() {
-            return Some(UNLISTED);
-        }
-        self.core.outage.fails().then_some("the API server is away: pods are as last known")
+    pub fn trouble(&self) -> Option<String> {
+        let away = || self.core.outage.fails().then(|| AWAY.to_owned());
+        self.core.known.trouble().or_else(away)
     }
 }
 
@@ -108,10 +108,7 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
         let first = desired.wait_for(Option::is_some);
         match timeout(FIRST_LIST, first).await {
             Ok(_) => Ok(self.core.known.list()),
-            Err(_) => Err(RuntimeError::Timeout {
-                what: "waiting for the API server's list of this node's pods".to_owned(),
-                after: FIRST_LIST,
-            }),
+            Err(_) => self.core.known.listed().map(|()| self.core.known.list()),
         }
     }
 

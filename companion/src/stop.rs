@@ -257,6 +257,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     ) {
         let (begun, whole) = (Instant::now(), grace.remaining());
         tokio::select! {
+            // The API server was away before the stop began.
+            () = std::future::ready(()), if self.stops_as_found(pod.uid()) => {}
             () = self.outage.given_up(begun, whole) => {}
             () = self.kubelet.held() => {}
             () = async {
@@ -267,8 +269,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         let mut wait = TRY_AGAIN[0];
         loop {
             let over = grace.remaining().is_zero();
-            let is_away =
-                self.kubelet.is_held() || (request.accepted_at().is_none() && self.outage.fails());
+            let is_away = self.kubelet.is_held()
+                || self.stops_as_found(pod.uid())
+                || (request.accepted_at().is_none() && self.outage.fails());
             // A kubelet that knows of the request is stopping the pod until the grace period is over.
             if is_away && self.may_stop_containers() {
                 self.kubelet.hold().await;
@@ -316,6 +319,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         snapshot.and_then(|snapshot| snapshot.of(runtime_uid).ok())
     }
 
+    /// Whether the pod is stopped without a request to the API server, which has not listed it.
+    pub(super) fn stops_as_found(&self, uid: &PodUid) -> bool {
+        self.may_stop_containers() && self.known.is_found(uid)
+    }
+
     fn may_stop_containers(&self) -> bool {
         self.config.without_api == WithoutApi::StopContainers && self.is_going_down()
     }
@@ -330,14 +338,20 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     ) -> bool {
         let why = match over {
             true => "the kubelet has not ended the pod in time",
+            false if self.known.is_found(pod.uid()) => "the API server has not listed the pod",
             false if self.kubelet.was_gone() => "the kubelet is gone",
             false if self.kubelet.is_held() && !self.outage.fails() => "the kubelet is stopped",
             false => "the API server is away",
         };
         tracing::warn!(pod = %pod.label(), "{why}: its containers are stopped through the runtime");
         if request.stopping() {
+            // A kubelet that was late has run them.
+            let hooks = match !over && facts::has_pre_stop(pod) {
+                true => ", and its preStop hooks did not run",
+                false => "",
+            };
             request.remark(format!(
-                "{why}: its containers were stopped through the container runtime"
+                "{why}: its containers were stopped through the container runtime{hooks}"
             ));
         }
         let stopped = self.stop_within(runtime_uid, grace).await;
@@ -395,7 +409,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         };
         // Pods of the API server need the kubelet for their stop; without it, none of the mirror pods restarts.
         let half = grace.remaining() / 2;
-        let _ = timeout(half, self.needs_kubelet_no_more()).await;
+        tokio::select! {
+            _ = timeout(half, self.needs_kubelet_no_more()) => {}
+            // It is held already, and unmounts nothing.
+            () = self.kubelet.held() => {}
+        }
         // The shutdown may have been cancelled meanwhile.
         if self.is_going_down() {
             self.kubelet.hold().await;

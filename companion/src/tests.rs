@@ -2,6 +2,7 @@
 
 mod called_off;
 mod evictions;
+mod found;
 mod gone;
 mod held;
 mod kubelets;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer};
+use winddown_shared::{FoundPod, PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
 use super::client::{Client, EndpointError};
 use super::config::CriTimes;
 use super::first_processes::FirstProcesses;
-use super::{api, caused, failed, labels};
+use super::{api, caused, failed, foreign_pods, labels};
 
 /// How long the runtime may take to answer a query: callers have a fallback.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -53,11 +53,8 @@ impl PodContainers {
     /// # Errors
     /// The runtime did not answer within two seconds; the answer is unknown, not empty.
     pub async fn look(&self) -> Result<PodUidMap<ForeignPod>, RuntimeError> {
-        let sandboxes = self.client.list_pod_sandbox(api::ListPodSandboxRequest { filter: None });
-        let containers = self.list(None);
-        let (sandboxes, containers) = tokio::join!(sandboxes, containers);
-        let sandboxes = sandboxes.map_err(|error| caused("listing sandboxes", error))?.items;
-        let mut running: Vec<_> = containers?.into_iter().filter(is_running).collect();
+        let (sandboxes, containers) = self.list_both().await?;
+        let mut running: Vec<_> = containers.into_iter().filter(is_running).collect();
         self.processes.follow(&self.client, &running);
         running.retain(|container| !self.processes.has_ended(&container.id));
         let mut found = PodUidMap::<ForeignPod>::default();
@@ -72,6 +69,16 @@ impl PodContainers {
             found.entry(PodUid::new(uid)).or_default().has_sandbox = true;
         }
         Ok(found)
+    }
+
+    /// Every pod with a running container or a ready sandbox, as its creator recorded it, from two requests.
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// As for [`look`](Self::look).
+    pub async fn describe(&self) -> Result<Vec<FoundPod>, RuntimeError> {
+        let (sandboxes, containers) = self.list_both().await?;
+        Ok(foreign_pods::described(sandboxes, containers))
     }
 
     /// Futures that resolve when the kernel reports the exits of the pod's containers that ran at the last
@@ -144,6 +151,13 @@ impl PodContainers {
             Ok(StoppedContainer::from_exit_code(name, status.exit_code, &status.reason))
         });
         join_all(asked).await.into_iter().collect()
+    }
+
+    async fn list_both(&self) -> Result<(Vec<api::PodSandbox>, Vec<api::Container>), RuntimeError> {
+        let sandboxes = self.client.list_pod_sandbox(api::ListPodSandboxRequest { filter: None });
+        let (sandboxes, containers) = tokio::join!(sandboxes, self.list(None));
+        let sandboxes = sandboxes.map_err(|error| caused("listing sandboxes", error))?.items;
+        Ok((sandboxes, containers?))
     }
 
     /// All containers, or those of one pod.

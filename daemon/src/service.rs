@@ -11,6 +11,7 @@ mod node_api;
 mod notices;
 mod reload;
 mod runtime;
+mod shims;
 mod signals;
 mod slices;
 
@@ -31,6 +32,7 @@ use winddown_systemd::{
     Bus, InhibitorConfig, InhibitorSocket, LogindInhibitor, Notifier, hold_block,
 };
 
+use winddown_api_client::ApiHealth;
 use winddown_config::{Config, ConfigError, Loaded, Mode, Origin, RuntimeKind, exposed, file_hint};
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_node::cluster::Cluster;
@@ -121,12 +123,6 @@ impl StartError {
                  and no pod ends"
                     .to_owned()
             }
-            Self::Cluster(_) => {
-                "`winddown config show` prints the paths in force; a kubeconfig of \
-                 this node comes from the cluster's administrator, or is asked for with \
-                 bootstrapKubeconfig"
-                    .to_owned()
-            }
             _ => String::new(),
         }
     }
@@ -212,6 +208,8 @@ struct Runs {
     plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>>,
     /// The node API, which the API server calls.
     node_api: Option<NodeApi>,
+    /// The health of the connection to the API server.
+    api: Option<watch::Receiver<ApiHealth>>,
     /// Receives whether the node is going down.
     going_down: Option<watch::Sender<bool>>,
     stop: CancellationToken,
@@ -231,6 +229,7 @@ impl Runs {
         let measured = PressureSource { places, runtime: Arc::clone(&runtime) as _ };
         let mut plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>> =
             vec![Box::new(configured.preemption()), Box::new(configured.eviction(measured))];
+        let api = cluster.as_ref().map(|cluster| cluster.connection.health());
         let node_api =
             cluster.as_ref().and_then(|cluster| node_api::plugin(service, cluster, &runtime));
         plugins.extend(cluster.map(|cluster| Box::new(cluster) as _));
@@ -240,6 +239,7 @@ impl Runs {
             plugins,
             node_api,
             admits_all: false,
+            api,
             going_down: None,
             runtime: is(runtime),
             stop: CancellationToken::new(),
@@ -306,6 +306,7 @@ impl Service {
             shutdown,
             notices,
             inhibitor,
+            api: runs.api,
             notifier,
             reloads,
             ends,

@@ -34,6 +34,7 @@ mod event;
     reason = "the tests of other crates use the rest"
 )]
 mod fake;
+mod found_pod;
 mod garbage;
 mod gate_reason;
 mod grace;
@@ -79,6 +80,7 @@ pub use connection_limiter::{ConnectionLimiter, ConnectionSlot};
 pub use consent::{Consent, DisruptionBudget};
 pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};
+pub use found_pod::{FoundContainer, FoundPod};
 pub use garbage::{Freed, Garbage, MemoryFigure};
 pub use gate_reason::{GateReason, GateReasons};
 pub use grace::{Grace, GraceSender, instant_after};

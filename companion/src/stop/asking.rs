@@ -121,7 +121,10 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         mut grace: Grace,
         request: &StopRequest,
     ) -> Infallible {
-        if self.known.look(pod.uid()).is_none_or(|view| view.gone) || facts::has_ended(pod) {
+        if self.known.look(pod.uid()).is_none_or(|view| view.gone)
+            || facts::has_ended(pod)
+            || self.stops_as_found(pod.uid())
+        {
             return pending().await;
         }
         let mut ends = self.deletion_ends(pod);

@@ -10,14 +10,13 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         &self,
         pods: &[Pod],
     ) -> Result<Vec<(PodUid, Consent)>, RuntimeError> {
+        if !self.known.is_listed() {
+            return Err(untold());
+        }
         let asked: Vec<Pod> = pods.iter().filter(|pod| !pod.is_mirror()).cloned().collect();
         let note = |refused: &Refused| self.note(refused, Instant::now());
         let budgets = self.budgets.counting(&self.api, &asked, note).await;
-        let budgets = budgets.ok_or_else(|| RuntimeError::Failed {
-            what: "the API server does not tell the disruption budgets (see winddown doctor)"
-                .to_owned(),
-            source: None,
-        })?;
+        let budgets = budgets.ok_or_else(untold)?;
         let has_responders = asked.iter().any(|pod| !facts::responders(pod).is_empty());
         let served = has_responders && self.serves_eviction_requests().await == Some(true);
         let consents = asked.iter().zip(budgets).map(|(pod, budgets)| {
@@ -27,4 +26,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         });
         Ok(consents.filter(|(_, consent)| !consent.is_empty()).collect())
     }
+}
+
+fn untold() -> RuntimeError {
+    let what = "the API server does not tell the disruption budgets (see winddown doctor)";
+    RuntimeError::Failed { what: what.to_owned(), source: None }
 }

@@ -1,6 +1,6 @@
 //! An API server, a kubelet and a container runtime in memory.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{
-    Grace, PodLabel, PodStopped, PodUid, PodUidMap, RuntimeError, StoppedContainer, WallClock,
-    WallTime,
+    FoundContainer, FoundPod, Grace, PodLabel, PodStopped, PodUid, PodUidMap, RuntimeError,
+    StoppedContainer, WallClock, WallTime,
 };
 
 use super::super::api::EndPods;
@@ -104,6 +104,23 @@ impl World {
         pods: impl IntoIterator<Item = api::Pod>,
         change: impl FnOnce(&mut CompanionConfig),
     ) -> (Self, Arc<Core<Self, Self>>) {
+        let (world, core) = Self::started(pods, false, change);
+        core.known.desired().wait_for(Option::is_some).await.unwrap();
+        (world, core)
+    }
+
+    /// Creates a world with these pods whose API server is away, and a core that has just started.
+    pub(super) fn without_api(
+        pods: impl IntoIterator<Item = api::Pod>,
+    ) -> (Self, Arc<Core<Self, Self>>) {
+        Self::started(pods, true, |_| {})
+    }
+
+    fn started(
+        pods: impl IntoIterator<Item = api::Pod>,
+        api_away: bool,
+        change: impl FnOnce(&mut CompanionConfig),
+    ) -> (Self, Arc<Core<Self, Self>>) {
         let objects: HashMap<_, _> = pods
             .into_iter()
             .map(|pod| (PodUid::new(pod.metadata.uid.clone().unwrap()), pod))
@@ -112,6 +129,7 @@ impl World {
             running: objects.keys().cloned().collect(),
             sandboxes: objects.keys().cloned().collect(),
             objects,
+            api_away,
             kubelet_is_service: true,
             takes: secs(2),
             ..State::default()
@@ -128,7 +146,6 @@ impl World {
         let core = Arc::new(Core::new(world.clone(), world.clone(), config));
         let follower = Arc::clone(&core);
         tokio::spawn(async move { follower.follow().await });
-        core.known.desired().wait_for(Option::is_some).await.unwrap();
         (world, core)
     }
 
@@ -437,6 +454,15 @@ impl LocalNode for World {
         Ok(all.map(|uid| (uid.clone(), inside(uid))).collect())
     }
 
+    async fn pods(&self) -> Result<Vec<FoundPod>, NodeError> {
+        let state = self.state();
+        if state.runtime_away {
+            return Err(NodeError::because("no socket"));
+        }
+        let all = state.running.union(&state.sandboxes);
+        Ok(all.map(|uid| found(uid, state.running.contains(uid))).collect())
+    }
+
     fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {
         let (world, uid) = (self.clone(), uid.clone());
         let end = async move {
@@ -510,6 +536,26 @@ impl LocalNode for World {
             self.note("start the kubelet");
         }
         Ok(())
+    }
+}
+
+/// A pod as a kubelet records it: the pod of a manifest if its UID says so.
+fn found(uid: &PodUid, runs: bool) -> FoundPod {
+    let source = if uid.as_str().contains("static") { "file" } else { "api" };
+    let text = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+    FoundPod {
+        uid: uid.clone(),
+        name: uid.as_str().trim_start_matches("uid-").to_owned(),
+        namespace: "default".to_owned(),
+        labels: BTreeMap::new(),
+        annotations: text("kubernetes.io/config.source", source),
+        containers: vec![FoundContainer {
+            name: "a".to_owned(),
+            id: uid.as_str().to_owned(),
+            image: "x".to_owned(),
+            running_since: runs.then_some(WallTime::UNIX_EPOCH),
+            annotations: text("io.kubernetes.pod.terminationGracePeriod", "40"),
+        }],
     }
 }
 

@@ -21,7 +21,7 @@ use winddown_shared::{Allocatable, WallClock};
 use winddown_config::{Config, EndedPods, OrphanedPods, RuntimeKind};
 use winddown_machine::host;
 use winddown_node::Identity;
-use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts, connect};
+use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts, connect_early};
 
 /// How many times the lease is renewed within its duration, as by the kubelet.
 const RENEWALS: u32 = 4;
@@ -34,8 +34,8 @@ const BY_OTHERS: Duration = Duration::from_secs(5 * 60);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClusterStartError {
-    /// The credentials cannot be used.
-    #[error("the API server cannot be asked (kubeconfig, bootstrapKubeconfig)")]
+    /// The connection cannot be prepared. Credentials that are not there yet are no error.
+    #[error("the API server cannot be asked")]
     Credentials(#[from] CredentialsError),
     /// The lease duration cannot be used.
     #[error("nodeLeaseDurationSeconds")]
@@ -51,7 +51,7 @@ pub(super) async fn parts(
     let settings = &config.cluster;
     let [volumes, secret_volumes] = volumes(config);
     Ok(Cluster {
-        connection: connect(config, &identity.name, wall).await?,
+        connection: connect_early(config, &identity.name, wall).await?,
         node: node_settings(config)?,
         facts: facts(config, identity),
         pods: Some(PodsParts {

@@ -1,5 +1,6 @@
 //! The agent next to a kubelet: the kubelet runs the pods, this agent ends them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,14 +16,17 @@ use winddown_companion::{
 };
 use winddown_cri::PodContainers;
 use winddown_files::OneThread;
-use winddown_shared::{PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain};
+use winddown_shared::{
+    FoundPod, PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain,
+};
 use winddown_shutdown::{Progress, ProgressPhase};
 
 use super::cluster::{after_nodes, volatile};
 use super::kubelet::KubeletService;
+use super::shims::may_run_containers;
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
 use winddown_config::Config;
-use winddown_node::cluster::{Cluster, connect};
+use winddown_node::cluster::{Cluster, connect_early};
 
 /// The environment variable with the UID of the agent's own pod, if it runs in one.
 const OWN_UID: &str = "POD_UID";
@@ -46,10 +50,11 @@ impl Service {
     /// Runs next to a kubelet until a signal stops the agent.
     ///
     /// # Errors
-    /// The API credentials or the container runtime's endpoint cannot be used, or the node could not start.
+    /// The container runtime's endpoint cannot be used, or the node could not start. Credentials that are not there yet,
+    /// an API server and a container runtime that do not answer are no errors: the lock comes first.
     pub(super) async fn run_companion(self) -> Result<(), StartError> {
         let config = self.configured.configuration().config;
-        let connection = connect(&config, &self.identity.name, &self.wall)
+        let connection = connect_early(&config, &self.identity.name, &self.wall)
             .await
             .map_err(ClusterStartError::Credentials)?;
         let containers = PodContainers::new(&config.container_runtime_endpoint)
@@ -69,7 +74,7 @@ impl Service {
             std::env::var(OWN_UID).ok().filter(|uid| !uid.is_empty()).map(PodUid::new);
         settings.going_down = is_going_down;
         let (runtime, follower) = companion(connection.client(), node, settings);
-        let stop = CancellationToken::new();
+        let (stop, api) = (CancellationToken::new(), Some(connection.health()));
         critical::spawn("pods of the kubelet", follower.run(stop.clone()));
         let runs = Runs {
             source: Some(runtime.desired().into()),
@@ -90,6 +95,7 @@ impl Service {
             node_api: None,
             admits_all: true,
             runtime: ConfiguredRuntime::Kubelet(runtime),
+            api,
             going_down: Some(going_down),
             stop,
         };
@@ -133,6 +139,12 @@ pub(super) async fn log_going_down(
 }
 
 impl KubeletNode {
+    /// Whether no process of the machine holds a container.
+    async fn holds_no_container(&self) -> bool {
+        let look = self.reading.run(|()| may_run_containers(Path::new("/proc")));
+        matches!(timeout(LOOK, look).await, Ok(Ok(Ok(false))))
+    }
+
     async fn holds(&self) -> Result<Arc<KubeletHolds>, NodeError> {
         let look = async || {
             let root = self.root.clone();
@@ -153,6 +165,15 @@ impl LocalNode for KubeletNode {
             (uid, RuntimePodState { running: pod.running, has_sandbox: pod.has_sandbox })
         });
         Ok(states.collect())
+    }
+
+    async fn pods(&self) -> Result<Vec<FoundPod>, NodeError> {
+        match self.containers.describe().await {
+            Ok(found) => Ok(found),
+            // As on a machine whose runtime was never started.
+            Err(_) if self.holds_no_container().await => Ok(Vec::new()),
+            Err(error) => Err(node_error(&error)),
+        }
     }
 
     fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {

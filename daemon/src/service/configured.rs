@@ -59,9 +59,7 @@ impl ConfiguredRuntime {
             Self::Cri(cri) => cri.health().borrow().trouble().map_or(Ok(()), Err),
             Self::Systemd(systemd) if systemd.units().is_connected() => Ok(()),
             Self::Systemd(_) => Err("systemd cannot be reached over the bus".to_owned()),
-            Self::Kubelet(kubelet) => {
-                kubelet.trouble().map_or(Ok(()), |trouble| Err(trouble.to_owned()))
-            }
+            Self::Kubelet(kubelet) => kubelet.trouble().map_or(Ok(()), Err),
         }
     }
 }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::signal::unix::Signal;
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
+use winddown_api_client::{ApiHealth, ApiState};
 use winddown_notices::NoticeAggregator;
 use winddown_shared::{Inhibitor, ShutdownKind, error_chain};
 use winddown_systemd::{LogindInhibitor, Notifier, shutdown_in_progress};
@@ -38,6 +40,8 @@ pub(super) struct ControlLoop {
     pub(super) shutdown: ShutdownHandle,
     pub(super) notices: NoticeAggregator,
     pub(super) inhibitor: Arc<LogindInhibitor>,
+    /// The health of the connection to the API server, if there is one.
+    pub(super) api: Option<watch::Receiver<ApiHealth>>,
     pub(super) notifier: Notifier,
     pub(super) reloads: Signal,
     pub(super) ends: Ends,
@@ -62,6 +66,7 @@ impl ControlLoop {
             tokio::select! {
                 () = &mut patience, if !ready => {}
                 changed = state.changed() => if changed.is_err() { break },
+                () = changed(&mut self.api) => {}
                 _ = watchdog.tick() => {
                     // Answers only if no step holds the workers' lock.
                     if self.node.health().ok() {
@@ -100,7 +105,12 @@ impl ControlLoop {
 
     fn notify_status(&self) {
         let state = self.inhibitor.state().borrow().clone();
-        self.notifier.status(&status_line(&state.lock, state.delay, self.delay_wanted()));
+        let lock = status_line(&state.lock, state.delay, self.delay_wanted());
+        let api = self.api.as_ref().map(|api| api.borrow().state.clone());
+        match api {
+            None | Some(ApiState::Connected | ApiState::Unknown) => self.notifier.status(&lock),
+            Some(state) => self.notifier.status(&format!("{lock}; API server: {state}")),
+        }
     }
 
     fn delay_wanted(&self) -> Duration {
@@ -147,6 +157,15 @@ impl ControlLoop {
         configuration.warnings.retain(|warning| !warning.starts_with(KEPT));
         configuration.warnings.push(format!("{KEPT}{error}"));
         self.configured.replace(configuration);
+    }
+}
+
+/// Resolves when the API server's state has changed; pending for ever without one. Cancel-safe.
+async fn changed(api: &mut Option<watch::Receiver<ApiHealth>>) {
+    let Some(health) = api else { return std::future::pending().await };
+    // The sender is dropped with the connection, whose last state stays.
+    if health.changed().await.is_err() {
+        *api = None;
     }
 }
 

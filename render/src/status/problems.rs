@@ -156,7 +156,7 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
     if !status.runtime.healthy && !status.runtime.name.is_empty() {
         let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
         found.push(Problem {
-            text: format!("the runtime {name} {message}"),
+            text: format!("runtime {name}: {message}"),
             next: "pods that run go on; `winddown doctor` looks at the runtime".to_owned(),
         });
     }

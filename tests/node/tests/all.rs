@@ -1,6 +1,7 @@
 //! Every test on disposable nodes but those of chaos and of real pressure.
 
 mod cluster;
+mod companion;
 mod crash;
 mod cri;
 mod eviction;

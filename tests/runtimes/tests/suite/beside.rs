@@ -68,6 +68,31 @@ async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are
 }
 
 #[tokio::test]
+async fn pods_are_described_as_their_creator_recorded_them_and_stay_while_their_sandbox_does() {
+    let (stage, web) = three_pods().await;
+    let containers = beside(&stage);
+    let found = containers.describe().await.unwrap();
+    let names: Vec<_> = found.iter().map(|pod| &*pod.name).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    let of_web = found.iter().find(|pod| pod.uid == web).unwrap();
+    assert_eq!((&*of_web.namespace, &*of_web.name), ("default", "web"));
+    let names: Vec<_> = of_web.containers.iter().map(|container| &*container.name).collect();
+    assert_eq!(names, ["polite", "stubborn"]);
+    assert!(of_web.containers.iter().all(|container| container.running_since.is_some()));
+    assert!(of_web.containers[0].annotations.contains_key("io.kubernetes.container.hash"));
+
+    containers.stop(&web, secs(1)).await.unwrap();
+    let found = containers.describe().await.unwrap();
+    let of_web = found.iter().find(|pod| pod.uid == web).unwrap();
+    assert!(of_web.containers.iter().all(|container| container.running_since.is_none()));
+    containers.take_down(&web).await.unwrap();
+    let found = containers.describe().await.unwrap();
+    assert!(found.iter().all(|pod| pod.uid != web), "{found:?}");
+    stage.cri.script("ListContainers", 1, Fault::Error("no"));
+    containers.describe().await.unwrap_err();
+}
+
+#[tokio::test]
 async fn a_runtime_that_is_silent_refuses_or_is_away_is_an_error_and_no_pod_without_containers() {
     let (mut stage, web) = three_pods().await;
     let containers = beside(&stage);

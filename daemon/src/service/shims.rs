@@ -1,0 +1,61 @@
+//! The processes that hold containers: while one of these runs, a container may, whatever its runtime says.
+
+use std::io;
+use std::path::Path;
+
+use winddown_files::regular::read_first;
+
+/// How the kernel shows the names of containerd's and CRI-O's, which it cuts after 15 bytes: containerd-shim-runc-v2,
+/// containerd-shim-kata-v2; conmon, conmonrs.
+const HOLDERS: [&str; 2] = ["containerd-shim", "conmon"];
+/// How it shows the first process of a machine with logind. Any other means that this is not the machine's `/proc`.
+const INIT: &str = "systemd";
+/// The longest name.
+const LONGEST: u64 = 64;
+
+/// Whether a container may run on the machine with this `/proc`. Blocks.
+///
+/// # Errors
+/// That is not known: `/proc` cannot be read, or shows only some processes.
+pub(super) fn may_run_containers(proc: &Path) -> io::Result<bool> {
+    let name = |process: &Path| read_first(&process.join("comm"), LONGEST);
+    if name(&proc.join("1"))?.trim_ascii_end() != INIT.as_bytes() {
+        return Err(io::Error::other("process 1 is not systemd"));
+    }
+    for entry in std::fs::read_dir(proc)? {
+        // A process may have exited since.
+        let Ok(name) = name(&entry?.path()) else { continue };
+        if HOLDERS.iter().any(|holder| name.starts_with(holder.as_bytes())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn containers_run_where_one_is_held_and_it_is_unknown_where_not_all_processes_are_seen() {
+        for (processes, wanted) in [
+            (&["systemd", "sshd"][..], Some(false)),
+            (&["systemd", "containerd"], Some(false)),
+            (&["systemd", "sshd", "containerd-shim"], Some(true)),
+            (&["systemd", "conmonrs"], Some(true)),
+            (&["winddownd", "containerd-shim"], None),
+            (&[], None),
+        ] {
+            let proc = tempfile::tempdir().unwrap();
+            fs::write(proc.path().join("uptime"), "1 1").unwrap();
+            for (pid, name) in (1..).zip(processes) {
+                let process = proc.path().join(pid.to_string());
+                fs::create_dir(&process).unwrap();
+                fs::write(process.join("comm"), format!("{name}\n")).unwrap();
+            }
+            assert_eq!(may_run_containers(proc.path()).ok(), wanted, "{processes:?}");
+        }
+    }
+}

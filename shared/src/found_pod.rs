@@ -1,0 +1,38 @@
+//! A pod as its container runtime describes it.
+
+use std::collections::BTreeMap;
+
+use crate::{PodUid, WallTime};
+
+/// A pod as its container runtime describes it: with what its creator, such as a kubelet, recorded in the sandbox and
+/// the containers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPod {
+    /// The UID by which the runtime knows the pod.
+    pub uid: PodUid,
+    /// The pod's name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// The sandbox's labels: the pod's own, and those of its creator.
+    pub labels: BTreeMap<String, String>,
+    /// The sandbox's annotations: the same.
+    pub annotations: BTreeMap<String, String>,
+    /// For each name, the newest container.
+    pub containers: Vec<FoundContainer>,
+}
+
+/// A container of a [`FoundPod`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundContainer {
+    /// Its name in the pod's spec.
+    pub name: String,
+    /// The runtime's ID of it.
+    pub id: String,
+    /// The image, as its creator named it.
+    pub image: String,
+    /// Since when it runs, as far as that is known: when it was created. `None` if it does not run.
+    pub running_since: Option<WallTime>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
