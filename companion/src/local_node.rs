@@ -42,6 +42,19 @@ pub trait LocalNode: Send + Sync + 'static {
         grace: Duration,
     ) -> impl Future<Output = Result<(), NodeError>> + Send;
 
+    /// The same, but each container's preStop hook, as its kubelet recorded it, runs before, within `grace`. Returns the
+    /// names of the containers whose hook did not run.
+    ///
+    /// # Errors
+    /// As for [`stop`](Self::stop).
+    fn stop_after_hooks(
+        &self,
+        uid: &PodUid,
+        grace: Duration,
+    ) -> impl Future<Output = Result<Vec<String>, NodeError>> + Send {
+        async move { self.stop(uid, grace).await.map(|()| Vec::new()) }
+    }
+
     /// How the pod's exited containers ended; for each name, its newest container.
     ///
     /// # Errors

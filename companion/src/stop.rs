@@ -344,30 +344,50 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             false => "the API server is away",
         };
         tracing::warn!(pod = %pod.label(), "{why}: its containers are stopped through the runtime");
-        if request.stopping() {
-            // A kubelet that was late has run them.
-            let hooks = match !over && facts::has_pre_stop(pod) {
-                true => ", and its preStop hooks did not run",
-                false => "",
-            };
+        let is_first = request.stopping();
+        if is_first {
             request.remark(format!(
-                "{why}: its containers were stopped through the container runtime{hooks}"
+                "{why}: its containers were stopped through the container runtime"
             ));
         }
-        let stopped = self.stop_within(runtime_uid, grace).await;
+        // A kubelet that knew of the request has run them.
+        let is_new = is_first && !over && request.accepted_at().is_none();
+        let hooks = is_new && facts::has_pre_stop(pod);
+        let stopped = self.stop_within(runtime_uid, grace, hooks).await;
+        if let Ok(without) = &stopped
+            && !without.is_empty()
+        {
+            request.remark(format!("the preStop hook of {} did not run", without.join(", ")));
+        }
         if let Err(error) = &stopped {
             tracing::warn!(pod = %pod.label(), "its containers cannot be stopped: {error}");
         }
         stopped.is_ok()
     }
 
-    /// Stops containers through the runtime, with a new request whenever the grace period is shortened.
-    async fn stop_within(&self, runtime_uid: &PodUid, grace: &Grace) -> Result<(), NodeError> {
+    /// Stops containers through the runtime, with a new request whenever the grace period is shortened. `hooks`: whether
+    /// their preStop hooks run before; a shortened grace period does not wait for them. Returns the names of the
+    /// containers whose hook did not run.
+    async fn stop_within(
+        &self,
+        runtime_uid: &PodUid,
+        grace: &Grace,
+        hooks: bool,
+    ) -> Result<Vec<String>, NodeError> {
         let mut grace = grace.clone();
+        if hooks {
+            let left = grace.remaining().max(LAST_GRACE);
+            tokio::select! {
+                stopped = self.node.stop_after_hooks(runtime_uid, left) => return stopped,
+                () = grace.changed() => {}
+            }
+        }
         loop {
             let left = grace.remaining().max(LAST_GRACE);
             tokio::select! {
-                stopped = self.node.stop(runtime_uid, left) => return stopped,
+                stopped = self.node.stop(runtime_uid, left) => {
+                    return stopped.map(|()| Vec::new());
+                }
                 () = grace.changed() => {}
             }
         }
@@ -422,7 +442,8 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             return Err(left(STAYS));
         }
         request.stopping();
-        self.stop_within(runtime_uid, grace).await.map_err(failed)?;
+        let hooks = facts::has_pre_stop(pod);
+        self.stop_within(runtime_uid, grace, hooks).await.map_err(failed)?;
         self.ended(pod, runtime_uid);
         Ok(())
     }
@@ -440,9 +461,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         Ok(held)
     }
 
-    /// Stops the pod's sandbox if no kubelet runs that would.
+    /// Stops the pod's sandbox if no kubelet runs that would, or none was asked to.
     pub(super) async fn give_network_back(&self, uid: &PodUid) -> Result<(), NodeError> {
-        if !self.kubelet.is_held() {
+        if !self.kubelet.is_held() && !self.stops_as_found(uid) {
             return Ok(());
         }
         match self.network(uid).await {

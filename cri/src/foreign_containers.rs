@@ -12,7 +12,7 @@ use super::api::{ContainerState, PodSandboxState};
 use super::client::{Client, EndpointError};
 use super::config::CriTimes;
 use super::first_processes::FirstProcesses;
-use super::{api, caused, failed, foreign_pods, labels};
+use super::{api, caused, failed, foreign_hooks, foreign_pods, labels};
 
 /// How long the runtime may take to answer a query: callers have a fallback.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -93,19 +93,52 @@ impl PodContainers {
     /// # Errors
     /// The runtime did not answer, or could not stop one of them; the others are stopped.
     pub async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), RuntimeError> {
-        let stops = self.list(Some(uid)).await?.into_iter().filter(is_running).map(|container| {
+        self.stop_each(uid, grace, false).await.map(drop)
+    }
+
+    /// The same, but each container's preStop hook, as a kubelet recorded it, runs before, within `grace`. Returns the
+    /// names of the containers whose hook could not run. Dropping the future abandons the wait; hooks and stops
+    /// continue.
+    ///
+    /// # Errors
+    /// As for [`stop`](Self::stop).
+    pub async fn stop_after_hooks(
+        &self,
+        uid: &PodUid,
+        grace: Duration,
+    ) -> Result<Vec<String>, RuntimeError> {
+        self.stop_each(uid, grace, true).await
+    }
+
+    async fn stop_each(
+        &self,
+        uid: &PodUid,
+        grace: Duration,
+        hooks: bool,
+    ) -> Result<Vec<String>, RuntimeError> {
+        let running = self.list(Some(uid)).await?.into_iter().filter(is_running);
+        let stops = running.map(|container| {
             let client = Arc::clone(&self.client);
             // A call that is dropped may make the runtime forget the kill that was to follow.
-            tokio::spawn(async move { client.stop_container(&container.id, grace).await })
+            tokio::spawn(async move {
+                let (mut left, mut ran) = (grace, true);
+                if let Some(hook) = foreign_hooks::of(&container).filter(|_| hooks) {
+                    (left, ran) = foreign_hooks::run(&client, &container.id, hook, grace).await;
+                }
+                let stopped = client.stop_container(&container.id, left).await;
+                let name = container.labels.get(labels::CONTAINER_NAME).cloned();
+                stopped.map(|()| name.filter(|_| !ran))
+            })
         });
+        let mut without_hook = Vec::new();
         for stopped in join_all(stops).await {
             match stopped {
-                Ok(Ok(())) => {}
+                Ok(Ok(name)) => without_hook.extend(name),
                 Ok(Err(error)) => return Err(caused("stopping the pod's containers", error)),
                 Err(_) => return Err(failed("stopping the pod's containers was cut short")),
             }
         }
-        Ok(())
+        Ok(without_hook)
     }
 
     /// Stops the pod's sandboxes: everything left in them is killed, and their network is released. Cancel-safe.

@@ -56,6 +56,7 @@ mod exec;
 mod exits;
 mod first_processes;
 mod foreign_containers;
+mod foreign_hooks;
 mod foreign_pods;
 #[cfg(debug_assertions)]
 #[doc(hidden)]

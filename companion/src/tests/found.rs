@@ -41,6 +41,17 @@ async fn an_agent_that_starts_without_the_api_server_asks_the_runtime_and_stops_
 }
 
 #[tokio::test(start_paused = true)]
+async fn hooks_that_the_kubelet_recorded_run_once_and_those_that_did_not_are_named() {
+    let (world, core) = World::without_api([pod("hook", json!({}))]);
+    sleep(secs(2)).await;
+    world.set_going_down();
+    let remark = stop(&core, "hook", 40).await.1.unwrap().remark.unwrap();
+    assert!(remark.ends_with("; the preStop hook of a did not run"), "{remark}");
+    let log = world.log();
+    assert_eq!(log[1..], ["2: run the hooks of uid-hook", "2: stop uid-hook 40"], "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn pods_that_start_and_end_meanwhile_are_noticed() {
     let (world, core) = World::without_api([pod("web", json!({}))]);
     sleep(secs(2)).await;

@@ -485,6 +485,15 @@ impl LocalNode for World {
         Ok(())
     }
 
+    async fn stop_after_hooks(
+        &self,
+        uid: &PodUid,
+        grace: Duration,
+    ) -> Result<Vec<String>, NodeError> {
+        self.note(&format!("run the hooks of {}", uid.as_str()));
+        self.stop(uid, grace).await.map(|()| vec!["a".to_owned()])
+    }
+
     async fn take_down(&self, uid: &PodUid) -> Result<(), NodeError> {
         self.note(&format!("take {} down", uid.as_str()));
         self.state().sandboxes.remove(uid);
@@ -554,7 +563,12 @@ fn found(uid: &PodUid, runs: bool) -> FoundPod {
             id: uid.as_str().to_owned(),
             image: "x".to_owned(),
             running_since: runs.then_some(WallTime::UNIX_EPOCH),
-            annotations: text("io.kubernetes.pod.terminationGracePeriod", "40"),
+            annotations: match uid.as_str().contains("hook") {
+                true => {
+                    text("io.kubernetes.container.preStopHandler", r#"{"sleep": {"seconds": 1}}"#)
+                }
+                false => text("io.kubernetes.pod.terminationGracePeriod", "40"),
+            },
         }],
     }
 }

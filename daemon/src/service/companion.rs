@@ -184,6 +184,15 @@ impl LocalNode for KubeletNode {
         self.containers.stop(uid, grace).await.map_err(|error| node_error(&error))
     }
 
+    async fn stop_after_hooks(
+        &self,
+        uid: &PodUid,
+        grace: Duration,
+    ) -> Result<Vec<String>, NodeError> {
+        let stopped = self.containers.stop_after_hooks(uid, grace).await;
+        stopped.map_err(|error| node_error(&error))
+    }
+
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
         self.containers.exits(uid).await.map_err(|error| node_error(&error))
     }

@@ -63,7 +63,7 @@ async fn the_lock_is_held_before_the_node_joins_and_credentials_are_read_as_they
     node.write(CERTIFICATE, identity.pem(), 0o600)?;
     let is_connected = async || {
         let status = scenario.status_from_outside().await.unwrap_or_default();
-        status["cluster"]["api"]["state"] == "connected" && status["pods_unknown"] != true
+        status["cluster"]["api"]["state"] == "connected" && status["podsUnknown"] != true
     };
     node.wait_until("the API server to be asked", SOON, is_connected).await?;
     assert!(server.count("list", "pods") >= 1);

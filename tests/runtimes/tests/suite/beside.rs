@@ -93,6 +93,34 @@ async fn pods_are_described_as_their_creator_recorded_them_and_stay_while_their_
 }
 
 #[tokio::test]
+async fn hooks_that_a_kubelet_recorded_run_before_the_stop_and_one_over_http_is_named() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let with_hook = |name: &str, hook: serde_json::Value| {
+        let mut container = container_of(name, POLITE);
+        container["lifecycle"] = json!({"preStop": hook});
+        container
+    };
+    let all = [
+        with_hook("command", json!({"exec": {"command": ["sync"]}})),
+        with_hook("pause", json!({"sleep": {"seconds": 1}})),
+        with_hook("http", json!({"httpGet": {"port": 80}})),
+        container_of("without", POLITE),
+    ];
+    let web = pod("web", &json!({"containers": all}));
+    run(&runtime, &web).await;
+    let containers = beside(&stage);
+    let without = containers.stop_after_hooks(web.uid(), secs(9)).await.unwrap();
+    assert_eq!(without, ["http"]);
+    assert_eq!(calls(&stage, "ExecSync"), ["ExecSync command sync"]);
+    let stops = calls(&stage, "StopContainer");
+    assert_eq!(stops.len(), 4, "{stops:?}");
+    assert!(stops.contains(&"StopContainer without 9".to_owned()), "{stops:?}");
+    let late = stops.last().unwrap();
+    assert!(late.starts_with("StopContainer pause "), "it pauses first: {stops:?}");
+}
+
+#[tokio::test]
 async fn a_runtime_that_is_silent_refuses_or_is_away_is_an_error_and_no_pod_without_containers() {
     let (mut stage, web) = three_pods().await;
     let containers = beside(&stage);

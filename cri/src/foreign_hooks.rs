@@ -1,0 +1,52 @@
+//! The preStop hooks that another program recorded in its containers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1 as k8s;
+use tokio::time::{Instant, sleep};
+
+use super::api::Container;
+use super::client::Client;
+use super::labels;
+
+/// What a container gets at least after its hook, as from the kubelet.
+const LEAST: Duration = Duration::from_secs(2);
+
+/// A container's preStop hook; `None` if it has none.
+pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
+    let facts = labels::read_container(&container.labels, &container.annotations)?;
+    facts.spec.lifecycle?.pre_stop
+}
+
+/// Runs the hook within `grace`. Returns the rest of that, and whether the hook ran: a request over HTTP needs the pod's
+/// address, which is not recorded. A command that fails has run.
+pub(super) async fn run(
+    client: &Arc<Client>,
+    id: &str,
+    hook: k8s::LifecycleHandler,
+    grace: Duration,
+) -> (Duration, bool) {
+    let begun = Instant::now();
+    let ran = if let Some(command) = hook.exec.and_then(|exec| exec.command) {
+        match client.exec_sync(id, command, grace).await {
+            Ok(answer) => {
+                if answer.exit_code != 0 {
+                    tracing::info!(container = id, "preStop hook: exit code {}", answer.exit_code);
+                }
+                true
+            }
+            Err(error) => {
+                tracing::warn!(container = id, "preStop hook: {error}");
+                error.is_deadline_of_the_runtime()
+            }
+        }
+    } else if let Some(pause) = hook.sleep {
+        let pause = Duration::from_secs(u64::try_from(pause.seconds).unwrap_or(0));
+        sleep(pause.min(grace)).await;
+        true
+    } else {
+        false
+    };
+    (grace.saturating_sub(begun.elapsed()).max(LEAST.min(grace)), ran)
+}
