@@ -10,8 +10,10 @@ use super::api::Container;
 use super::client::Client;
 use super::labels;
 
-/// What a container gets at least after its hook, as from the kubelet.
-const LEAST: Duration = Duration::from_secs(2);
+/// What is left of the grace period for the signal when a hook would use all of it: a quarter, and at most this.
+const LEFT: Duration = Duration::from_secs(2);
+/// The shortest time of a command: the runtime takes whole seconds, and none means no limit.
+const SHORTEST: Duration = Duration::from_secs(1);
 
 /// A container's preStop hook; `None` if it has none.
 pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
@@ -19,7 +21,7 @@ pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
     facts.spec.lifecycle?.pre_stop
 }
 
-/// Runs the hook within `grace`. Returns the rest of that, and whether the hook ran: a request over HTTP needs the pod's
+/// Runs the hook within `grace`. Returns the rest of `grace`, and whether the hook ran: a request over HTTP needs the pod's
 /// address, which is not recorded. A command that fails has run.
 pub(super) async fn run(
     client: &Arc<Client>,
@@ -28,8 +30,9 @@ pub(super) async fn run(
     grace: Duration,
 ) -> (Duration, bool) {
     let begun = Instant::now();
+    let within = grace.saturating_sub(LEFT.min(grace / 4));
     let ran = if let Some(command) = hook.exec.and_then(|exec| exec.command) {
-        match client.exec_sync(id, command, grace).await {
+        match client.exec_sync(id, command, within.max(SHORTEST)).await {
             Ok(answer) => {
                 if answer.exit_code != 0 {
                     tracing::info!(container = id, "preStop hook: exit code {}", answer.exit_code);
@@ -43,10 +46,10 @@ pub(super) async fn run(
         }
     } else if let Some(pause) = hook.sleep {
         let pause = Duration::from_secs(u64::try_from(pause.seconds).unwrap_or(0));
-        sleep(pause.min(grace)).await;
+        sleep(pause.min(within)).await;
         true
     } else {
         false
     };
-    (grace.saturating_sub(begun.elapsed()).max(LEAST.min(grace)), ran)
+    (grace.saturating_sub(begun.elapsed()), ran)
 }

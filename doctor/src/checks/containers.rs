@@ -302,7 +302,7 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
             let title = match facts.config.config.companion.without_api {
                 WithoutApi::StopContainers => {
                     "the API server cannot be asked: a shutdown would end pods through the container \
-                     runtime, without their preStop hooks"
+                     runtime, without preStop hooks over HTTP"
                 }
                 WithoutApi::Wait => {
                     "the API server cannot be asked: a shutdown would end only the pods of manifests \

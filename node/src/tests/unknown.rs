@@ -35,6 +35,21 @@ async fn a_runtime_that_never_answers_is_not_a_node_without_pods() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_that_nobody_knew_are_not_said_to_have_ended() {
+    let web = pod("web", 0, 30);
+    let runtime = running(&[&web]).await;
+    runtime.hang_lists(true);
+    let b = bench(runtime, held());
+    b.want(&[]).await;
+    b.login.prepare();
+    b.released().await;
+    tokio::time::sleep(secs(1)).await;
+    let decisions = b.node.status().decisions;
+    let last = decisions.iter().find(|one| one.kind == "shutdownEnded").unwrap();
+    assert!(last.text.starts_with("shutdown over after 30s: pods may be left"), "{}", last.text);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_runtime_that_answers_in_the_middle_of_a_shutdown_has_its_pods_ended_in_order() {
     let (web, dns) = (pod("web", 0, 5), pod("dns", 2_000_000_000, 5));
     let runtime = running(&[&web, &dns]).await;
