@@ -279,9 +279,13 @@ async fn an_agent_that_starts_in_an_outage_takes_no_pod_for_ended_and_ends_it_wh
     scene.server.cut_off().await.unwrap();
     scene.restart_agent().await;
     let unknown = "the API server has not listed this node's pods yet";
-    assert_eq!(scene.runtime.trouble(), Some(unknown));
-    assert_eq!(stop(&scene, &uid, 30).await.unwrap_err().to_string(), unknown);
-    assert_eq!(scene.runtime.pod_status(&uid).await.unwrap_err().to_string(), unknown);
+    let said = [
+        scene.runtime.trouble().unwrap(),
+        stop(&scene, &uid, 30).await.unwrap_err().to_string(),
+        scene.runtime.pod_status(&uid).await.unwrap_err().to_string(),
+    ];
+    // There is no container runtime to ask, which is said once it was tried.
+    assert!(said.iter().all(|said| said.starts_with(unknown)), "{said:?}");
     assert_eq!(scene.containers.count(), 1);
 
     scene.server.come_back().await.unwrap();
