@@ -1,7 +1,7 @@
 //! A node of a cluster: a real systemd, real processes, and an API server that comes and goes.
 
 mod after_nodes;
-mod bed;
+pub(crate) mod bed;
 mod containers;
 mod life;
 mod power_off;
