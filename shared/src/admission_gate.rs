@@ -16,6 +16,8 @@ pub struct AdmissionGate(Arc<Gate>);
 #[derive(Debug, Default)]
 struct Gate {
     reasons: watch::Sender<GateReasons>,
+    /// What the reasons come to. Changed together with them.
+    state: watch::Sender<GateState>,
 }
 
 /// Why pods wait while the agent starts.
@@ -75,13 +77,12 @@ impl AdmissionGate {
 
     /// Whether pods are admitted, refused, or have to wait until the agent knows: while it starts.
     pub fn state(&self) -> GateState {
-        match self.reasons() {
-            reasons if reasons.is_empty() => GateState::Open,
-            reasons if reasons.contains(GateReason::Startup) => {
-                GateState::Undecided { why: STARTING }
-            }
-            _ => GateState::Shut,
-        }
+        *self.0.state.borrow()
+    }
+
+    /// A receiver of [`state`](Self::state), for [`Intake::with_gate`](crate::Intake::with_gate).
+    pub fn states(&self) -> watch::Receiver<GateState> {
+        self.0.state.subscribe()
     }
 
     /// Adds a reason to refuse pods. The same reason twice counts once.
@@ -96,7 +97,22 @@ impl AdmissionGate {
 
     /// [Shuts](Self::shut) (`true`) or [lifts](Self::lift) (`false`).
     pub fn set(&self, reason: GateReason, holds: bool) {
-        self.0.reasons.send_if_modified(|reasons| reasons.set(reason, holds));
+        self.0.reasons.send_if_modified(|reasons| {
+            let changed = reasons.set(reason, holds);
+            let state = GateState::of(*reasons);
+            self.0.state.send_if_modified(|now| std::mem::replace(now, state) != state);
+            changed
+        });
+    }
+}
+
+impl GateState {
+    fn of(reasons: GateReasons) -> Self {
+        match reasons {
+            reasons if reasons.is_empty() => Self::Open,
+            reasons if reasons.contains(GateReason::Startup) => Self::Undecided { why: STARTING },
+            _ => Self::Shut,
+        }
     }
 }
 
