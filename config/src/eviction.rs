@@ -30,7 +30,7 @@ pub struct EvictionSettings {
     /// `evictionPressureTransitionPeriod`: at least 1 s.
     pub pressure_transition_period: Duration,
     /// `evictionMaxPodGracePeriod`, in seconds; 0 means each pod's own grace period.
-    pub max_pod_grace_period: u32,
+    pub max_pod_grace_period: i32,
     /// `memoryAvailable`.
     pub memory_available: MemoryAvailable,
     /// `evictionMemoryTie`, in bytes; `None` unless it is configured.
@@ -98,8 +98,9 @@ impl EvictionSettings {
         let mut policy = Policy::new(thresholds, self.enforce_pods);
         policy.transition_period = self.pressure_transition_period;
         policy.max_pod_grace = match self.max_pod_grace_period {
-            0 => None,
-            seconds => Some(Duration::from_secs(seconds.into())),
+            // As with the kubelet, 0 and below take the pod's own.
+            ..=0 => None,
+            seconds => Some(Duration::from_secs(u64::from(seconds.unsigned_abs()))),
         };
         policy.memory_available = self.memory_available;
         policy.memory_tie = self.memory_tie;

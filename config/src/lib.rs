@@ -7,6 +7,7 @@
 mod changes;
 mod cluster;
 mod eviction;
+mod kubelet_fields;
 mod notices;
 mod origin;
 mod print;
@@ -176,7 +177,8 @@ impl Config {
         Ok((config, warnings))
     }
 
-    /// Validates the text of a configuration file; `path` only names it in errors.
+    /// Validates the text of a configuration file. `path` names it in errors, and relative paths in a kubelet's file are
+    /// below its directory.
     ///
     /// # Errors
     /// The text is invalid; see [`ConfigError::Invalid`].
@@ -184,7 +186,7 @@ impl Config {
         let wrong = |list| ConfigError::Invalid(Problems::new(path, list));
         let text = winddown_yaml::text(bytes).map_err(|problem| wrong(vec![problem]))?;
         let root = winddown_yaml::parse(text).map_err(|problem| wrong(vec![problem]))?;
-        let (config, warnings) = read::read(&root).map_err(wrong)?;
+        let (config, warnings) = read::read(path, &root).map_err(wrong)?;
         let warning = |problem| Warning { file: path.to_owned(), problem };
         Ok((config, warnings.into_iter().map(warning).collect()))
     }

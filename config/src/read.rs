@@ -1,21 +1,31 @@
 //! Converts the tree of a configuration file to a [`Config`].
 
+use std::path::Path;
+
+use super::kubelet_fields::{BELOW, KUBELET_FIELDS};
 use super::reference::{self, Reading};
 use super::{API_VERSION, Config, KIND};
-use winddown_yaml::{Fields, Node, Problem};
+use winddown_yaml::{Dialect, Fields, Key, Node, Problem};
 
 const KUBELET_API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KUBELET_KIND: &str = "KubeletConfiguration";
 
 /// Reads the tree. Returns the configuration and its warnings.
-pub(super) fn read(root: &Node) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
+pub(super) fn read(path: &Path, root: &Node) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
     let mut problems = Vec::new();
     let mut fields = Fields::new(root, winddown_yaml::Path::ROOT, &mut problems);
     let Some(kubelet) = is_kubelets(&mut fields) else { return Err(problems) };
     let mut reading = Reading { kubelet, warnings: Vec::new() };
+    fields.belongs_below(BELOW);
+    if kubelet {
+        let whole = std::path::absolute(path).unwrap_or_default();
+        let directory = whole.parent().unwrap_or(Path::new("/")).to_owned();
+        fields
+            .read_as(Dialect { zero_is_unset: reference::zero_is_unset_for_kubelets(), directory });
+    }
     let config = reference::read(&mut fields, &mut reading);
     match kubelet {
-        true => reading.warnings.extend(unused(&fields)),
+        true => reading.warnings.extend(not_read(&fields)),
         false => fields.finish(),
     }
     if problems.is_empty() { Ok((config, reading.warnings)) } else { Err(problems) }
@@ -55,11 +65,16 @@ fn is_kubelets(fields: &mut Fields<'_, '_>) -> Option<bool> {
     None
 }
 
-fn unused(fields: &Fields<'_, '_>) -> Option<Problem> {
-    let unknown: Vec<&str> = fields.unknown().map(|key| &*key.text).collect();
-    if unknown.is_empty() {
-        return None;
+/// Says which fields of a kubelet's file are not used here, and which do not exist: the kubelet ignores those too.
+fn not_read(fields: &Fields<'_, '_>) -> Vec<Problem> {
+    let is_kubelets = |key: &&Key| KUBELET_FIELDS.contains(&&*key.text);
+    let (unused, unknown): (Vec<_>, Vec<_>) = fields.unknown().partition(is_kubelets);
+    let mut said = Vec::new();
+    if !unused.is_empty() {
+        let unused: Vec<&str> = unused.iter().map(|key| &*key.text).collect();
+        let what = format!("fields of the kubelet that are not used here: {}", unused.join(", "));
+        said.push(Problem::new(fields.at(), "", what));
     }
-    let what = format!("fields of the kubelet that are not used here: {}", unknown.join(", "));
-    Some(Problem::new(fields.at(), "", what))
+    said.extend(unknown.into_iter().map(|key| fields.unknown_field(key, &KUBELET_FIELDS)));
+    said
 }

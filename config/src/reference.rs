@@ -174,12 +174,14 @@ fn rows() -> impl Iterator<Item = &'static Top> {
     sections().iter().flat_map(|section| &section.rows)
 }
 
+/// Returns the options for which 0 and an empty text in a kubelet's file mean nothing.
+pub(super) fn zero_is_unset_for_kubelets() -> Vec<&'static str> {
+    let unset = |field: &&Field| field.zero == Zero::IsUnsetForKubelets;
+    fields().filter(unset).map(|field| field.name).collect()
+}
+
 /// Reads every option; errors are recorded in `fields`.
 pub(super) fn read(fields: &mut Fields<'_, '_>, reading: &mut Reading) -> Config {
-    if reading.kubelet {
-        let unset = |field: &&Field| field.zero == Zero::IsUnsetForKubelets;
-        fields.take_zero_for_unset(self::fields().filter(unset).map(|field| field.name).collect());
-    }
     let mut config = Config::default();
     for row in rows() {
         row.place.read(&row.field, fields, &mut config);

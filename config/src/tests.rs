@@ -426,3 +426,78 @@ proptest! {
         prop_assert!(Config::changes(&config, &read).is_empty());
     }
 }
+
+#[test]
+fn a_field_that_no_kubelet_has_is_told_from_one_that_is_not_used_here() {
+    let (config, warnings) = kubelets(
+        "port: 10250\nshutdownGracePeriod: 60s\nshutdownGracePeriodCriticalPod: 20s\n\
+         evictionhard: {memory.available: 1Gi}\nnodefs.available: 10%\nnonsense: 1\n",
+    );
+    let wanted = [
+        "config.yaml:1: fields of the kubelet that are not used here: port",
+        "config.yaml:5: shutdownGracePeriodCriticalPod: unknown field: did you mean \
+         `shutdownGracePeriodCriticalPods`?",
+        "config.yaml:6: evictionhard: unknown field: did you mean `evictionHard`?",
+        "config.yaml:7: [nodefs.available]: unknown field: it belongs below `evictionHard`",
+        "config.yaml:8: nonsense: unknown field: remove it",
+    ];
+    assert_eq!(warnings, wanted);
+    assert_eq!(config.shutdown, total(60, 0));
+    let error = parse(&format!("apiVersion: {API_VERSION}\nkind: {KIND}\npid.available: 10%\n"));
+    let error = error.unwrap_err().to_string();
+    assert!(error.ends_with("unknown field: it belongs below `evictionHard`"), "{error}");
+}
+
+#[test]
+fn the_list_of_the_kubelets_fields_is_sorted_and_has_what_we_share_with_it() {
+    assert!(super::kubelet_fields::KUBELET_FIELDS.is_sorted());
+    for shared in ["maxPods", "podLogsDir", "shutdownGracePeriodByPodPriority", "resolvConf"] {
+        assert!(super::kubelet_fields::KUBELET_FIELDS.contains(&shared), "{shared}");
+    }
+}
+
+#[test]
+fn a_kubelets_file_is_read_as_the_kubelet_reads_it() {
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    let file = Path::new("/var/lib/kubelet/config.yaml");
+    let read = |fields: &str| Config::parse(file, format!("{head}{fields}").as_bytes());
+    let (config, warnings) = read(
+        "containerRuntimeEndpoint: /run/crio/crio.sock\nclusterDNS: [kube-dns.example, 10.0.0.10]\n\
+         staticPodPath: manifests\nevictionMaxPodGracePeriod: -1\n\
+         shutdownGracePeriodByPodPriority:\n\
+         - {priority: 5, shutdownGracePeriodSeconds: 1}\n- {priority: 5, shutdownGracePeriodSeconds: 2}\n",
+    )
+    .unwrap();
+    assert_eq!(config.container_runtime_endpoint, "unix:///run/crio/crio.sock");
+    assert_eq!(config.cluster.dns, ["10.0.0.10".parse::<std::net::IpAddr>().unwrap()]);
+    assert_eq!(config.static_pod_path, Some(PathBuf::from("/var/lib/kubelet/manifests")));
+    assert_eq!(config.eviction.policy().max_pod_grace, None);
+    assert_eq!(config.shutdown.total(), seconds(2), "the last entry of a priority counts");
+    let warnings: Vec<_> = warnings.iter().map(|one| one.problem.to_string()).collect();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].contains("kube-dns.example"), "{warnings:?}");
+    assert!(warnings[1].contains("has a priority twice"), "{warnings:?}");
+
+    let refused = |fields: &str| read(fields).unwrap_err().to_string();
+    let said = refused("shutdownGracePeriod: 1d\n");
+    assert!(said.contains("unknown unit"), "{said}");
+    let said = refused("shutdownGracePeriodCriticalPods: 10s\n");
+    assert!(said.contains("must be <= shutdownGracePeriod {0s}"), "{said}");
+    let (_, warnings) =
+        read("shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 0}]\n")
+            .unwrap();
+    assert!(warnings[0].problem.to_string().starts_with("shutdownGracePeriodByPodPriority: is 0"));
+}
+
+#[test]
+fn our_own_file_takes_a_path_for_the_runtimes_socket_and_is_strict_about_the_rest() {
+    let config = ours("containerRuntimeEndpoint: /run/crio/crio.sock\n");
+    assert_eq!(config.container_runtime_endpoint, "unix:///run/crio/crio.sock");
+    assert_eq!(ours("shutdownGracePeriod: 1d\n").shutdown.total(), seconds(86_400));
+    let refused = |fields: &str| {
+        parse(&format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}")).is_err()
+    };
+    assert!(refused("staticPodPath: manifests\n"));
+    assert!(refused("clusterDNS: [kube-dns.example]\n"));
+    assert!(refused("containerRuntimeEndpoint: crio.sock\n"));
+}

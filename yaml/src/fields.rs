@@ -1,8 +1,9 @@
 //! Reads a mapping field by field, and continues after each mistake.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use winddown_shared::parse_duration;
+use winddown_shared::{GoDuration, GoDurationError, parse_duration};
 
 use super::problem::MOST_PROBLEMS;
 use super::{Meaning, Node, Path, Position, Problem, Value};
@@ -12,8 +13,18 @@ pub struct Fields<'n, 'p> {
     node: &'n Node,
     path: Path<'p>,
     known: Vec<&'static str>,
-    zero_is_unset: Vec<&'static str>,
+    belongs_below: &'static [(&'static str, &'static str)],
+    dialect: Option<Dialect>,
     problems: &'p mut Vec<Problem>,
+}
+
+/// How the program whose file it is reads it: Go's durations, and what else differs.
+#[derive(Clone, Debug)]
+pub struct Dialect {
+    /// The keys for which 0 and an empty text count as absent.
+    pub zero_is_unset: Vec<&'static str>,
+    /// The directory that relative paths are below.
+    pub directory: PathBuf,
 }
 
 /// A value and the position of its key.
@@ -53,12 +64,23 @@ impl<'n, 'p> Fields<'n, 'p> {
             let what = format!("needs a mapping, this is {}", node.kind());
             problems.push(Problem::new(node.at, path, what));
         }
-        Self { node, path, known: Vec::new(), zero_is_unset: Vec::new(), problems }
+        let known = Vec::new();
+        Self { node, path, known, belongs_below: &[], dialect: None, problems }
     }
 
-    /// From now on, 0 and an empty text count as absent for `keys`.
-    pub fn take_zero_for_unset(&mut self, keys: Vec<&'static str>) {
-        self.zero_is_unset = keys;
+    /// From now on, reads the mapping as another program does.
+    pub fn read_as(&mut self, dialect: Dialect) {
+        self.dialect = Some(dialect);
+    }
+
+    /// How another program reads the mapping, if it is that program's.
+    pub fn dialect(&self) -> Option<&Dialect> {
+        self.dialect.as_ref()
+    }
+
+    /// Names that do not belong here, each with the key that it belongs below: what to say of an unknown one.
+    pub fn belongs_below(&mut self, names: &'static [(&'static str, &'static str)]) {
+        self.belongs_below = names;
     }
 
     /// The value of `key`, unless it is absent or null.
@@ -67,7 +89,8 @@ impl<'n, 'p> Fields<'n, 'p> {
         let (found, node) = self.node.entry(key)?;
         let zero =
             |node: &Node| matches!(&node.value, Value::Scalar(s) if matches!(&*s.text, "" | "0"));
-        let unset = node.is_null() || (self.zero_is_unset.contains(&key) && zero(node));
+        let zero_is_unset = self.dialect.as_ref().is_some_and(|d| d.zero_is_unset.contains(&key));
+        let unset = node.is_null() || (zero_is_unset && zero(node));
         (!unset).then_some(Located { value: node, at: found.at })
     }
 
@@ -103,10 +126,15 @@ impl<'n, 'p> Fields<'n, 'p> {
         read.map(|found| found.value)
     }
 
-    /// The duration of `key`, with a unit: `30s`, `1m30s` or `1min 30s`; a bare `0` is zero.
+    /// The duration of `key`, with a unit: `30s`, `1m30s` or `1min 30s`; a bare `0` is zero. In a dialect, Go's forms
+    /// alone.
     pub fn duration(&mut self, key: &'static str) -> Option<Located<Duration>> {
         let Located { value: text, at } = self.raw(key, "a duration, for example 30s")?;
-        match parse_duration(text) {
+        let read = match self.dialect {
+            None => parse_duration(text).map_err(|error| error.to_string()),
+            Some(_) => go_duration(text),
+        };
+        match read {
             Ok(value) => Some(Located { value, at }),
             Err(what) => {
                 self.fail(key, at, what);
@@ -138,12 +166,19 @@ impl<'n, 'p> Fields<'n, 'p> {
         entries.iter().map(|(key, _)| key).filter(|key| !self.known.contains(&&*key.text))
     }
 
+    /// Says that `key` is unknown, and what it may stand for: one of the keys that were requested, or of `others`.
+    pub fn unknown_field(&self, key: &super::Key, others: &[&str]) -> Problem {
+        let below = self.belongs_below.iter().find(|(name, _)| **name == *key.text);
+        let hint = match below {
+            Some((_, field)) => format!(": it belongs below `{field}`"),
+            None => suggestion(&key.text, &[&self.known, others].concat()),
+        };
+        Problem::new(key.at, self.path.key(&key.text), format!("unknown field{hint}"))
+    }
+
     /// Finishes reading: unknown keys are problems.
     pub fn finish(self) {
-        let problem = |key: &super::Key| {
-            let what = format!("unknown field{}", suggestion(&key.text, &self.known));
-            Problem::new(key.at, self.path.key(&key.text), what)
-        };
+        let problem = |key: &super::Key| self.unknown_field(key, &[]);
         let unknown: Vec<Problem> = self.unknown().take(MOST_PROBLEMS + 1).map(problem).collect();
         self.problems.extend(unknown);
     }
@@ -243,6 +278,11 @@ impl<'n> Fields<'n, '_> {
     pub fn at(&self) -> Position {
         self.node.at
     }
+}
+
+fn go_duration(text: &str) -> Result<Duration, String> {
+    let duration: GoDuration = text.parse().map_err(|error: GoDurationError| error.to_string())?;
+    Duration::try_from(duration).map_err(|error| error.to_string())
 }
 
 fn mapping<T>(

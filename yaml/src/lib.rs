@@ -25,7 +25,7 @@ use std::rc::Rc;
 
 pub use check::Check;
 pub use decode::decode;
-pub use fields::{Fields, Located};
+pub use fields::{Dialect, Fields, Located};
 pub use parse::{parse, parse_first_leniently};
 pub use path::{Path, Shortened};
 pub use problem::{Problem, Problems};

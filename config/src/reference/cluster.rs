@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use winddown_companion::WithoutApi;
 use winddown_shared::{ShutdownWork, parse_duration};
-use winddown_yaml::{Fields, Problem, names};
+use winddown_yaml::{Fields, Problem, Value as Tree, names};
 
 use super::value::{Options, Value, Word, go, parsed};
 use super::{Field, Kind, Reading, Row, Section, Top};
@@ -312,6 +312,14 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
         let what = "has no effect without `mode: cluster`";
         reading.warnings.push(Problem::new(at, "nodeApiAddress", what));
     }
+    if let Some(dns) = fields.node("clusterDNS").filter(|_| reading.kubelet)
+        && let Tree::List(items) = &dns.value.value
+    {
+        for item in items.iter().filter(|item| !item.text().is_some_and(is_address)) {
+            let what = format!("{} is no address: it is left out", item.describe());
+            reading.warnings.push(Problem::new(item.at, "clusterDNS", what));
+        }
+    }
     after_nodes(fields, config, reading);
     let cluster = &config.cluster;
     if config.mode == Mode::Standalone {
@@ -324,6 +332,10 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
         let what = "is true, but registerNode is false: remove one of them";
         fields.fail("recreateNode", at, what);
     }
+}
+
+fn is_address(text: &str) -> bool {
+    text.parse::<IpAddr>().is_ok()
 }
 
 /// Warns if the wait for other nodes has no effect, or gets less time than configured.

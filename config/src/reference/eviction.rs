@@ -69,9 +69,9 @@ pub(super) fn section() -> Section {
         Top::new(
             "evictionMaxPodGracePeriod",
             |c| &mut c.eviction.max_pod_grace_period,
-            Kind::seconds(0, i32::MAX.into()),
+            Kind::seconds(i32::MIN.into(), i32::MAX.into()),
         )
-        .doc("The most grace a pod gets when a soft threshold ends it; 0 takes the pod's own."),
+        .doc("The most grace a pod gets when a soft threshold ends it; 0 or less takes the pod's own."),
         Top::choice("memoryAvailable", |c| &mut c.eviction.memory_available).doc(
             "Which memory is available: `memAvailable` counts what the kernel can give back without \
              swapping, file cache included; `workingSet` counts file cache that was used lately as \

@@ -6,7 +6,7 @@ use winddown_yaml::{Fields, names};
 
 use super::value::Word;
 use super::{Kind, Names, Reading, Section, Top};
-use crate::{Config, Mode, RuntimeKind, Trust};
+use crate::{Config, Mode, RuntimeKind, Trust, with_scheme};
 
 /// A mapping from resources that can be reserved to quantities.
 const RESERVED: Kind = Kind::Map {
@@ -22,7 +22,7 @@ const LABELS: Kind = Kind::Map {
     value: &Kind::Text { pattern: "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$" },
 };
 const SYSCTLS: Kind = Kind::Texts("^(net|fs[./]mqueue|kernel)[./][-a-z0-9_./]*[*]?$");
-const ENDPOINT: Kind = Kind::Text { pattern: "^(unix:///.+)?$" };
+const ENDPOINT: Kind = Kind::Text { pattern: "^((unix://)?/.+)?$" };
 const NAME: Kind = Kind::Text { pattern: "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$" };
 
 pub(super) fn section() -> Section {
@@ -129,6 +129,8 @@ impl Word for Strategy {
 }
 
 fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, _: &mut Reading) {
+    // A path alone is enough for the kubelet.
+    config.container_runtime_endpoint = with_scheme(&config.container_runtime_endpoint);
     if config.mode != Mode::Companion {
         return;
     }
@@ -143,8 +145,9 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, _: &mut Reading) {
 }
 
 fn endpoint(_: &str, text: &str) -> Option<String> {
-    let absolute = text.strip_prefix("unix://").is_some_and(|path| path.starts_with('/'));
-    (!absolute).then(|| {
+    let is_absolute =
+        with_scheme(text).strip_prefix("unix://").is_some_and(|path| path.starts_with('/'));
+    (!is_absolute).then(|| {
         format!(
             "`{text}` is no socket: write unix:// and an absolute path, for example \
              unix:///run/containerd/containerd.sock"

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use winddown_notices::Cloud;
 use winddown_shared::parse_duration;
-use winddown_yaml::{Fields, Located, Problem, names};
+use winddown_yaml::{Fields, Located, Problem, Value as Tree, names};
 
 use super::value::{Options, Place, Value, Word, go, options, written_options};
 use super::{Field, Kind, Reading, Row, Section, Top};
@@ -330,6 +330,10 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
     let [period_at, critical_at, order_at] =
         [PERIOD, CRITICAL, ORDER].map(|key| fields.key_at(key).filter(|_| fields.has(key)));
     if let ShutdownPeriods::Total { total, critical } = &mut shutdown.periods {
+        if reading.kubelet && period_at.is_none() && critical_at.is_some() && !critical.is_zero() {
+            // Its default, with which the kubelet refuses the file.
+            *total = Duration::ZERO;
+        }
         if period_at.is_some() && critical_at.is_none() {
             *critical = match reading.kubelet {
                 // For the kubelet, a total without a critical part means no critical part.
@@ -347,11 +351,23 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Readin
             fields.fail(CRITICAL, at, what);
         }
     }
+    if let Some(list) = fields.node(BY_PRIORITY).filter(|_| reading.kubelet)
+        && let (Tree::List(items), ShutdownPeriods::ByPriority(groups)) =
+            (&list.value.value, &shutdown.periods)
+        && items.len() > groups.len()
+    {
+        let what = "has a priority twice: the last entry of each counts";
+        reading.warnings.push(Problem::new(list.at, BY_PRIORITY, what));
+    }
     let (drain, total) = (shutdown.endpoint_drain, shutdown.total());
     if total.is_zero() {
-        let at = fields.key_at(PERIOD).unwrap_or(fields.at());
+        let field = match shutdown.periods {
+            ShutdownPeriods::Total { .. } => PERIOD,
+            ShutdownPeriods::ByPriority(_) => BY_PRIORITY,
+        };
+        let at = fields.key_at(field).unwrap_or(fields.at());
         let what = "is 0: the node's shutdown is not delayed and no pod is ended in order";
-        reading.warnings.push(Problem::new(at, PERIOD, what));
+        reading.warnings.push(Problem::new(at, field, what));
     }
     let by_priority = matches!(shutdown.periods, ShutdownPeriods::ByPriority(_));
     match order_at {

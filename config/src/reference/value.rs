@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -292,9 +292,14 @@ impl Value for String {
 
 impl Value for PathBuf {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        let directory = fields.dialect().map(|dialect| dialect.directory.clone());
         parsed(field, fields, |text| {
             checked(field, field.name, text)?;
-            let path = Path::new(text);
+            // Kubelets take paths below the directory of the file.
+            let path = match &directory {
+                Some(directory) if !text.is_empty() => directory.join(text),
+                _ => PathBuf::from(text),
+            };
             if !path.is_absolute() || text.contains('\0') {
                 return Err(format!(
                     "`{text}` is not an absolute path: write one that starts with /"
@@ -389,6 +394,8 @@ impl Value for Vec<IpAddr> {
         for (part, at) in parts {
             match part.parse() {
                 Ok(address) => addresses.push(address),
+                // The kubelet skips it; the section warns.
+                Err(_) if fields.dialect().is_some() => {}
                 Err(_) => {
                     let what = "is no address: write such as 10.0.0.5 or fd00::5";
                     fields.fail(field.name, at, format!("`{part}` {what}"));
@@ -471,6 +478,11 @@ impl<T: Options> Value for Vec<T> {
                 continue;
             };
             match all.iter().find_map(|other| one.conflict(other)) {
+                // In a kubelet's list the last of several counts.
+                Some(_) if fields.dialect().is_some() => {
+                    all.retain(|other| one.conflict(other).is_none());
+                    all.push(one);
+                }
                 Some(what) => fields.fail_index(field.name, index, item.at, what),
                 None => all.push(one),
             }

@@ -65,7 +65,7 @@ pub(crate) const BROKEN: &[(&str, bool)] = &[
     ("maxPods: 110.5", true),
     ("staticPodPath: etc/pods", true),
     ("stateDirectory: ''", true),
-    ("containerRuntimeEndpoint: /run/containerd/containerd.sock", true),
+    ("containerRuntimeEndpoint: containerd.sock", true),
     ("systemReserved: {cpus: 1}", true),
     ("systemReserved: {memory: lots}", true),
     ("extendedResources: {dongle: 2}", true),
