@@ -19,7 +19,7 @@ Exit codes:
   6  refused: no permission, or not possible now
   7  doctor found warnings
   8  doctor found problems
-  10 the configuration that was to be checked is not there";
+  10  the configuration that config check was to check is not there";
 
 /// The exit code of the process. The numbers are a stable interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

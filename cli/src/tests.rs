@@ -63,7 +63,7 @@ fn the_exit_codes_in_the_help_are_the_ones_we_use() {
         (Exit::Refused, "6  refused"),
         (Exit::Warnings, "7  doctor found warnings"),
         (Exit::Problems, "8  doctor found problems"),
-        (Exit::ConfigMissing, "10 the configuration that was to be checked is not there"),
+        (Exit::ConfigMissing, "10  the configuration that config check was to check is not there"),
     ];
     for (exit, line) in codes {
         assert!(help.contains(line), "{line}");

@@ -150,12 +150,11 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let reloads = signal(SignalKind::hangup()).map_err(StartError::Signals)?;
     let notifier = Notifier::from_env();
     let wall = wall_clock();
-    let configuration = load(&options, wall.now(), false)?;
+    let (configuration, loaded) = load(&options, wall.now(), false)?;
     for warning in &configuration.warnings {
         tracing::warn!("{warning}");
     }
     let config = Arc::clone(&configuration.config);
-    warn_of_others(&configuration);
     make_directories(&config)?;
     // The socket comes first: it keeps a second agent from touching the pods of the first.
     let group = group_of(&config)?;
@@ -165,6 +164,8 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
         Some(path) => Some(ControlSocket::bind(path, group).await.map_err(StartError::Socket)?),
         None => None,
     };
+    warn_of_others(&configuration);
+    keep(&options.root, loaded);
     let name = config.node_name_or(&node_name());
     let identity = Identity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);
@@ -322,27 +323,27 @@ impl Service {
     }
 }
 
-/// Reads the configuration that `options` name. Nothing stands in for a file that `must_exist`.
+/// Reads the configuration that `options` name, and returns it with what was read. Nothing stands in for a file that
+/// `must_exist`.
 fn load(
     options: &ServiceOptions,
     now: WallTime,
     must_exist: bool,
-) -> Result<Configuration, StartError> {
+) -> Result<(Configuration, Loaded), StartError> {
     let usual = || options.root.join(winddown_config::DEFAULT_FILE.trim_start_matches('/'));
     let named = options.config.clone().or_else(|| must_exist.then(usual));
     let loaded = winddown_config::load(&options.root, named.as_deref())?;
     let mut warnings: Vec<String> = loaded.stands_in().into_iter().collect();
     warnings.extend(loaded.warnings.iter().map(ToString::to_string));
-    keep(&options.root, &loaded);
-    let config = Arc::new(loaded.config.rooted(&options.root));
-    let file = (loaded.origin != Origin::Defaults).then_some(loaded.file);
-    Ok(Configuration { config, file, warnings, loaded_at: now })
+    let config = Arc::new(loaded.config.clone().rooted(&options.root));
+    let file = (loaded.origin != Origin::Defaults).then(|| loaded.file.clone());
+    Ok((Configuration { config, file, warnings, loaded_at: now }, loaded))
 }
 
 /// Keeps what is in force from now on for a start without its file. A disk that is full or hangs keeps no agent from
 /// starting.
-fn keep(root: &Path, loaded: &Loaded) {
-    let (root, loaded) = (root.to_owned(), loaded.clone());
+fn keep(root: &Path, loaded: Loaded) {
+    let root = root.to_owned();
     tokio::task::spawn_blocking(move || {
         if let Err(error) = loaded.keep(&root) {
             tracing::warn!(

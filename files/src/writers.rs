@@ -142,7 +142,15 @@ fn walk(root: &Path, path: &Path, mut look: impl FnMut(&Path, &Metadata, bool)) 
         let next = here.join(&name);
         let facts = match fs::symlink_metadata(&next) {
             Ok(facts) => facts,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            // Below a file there is nothing either.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
+                break;
+            }
             Err(error) => return Err(error),
         };
         if facts.is_symlink() {

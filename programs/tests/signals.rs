@@ -2,22 +2,23 @@
 
 #![allow(clippy::expect_used, reason = "clippy does not see that helpers are tests")]
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt as _, BufReader};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStderr, Command};
 use tokio::time::timeout;
 
 /// A timeout longer than anything here takes; only a failure reaches it.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// The configuration, below the root.
+const CONFIG: &str = "etc/winddown/config.yaml";
 
 fn config(seconds: u32) -> String {
     format!(
@@ -25,10 +26,11 @@ fn config(seconds: u32) -> String {
     )
 }
 
-/// Starts an agent that is about to read its configuration, and returns the pipe that it reads from.
-async fn starting(file: PathBuf) -> (Child, File) {
-    let root = file.ancestors().nth(3).expect("a root").to_owned();
-    mknodat(CWD, &file, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
+/// Starts an agent with a configuration of 30 s below `root`, and returns it when it takes SIGHUP for a reload.
+async fn starting(root: &Path) -> (Child, Pid) {
+    std::fs::create_dir_all(root.join("run/winddown")).expect("created");
+    std::fs::create_dir_all(root.join("etc/winddown")).expect("created");
+    std::fs::write(root.join(CONFIG), config(30)).expect("written");
     let agent = Command::new(assert_cmd::cargo::cargo_bin!("winddownd"))
         .env_remove("WINDDOWN_SOCKET")
         .env_remove("WINDDOWN_CONFIG")
@@ -43,16 +45,38 @@ async fn starting(file: PathBuf) -> (Child, File) {
         .kill_on_drop(true)
         .spawn()
         .expect("the agent starts");
-    let pipe = opened(file).await;
-    (agent, pipe)
+    let pid = agent.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).expect("runs");
+    let listens = async {
+        while !catches_hangup(pid) {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(LIMIT, listens).await.expect("in time");
+    (agent, pid)
 }
 
-/// Opens a pipe for writing, once the other side is open. Uses a separate thread, because the runtime would wait for
-/// its own threads even after the timeout.
-async fn opened(file: PathBuf) -> File {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    std::thread::spawn(move || tell.send(OpenOptions::new().write(true).open(file)));
-    timeout(LIMIT, told).await.expect("in time").expect("no panic").expect("opened")
+/// Whether the process has a handler for SIGHUP.
+fn catches_hangup(pid: Pid) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()));
+    let status = status.expect("it runs");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).expect("a line");
+    u64::from_str_radix(caught.trim(), 16).expect("a mask") & 1 == 1
+}
+
+/// Waits until the agent has logged a line with `part`.
+async fn logged(said: &mut Lines<BufReader<ChildStderr>>, part: &str) {
+    let mut all = Vec::new();
+    let line = async {
+        while let Ok(Some(line)) = said.next_line().await {
+            all.push(line);
+            if all.last().is_some_and(|line| line.contains(part)) {
+                return true;
+            }
+        }
+        false
+    };
+    let found = timeout(LIMIT, line).await;
+    assert_eq!(found, Ok(true), "{part}: it said: {all:#?}");
 }
 
 /// Returns the states that the agent has reported to the service manager so far.
@@ -69,35 +93,15 @@ fn told(manager: &UnixDatagram) -> Vec<String> {
 #[tokio::test]
 async fn a_reload_that_comes_while_the_agent_starts_is_done_when_it_runs() {
     let root = tempfile::tempdir().expect("a directory");
-    std::fs::create_dir_all(root.path().join("run/winddown")).expect("created");
     let manager = UnixDatagram::bind(root.path().join("notify")).expect("a service manager");
     manager.set_nonblocking(true).expect("set");
-    let file = root.path().join("etc/winddown/config.yaml");
-    std::fs::create_dir_all(file.parent().expect("a parent")).expect("created");
-    let (mut agent, mut pipe) = starting(file.clone()).await;
-    std::fs::remove_file(&file).expect("removed");
-    std::fs::write(&file, config(40)).expect("written");
-    let pid = agent.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).expect("runs");
+    let (mut agent, pid) = starting(root.path()).await;
     kill_process(pid, Signal::HUP).expect("sent");
-    pipe.write_all(config(30).as_bytes()).expect("written");
-    drop(pipe);
-
     let mut said = BufReader::new(agent.stderr.take().expect("piped")).lines();
-    let mut all = Vec::new();
-    for end in ["reload: in force now", "reload: nothing has changed"] {
-        let reloads = async {
-            while let Ok(Some(line)) = said.next_line().await {
-                all.push(line);
-                if all.last().is_some_and(|line| line.contains(end)) {
-                    return true;
-                }
-            }
-            false
-        };
-        let reloaded = timeout(LIMIT, reloads).await;
-        assert_eq!(reloaded, Ok(true), "it said: {all:#?}; {:?}", agent.try_wait());
-        kill_process(pid, Signal::HUP).expect("sent");
-    }
+    logged(&mut said, "reload: nothing has changed").await;
+    std::fs::write(root.path().join(CONFIG), config(40)).expect("written");
+    kill_process(pid, Signal::HUP).expect("sent");
+    logged(&mut said, "reload: in force now").await;
     assert!(matches!(agent.try_wait(), Ok(None)), "it runs");
     // It is ready when it knows that it has a lock, or that there is none; a reload does not make it ready earlier.
     let told = told(&manager);
@@ -105,26 +109,19 @@ async fn a_reload_that_comes_while_the_agent_starts_is_done_when_it_runs() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_cannot_be_read_to_its_end_holds_up_nothing_else() {
+async fn a_pipe_in_place_of_the_configuration_is_not_waited_for() {
     let root = tempfile::tempdir().expect("a directory");
-    std::fs::create_dir_all(root.path().join("run/winddown")).expect("created");
-    let file = root.path().join("etc/winddown/config.yaml");
-    std::fs::create_dir_all(file.parent().expect("a parent")).expect("created");
-    let (mut agent, mut pipe) = starting(file.clone()).await;
-    let pid = agent.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?)).expect("runs");
-    // Early signals are handled once the agent runs, which may be only after it has read its configuration; so both
-    // pipes can be opened here one after the other.
-    kill_process(pid, Signal::HUP).expect("sent");
+    let file = root.path().join(CONFIG);
+    let (mut agent, pid) = starting(root.path()).await;
+    let mut said = BufReader::new(agent.stderr.take().expect("piped")).lines();
+    logged(&mut said, "wakes eviction").await;
     std::fs::remove_file(&file).expect("removed");
     mknodat(CWD, &file, FileType::Fifo, Mode::RWXU, 0).expect("a pipe");
-    pipe.write_all(config(30).as_bytes()).expect("written");
-    drop(pipe);
-    // The pipe is open but nothing is written: the agent waits for its configuration.
-    let open = opened(file).await;
+    kill_process(pid, Signal::HUP).expect("sent");
+    logged(&mut said, "it is a pipe, not a regular file; the configuration stays as it was").await;
     kill_process(pid, Signal::TERM).expect("sent");
     let ended = timeout(LIMIT, agent.wait()).await;
     assert!(matches!(&ended, Ok(Ok(status)) if status.success()), "{ended:?}");
-    drop(open);
 }
 
 #[tokio::test]

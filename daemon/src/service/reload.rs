@@ -8,7 +8,7 @@ use tokio::time::{Sleep, sleep};
 
 use winddown_machine::host::wall_clock;
 
-use super::{ServiceOptions, StartError, load};
+use super::{ServiceOptions, StartError, keep, load};
 use winddown_node::Configuration;
 
 /// A read that takes longer is logged; it continues.
@@ -30,7 +30,9 @@ impl Reading {
         let options = options.clone();
         Self {
             thread: tokio::task::spawn_blocking(move || {
-                load(&options, wall_clock().now(), has_file)
+                let (configuration, loaded) = load(&options, wall_clock().now(), has_file)?;
+                keep(&options.root, loaded);
+                Ok(configuration)
             }),
             slow: Box::pin(sleep(SLOW)),
         }
