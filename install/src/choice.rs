@@ -58,21 +58,19 @@ pub fn choose(root: &Path, config: Option<&Path>) -> Result<Choice, InstallError
 }
 
 fn decide(seen: Seen) -> Choice {
-    let containers = seen.containers.clone();
-    let choice = |runtime, why| Choice { runtime, why, containers };
-    match seen {
-        Seen { configured: Some(runtime), .. } => {
-            Choice { runtime, why: "the configuration names it", containers: Vec::new() }
-        }
-        Seen { systemd: false, .. } => choice(Runtime::Process, "systemd is not running"),
-        Seen { cgroup_v2: Some(false), .. } => {
-            choice(Runtime::Process, "control groups are of version 1 here")
-        }
-        Seen { .. } => choice(
+    let Seen { configured, systemd, cgroup_v2, containers } = seen;
+    if let Some(runtime) = configured {
+        return Choice { runtime, why: "the configuration names it", containers: Vec::new() };
+    }
+    let (runtime, why) = match (systemd, cgroup_v2) {
+        (false, _) => (Runtime::Process, "systemd is not running"),
+        (true, Some(false)) => (Runtime::Process, "control groups are of version 1 here"),
+        (true, _) => (
             Runtime::Systemd,
             "systemd enforces limits, keeps logs in the journal, and leaves the agent its sandbox",
         ),
-    }
+    };
+    Choice { runtime, why, containers }
 }
 
 impl fmt::Display for Choice {
