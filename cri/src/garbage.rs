@@ -145,7 +145,7 @@ pub(super) async fn forget(
         let (namespace, name) = label;
         if files::is_safe(&namespace) && files::is_safe(&name) {
             let logs = files::pod_logs(&config.log_dir, &namespace, &name, &uid);
-            volumes::remove_all(&config.proc_root, &logs)?;
+            volumes::remove_all(&config.proc_root, &config.log_dir, &logs)?;
         }
         Ok(())
     })

@@ -142,13 +142,13 @@ async fn remove_volumes(
         return Ok(Freed::default());
     }
     let proc_root = context.config.proc_root.clone();
-    let path = dirs::volumes(&context.config, entry.uid());
+    let (pods, path) = (dirs::pods(&context.config), dirs::volumes(&context.config, entry.uid()));
     blocking(move || {
         let _turn = turn;
         if !path.exists() {
             return Ok(Freed::default());
         }
-        volumes::remove_all(&proc_root, &path)?;
+        volumes::remove_all(&proc_root, &pods, &path)?;
         Ok(Freed { items: 1, bytes: 0 })
     })
     .await

@@ -249,14 +249,15 @@ pub(super) fn remove(config: &CriConfig, uid: &PodUid) -> Result<(), RuntimeErro
     if !files::is_safe(uid.as_str()) {
         return Err(failed(format!("{uid} cannot be the name of a directory")));
     }
-    remove_all(&config.proc_root, &path)
+    remove_all(&config.proc_root, &dirs::pods(config), &path)
 }
 
-/// Removes a directory tree, but not if something is mounted in it, which may be the node's own files.
+/// Removes a directory tree below `base`, in which pods may have made links, but not if something is mounted in it,
+/// which may be the node's own files.
 ///
 /// # Errors
 /// Something is still mounted there, or the tree cannot be removed.
-pub(super) fn remove_all(proc_root: &Path, path: &Path) -> Result<(), RuntimeError> {
+pub(super) fn remove_all(proc_root: &Path, base: &Path, path: &Path) -> Result<(), RuntimeError> {
     let cannot = |e| caused(format!("cannot remove {}", path.display()), e);
     if let Some(mounted) = mount_table::below(proc_root, path).map_err(cannot)?.first() {
         let what = format!(
@@ -266,7 +267,7 @@ pub(super) fn remove_all(proc_root: &Path, path: &Path) -> Result<(), RuntimeErr
         );
         return Err(failed(what));
     }
-    match removal::tree(path) {
+    match removal::tree_below(base, path.strip_prefix(base).unwrap_or(path)) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(cannot(e)),
         _ => Ok(()),
     }

@@ -10,6 +10,7 @@ use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use winddown_files::regular;
 
 /// How deep directories are entered. What is deeper is first moved up: each level costs stack and a file descriptor,
 /// and a pod can make more levels than the agent has of either.
@@ -27,18 +28,40 @@ pub fn tree(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes the directory `name` below `directory` with its content, or a file or link. Only the links in `directory`
+/// itself are followed, as by [`regular`]. Blocking.
+///
+/// # Errors
+/// As [`tree`]; also if there is a link on the way to it.
+pub fn tree_below(directory: &Path, name: &Path) -> io::Result<()> {
+    let own = name.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let above = name.parent().unwrap_or(Path::new(""));
+    let above = regular::directory_below(directory, above)?;
+    match openat(&above, own, OPEN, Mode::empty()) {
+        // A link has the same error.
+        Err(Errno::NOTDIR) => Ok(unlinkat(&above, own, AtFlags::empty())?),
+        top => {
+            empty(top?.as_fd())?;
+            Ok(unlinkat(&above, own, AtFlags::REMOVEDIR)?)
+        }
+    }
+}
+
 /// Removes the content of `directory`. Links are removed, not followed, even if one replaces a directory in the
 /// meantime. Blocking.
 ///
 /// # Errors
 /// Something could not be removed, or is on another file system than `directory`.
 pub fn contents(directory: &Path) -> io::Result<()> {
-    let top = openat(CWD, directory, OPEN, Mode::empty())?;
-    let device = fstat(&top)?.st_dev;
-    let mut removal = Removal { top: top.as_fd(), device, moved: 0 };
+    empty(openat(CWD, directory, OPEN, Mode::empty())?.as_fd())
+}
+
+fn empty(top: BorrowedFd<'_>) -> io::Result<()> {
+    let device = fstat(top)?.st_dev;
+    let mut removal = Removal { top, device, moved: 0 };
     loop {
         let before = removal.moved;
-        removal.empty(top.as_fd(), 0)?;
+        removal.empty(top, 0)?;
         if removal.moved == before {
             return Ok(());
         }
@@ -135,7 +158,16 @@ mod tests {
         assert!(contents(&moved).is_err());
         tree(&moved).unwrap();
         assert!(moved.symlink_metadata().is_err(), "the link is gone");
+        symlink(&elsewhere, dir.path().join("pod")).unwrap();
+        fs::create_dir(elsewhere.join("volumes")).unwrap();
+        for name in ["pod/volumes", "pod/precious", "../x"] {
+            assert!(tree_below(dir.path(), Path::new(name)).is_err(), "{name}");
+        }
+        tree_below(dir.path(), Path::new("pod")).unwrap();
+        assert!(!dir.path().join("pod").is_symlink() && elsewhere.join("volumes").exists());
         assert_eq!(fs::read_to_string(elsewhere.join("precious")).unwrap(), "x");
+        tree_below(dir.path(), Path::new("elsewhere/volumes")).unwrap();
+        assert!(!elsewhere.join("volumes").exists());
     }
 
     /// A container can make one in a second, and `std::fs::remove_dir_all` overflows the stack on it.
