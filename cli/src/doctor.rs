@@ -35,7 +35,7 @@ pub(super) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let facts = runtime.block_on(winddown_doctor::collect(&place));
     runtime.shutdown_timeout(LAST_THREADS);
-    print(&Diagnosis::new(facts.node.clone(), winddown_doctor::findings(&facts)), args.output, out)
+    print(&winddown_doctor::diagnose(&facts), args.output, out)
 }
 
 /// Prints the findings; the worst one decides the exit code.

@@ -13,6 +13,7 @@ mod plan;
 mod pods;
 mod preemption;
 mod pressure;
+mod protection;
 mod report;
 mod request;
 mod start;
@@ -35,6 +36,7 @@ pub use pressure::{
     AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus,
     RankedPodStatus, SwapStatus, ThresholdStatus,
 };
+pub use protection::{EndedBy, Protection, ProtectionReason, ProtectionState};
 pub use report::{ReportEntry, ReportList};
 pub use request::{
     ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody, NoticeBody,

@@ -9,16 +9,21 @@ mod unit;
 
 use std::time::Duration;
 
+pub(crate) use kubelet::{delay_in_image, is_without_winddown, lock};
+pub(crate) use shutdown::{agents_lock, is_going_down, listens_elsewhere};
 use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::facts::{Fact, Facts, NotObserved, UNIT};
-use super::finding::{Area, Finding, Severity};
+use super::finding::{Area, Diagnosis, Finding, Severity};
 use super::fix::Fix;
 
 /// Advice for what only the agent's log explains.
 const LOG: &str = "`journalctl -u winddown -e` says why";
 /// The command that shows a user what only root may see.
 pub(crate) const AS_ROOT: &str = "sudo winddown doctor";
+
+/// Maximum number of letters of an id: a column of the text.
+pub(crate) const LONGEST_ID: usize = 16;
 
 /// The constant part of a check.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +58,7 @@ const CHECKS: [Run; 33] = [
     containers::scopes,
     containers::slice,
     containers::limits,
-    containers::kubelet,
+    kubelet::beside,
     containers::api,
     containers::server,
     containers::out_of_memory,
@@ -90,6 +95,12 @@ const OF_THE_CONFIGURATION: [&str; 13] = [
 const CHECKS_OF_A_KUBELETS_NODE: [Run; 4] =
     [kubelet::own_shutdown, shutdown::logind, shutdown::paths, containers::out_of_memory];
 
+/// Judges the observations: the verdict on the node, and all findings.
+pub fn diagnose(facts: &Facts) -> Diagnosis {
+    let protection = facts.live.then(|| facts.protection());
+    Diagnosis::new(facts.node.clone(), protection, findings(facts))
+}
+
 /// Judges the observations: returns one finding for each check that applies.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
     let checks: &[Run] = match kubelet::is_alone(facts) {
@@ -103,6 +114,7 @@ pub fn findings(facts: &Facts) -> Vec<Finding> {
 
 impl Check {
     const fn new(id: &'static str, area: Area, why: &'static str) -> Self {
+        assert!(id.len() <= LONGEST_ID, "the id would run into the title");
         Self { id, area, why }
     }
 

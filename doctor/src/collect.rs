@@ -3,7 +3,7 @@
 mod bus;
 mod cluster;
 mod files;
-mod kubelet;
+pub(crate) mod kubelet;
 mod sandbox;
 mod shortages;
 
@@ -69,7 +69,7 @@ pub async fn collect(place: &Place) -> Facts {
         runtime_endpoints,
         setting,
         installed,
-        processes,
+        killers,
         kubelet,
         rights,
         server_verified,
@@ -90,9 +90,9 @@ pub async fn collect(place: &Place) -> Facts {
         }),
         look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
         look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
-        look.live_disk("the processes", |place, _, _| interesting(&place.root)),
-        look.disk("the kubelet's configuration", |place, _, _| {
-            Fact::Known(kubelet::config(&place.root, place.live))
+        look.live_disk("the processes", |place, _, _| killers(&place.root)),
+        look.disk("the kubelet", |place, _, _| {
+            Fact::Known(kubelet::OnDisk::look(&place.root, place.live))
         }),
         rights(place, &rooted),
         server_verified(place, &rooted),
@@ -107,6 +107,10 @@ pub async fn collect(place: &Place) -> Facts {
         }),
         look.disk("the reports", |_, state, _| files::last_report(state)),
     );
+    let kubelet = match kubelet {
+        Fact::Known(found) => found,
+        Fact::Unknown(kind, why) => kubelet::OnDisk::unseen(kind, &why),
+    };
     let clock = Clock {
         now: place.wall.now(),
         synchronised: bus.synchronised,
@@ -140,8 +144,10 @@ pub async fn collect(place: &Place) -> Facts {
         installed,
         endpoint,
         runtime_endpoints,
-        processes,
-        kubelet,
+        kubelets: kubelet.kubelets,
+        kubelet_unit: kubelet.unit,
+        killers,
+        kubelet: kubelet.config,
         rights,
         server_verified,
         others_may_write,
@@ -214,15 +220,13 @@ impl Look<'_> {
     }
 }
 
-/// Kubelets, and programs that kill processes when memory runs out. Every user can start processes of these names.
-fn interesting(root: &Path) -> Fact<Vec<Process>> {
-    /// Maximum number of processes of each kind.
-    const MOST: usize = 32;
-    let both = || Ok([processes::kubelets(root)?, processes::named(root, &KILLERS)?]);
-    match both() {
-        Ok(both) => {
-            Fact::Known(both.into_iter().flat_map(|kind| kind.into_iter().take(MOST)).collect())
-        }
+/// Maximum number of processes of one kind: every user can start processes of any name.
+const MOST_PROCESSES: usize = 32;
+
+/// Programs that kill processes when memory runs out.
+fn killers(root: &Path) -> Fact<Vec<Process>> {
+    match processes::named(root, &KILLERS) {
+        Ok(found) => Fact::Known(found.into_iter().take(MOST_PROCESSES).collect()),
         Err(error) => not_observed(&error, &root.join("proc")),
     }
 }

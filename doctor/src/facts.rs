@@ -75,8 +75,12 @@ pub struct Facts {
     pub endpoint: Fact<()>,
     /// The addresses of the container runtimes at the usual places.
     pub runtime_endpoints: Fact<Vec<String>>,
-    /// Processes of interest: kubelets, and programs that kill processes when memory runs out.
-    pub processes: Fact<Vec<Process>>,
+    /// The kubelets that run.
+    pub kubelets: Fact<Vec<Process>>,
+    /// The unit that starts a kubelet at boot; in an image, the unit that would start one.
+    pub kubelet_unit: Fact<Option<String>>,
+    /// Programs that kill processes when memory runs out.
+    pub killers: Fact<Vec<Process>>,
     /// The kubelet's configuration for shutdowns, if there is one.
     pub kubelet: Fact<Option<KubeletConfig>>,
     /// Required permissions that the API server does not grant. Observed next to a kubelet only.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use winddown_control::api::API_VERSION;
+use winddown_control::api::{API_VERSION, Protection};
 
 use super::fix::Fix;
 
@@ -63,7 +63,7 @@ pub struct Finding {
 }
 
 /// All findings about a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, schemars::JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnosis {
     /// Always [`API_VERSION`].
@@ -74,6 +74,9 @@ pub struct Diagnosis {
     pub node: String,
     /// The worst severity of all findings.
     pub severity: Severity,
+    /// Whether the node's pods end in order and in time at a shutdown, and who ends them; absent for an image.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protection: Option<Protection>,
     /// Number of findings of each severity.
     pub counts: Counts,
     /// The findings, the worst first.
@@ -177,7 +180,11 @@ impl Finding {
 
 impl Diagnosis {
     /// Sorts the findings by severity, the worst first, in a stable order, and counts them.
-    pub fn new(node: impl Into<String>, mut findings: Vec<Finding>) -> Self {
+    pub fn new(
+        node: impl Into<String>,
+        protection: Option<Protection>,
+        mut findings: Vec<Finding>,
+    ) -> Self {
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
         let mut counts = Counts::default();
         for finding in &findings {
@@ -192,6 +199,7 @@ impl Diagnosis {
             api_version: API_VERSION,
             kind: "Diagnosis",
             node: node.into(),
+            protection,
             severity: findings.first().map_or(Severity::Ok, |worst| worst.severity),
             counts,
             findings,

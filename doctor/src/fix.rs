@@ -90,6 +90,10 @@ fixes! {
     /// The node is drained.
     Drained,
 
+    /// A kubelet has pods here, and the agent is not its companion.
+    NotACompanion,
+    /// The same in an image.
+    NotACompanionInImage,
     /// `mode: companion`, and no kubelet runs.
     KubeletStopped,
     /// The kubelet's own graceful shutdown is switched on.
@@ -100,6 +104,8 @@ fixes! {
     KubeletStale,
     /// logind delays for less than the kubelet's own graceful shutdown needs.
     KubeletDelayShort,
+    /// The same in an image.
+    KubeletDelayShortInImage,
     /// The kubelet's own graceful shutdown holds no lock.
     KubeletLockLost,
 

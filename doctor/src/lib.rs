@@ -9,11 +9,12 @@ mod collect;
 mod facts;
 mod finding;
 mod fix;
+mod protection;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub use checks::findings;
+pub use checks::{diagnose, findings};
 pub use collect::{Place, collect};
 pub use facts::{
     Clock, Command, ConfigFact, ConfigRead, Fact, Facts, Installed, KubeletConfig, NotObserved,
@@ -21,5 +22,6 @@ pub use facts::{
 };
 pub use finding::{Area, Counts, Diagnosis, Finding, Severity};
 pub use fix::Fix;
+pub use protection::KubeletLook;
 pub use text::render;
 pub use winddown_kubelet::processes::Process;

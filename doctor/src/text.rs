@@ -2,16 +2,20 @@
 
 use anstyle::{AnsiColor, Style};
 
+use winddown_control::api::ProtectionState;
 use winddown_shared::display::clean;
 
-use super::checks::AS_ROOT;
+use super::checks::{AS_ROOT, LONGEST_ID};
 use super::finding::{Diagnosis, Finding, Severity};
 use super::fix::Fix;
 use winddown_render::{Paint, View, hanging};
 
+/// How problems look.
+const BAD: Style = AnsiColor::Red.on_default().bold();
+
 /// Number of columns before a finding's ID, and before its title.
 const ID_AT: usize = 9;
-const TITLE_AT: usize = 24;
+const TITLE_AT: usize = ID_AT + LONGEST_ID + 1;
 /// Number of columns before the lines below a title. They can be longer than a title, so they start further left.
 const DETAIL_AT: usize = ID_AT + 6;
 
@@ -30,6 +34,15 @@ pub fn render(diagnosis: &Diagnosis, view: &View) -> String {
     if !text.is_empty() {
         text.push('\n');
     }
+    if let Some(verdict) = diagnosis
+        .protection
+        .as_ref()
+        .filter(|verdict| verdict.state == ProtectionState::Unprotected)
+    {
+        let mark = "NOT PROTECTED: ";
+        let painted = Paint { color: view.color }.with(BAD, mark);
+        text.push_str(&hanging(&clean(&verdict.text), view.width, &painted, mark.len()));
+    }
     text.push_str(&summary(diagnosis));
     text.push('\n');
     text
@@ -41,7 +54,7 @@ fn push(text: &mut String, finding: &Finding, first: bool, view: &View) {
         Severity::Ok => AnsiColor::Green.on_default(),
         Severity::Info => Style::new().bold(),
         Severity::Warning => AnsiColor::Yellow.on_default(),
-        Severity::Problem => AnsiColor::Red.on_default().bold(),
+        Severity::Problem => BAD,
     };
     let lead = format!("{word:ID_AT$}");
     text.push_str(&Paint { color: view.color }.with(style, &lead));
@@ -87,6 +100,11 @@ fn summary(diagnosis: &Diagnosis) -> String {
         let seen = checks - unseen;
         let need = if unseen == 1 { "needs" } else { "need" };
         return format!("{name}: nothing wrong in {seen} checks; {unseen} {need} root: {AS_ROOT}");
+    }
+    let verdict = diagnosis.protection.as_ref();
+    let unknown = verdict.filter(|verdict| verdict.state == ProtectionState::Unknown);
+    if let (0, Some(verdict)) = (counts.problem + counts.warning, unknown) {
+        return format!("{name}: nothing wrong in {checks} checks; {}", clean(&verdict.text));
     }
     if counts.problem + counts.warning == 0 {
         let more = match counts.info {

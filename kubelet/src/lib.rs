@@ -78,6 +78,12 @@ pub fn find(root: &Path, live: bool) -> Vec<Kubelet> {
     }
 }
 
+/// The unit that starts a kubelet at boot: it is there, not masked, and enabled.
+pub fn enabled_unit(root: &Path) -> Option<String> {
+    let units = installed(root).into_iter().filter_map(|kubelet| kubelet.unit);
+    units.into_iter().find(|unit| unit::is_enabled(root, unit))
+}
+
 /// Kubelets of which only the credentials were found, at a usual place.
 pub fn find_credentials(root: &Path) -> Vec<Kubelet> {
     let mut usual: Vec<&str> = LAYOUTS.iter().map(|layout| layout.kubeconfig).collect();

@@ -659,3 +659,21 @@ fn kubelite_is_asked_by_its_file_of_arguments() {
     assert_eq!(kubelet.option("--root-dir"), Some("/var/snap/microk8s/common/var/lib/kubelet"));
     assert!(kubelet.is_contained());
 }
+
+#[test]
+fn a_kubelet_is_expected_at_the_next_boot_only_if_something_starts_its_unit() {
+    let unit = "usr/lib/systemd/system/kubelet.service";
+    let root = Root::with(&[(unit, "[Service]\nExecStart=/usr/bin/kubelet\n")]);
+    let enabled = || enabled_unit(root.0.path());
+    assert_eq!(enabled(), None, "it is installed, and nothing starts it");
+    root.put("etc/systemd/system/multi-user.target.wants/kubelet.service", "");
+    assert_eq!(enabled().as_deref(), Some("kubelet.service"));
+    std::os::unix::fs::symlink(
+        "/dev/null",
+        root.0.path().join("etc/systemd/system/kubelet.service"),
+    )
+    .unwrap();
+    assert_eq!(enabled(), None, "it is masked");
+    let only_wanted = [("etc/systemd/system/multi-user.target.wants/k3s.service", "")];
+    assert_eq!(enabled_unit(Root::with(&only_wanted).0.path()), None, "there is no such unit");
+}

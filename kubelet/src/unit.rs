@@ -47,6 +47,19 @@ pub(super) fn file(root: &Path, name: &str) -> Option<PathBuf> {
     (!is_masked).then_some(file)
 }
 
+/// Whether something starts the unit `name` at boot: a link in a `.wants` or `.requires` directory.
+pub(super) fn is_enabled(root: &Path, name: &str) -> bool {
+    let directories = UNIT_DIRECTORIES.iter().flat_map(|directory| {
+        fs::read_dir(below(root, Path::new(directory))).into_iter().flatten().flatten()
+    });
+    let starts = |directory: &fs::DirEntry| {
+        let path = directory.path();
+        let kind = path.extension().and_then(|kind| kind.to_str());
+        matches!(kind, Some("wants" | "requires")) && path.join(name).symlink_metadata().is_ok()
+    };
+    directories.into_iter().any(|directory| starts(&directory))
+}
+
 /// The command line and environment of the unit `name`; `None` if it does not exist, or is masked.
 ///
 /// # Errors

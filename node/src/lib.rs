@@ -42,6 +42,8 @@ mod plugin;
 mod preemption;
 #[cfg(feature = "eviction")]
 mod pressure;
+#[cfg(feature = "shutdown")]
+mod protection;
 mod recorders;
 mod settings;
 #[cfg(feature = "shutdown")]
@@ -79,6 +81,8 @@ pub use plugin::{Joining, NodePlugin};
 pub use preemption::Preemption;
 #[cfg(feature = "eviction")]
 pub use pressure::{Eviction, PressureSource, RuntimeFigures};
+#[cfg(feature = "shutdown")]
+pub use protection::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
 pub use settings::{Settings, SettingsSource};
 #[cfg(feature = "shutdown")]
 pub use shutdown::{Shutdown, ShutdownGuard, ShutdownHandle, plan_view, reports, start_view};

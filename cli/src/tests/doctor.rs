@@ -23,7 +23,7 @@ fn found(severity: Severity) -> Finding {
 
 fn shown(severities: &[Severity], form: TextFormat) -> Ran {
     let findings = severities.iter().copied().map(found).collect();
-    printing(|out| doctor::print(&Diagnosis::new("node1", findings), form, out))
+    printing(|out| doctor::print(&Diagnosis::new("node1", None, findings), form, out))
 }
 
 #[test]

@@ -1,12 +1,9 @@
 //! Checks of the container runtime, and of other programs that stop containers.
 
-use winddown_kubelet::processes::KUBELETS;
-
-use super::kubelet::said_by;
-use super::{Check, LOG, UNIT, listed};
+use super::{Check, LOG, UNIT};
 use crate::facts::{
-    DOCKERS_SCOPES, Fact, Facts, KILLERS, KubeletConfig, LIST_BUDGETS, NotObserved,
-    REQUEST_EVICTIONS, TAINT_NODES, scope_prefix,
+    DOCKERS_SCOPES, Fact, Facts, LIST_BUDGETS, NotObserved, REQUEST_EVICTIONS, TAINT_NODES,
+    scope_prefix,
 };
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
@@ -154,7 +151,9 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
                 .fix(fix, commands),
         });
     }
-    let running = facts.agent.known().is_some_and(|status| !status.pods.is_empty());
+    // Pods that wait or fail have no container that could be a scope.
+    let has_running = |pod: &PodStatus| pod.containers.iter().any(|c| c.state == "running");
+    let running = facts.agent.known().is_some_and(|status| status.pods.iter().any(has_running));
     if running && facts.scopes.known().is_some_and(|scopes| scopes.count == 0) {
         let title = "containers are no scopes (cgroupfs driver): there is nothing to order";
         return Some(CHECK.ok(title));
@@ -209,78 +208,6 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
             .fix(Fix::SliceFull, ["systemctl set-property winddown.slice TasksMax=infinity"])
     } else {
         CHECK.info("pods' services have a common limit").saw_all(&seen)
-    })
-}
-
-/// Checks that no kubelet stops pods at the same time.
-pub(super) fn kubelet(facts: &Facts) -> Option<Finding> {
-    const CHECK: Check = Check::new(
-        "kubelet",
-        Area::Containers,
-        "two agents that end pods at one shutdown share the time and upset each other's order",
-    );
-    const ABSENT: Check = Check {
-        why: "without a kubelet no pod starts, and pods end without their preStop hooks",
-        ..CHECK
-    };
-    let lock = facts.login.known().and_then(super::kubelet::lock);
-    let process =
-        facts.processes.known().into_iter().flatten().find(|p| KUBELETS.contains(&&*p.name));
-    let config = facts.kubelet.known().and_then(Option::as_ref);
-    let read = config.filter(|config| config.problem.is_empty());
-    let enabled = read.is_some_and(|config| !config.enabled.is_empty());
-    let seen = |finding: Finding| {
-        let process = process.map(|p| format!("process {}: {}", p.pid, p.name));
-        let config = config.map(|config| said_by(facts, config)).unwrap_or_default();
-        finding
-            .saw(process.unwrap_or_default())
-            .saw(lock.map(listed).unwrap_or_default())
-            .saw(config)
-    };
-    let active = lock.is_some() || (process.is_some() && enabled);
-    let beside = facts.is_beside_kubelet();
-    let absent = beside && facts.processes.known().is_some() && process.is_none();
-    Some(if absent {
-        let unit = config.map_or("kubelet", |config| &config.unit);
-        let title = "no kubelet runs here, and with `mode: companion` nothing else runs pods";
-        seen(ABSENT.problem(title))
-            .fix(Fix::KubeletStopped, [format!("systemctl start {unit}")])
-            .advise(format!("or write another mode in {}", facts.config.file.display()))
-    } else if active && facts.config.config.runtime == RuntimeKind::Cri {
-        switch_off(
-            facts,
-            seen(CHECK.problem("a kubelet on this node ends pods at a shutdown as well")),
-            read,
-        )
-    } else if active {
-        switch_off(
-            facts,
-            seen(CHECK.warning("a kubelet on this node ends its own pods at the same time")),
-            read,
-        )
-    } else if enabled {
-        switch_off(
-            facts,
-            seen(CHECK.warning("a kubelet is configured to end pods at a shutdown once it runs")),
-            read,
-        )
-    } else if config.is_some_and(|config| !config.problem.is_empty()) {
-        let title = "whether a kubelet ends pods at a shutdown is not known: its configuration could \
-                     not be read";
-        seen(CHECK.info(title))
-    } else if process.is_some() && facts.kubelet.known().is_none() {
-        return CHECK.not_observed("the kubelet's configuration", &facts.kubelet);
-    } else if process.is_some() && beside {
-        seen(CHECK.ok("a kubelet runs the pods, and leaves their end to this agent"))
-    } else if process.is_some() {
-        seen(CHECK.info("a kubelet runs here, without a graceful shutdown of its own"))
-    } else {
-        match &facts.processes {
-            Fact::Unknown(NotObserved::Denied | NotObserved::Failed | NotObserved::Silent, _) => {
-                return CHECK.not_observed("whether a kubelet runs", &facts.processes);
-            }
-            _ => CHECK.ok("no kubelet ends pods on this node"),
-        }
     })
 }
 
@@ -459,13 +386,12 @@ pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "what kills processes when memory runs out gives them no grace and knows no order",
     );
-    let processes = match &facts.processes {
-        Fact::Known(processes) => processes,
-        Fact::Unknown(..) => return CHECK.not_observed("other processes", &facts.processes),
+    let killers = match &facts.killers {
+        Fact::Known(killers) => killers,
+        Fact::Unknown(..) => return CHECK.not_observed("other processes", &facts.killers),
     };
-    let killers: Vec<String> = processes
+    let killers: Vec<String> = killers
         .iter()
-        .filter(|process| KILLERS.contains(&process.name.as_str()))
         .map(|process| format!("process {}: {}", process.pid, process.name))
         .collect();
     Some(if killers.is_empty() {
@@ -473,48 +399,4 @@ pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
     } else {
         CHECK.info("another program kills processes when memory runs out").saw_all(&killers)
     })
-}
-
-/// Adds what keeps a kubelet from ending pods; `config` is its configuration, if it could be read.
-fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -> Finding {
-    let unit = config.map_or("kubelet", |config| &config.unit);
-    let restart = facts.live.then(|| format!("systemctl restart {unit}"));
-    let then = restart.as_ref().map(|restart| format!(", then: `{restart}`")).unwrap_or_default();
-    match config {
-        None => finding
-            .advise(format!("set shutdownGracePeriod: 0s in the kubelet's configuration{then}")),
-        Some(config) if config.enabled.is_empty() => finding
-            .saw("the kubelet has not been restarted since that was written")
-            .fix(Fix::KubeletStale, restart),
-        Some(config) => match edit(facts, config) {
-            Edit::Command(sed) => {
-                let fix =
-                    if facts.live { Fix::KubeletEndsPods } else { Fix::KubeletEndsPodsInImage };
-                finding.fix(fix, std::iter::once(sed).chain(restart))
-            }
-            Edit::Words(words) => finding.advise(format!("{words}{then}")),
-        },
-    }
-}
-
-/// A change of the kubelet's configuration.
-enum Edit {
-    Command(String),
-    Words(String),
-}
-
-/// How to change the kubelet's configuration so that the kubelet leaves the end of its pods to this agent.
-fn edit(facts: &Facts, config: &KubeletConfig) -> Edit {
-    let file = facts.below_root(&config.file);
-    let lines: Vec<&str> = config.lines.iter().map(|line| line.trim_end_matches(',')).collect();
-    let lines = lines.join("; ");
-    if config.is_new {
-        Edit::Words(format!("write to {file}: {lines}"))
-    } else if config.is_plain {
-        Edit::Command(format!(
-            "sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}"
-        ))
-    } else {
-        Edit::Words(format!("set these fields in {file}: {lines}"))
-    }
 }

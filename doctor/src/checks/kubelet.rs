@@ -1,34 +1,208 @@
-//! Checks of a node whose kubelet stops the pods, before winddown is installed there.
+//! Checks of a kubelet: one that is alone on the node, one that this agent is the companion of, and one that it is not.
 
-use winddown_kubelet::processes::KUBELETS;
+use winddown_config::Config;
+use winddown_node::KubeletPresence;
 use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::shutdown::{RELOAD_LOGIND, delay_set_by, override_command};
-use super::{Check, listed, lock_count, span};
+use super::{Check, listed, lock_count};
 use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig, NotObserved};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
+use winddown_control::api::ProtectionReason as Why;
 
-/// Whether a kubelet runs, and nothing of winddown is installed.
-pub(super) fn is_alone(facts: &Facts) -> bool {
-    let mut processes = facts.processes.known().into_iter().flatten();
-    let runs = processes.any(|process| KUBELETS.contains(&&*process.name));
-    let nothing_of_ours = facts.config.read == ConfigRead::Defaults
+/// The file by which a kubelet raises logind's delay as it starts.
+const KUBELETS_DROP_IN: &str = "99-kubelet.conf";
+
+/// Whether nothing of winddown is installed.
+pub(crate) fn is_without_winddown(facts: &Facts) -> bool {
+    facts.config.read == ConfigRead::Defaults
         && facts.installed.known().is_some_and(|installed| !installed.unit)
-        && matches!(facts.agent, Fact::Unknown(NotObserved::Absent, _));
-    runs && nothing_of_ours
+        && matches!(facts.agent, Fact::Unknown(NotObserved::Absent | NotObserved::NotLive, _))
+}
+
+/// Whether a kubelet runs, or is set up to run, and nothing of winddown is installed.
+pub(super) fn is_alone(facts: &Facts) -> bool {
+    is_without_winddown(facts) && has_kubelet(facts)
 }
 
 /// The inhibitor lock of a kubelet. It must belong to root: every user can take a lock under any name.
-pub(super) fn lock(login: &LoginView) -> Option<&LockView> {
+pub(crate) fn lock(login: &LoginView) -> Option<&LockView> {
     login.locks.iter().find(|lock| lock.who == "kubelet" && lock.uid == 0 && lock.delays_shutdown())
 }
 
+fn has_kubelet(facts: &Facts) -> bool {
+    let presence = facts.protection_facts().kubelet.presence;
+    matches!(presence, Some(KubeletPresence::Runs | KubeletPresence::Enabled))
+}
+
 /// The kubelet's configuration for shutdowns with its location, or why it cannot be read.
-pub(super) fn said_by(facts: &Facts, config: &KubeletConfig) -> String {
+fn said_by(facts: &Facts, config: &KubeletConfig) -> String {
     let said = if config.problem.is_empty() { &config.enabled } else { &config.problem };
     let said = if said.is_empty() { "no shutdownGracePeriod" } else { said };
     format!("{}: {said}", facts.below_root(&config.place))
+}
+
+/// Adds what was seen of the kubelet.
+fn seen(facts: &Facts, finding: Finding) -> Finding {
+    let process = facts.kubelets.known().and_then(|kubelets| kubelets.first());
+    let process = process.map(|p| format!("process {}: {}", p.pid, p.name));
+    let unit = facts.kubelet_unit.known().and_then(Option::as_ref);
+    let unit = unit.filter(|_| process.is_none()).map(|unit| format!("{unit} is set up to run"));
+    let lock = facts.login.known().and_then(lock).map(listed);
+    let config = facts.kubelet.known().and_then(Option::as_ref);
+    finding
+        .saw(process.or(unit).unwrap_or_default())
+        .saw(lock.unwrap_or_default())
+        .saw(config.map(|config| said_by(facts, config)).unwrap_or_default())
+}
+
+/// Checks that a kubelet's pods are ended by one of the two, and by one only.
+pub(super) fn beside(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "kubelet",
+        Area::Containers,
+        "a kubelet's pods end in order if the kubelet ends them, or winddown as its companion; not by \
+         an agent with pods of its own",
+    );
+    if facts.is_beside_kubelet() {
+        return beside_companion(facts);
+    }
+    let verdict = facts.protection();
+    if verdict.reason == Why::NotACompanion {
+        return Some(become_companion(facts, seen(facts, CHECK.problem(verdict.text))));
+    }
+    if facts.protection_facts().kubelet.presence.is_none() {
+        let unseen = CHECK.not_observed("whether a kubelet runs", &facts.kubelets);
+        return unseen.or_else(|| {
+            CHECK.not_observed("whether a kubelet is set up to run", &facts.kubelet_unit)
+        });
+    }
+    Some(match facts.kubelet.known() {
+        Some(Some(_)) => {
+            seen(facts, CHECK.info("no kubelet is here but its configuration, which nobody uses"))
+        }
+        _ => CHECK.ok("no kubelet runs pods on this node"),
+    })
+}
+
+/// Checks that the kubelet of a companion runs the pods, and leaves their end to the companion.
+fn beside_companion(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "kubelet",
+        Area::Containers,
+        "two agents that end pods at one shutdown share the time and upset each other's order",
+    );
+    const ABSENT: Check = Check {
+        why: "without a kubelet no pod starts, and pods end without their preStop hooks",
+        ..CHECK
+    };
+    let config = facts.kubelet.known().and_then(Option::as_ref);
+    let decided = facts.protection_facts().kubelet;
+    let is_away =
+        matches!(decided.presence, Some(KubeletPresence::Absent | KubeletPresence::Enabled));
+    if is_away && facts.live {
+        let unit = config.map_or("kubelet", |config| &config.unit);
+        let title = "no kubelet runs here, and with `mode: companion` nothing else runs pods";
+        return Some(
+            seen(facts, ABSENT.problem(title))
+                .fix(Fix::KubeletStopped, [format!("systemctl start {unit}")])
+                .advise(format!("or write another mode in {}", facts.config.file.display())),
+        );
+    }
+    let is_on = config.is_some_and(|config| !config.enabled.is_empty());
+    if decided.lock == Some(true) || is_on {
+        let title = "the kubelet ends the same pods at a shutdown as this agent";
+        return Some(switch_off(facts, seen(facts, CHECK.problem(title)), config));
+    }
+    Some(match config {
+        Some(config) if !config.problem.is_empty() => {
+            let title = "whether a kubelet ends pods at a shutdown is not known: its configuration \
+                         could not be read";
+            seen(facts, CHECK.info(title))
+        }
+        Some(_) => {
+            seen(facts, CHECK.ok("a kubelet runs the pods, and leaves their end to this agent"))
+        }
+        None => match &facts.kubelet {
+            Fact::Unknown(..) => {
+                return CHECK.not_observed("the kubelet's configuration", &facts.kubelet);
+            }
+            Fact::Known(_) => seen(
+                facts,
+                CHECK.info(
+                    "whether a kubelet ends pods at a shutdown is not known: its configuration was \
+                     not found",
+                ),
+            ),
+        },
+    })
+}
+
+/// Adds the steps by which the agent becomes the companion of the kubelet. Until the agent has started again, the
+/// kubelet ends its pods as before.
+fn become_companion(facts: &Facts, finding: Finding) -> Finding {
+    let file = facts.config.file.display();
+    // A configuration that an operator has edited is never overwritten.
+    let config = &facts.config.config;
+    let is_edited = Config { runtime: config.runtime, ..Config::default() } != *config;
+    let edited = matches!(facts.config.read, ConfigRead::Valid(_) if is_edited);
+    let aside = edited.then(|| format!("mv {file} {file}.standalone"));
+    let install = facts.install("--companion");
+    if !facts.live {
+        return finding.fix(Fix::NotACompanionInImage, aside.into_iter().chain([install]));
+    }
+    let has_pods = facts.agent.known().is_some_and(|status| !status.pods.is_empty());
+    let restart = match has_pods {
+        true => "winddown drain && systemctl restart winddown && winddown undrain",
+        false => "systemctl restart winddown",
+    };
+    finding.fix(Fix::NotACompanion, aside.into_iter().chain([install, restart.to_owned()]))
+}
+
+/// Adds what keeps a kubelet from ending pods; `config` is its configuration, if it was found.
+fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -> Finding {
+    let config = config.filter(|config| config.problem.is_empty());
+    let unit = config.map_or("kubelet", |config| &config.unit);
+    let restart = facts.live.then(|| format!("systemctl restart {unit}"));
+    let then = restart.as_ref().map(|restart| format!(", then: `{restart}`")).unwrap_or_default();
+    match config {
+        None => finding
+            .advise(format!("set shutdownGracePeriod: 0s in the kubelet's configuration{then}")),
+        Some(config) if config.enabled.is_empty() => finding
+            .saw("the kubelet has not been restarted since that was written")
+            .fix(Fix::KubeletStale, restart),
+        Some(config) => match edit(facts, config) {
+            Edit::Command(sed) => {
+                let fix =
+                    if facts.live { Fix::KubeletEndsPods } else { Fix::KubeletEndsPodsInImage };
+                finding.fix(fix, std::iter::once(sed).chain(restart))
+            }
+            Edit::Words(words) => finding.advise(format!("{words}{then}")),
+        },
+    }
+}
+
+/// A change of the kubelet's configuration.
+enum Edit {
+    Command(String),
+    Words(String),
+}
+
+/// How to change the kubelet's configuration so that the kubelet leaves the end of its pods to this agent.
+fn edit(facts: &Facts, config: &KubeletConfig) -> Edit {
+    let file = facts.below_root(&config.file);
+    let lines: Vec<&str> = config.lines.iter().map(|line| line.trim_end_matches(',')).collect();
+    let lines = lines.join("; ");
+    if config.is_new {
+        Edit::Words(format!("write to {file}: {lines}"))
+    } else if config.is_plain {
+        Edit::Command(format!(
+            "sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}"
+        ))
+    } else {
+        Edit::Words(format!("set these fields in {file}: {lines}"))
+    }
 }
 
 /// Checks that the kubelet's own graceful shutdown works as configured.
@@ -39,55 +213,60 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         "a kubelet that cannot delay a shutdown for long enough does not delay it at all, and says so in \
          its log only",
     );
+    let verdict = facts.protection();
     let config = match &facts.kubelet {
         Fact::Known(Some(config)) if config.problem.is_empty() => config,
         Fact::Known(Some(config)) => {
-            let title = "the kubelet's configuration could not be read";
+            let title = "whether the kubelet ends its pods at a shutdown is not known: its \
+                         configuration could not be read";
             return Some(CHECK.warning(title).saw(said_by(facts, config)));
         }
-        Fact::Known(None) => return Some(CHECK.info("the kubelet's configuration was not found")),
+        Fact::Known(None) => return Some(seen(facts, CHECK.warning(verdict.text))),
         Fact::Unknown(..) => {
             return CHECK.not_observed("the kubelet's configuration", &facts.kubelet);
         }
     };
     let restart = format!("systemctl restart {}", config.unit);
-    if config.enabled.is_empty() {
-        return Some(
-            CHECK
-                .problem("a shutdown of this node kills its pods without their grace")
-                .saw(said_by(facts, config))
-                .advise(format!(
-                    "set shutdownGracePeriod and shutdownGracePeriodCriticalPods in {}, then: `{restart}`",
-                    config.file
-                )),
-        );
-    }
-    let login = match &facts.login {
-        Fact::Known(login) => login,
-        Fact::Unknown(..) => return CHECK.not_observed("logind", &facts.login),
-    };
-    let said = said_by(facts, config);
-    if login.delay < config.wanted {
-        let (given, wanted) = (span(login.delay), span(config.wanted));
-        let title = format!(
-            "a shutdown of this node kills its pods: logind waits {given} of the {wanted} that the \
-             kubelet wants"
-        );
-        let finding = CHECK.problem(title).saw(said).saw(delay_set_by(facts));
-        let setting = facts.setting.known().and_then(Option::as_ref);
-        let edit = setting.map(|setting| override_command(facts, &setting.file, config.wanted));
-        let commands = edit.into_iter().chain([RELOAD_LOGIND.to_owned(), restart]);
-        return Some(finding.fix(Fix::KubeletDelayShort, commands));
-    }
-    Some(match lock(login) {
-        Some(lock) => {
-            CHECK.ok("the kubelet's own graceful shutdown is protected").saw(said).saw(listed(lock))
+    let problem = || CHECK.problem(&*verdict.text);
+    Some(match verdict.reason {
+        Why::KubeletSwitchedOff => {
+            let file = facts.below_root(&config.file);
+            let fields = "shutdownGracePeriod and shutdownGracePeriodCriticalPods";
+            let then = if facts.live { format!(", then: `{restart}`") } else { String::new() };
+            problem().saw(said_by(facts, config)).advise(format!("set {fields} in {file}{then}"))
         }
-        None => CHECK
-            .problem("a shutdown of this node kills its pods: the kubelet holds no shutdown lock")
-            .saw(said)
-            .saw(format!("logind lists {}; the kubelet's is not among them", lock_count(login)))
-            .fix(Fix::KubeletLockLost, [restart])
-            .advise(format!("`journalctl -u {} -e` says why", config.unit)),
+        Why::KubeletDelayTooShort => {
+            let finding = problem().saw(said_by(facts, config)).saw(delay_set_by(facts));
+            let setting = facts.setting.known().and_then(Option::as_ref);
+            let edit = setting.map(|set| override_command(facts, &set.file, config.wanted));
+            if facts.live {
+                let commands = edit.into_iter().chain([RELOAD_LOGIND.to_owned(), restart]);
+                finding.fix(Fix::KubeletDelayShort, commands)
+            } else {
+                finding.fix(Fix::KubeletDelayShortInImage, edit)
+            }
+        }
+        Why::KubeletLockNotHeld => {
+            let locks = facts.login.known().map(lock_count).unwrap_or_default();
+            let locks = format!("logind lists {locks}; the kubelet's is not among them");
+            seen(facts, problem())
+                .saw(locks)
+                .fix(Fix::KubeletLockLost, [restart])
+                .advise(format!("`journalctl -u {} -e` says why", config.unit))
+        }
+        Why::LockHeld => seen(facts, CHECK.ok("the kubelet's own graceful shutdown is protected")),
+        _ if !facts.live => {
+            let title = "the kubelet is set up to end its pods; whether it can shows when it runs";
+            CHECK.info(title).saw(said_by(facts, config))
+        }
+        _ => return CHECK.not_observed("logind", &facts.login),
     })
+}
+
+/// How long logind would wait for a kubelet of an image, where that is certain: the kubelet raises the delay by a file
+/// of its own, which counts unless the name of another file sorts after it.
+pub(crate) fn delay_in_image(facts: &Facts) -> Option<std::time::Duration> {
+    let setting = facts.setting.known()?.as_ref()?;
+    let name = setting.file.file_name()?;
+    (name > KUBELETS_DROP_IN).then_some(setting.value)
 }

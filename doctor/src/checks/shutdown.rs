@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use winddown_shared::display::{age, pod_count};
 use winddown_systemd::drop_in;
-use winddown_systemd::inspect::ServiceView;
+use winddown_systemd::inspect::{LockView, LoginView, ServiceView};
 
 use super::{Check, LOG, listed, lock_count, span, whole_seconds};
 use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
 use crate::fix::Fix;
-use winddown_control::api::{LockState, NodeStage, Phase, Status};
+use winddown_control::api::{
+    LockState, NodeStage, Phase, ProtectionReason, ProtectionState, Status,
+};
 
 /// Before this version the SysV commands, run as root, bypassed logind (systemd#22058).
 const SYSV_ASKS_LOGIND: u32 = 251;
@@ -81,7 +83,7 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
 }
 
 /// Whether an agent runs that probably listens on a socket that only the configuration names.
-fn listens_elsewhere(facts: &Facts) -> bool {
+pub(crate) fn listens_elsewhere(facts: &Facts) -> bool {
     let runs = |service: &ServiceView| service.active_state == "active";
     facts.agent.not_observed() == Some(NotObserved::Absent)
         && !facts.config.is_read()
@@ -104,7 +106,7 @@ pub(super) fn periods(facts: &Facts) -> Option<Finding> {
         CHECK.ok(format!("pods get up to {} at a shutdown", span(facts.budget)))
     } else {
         CHECK
-            .warning("graceful shutdown is switched off")
+            .problem("graceful shutdown is switched off: a shutdown kills the pods")
             .saw(format!("{file}: shutdownGracePeriod is 0"))
             .advise(format!("set shutdownGracePeriod in {file}, then: `systemctl reload winddown`"))
     })
@@ -145,11 +147,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
             return Some(finding.saw(said_of_lock(status)).saw(why));
         }
     };
-    // Every user can take a delay lock under any name: the agent's belongs to root, or to the owner of its socket.
-    let agents = facts.socket.known().map_or(0, |socket| socket.uid);
-    let ours = login.locks.iter().find(|lock| {
-        lock.who == "winddown" && lock.delays_shutdown() && (lock.uid == 0 || lock.uid == agents)
-    });
+    let ours = agents_lock(facts, login);
     Some(match (ours, status, facts.agent.not_observed()) {
         (Some(lock), None, Some(NotObserved::Absent | NotObserved::Silent))
             if !listens_elsewhere(facts) =>
@@ -169,6 +167,15 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
             .saw(status.map(said_of_lock).unwrap_or_default())
             .fix(Fix::LockLost, [RESTART])
             .advise(LOG),
+    })
+}
+
+/// The agent's lock. Every user can take a delay lock under any name: the agent's belongs to root, or to the owner of
+/// its socket.
+pub(crate) fn agents_lock<'a>(facts: &Facts, login: &'a LoginView) -> Option<&'a LockView> {
+    let agents = facts.socket.known().map_or(0, |socket| socket.uid);
+    login.locks.iter().find(|lock| {
+        lock.who == "winddown" && lock.delays_shutdown() && (lock.uid == 0 || lock.uid == agents)
     })
 }
 
@@ -218,12 +225,8 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     if wanted.is_zero() {
         return None;
     }
-    let told = || {
-        let told = facts.agent.known().and_then(|status| status.lock.delay_seconds);
-        told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-    };
     if let Some(socket) = &facts.config.config.shutdown_socket {
-        let given = told()?;
+        let given = facts.told_delay()?;
         let title = format!("a shutdown waits {}, {} are wanted", span(given), span(wanted));
         let (socket, file) = (socket.display(), facts.config.file.display());
         let advice = format!(
@@ -239,7 +242,7 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     let on_disk = setting.map_or(Duration::from_secs(5), |setting| setting.value);
     let given = match facts.login.known() {
         Some(login) => login.delay,
-        None if facts.live => told()?,
+        None if facts.live => facts.told_delay()?,
         None => on_disk,
     };
     if given >= wanted {
@@ -335,10 +338,17 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(..) => return None,
     };
     let version = system.major().unwrap_or(0);
+    let verdict = facts.protection();
+    let is_alone = super::kubelet::is_alone(facts);
     let delayed =
         "waits for the lock: systemctl poweroff, reboot, halt, kexec; shutdown +N; power key";
     let soft = if version >= SOFT_REBOOT { "; systemctl soft-reboot" } else { "" };
-    let stop = "ends pods as the unit stops: systemctl start poweroff.target and the like";
+    let stop = match is_alone {
+        true => {
+            "kills the pods, because it goes around logind: systemctl start poweroff.target and the like"
+        }
+        false => "ends pods as the unit stops: systemctl start poweroff.target and the like",
+    };
     let lost = "not covered: reboot -f, systemctl --force, kexec -e, a panic, a power cut";
     let bypassing: Vec<String> = facts
         .commands
@@ -358,6 +368,18 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
          logind (systemd#22058); `systemctl reboot` and the like do not"
     );
     let finding = match (old, bypassing.is_empty()) {
+        _ if is_alone && verdict.reason == ProtectionReason::LockHeld => {
+            CHECK.info("only ways down that ask logind let the kubelet end its pods in order")
+        }
+        _ if is_alone && verdict.state == ProtectionState::Unknown => {
+            CHECK.info("whether any way down ends the kubelet's pods in order is not known")
+        }
+        _ if verdict.reason == ProtectionReason::NotACompanion => {
+            CHECK.info("on no way down does this agent end the kubelet's pods")
+        }
+        _ if is_alone || is_without_any_end(verdict.reason) => {
+            CHECK.info("no way down ends the pods in order")
+        }
         (false, true) => CHECK.ok("every orderly way down ends the pods in order"),
         (true, _) => CHECK
             .info("commands of this host go around logind: the unit's stop ends the pods")
@@ -395,9 +417,15 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
     })
 }
 
-fn is_going_down(status: &Status) -> bool {
+pub(crate) fn is_going_down(status: &Status) -> bool {
     status.lock.state == LockState::Released
         || matches!(status.shutdown.phase, Phase::Running | Phase::Done)
+}
+
+/// Whether nothing ends the pods, on whatever way the node goes down. Where only the lock is missing, the unit's stop
+/// still ends them.
+fn is_without_any_end(reason: ProtectionReason) -> bool {
+    matches!(reason, ProtectionReason::NoAgent | ProtectionReason::SwitchedOff)
 }
 
 fn said_of_lock(status: &Status) -> String {

@@ -260,7 +260,7 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
     };
     Some(if weak.is_empty() {
         CHECK
-            .ok("a crash of the agent loses neither the lock nor the pods")
+            .ok("a crash of the agent loses neither lock nor pods")
             .saw(format!("systemd keeps {} of its descriptors", service.fd_store))
             .saw(again)
     } else {

@@ -1,13 +1,62 @@
-//! The kubelet's configuration for shutdowns. Blocks.
+//! The kubelet of a machine: its processes, its unit, its configuration for shutdowns. Blocks.
 
 use std::path::Path;
+use std::time::Duration;
 
+use winddown_kubelet::processes::{self, Process};
 use winddown_kubelet::{Change, Periods};
 
-use crate::facts::KubeletConfig;
+use super::{MOST_PROCESSES, not_observed};
+use crate::facts::{Fact, KubeletConfig, NotObserved};
 
-/// The configuration of the running kubelet, or else of the installed one.
-pub(super) fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
+/// What the files of a machine say about its kubelet.
+#[derive(Clone, Debug)]
+pub(crate) struct OnDisk {
+    /// The kubelets that run.
+    pub(crate) kubelets: Fact<Vec<Process>>,
+    /// The unit that starts one at boot; in an image, the unit that would start one.
+    pub(crate) unit: Fact<Option<String>>,
+    /// The configuration of the running kubelet, or else of the installed one.
+    pub(crate) config: Fact<Option<KubeletConfig>>,
+}
+
+// === impl OnDisk ===
+
+impl OnDisk {
+    /// Nothing could be seen, for this reason.
+    pub(super) fn unseen(kind: NotObserved, why: &str) -> Self {
+        Self {
+            kubelets: Fact::Unknown(kind, why.to_owned()),
+            unit: Fact::Unknown(kind, why.to_owned()),
+            config: Fact::Unknown(kind, why.to_owned()),
+        }
+    }
+
+    /// Looks below `root`, and at processes only if that is the root of the running machine.
+    pub(crate) fn look(root: &Path, live: bool) -> Self {
+        let kubelets = match live.then(|| processes::kubelets(root)) {
+            None => Fact::not_live(),
+            // Every user can start processes of any name.
+            Some(Ok(found)) => Fact::Known(found.into_iter().take(MOST_PROCESSES).collect()),
+            Some(Err(error)) => not_observed(&error, &root.join("proc")),
+        };
+        let unit = match live {
+            true => winddown_kubelet::enabled_unit(root),
+            false => winddown_kubelet::find(root, live).into_iter().find_map(|found| found.unit),
+        };
+        Self { kubelets, unit: Fact::Known(unit), config: Fact::Known(config(root, live)) }
+    }
+}
+
+/// The total time that this configuration gives to pods, zero if none; `None` if its text cannot be understood.
+pub(crate) fn wants(config: &KubeletConfig) -> Option<Duration> {
+    match config.enabled.is_empty() {
+        true => Some(Duration::ZERO),
+        false => Some(config.wanted).filter(|wanted| !wanted.is_zero()),
+    }
+}
+
+fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
     let kubelet = winddown_kubelet::find(root, live).into_iter().next().unwrap_or_default();
     let place = kubelet.unit_file(root).map(|file| file.display().to_string());
     let place = place.unwrap_or_else(|| kubelet.name());

@@ -9,6 +9,9 @@ mod unit;
 
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::*;
+use winddown_config::Mode;
+use winddown_control::api::{ProtectionReason as Why, ProtectionState};
+use winddown_render::View;
 
 #[test]
 fn a_healthy_node_has_no_finding_but_well() {
@@ -93,6 +96,117 @@ fn of_a_wrong_configuration_nothing_is_said_that_is_true_of_the_defaults_only() 
     assert_eq!((denied.severity, denied.fix), (Info, vec!["sudo winddown doctor".to_owned()]));
 }
 
+/// Checks whose finding is a part of the verdict.
+const OF_THE_VERDICT: [&str; 6] =
+    ["agent", "periods", "lock", "delay", "kubelet", "kubelet-shutdown"];
+
+#[test]
+fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
+    type Change = fn(&mut Facts);
+    let modes: [Change; 3] = [
+        |_| {},
+        |f| f.config.config.mode = Mode::Companion,
+        |f| {
+            f.config.read = ConfigRead::Defaults;
+            f.installed = Fact::Known(Installed::default());
+            f.agent = unseen(NotObserved::Absent);
+        },
+    ];
+    let agents: [Change; 5] = [
+        |_| {},
+        |f| f.agent = unseen(NotObserved::Absent),
+        |f| f.agent = unseen(NotObserved::Silent),
+        |f| f.agent = unseen(NotObserved::Denied),
+        |f| {
+            f.wanted = Duration::ZERO;
+            if let Fact::Known(status) = &mut f.agent {
+                status.shutdown_plan.enabled = false;
+                status.lock.wanted_seconds = 0.0;
+            }
+        },
+    ];
+    let logind: [Change; 5] = [
+        |_| {},
+        |f| known(&mut f.login).locks.retain(|lock| lock.who != "winddown"),
+        |f| known(&mut f.login).locks.push(lock("kubelet")),
+        |f| known(&mut f.login).delay = secs(5),
+        |f| f.login = unseen(NotObserved::Silent),
+    ];
+    let kubelets: [Change; 4] = [
+        |_| {},
+        |f| f.kubelets = process("kubelet"),
+        |f| f.kubelet_unit = Fact::Known(Some("kubelet.service".to_owned())),
+        |f| f.kubelets = unseen(NotObserved::Failed),
+    ];
+    let configurations: [Change; 4] = [
+        |f| f.kubelet = kubelet(""),
+        |f| f.kubelet = kubelet("shutdownGracePeriod: 30s"),
+        |_| {},
+        |f| f.kubelet = unseen(NotObserved::Silent),
+    ];
+    let mut seen = Vec::new();
+    let lists: [&[Change]; 5] = [&modes, &agents, &logind, &kubelets, &configurations];
+    let mut all = vec![healthy()];
+    for changes in lists {
+        let changed = |facts: &Facts| {
+            let facts = facts.clone();
+            changes.iter().map(move |change| {
+                let mut facts = facts.clone();
+                change(&mut facts);
+                facts
+            })
+        };
+        all = all.iter().flat_map(changed).collect();
+    }
+    assert_eq!(all.len(), 3 * 5 * 5 * 4 * 4);
+    for facts in &all {
+        agrees(facts);
+        seen.push(facts.protection().reason);
+    }
+    for reason in [
+        Why::LockHeld,
+        Why::DelayTooShort,
+        Why::NoAgent,
+        Why::SwitchedOff,
+        Why::LockNotHeld,
+        Why::NotACompanion,
+        Why::KubeletEndsThemToo,
+        Why::NoKubelet,
+        Why::KubeletSwitchedOff,
+        Why::KubeletDelayTooShort,
+        Why::KubeletLockNotHeld,
+        Why::KubeletConfigurationUnknown,
+        Why::AgentUnknown,
+        Why::LockUnknown,
+        Why::KubeletUnknown,
+    ] {
+        assert!(seen.contains(&reason), "no combination leads to {reason:?}");
+    }
+}
+
+fn agrees(facts: &Facts) {
+    let diagnosis = diagnose(facts);
+    let verdict = facts.protection();
+    let worst = diagnosis
+        .findings
+        .iter()
+        .filter(|finding| OF_THE_VERDICT.contains(&finding.id))
+        .map(|finding| finding.severity)
+        .max();
+    let text = render(&diagnosis, &View::default());
+    let why = format!("{verdict:?}\n{text}");
+    match verdict.state {
+        ProtectionState::Protected => assert!(worst <= Some(Info), "{why}"),
+        ProtectionState::Limited => assert_eq!(worst, Some(Warning), "{why}"),
+        ProtectionState::Unprotected => assert_eq!(worst, Some(Problem), "{why}"),
+        ProtectionState::Unknown => assert!(diagnosis.severity >= Info, "{why}"),
+    }
+    let is_well = verdict.state == ProtectionState::Protected;
+    assert!(is_well || !text.contains("all well"), "{why}");
+    let is_bad = verdict.state == ProtectionState::Unprotected;
+    assert_eq!(text.contains("NOT PROTECTED: "), is_bad, "{why}");
+}
+
 #[test]
 fn of_an_image_only_the_files_are_judged() {
     let mut facts = image();
@@ -131,7 +245,8 @@ fn image() -> Facts {
         service: Fact::not_live(),
         scopes: Fact::not_live(),
         endpoint: Fact::not_live(),
-        processes: Fact::not_live(),
+        kubelets: Fact::not_live(),
+        killers: Fact::not_live(),
         state: Fact::not_live(),
         shortages: Fact::not_live(),
         socket: Fact::not_live(),

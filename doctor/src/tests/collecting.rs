@@ -51,6 +51,8 @@ impl Root {
     }
 }
 
+/// What makes an agent a companion.
+const COMPANION: &str = "mode: companion\nruntime: cri\nkubeconfig: /etc/kubernetes/kubelet.conf\n";
 const CONFIG: &str = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\n\
                       shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n";
 
@@ -254,9 +256,8 @@ async fn killers_crowd_no_kubelet_out() {
     root.put("proc/9000/status", &own_users());
     (100..200).for_each(|pid| root.put(&format!("proc/{pid}/comm"), "earlyoom\n"));
     let facts = collect(&root.place(no_bus())).await;
-    let found = facts.processes.known().unwrap();
-    assert_eq!(found.iter().filter(|process| process.name == "kubelet").count(), 1);
-    assert_eq!(found.len(), 33);
+    assert_eq!(facts.kubelets.known().unwrap().len(), 1);
+    assert_eq!(facts.killers.known().unwrap().len(), 32);
 }
 
 /// k3s overwrites its own file at each start.
@@ -267,6 +268,7 @@ async fn a_kubelet_with_a_directory_of_drop_ins_is_told_by_one_more() {
     root.put(&format!("{kept}/00-k3s-defaults.conf"), "shutdownGracePeriod: 60s\n");
     root.put("proc/9/comm", "k3s-server\n");
     root.put("proc/9/status", &own_users());
+    root.put("etc/winddown/config.yaml", &format!("{CONFIG}{COMPANION}"));
     root.put("proc/9/cgroup", "0::/system.slice/k3s.service\n");
     let facts = collect(&root.place(no_bus())).await;
     let finding = finding(&facts, "kubelet").unwrap();

@@ -11,7 +11,7 @@ fn huge_lists_and_long_texts_are_cut_and_counted() {
     let locks = &mut known(&mut facts.login).locks;
     locks.splice(0..0, (0..100_000).map(|_| lock("somebody")));
     known(&mut facts.service).after.extend((0..100_000).map(|number| format!("{number}.service")));
-    facts.processes =
+    facts.killers =
         Fact::Known((0..10_000).map(|pid| Process { pid, name: "earlyoom".to_owned() }).collect());
     known(&mut facts.agent).manifests.problems = (0..200)
         .map(|number| ManifestProblem {
@@ -47,7 +47,7 @@ fn texts_from_elsewhere_cannot_rewrite_the_screen() {
     short.setting = set("/usr/lib/systemd/logind.conf.d/zzz\x1b[2J.conf", 1);
     known(&mut short.login).delay = secs(1);
     for facts in [facts, short] {
-        let diagnosis = Diagnosis::new(facts.node.clone(), findings(&facts));
+        let diagnosis = diagnose(&facts);
         let text = render(&diagnosis, &View::default());
         assert!(!text.contains('\x1b') && !text.contains('\u{202e}'), "{text}");
     }
@@ -83,7 +83,9 @@ fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
             slice: unseen(kind),
             installed: unseen(kind),
             endpoint: unseen(kind),
-            processes: unseen(kind),
+            kubelets: unseen(kind),
+            kubelet_unit: unseen(kind),
+            killers: unseen(kind),
             kubelet: unseen(kind),
             state: unseen(kind),
             socket: unseen(kind),
@@ -92,7 +94,7 @@ fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
             commands: unseen(kind),
             ..healthy()
         };
-        let diagnosis = Diagnosis::new("n", findings(&facts));
+        let diagnosis = diagnose(&facts);
         let worst = if kind == NotObserved::Denied { Severity::Info } else { Severity::Problem };
         assert_eq!(diagnosis.severity, worst, "{kind:?}: {diagnosis:#?}");
         assert!(diagnosis.findings.len() >= 10, "{kind:?}");

@@ -4,7 +4,7 @@ use super::*;
 use winddown_render::View;
 
 fn shown(facts: &Facts, view: &View) -> String {
-    render(&Diagnosis::new(facts.node.clone(), findings(facts)), view)
+    render(&diagnose(facts), view)
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn the_worst_comes_first_with_what_was_seen_why_and_what_mends_it() {
 fn colour_changes_no_column() {
     let mut facts = healthy();
     facts.state = unseen(NotObserved::Silent);
-    facts.processes = process("earlyoom");
+    facts.killers = process("earlyoom");
     let plain = shown(&facts, &View::default());
     let coloured = shown(&facts, &View { color: true, ..View::default() });
     assert_ne!(plain, coloured);

@@ -27,6 +27,9 @@ const LAYOUTS: [&str; 12] = [
     "json",
 ];
 
+const COMPANION: &str = "apiVersion: winddown.dev/v1alpha1\nkind: Configuration\nmode: companion\n\
+                         runtime: cri\nkubeconfig: /etc/kubeconfig\n";
+
 fn beside(layout: &str) -> Image {
     let image = Image::new();
     let mut copy = Command::new("cp");
@@ -39,8 +42,12 @@ fn options(image: &Image, dry_run: bool) -> InstallOptions {
     InstallOptions { companion: Some(Companion::default()), dry_run, ..image.options() }
 }
 
-/// What doctor says of the image's kubelet.
-fn doctors_finding(image: &Image) -> String {
+/// What doctor says of the kubelet in an image whose agent is a companion.
+fn doctors_finding(layout: &str) -> String {
+    let image = beside(layout);
+    let config = image.root.path().join("etc/winddown/config.yaml");
+    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+    std::fs::write(config, COMPANION).unwrap();
     let winddown = env!("CARGO_BIN_EXE_winddown");
     let root = image.root.path().to_str().unwrap();
     let output = Command::new(winddown).args(["doctor", "--root", root, "-o", "json"]).output();
@@ -64,7 +71,7 @@ fn of_each_layout_doctor_and_installation_say_what_the_kubelet_does_and_how_to_c
     for layout in LAYOUTS.into_iter().chain(["k0s"]) {
         let image = beside(layout);
         let mut text =
-            format!("# doctor\n{}# install --companion --dry-run\n", doctors_finding(&image));
+            format!("# doctor\n{}# install --companion --dry-run\n", doctors_finding(layout));
         match install_on(&options(&image, true), None) {
             Err(error) => text.push_str(&format!("error: {error}\n")),
             Ok(report) => {

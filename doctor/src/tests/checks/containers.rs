@@ -13,6 +13,25 @@ fn is_docker(facts: &mut Facts) {
     known(&mut facts.service).after.push("cri-docker.service".to_owned());
 }
 
+/// A pod one of whose containers runs.
+fn running() -> PodStatus {
+    let container = ContainerStatus { state: "running".to_owned(), ..ContainerStatus::default() };
+    PodStatus { containers: vec![container], ..PodStatus::default() }
+}
+
+#[test]
+fn while_no_container_runs_nothing_is_concluded_from_the_lack_of_scopes() {
+    let mut facts = healthy();
+    facts.scopes = Fact::Known(Scopes::default());
+    let waits = ContainerStatus { state: "waiting".to_owned(), ..ContainerStatus::default() };
+    let stuck = PodStatus { containers: vec![waits], ..PodStatus::default() };
+    known(&mut facts.agent).pods = vec![PodStatus::default(), stuck];
+    let found = finding(&facts, "scopes").unwrap();
+    assert_eq!(found.title, "containers' scopes would stop after the agent");
+    known(&mut facts.installed).ordered_scopes.clear();
+    assert_eq!(finding(&facts, "scopes").unwrap().severity, Warning);
+}
+
 #[test]
 fn what_is_wrong_with_containers_is_found() {
     check(&[
@@ -117,7 +136,7 @@ fn what_is_wrong_with_containers_is_found() {
             |f| {
                 is_docker(f);
                 f.scopes = Fact::Known(Scopes::default());
-                known(&mut f.agent).pods = vec![PodStatus::default()];
+                known(&mut f.agent).pods = vec![running()];
             },
             "scopes",
             Well,
@@ -125,53 +144,19 @@ fn what_is_wrong_with_containers_is_found() {
             "",
         ),
         (
-            "kubelet holds a lock",
-            |f| known(&mut f.login).locks.push(lock("kubelet")),
-            "kubelet",
-            Problem,
-            "kubelet delay",
-            "systemctl restart kubelet",
-        ),
-        (
-            "kubelet runs with it",
-            |f| {
-                f.processes = process("kubelet");
-                f.kubelet = kubelet("shutdownGracePeriod: 30s");
-            },
-            "kubelet",
-            Problem,
-            "/var/lib/kubelet/config.yaml:12: shutdownGracePeriod: 30s",
-            "sed -i -E",
-        ),
-        (
-            "kubelet would",
+            "the configuration of a kubelet that is not here",
             |f| f.kubelet = kubelet("shutdownGracePeriod: 30s"),
             "kubelet",
-            Warning,
-            "config.yaml:12",
-            "sed -i -E",
-        ),
-        (
-            "kubelet without",
-            |f| {
-                f.processes = process("kubelet");
-                f.kubelet = kubelet("");
-            },
-            "kubelet",
             Info,
-            "no shutdownGracePeriod",
+            "config.yaml:12",
             "",
         ),
         (
-            "kubelet whose configuration is not understood",
-            |f| {
-                f.processes = process("kubelet");
-                f.kubelet = kubelet("");
-                known(&mut f.kubelet).as_mut().unwrap().problem = "no YAML".into();
-            },
+            "whether a kubelet runs cannot be seen",
+            |f| f.kubelets = unseen(NotObserved::Failed),
             "kubelet",
             Info,
-            "config.yaml:12: no YAML",
+            "as was said",
             "",
         ),
         (
@@ -186,7 +171,7 @@ fn what_is_wrong_with_containers_is_found() {
             "a kubelet to stand beside",
             |f| {
                 f.config.config.mode = Mode::Companion;
-                f.processes = process("kubelet");
+                f.kubelets = process("kubelet");
                 f.kubelet = kubelet("");
             },
             "kubelet",
@@ -198,7 +183,7 @@ fn what_is_wrong_with_containers_is_found() {
             "a kubelet beside that ends pods, too",
             |f| {
                 f.config.config.mode = Mode::Companion;
-                f.processes = process("kubelet");
+                f.kubelets = process("kubelet");
                 f.kubelet = kubelet("shutdownGracePeriod: 30s");
             },
             "kubelet",
@@ -231,38 +216,8 @@ fn what_is_wrong_with_containers_is_found() {
             "",
             "",
         ),
-        ("oomd", |f| f.processes = process("systemd-oomd"), "oom", Info, "process 77", ""),
+        ("oomd", |f| f.killers = process("systemd-oomd"), "oom", Info, "process 77", ""),
     ]);
-}
-
-#[test]
-fn only_of_a_kubelet_whose_configuration_was_read_it_is_said_that_it_leaves_its_pods_alone() {
-    let mut facts = healthy();
-    facts.config.config.mode = Mode::Companion;
-    facts.processes = process("kubelet");
-    for kind in [NotObserved::Denied, NotObserved::Silent] {
-        facts.kubelet = unseen(kind);
-        assert_eq!(finding(&facts, "kubelet").unwrap().severity, Info, "{kind:?}");
-    }
-    facts.kubelet = kubelet("");
-    known(&mut facts.kubelet).as_mut().unwrap().problem = "no YAML".to_owned();
-    assert_eq!(finding(&facts, "kubelet").unwrap().severity, Info);
-}
-
-#[test]
-fn a_kubelet_that_is_switched_off_but_was_not_restarted_is_restarted_and_no_more() {
-    let mut facts = healthy();
-    facts.config.config.mode = Mode::Companion;
-    facts.processes = process("k3s-server");
-    facts.kubelet = kubelet("");
-    known(&mut facts.kubelet).as_mut().unwrap().unit = "k3s".to_owned();
-    known(&mut facts.login).locks.push(lock("kubelet"));
-    let found = finding(&facts, "kubelet").unwrap();
-    assert_eq!((found.severity, found.fix), (Problem, vec!["systemctl restart k3s".to_owned()]));
-    facts.processes = Fact::Known(Vec::new());
-    let found = finding(&facts, "kubelet").unwrap();
-    assert_eq!(found.fix[0], "systemctl start k3s");
-    assert!(found.why.starts_with("without a kubelet"), "{found:?}");
 }
 
 #[test]
@@ -276,19 +231,6 @@ fn without_the_api_server_pods_end_as_the_configuration_says() {
     assert!(title(WithoutApi::StopContainers).contains("through the container runtime"));
     let wait = "would end only the pods of manifests (companionWithoutApi: wait)";
     assert!(title(WithoutApi::Wait).ends_with(wait));
-}
-
-#[test]
-fn the_fix_for_a_kubelet_whose_periods_are_no_lines_of_their_own_is_in_words() {
-    let mut facts = healthy();
-    facts.kubelet = kubelet("shutdownGracePeriod: 30s");
-    let config = known(&mut facts.kubelet).as_mut().unwrap();
-    config.is_plain = false;
-    config.lines = vec!["\"shutdownGracePeriod\": \"0s\"".to_owned()];
-    let found = finding(&facts, "kubelet").unwrap();
-    let words = "set these fields in /var/lib/kubelet/config.yaml: \"shutdownGracePeriod\": \"0s\", \
-                 then: `systemctl restart kubelet`";
-    assert_eq!(found.advice, [words]);
 }
 
 #[test]
@@ -308,7 +250,7 @@ fn rights_that_an_agent_can_do_without_are_named_with_what_lacks_without_them() 
 fn containers_of_cgroupfs_need_no_order() {
     let mut facts = healthy();
     facts.scopes = Fact::Known(Scopes::default());
-    known(&mut facts.agent).pods.push(PodStatus::default());
+    known(&mut facts.agent).pods.push(running());
     let found = finding(&facts, "scopes").unwrap();
     assert_eq!(found.severity, Well);
     assert!(found.title.contains("cgroupfs"), "{found:?}");

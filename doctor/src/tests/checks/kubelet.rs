@@ -1,4 +1,8 @@
-//! A node with a kubelet and without winddown.
+//! A node with a kubelet: without winddown, with an agent that is its companion, and with one that is not.
+
+use winddown_config::Mode;
+use winddown_control::api::{PodStatus, ProtectionState};
+use winddown_render::View;
 
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
@@ -17,7 +21,7 @@ fn alone() -> Facts {
     facts.agent = unseen(NotObserved::Absent);
     facts.config.read = ConfigRead::Defaults;
     facts.installed = Fact::Known(Installed::default());
-    facts.processes = Fact::Known(vec![Process { pid: 9, name: "kubelet".into() }]);
+    facts.kubelets = Fact::Known(vec![Process { pid: 9, name: "kubelet".into() }]);
     facts.kubelet = Fact::Known(Some(config));
     known(&mut facts.login).locks = vec![lock("kubelet")];
     facts
@@ -27,20 +31,38 @@ fn config(facts: &mut Facts) -> &mut KubeletConfig {
     known(&mut facts.kubelet).as_mut().unwrap()
 }
 
+fn is_away(facts: &mut Facts) {
+    facts.kubelets = Fact::Known(Vec::new());
+    known(&mut facts.login).locks.clear();
+}
+
+/// A node whose agent is the companion of a kubelet that leaves its pods alone.
+fn companion() -> Facts {
+    let mut facts = healthy();
+    facts.config.config.mode = Mode::Companion;
+    facts.kubelets = process("kubelet");
+    facts.kubelet = kubelet("");
+    facts
+}
+
 #[test]
 fn a_node_without_winddown_is_told_how_its_kubelets_shutdown_is_and_not_what_the_agent_lacks() {
     let ids: Vec<_> = findings(&alone()).iter().map(|finding| finding.id).collect();
     assert_eq!(ids, ["kubelet-shutdown", "logind", "paths", "oom"]);
-    assert!(findings(&alone()).iter().all(|finding| finding.severity == Well));
+    let paths = finding(&alone(), "paths").unwrap();
+    assert_eq!(paths.severity, Info, "a kubelet ends nothing on ways past logind");
+    assert!(paths.evidence[1].starts_with("kills the pods"), "{paths:?}");
+    let others = findings(&alone()).into_iter().filter(|finding| finding.id != "paths");
+    assert!(others.into_iter().all(|finding| finding.severity == Well));
     for program in ["kubelite", "k3s-server"] {
-        let facts = Facts { processes: process(program), ..alone() };
+        let facts = Facts { kubelets: process(program), ..alone() };
         assert!(finding(&facts, "kubelet-shutdown").is_some(), "{program} contains a kubelet");
     }
     // With a configuration or a unit of winddown, or without a kubelet, the findings are about the agent.
     for ours in [
         |facts: &mut Facts| facts.config.read = ConfigRead::Valid(Vec::new()),
         |facts: &mut Facts| known(&mut facts.installed).unit = true,
-        |facts: &mut Facts| facts.processes = Fact::Known(Vec::new()),
+        is_away,
     ] {
         let mut facts = alone();
         ours(&mut facts);
@@ -85,7 +107,7 @@ fn a_kubelet_that_does_not_protect_its_pods_is_found_with_the_cure() {
             "systemctl restart kubelet",
         ),
         ("unreadable", |f| config(f).problem = "bad".into(), Warning, "bad", ""),
-        ("not found", |f| f.kubelet = Fact::Known(None), Info, "", ""),
+        ("not found", |f| f.kubelet = Fact::Known(None), Warning, "process 9: kubelet", ""),
     ];
     for (what, break_it, severity, evidence, fix) in cases {
         let mut facts = alone();
@@ -95,4 +117,156 @@ fn a_kubelet_that_does_not_protect_its_pods_is_found_with_the_cure() {
         assert!(found.evidence.join("\n").contains(evidence), "{what}: {found:?}");
         assert!(super::says(&found, fix), "{what}: {found:?}");
     }
+}
+
+#[test]
+fn a_kubelet_whose_configuration_is_not_found_is_not_called_well() {
+    let facts = Facts { kubelet: Fact::Known(None), ..alone() };
+    let diagnosis = diagnose(&facts);
+    assert_eq!(diagnosis.severity, Warning);
+    let verdict = diagnosis.protection.as_ref().unwrap();
+    assert_eq!(verdict.state, ProtectionState::Unknown, "{verdict:?}");
+    let text = render(&diagnosis, &View::default());
+    assert!(!text.contains("all well") && text.contains("is not known"), "{text}");
+}
+
+#[test]
+fn an_image_with_a_kubelet_and_without_winddown_is_told_how_the_kubelets_shutdown_is() {
+    let unit = Fact::Known(Some("kubelet.service".to_owned()));
+    let image = Facts {
+        live: false,
+        root: "/image".into(),
+        agent: Fact::not_live(),
+        login: Fact::not_live(),
+        system: Fact::not_live(),
+        service: Fact::not_live(),
+        kubelets: Fact::not_live(),
+        killers: Fact::not_live(),
+        kubelet_unit: unit,
+        setting: Fact::Known(None),
+        ..alone()
+    };
+    let found = findings(&image);
+    assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), ["kubelet-shutdown"]);
+    assert_eq!((found[0].severity, found[0].fix.len()), (Info, 0), "{found:?}");
+
+    let mut off = image.clone();
+    config(&mut off).enabled.clear();
+    let found = finding(&off, "kubelet-shutdown").unwrap();
+    assert_eq!(found.severity, Problem, "{found:?}");
+    let edit = "set shutdownGracePeriod and shutdownGracePeriodCriticalPods in \
+                /image/var/lib/kubelet/config.yaml";
+    assert_eq!(found.advice, [edit], "nothing is restarted in an image");
+
+    // The kubelet's own file raises the delay, unless another one sorts after it.
+    for (file, severity) in [("10-site.conf", Info), ("zz-site.conf", Problem)] {
+        let setting = set(&format!("/etc/systemd/logind.conf.d/{file}"), 5);
+        let found = finding(&Facts { setting, ..image.clone() }, "kubelet-shutdown").unwrap();
+        assert_eq!(found.severity, severity, "{file}: {found:?}");
+    }
+    let unread = Facts { kubelet: Fact::Known(None), ..image.clone() };
+    assert_eq!(finding(&unread, "kubelet-shutdown").unwrap().severity, Warning);
+    let none = Facts { kubelet_unit: Fact::Known(None), ..image };
+    assert_eq!(finding(&none, "kubelet-shutdown"), None);
+    assert_eq!(finding(&none, "unit").unwrap().severity, Problem);
+}
+
+#[test]
+fn a_kubelet_beside_an_agent_with_pods_of_its_own_is_a_problem_that_a_companion_solves() {
+    type Change = fn(&mut Facts);
+    let kubelets: [(&str, Change); 6] = [
+        ("runs, with graceful shutdown", |f| f.kubelet = kubelet("shutdownGracePeriod: 30s")),
+        ("runs, without", |f| f.kubelet = kubelet("")),
+        ("runs, its configuration is not understood", |f| {
+            f.kubelet = kubelet("");
+            config(f).problem = "no YAML".to_owned();
+        }),
+        ("runs, its configuration is not found", |f| f.kubelet = Fact::Known(None)),
+        ("holds a lock", |f| known(&mut f.login).locks.push(lock("kubelet"))),
+        ("is enabled", |f| {
+            f.kubelets = Fact::Known(Vec::new());
+            f.kubelet_unit = Fact::Known(Some("kubelet.service".to_owned()));
+        }),
+    ];
+    for mode in [Mode::Standalone, Mode::Cluster] {
+        for runtime in [RuntimeKind::Process, RuntimeKind::Systemd, RuntimeKind::Cri] {
+            for (what, change) in kubelets {
+                let mut facts = Facts { kubelets: process("kubelet"), ..healthy() };
+                facts.config.config.mode = mode;
+                facts.config.config.runtime = runtime;
+                change(&mut facts);
+                let found = finding(&facts, "kubelet").unwrap();
+                assert_eq!(found.severity, Problem, "{mode:?} {runtime:?}, {what}: {found:?}");
+                assert!(!found.evidence.is_empty(), "{what}: {found:?}");
+                let fix = found.fix.join("\n");
+                assert!(fix.contains("winddown install --companion"), "{what}: {fix}");
+                for switches_off in ["sed", "0s", "restart kubelet", "shutdownGracePeriod"] {
+                    assert!(!fix.contains(switches_off), "{what}: {fix}");
+                }
+                let text = render(&diagnose(&facts), &View::default());
+                assert!(text.contains("\nNOT PROTECTED: a kubelet"), "{what}: {text}");
+                assert!(!text.contains("every orderly way down"), "{what}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_way_to_a_companion_keeps_an_edited_configuration_and_ends_the_pods_that_the_agent_has() {
+    let mut facts = Facts { kubelets: process("kubelet"), ..healthy() };
+    let fix = |facts: &Facts| finding(facts, "kubelet").unwrap().fix;
+    assert_eq!(fix(&facts), ["winddown install --companion", "systemctl restart winddown"]);
+    known(&mut facts.agent).pods.push(PodStatus::default());
+    facts.config.config.max_pods = 7;
+    assert_eq!(
+        fix(&facts),
+        [
+            "mv /etc/winddown/config.yaml /etc/winddown/config.yaml.standalone",
+            "winddown install --companion",
+            "winddown drain && systemctl restart winddown && winddown undrain",
+        ]
+    );
+}
+
+#[test]
+fn only_of_a_kubelet_whose_configuration_was_read_it_is_said_that_it_leaves_its_pods_alone() {
+    let mut facts = healthy();
+    facts.config.config.mode = Mode::Companion;
+    facts.kubelets = process("kubelet");
+    for kind in [NotObserved::Denied, NotObserved::Silent] {
+        facts.kubelet = unseen(kind);
+        assert_eq!(finding(&facts, "kubelet").unwrap().severity, Info, "{kind:?}");
+    }
+    facts.kubelet = kubelet("");
+    known(&mut facts.kubelet).as_mut().unwrap().problem = "no YAML".to_owned();
+    assert_eq!(finding(&facts, "kubelet").unwrap().severity, Info);
+}
+
+#[test]
+fn a_kubelet_that_is_switched_off_but_was_not_restarted_is_restarted_and_no_more() {
+    let mut facts = healthy();
+    facts.config.config.mode = Mode::Companion;
+    facts.kubelets = process("k3s-server");
+    facts.kubelet = kubelet("");
+    known(&mut facts.kubelet).as_mut().unwrap().unit = "k3s".to_owned();
+    known(&mut facts.login).locks.push(lock("kubelet"));
+    let found = finding(&facts, "kubelet").unwrap();
+    assert_eq!((found.severity, found.fix), (Problem, vec!["systemctl restart k3s".to_owned()]));
+    is_away(&mut facts);
+    let found = finding(&facts, "kubelet").unwrap();
+    assert_eq!(found.fix[0], "systemctl start k3s");
+    assert!(found.why.starts_with("without a kubelet"), "{found:?}");
+}
+
+#[test]
+fn the_fix_for_a_kubelet_whose_periods_are_no_lines_of_their_own_is_in_words() {
+    let mut facts = companion();
+    facts.kubelet = kubelet("shutdownGracePeriod: 30s");
+    let config = known(&mut facts.kubelet).as_mut().unwrap();
+    config.is_plain = false;
+    config.lines = vec!["\"shutdownGracePeriod\": \"0s\"".to_owned()];
+    let found = finding(&facts, "kubelet").unwrap();
+    let words = "set these fields in /var/lib/kubelet/config.yaml: \"shutdownGracePeriod\": \"0s\", \
+                 then: `systemctl restart kubelet`";
+    assert_eq!(found.advice, [words]);
 }

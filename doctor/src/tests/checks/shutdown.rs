@@ -169,7 +169,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "switched off",
             |f| known(&mut f.agent).shutdown_plan.enabled = false,
             "periods",
-            Warning,
+            Problem,
             "shutdownGracePeriod",
             "systemctl reload winddown",
         ),

@@ -9,6 +9,10 @@ const HEALTHY: i32 = 0;
 const WARNING: i32 = 7;
 const PROBLEM: i32 = 8;
 
+/// A kubelet that is set up to run at the next boot.
+const KUBELET_UNIT: &str =
+    "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n";
+
 #[tokio::test]
 async fn a_healthy_node_is_well_and_each_harm_is_named_and_mended_as_the_doctor_says() -> TestResult
 {
@@ -25,11 +29,13 @@ async fn a_healthy_node_is_well_and_each_harm_is_named_and_mended_as_the_doctor_
     fix(&scenario, &delay).await?;
     becomes_well(&scenario).await?;
 
-    let kubelet = "/var/lib/kubelet/config.yaml";
-    scenario.node.write(kubelet, "shutdownGracePeriod: 30s\n", 0o644)?;
-    let finding = becomes(&scenario, WARNING, "kubelet").await?;
-    assert!(finding["evidence"].to_string().contains(kubelet), "{finding}");
-    std::fs::remove_file(scenario.node.host_path(kubelet))?;
+    let unit = "/etc/systemd/system/kubelet.service";
+    scenario.node.write(unit, KUBELET_UNIT, 0o644)?;
+    scenario.node.run(&["systemctl", "enable", "kubelet"]).await?;
+    let finding = becomes(&scenario, PROBLEM, "kubelet").await?;
+    assert!(finding["evidence"].to_string().contains("kubelet.service"), "{finding}");
+    assert!(finding["fix"].to_string().contains("install --companion"), "{finding}");
+    scenario.node.run(&["systemctl", "disable", "kubelet"]).await?;
     becomes_well(&scenario).await?;
 
     scenario.node.run(&["systemctl", "disable", "winddown"]).await?;

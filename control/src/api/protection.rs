@@ -1,0 +1,129 @@
+//! Whether the pods of a node end in order and in time at a shutdown.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The verdict on a node: whether its pods end in order and in time at a shutdown, and who ends them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Protection {
+    /// The verdict.
+    pub state: ProtectionState,
+    /// Who ends the node's pods at a shutdown. If a kubelet runs pods that the agent does not end, this is about the
+    /// kubelet's.
+    pub ended_by: EndedBy,
+    /// Why, as one word for programs.
+    pub reason: ProtectionReason,
+    /// The verdict in one human-readable sentence.
+    pub text: String,
+    /// What to do next, human-readable; empty if nothing has to be done.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub next: String,
+    /// The time that is configured for the end of the pods, in seconds; absent if unknown, 0 if switched off.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub configured_seconds: Option<f64>,
+    /// How long a shutdown really waits for that, in seconds; absent if unknown, 0 if it does not wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_force_seconds: Option<f64>,
+}
+
+/// Whether the pods of a node end in order and in time at a shutdown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ProtectionState {
+    /// They do.
+    Protected,
+    /// They end in order, but with less time or less safety than configured.
+    Limited,
+    /// Some of them do not.
+    Unprotected,
+    /// It could not be seen, or this version does not know the value.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// Who ends the pods of a node at a shutdown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum EndedBy {
+    /// The agent, which also runs them.
+    Agent,
+    /// The agent, beside the kubelet that runs them.
+    Companion,
+    /// The kubelet that runs them.
+    Kubelet,
+    /// Nobody: they are killed.
+    Nobody,
+    /// It could not be seen, or this version does not know the value.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+/// The fact that decided a [`Protection`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum ProtectionReason {
+    /// Whoever ends the pods holds a shutdown lock that gives enough time.
+    LockHeld,
+    /// The login manager waits a shorter time than the agent wants.
+    DelayTooShort,
+    /// The kubelet ends the same pods as the agent.
+    KubeletEndsThemToo,
+    /// No kubelet runs that the agent could stand beside.
+    NoKubelet,
+    /// The agent does not run.
+    NoAgent,
+    /// Graceful shutdown is switched off in the agent's configuration.
+    SwitchedOff,
+    /// The agent holds no shutdown lock.
+    LockNotHeld,
+    /// The login manager does not wait at all.
+    NoDelay,
+    /// A kubelet has pods here, and the agent is not its companion.
+    NotACompanion,
+    /// There is neither an agent nor a kubelet.
+    Nothing,
+    /// The kubelet, which is alone, has no graceful shutdown.
+    KubeletSwitchedOff,
+    /// The login manager waits a shorter time than the kubelet wants, so that the kubelet does not delay at all.
+    KubeletDelayTooShort,
+    /// The kubelet, which is alone, holds no shutdown lock.
+    KubeletLockNotHeld,
+    /// The agent could not be asked.
+    AgentUnknown,
+    /// The login manager could not be asked.
+    LockUnknown,
+    /// How long the login manager waits could not be seen.
+    DelayUnknown,
+    /// Whether a kubelet runs could not be seen.
+    KubeletUnknown,
+    /// The configuration of the kubelet could not be seen.
+    KubeletConfigurationUnknown,
+    /// A value that this version does not know.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
+// === impl Protection ===
+
+impl Protection {
+    /// Whether the node's pods end in order at a shutdown, if perhaps with less time than configured.
+    pub fn is_protected(&self) -> bool {
+        matches!(self.state, ProtectionState::Protected | ProtectionState::Limited)
+    }
+
+    /// Whether the node is not well for a reason that no other part of the status shows: the lock and the plan have the
+    /// others, with what to do.
+    pub fn is_unexplained(&self) -> bool {
+        let is_shown = matches!(
+            self.reason,
+            ProtectionReason::LockNotHeld
+                | ProtectionReason::DelayTooShort
+                | ProtectionReason::SwitchedOff
+        );
+        self.state != ProtectionState::Protected && !is_shown
+    }
+}

@@ -1,0 +1,163 @@
+//! What the doctor's facts say to the rule by which a node is protected or not.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use winddown_config::Mode;
+use winddown_control::api::{LockState, Protection};
+use winddown_files::OneThread;
+use winddown_node::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
+use winddown_systemd::Bus;
+use winddown_systemd::inspect::{Inspector, LoginView};
+
+use crate::checks;
+use crate::collect::kubelet::{self, OnDisk};
+use crate::facts::{Fact, Facts, NotObserved};
+
+/// Looks at the kubelet of the running machine, for an agent that has to know whether it protects its pods.
+#[derive(Debug)]
+pub struct KubeletLook {
+    root: PathBuf,
+    bus: Bus,
+    patience: Duration,
+    /// A disk that hangs takes one thread.
+    reading: OneThread,
+}
+
+// === impl KubeletLook ===
+
+impl KubeletLook {
+    /// Reads files below `root` and asks logind on `bus`, which may each take as long as `patience`.
+    pub fn new(root: impl Into<PathBuf>, bus: Bus, patience: Duration) -> Self {
+        Self { root: root.into(), bus, patience, reading: OneThread::default() }
+    }
+
+    /// Looks. Cancel-safe; what is being read is read to its end.
+    pub async fn look(&self) -> KubeletFacts {
+        let root = self.root.clone();
+        let (disk, login) = tokio::join!(
+            timeout(self.patience, self.reading.run(move |()| OnDisk::look(&root, true))),
+            self.login(),
+        );
+        let login =
+            login.map_or_else(|| Fact::Unknown(NotObserved::Failed, String::new()), Fact::Known);
+        match disk {
+            Ok(Ok(disk)) => of_kubelet(&disk, &login),
+            // Nobody knows what a disk would say that does not answer.
+            Ok(Err(_)) | Err(_) => KubeletFacts::default(),
+        }
+    }
+
+    async fn login(&self) -> Option<LoginView> {
+        let inspector = Inspector::connect(&self.bus, self.patience).await.ok()?;
+        inspector.login().await.ok()
+    }
+}
+
+// === impl Facts ===
+
+impl Facts {
+    /// The verdict on this node.
+    pub fn protection(&self) -> Protection {
+        let facts = self.protection_facts();
+        if !self.config.is_read() && facts.kubelet.presence != Some(KubeletPresence::Absent) {
+            return Protection {
+                text:
+                    "whether the kubelet's pods are protected is not known: the configuration does \
+                       not say what this agent is to the kubelet"
+                        .to_owned(),
+                next: "`winddown config check` says what is wrong with it".to_owned(),
+                ..Protection::default()
+            };
+        }
+        protection(&facts)
+    }
+
+    /// What the rule has to know of this node.
+    pub(crate) fn protection_facts(&self) -> ProtectionFacts {
+        let role = match self.config.config.mode {
+            _ if checks::is_without_winddown(self) => AgentRole::None,
+            Mode::Companion => AgentRole::Companion,
+            Mode::Standalone | Mode::Cluster => AgentRole::Runtime,
+        };
+        let status = self.agent.known();
+        ProtectionFacts {
+            role,
+            agent_runs: self.agent_runs(),
+            agent_lock: self.agent_lock(),
+            agent_wants: match status.is_none_or(|status| status.shutdown_plan.enabled) {
+                true => self.delay_wanted(),
+                false => Duration::ZERO,
+            },
+            delay: self.delay(),
+            kubelet: of_kubelet(&self.on_disk(), &self.login),
+        }
+    }
+
+    fn on_disk(&self) -> OnDisk {
+        OnDisk {
+            kubelets: self.kubelets.clone(),
+            unit: self.kubelet_unit.clone(),
+            config: self.kubelet.clone(),
+        }
+    }
+
+    fn agent_runs(&self) -> Option<bool> {
+        match self.agent.not_observed() {
+            None => Some(true),
+            Some(NotObserved::Absent) => (!checks::listens_elsewhere(self)).then_some(false),
+            Some(NotObserved::Silent) => Some(false),
+            Some(NotObserved::Denied | NotObserved::Failed | NotObserved::NotLive) => None,
+        }
+    }
+
+    fn agent_lock(&self) -> Option<bool> {
+        let status = self.agent.known();
+        if status.is_some_and(checks::is_going_down) {
+            return Some(true);
+        }
+        if self.config.config.shutdown_socket.is_some() {
+            return status.map(|status| status.lock.state == LockState::Held);
+        }
+        match &self.login {
+            Fact::Known(login) => Some(checks::agents_lock(self, login).is_some()),
+            Fact::Unknown(NotObserved::Absent, _) => Some(false),
+            Fact::Unknown(..) => None,
+        }
+    }
+
+    fn delay(&self) -> Option<Duration> {
+        if !self.live {
+            return checks::delay_in_image(self);
+        }
+        match self.login.known() {
+            Some(login) if self.config.config.shutdown_socket.is_none() => Some(login.delay),
+            _ => self.told_delay(),
+        }
+    }
+
+    /// How long a shutdown waits, as the agent has been told.
+    pub(crate) fn told_delay(&self) -> Option<Duration> {
+        let told = self.agent.known().and_then(|status| status.lock.delay_seconds);
+        told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+    }
+}
+
+/// What the rule has to know of a kubelet.
+fn of_kubelet(disk: &OnDisk, login: &Fact<LoginView>) -> KubeletFacts {
+    let lock = login.known().map(|login| checks::lock(login).is_some());
+    let unit = disk.unit.known().map(Option::is_some);
+    let presence = match &disk.kubelets {
+        _ if lock == Some(true) => Some(KubeletPresence::Runs),
+        Fact::Known(kubelets) if !kubelets.is_empty() => Some(KubeletPresence::Runs),
+        _ if unit == Some(true) => Some(KubeletPresence::Enabled),
+        Fact::Known(_) | Fact::Unknown(NotObserved::NotLive, _) if unit == Some(false) => {
+            Some(KubeletPresence::Absent)
+        }
+        _ => None,
+    };
+    let config = disk.config.known().and_then(Option::as_ref);
+    let wants = config.filter(|config| config.problem.is_empty()).and_then(kubelet::wants);
+    KubeletFacts { presence, wants, lock }
+}

@@ -1,0 +1,101 @@
+//! The sentences of a verdict.
+
+use std::time::Duration;
+
+use winddown_control::api::{EndedBy, ProtectionReason as Why};
+use winddown_shared::display::duration;
+
+use super::{AgentRole, KubeletPresence, ProtectionFacts};
+
+/// The verdict in one sentence.
+pub(super) fn text(facts: &ProtectionFacts, reason: Why, ended_by: EndedBy) -> String {
+    let delay = span(facts.delay);
+    let wants = span(facts.kubelet.wants);
+    let text = match reason {
+        Why::LockHeld => return protected(facts),
+        Why::NotACompanion => return not_a_companion(facts, ended_by),
+        Why::DelayTooShort => {
+            let wanted = duration(facts.agent_wants);
+            return format!("logind waits {delay} of the {wanted} wanted: pods get less time");
+        }
+        Why::KubeletDelayTooShort => {
+            return format!(
+                "a shutdown of this node kills its pods: logind waits {delay} of the {wants} that the \
+                 kubelet wants"
+            );
+        }
+        Why::KubeletEndsThemToo => "the kubelet ends the same pods at a shutdown as this agent",
+        Why::NoKubelet => "no kubelet runs here, and with `mode: companion` nothing else runs pods",
+        Why::NoAgent => "no agent answers: nothing ends the pods in order",
+        Why::SwitchedOff => "graceful shutdown is switched off: a shutdown kills the pods",
+        Why::LockNotHeld => "the shutdown lock is not held: a shutdown would not wait for the pods",
+        Why::NoDelay => "logind does not wait for any lock: a shutdown kills the pods",
+        Why::Nothing => "there is neither an agent nor a kubelet: nothing ends pods in order",
+        Why::KubeletSwitchedOff => {
+            "a shutdown of this node kills its pods: the kubelet's graceful shutdown is switched off"
+        }
+        Why::KubeletLockNotHeld => {
+            "a shutdown of this node kills its pods: the kubelet holds no shutdown lock"
+        }
+        Why::AgentUnknown => "whether the pods are protected is not known: the agent was not asked",
+        Why::LockUnknown => {
+            "whether a shutdown waits for the pods is not known: nobody lists the locks"
+        }
+        Why::DelayUnknown => "how long a shutdown waits for the pods is not known",
+        Why::KubeletUnknown => {
+            "whether a kubelet runs here, whose pods nothing would end, is not known"
+        }
+        Why::KubeletConfigurationUnknown => {
+            "whether the kubelet ends its pods at a shutdown is not known: its configuration was not found"
+        }
+        Why::Unknown => "whether the pods are protected is not known",
+    };
+    text.to_owned()
+}
+
+/// What to do next; empty if nothing has to be done.
+pub(super) fn next(reason: Why) -> &'static str {
+    match reason {
+        Why::LockHeld => "",
+        Why::NotACompanion => {
+            "`winddown install --companion` makes this agent end the kubelet's pods; \
+             `winddown doctor` has each step"
+        }
+        _ => "`winddown doctor` says why, and what to do",
+    }
+}
+
+fn protected(facts: &ProtectionFacts) -> String {
+    let whose = match facts.role {
+        AgentRole::None => {
+            let wants = span(facts.kubelet.wants);
+            return format!("the kubelet ends its pods: a shutdown waits for it, up to {wants}");
+        }
+        AgentRole::Runtime => "the pods",
+        AgentRole::Companion => "the kubelet's pods",
+    };
+    let wants = duration(facts.agent_wants);
+    format!("this agent ends {whose}: a shutdown waits for it, up to {wants}")
+}
+
+fn not_a_companion(facts: &ProtectionFacts, ended_by: EndedBy) -> String {
+    let kubelet = match facts.kubelet.presence {
+        Some(KubeletPresence::Enabled) => "a kubelet is set up to run pods here",
+        _ => "a kubelet runs pods here",
+    };
+    match ended_by {
+        EndedBy::Kubelet => format!(
+            "{kubelet} and ends them by itself, at the same time as this agent, which is not its \
+             companion"
+        ),
+        EndedBy::Nobody => format!(
+            "{kubelet}, and a shutdown kills them: this agent is not its companion, and the kubelet \
+             does not end them either"
+        ),
+        _ => format!("{kubelet}, and this agent does not end them: it is not its companion"),
+    }
+}
+
+fn span(time: Option<Duration>) -> String {
+    time.map_or_else(|| "an unknown time".to_owned(), duration)
+}
