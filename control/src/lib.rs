@@ -76,6 +76,12 @@ pub const DEFAULT_SOCKET: &str = "/run/winddown/winddown.sock";
 /// The calls that are not `async` answer from memory: they never wait for a pod, the runtime, logind or a disk, so
 /// `status` works when everything else hangs.
 pub trait AgentApi: Send + Sync + 'static {
+    /// Brings up to date what [`status`](Self::status) and [`metrics`](Self::metrics) say of the node beside the agent.
+    /// Called before each; takes at most a few seconds. By default there is nothing to do.
+    fn refresh(&self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// The current status of the node.
     fn status(&self) -> Status;
 

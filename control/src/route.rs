@@ -34,7 +34,10 @@ pub(super) async fn answer<A: AgentApi>(
     let path = request.uri().path().to_owned();
     let segments: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let result = match segments.as_slice() {
-        ["metrics"] => read(&request, || respond::metrics(shared.api.metrics())),
+        ["metrics"] => {
+            shared.api.refresh().await;
+            read(&request, || respond::metrics(shared.api.metrics()))
+        }
         ["healthz"] => read(&request, || health("healthz", &shared.api.health(), &request)),
         ["readyz"] => read(&request, || health("readyz", &shared.api.readiness(), &request)),
         // The network may read numbers, never names.
@@ -67,7 +70,10 @@ async fn ask<A: AgentApi>(
     }
     match path {
         ["status"] if has_flag(request, "watch") => watch(shared, peer),
-        ["status"] => Ok(respond::json(&api.status())),
+        ["status"] => {
+            api.refresh().await;
+            Ok(respond::json(&api.status()))
+        }
         ["plan", "shutdown"] => {
             let within = seconds(request, "seconds")?;
             Ok(respond::json(&api.shutdown_plan(within).await))
@@ -238,6 +244,7 @@ impl<A: AgentApi> Watcher<A> {
             }
             tokio::time::sleep_until(last + WATCH_PACE).await;
         }
+        self.api.refresh().await;
         // Marked as seen before the status is read: a change in between causes one extra line.
         self.changes.borrow_and_update();
         self.last = Some(Instant::now());

@@ -270,6 +270,7 @@ impl Service {
             .notices(notices.clone())
             .volatile_directory(config.control_socket.parent().map(PathBuf::from))
             .guard(configured.guard(|wanted| hold_block(Bus::System, wanted)))
+            .look_at_kubelet(host::look_at_kubelet(&options.root))
             .refused_signals(move || logind.refused_signals());
         let shutdown = plugin.handle();
         if let Some(going_down) = runs.going_down {

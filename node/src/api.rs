@@ -18,6 +18,11 @@ use winddown_control::api::{
 use winddown_control::{AgentApi, ApiError};
 
 impl<R: Runtime> AgentApi for Node<R> {
+    async fn refresh(&self) {
+        futures_util::future::join_all(self.0.sections.iter().map(|section| section.refresh()))
+            .await;
+    }
+
     fn status(&self) -> Status {
         self.picture()
     }

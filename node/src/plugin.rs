@@ -73,6 +73,11 @@ pub(crate) struct Lead {
 
 /// A plug-in's section of the status and the metrics.
 pub(crate) trait Section: Send + Sync + 'static {
+    /// Brings up to date what the status and the metrics say of the machine. Called before either.
+    fn refresh(&self) -> BoxFuture<'_, ()> {
+        std::future::ready(()).boxed()
+    }
+
     /// Fills in the plug-in's part of the status.
     fn status(&self, status: &mut api::Status);
 

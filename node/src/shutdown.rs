@@ -2,6 +2,7 @@
 
 mod drain;
 mod guard;
+mod kubelet_look;
 mod last_boot;
 mod notice;
 pub mod reports;
@@ -29,9 +30,11 @@ use winddown_shutdown::{
 use crate::core::Core;
 use crate::links::Draining;
 use crate::plugin::{Joining, Lead, NodePlugin};
+use crate::protection::{AgentRole, KubeletFacts};
 use guard::Guarded;
 #[cfg(test)]
 pub(crate) use guard::LOOKS;
+use kubelet_look::{KubeletLook, Look};
 use last_boot::LastBootState;
 use start::Started;
 
@@ -49,6 +52,7 @@ pub struct Shutdown {
     refused_signals: RefusedSignals,
     start_group_timeout: Duration,
     guard: Option<ShutdownGuard>,
+    look_at_kubelet: Option<Look>,
     handle: ShutdownHandle,
 }
 
@@ -85,6 +89,7 @@ struct Joined<R: Runtime> {
     work: OnceLock<Vec<ShutdownWork>>,
     ordered_start: Started,
     guarded: Guarded,
+    kubelet: KubeletLook,
 }
 
 /// The state on disk.
@@ -118,6 +123,7 @@ impl Shutdown {
             refused_signals: Box::new(|| 0),
             start_group_timeout: Duration::ZERO,
             guard: None,
+            look_at_kubelet: None,
             handle: ShutdownHandle {
                 inhibitor,
                 progress: ProgressSender::new(),
@@ -188,6 +194,18 @@ impl Shutdown {
         self
     }
 
+    /// Sets how to look at the kubelet of this machine, whose pods are not protected unless this node is its companion.
+    /// Called when the status or the metrics are asked for, at most once in five seconds; a look that takes more than
+    /// a second is given up. By default nobody looks, and a machine whose pods this node runs has no kubelet.
+    #[must_use]
+    pub fn look_at_kubelet<F>(mut self, look: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = KubeletFacts> + Send + 'static,
+    {
+        self.look_at_kubelet = Some(Box::new(move || Box::pin(look())));
+        self
+    }
+
     /// A handle, for use once the plug-in has been added to a node.
     pub fn handle(&self) -> ShutdownHandle {
         self.handle.clone()
@@ -204,6 +222,7 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         core.count(joined.inhibitor.state());
         core.count(joined.progress.subscribe());
         core.count(joined.notices.changes());
+        core.count(joined.kubelet.found());
         core.count(joined.ordered_start.report.clone());
         joined.guarded.count(&core);
         let contributions = &mut node.contributions;
@@ -281,6 +300,7 @@ impl Shutdown {
             work: OnceLock::new(),
             ordered_start,
             guarded: Guarded::of_boot(&core, self.volatile_directory.as_deref(), self.guard),
+            kubelet: KubeletLook::new(self.look_at_kubelet, role(&core)),
             core,
         };
         (joined, carried, start)
@@ -317,6 +337,14 @@ impl ShutdownHandle {
             return;
         }
         end_pods(unannounced).await;
+    }
+}
+
+/// What the agent is on this node: a kubelet admits the pods of a companion.
+fn role<R: Runtime>(core: &Core<R>) -> AgentRole {
+    match core.fit.admits_all() {
+        true => AgentRole::Companion,
+        false => AgentRole::Runtime,
     }
 }
 

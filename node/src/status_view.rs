@@ -60,6 +60,7 @@ impl<R: Runtime> Node<R> {
             pods: PodCounts::of(wanted, &core.workers.snapshot(), has_ended),
             manifest_problems: manifests.map(|manifests| manifests.errors.len()).sum(),
             process: self.0.process.read(),
+            gate: core.gate.reasons(),
             ..NodeFacts::default()
         };
         self.0.sections.iter().for_each(|section| section.facts(&mut facts));

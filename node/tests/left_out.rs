@@ -93,8 +93,9 @@ async fn plug_ins_that_could_not_be_told_apart_start_no_node() {
 #[cfg(feature = "shutdown")]
 mod with_shutdown {
     use super::*;
+    use winddown_control::api::{EndedBy, ProtectionReason, ProtectionState};
     use winddown_fakes::FakeInhibitor;
-    use winddown_node::Shutdown;
+    use winddown_node::{KubeletFacts, KubeletPresence, Shutdown};
     use winddown_shared::{Inhibitor, LockState};
     use winddown_shutdown::{Outcome, Policy};
 
@@ -112,6 +113,48 @@ mod with_shutdown {
         let report = handle.reports().latest().unwrap().unwrap();
         assert_eq!((report.outcome, report.pods().count()), (Outcome::Clean, 1));
         assert!(winddown_shared::PodKiller::running(node.workers()).is_known_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kubelet_that_comes_and_goes_changes_the_verdict_in_status_and_metrics() {
+        let (state, login) = (tempfile::tempdir().unwrap(), FakeInhibitor::holding(secs(40)));
+        let policy = Policy::from_periods(secs(30), secs(10)).unwrap();
+        let off = Some(Duration::ZERO);
+        let kubelet = watch::Sender::new(KubeletFacts {
+            presence: Some(KubeletPresence::Absent),
+            wants: off,
+            lock: Some(false),
+        });
+        let seen = kubelet.subscribe();
+        let shutdown = Shutdown::new(Arc::new(login.clone()), policy, state.path())
+            .look_at_kubelet(move || {
+                let seen = *seen.borrow();
+                async move { seen }
+            });
+        let node = runs(|list| list.plugin(shutdown)).await;
+        let verdict = async || {
+            tokio::time::advance(secs(5)).await;
+            node.refresh().await;
+            let is_protected = node.metrics().contains("\nwinddown_protected 1\n");
+            let verdict = node.status().protection.unwrap();
+            assert_eq!(is_protected, verdict.is_protected(), "{verdict:?}");
+            verdict
+        };
+        let before = verdict().await;
+        assert_eq!((before.state, before.ended_by), (ProtectionState::Protected, EndedBy::Agent));
+        kubelet.send_modify(|kubelet| kubelet.presence = Some(KubeletPresence::Runs));
+        let changes = node.changes();
+        let beside = verdict().await;
+        assert_eq!(beside.state, ProtectionState::Unprotected);
+        assert_eq!(beside.reason, ProtectionReason::NotACompanion);
+        tokio::task::yield_now().await;
+        assert!(changes.has_changed().unwrap(), "who watches the status is told");
+        kubelet.send_modify(|kubelet| kubelet.presence = None);
+        assert_eq!(verdict().await.state, ProtectionState::Unknown);
+        kubelet.send_modify(|kubelet| kubelet.presence = Some(KubeletPresence::Absent));
+        assert_eq!(verdict().await.state, ProtectionState::Protected);
+        login.modify(|state| state.lock = LockState::Waiting { why: "logind is away".into() });
+        assert_eq!(verdict().await.reason, ProtectionReason::LockNotHeld);
     }
 }
 

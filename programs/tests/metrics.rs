@@ -82,6 +82,7 @@ async fn gauges_follow_the_pods() {
     assert_eq!(value(&text, r#"kubelet_active_pods{static="true"}"#), 2.0);
     let running = r#"kubelet_working_pods{lifecycle="sync",config="desired",static="true"}"#;
     assert_eq!(value(&text, running), 2.0);
+    assert_eq!(value(&text, "winddown_protected"), 1.0);
     assert_eq!(value(&text, "winddown_inhibitor_held"), 1.0);
     assert_eq!(value(&text, "winddown_inhibit_delay_max_seconds"), 40.0);
     assert_eq!(value(&text, "winddown_refused_shutdown_signals_total"), 3.0);
@@ -138,6 +139,8 @@ async fn a_drain_is_measured_by_group_and_its_pods_do_not_count_as_cut() {
     let text = bed.scrape();
     let group = r#"winddown_shutdown_group_duration_seconds_sum{priority="0"}"#;
     assert_eq!(value(&text, group).round(), 3.0);
+    assert_eq!(value(&text, r#"winddown_admission_closed{reason="drain"}"#), 1.0);
+    assert_eq!(value(&text, r#"winddown_admission_closed{reason="notice"}"#), 0.0);
     assert_eq!(value(&text, r#"winddown_pods_cut_total{how="killed"}"#), 0.0);
     assert_eq!(value(&text, "kubelet_graceful_shutdown_start_time_seconds"), 0.0);
 }
@@ -150,6 +153,7 @@ async fn what_is_not_known_of_the_login_manager_is_absent() {
         state.delay = None;
     });
     let text = bed.scrape();
+    assert_eq!(value(&text, "winddown_protected"), 0.0);
     assert_eq!(value(&text, "winddown_inhibitor_held"), 0.0);
     assert!(!text.contains("winddown_inhibit_delay_max"), "{text}");
     assert_eq!(value(&text, "winddown_inhibit_delay_wanted_seconds"), 32.0);

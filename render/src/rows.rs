@@ -7,7 +7,7 @@ use super::group_state::GroupState;
 use super::paint::{BAD, GOOD, PLAIN, WARN};
 use super::times::Times;
 use super::{PODS_UNKNOWN, group_title};
-use winddown_control::api::{ClosedBy, LockState, Phase, Status};
+use winddown_control::api::{ClosedBy, LockState, Phase, ProtectionState, Status};
 
 /// A labelled row.
 pub(super) struct Row {
@@ -26,6 +26,13 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
     row("node", &about(status, times), PLAIN);
     let (text, style) = lock(status, times);
     row("lock", &text, style);
+    if let Some(verdict) = status.protection.as_ref().filter(|verdict| verdict.is_unexplained()) {
+        let (word, style) = match verdict.state {
+            ProtectionState::Unprotected => ("NO", BAD),
+            _ => ("NOT KNOWN", WARN),
+        };
+        row("protected", &format!("{word}: {}", verdict.text), style);
+    }
     let running = status.shutdown.phase == Phase::Running;
     let style = if status.shutdown.phase == Phase::Idle { PLAIN } else { WARN };
     row("shutdown", &shutdown(status, times), style);

@@ -7,7 +7,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::{Column, Table, View, changes, fit, status, wrap};
 use fixtures::{five_pods, fresh, pod};
-use winddown_control::api::{LockState, PodState, Status};
+use winddown_control::api::{
+    EndedBy, LockState, PodState, Protection, ProtectionReason, ProtectionState, Status,
+};
 
 #[test]
 fn a_text_is_cut_by_the_columns_it_takes_and_not_by_its_characters() {
@@ -79,6 +81,36 @@ fn a_pod_without_an_image_is_a_problem_and_the_way_out_is_named() {
     assert!(line.contains("cannot be started as it is written"), "{line}");
     assert_eq!(problem("ErrImagePull", PodState::Terminating), None, "it is on its way out");
     assert_eq!(problem("ContainerCreating", PodState::Syncing), None);
+}
+
+#[test]
+fn a_kubelet_whose_companion_the_agent_is_not_stands_in_the_headline_and_among_the_problems() {
+    let mut node = fresh();
+    let told = |node: &Status| status(node, &View::default());
+    let well = told(&node);
+    node.protection = Some(Protection {
+        state: ProtectionState::Unprotected,
+        ended_by: EndedBy::Nobody,
+        reason: ProtectionReason::NotACompanion,
+        text: "a kubelet\x1b[2J runs pods here".to_owned(),
+        next: "make the agent its companion".to_owned(),
+        ..Protection::default()
+    });
+    let text = told(&node);
+    assert!(text.contains("\nprotected  NO: a kubelet"), "{text}");
+    assert!(text.contains("\n! a kubelet") && text.contains("make the agent"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+    node.protection.as_mut().unwrap().state = ProtectionState::Unknown;
+    assert!(told(&node).contains("protected  NOT KNOWN: "), "{}", told(&node));
+    // What the lock's own row says is not said twice, and of a node that is well nothing is said.
+    for (state, reason) in [
+        (ProtectionState::Unprotected, ProtectionReason::LockNotHeld),
+        (ProtectionState::Protected, ProtectionReason::LockHeld),
+    ] {
+        let verdict = node.protection.as_mut().unwrap();
+        (verdict.state, verdict.reason) = (state, reason);
+        assert_eq!(told(&node), well);
+    }
 }
 
 /// Removes the colour codes that this module writes.

@@ -6,7 +6,7 @@ use winddown_shared::{GateReason, WallTime};
 
 use super::{
     API_VERSION, ClusterStatus, Decision, GuardStatus, Manifests, PodStatus, PressureStatus,
-    RejectedPod, StartStatus,
+    Protection, RejectedPod, StartStatus,
 };
 
 /// Everything that `winddown status` shows: one consistent snapshot of the node.
@@ -26,6 +26,10 @@ pub struct Status {
     pub node: NodeStatus,
     /// Whether the node's shutdown waits for the agent.
     pub lock: LockStatus,
+    /// Whether the node's pods end in order and in time at a shutdown, and who ends them; absent if the agent has no
+    /// part in shutdowns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protection: Option<Protection>,
     /// The progress of a shutdown.
     #[serde(default)]
     pub shutdown: ShutdownProgress,
@@ -352,6 +356,7 @@ impl Status {
             revision: 0,
             node,
             lock: LockStatus::default(),
+            protection: None,
             shutdown: ShutdownProgress::default(),
             notices: Vec::new(),
             last_boot: None,

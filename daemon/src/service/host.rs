@@ -1,11 +1,17 @@
 //! Facts about the host that the agent runs on.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use nix::time::{ClockId, clock_gettime};
 use winddown_config::Config;
+use winddown_doctor::KubeletLook;
 use winddown_machine::UsagePaths;
 use winddown_machine::host::boot_clock;
+use winddown_node::KubeletFacts;
 use winddown_shared::BootClock;
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::Inspector;
@@ -20,6 +26,20 @@ pub(super) fn usage_places(config: &Config) -> UsagePaths {
     match std::env::var(NODE_CGROUP) {
         Ok(cgroup) if cgroup.starts_with('/') => UsagePaths { node_cgroup: cgroup, ..host },
         _ => host,
+    }
+}
+
+/// How long the parts of a look at the kubelet may take each.
+const GLANCE: Duration = Duration::from_millis(800);
+
+/// Looks at the kubelet of the machine, as the doctor does.
+pub(super) fn look_at_kubelet(
+    root: &Path,
+) -> impl Fn() -> BoxFuture<'static, KubeletFacts> + Send + Sync + use<> {
+    let kubelet = Arc::new(KubeletLook::new(root, Bus::System, GLANCE));
+    move || {
+        let kubelet = Arc::clone(&kubelet);
+        async move { kubelet.look().await }.boxed()
     }
 }
 

@@ -7,7 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 use winddown_control::api::{SwapStatus, ThresholdStatus};
-use winddown_shared::Quantity;
+use winddown_shared::{GateReason, GateReasons, Quantity};
 
 use super::cluster::ClusterFacts;
 use super::counts::{ByOrigin, PodCounts};
@@ -21,6 +21,11 @@ pub struct NodeFacts {
     pub pods: PodCounts,
     /// Its inhibitor lock.
     pub inhibitor: InhibitorFacts,
+    /// Whether its pods end in order at a shutdown, false if that is not known; `None` if the agent has no part in
+    /// shutdowns.
+    pub protected: Option<bool>,
+    /// What keeps new pods out.
+    pub gate: GateReasons,
     /// Whether every pod exited by itself before this boot; `None` if unknown.
     pub last_shutdown_graceful: Option<bool>,
     /// Its pods that hold shutdowns; `None` if no pod may.
@@ -185,6 +190,17 @@ impl NodeFacts {
 
     fn encode_node(&self, out: &mut Document<'_, '_>) -> fmt::Result {
         let InhibitorFacts { held, delay_max, delay_wanted, refused_signals } = &self.inhibitor;
+        if let Some(protected) = self.protected {
+            out.gauge(
+                "winddown_protected",
+                "Whether the pods of this node end in order at a shutdown; 0 also if not known.",
+                None,
+                i64::from(protected),
+            )?;
+        }
+        let closed = GateReason::ALL
+            .map(|why| ([("reason", reason(why))], usize::from(self.gate.contains(why))));
+        out.gauges("winddown_admission_closed", "What keeps new pods out.", &closed)?;
         out.gauge(
             "winddown_inhibitor_held",
             "Whether the machine's shutdown waits for this agent.",
@@ -294,6 +310,17 @@ fn amount(quantity: Option<&String>) -> Option<f64> {
     // Amounts are small enough for a float's precision.
     #[allow(clippy::cast_precision_loss, reason = "a metric is a float")]
     Some(quantity.value() as f64)
+}
+
+/// The name of a reason, as in the status.
+fn reason(reason: GateReason) -> &'static str {
+    match reason {
+        GateReason::Startup => "startup",
+        GateReason::Shutdown => "shutdown",
+        GateReason::UnitStop => "unitStop",
+        GateReason::Notice => "notice",
+        GateReason::Drain => "drain",
+    }
 }
 
 /// The kubelet's label is empty, not `false`, for pods of the API server.

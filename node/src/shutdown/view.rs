@@ -22,10 +22,11 @@ use winddown_shutdown::{
     Budget, Guard, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within, start_plan,
 };
 
-use super::{Joined, last_boot, reports, start_view};
+use super::{Joined, last_boot, reports, role, start_view};
 use crate::links::{Draining, NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, NodeFacts};
 use crate::plugin::{Events, Section, ShutdownAnswers};
+use crate::protection::{ProtectionFacts, protection};
 
 impl<R: Runtime> Section for Joined<R> {
     fn status(&self, status: &mut api::Status) {
@@ -36,6 +37,7 @@ impl<R: Runtime> Section for Joined<R> {
         status.shutdown_plan = self.plan_summary();
         status.start = self.ordered_start.status();
         status.guard = self.guard_status();
+        status.protection = Some(self.protection());
     }
 
     fn facts(&self, facts: &mut NodeFacts) {
@@ -50,6 +52,7 @@ impl<R: Runtime> Section for Joined<R> {
             delay_wanted: self.policy.borrow().delay_wanted(),
             refused_signals: (self.refused_signals)(),
         };
+        facts.protected = Some(self.protection().is_protected());
         facts.last_shutdown_graceful = self.kept.last_boot.graceful();
         facts.start = self.ordered_start.facts();
         facts.guard = self.guarded.facts();
@@ -63,6 +66,10 @@ impl<R: Runtime> Section for Joined<R> {
                 Check::failed("lock", why.to_string())
             }
         })
+    }
+
+    fn refresh(&self) -> BoxFuture<'_, ()> {
+        self.kubelet.refresh().boxed()
     }
 
     fn stopped(&self) -> BoxFuture<'_, ()> {
@@ -219,6 +226,20 @@ impl<R: Runtime> Joined<R> {
             wanted_seconds: self.policy.borrow().delay_wanted().as_secs_f64(),
             set_by: said.delay_set_by.map(|f| f.to_string()),
         }
+    }
+
+    /// The verdict on this node.
+    fn protection(&self) -> api::Protection {
+        let said = self.inhibitor.state().borrow().clone();
+        let policy = self.policy.borrow();
+        protection(&ProtectionFacts {
+            role: role(&self.core),
+            agent_runs: Some(true),
+            agent_lock: Some(matches!(said.lock, LockState::Held | LockState::Released)),
+            agent_wants: if policy.is_enabled() { policy.delay_wanted() } else { Duration::ZERO },
+            delay: said.delay,
+            kubelet: *self.kubelet.found().borrow(),
+        })
     }
 
     fn shutdown_progress(&self) -> api::ShutdownProgress {

@@ -112,6 +112,12 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
             next: "`winddown undrain` brings the pods back".to_owned(),
         });
     }
+    if let Some(verdict) = status.protection.as_ref().filter(|verdict| verdict.is_unexplained()) {
+        found.push(Problem {
+            text: clean(&verdict.text).into_owned(),
+            next: clean(&verdict.next).into_owned(),
+        });
+    }
     let (lock, plan) = (&status.lock, &status.shutdown_plan);
     match lock.state {
         LockState::Waiting => found.push(Problem {
