@@ -13,6 +13,7 @@ use winddown_kubelet::{
 use winddown_shared::display::clean;
 
 use super::error::InstallError;
+use super::host::same_directory;
 
 /// The kubelet for companion mode. Fields that are not set are detected.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +81,21 @@ pub(super) fn find(
     text.push_str(&periods_text(said.as_ref()));
     let has_joined = below(root, &kubeconfig).exists();
     Ok(KubeletSetup { kubelet, said, strangers, live, text, has_joined, kubeconfig })
+}
+
+/// Names a kubelet whose pods an agent in another mode does not end; none if none runs or would be started.
+pub(super) fn overlooked(root: &Path) -> Option<String> {
+    let name = match same_directory(root, Path::new("/")) {
+        true => {
+            let found = winddown_kubelet::find(root, true);
+            let running = found.iter().find(|kubelet| kubelet.pid.is_some()).map(Kubelet::name);
+            running.or_else(|| winddown_kubelet::enabled_unit(root))
+        }
+        false => winddown_kubelet::find(root, false).first().map(Kubelet::name),
+    }?;
+    Some(format!(
+        "a kubelet is here ({name}), and this agent would not end its pods: `winddown install --companion` makes it"
+    ))
 }
 
 /// Processes that have a kubelet's name and are not this machine's kubelet, as a sentence each.

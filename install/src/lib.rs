@@ -319,6 +319,9 @@ fn configuration(
             Owner::Once { instead_of: instead_of.map_err(InstallError::file("read", there))? }
         }
     };
+    if config.mode != Mode::Companion {
+        report.notes.extend(companion::overlooked(&options.root));
+    }
     // As much as the agent wants from logind, for the shutdowns that bypass it.
     let shutdown = &config.shutdown;
     Ok(((text, owner), shutdown.total() + shutdown.endpoint_drain + shutdown.reserve))
@@ -446,9 +449,11 @@ fn advise(
                 format!("{file} is not there: start winddown when the node has joined its cluster");
             report.notes.push(note);
         }
-        report.next.extend(beside.switch_off(&options.root));
     }
+    // Only once the agent runs: in between nobody would end the pods.
+    let switch_off = beside.map(|beside| beside.switch_off(&options.root)).unwrap_or_default();
     if options.dry_run {
+        report.next.extend(switch_off);
         return Ok(());
     }
     if beside.is_some() && tree.look(assets::WANTS)? == Found::Nothing {
@@ -456,6 +461,7 @@ fn advise(
             true => "systemctl enable --now winddown".to_owned(),
             false => format!("systemctl --root={} enable winddown", options.root.display()),
         });
+        report.next.extend(switch_off);
         report.next.extend(live.then(|| "winddown doctor".to_owned()));
         return Ok(());
     }
@@ -480,6 +486,7 @@ fn advise(
             .to_owned(),
         );
     }
+    report.next.extend(switch_off);
     if tree.names_in(MANIFESTS)?.is_empty() && options.runtime != Runtime::Cri {
         report.next.push(format!("put pod manifests into {MANIFESTS}, settings into {CONFIG}"));
     }

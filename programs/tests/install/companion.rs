@@ -192,9 +192,10 @@ fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off()
         let report = image.install_live();
         let said = image.said(&report);
         assert!(said.contains(decides), "{said}");
-        let next =
-            format!("{change}  {restart}\n  systemctl enable --now winddown\n  winddown doctor\n");
-        assert!(said.ends_with(&next), "{said}");
+        assert!(said.ends_with(&format!("{change}  {restart}\n  winddown doctor\n")), "{said}");
+        let (start, off) = ("\nNext:\n  systemctl enable --now winddown\n", said.find(change));
+        assert!(said.find(start) < off, "in between nobody would end the pods: {said}");
+        assert!(said.contains(start), "{said}");
         assert!(!image.path(super::image::WANTS).exists(), "two agents would end the pods");
         for file in [KUBEADM, "etc/kubernetes/kubelet/config.json", K3S] {
             let (file, before) = (image.path(file), laid_out(kubelet).join(file));
@@ -205,6 +206,20 @@ fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off()
             }
         }
     }
+}
+
+#[test]
+fn who_installs_without_companion_beside_a_kubelet_is_told_that_its_pods_are_not_ended() {
+    let note = "a kubelet is here (kubelet.service), and this agent would not end its pods";
+    let image = beside("kubeadm");
+    let said = image.said(&image.install().unwrap());
+    assert!(said.contains(note) && said.contains("winddown install --companion"), "{said}");
+    let image = beside("kubeadm");
+    let said = image.said(&image.install_beside(Companion::default()).unwrap());
+    assert!(!said.contains(note), "{said}");
+    let options = InstallOptions { runtime: winddown_install::Runtime::Cri, ..image.options() };
+    let said = image.said(&install_on(&options, None).unwrap());
+    assert!(!said.contains(note), "its configuration says `mode: companion`: {said}");
 }
 
 #[test]
