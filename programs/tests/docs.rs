@@ -21,11 +21,11 @@ use page::{Block, Page};
 use winddown_cli::Cli;
 
 /// Why a block of commands is not run here. `build` and `node`: tests/node/tests/packages/readme.rs runs it,
-/// in the repository or in a node; `kubelet`, `runtime`, `server`: walkthroughs.rs beside it; `tools`: tools.rs there; `guard`,
+/// in the repository or in a node; `beside`: with_a_kubelet.rs beside it; `kubelet`, `runtime`, `server`: walkthroughs.rs beside it; `tools`: tools.rs there; `guard`,
 /// `rack`: tests/node/tests; `cluster`: tests/cluster, beside a real kubelet; `slow`: targets of make. tests/README.md has them all.
-const REASONS: [&str; 11] = [
-    "build", "cluster", "guard", "kubelet", "node", "rack", "reboot", "runtime", "server", "slow",
-    "tools",
+const REASONS: [&str; 12] = [
+    "beside", "build", "cluster", "guard", "kubelet", "node", "rack", "reboot", "runtime",
+    "server", "slow", "tools",
 ];
 
 fn root() -> PathBuf {

@@ -11,3 +11,4 @@ mod readme;
 mod rpm;
 mod tools;
 mod walkthroughs;
+mod with_a_kubelet;

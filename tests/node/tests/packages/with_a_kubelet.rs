@@ -1,0 +1,179 @@
+//! README's "Install", typed into a node of kubeadm that has the package: the way for such a node, and the way that is
+//! not for it. Whoever ends the pods has as much time after each command as before it.
+//!
+//! What is called kubelet reads its grace periods when it starts and holds a shutdown lock for as long, as a kubelet
+//! does; it runs no pods.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use winddown_apiserver::ApiServer;
+use winddown_node_tests::packages::{Packages, are_here, repository};
+use winddown_node_tests::scenario::{TestResult, not_well};
+use winddown_node_tests::typed::{COMMAND, HOME, Typed, enter, prepare};
+use winddown_node_tests::{Flavour, Node, base_or_skip};
+
+use super::readme::{DISK, commands};
+use super::walkthroughs::lay_out;
+use crate::page::Page;
+
+/// The kubelet's grace in the layout of kubeadm, in seconds.
+const GRACE: f64 = 90.0;
+
+const KUBELET: &str = "#!/bin/sh
+if grep -q '^shutdownGracePeriod: 0s' /var/lib/kubelet/config.yaml; then
+    sleep infinity & wait
+fi
+systemd-inhibit --who=kubelet --what=shutdown --mode=delay --why=pods sleep infinity & wait
+";
+
+/// The file by which a kubelet raises logind's delay.
+const DELAY: &str = "/etc/systemd/logind.conf.d/99-kubelet.conf";
+
+#[tokio::test]
+async fn a_node_with_a_kubelet_keeps_its_grace_at_each_step_of_readme() -> TestResult {
+    let test = "a_node_with_a_kubelet_keeps_its_grace_at_each_step_of_readme";
+    let Some(mut node) = node_with_kubelet(test).await? else { return Ok(()) };
+    let typed: Vec<_> = typed("Install").into_iter().chain(typed("With a kubelet")).collect();
+    assert!(typed.len() >= 6, "only {} commands", typed.len());
+    for command in &typed {
+        println!("{} $ {}", command.at, command.line);
+        enter(&mut node, command).await.map_err(|error| format!("{}: {error}", command.at))?;
+        keeps_grace(&node, &command.line).await?;
+    }
+    let verdict = &status(&node).await?["protection"];
+    assert_eq!(
+        (&verdict["state"], &verdict["endedBy"]),
+        (&"protected".into(), &"companion".into())
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_takes_readmes_other_way_on_such_a_node_is_told_and_led_back() -> TestResult {
+    let test = "who_takes_readmes_other_way_on_such_a_node_is_told_and_led_back";
+    let Some(mut node) = node_with_kubelet(test).await? else { return Ok(()) };
+    for command in typed("Install").into_iter().chain(typed("Without Kubernetes")) {
+        println!("{} $ {}", command.at, command.line);
+        // Here the doctor finds a problem, and the page shows a machine without.
+        if !command.line.contains("doctor") {
+            enter(&mut node, &command).await.map_err(|error| format!("{}: {error}", command.at))?;
+        }
+        keeps_grace(&node, &command.line).await?;
+    }
+    let said = status(&node).await?;
+    let verdict = &said["protection"];
+    assert_eq!(verdict["reason"], "notACompanion", "{verdict:#}");
+    let aloud = node.run(&["winddown", "status"]).await?;
+    assert!(aloud.contains("protected  NO: a kubelet runs pods here"), "{aloud}");
+
+    let found = problem(&node).await?;
+    assert_eq!(found["fixId"], "notACompanion", "{found:#}");
+    for id in ["notACompanion", "kubeletEndsPods"] {
+        let found = problem(&node).await?;
+        assert_eq!(found["fixId"], id, "{found:#}");
+        for command in found["fix"].as_array().into_iter().flatten() {
+            let command = command.as_str().ok_or("a fix is not a text")?;
+            println!("# {command}");
+            node.run(&["sh", "-c", command]).await?;
+            keeps_grace(&node, command).await?;
+        }
+    }
+    let verdict = &status(&node).await?["protection"];
+    assert_eq!(
+        (&verdict["state"], &verdict["endedBy"]),
+        (&"protected".into(), &"companion".into())
+    );
+    Ok(())
+}
+
+/// A node of kubeadm whose kubelet runs, with the package where README has it.
+async fn node_with_kubelet(test: &str) -> TestResult<Option<Node>> {
+    if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
+        return Ok(None);
+    }
+    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
+    let packages = Packages::make("1", &["deb"]).await?;
+    let mut node = Node::create(&base).await?;
+    node.add_disk(DISK).await?;
+    let kubeadm = repository().join("programs/tests/data/kubelets/kubeadm");
+    lay_out(&node, &kubeadm, std::path::Path::new("/"))?;
+    node.write("/etc/kubernetes/kubelet.conf", ApiServer::start().await?.kubeconfig(), 0o600)?;
+    node.write("/usr/bin/kubelet", KUBELET, 0o755)?;
+    node.write(DELAY, format!("[Login]\nInhibitDelayMaxSec={GRACE}\n"), 0o644)?;
+    node.start().await?;
+    prepare(&node)?;
+    for command in typed("Install") {
+        let name = command.line.split_whitespace().find(|word| word.ends_with(".deb"));
+        node.install(&packages.deb()?, &format!("{HOME}/{}", name.ok_or("no package")?))?;
+    }
+    node.run(&["systemctl", "enable", "--now", "kubelet"]).await?;
+    let holds = async || grace(&node).await.is_ok_and(|grace| grace >= GRACE);
+    node.wait_until("the kubelet's lock", Duration::from_secs(10), holds).await?;
+    Ok(Some(node))
+}
+
+/// What README says to type below this heading.
+fn typed(heading: &str) -> Vec<Typed> {
+    let page = Page::read(&repository().join("README.md"));
+    let blocks = page.blocks.iter().filter(|block| block.heading == heading);
+    let typed: Vec<_> = blocks.flat_map(|block| commands("README.md", block)).collect();
+    assert!(!typed.is_empty(), "README has nothing to type below {heading}");
+    typed
+}
+
+async fn keeps_grace(node: &Node, command: &str) -> TestResult {
+    let grace = grace(node).await?;
+    if grace < GRACE {
+        return Err(format!("after `{command}` a shutdown gives the pods {grace} s").into());
+    }
+    Ok(())
+}
+
+/// How long a shutdown now would wait for whoever ends the kubelet's pods, in seconds.
+async fn grace(node: &Node) -> TestResult<f64> {
+    let delay = [
+        "busctl",
+        "get-property",
+        "org.freedesktop.login1",
+        "/org/freedesktop/login1",
+        "org.freedesktop.login1.Manager",
+        "InhibitDelayMaxUSec",
+    ];
+    let delay = node.run(&delay).await?;
+    let delay: f64 = delay.trim().trim_start_matches("t ").parse()?;
+    let locks = node.run(&["systemd-inhibit", "--list", "--no-pager"]).await?;
+    let is_listed = |who: &str| locks.lines().any(|line| line.starts_with(who));
+    let by_kubelet = if is_listed("kubelet") { GRACE.min(delay / 1e6) } else { 0.0 };
+    let mut by_winddown = 0.0;
+    if is_listed("winddown") {
+        let status = status(node).await?;
+        if status["protection"]["endedBy"] == "companion" {
+            by_winddown = status["shutdownPlan"]["availableSeconds"].as_f64().unwrap_or(0.0);
+        }
+    }
+    Ok(by_kubelet.max(by_winddown))
+}
+
+async fn is_protected_by_companion(node: &Node) -> TestResult {
+    let said = status(node).await?;
+    let verdict = &said["protection"];
+    assert_eq!(verdict["state"], "protected", "{verdict:#}");
+    assert_eq!(verdict["endedBy"], "companion", "{verdict:#}");
+    Ok(())
+}
+
+async fn status(node: &Node) -> TestResult<Value> {
+    Ok(serde_json::from_str(&node.run(&["winddown", "status", "-o", "json"]).await?)?)
+}
+
+/// The doctor's finding on the kubelet, which is a problem.
+async fn problem(node: &Node) -> TestResult<Value> {
+    let said = node.exec(&["winddown", "doctor", "-o", "json"], COMMAND).await?.stdout;
+    let said: Value = serde_json::from_str(&said)?;
+    assert_eq!(said["protection"]["state"], "unprotected", "{said:#}");
+    let found = not_well(&said).find(|finding| finding["id"] == "kubelet").cloned();
+    let found = found.ok_or_else(|| format!("nothing is said of the kubelet: {said:#}"))?;
+    assert_eq!(found["severity"], "problem", "{found:#}");
+    Ok(found)
+}
