@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use winddown_files::{Durability, regular, replace};
+use winddown_files::{Durability, regular, replace_private};
 
 use super::{Config, ConfigError, DEFAULT_FILE, Warning};
 
@@ -100,7 +100,7 @@ impl Loaded {
         if let Some(directory) = copy.parent() {
             std::fs::create_dir_all(directory)?;
         }
-        replace(&copy, 0o600, Durability::PowerCut, &self.text)
+        replace_private(&copy, Durability::PowerCut, &self.text)
     }
 }
 

@@ -4,7 +4,8 @@
 //! * [`kernel`]: files that nobody can replace.
 //! * [`others_may_write`]: who besides root decides what a path leads to; [`others_may_read`]: who may read a secret.
 //! * [`Users`]: whose a process is.
-//! * [`replace`]: readers and crashes see the old content or the new one, never a part.
+//! * [`replace`]: readers and crashes see the old content or the new one, never a part; [`replace_private`]: nobody else
+//!   reads it.
 //! * [`Watch`]: inotify, as a hint that a check is worthwhile.
 //! * [`SharedWatch`]: the same, for any number of readers of files that others write.
 //! * [`OneThread`]: blocking work, of which a hung disk delays one thread.
@@ -20,7 +21,7 @@ mod writers;
 
 pub use one_thread::OneThread;
 pub use process::Users;
-pub use replace::{Durability, replace, sync_directory};
+pub use replace::{Durability, replace, replace_private, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
 pub use writers::{

@@ -40,6 +40,14 @@ pub fn replace(path: &Path, mode: u32, durability: Durability, content: &[u8]) -
     Ok(())
 }
 
+/// The same, for a file that only its owner may read: names, times and reasons of pods, tokens, keys.
+///
+/// # Errors
+/// As for [`replace`].
+pub fn replace_private(path: &Path, durability: Durability, content: &[u8]) -> io::Result<()> {
+    replace(path, 0o600, durability, content)
+}
+
 /// Waits until the names in a directory would outlast a power cut.
 ///
 /// # Errors

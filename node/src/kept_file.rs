@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use winddown_files::{Durability, regular, replace};
+use winddown_files::{Durability, regular, replace_private};
 use winddown_shared::PodUid;
 
 /// The most bytes of a file; larger than any pod object, of which the API server accepts up to 1.5 MiB.
@@ -40,5 +40,5 @@ pub(crate) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
-    replace(path, 0o600, Durability::Process, &text)
+    replace_private(path, Durability::Process, &text)
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
-use winddown_files::{Durability, regular, replace};
+use winddown_files::{Durability, regular, replace, replace_private};
 
 /// Why a file could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +63,8 @@ pub(crate) struct JsonFile {
     pub(crate) what: &'static str,
     /// The largest size in bytes. A larger file cannot be one of ours.
     pub(crate) largest: u64,
+    /// Whether everybody may read it. What names pods is its owner's.
+    pub(crate) is_public: bool,
 }
 
 impl JsonFile {
@@ -99,7 +101,11 @@ impl JsonFile {
         value: &impl Serialize,
     ) -> Result<(), FileError> {
         let bytes = serde_json::to_vec(value).map_err(|source| self.syntax(path, source))?;
-        replace(path, 0o644, survives, &bytes).map_err(FileError::io("write", path))
+        let written = match self.is_public {
+            true => replace(path, 0o644, survives, &bytes),
+            false => replace_private(path, survives, &bytes),
+        };
+        written.map_err(FileError::io("write", path))
     }
 
     /// Returns a [`FileError::Syntax`] for `path`.

@@ -14,7 +14,8 @@ mod tests;
 /// The kubelet's name for the file.
 const NAME: &str = "graceful_node_shutdown_state";
 
-const FILE: JsonFile = JsonFile { what: "a shutdown state file", largest: 64 << 10 };
+const FILE: JsonFile =
+    JsonFile { what: "a shutdown state file", largest: 64 << 10, is_public: true };
 
 /// Go's zero time, which stands for "not yet".
 const UNSET: &str = "0001-01-01T00:00:00Z";

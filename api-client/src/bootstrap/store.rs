@@ -153,7 +153,7 @@ fn replace(path: &Path, what: &'static str, contents: &[u8]) -> Result<(), Crede
     let write = || {
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        winddown_files::replace(path, 0o600, Durability::PowerCut, contents)
+        winddown_files::replace_private(path, Durability::PowerCut, contents)
     };
     write().map_err(|source| CredentialsError::Write { what, path: path.to_path_buf(), source })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio::time::timeout;
-use winddown_files::{Durability, replace};
+use winddown_files::{Durability, replace_private};
 use winddown_shared::service_units::{ServiceUnits as _, UnitChange, UnitError, UnitPhase};
 use winddown_systemd::Bus;
 use winddown_systemd::units::UnitsClient;
@@ -92,7 +92,7 @@ impl KubeletService {
         if !runs && !self.ran.load(Ordering::Relaxed) {
             return Err(KubeletError::NoService);
         }
-        replace(&self.mark, 0o600, Durability::Process, b"")
+        replace_private(&self.mark, Durability::Process, b"")
             .map_err(|source| KubeletError::Mark { path: self.mark.clone(), source })?;
         // Subscribes before the stop, so that no change is missed.
         let changes = systemd.changes();

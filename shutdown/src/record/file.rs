@@ -12,7 +12,8 @@ use crate::json_file::{FileError, JsonFile};
 /// The file's name in its directory.
 const NAME: &str = "shutdown.json";
 
-const FILE: JsonFile = JsonFile { what: "the record of a shutdown", largest: 64 << 20 };
+const FILE: JsonFile =
+    JsonFile { what: "the record of a shutdown", largest: 64 << 20, is_public: false };
 
 /// A record stored as `shutdown.json` in a directory. The file is always complete or absent.
 #[derive(Clone, Debug)]

@@ -59,7 +59,7 @@ fn what_is_written_is_read_and_goes_on_where_it_was() {
     let read = file.read().unwrap().unwrap();
     assert_eq!(read, record);
     let mode = fs::metadata(file.path()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o644);
+    assert_eq!(mode & 0o777, 0o600);
     assert_eq!(fs::read_dir(file.path().parent().unwrap()).unwrap().count(), 1);
 
     let context = read.context();
@@ -308,7 +308,15 @@ fn links_in_place_of_what_is_kept_reach_no_other_file() {
     state.store(StateTimes::default()).unwrap();
     mark.store(&at("b")).unwrap();
     assert_eq!(fs::read_to_string(at("victim")).unwrap(), "precious");
-    assert!(paths.iter().all(|path| fs::symlink_metadata(path).unwrap().is_file()));
+    let reports = crate::ReportStore::new(at("r"));
+    let report = reports.write(&record.report).unwrap();
+    for path in paths.into_iter().chain([report.as_path()]) {
+        let found = fs::symlink_metadata(path).unwrap();
+        assert!(found.is_file(), "{}", path.display());
+        // The kubelet's file holds two times, for everybody.
+        let wanted = if path == state.path() { 0o644 } else { 0o600 };
+        assert_eq!(found.permissions().mode() & 0o777, wanted, "{}", path.display());
+    }
 }
 
 #[test]

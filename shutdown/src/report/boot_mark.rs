@@ -10,7 +10,7 @@ use crate::json_file::{FileError, JsonFile};
 
 const NAME: &str = "boot.json";
 
-const FILE: JsonFile = JsonFile { what: "the mark of a boot", largest: 64 << 10 };
+const FILE: JsonFile = JsonFile { what: "the mark of a boot", largest: 64 << 10, is_public: false };
 
 /// The boot in which the agent was last started, stored as `boot.json` in the state directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Outcome, ReportSink, ShutdownReport};
 use crate::json_file::{FileError, JsonFile};
 use names::{Kind, Named, outdated};
-use winddown_files::{Durability, replace};
+use winddown_files::{Durability, replace_private};
 use winddown_shared::error_chain;
 
 mod names;
@@ -15,7 +15,7 @@ mod names;
 /// The default number of boots whose reports are kept.
 const DEFAULT_KEEP: usize = 20;
 
-const FILE: JsonFile = JsonFile { what: "a shutdown report", largest: 64 << 20 };
+const FILE: JsonFile = JsonFile { what: "a shutdown report", largest: 64 << 20, is_public: false };
 
 /// A store for the reports of the last runs: one JSON file each, in a directory.
 ///
@@ -59,7 +59,7 @@ impl ReportStore {
         Self { node: Some(name.into()), ..self }
     }
 
-    /// Writes `report` and removes the oldest ones beyond the limit. Blocks on the disk.
+    /// Writes `report`, which only its owner may read, and removes the oldest ones beyond the limit. Blocks on the disk.
     ///
     /// # Errors
     /// Fails if the report could not be written. Failing to remove old ones is not an error.
@@ -74,7 +74,7 @@ impl ReportStore {
         let mut text = serde_json::to_vec_pretty(named.as_ref().unwrap_or(report))
             .map_err(|source| FILE.syntax(&path, source))?;
         text.push(b'\n');
-        self.with_room(report, &path, || replace(&path, 0o644, Durability::PowerCut, &text))
+        self.with_room(report, &path, || replace_private(&path, Durability::PowerCut, &text))
             .map_err(FileError::io("write", &path))?;
         self.prune();
         Ok(path)

@@ -17,7 +17,8 @@ const VERSION: u32 = 1;
 /// The report's file in the state directory.
 const NAME: &str = "start-report.json";
 
-const FILE: JsonFile = JsonFile { what: "the report of a start", largest: 64 << 20 };
+const FILE: JsonFile =
+    JsonFile { what: "the report of a start", largest: 64 << 20, is_public: false };
 
 /// The report of how a node's pods started after a boot, group by group. Pods that arrived after the turn of their
 /// group started at once and are not listed.
