@@ -24,6 +24,7 @@ macro_rules! real_scenarios {
             a_bus_that_is_restarted_in_mid_life_ends_nothing_and_hides_no_end
             a_stop_that_is_under_way_while_the_bus_is_restarted_keeps_its_time
             a_container_may_have_as_many_tasks_as_the_node
+            units_are_still_understood_after_the_service_manager_has_read_them_again
         }
     };
 }
@@ -141,4 +142,27 @@ pub(crate) async fn a_container_may_have_as_many_tasks_as_the_node<S: ManagedSta
     let shown = systemctl(&["show", "-p", "TasksMax", unit]);
     assert_eq!(shown.trim(), "TasksMax=infinity", "{unit}");
     stop(&runtime, &pod, 20).await;
+}
+
+pub(crate) async fn units_are_still_understood_after_the_service_manager_has_read_them_again<S>(
+    stage: &S,
+) where
+    S: ManagedStage,
+{
+    let runtime = stage.open().await;
+    let pod = pod("web", &one(&stage.container("main", POLITE)));
+    stage.up(&runtime, &pod).await;
+    systemctl(&["daemon-reload"]);
+    let listed = ["list-units", "--all", "--plain", "--no-legend", "winddown-pod*.service"];
+    let units = systemctl(&listed);
+    let units: Vec<_> = units.lines().filter_map(|row| row.split_whitespace().next()).collect();
+    assert!(!units.is_empty());
+    for unit in units {
+        let shown = systemctl(&["show", "-p", "LoadState", unit]);
+        assert_eq!(shown.trim(), "LoadState=loaded", "{unit}");
+    }
+    let seen = runtime.sync_pod(&pod).await.unwrap().status.containers;
+    assert!(is_running(&seen[0]) && seen[0].restart_count == 0, "{seen:?}");
+    assert!(!stop(&runtime, &pod, 20).await.forced());
+    stage.nothing_loaded().await;
 }

@@ -18,7 +18,7 @@ pub(super) fn properties(service: NewUnit) -> Properties {
         ("Slice", service.slice.into()),
         // Started once the program is executed, and failed if it cannot be.
         ("Type", "exec".into()),
-        ("ExecStartEx", exec_start(service.argv)),
+        ("ExecStart", exec_start(&service.argv)),
         ("KillMode", "mixed".into()),
         ("KillSignal", service.stop_signal.into()),
         ("TimeoutStopUSec", micros(service.stop_timeout).into()),
@@ -89,10 +89,13 @@ fn kept(keep: Keep) -> Properties {
     }
 }
 
-fn exec_start(argv: Vec<String>) -> Variant<'static> {
+/// `ExecStart` and not `ExecStartEx`, although only that has a flag against the expansion of variables: systemd 252 writes
+/// the name of the property into the unit's file, where it knows no `ExecStartEx`, and refuses the unit after a reload.
+fn exec_start(argv: &[String]) -> Variant<'static> {
     let program = argv.first().cloned().unwrap_or_default();
-    let flags = vec!["no-env-expand".to_owned()];
-    vec![(program, argv, flags)].into()
+    let argv: Vec<String> = argv.iter().map(|word| word.replace('$', "$$")).collect();
+    let ignore_failure = false;
+    vec![(program, argv, ignore_failure)].into()
 }
 
 fn output(

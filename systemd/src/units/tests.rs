@@ -126,8 +126,10 @@ fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
     for absent in ["Restart", "CPUWeight", "TasksMax", "RuntimeMaxUSec", "After", "CollectMode"] {
         assert!(!all.contains_key(absent), "{absent}");
     }
-    let start = all["ExecStartEx"].to_string();
-    assert!(start.contains("no-env-expand") && start.contains("$HOME %n"), "{start}");
+    // systemd makes one `$` of two, and would put the value of a variable in place of one.
+    let start = all["ExecStart"].to_string();
+    assert!(start.contains("$$HOME %n"), "{start}");
+    assert!(!all.contains_key("ExecStartEx"), "systemd 252 forgets it at a reload");
 }
 
 #[test]
