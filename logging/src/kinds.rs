@@ -13,14 +13,22 @@ pub struct Kind {
     /// Whether the same line may repeat, so that it is logged at most once a minute. Other kinds
     /// are changes of state, which are always logged.
     pub repeats: bool,
+    /// What the line says the state of, if other kinds of lines say it too: a loss and its return.
+    pub about: Option<&'static str>,
+}
+
+impl Kind {
+    const fn about(self, what: &'static str) -> Self {
+        Self { about: Some(what), ..self }
+    }
 }
 
 const fn change(name: &'static str, phase: &'static str, id: &'static str) -> Kind {
-    Kind { name, id, phase, repeats: false }
+    Kind { name, id, phase, repeats: false, about: None }
 }
 
 const fn repeats(name: &'static str, phase: &'static str, id: &'static str) -> Kind {
-    Kind { name, id, phase, repeats: true }
+    Kind { name, id, phase, repeats: true, about: None }
 }
 
 /// All kinds. An ID belongs to its name for ever, and must not be reused.
@@ -55,19 +63,19 @@ pub const KINDS: [Kind; 46] = [
     change("lastBoot", "boot", "1e6d8efc63434b7f8cfaea26a7082262"),
     change("other", "running", "e756f7cc1d804058886b4ad0ccd650be"),
     // Not decisions, but what the node's protection depends on.
-    change("lockTaken", "lock", "248fe31b37a949a3915b5ec57fafa0ed"),
-    change("lockLost", "lock", "0a140389e82a478686c9e8e22bd8e505"),
-    change("lockReleased", "lock", "bfed0372052a452991adfda851006e80"),
-    repeats("lockMissing", "lock", "5dd749812a7c4d59a7afc4e9e07ae6c7"),
+    change("lockTaken", "lock", "248fe31b37a949a3915b5ec57fafa0ed").about("lock"),
+    change("lockLost", "lock", "0a140389e82a478686c9e8e22bd8e505").about("lock"),
+    change("lockReleased", "lock", "bfed0372052a452991adfda851006e80").about("lock"),
+    repeats("lockMissing", "lock", "5dd749812a7c4d59a7afc4e9e07ae6c7").about("lock"),
     repeats("delayTooShort", "lock", "eddc7b8eae80466189521d94ef5dfe84"),
     repeats("signalRefused", "lock", "624eb3fcc9384bde921e660d71308f94"),
     change("noticeGiven", "notice", "6841d08a747c4a27951812700f2c16f8"),
     change("noticeWithdrawn", "notice", "9eace80e8cf14e94a62016d5916f81c0"),
     repeats("manifestProblem", "manifests", "9d94cb710b8e49df97342cc10f61d8da"),
-    repeats("runtimeNotReady", "runtime", "75aa9af9cf0944f48e64d7c7d54bbd77"),
-    repeats("runtimeReady", "runtime", "f1a60304554a45e096bd3bdc9c235430"),
-    repeats("apiUnreachable", "cluster", "04724c23ab314752bd69e87a08d16ded"),
-    repeats("apiAnswers", "cluster", "924855bef8ae4d72898e265445b15662"),
+    repeats("runtimeNotReady", "runtime", "75aa9af9cf0944f48e64d7c7d54bbd77").about("runtime"),
+    repeats("runtimeReady", "runtime", "f1a60304554a45e096bd3bdc9c235430").about("runtime"),
+    repeats("apiUnreachable", "cluster", "04724c23ab314752bd69e87a08d16ded").about("API server"),
+    repeats("apiAnswers", "cluster", "924855bef8ae4d72898e265445b15662").about("API server"),
     repeats("clockSkew", "cluster", "90bd6477f5fc4325b88fb80c4678cad9"),
     repeats("spoolNotWritten", "cluster", "96a7dae2c5fe4b7da78b2e02cc78535c"),
     repeats("statusesNotTold", "cluster", "668598be753d402a944a50f19417a2e3"),

@@ -3,7 +3,9 @@
 //! # Behaviour
 //! The first occurrence of a line is written at once. Repetitions within a minute are held back and counted, and the
 //! last one is written when the minute is over, with the count. So the log never ends with a line that is no longer
-//! true. For a pod that keeps failing, the interval doubles up to sixteen minutes: with a hundred pods on a dead
+//! true. Nor does it end with a loss whose return is held back, or the other way round: of lines about the same state
+//! ([`Kind::about`](super::Kind)), one that says something else than the last one is written at once, up to ten in a minute.
+//! For a pod that keeps failing, the interval doubles up to sixteen minutes: with a hundred pods on a dead
 //! runtime, one line a minute for each would still be a flood.
 //!
 //! Two lines are the same if they come from the same place in the program, have the same text and concern the same
@@ -23,6 +25,9 @@ pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
 /// The longest such time, for a pod that keeps failing.
 const LONGEST: Duration = Duration::from_secs(16 * 60);
+
+/// How many lines about the same state are written in such a time if each says something else than the one before.
+const CHANGES: u32 = 10;
 
 /// The number of remembered lines at which expired ones are removed.
 const PRUNE_AT: usize = 512;
@@ -51,6 +56,9 @@ pub(super) struct RateLimiter {
 struct Written {
     written: Instant,
     window: Duration,
+    /// What was written last, and how many lines have said something else than the one before since `written`.
+    last: u64,
+    changes: u32,
     held: Option<Held>,
 }
 
@@ -75,24 +83,35 @@ impl RateLimiter {
     pub(super) fn judge(&mut self, line: Line, now: Instant) -> Verdict {
         // Debug lines are always written, and so is a change of state, which is new each time.
         let always = line.kind.map_or(line.level() > Level::INFO, |kind| !kind.repeats);
-        if always {
+        let about = line.kind.and_then(|kind| kind.about);
+        if always && about.is_none() {
             return Verdict::Write(line);
         }
         self.prune(now);
         let known = self.said.len();
-        match self.said.entry(key(&line)) {
+        let last = key(&line);
+        match self.said.entry(about.map_or(last, state)) {
             std::collections::hash_map::Entry::Vacant(free) => {
                 if known < MOST {
-                    free.insert(Written { written: now, window: WINDOW, held: None });
+                    let (window, changes, held) = (WINDOW, 0, None);
+                    free.insert(Written { written: now, window, last, changes, held });
                 }
                 Verdict::Write(line)
             }
             std::collections::hash_map::Entry::Occupied(mut entry) => {
                 let said = entry.get_mut();
                 if said.is_over(now) {
-                    let before = said.held.take().map_or(0, |held| held.times);
+                    let same = said.held.take().filter(|held| key(&held.line) == last);
+                    let before = same.map_or(0, |held| held.times);
                     said.write(&line, before > 0, now);
                     return Verdict::Write(counted(line, before, None));
+                }
+                let is_change = said.last != last;
+                if always || (is_change && said.changes < CHANGES) {
+                    // What was held back is no longer true.
+                    (said.held, said.last) = (None, last);
+                    said.changes += u32::from(is_change);
+                    return Verdict::Write(line);
                 }
                 let times = said.held.as_ref().map_or(1, |held| held.times.saturating_add(1));
                 said.held = Some(Held { line, times, last: now });
@@ -155,6 +174,7 @@ impl Written {
     /// Records that `line` is written. `again` says whether it was repeated in the meantime.
     fn write(&mut self, line: &Line, again: bool, now: Instant) {
         self.written = now;
+        (self.last, self.changes) = (key(line), 0);
         let of_a_pod = line.kind.is_some() && line.field("uid").is_some();
         self.window = if again && of_a_pod { (self.window * 2).min(LONGEST) } else { WINDOW };
     }
@@ -182,6 +202,12 @@ fn counted(mut line: Line, before: u32, ago: Option<Duration>) -> Line {
     };
     line.text.push_str(&note);
     line
+}
+
+fn state(about: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    about.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn key(line: &Line) -> u64 {

@@ -243,6 +243,56 @@ async fn what_was_held_back_is_not_lost_and_the_last_word_is_the_true_one() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn of_a_loss_and_its_return_the_last_one_is_never_held_back() {
+    let (kept, _log, _guard, _task) = followed();
+    let say = |is_ready: bool| match is_ready {
+        true => tracing::info!(log_kind = "runtimeReady", "the container runtime is ready"),
+        false => tracing::warn!(log_kind = "runtimeNotReady", "the container runtime is not ready"),
+    };
+    let states = [true, false, false, true, false, true, true];
+    let mut wanted = Vec::new();
+    for is_ready in states {
+        say(is_ready);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let text = if is_ready {
+            "the container runtime is ready"
+        } else {
+            "the container runtime is not ready"
+        };
+        wanted.push(text);
+        wanted.dedup();
+        assert_eq!(kept.texts(), wanted);
+    }
+    // A repetition follows later; it is the last word already.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(kept.texts().last().unwrap().starts_with("the container runtime is ready (again"));
+
+    // One that flaps does not flood the log, and the last word is the true one.
+    let before = kept.texts().len();
+    for round in 0..200 {
+        say(round % 2 == 1);
+    }
+    let more = kept.texts().len() - before;
+    assert!(more <= 11, "{more}");
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert!(kept.texts().last().unwrap().starts_with("the container runtime is ready"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_missing_again_is_said_at_once() {
+    let (kept, _log, _guard, _task) = followed();
+    for _ in 0..2 {
+        tracing::warn!(log_kind = "lockMissing", "there is no lock");
+        tracing::info!(log_kind = "lockTaken", "the lock is taken");
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(
+        kept.texts(),
+        ["there is no lock", "the lock is taken", "there is no lock", "the lock is taken"]
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn other_pods_other_texts_and_changes_are_not_repetitions() {
     let (kept, _log, _guard, _task) = followed();
     for pod in ["shop/web", "shop/db"] {
