@@ -23,12 +23,11 @@ pub(crate) enum CallError {
     #[error("{call}: {endpoint}: {hint}")]
     Unreachable { call: &'static str, endpoint: String, hint: String },
     /// The runtime answered with an error.
-    #[error("{call}: {} ({:?})", .status.message(), .status.code())]
+    #[error("{call}: {} ({:?})", said(.status), .status.code())]
     Refused { call: &'static str, status: Box<Status> },
     /// Something answers, but it does not offer the CRI service.
     #[error(
-        "{call}: {endpoint} does not offer the CRI v1 service: the plugin is off or failed to load; \
-         take \"cri\" out of disabled_plugins in /etc/containerd/config.toml and restart containerd"
+        "{call}: {endpoint} does not offer the CRI v1 service: {}", to_offer_cri(.endpoint)
     )]
     NoCri { call: &'static str, endpoint: String },
     /// The runtime did not answer in time.
@@ -102,7 +101,7 @@ impl CallError {
                     Code::Cancelled => "Canceled".to_owned(),
                     code => format!("{code:?}"),
                 };
-                format!("rpc error: code = {code} desc = {}", status.message())
+                format!("rpc error: code = {code} desc = {}", said(status))
             }
             other => other.to_string(),
         }
@@ -111,7 +110,7 @@ impl CallError {
     /// The runtime's message without the code; other errors as they are.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Refused { status, .. } => status.message().to_owned(),
+            Self::Refused { status, .. } => said(status).to_owned(),
             other => other.to_string(),
         }
     }
@@ -151,7 +150,24 @@ fn hint(status: &Status) -> String {
         }
         source = error.source();
     }
-    format!("the connection broke: {}", status.message())
+    format!("the connection broke: {}", said(status))
+}
+
+/// The runtime's own words. CRI-O ends those of its helpers with a line feed.
+fn said(status: &Status) -> &str {
+    status.message().trim_end()
+}
+
+/// What to do if the service at this endpoint is not a container runtime, or does not let it be one.
+fn to_offer_cri(endpoint: &str) -> &'static str {
+    if endpoint.contains("containerd") {
+        "the plugin is off or failed to load; take \"cri\" out of disabled_plugins in \
+         /etc/containerd/config.toml and restart containerd"
+    } else if endpoint.contains("crio") {
+        "CRI-O is too old; winddown needs 1.28"
+    } else {
+        "it is too old, or no container runtime; correct containerRuntimeEndpoint"
+    }
 }
 
 #[cfg(test)]
@@ -170,5 +186,26 @@ mod tests {
         status.set_source(Arc::new(broken));
         let error = CallError::of("PullImage", status, "/run/cri.sock");
         assert!(matches!(error, CallError::Unreachable { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_is_to_be_done_is_of_the_runtime_at_the_endpoint_and_its_words_end_without_a_line_feed()
+    {
+        let status = || Status::unimplemented("unknown service runtime.v1.RuntimeService");
+        for (endpoint, wanted) in [
+            ("/run/containerd/containerd.sock", "/etc/containerd/config.toml"),
+            ("/run/k3s/containerd/containerd.sock", "restart containerd"),
+            ("/run/crio/crio.sock", "CRI-O is too old"),
+            ("/run/cri.sock", "correct containerRuntimeEndpoint"),
+        ] {
+            let said = CallError::of("Version", status(), endpoint).to_string();
+            assert!(said.contains(wanted), "{said}");
+            assert_eq!(said.contains("containerd"), endpoint.contains("containerd"), "{said}");
+        }
+        let status = Status::unknown("container create failed: unknown version specified\n");
+        let error = CallError::of("CreateContainer", status, "/run/crio/crio.sock");
+        for said in [error.to_string(), error.in_grpc_words(), error.message()] {
+            assert!(!said.contains('\n') && said.contains("unknown version specified"), "{said:?}");
+        }
     }
 }
