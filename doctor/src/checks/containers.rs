@@ -312,12 +312,13 @@ pub(super) fn starts(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let pods = display::pod_count(stuck.len());
-    Some(
-        CHECK
-            .warning(format!("{pods} cannot start"))
-            .saw_all(&stuck)
-            .advise("`winddown status -o wide` and `journalctl -u winddown -e` show each attempt"),
-    )
+    // CRI-O copies it into every pod, on the host's network too.
+    let lacks_resolver = |why: &String| why.contains("/etc/resolv.conf: no such file or directory");
+    let advice = match stuck.iter().any(lacks_resolver) {
+        true => "CRI-O needs the node's /etc/resolv.conf for every pod: create it, if only empty",
+        false => "`winddown status -o wide` and `journalctl -u winddown -e` show each attempt",
+    };
+    Some(CHECK.warning(format!("{pods} cannot start")).saw_all(&stuck).advise(advice))
 }
 
 fn pod_and_cause((pod, cause): (&PodStatus, String)) -> String {

@@ -325,6 +325,11 @@ fn pods_that_cannot_start_are_named_with_the_cause() {
             "shop/imageless: container app: ImagePullBackOff: no such image",
         ]
     );
+    // CRI-O starts no pod without that file.
+    let lacks = "create resolv conf: open /etc/resolv.conf: no such file or directory";
+    known(&mut facts.agent).decisions.push(decision("sandboxless", "syncFailed", lacks));
+    let advice = finding(&facts, "starts").unwrap().advice;
+    assert!(advice[0].contains("/etc/resolv.conf"), "{advice:?}");
 }
 
 #[test]
