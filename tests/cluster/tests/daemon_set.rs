@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use winddown_config::{Config, Mode};
 
-use crate::rights::compare::{daemon_set, manifest};
+use crate::rights::compare::{daemon_set, granted, manifest};
 
 /// The one object of this type, read strictly.
 fn one<T: DeserializeOwned + Serialize + k8s_openapi::Resource>(objects: &[Value]) -> T {
@@ -58,6 +58,51 @@ fn its_account_is_the_one_that_has_the_rights_of_companion_and_writes_on_its_own
     assert_eq!((&subject.name, subject.namespace.as_ref()), (&name, Some(&namespace)));
     let policy = serde_json::to_string(&manifest("own-node")).unwrap();
     assert!(policy.contains(&format!("system:serviceaccount:{namespace}:{name}")), "{policy}");
+}
+
+/// Whether a policy of `objects` narrows such a request of the agent's account.
+fn is_narrowed(objects: &[Value], operation: &str, group: &str, resource: &str) -> bool {
+    let policies = objects.iter().filter(|one| one["kind"] == "ValidatingAdmissionPolicy");
+    let bound = |policy: &Value| {
+        objects.iter().any(|one| {
+            one["kind"] == "ValidatingAdmissionPolicyBinding"
+                && one["spec"]["policyName"] == policy["metadata"]["name"]
+                && one["spec"]["validationActions"] == serde_json::json!(["Deny"])
+        })
+    };
+    let has = |list: &Value, what: &str| list.as_array().unwrap().iter().any(|one| one == what);
+    let mut bound =
+        policies.filter(|policy| bound(policy) && policy["spec"]["failurePolicy"] == "Fail");
+    bound.any(|policy| {
+        let rules = policy["spec"]["matchConstraints"]["resourceRules"].as_array().unwrap();
+        rules.iter().any(|rule| {
+            has(&rule["apiGroups"], group)
+                && has(&rule["resources"], resource)
+                && has(&rule["operations"], operation)
+        })
+    })
+}
+
+#[test]
+fn no_write_that_its_role_grants_is_left_open_for_other_nodes() {
+    let policies = manifest("own-node");
+    let mut checked = BTreeSet::new();
+    for right in granted(&manifest("companion-mode"), "winddown:companion") {
+        let operation = match &*right.verb {
+            "create" => "CREATE",
+            "patch" | "update" => "UPDATE",
+            "delete" => "DELETE",
+            _ => continue,
+        };
+        // Events are nobody's.
+        if right.resource == "events" {
+            continue;
+        }
+        assert!(is_narrowed(&policies, operation, &right.group, &right.resource), "{right:?}");
+        checked.insert(right.resource.clone());
+    }
+    let wanted = ["evictionrequests", "nodes", "nodes/status", "pods", "pods/eviction"];
+    assert_eq!(checked.iter().map(|one| &**one).collect::<Vec<_>>(), wanted);
 }
 
 /// What is mounted of the node, and whether it can be written to.

@@ -224,6 +224,7 @@ async fn the_companion_writes_on_its_own_node_only() {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         api.apply(&[node]).await;
         api.pod("companion", &format!("on-{name}"), name).await;
+        api.pod("companion", &format!("evicted-on-{name}"), name).await;
     }
     let connection = companion(api, own, true).await;
     let pods: Api<Pod> = Api::namespaced(connection.client(), "companion");
@@ -252,6 +253,22 @@ async fn the_companion_writes_on_its_own_node_only() {
     ] {
         assert!(said.contains(wanted), "{said}");
     }
+    // The policy for evictions is another one.
+    let evict = kube::api::EvictParams::default();
+    let refused = async {
+        loop {
+            let said = refusal(pods.evict("evicted-on-companion-b", &evict).await);
+            if said.starts_with("403") {
+                return said;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    let said = tokio::time::timeout(std::time::Duration::from_secs(60), refused).await.unwrap();
+    let wanted =
+        "winddown on node 'companion-a' may not evict pod 'evicted-on-companion-b' of another";
+    assert!(said.contains(wanted), "{said}");
+    pods.evict("evicted-on-companion-a", &evict).await.unwrap();
     nodes.patch(own, &params, &cordon).await.unwrap();
     pods.delete("on-companion-a", &delete).await.unwrap();
 
