@@ -19,6 +19,9 @@ pub(crate) trait EndPods: Send + Sync + 'static {
     /// Lists the pods of this node and then watches them.
     fn watch(&self) -> PodStream;
 
+    /// The UID of this node's object.
+    fn node_uid(&self) -> impl Future<Output = Result<String, Refused>> + Send;
+
     /// The disruption budgets of all namespaces.
     fn budgets(&self) -> impl Future<Output = Result<Vec<PodDisruptionBudget>, Refused>> + Send;
 
@@ -52,6 +55,7 @@ pub(crate) trait EndPods: Send + Sync + 'static {
 /// The pods of one node, accessed through a client.
 pub(crate) struct NodePods {
     client: kube::Client,
+    node: String,
     pods: KubePods,
 }
 
@@ -59,13 +63,20 @@ pub(crate) struct NodePods {
 
 impl NodePods {
     pub(crate) fn new(client: kube::Client, node: String) -> Self {
-        Self { pods: KubePods::new(client.clone(), node), client }
+        Self { pods: KubePods::new(client.clone(), node.clone()), client, node }
     }
 }
 
 impl EndPods for NodePods {
     fn watch(&self) -> PodStream {
         self.pods.watch()
+    }
+
+    async fn node_uid(&self) -> Result<String, Refused> {
+        let nodes: Api<api::Node> = Api::all(self.client.clone());
+        let found = nodes.get_metadata(&self.node).await;
+        let found = found.map_err(|error| Refused::of("read this node's object", error))?;
+        Ok(found.metadata.uid.unwrap_or_default())
     }
 
     async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, Refused> {

@@ -127,7 +127,10 @@ pub(super) fn deletion_left(pod: &api::Pod, now: WallTime) -> Option<Duration> {
 /// they include what the kubelet itself needs.
 pub(super) fn planned(mut object: api::Pod) -> api::Pod {
     let annotations = object.metadata.annotations.as_ref();
-    let mirror = annotations.is_some_and(|all| all.contains_key(CONFIG_MIRROR_ANNOTATION));
+    // Without the other pod's UID it is not known yet to be one.
+    let mirror = annotations.is_some_and(|all| {
+        all.contains_key(CONFIG_MIRROR_ANNOTATION) && all.contains_key(CONFIG_HASH)
+    });
     // Unused here, and often the larger half of an object.
     object.metadata.managed_fields = None;
     if let Some(spec) = object.spec.as_mut().filter(|_| mirror) {

@@ -6,14 +6,14 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1 as api;
 use kube::runtime::watcher::Event;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
 use super::api::{EndPods, NodePods};
 use super::found;
 use super::known::ONLY_FOUND;
-use super::local_node::LocalNode;
+use super::local_node::{LocalNode, NodeError};
 use super::stop::Core;
 use winddown_api_client::outage::Outage;
 use winddown_api_client::refusal::{self, Refusal};
@@ -21,6 +21,8 @@ use winddown_shared::Backoff;
 
 /// The longest wait before a failed watch is restarted once requests are answered again.
 const SOON: Duration = Duration::from_millis(100);
+/// How long the API server may take to tell the UID of this node's object.
+const NODE_UID: Duration = Duration::from_secs(1);
 /// How long the API server may take to list the pods before the container runtime is asked for them.
 const FIRST_LIST: Duration = Duration::from_secs(1);
 /// The shortest and the longest wait before the container runtime is asked again: container runtimes from before 2023
@@ -52,6 +54,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         tokio::join!(
             self.follow_api(),
             self.follow_runtime(),
+            self.follow_claims(),
             self.poller.keep_polling(&self.node, &self.known.started),
             self.kubelet.keep(&self.node, self.config.going_down.clone()),
             self.restart_guard.end_again(&self.node, &self.poller, self.config.going_down.clone()),
@@ -136,6 +139,35 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             () = self.known.until_listed() => {}
             () = unlisted => {}
         }
+    }
+
+    /// Asks the container runtime about pods that say they are mirror pods, whenever one does.
+    async fn follow_claims(&self) {
+        loop {
+            self.known.claimed.notified().await;
+            // What cannot be asked now is asked when such a pod changes, or is stopped.
+            let _ = self.prove().await;
+            // Whoever changes such a pod all the time is heard no more often than this.
+            sleep(SOON).await;
+        }
+    }
+
+    /// Finds out whether pods that say they are mirror pods are any.
+    ///
+    /// # Errors
+    /// The container runtime cannot be queried.
+    pub(super) async fn prove(&self) -> Result<(), NodeError> {
+        if !self.known.has_open() {
+            return Ok(());
+        }
+        let node_uid = timeout(NODE_UID, self.api.node_uid());
+        let (found, node_uid) = tokio::join!(self.node.pods(), node_uid);
+        // Without the API server the container runtime's word is enough.
+        let node_uid = node_uid.ok().and_then(Result::ok);
+        if self.known.judge(&found?, node_uid.as_deref()) && self.known.is_listed() {
+            self.known.publish();
+        }
+        Ok(())
     }
 
     /// Asks the container runtime which pods it has.

@@ -6,11 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{Notify, broadcast, watch};
 use winddown_shared::{
-    DesiredPods, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError, RuntimePod, error_chain,
+    DesiredPods, FoundPod, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError, RuntimePod,
+    error_chain,
 };
 
 use super::facts;
 use super::local_node::NodeError;
+use super::mirror::{self, Claim, Verdict};
 
 /// How many changed UIDs a slow receiver may fall behind before it has to check all pods.
 const CHANGES: usize = 1024;
@@ -35,6 +37,9 @@ pub(super) struct Known {
     /// Held while publishing: an older set must not follow a newer one.
     publishing: Mutex<()>,
     own: Option<PodUid>,
+    node: String,
+    /// Notified when a pod claims to be a mirror pod.
+    pub(super) claimed: Notify,
 }
 
 #[derive(Debug)]
@@ -44,6 +49,8 @@ struct Entry {
     /// The object used for planning: the newest, unless it differs only in container states and no stopped pod runs
     /// again.
     planned: Pod,
+    /// That it mirrors another pod, as it says, and the answer.
+    claim: Option<(Claim, Verdict)>,
     /// Whether it is made of what the container runtime records, because the API server has not listed it yet.
     found: bool,
     /// Whether the API server no longer has the pod. Its last state is kept until the pod is forgotten.
@@ -74,7 +81,7 @@ pub(super) struct View {
 // === impl Known ===
 
 impl Known {
-    pub(super) fn new(own: Option<PodUid>) -> Self {
+    pub(super) fn new(own: Option<PodUid>, node: String) -> Self {
         Self {
             pods: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES),
@@ -84,16 +91,78 @@ impl Known {
             started: Notify::new(),
             publishing: Mutex::new(()),
             own,
+            node,
+            claimed: Notify::new(),
         }
     }
 
     /// Records an object of the API server. Returns whether the desired pods may have changed, or a stopped one runs
     /// again.
-    pub(super) fn applied(&self, object: api::Pod) -> bool {
+    pub(super) fn applied(&self, mut object: api::Pod) -> bool {
+        let claim = mirror::take_claim(&mut object, &self.node);
+        let mut pods = self.lock();
+        let claim = claim.map(|claim| {
+            let uid = object.metadata.uid.as_deref().map(PodUid::new);
+            let known = uid.and_then(|uid| pods.get(&uid)?.claim.clone());
+            known.filter(|(known, _)| *known == claim).unwrap_or((claim, Verdict::Open))
+        });
+        if let Some((claim, verdict)) = &claim {
+            object = mirror::answered(object, claim, *verdict);
+        }
         let Some(pod) = self.planned(object) else { return false };
         let uid = pod.uid().clone();
-        let matters = self.take(&mut self.lock(), pod, false);
+        let matters = self.take(&mut pods, pod, false);
+        if let Some(entry) = pods.get_mut(&uid) {
+            entry.claim = claim;
+            if entry.is_open() {
+                self.claimed.notify_one();
+            }
+        }
+        drop(pods);
         self.notify(uid);
+        matters
+    }
+
+    /// Whether the pod says that it is a mirror pod, and the container runtime has not been asked, or knows no such pod.
+    pub(super) fn is_open(&self, uid: &PodUid) -> bool {
+        self.lock().get(uid).is_some_and(Entry::is_open)
+    }
+
+    /// Whether there is any such pod.
+    pub(super) fn has_open(&self) -> bool {
+        self.lock().values().any(Entry::is_open)
+    }
+
+    /// Answers the claims of pods by the pods that the container runtime has. Returns whether the desired pods may have
+    /// changed.
+    pub(super) fn judge(&self, found: &[FoundPod], node_uid: Option<&str>) -> bool {
+        let mut pods = self.lock();
+        let mut answered = Vec::new();
+        for entry in pods.values_mut().filter(|entry| entry.is_open()) {
+            let Some((claim, _)) = entry.claim.clone() else { continue };
+            let verdict = claim.judge(&entry.newest, found, node_uid);
+            if verdict == Verdict::Open {
+                continue;
+            }
+            if verdict == Verdict::Pod {
+                tracing::warn!(
+                    pod = %entry.newest.label(),
+                    "the pod says that it mirrors one of this node's manifests, but it does not: it is treated like \
+                     the other pods of the API server"
+                );
+            }
+            let answer =
+                |pod: &Pod| self.planned(mirror::answered(pod.object().clone(), &claim, verdict));
+            if let Some((newest, planned)) = answer(&entry.newest).zip(answer(&entry.planned)) {
+                (entry.newest, entry.planned) = (newest, planned);
+            }
+            entry.claim = Some((claim, verdict));
+            entry.notify();
+            answered.push(entry.newest.uid().clone());
+        }
+        drop(pods);
+        let matters = !answered.is_empty();
+        answered.into_iter().for_each(|uid| self.notify(uid));
         matters
     }
 
@@ -393,6 +462,7 @@ impl Entry {
         Self {
             newest: pod,
             planned,
+            claim: None,
             found: false,
             gone: false,
             published: false,
@@ -402,6 +472,10 @@ impl Entry {
             listed: true,
             news: None,
         }
+    }
+
+    fn is_open(&self) -> bool {
+        !self.gone && matches!(self.claim, Some((_, Verdict::Open)))
     }
 
     fn runs_on(&self) -> bool {
@@ -433,7 +507,7 @@ mod tests {
     #[test]
     fn the_set_that_is_published_last_is_the_newest() {
         for round in 0..300 {
-            let known = Known::new(None);
+            let known = Known::new(None, "n1".to_owned());
             let desired = known.desired();
             let uids = ["a", "b", "c", "d"];
             thread::scope(|scope| {

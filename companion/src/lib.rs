@@ -19,6 +19,8 @@
 //!   device claims is prepared.
 //! - While the node goes down, containers are stopped through the container runtime if the API
 //!   server is away for too long ([`WithoutApi`]), or if the kubelet has not stopped them in time.
+//! - A pod of the API server counts as a mirror pod only if the container runtime confirms it: any tenant may write the
+//!   annotations.
 //! - The pod of a manifest file (a mirror pod) cannot be stopped through the API server. It is stopped last,
 //!   through the container runtime, and only while the node goes down. Other requests to stop it are refused.
 //! - A kubelet restarts containers that it was not asked to stop. So the kubelet itself is stopped before the
@@ -43,6 +45,7 @@ mod known;
 mod kubelet_hold;
 mod kubelet_root;
 mod local_node;
+mod mirror;
 mod recent;
 mod restart_guard;
 mod rights;

@@ -75,7 +75,7 @@ pub(super) struct Core<A, N> {
 
 impl<A, N> Core<A, N> {
     pub(super) fn new(api: A, node: N, config: CompanionConfig) -> Self {
-        let known = Known::new(config.own_pod.clone());
+        let known = Known::new(config.own_pod.clone(), config.node.clone());
         Self {
             api,
             node,
@@ -137,6 +137,10 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         pod: Option<&Pod>,
         grace: Grace,
     ) -> Result<PodStopped, RuntimeError> {
+        if self.known.look(uid).is_some_and(|view| view.pod.is_mirror()) {
+            // If the runtime cannot be queried, the pod counts as a mirror pod, and its stop says so.
+            let _ = self.prove().await;
+        }
         let Some(pod) = self.known.look(uid).map(|view| view.pod).or_else(|| pod.cloned()) else {
             return self.known.listed().map(|()| PodStopped::default());
         };
@@ -442,10 +446,21 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             return Err(left(STAYS));
         }
         request.stopping();
+        let runtime_uid = &self.confirmed_uid(pod, runtime_uid).await.map_err(failed)?;
         let hooks = facts::has_pre_stop(pod);
         self.stop_within(runtime_uid, grace, hooks).await.map_err(failed)?;
         self.ended(pod, runtime_uid);
         Ok(())
+    }
+
+    /// The UID by which the container runtime knows the pod, if it confirms that. Otherwise the pod's own.
+    async fn confirmed_uid(&self, pod: &Pod, known: &PodUid) -> Result<PodUid, NodeError> {
+        if !self.known.is_open(pod.uid()) {
+            return Ok(known.clone());
+        }
+        self.prove().await?;
+        let view = self.known.look(pod.uid());
+        Ok(view.map_or_else(|| known.clone(), |view| facts::runtime_uid(&view.pod)))
     }
 
     /// What the kubelet still holds for the pod, as text for users.

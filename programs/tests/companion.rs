@@ -21,7 +21,7 @@ use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_fakes::FakeInhibitor;
 use winddown_node::cluster::Cluster;
 use winddown_node::{Configured, Identity, Node, ShutdownHandle};
-use winddown_shared::{Inhibitor, LockState, PodKiller, PodUid, PodUidMap, WallClock};
+use winddown_shared::{FoundPod, Inhibitor, LockState, PodKiller, PodUid, PodUidMap, WallClock};
 use winddown_shutdown::BootClock;
 
 /// The running pods, and the order in which pods terminated.
@@ -43,16 +43,31 @@ impl LocalNode for Containers {
         Ok(self.0.lock().unwrap().0.iter().map(|uid| (uid.clone(), inside())).collect())
     }
 
+    async fn pods(&self) -> Result<Vec<FoundPod>, NodeError> {
+        let found = |uid: &PodUid| {
+            let source = if uid.as_str() == "etcd" { "file" } else { "api" };
+            FoundPod {
+                uid: uid.clone(),
+                name: uid.as_str().to_owned(),
+                namespace: "default".to_owned(),
+                labels: [].into(),
+                annotations: [("kubernetes.io/config.source".to_owned(), source.to_owned())].into(),
+                containers: Vec::new(),
+            }
+        };
+        Ok(self.0.lock().unwrap().0.iter().map(found).collect())
+    }
+
     async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), NodeError> {
         self.end(uid.as_str(), &format!("{} by the runtime", uid.as_str()));
         Ok(())
     }
 }
 
-fn pod(name: &str, priority: i32, annotations: &Value) -> Value {
+fn pod(name: &str, priority: i32, annotations: &Value, owners: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations, "ownerReferences": owners},
         "spec": {
             "nodeName": "n1", "priority": priority, "terminationGracePeriodSeconds": 5,
             "containers": [{"name": "a", "image": "x"}],
@@ -103,17 +118,23 @@ impl Scene {
     async fn new() -> Self {
         let server = Arc::new(ApiServer::start().await.unwrap());
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
-        server.apply(node).unwrap();
+        let node = server.apply(node).unwrap();
+        let owner = json!([{
+            "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": node["metadata"]["uid"],
+            "controller": true,
+        }]);
         let mirror = json!({
             "kubernetes.io/config.mirror": "etcd", "kubernetes.io/config.hash": "etcd",
             "kubernetes.io/config.source": "file",
         });
         let containers = Containers::default();
         containers.0.lock().unwrap().0.insert(PodUid::new("etcd"));
-        for (name, priority, annotations) in
-            [("etcd", 0, mirror), ("dns", 2_000_000_000, json!({})), ("web", 0, json!({}))]
-        {
-            let made = server.apply(pod(name, priority, &annotations)).unwrap();
+        for (name, priority, annotations, owners) in [
+            ("etcd", 0, mirror, owner),
+            ("dns", 2_000_000_000, json!({}), json!([])),
+            ("web", 0, json!({}), json!([])),
+        ] {
+            let made = server.apply(pod(name, priority, &annotations, &owners)).unwrap();
             let uid = PodUid::new(made["metadata"]["uid"].as_str().unwrap());
             if name != "etcd" {
                 containers.0.lock().unwrap().0.insert(uid);

@@ -96,6 +96,69 @@ async fn the_pod_of_a_manifest_is_stopped_under_its_own_uid_and_only_when_the_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pod_that_says_it_is_a_mirror_of_another_ends_nothing_of_it() {
+    let mirror = |hash: &str| {
+        json!({"metadata": {"annotations": {
+            "kubernetes.io/config.mirror": hash, "kubernetes.io/config.hash": hash,
+            "kubernetes.io/config.source": "file",
+        }}})
+    };
+    let (world, core) = World::new([pod("etcd", mirror("static"))]).await;
+    world.runs_inside("static");
+    core.prove().await.unwrap();
+    for name in ["forged", "vague", "stated"] {
+        world.runs_inside(uid(name).as_str());
+    }
+    // It names the sandbox of another pod; it even knows the UID of the node's object.
+    world.apply(pod("forged", mirror("static")));
+    // It names none.
+    world.apply(pod("vague", mirror("nothing")));
+    // It says only what a mirror pod does not need.
+    let source = json!({"annotations": {"kubernetes.io/config.source": "file"}});
+    world.apply(pod("stated", json!({"metadata": source})));
+    sleep(secs(1)).await;
+    let planned = |name: &str| {
+        let desired = core.known.desired().borrow().clone().unwrap();
+        desired.pods.iter().find(|pod| **pod.name() == *name).unwrap().clone()
+    };
+    assert_eq!(planned("etcd").priority(), Some(2_000_001_000));
+    for name in ["forged", "vague", "stated"] {
+        let pod = planned(name);
+        assert_eq!(pod.priority(), None, "{name}");
+        assert!(!pod.is_mirror() && !pod.is_static() && !pod.is_critical(), "{name}");
+        assert_eq!(core.refuses_stop(&uid(name), KillReason::Drain), None, "{name}");
+    }
+    world.set_going_down();
+    for name in ["forged", "vague", "stated"] {
+        assert_eq!(stop(&core, name, 30).await.0, 2, "{name}");
+    }
+    assert_eq!(world.log(), ["1: evict forged 30", "3: evict vague 30", "5: evict stated 30"]);
+    assert!(world.state().running.contains(&winddown_shared::PodUid::new("static")));
+    stop(&core, "etcd", 30).await.1.unwrap();
+    assert_eq!(world.log()[3..], ["7: stop the kubelet", "7: stop static 30"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_the_runtime_is_silent_a_mirror_pod_is_neither_evicted_nor_counted_as_ended() {
+    let mirror = json!({"metadata": {"annotations": {
+        "kubernetes.io/config.mirror": "static", "kubernetes.io/config.hash": "static",
+    }}});
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.state().runtime_away = true;
+    world.runs_inside("static");
+    world.apply(pod("etcd", mirror));
+    sleep(secs(1)).await;
+    assert!(core.refuses_stop(&uid("etcd"), KillReason::Drain).is_some());
+    world.set_going_down();
+    let error = stop(&core, "etcd", 4).await.1.unwrap_err().to_string();
+    assert!(error.ends_with("the container runtime: no socket"), "{error}");
+    world.state().runtime_away = false;
+    stop(&core, "etcd", 30).await.1.unwrap();
+    assert!(world.log().iter().any(|line| line.ends_with(": stop static 30")), "{:?}", world.log());
+    assert!(world.log().iter().all(|line| !line.contains("evict")), "{:?}", world.log());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_drain_is_refused_the_pod_of_a_manifest_and_a_shutdown_is_not() {
     use KillReason::{Drain, Operator, Removed, Shutdown};
     let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});

@@ -14,7 +14,11 @@ pub(crate) fn uid(name: &str) -> PodUid {
     PodUid::new(format!("uid-{name}"))
 }
 
-/// A running pod with one container, `a`; `more` is merged into the object.
+/// The UID of this node's object.
+pub(crate) const NODE_UID: &str = "uid-of-n1";
+
+/// A running pod with one container, `a`; `more` is merged into the object. A mirror pod has what kubelets write besides
+/// the annotation, unless `more` says otherwise: this node's object as its owner, and the UID of the other pod.
 pub(crate) fn pod(name: &str, more: Value) -> api::Pod {
     let mut object = json!({
         "metadata": {"name": name, "namespace": "default", "uid": format!("uid-{name}")},
@@ -22,6 +26,19 @@ pub(crate) fn pod(name: &str, more: Value) -> api::Pod {
         "status": {"phase": "Running", "containerStatuses": [running()]},
     });
     merge(&mut object, more);
+    let metadata = &mut object["metadata"];
+    if metadata["annotations"]["kubernetes.io/config.mirror"].is_string() {
+        let own = metadata["uid"].clone();
+        let hash = &mut metadata["annotations"]["kubernetes.io/config.hash"];
+        if hash.is_null() {
+            *hash = own;
+        }
+        if metadata["ownerReferences"].is_null() {
+            metadata["ownerReferences"] = json!([{
+                "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": NODE_UID, "controller": true,
+            }]);
+        }
+    }
     serde_json::from_value(object).unwrap()
 }
 

@@ -23,7 +23,7 @@ use super::super::config::CompanionConfig;
 use super::super::eviction_requests::Responding;
 use super::super::local_node::{LocalNode, NodeError, RuntimePodState};
 use super::super::stop::Core;
-use super::pods::{secs, terminated, uid};
+use super::pods::{NODE_UID, secs, terminated, uid};
 use winddown_api_client::node_pods::{PodStream, Refused};
 use winddown_api_client::refusal::Refusal;
 
@@ -64,6 +64,8 @@ pub(super) struct State {
     kubelet_stopped: bool,
     sandboxes: HashSet<PodUid>,
     exit_codes: HashMap<PodUid, i32>,
+    /// The names of the pods of manifests by the UIDs that the runtime knows.
+    manifests: HashMap<PodUid, String>,
     /// How long containers take to stop, and the runtime to report it.
     pub(super) takes: Duration,
     pub(super) lags: Duration,
@@ -106,6 +108,7 @@ impl World {
     ) -> (Self, Arc<Core<Self, Self>>) {
         let (world, core) = Self::started(pods, false, change);
         core.known.desired().wait_for(Option::is_some).await.unwrap();
+        core.prove().await.unwrap();
         (world, core)
     }
 
@@ -125,15 +128,17 @@ impl World {
             .into_iter()
             .map(|pod| (PodUid::new(pod.metadata.uid.clone().unwrap()), pod))
             .collect();
-        let state = State {
-            running: objects.keys().cloned().collect(),
-            sandboxes: objects.keys().cloned().collect(),
+        let mut state = State {
+            running: objects.values().map(inside).collect(),
+            sandboxes: objects.values().map(inside).collect(),
             objects,
             api_away,
             kubelet_is_service: true,
             takes: secs(2),
             ..State::default()
         };
+        let objects: Vec<_> = state.objects.values().cloned().collect();
+        state.mirrored(&objects);
         let world = Self(Arc::new(Inner {
             begun: Instant::now(),
             going_down: watch::Sender::new(false),
@@ -226,6 +231,7 @@ impl World {
     /// Changes a pod, as another client.
     pub(super) fn apply(&self, pod: api::Pod) {
         let mut state = self.state();
+        state.mirrored([&pod]);
         state.objects.insert(PodUid::new(pod.metadata.uid.clone().unwrap()), pod.clone());
         state.tell(Event::Apply(pod));
     }
@@ -348,6 +354,26 @@ impl World {
 }
 
 impl State {
+    /// Records the pods of manifests that these objects mirror, as the kubelet that makes them.
+    fn mirrored<'a>(&mut self, objects: impl IntoIterator<Item = &'a api::Pod>) {
+        for object in objects {
+            let metadata = &object.metadata;
+            let hash =
+                metadata.annotations.as_ref().and_then(|all| all.get("kubernetes.io/config.hash"));
+            let (Some(hash), Some(name)) = (hash, &metadata.name) else { continue };
+            self.manifests.entry(PodUid::new(&**hash)).or_insert_with(|| name.clone());
+        }
+    }
+
+    /// A pod of a manifest has the name of its mirror pod.
+    fn named(&self, mut found: FoundPod) -> FoundPod {
+        if let Some(name) = self.manifests.get(&found.uid) {
+            found.name.clone_from(name);
+            found.annotations.insert("kubernetes.io/config.source".to_owned(), "file".to_owned());
+        }
+        found
+    }
+
     fn tell(&self, event: Event<api::Pod>) {
         if let Some(watch) = &self.watch {
             let _ = watch.send(Ok(event));
@@ -390,6 +416,11 @@ impl EndPods for World {
             }
         })
         .boxed()
+    }
+
+    async fn node_uid(&self) -> Result<String, Refused> {
+        let is_away = self.state().api_away;
+        if is_away { Err(refused(Refusal::NoAnswer)) } else { Ok(NODE_UID.to_owned()) }
     }
 
     async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, Refused> {
@@ -460,7 +491,7 @@ impl LocalNode for World {
             return Err(NodeError::because("no socket"));
         }
         let all = state.running.union(&state.sandboxes);
-        Ok(all.map(|uid| found(uid, state.running.contains(uid))).collect())
+        Ok(all.map(|uid| state.named(found(uid, state.running.contains(uid)))).collect())
     }
 
     fn ends(&self, uid: &PodUid) -> Vec<BoxFuture<'static, ()>> {
@@ -571,6 +602,14 @@ fn found(uid: &PodUid, runs: bool) -> FoundPod {
             },
         }],
     }
+}
+
+/// The UID by which the container runtime knows the pod.
+fn inside(object: &api::Pod) -> PodUid {
+    let annotations = object.metadata.annotations.as_ref();
+    let annotations = annotations.filter(|all| all.contains_key("kubernetes.io/config.mirror"));
+    let hash = annotations.and_then(|all| all.get("kubernetes.io/config.hash"));
+    PodUid::new(&**hash.or(object.metadata.uid.as_ref()).unwrap())
 }
 
 fn refused(refusal: Refusal) -> Refused {
