@@ -453,7 +453,8 @@ fn closing_line(outcome: Option<&ShutdownOutcome>) -> String {
 
 fn list(problems: &[String]) -> String {
     if problems.is_empty() {
-        return "; a pod is a .yaml, .yml or .json file".to_owned();
+        return "; each file is the manifest of a pod, unless its name begins with a dot"
+            .to_owned();
     }
     problems.iter().map(|problem| format!("\n  {problem}")).collect()
 }

@@ -81,6 +81,7 @@ impl<R: Runtime> Node<R> {
 
     fn manifests(&self, directory: Option<&std::path::Path>) -> api::Manifests {
         let manifests = self.0.sources.iter().filter_map(Source::manifests);
+        let kept = kept_for_want_of_a_manifest(&self.0.core.workers.running().runtime_only);
         api::Manifests {
             directory: directory.map(|d| d.display().to_string()).unwrap_or_default(),
             problems: manifests
@@ -89,7 +90,10 @@ impl<R: Runtime> Node<R> {
                     file: problem.file.display().to_string(),
                     line: problem.line.and_then(|line| u64::try_from(line).ok()),
                     field: problem.field,
-                    message: problem.message,
+                    message: match &kept {
+                        Some(kept) if problem.may_run => format!("{}; {kept}", problem.message),
+                        _ => problem.message,
+                    },
                     since: Some(problem.since),
                 })
                 .collect(),
@@ -143,6 +147,27 @@ fn waiting(entry: &StatusEntry) -> api::PodStatus {
         state: api::PodState::Waiting,
         wanted_containers: containers,
         ..pod_status(&entry.pod, Some(&entry.status))
+    }
+}
+
+/// How many pods a problem of a manifest names.
+const NAMED: usize = 3;
+
+/// Says of a manifest that cannot be used which pods it keeps running; none if there is no pod that only the runtime
+/// knows.
+fn kept_for_want_of_a_manifest(pods: &[RuntimePod]) -> Option<String> {
+    let mut names: Vec<String> =
+        pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+    names.sort_unstable();
+    let more = names.len().saturating_sub(NAMED);
+    let said = names[..names.len() - more].join(", ");
+    match (names.len(), more) {
+        (0, _) => None,
+        (1, _) => Some(format!("{said} runs on, because this may be its manifest")),
+        (_, 0) => Some(format!("{said} run on, because this may be the manifest of one")),
+        _ => {
+            Some(format!("{said} and {more} more run on, because this may be the manifest of one"))
+        }
     }
 }
 

@@ -80,14 +80,13 @@ impl ManifestDirectory {
                 () = sleep_until(due) => {
                     looks = looks.saturating_add(1);
                     let may_hold = looks < FIRST_LOOKS;
-                    let unsettled = tokio::select! {
+                    let next = tokio::select! {
                         () = stop.cancelled() => return,
-                        unsettled = self.look(&mut watch, std::mem::take(&mut closed), may_hold) =>
-                            unsettled,
+                        next = self.look(&mut watch, std::mem::take(&mut closed), may_hold) => next,
                     };
                     let now = Instant::now();
                     earliest = now + PAUSE;
-                    due = now + if unsettled { SETTLE } else { self.rescan };
+                    due = now + next.min(self.rescan);
                 }
                 complete = watch.next(&self.directory) => {
                     closed.extend(complete);
@@ -97,7 +96,7 @@ impl ManifestDirectory {
         }
     }
 
-    /// Scans once and publishes the result. Returns whether another scan is due soon.
+    /// Scans once and publishes the result. Returns after what time another scan is due at the latest.
     ///
     /// With `may_hold`, nothing is published if this would be the first state and files have yet to settle: their pods
     /// may run already, and would seem unwanted.
@@ -106,7 +105,7 @@ impl ManifestDirectory {
         watch: &mut DirectoryWatch,
         closed: HashSet<OsString>,
         may_hold: bool,
-    ) -> bool {
+    ) -> Duration {
         let (scanner, watcher) = (Arc::clone(&self.scanner), watch.watcher());
         let wall = self.wall.now();
         let now = Instant::now();
@@ -115,9 +114,10 @@ impl ManifestDirectory {
             let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
             let attached = watcher.map(|watcher| events::attach(watcher, scanner.directory()));
             let unsettled = scanner.scan(&closed, now, wall);
+            let empty = scanner.until_empty(wall).unwrap_or(Duration::MAX);
             // A directory that cannot be listed is reported as a problem anyway.
             let others = others_may_write(scanner.directory()).unwrap_or_default();
-            (attached, unsettled, scanner.desired(wall), others)
+            (attached, unsettled, empty, scanner.desired(wall), others)
         });
         let done = match tokio::time::timeout(PATIENCE, &mut work).await {
             Ok(done) => done,
@@ -127,21 +127,21 @@ impl ManifestDirectory {
             }
         };
         match done {
-            Ok((attached, unsettled, desired, others)) => {
+            Ok((attached, unsettled, empty, desired, others)) => {
                 watch.attached(attached.unwrap_or_default());
                 self.warn_of(others);
                 let first = self.desired.borrow().generation == 0;
                 if !(first && unsettled && may_hold) {
                     self.publish(desired);
                 }
-                unsettled
+                if unsettled { SETTLE } else { empty }
             }
             Err(error) => {
                 tracing::error!(
                     error = error_chain(&error),
                     "looking through the manifests failed; it is tried again"
                 );
-                false
+                Duration::MAX
             }
         }
     }
@@ -215,11 +215,7 @@ pub fn others_may_write(directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
 
 fn is_same(a: &DesiredManifests, b: &DesiredManifests) -> bool {
     let same_pods = || a.pods.iter().zip(&b.pods).all(|(a, b)| a.is_same_object(b));
-    a.complete == b.complete
-        && a.pods.len() == b.pods.len()
-        && a.errors == b.errors
-        && a.ignored == b.ignored
-        && same_pods()
+    a.complete == b.complete && a.pods.len() == b.pods.len() && a.errors == b.errors && same_pods()
 }
 
 #[cfg(test)]

@@ -17,11 +17,37 @@ use super::ManifestError;
 pub(super) enum Role {
     /// A manifest, to be read.
     Manifest,
-    /// Hidden, or an editor's temporary file: ignored silently.
+    /// A copy that a program made for itself, and what that is. It is named, not read: it may be half written, or what
+    /// was to be replaced.
+    Copy(&'static str),
+    /// Hidden: its name begins with a dot. The kubelet reads every other name, too.
     Hidden,
-    /// Neither; reported as ignored.
-    Other,
 }
+
+/// The ends of names that programs give to copies of their own.
+const COPIES: [(&str, &[&str]); 4] = [
+    ("an editor's backup", &["~", ".save"]),
+    ("an editor's swap file", &[".swp", ".swo", ".swx"]),
+    (
+        "a temporary file",
+        &[".tmp", ".part", "___jb_tmp___", "___jb_old___", ".dpkg-new", ".dpkg-tmp"],
+    ),
+    (
+        "a copy of a package manager",
+        &[
+            ".dpkg-dist",
+            ".dpkg-old",
+            ".dpkg-bak",
+            ".dpkg-remove",
+            ".ucf-dist",
+            ".ucf-new",
+            ".ucf-old",
+            ".rpmnew",
+            ".rpmorig",
+            ".rpmsave",
+        ],
+    ),
+];
 
 /// The state of the file with a given name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +56,8 @@ pub(super) enum State {
     Regular(Stamp),
     /// Not a regular file; says what it is instead.
     Special(&'static str),
+    /// A link that leads nowhere, yet: what it leads to may be mounted later.
+    Dangling,
     Unreadable(io::ErrorKind),
 }
 
@@ -48,18 +76,16 @@ pub(super) struct Stamp {
 impl Role {
     pub(super) fn of(name: &OsStr) -> Self {
         let bytes = name.as_bytes();
-        let ends = |endings: &[&[u8]]| endings.iter().any(|ending| bytes.ends_with(ending));
-        // `4913` is the file that vim creates to test a directory.
-        if bytes.starts_with(b".")
-            || bytes.starts_with(b"#")
-            || ends(&[b"~", b".swp", b".swx", b".tmp"])
-            || bytes == b"4913"
-        {
-            return Self::Hidden;
-        }
-        match ends(&[b".yaml", b".yml", b".json"]) {
-            true => Self::Manifest,
-            false => Self::Other,
+        let ends = |endings: &[&str]| endings.iter().any(|end| bytes.ends_with(end.as_bytes()));
+        match bytes {
+            [b'.', ..] => Self::Hidden,
+            [b'#', ..] => Self::Copy("an editor's unsaved text"),
+            // vim creates it to try whether it may.
+            b"4913" => Self::Copy("a temporary file"),
+            _ => COPIES
+                .iter()
+                .find(|(_, endings)| ends(endings))
+                .map_or(Self::Manifest, |(kind, _)| Self::Copy(kind)),
         }
     }
 }
@@ -76,7 +102,7 @@ impl State {
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 match fs::symlink_metadata(path) {
-                    Ok(_) => Self::Special("a link that leads nowhere"),
+                    Ok(_) => Self::Dangling,
                     Err(_) => Self::Missing,
                 }
             }
@@ -111,8 +137,12 @@ impl Stamp {
 
     /// Whether the file was not changed for at least a second before `now`. False if the clock was set back.
     pub(super) fn rests(&self, now: WallTime) -> bool {
-        let last = self.modified.0.max(self.changed.0);
-        now.as_second().saturating_sub(last) >= 2
+        self.age(now) >= 2
+    }
+
+    /// The whole seconds since the last change, at most one too many. Negative if the clock was set back.
+    pub(super) fn age(&self, now: WallTime) -> i64 {
+        now.as_second().saturating_sub(self.modified.0.max(self.changed.0))
     }
 }
 

@@ -28,6 +28,9 @@ use scan::Scanner;
 
 use winddown_yaml::Problems;
 
+/// What to do about a [`ManifestError::Copy`].
+const RENAME: &str = "rename it to have it run, or move it out of the directory";
+
 /// Reads a manifest file, without ever waiting for its writer.
 ///
 /// # Errors
@@ -55,21 +58,21 @@ pub struct DesiredManifests {
     /// has every existing file that can be read.
     pub generation: u64,
     /// Whether every manifest is known. While it is false, some could not be read yet, or have been invalid since the
-    /// agent started: a running pod that is not in `pods` may belong to one of them, and is better left alone.
+    /// agent started: a running pod that is not in `pods` may belong to one of them, and is better left alone. The
+    /// errors of such files say so ([`ManifestProblem::may_run`]).
     ///
     /// A pod that was in `pods` and is not any more is not wanted, even while this is false: the pods of files that
     /// cannot be read any more are kept.
     pub complete: bool,
     /// The pods, in the order of their file names. No two have the same UID or full name: of two files, the one whose
-    /// pod was here before counts, or else the first.
+    /// pod was here before counts, or else the one with the shorter name, because a copy's name is the longer one, or
+    /// else the first.
     ///
     /// A changed manifest has a new UID, and its old pod is removed. An unchanged one is the same object as before.
     pub pods: Vec<Pod>,
-    /// The problems, in the order of the file names. If a file is invalid, its last valid pod stays in `pods`.
+    /// The problems, in the order of the file names: each entry of the directory that defines no pod has one, unless
+    /// its name begins with a dot. If a file is invalid, its last valid pod stays in `pods`.
     pub errors: Vec<ManifestProblem>,
-    /// Entries whose names are not those of manifests (`.yaml`, `.yml` and `.json`), except hidden files and editors'
-    /// backups.
-    pub ignored: Vec<PathBuf>,
 }
 
 /// A problem with a manifest, or with the directory.
@@ -88,6 +91,9 @@ pub struct ManifestProblem {
     pub message: String,
     /// Whether the last valid version of this file's pod is kept.
     pub kept: bool,
+    /// Whether a pod that an earlier agent started may be this file's: no pod is ended for want of a manifest while
+    /// this is so.
+    pub may_run: bool,
     /// When the file was first found to have this problem.
     pub since: WallTime,
 }
@@ -113,6 +119,20 @@ pub enum ManifestError {
         /// What it is instead.
         kind: &'static str,
     },
+    /// A program's own copy, by its name. Such files are not read.
+    #[error("{}: is not run, its name is that of {kind}: {RENAME}", path.display())]
+    Copy {
+        /// The file.
+        path: PathBuf,
+        /// What such names belong to.
+        kind: &'static str,
+    },
+    /// Nothing but comments and blanks.
+    #[error("{}: {}", path.display(), winddown_yaml::EMPTY)]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// The content is invalid. Displays every problem on a line of its own.
     #[error("{0}")]
     Invalid(Problems),
@@ -130,6 +150,7 @@ impl ManifestProblem {
             field: String::new(),
             message: clean(message).into_owned(),
             kept,
+            may_run: false,
             since,
         }
     }
@@ -160,6 +181,10 @@ impl ManifestError {
                 let what = "only regular files and links to them are manifests";
                 vec![whole(&format!("is {kind}: {what}"))]
             }
+            Self::Copy { kind, .. } => {
+                vec![whole(&format!("is not run, its name is that of {kind}: {RENAME}"))]
+            }
+            Self::Empty { .. } => vec![whole(winddown_yaml::EMPTY)],
             Self::Invalid(problems) => {
                 let one = |problem: &winddown_yaml::Problem| ManifestProblem {
                     line: problem.line,

@@ -15,12 +15,13 @@ use winddown_yaml::{Check, Fields, Node, Problem, Problems};
 /// the manifest sets one. `path` also names the file in errors.
 ///
 /// # Errors
-/// [`ManifestError::Invalid`] with all problems: syntax, unknown fields, wrong types, values that Kubernetes would
-/// refuse, and fields that need an API server.
+/// [`ManifestError::Empty`], or [`ManifestError::Invalid`] with all problems: syntax, unknown fields, wrong types, values
+/// that Kubernetes would refuse, and fields that need an API server.
 pub fn read_manifest(path: &Path, bytes: &[u8], node_name: &str) -> Result<Pod, ManifestError> {
     let wrong = |list| ManifestError::Invalid(Problems::new(path, list));
     let text = winddown_yaml::text(bytes).map_err(|problem| wrong(vec![problem]))?;
-    let root = winddown_yaml::parse(text).map_err(|problem| wrong(vec![problem]))?;
+    let root = winddown_yaml::parse_if_any(text).map_err(|problem| wrong(vec![problem]))?;
+    let root = root.ok_or_else(|| ManifestError::Empty { path: path.to_owned() })?;
     let mut problems = Vec::new();
     if !is_pod(&root, &mut problems) {
         return Err(wrong(problems));

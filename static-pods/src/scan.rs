@@ -17,12 +17,14 @@ use super::{DesiredManifests, ManifestError, ManifestProblem, read_manifest};
 /// closed it. Editors remove a file and write it again.
 pub(super) const SETTLE: Duration = Duration::from_millis(500);
 
+/// How long a file has to be empty, in seconds, before it counts as the manifest of no pod: nobody is writing it.
+const EMPTY_SECONDS: i64 = 5;
+
 /// The last known state of the directory.
 pub(super) struct Scanner {
     directory: PathBuf,
     node_name: String,
     files: BTreeMap<OsString, Entry>,
-    ignored: Vec<PathBuf>,
     /// Why the directory could not be listed, and since when.
     failure: Option<(String, WallTime)>,
     /// Files whose pod is already defined by another file, and since when.
@@ -50,7 +52,6 @@ impl Scanner {
             directory,
             node_name,
             files: BTreeMap::new(),
-            ignored: Vec::new(),
             failure: None,
             doubles: BTreeMap::new(),
             wanted: BTreeMap::new(),
@@ -60,7 +61,10 @@ impl Scanner {
     /// Scans once, for a directory that is not watched.
     pub(super) fn once(mut self, wall: WallTime) -> io::Result<DesiredManifests> {
         let closed = self.list()?.into_iter().collect();
-        self.scan(&closed, Instant::now(), wall);
+        let now = Instant::now();
+        self.scan(&closed, now, wall);
+        // Nobody waits here for what has yet to settle.
+        self.scan(&closed, now + SETTLE, wall);
         Ok(self.desired(wall))
     }
 
@@ -100,7 +104,8 @@ impl Scanner {
         let (directory, node_name) = (&self.directory, &self.node_name);
         self.files.retain(|name, entry| {
             let path = directory.join(name);
-            let look = Look { path: &path, node_name, now, wall, closed: closed.contains(name) };
+            let (role, closed) = (Role::of(name), closed.contains(name));
+            let look = Look { path: &path, role, node_name, now, wall, closed };
             let kept = entry.look(&look);
             unsettled |= entry.pending.is_some();
             kept
@@ -110,11 +115,8 @@ impl Scanner {
 
     /// Returns the desired state, as far as it is known. The caller sets the generation.
     pub(super) fn desired(&mut self, wall: WallTime) -> DesiredManifests {
-        let mut desired = DesiredManifests {
-            complete: self.failure.is_none() && self.files.values().all(|e| e.pod.is_some()),
-            ignored: self.ignored.clone(),
-            ..DesiredManifests::default()
-        };
+        let mut desired =
+            DesiredManifests { complete: self.failure.is_none(), ..DesiredManifests::default() };
         if let Some((what, since)) = &self.failure {
             let directory = &self.directory;
             desired.errors.push(ManifestProblem::of_file(directory, what, false, *since));
@@ -123,8 +125,12 @@ impl Scanner {
         let (mut doubles, mut wanted) = (BTreeMap::new(), BTreeMap::new());
         for (name, entry) in &self.files {
             let path = self.directory.join(name);
+            let may_run = entry.pod.is_none() && entry.may_define_a_pod(Role::of(name), wall);
+            desired.complete &= !may_run;
             if let Some((error, since)) = &entry.error {
-                desired.errors.extend(error.problems(&path, entry.pod.is_some(), *since));
+                let problems = error.problems(&path, entry.pod.is_some(), *since);
+                let problems = problems.into_iter().map(|one| ManifestProblem { may_run, ..one });
+                desired.errors.extend(problems);
             }
             let Some(pod) = &entry.pod else { continue };
             let other = identities(pod).into_iter().find_map(|(id, field)| {
@@ -150,32 +156,31 @@ impl Scanner {
         desired
     }
 
-    /// Lists the names of the manifests; stores other entries in `ignored`.
-    fn list(&mut self) -> io::Result<Vec<OsString>> {
-        let (mut names, mut ignored) = (Vec::new(), Vec::new());
-        for entry in std::fs::read_dir(&self.directory)? {
-            let name = entry?.file_name();
-            match Role::of(&name) {
-                Role::Manifest => names.push(name),
-                Role::Other => ignored.push(self.directory.join(name)),
-                Role::Hidden => {}
-            }
-        }
-        ignored.sort();
-        self.ignored = ignored;
-        Ok(names)
+    /// The time until a file that is empty counts as the manifest of no pod, if one has yet to.
+    pub(super) fn until_empty(&self, wall: WallTime) -> Option<Duration> {
+        let ages = self.files.values().filter(|entry| entry.pod.is_none());
+        let ages = ages.filter_map(|entry| entry.empty_for(wall));
+        let left = ages.filter_map(|age| u64::try_from(EMPTY_SECONDS.saturating_sub(age)).ok());
+        left.filter(|left| *left > 0).min().map(Duration::from_secs)
+    }
+
+    /// Lists the names of all entries that are not hidden.
+    fn list(&self) -> io::Result<Vec<OsString>> {
+        let names = std::fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.file_name()));
+        names.filter(|name| !matches!(name, Ok(name) if Role::of(name) == Role::Hidden)).collect()
     }
 }
 
 /// The file that each pod's name and UID belong to: of two files, the one whose pod was wanted before, so that a copy
-/// of a manifest ends no pod, or else the first.
+/// of a manifest ends no pod, or else the one with the shorter name, which is what was copied, or else the first.
 fn owners<'a>(
     files: &'a BTreeMap<OsString, Entry>,
     wanted: &BTreeMap<OsString, Arc<str>>,
 ) -> HashMap<&'a str, &'a OsString> {
     let pods = files.iter().filter_map(|(name, entry)| Some((name, entry.pod.as_ref()?)));
-    let (known, new): (Vec<_>, Vec<_>) =
+    let (known, mut new): (Vec<_>, Vec<_>) =
         pods.partition(|(name, pod)| wanted.get(*name) == Some(pod.full_name()));
+    new.sort_by_key(|(name, _)| name.len());
     let mut owners: HashMap<&str, &OsString> = HashMap::new();
     for (name, pod) in known.into_iter().chain(new) {
         let ids = identities(pod).map(|(id, _)| id);
@@ -207,6 +212,7 @@ fn reason(error: &io::Error) -> String {
 /// The context for checking one file.
 struct Look<'a> {
     path: &'a Path,
+    role: Role,
     node_name: &'a str,
     now: Instant,
     wall: WallTime,
@@ -230,11 +236,15 @@ impl Entry {
         self.pending = None;
         match state {
             State::Missing => return false,
-            State::Regular(_) => self.read(state, look),
-            State::Special(kind) => {
-                self.taken = Some(state);
-                self.fail(ManifestError::NotRegular { path: look.path.to_owned(), kind }, look);
-            }
+            State::Regular(_) => match look.role {
+                Role::Copy(kind) => {
+                    self.taken = Some(state);
+                    self.fail(ManifestError::Copy { path: look.path.to_owned(), kind }, look);
+                }
+                Role::Manifest | Role::Hidden => self.read(state, look),
+            },
+            State::Dangling => self.refuse(state, "a link that leads nowhere", look),
+            State::Special(kind) => self.refuse(state, kind, look),
             State::Unreadable(kind) => {
                 // No event reports when the file becomes readable, so every scan tries again.
                 self.taken = None;
@@ -247,9 +257,11 @@ impl Entry {
 
     fn has_settled(&mut self, state: State, look: &Look<'_>) -> bool {
         let rests = match state {
-            State::Regular(stamp) => look.closed || stamp.rests(look.wall),
+            State::Regular(stamp) => {
+                (look.closed && look.role == Role::Manifest) || stamp.rests(look.wall)
+            }
             State::Missing => false,
-            State::Special(_) | State::Unreadable(_) => true,
+            State::Special(_) | State::Dangling | State::Unreadable(_) => true,
         };
         if rests {
             return true;
@@ -287,6 +299,29 @@ impl Entry {
             }
             Err(error) => self.fail(error, look),
         }
+    }
+
+    /// Whether a pod that runs may be defined here, as far as can be told: what cannot be read may define any.
+    fn may_define_a_pod(&self, role: Role, wall: WallTime) -> bool {
+        let is_special = self.pending.is_none() && matches!(self.taken, Some(State::Special(_)));
+        let is_empty = self.empty_for(wall).is_some_and(|age| age >= EMPTY_SECONDS);
+        role == Role::Manifest && !is_special && !is_empty
+    }
+
+    /// For how many seconds the file has been empty; none if it is not, or may be being written.
+    fn empty_for(&self, wall: WallTime) -> Option<i64> {
+        match (&self.pending, self.taken, &self.error) {
+            (None, Some(State::Regular(stamp)), Some((ManifestError::Empty { .. }, _))) => {
+                Some(stamp.age(wall))
+            }
+            _ => None,
+        }
+    }
+
+    /// Records that this is not a regular file.
+    fn refuse(&mut self, state: State, kind: &'static str, look: &Look<'_>) {
+        self.taken = Some(state);
+        self.fail(ManifestError::NotRegular { path: look.path.to_owned(), kind }, look);
     }
 
     /// Records the error; the last valid pod stays.

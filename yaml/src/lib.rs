@@ -26,7 +26,7 @@ use std::rc::Rc;
 pub use check::Check;
 pub use decode::decode;
 pub use fields::{Dialect, Fields, Located};
-pub use parse::{parse, parse_first_leniently};
+pub use parse::{EMPTY, parse, parse_first_leniently, parse_if_any};
 pub use path::{Path, Shortened};
 pub use problem::{Problem, Problems};
 pub use scalar::{Meaning, Scalar};

@@ -7,6 +7,9 @@ use granit_parser::{Event, Marker, Options, Parser, ScalarStyle, Span, Tag};
 
 use super::{Key, MAX_DEPTH, MAX_NODES, Node, Position, Problem, Scalar, Value};
 
+/// What is wrong with a file without a document.
+pub const EMPTY: &str = "the file is empty: nothing but comments and blanks";
+
 /// Parses the only document in `text`.
 ///
 /// Documents without content (comments between two `---`) are skipped. The caller limits the size of `text`; the depth
@@ -16,6 +19,14 @@ use super::{Key, MAX_DEPTH, MAX_NODES, Node, Position, Problem, Scalar, Value};
 /// The first syntax error, no document, a second one, a duplicate key, a tag that is not understood, or a limit that is
 /// exceeded.
 pub fn parse(text: &str) -> Result<Rc<Node>, Problem> {
+    parse_if_any(text)?.ok_or_else(|| Problem::of_file(EMPTY))
+}
+
+/// Parses as [`parse`] does, but returns `None` if there is no document.
+///
+/// # Errors
+/// Those of [`parse`], without the one for no document.
+pub fn parse_if_any(text: &str) -> Result<Option<Rc<Node>>, Problem> {
     let mut tree = Tree::default();
     let mut document: Option<Rc<Node>> = None;
     for event in events(text) {
@@ -30,7 +41,7 @@ pub fn parse(text: &str) -> Result<Rc<Node>, Problem> {
         }
         document = Some(root);
     }
-    document.ok_or_else(|| Problem::of_file("the file is empty: nothing but comments and blanks"))
+    Ok(document)
 }
 
 /// Parses the first document in `text` as the programs of Kubernetes read files that they did not always read strictly:

@@ -69,7 +69,8 @@ fn in_directory(path: &Path, node: &str) -> Result<PlannedInput, CommandError> {
     let read =
         load_directory(path, node, now).map_err(|error| CommandError::unreadable(path, error))?;
     if read.pods.is_empty() && read.errors.is_empty() {
-        let why = "no pod is planned from here; a pod is a .yaml, .yml or .json file";
+        let why = "no pod is planned from here; each file is the manifest of a pod, unless its name \
+                   begins with a dot";
         let error = CommandError::message(Exit::Failure, format!("{}: {why}", path.display()));
         return Err(error.with_hint(format!(
             "give a manifest, or a directory with some: ls {}",
@@ -115,13 +116,20 @@ mod tests {
                        containers:\n  - {name: a, command: [a]}\n";
 
     #[test]
-    fn what_an_editor_left_is_no_manifest_here_as_it_is_none_to_the_agent() {
+    fn each_file_is_planned_or_named_unless_its_name_begins_with_a_dot() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.yaml"), POD).unwrap();
-        std::fs::write(dir.path().join("#a.yaml"), "half a fi").unwrap();
-        std::fs::write(dir.path().join(".a.yaml"), "half a fi").unwrap();
+        std::fs::write(dir.path().join("a"), POD).unwrap();
+        std::fs::write(dir.path().join("a.yaml.backup"), POD).unwrap();
+        std::fs::write(dir.path().join("#a#"), "half a fi").unwrap();
+        std::fs::write(dir.path().join(".a"), "half a fi").unwrap();
+        std::fs::create_dir(dir.path().join("more")).unwrap();
         let given = read(dir.path(), &Config::default()).unwrap();
-        assert_eq!((given.pods.len(), given.left_out), (1, Vec::new()));
+        assert_eq!(given.pods.len(), 1);
+        let names = ["#a#: is not run", "a.yaml.backup: metadata.name: the pod", "more: is a dir"];
+        assert_eq!(given.left_out.len(), names.len(), "{:?}", given.left_out);
+        for (said, name) in given.left_out.iter().zip(names) {
+            assert!(said.contains(name), "{said}");
+        }
     }
 
     #[test]

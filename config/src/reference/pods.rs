@@ -6,8 +6,8 @@ use crate::Trust;
 pub(super) fn section() -> Section {
     let rows = vec![
         Top::new("staticPodPath", |c| &mut c.static_pod_path, Kind::Path { empty: true }).trusted(Trust::Manifests).doc(
-            "The directory of pod manifests: one pod per .yaml, .yml or .json file. An empty text \
-             turns it off.",
+            "The directory of pod manifests: each file is one pod's, unless its name begins with a dot. \
+             An empty text turns it off.",
         ),
         Top::new("fileCheckFrequency", |c| &mut c.file_check_frequency, Kind::INTERVAL)
             .doc(

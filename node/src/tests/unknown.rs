@@ -2,6 +2,7 @@
 
 use winddown_notices::{Announcement, When};
 use winddown_shutdown::LastBoot;
+use winddown_static_pods::ManifestProblem;
 
 use super::*;
 
@@ -90,6 +91,43 @@ async fn pods_whose_manifests_are_out_of_reach_are_ended_too_and_named_so() {
     assert_eq!(report.outcome, Outcome::Clean);
     let group = report.groups.iter().find(|group| group.name == name).unwrap();
     assert_eq!((group.pods.len(), group.pods[0].name.as_str()), (1, "lost"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifest_that_cannot_be_used_is_told_together_with_the_pods_that_it_keeps() {
+    let pods: Vec<Pod> = ["a", "b", "c", "d", "e"].map(|name| pod(name, 0, 30)).into();
+    let problem = |file: &str, may_run| ManifestProblem {
+        file: file.into(),
+        line: None,
+        column: None,
+        field: String::new(),
+        message: "the file is empty".to_owned(),
+        kept: false,
+        may_run,
+        since: WallTime::UNIX_EPOCH,
+    };
+    let empty = "the file is empty";
+    for (count, kept) in [
+        (0, ""),
+        (1, "; default/a runs on, because this may be its manifest"),
+        (2, "; default/a, default/b run on, because this may be the manifest of one"),
+        (
+            5,
+            "; default/a, default/b, default/c and 2 more run on, because this may be the manifest of one",
+        ),
+    ] {
+        let lost: Vec<&Pod> = pods.iter().take(count).collect();
+        let b = bench(running(&lost).await, held());
+        b.manifests.send_modify(|now| {
+            let errors = vec![problem("/pods/old", true), problem("/pods/more", false)];
+            *now =
+                Arc::new(DesiredManifests { generation: 1, errors, ..DesiredManifests::default() });
+        });
+        tokio::time::sleep(secs(1)).await;
+        let said: Vec<String> =
+            b.node.status().manifests.problems.iter().map(|one| one.message.clone()).collect();
+        assert_eq!(said, [format!("{empty}{kept}"), empty.to_owned()]);
+    }
 }
 
 #[tokio::test(start_paused = true)]

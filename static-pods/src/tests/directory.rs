@@ -6,6 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{WallClock, WallTime};
 
@@ -23,7 +24,10 @@ struct Watched {
 impl Watched {
     /// Starts to watch. The periodic scan is far away unless the test is about it.
     fn start(root: TempDir, rescan: Duration) -> Self {
-        let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+        Self::start_at(root, rescan, WallClock::fixed(WallTime::UNIX_EPOCH))
+    }
+
+    fn start_at(root: TempDir, rescan: Duration, wall: WallClock) -> Self {
         let (source, desired) =
             ManifestDirectory::new(root.path().join("pods"), "node1", rescan, wall);
         let stop = CancellationToken::new();
@@ -148,6 +152,23 @@ async fn the_periodic_look_finds_what_no_event_told() {
     let old = watched.until_pods(&["web-node1"]).await.pods[0].uid().clone();
     std::fs::write(&target, manifest("web", "ps")).unwrap();
     watched.until("the change", |desired| *desired.pods[0].uid() != old).await;
+    watched.end().await;
+}
+
+#[tokio::test]
+async fn an_empty_file_makes_way_once_it_has_been_empty_for_a_while_without_a_periodic_look() {
+    let root = tempfile::tempdir().unwrap();
+    let pods = root.path().join("pods");
+    std::fs::create_dir(&pods).unwrap();
+    put(&pods, "keepalived.yaml", "");
+    let written = std::fs::metadata(pods.join("keepalived.yaml")).unwrap().modified().unwrap();
+    let (written, begun) = (WallTime::try_from(written).unwrap(), Instant::now());
+    let wall = WallClock::new(move || written + begun.elapsed());
+    let mut watched = Watched::start_at(root, Duration::from_secs(3600), wall);
+    let first = watched.until("the first look", |desired| desired.generation > 0).await;
+    assert!(!first.complete && first.errors[0].may_run, "it may be being written");
+    let then = watched.until("the end of the doubt", |desired| desired.complete).await;
+    assert_eq!((then.errors.len(), then.errors[0].may_run), (1, false));
     watched.end().await;
 }
 
