@@ -40,9 +40,11 @@ pub(super) fn run(args: &ManArgs, out: &mut Output) -> Result<Exit, CommandError
         }
         return Ok(Exit::Success);
     }
-    let Some(page) = pages.iter().find(|page| page.name == args.page) else {
+    let name = args.page.join("-");
+    let is_meant = |page: &&Page| page.name == name || page.name == format!("winddown-{name}");
+    let Some(page) = pages.iter().find(is_meant) else {
         let names: Vec<&str> = pages.iter().map(|page| page.name.as_str()).collect();
-        let what = format!("there is no page {:?}", args.page);
+        let what = format!("there is no page {name:?}");
         return Err(CommandError::message(Exit::Usage, what)
             .with_hint(format!("the pages are {}", names.join(", "))));
     };

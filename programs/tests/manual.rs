@@ -123,6 +123,20 @@ fn the_page_of_the_configuration_has_every_field_that_is_printed() {
 }
 
 #[test]
+fn a_page_is_found_by_the_words_of_its_command() {
+    let shown = |words: &[&str]| {
+        let output = Command::new(program()).arg("man").args(words).output().expect("it runs");
+        assert!(output.status.success(), "{words:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let kill = shown(&["winddown-kill"]);
+    assert!(kill.contains("winddown\\-kill"), "{kill}");
+    assert_eq!(shown(&["kill"]), kill);
+    assert_eq!(shown(&["plan", "shutdown"]), shown(&["winddown-plan-shutdown"]));
+    assert_eq!(shown(&[]), shown(&["winddown"]));
+}
+
+#[test]
 fn a_page_that_is_not_there_is_told_with_those_that_are() {
     let output = Command::new(program()).args(["man", "winddown.conf"]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(2));

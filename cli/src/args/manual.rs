@@ -75,12 +75,13 @@ pub enum SchemaName {
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
+  winddown man plan shutdown
   winddown man winddown.yaml | man -l -
   winddown man --dir ./man    # all of them: man1, man5 and man8 below ./man")]
 pub struct ManArgs {
-    /// The page: winddown, winddown-COMMAND, winddown.yaml or winddown.service
+    /// The page: a command, winddown.yaml, winddown.service, winddownd or winddown-shim
     #[arg(value_name = "PAGE", default_value = "winddown", conflicts_with = "dir")]
-    pub page: String,
+    pub page: Vec<String>,
     /// Write every page below this directory instead
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,

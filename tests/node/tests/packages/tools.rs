@@ -90,6 +90,7 @@ async fn a_node_with_curl_jq_man_and_skopeo_does_what_the_pages_say() -> TestRes
     }
     assert_eq!(seen, EFFECTS.len(), "of {typed:#?}");
     manual_is_shown(&node).await?;
+    unit_shows_its_manual(&node).await?;
     problems_are_found(&node, &typed).await
 }
 
@@ -101,6 +102,17 @@ async fn manual_is_shown(node: &Node) -> TestResult {
         );
         let said = node.run(&["sh", "-ec", &command]).await?;
         assert!(said.contains(title) && !said.contains("\n.SH"), "{page}: {said}");
+    }
+    Ok(())
+}
+
+/// The unit names its pages, which man(1) finds where the page of installations puts them.
+async fn unit_shows_its_manual(node: &Node) -> TestResult {
+    node.run(&["/root/winddown", "man", "--dir", "/usr/local/share/man"]).await?;
+    for unit in ["winddown.service", "winddown.slice"] {
+        let command = format!("GROFF_NO_SGR=1 MANPAGER='col -bx' systemctl help --no-pager {unit}");
+        let said = node.run(&["sh", "-ec", &command]).await?;
+        assert!(said.contains("winddown.service(8)"), "{unit}: {said}");
     }
     Ok(())
 }
