@@ -146,10 +146,12 @@ mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test
 		--package winddown-shutdown $(foreach file,$(FILES),--file '$(file)') \
 		--jobs 1 --minimum-test-timeout 60 --output target
 
-packages: ## Build target/packages: .deb, .rpm, a static tarball and an OCI image (two builds, optimised most)
+# A deb names who answers for it: WINDDOWN_MAINTAINER='Name <address>'. TRIAL=1 makes packages that say they are for trying.
+packages: ## Build target/packages: .deb, .rpm, a static tarball and an OCI image (two builds, optimised most; or TRIAL=1)
+	@packaging/build.sh $(if $(TRIAL),--fast) --check deb
 	@tests/node/packages.sh packages
 	$(CARGO) build --profile $(PROFILE) --locked --package winddown
-	@packaging/build.sh --programs $(TARGET)/$(PROFILE) deb rpm
+	@packaging/build.sh $(if $(TRIAL),--fast) --programs $(TARGET)/$(PROFILE) deb rpm
 	@packaging/static.sh --profile $(PROFILE)
 
 cross: ## Build the static tarball and the OCI image for arm64, on any machine

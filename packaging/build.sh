@@ -2,7 +2,7 @@
 # Makes packages from programs that are built already.
 #
 #   packaging/build.sh [--programs DIR] [--machine MACHINE [--own DIR]] [--out DIR] [--revision N]
-#                      [--maintainer WHO] [--fast] deb|rpm|tarball...
+#                      [--maintainer WHO] [--fast] [--check] deb|rpm|tarball|stage...
 #
 # --programs: target/dist unless said otherwise. The deb and the rpm want programs that are linked
 # with the system's libc, the tarball such that are linked with nothing.
@@ -10,8 +10,10 @@
 # and manuals come from this machine's own, in target/dist unless said otherwise.
 # --out: target/packages. N: the package's own revision of the same version, 1.
 # WHO: "Name <address>", who answers for the deb; also from the environment, WINDDOWN_MAINTAINER. Without
-# it the address is winddown@localhost, which leads nowhere on purpose.
-# --fast: larger packages, in a fraction of the time.
+# it there is no deb, except with --fast: that one says that it is for trying.
+# --fast: packages for trying: larger, in a fraction of the time.
+# --check: stop before anything is made.
+# stage: no package, but what the packages hold in folders of --out: "package" and "tarball".
 #
 # What goes where is what "winddown install" of those very programs puts in place, moved to where
 # packages keep such files (/usr/lib instead of /etc): there is no second list of units. The same
@@ -27,8 +29,9 @@ packages=$repository/target/packages
 cargo=${CARGO:-cargo}
 export LC_ALL=C
 
-maintainer=${WINDDOWN_MAINTAINER:-The winddown authors <winddown@localhost>}
-programs= own=${CARGO_TARGET_DIR:-target}/dist out=$packages revision=1 fast= payload=zstd formats= machine=$(uname -m)
+maintainer=${WINDDOWN_MAINTAINER:-}
+trial='For trying only, nobody answers for it <nobody@localhost>'
+check= programs= own=${CARGO_TARGET_DIR:-target}/dist out=$packages revision=1 fast= payload=zstd formats= machine=$(uname -m)
 while [ $# -gt 0 ]; do
     case $1 in
     --programs) programs=$2 && shift ;;
@@ -38,7 +41,8 @@ while [ $# -gt 0 ]; do
     --revision) revision=$2 && shift ;;
     --maintainer) maintainer=$2 && shift ;;
     --fast) fast=--fast payload=none ;;
-    deb | rpm | tarball) formats="$formats $1" ;;
+    --check) check=1 ;;
+    deb | rpm | tarball | stage) formats="$formats $1" ;;
     *)
         sed -n 's/^#   //p' "$0" >&2
         exit 2
@@ -58,11 +62,15 @@ die() {
     exit 1
 }
 
-[ -x "$binary" ] || die "$binary is not there: run 'cargo build --profile dist --locked --package winddown' first"
-case $maintainer in
-*' <'*@*'>') ;;
+case "$maintainer,$fast, $formats " in
+*' <'*@*'>,'*) ;;
+,--fast,*) maintainer=$trial ;;
+,,*' deb '*) die "who answers for the deb? WINDDOWN_MAINTAINER='Name <address>', or --maintainer; --fast makes one for trying" ;;
+,,*) ;;
 *) die "--maintainer '$maintainer': write it as 'Name <address>'" ;;
 esac
+[ -z "$check" ] || exit 0
+[ -x "$binary" ] || die "$binary is not there: run 'cargo build --profile dist --locked --package winddown' first"
 mkdir -p "$packages" "$out"
 out=$(realpath "$out")
 # The metadata in Cargo.toml names one staging folder.
@@ -115,17 +123,18 @@ stage_documents() {
     "$binary" completions bash >"$root/usr/share/bash-completion/completions/winddown"
     "$binary" completions fish >"$root/usr/share/fish/vendor_completions.d/winddown.fish"
     "$binary" completions zsh >"$root/usr/share/zsh/vendor-completions/_winddown"
-    cp -R README.md docs "$doc/"
-    "$cargo" run --quiet --locked --package xtask -- inventory "$doc" 9>&- || die "no inventory"
+    xtask pages package "$root"
+    xtask inventory "$doc"
     cp packaging/catalog/winddown.catalog "$root/usr/lib/systemd/catalog/"
-    mkdir "$root/usr/share/winddown/schemas" "$root/usr/share/winddown/monitoring"
+    mkdir "$root/usr/share/winddown/schemas"
     names=$("$binary" schema --list)
     for name in $names; do
         "$binary" schema "$name" >"$root/usr/share/winddown/schemas/$name.json"
     done
-    # Not below doc: images of nodes are often made without it.
-    cp -R examples "$root/usr/share/winddown/"
-    cp packaging/monitoring/*.json packaging/monitoring/*.yaml "$root/usr/share/winddown/monitoring/"
+}
+
+xtask() {
+    "$cargo" run --quiet --locked --package xtask -- "$@" 9>&- || die "xtask $1 failed"
 }
 
 # --- What only the package managers read --------------------------------------------------------------
@@ -140,6 +149,9 @@ stage_scripts() {
     done
     mkdir -p "$root/usr/share/lintian/overrides"
     cp packaging/deb/lintian-overrides "$root/usr/share/lintian/overrides/winddown"
+    if [ "$maintainer" = "$trial" ]; then
+        cat packaging/deb/lintian-overrides-trial >>"$root/usr/share/lintian/overrides/winddown"
+    fi
     cp packaging/deb/copyright "$packages/copyright"
     cat >"$packages/changelog" <<CHANGELOG
 winddown ($version-$revision) unstable; urgency=medium
@@ -181,7 +193,26 @@ make_rpm() {
     echo "$out/winddown-$version-$revision.$(uname -m).rpm"
 }
 
+# What the packages hold, for tests.
+make_stage() {
+    rm -rf "$out/package" "$out/tarball"
+    cp -R "$root" "$out/package"
+    fill_folder "$out/tarball"
+    echo "$out"
+}
+
 # One folder with the programs, which install themselves, and what there is to read.
+fill_folder() {
+    mkdir -p "$1/completions"
+    cp "$root"/usr/bin/* LICENSE "$doc/licences.txt" "$doc/winddown.cdx.json" "$1/"
+    cp -R "$root/usr/share/man" "$1/"
+    xtask pages tarball "$1"
+    cp "$root/usr/share/bash-completion/completions/winddown" "$1/completions/winddown.bash"
+    cp "$root/usr/share/fish/vendor_completions.d/winddown.fish" "$1/completions/"
+    cp "$root/usr/share/zsh/vendor-completions/_winddown" "$1/completions/"
+    cp "$root/usr/lib/systemd/catalog/winddown.catalog" "$1/"
+}
+
 make_tarball() {
     if ldd "$programs/winddown" >/dev/null 2>&1 && ! ldd "$programs/winddown" 2>&1 | grep -q 'statically linked'; then
         die "$programs/winddown needs shared libraries: give programs that do not with --programs"
@@ -193,15 +224,7 @@ make_tarball() {
     name=winddown-$version-$machine-linux-$libc
     folder=$packages/$name
     rm -rf "$folder"
-    mkdir -p "$folder/completions"
-    cp "$root"/usr/bin/* LICENSE "$doc/README.md" "$doc/licences.txt" "$doc/winddown.cdx.json" \
-        "$folder/"
-    cp -R "$doc/docs" "$root/usr/share/man" "$root/usr/share/winddown/monitoring" \
-        "$root/usr/share/winddown/examples" "$folder/"
-    cp "$root/usr/share/bash-completion/completions/winddown" "$folder/completions/winddown.bash"
-    cp "$root/usr/share/fish/vendor_completions.d/winddown.fish" "$folder/completions/"
-    cp "$root/usr/share/zsh/vendor-completions/_winddown" "$folder/completions/"
-    cp "$root/usr/lib/systemd/catalog/winddown.catalog" "$folder/"
+    fill_folder "$folder"
     tar --create --directory="$packages" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner \
         --mode=u+rw,go+r,go-w --mtime="@$SOURCE_DATE_EPOCH" "$name" | gzip -9n >"$out/$name.tar.gz"
     rm -rf "$folder"
@@ -214,6 +237,9 @@ stage_scripts
 date_everything "$root"
 date_everything "$packages/scripts"
 date_everything "$packages/copyright"
+if [ "$maintainer" = "$trial" ]; then
+    echo "build.sh: for trying only: no --maintainer answers for these packages" >&2
+fi
 for format in $formats; do
     "make_$format"
 done

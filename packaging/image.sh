@@ -80,8 +80,10 @@ add() {
 
 root=$work/root
 mkdir -p "$root/usr/bin" "$root/etc/winddown" "$root/run/winddown" "$root/tmp" \
-    "$root/var/lib/winddown" "$root/var/log/winddown" "$root/usr/share/doc/winddown"
+    "$root/var/lib/winddown" "$root/var/log/winddown" "$root/usr/share/doc/winddown" "$root/usr/share/winddown"
 cp LICENSE "$root/usr/share/doc/winddown/"
+# What the doctor names.
+cp -R cluster/rbac "$root/usr/share/winddown/"
 for program in winddownd winddown; do
     # A machine that builds for another may have no strip for it.
     strip --strip-unneeded --remove-section=.comment -o "$root/usr/bin/$program" "$programs/$program" 2>/dev/null ||

@@ -190,8 +190,8 @@ are named and left out, and the exit code is 3.";
 #[command(after_help = "\
 Examples:
   winddown drill
-  winddown drill examples/node
-  winddown drill examples/node --delay 5s    # what if logind waits only 5 s?
+  winddown drill /usr/share/winddown/examples/node
+  winddown drill /usr/share/winddown/examples/node --delay 5s    # what if logind waits only 5 s?
 
 Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL.")]
 pub struct DrillArgs {

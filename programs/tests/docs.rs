@@ -7,6 +7,8 @@
 mod by_hand;
 #[path = "docs/claims.rs"]
 mod claims;
+#[path = "docs/installed.rs"]
+mod installed;
 #[path = "docs/page.rs"]
 mod page;
 
@@ -96,8 +98,14 @@ fn every_block_is_run_or_says_why_not() {
 
 #[test]
 fn every_command_line_can_be_typed() {
+    let typed = every_line_can_be_typed(&pages());
+    assert!(typed > 30, "{typed}");
+}
+
+/// Reads the commands of the pages as the program would; returns how many there are.
+fn every_line_can_be_typed(pages: &[Page]) -> usize {
     let mut typed = 0;
-    for page in pages() {
+    for page in pages {
         for block in &page.blocks {
             if !matches!(block.words().first(), Some(&"console")) {
                 continue;
@@ -135,7 +143,7 @@ fn every_command_line_can_be_typed() {
             }
         }
     }
-    assert!(typed > 30, "{typed}");
+    typed
 }
 
 /// The placeholders that a reader replaces.
@@ -322,8 +330,14 @@ fn pages_that_are_written_by_hand_stay_below_25_000_words() {
 
 #[test]
 fn every_link_within_the_repository_leads_somewhere() {
+    let links = every_link_leads_somewhere(&markdown(&root()));
+    assert!(links > 100, "{links}");
+}
+
+/// Follows the links of the pages, except those to other sites; returns how many there are.
+fn every_link_leads_somewhere(pages: &[PathBuf]) -> usize {
     let mut links = 0;
-    for page in markdown(&root()).iter().map(|file| Page::read(file)) {
+    for page in pages.iter().map(|file| Page::read(file)) {
         for link in page.links() {
             let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
             if link.contains("://") {
@@ -345,7 +359,7 @@ fn every_link_within_the_repository_leads_somewhere() {
             links += 1;
         }
     }
-    assert!(links > 100, "{links}");
+    links
 }
 
 /// Returns the pages below `directory`, except in build and hidden directories.

@@ -30,7 +30,7 @@ tool() { $cargo run --quiet --package winddown-node-tests --bin "$@"; }
 
 # What uses all processors does not run beside the tests.
 stage crates $make crates
-stage packages $make packages PROFILE=release
+stage packages $make packages PROFILE=release TRIAL=1
 stage tests env WINDDOWN_LONG=1 tests/node/suite.sh
 stage chaos tool chaos -- 100
 stage reboots tool reboots -- 10

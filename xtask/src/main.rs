@@ -1,6 +1,7 @@
 //! Maintenance tasks of this repository that take more than one command.
 
 mod inventory;
+mod pages;
 mod plugins;
 #[cfg(test)]
 mod published;
@@ -12,10 +13,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | plugins | rooms | scenarios | words\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | pages FORM DIR | plugins | rooms | scenarios | words\n\n\
     cri-proto      write what is generated from cri/proto; commit the result\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
+    pages package|tarball DIR  write the pages, and the files that they name, as they are installed, below DIR\n\
     plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
     rooms          how large each crate is, and which files need each other\n\
     scenarios BEFORE  check that tests/README.md lists the tests that went since a commit, and why\n\
@@ -27,6 +29,8 @@ fn main() -> Result<()> {
         ["cri-proto"] => {
             GENERATED.iter().try_for_each(|(out, side)| generate(&repository().join(out), *side))
         }
+        ["pages", "package", into] => pages::write(&repository(), &pages::PACKAGE, Path::new(into)),
+        ["pages", "tarball", into] => pages::write(&repository(), &pages::TARBALL, Path::new(into)),
         ["plugins"] => plugins::build(&repository()),
         ["scenarios", before] => scenarios::check(&repository(), before, &testing_page()?),
         ["words", before] => words::show(&repository(), before, "HEAD"),

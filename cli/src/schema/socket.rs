@@ -68,7 +68,7 @@ pub(super) fn lines() -> Value {
         ),
     ];
     let mut schema = object(
-        "One line of the shutdown socket (examples/shutdown-socket), of either side.",
+        "One line of the shutdown socket (/usr/share/winddown/examples/shutdown-socket), of either side.",
         &["apiVersion", "kind"],
         &json!({
             "apiVersion": {"const": "winddown.dev/v1alpha1"},

@@ -75,16 +75,16 @@ pub(super) fn section() -> Section {
             ),
         Top::new("shutdownSocket", |c| &mut c.shutdown_socket, Kind::PATH).trusted(Trust::Socket)
             .doc(
-                "For nodes without logind: the socket on which a program of root's announces shutdowns and hands \
-                 out locks (examples/shutdown-socket). logind is not asked then.",
+                "For nodes without logind: the socket on which a program of root's announces shutdowns and hands out \
+                 locks (/usr/share/winddown/examples/shutdown-socket). logind is not asked then.",
             )
             .check(super::access::socket)
             .example("/run/node-agent/shutdown.sock"),
         Top::new("inhibitorSocket", |c| &mut c.inhibitor_socket, Kind::PATH).trusted(Trust::Socket)
             .doc(
                 "A socket on which other programs of this node take locks that delay a shutdown \
-                 (examples/shutdown-socket): a database, a hypervisor, another agent. Open to those \
-                 who may use `controlSocket`.",
+                 (/usr/share/winddown/examples/shutdown-socket): a database, a hypervisor, another agent. \
+                 Open to those who may use `controlSocket`.",
             )
             .check(super::access::socket)
             .example("/run/winddown/inhibitors.sock"),

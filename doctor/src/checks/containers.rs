@@ -261,9 +261,12 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
             .saw(format!("not allowed: {}", missing.join(", ")))
             .advise(match missing.iter().all(|need| need.ends_with(".events.k8s.io")) {
                 // A kubelet's own credentials allow everything else.
-                true => "give it the rights: `kubectl apply -f cluster-mode.yaml`",
+                true => {
+                    "give it the rights: `kubectl apply -f /usr/share/winddown/rbac/cluster-mode.yaml`"
+                }
                 false => {
-                    "give it the rights: `kubectl apply -f companion-mode.yaml -f own-node.yaml`"
+                    "give it the rights: `kubectl apply -f /usr/share/winddown/rbac/companion-mode.yaml \
+                     -f /usr/share/winddown/rbac/own-node.yaml`"
                 }
             })
     })

@@ -304,7 +304,7 @@ pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
         let finding = CHECK.warning("the API server does not say how far other nodes are").saw(why);
         return Some(
             finding
-                .advise("give it the right to read all nodes: `kubectl apply -f after-nodes.yaml`"),
+                .advise("give it the right to read all nodes: `kubectl apply -f /usr/share/winddown/rbac/after-nodes.yaml`"),
         );
     }
     let Some(nodes) = &after.nodes else {

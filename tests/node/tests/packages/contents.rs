@@ -10,7 +10,7 @@ use winddown_node_tests::programs;
 use winddown_node_tests::scenario::TestResult;
 
 /// What a package cannot do without.
-const EXPECTED: [&str; 23] = [
+const EXPECTED: [&str; 26] = [
     "/etc/winddown/config.yaml",
     "/usr/bin/winddown",
     "/usr/bin/winddown-shim",
@@ -33,7 +33,10 @@ const EXPECTED: [&str; 23] = [
     "/usr/share/man/man8/winddown.service.8.gz",
     "/usr/share/man/man8/winddownd.8.gz",
     "/usr/share/winddown/examples/node/web-1.yaml",
+    "/usr/share/doc/winddown/SECURITY.md",
+    "/usr/share/winddown/kubernetes/companion.yaml",
     "/usr/share/winddown/monitoring/rules.yaml",
+    "/usr/share/winddown/rbac/companion-mode.yaml",
 ];
 
 const TOOLS: [(&str, &str); 6] = [

@@ -37,7 +37,8 @@ async fn a_node_of_eks_does_what_its_walkthrough_says() -> TestResult {
 }
 
 /// What packaging/build.sh writes into the tarball beside files of the repository and programs.
-const UNPACKED: &str = "cd /root; ./winddown man --dir man; mkdir completions
+const UNPACKED: &str =
+    "cd /root; ./winddown man --dir man; mkdir completions kubernetes monitoring rbac
 ./winddown completions bash >completions/winddown.bash
 ./winddown completions fish >completions/winddown.fish
 ./winddown completions zsh >completions/_winddown";
