@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
+use winddown_files::Watch;
+use winddown_shared::error_chain;
 
 /// The listening socket. Its file is removed on drop, unless it was replaced.
 ///
@@ -86,41 +88,77 @@ impl ControlSocket {
         if length > MAX_PATH {
             return Err(SocketError::TooLong { path: path.to_owned(), length });
         }
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
+        let directory = directory_of(path);
         std::fs::create_dir_all(directory).map_err(failed("make the directory of", directory))?;
         let lock = lock(path)?;
         refuse_if_alive(path).await?;
-
-        // A directory that only this user can enter: the socket is created with the umask's mode, and until that is
-        // narrowed any user could connect.
-        let private = tempfile::Builder::new()
-            .prefix(".wd")
-            .rand_bytes(6)
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(directory)
-            .map_err(failed("prepare", directory))?;
-        let hidden = private.path().join("s");
-        let listener = UnixListener::bind(&hidden).map_err(failed("listen on", path))?;
         let group = group.filter(|gid| *gid != 0);
-        if let Some(gid) = group {
-            std::os::unix::fs::chown(&hidden, None, Some(gid))
-                .map_err(failed("set the group of", path))?;
+        let (listener, identity) = listen(path, group)?;
+        Ok(Self { listener, path: path.to_owned(), identity, group, lock })
+    }
+
+    /// Moves away what is at `path` if it is not a socket, and returns its new path; `None` if there is nothing to move.
+    /// Only for a path in a directory of the agent's own: elsewhere it may be somebody's file.
+    ///
+    /// # Errors
+    /// It cannot be looked at or renamed.
+    pub fn make_way(path: &Path) -> io::Result<Option<PathBuf>> {
+        match std::fs::symlink_metadata(path) {
+            Ok(facts) if !facts.file_type().is_socket() => {}
+            Ok(_) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
         }
-        let mode = if group.is_some() { GROUPS_MODE } else { OWNERS_MODE };
-        std::fs::set_permissions(&hidden, Permissions::from_mode(mode))
-            .map_err(failed("set the mode of", path))?;
-        let facts = std::fs::metadata(&hidden).map_err(failed("look at", path))?;
-        std::fs::rename(&hidden, path).map_err(failed("name", path))?;
-        Ok(Self {
-            listener,
-            path: path.to_owned(),
-            identity: (facts.dev(), facts.ino()),
-            group,
-            lock,
-        })
+        let beside = |count: u32| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".moved-away-{count}"));
+            PathBuf::from(name)
+        };
+        let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
+        let aside = (1..1000).map(beside).find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
+        std::fs::rename(path, &aside)?;
+        Ok(Some(aside))
+    }
+
+    /// Watches the socket's directory, for [`restore`](Self::restore). Without inotify it watches nothing.
+    pub(super) fn watch(&self) -> Watch {
+        let (mut watch, opened) = Watch::open();
+        if let Err(error) = opened {
+            let error = error_chain(&error);
+            tracing::warn!(
+                error,
+                "the control socket is not watched: it stays away if it is removed"
+            );
+        }
+        self.follow(&mut watch);
+        watch
+    }
+
+    fn follow(&self, watch: &mut Watch) {
+        let mut watcher = watch.watcher();
+        let added = watcher.as_mut().and_then(|watcher| watcher.add(directory_of(&self.path)));
+        watch.follow(vec![added]);
+    }
+
+    /// Listens again if nothing is at the socket's path any more: without it no command reaches the agent. Something else
+    /// in its place is left alone. Returns whether it was gone.
+    ///
+    /// # Errors
+    /// The socket cannot be made. The old one goes on serving the connections that it has.
+    pub(super) fn restore(&mut self, watch: &mut Watch) -> Result<bool, SocketError> {
+        let facts = std::fs::symlink_metadata(&self.path);
+        if !facts.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            return Ok(false);
+        }
+        let directory = directory_of(&self.path);
+        std::fs::create_dir_all(directory).map_err(|source| SocketError::Io {
+            step: "make the directory of",
+            path: directory.to_owned(),
+            source,
+        })?;
+        (self.listener, self.identity) = listen(&self.path, self.group)?;
+        self.follow(watch);
+        Ok(true)
     }
 
     /// The group whose members may connect and change the node's state.
@@ -147,6 +185,42 @@ impl Drop for ControlSocket {
         // Closing the file is not enough: a child that was just forked has it open until its exec.
         let _ = self.lock.unlock();
     }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// Listens at `path`, whatever is there, and returns the device and inode of the socket.
+fn listen(path: &Path, group: Option<u32>) -> Result<(UnixListener, (u64, u64)), SocketError> {
+    let failed = |step, path: &Path| {
+        let path = path.to_owned();
+        move |source| SocketError::Io { step, path, source }
+    };
+    let directory = directory_of(path);
+    // A directory that only this user can enter: the socket is created with the umask's mode, and until that is narrowed
+    // any user could connect.
+    let private = tempfile::Builder::new()
+        .prefix(".wd")
+        .rand_bytes(6)
+        .permissions(Permissions::from_mode(0o700))
+        .tempdir_in(directory)
+        .map_err(failed("prepare", directory))?;
+    let hidden = private.path().join("s");
+    let listener = UnixListener::bind(&hidden).map_err(failed("listen on", path))?;
+    if let Some(gid) = group {
+        std::os::unix::fs::chown(&hidden, None, Some(gid))
+            .map_err(failed("set the group of", path))?;
+    }
+    let mode = if group.is_some() { GROUPS_MODE } else { OWNERS_MODE };
+    std::fs::set_permissions(&hidden, Permissions::from_mode(mode))
+        .map_err(failed("set the mode of", path))?;
+    let facts = std::fs::metadata(&hidden).map_err(failed("look at", path))?;
+    std::fs::rename(&hidden, path).map_err(failed("name", path))?;
+    Ok((listener, (facts.dev(), facts.ino())))
 }
 
 fn lock(path: &Path) -> Result<File, SocketError> {

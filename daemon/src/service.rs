@@ -159,6 +159,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     // The socket comes first: it keeps a second agent from touching the pods of the first.
     let group = group_of(&config)?;
     let path = options.socket.as_deref().unwrap_or(&config.control_socket);
+    make_way(path, &options.root);
     let socket = ControlSocket::bind(path, group).await.map_err(StartError::Socket)?;
     let inhibitors = match &config.inhibitor_socket {
         Some(path) => Some(ControlSocket::bind(path, group).await.map_err(StartError::Socket)?),
@@ -321,6 +322,25 @@ impl Service {
             let _ = scraped.await;
         }
         Ok(())
+    }
+}
+
+/// Moves a file out of the control socket's place, if that is in the agent's own directory: nothing else belongs there.
+fn make_way(socket: &Path, root: &Path) {
+    let usual = root.join(winddown_control::DEFAULT_SOCKET.trim_start_matches('/'));
+    if socket.parent() != usual.parent() {
+        return;
+    }
+    match ControlSocket::make_way(socket) {
+        Ok(None) => {}
+        Ok(Some(aside)) => tracing::warn!(
+            to = %aside.display(),
+            "something that is not a socket was in the control socket's place, and was moved away"
+        ),
+        // The start fails, and says what is there.
+        Err(error) => {
+            tracing::debug!(error = error_chain(&error), "what is in the socket's place stays")
+        }
     }
 }
 

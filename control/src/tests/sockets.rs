@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::{serve, serve_for};
+use super::{serve, serve_for, until};
 use crate::api::Status;
 use crate::fake::FakeAgent;
 use crate::{Client, ClientError, ControlSocket, Limits, Server, SocketError};
@@ -101,6 +101,51 @@ async fn a_full_accept_queue_is_waited_for_as_long_as_an_answer() {
     }
     let error = Client::new(&path).status().await.unwrap_err();
     assert!(error.to_string().ends_with("within 10s"), "{error}");
+}
+
+#[tokio::test]
+async fn a_socket_that_somebody_removes_is_made_again_for_the_same_users() {
+    let running = serve(Limits::default()).await;
+    let mode = |path: &Path| std::fs::metadata(path).map(|facts| facts.mode() & 0o7777);
+    for _ in 0..3 {
+        std::fs::remove_file(&running.path).unwrap();
+        until("the socket to be back", || running.path.exists()).await;
+        assert_eq!(mode(&running.path).unwrap(), 0o600);
+        assert!(running.get("/v1/status").await.starts_with("HTTP/1.1 200"));
+    }
+    std::fs::remove_dir_all(running.path.parent().unwrap()).unwrap();
+    until("the directory to be back", || running.path.exists()).await;
+    assert!(running.get("/v1/status").await.starts_with("HTTP/1.1 200"));
+    running.stop.cancel();
+    running.task.await.unwrap();
+    assert!(!running.path.exists(), "the last one is removed as the first would have been");
+}
+
+#[tokio::test]
+async fn what_took_the_sockets_place_is_left_alone() {
+    let running = serve(Limits::default()).await;
+    std::fs::write(running.path.with_extension("new"), "somebody's").unwrap();
+    std::fs::rename(running.path.with_extension("new"), &running.path).unwrap();
+    std::fs::write(running.path.with_extension("event"), "").unwrap();
+    running.stop.cancel();
+    running.task.await.unwrap();
+    assert_eq!(std::fs::read_to_string(&running.path).unwrap(), "somebody's");
+}
+
+#[test]
+fn what_is_no_socket_makes_way_and_is_kept() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("winddown.sock");
+    assert_eq!(ControlSocket::make_way(&path).unwrap(), None, "nothing is there");
+    std::fs::write(&path, "hi").unwrap();
+    let aside = ControlSocket::make_way(&path).unwrap().unwrap();
+    assert_eq!((path.exists(), std::fs::read_to_string(aside).unwrap()), (false, "hi".to_owned()));
+    std::fs::create_dir(&path).unwrap();
+    assert!(ControlSocket::make_way(&path).unwrap().unwrap().is_dir() && !path.exists());
+    symlink("/nonexistent", &path).unwrap();
+    assert!(ControlSocket::make_way(&path).unwrap().unwrap().is_symlink() && !path.is_symlink());
+    drop(UnixListener::bind(&path).unwrap());
+    assert_eq!(ControlSocket::make_way(&path).unwrap(), None, "a socket is judged as it is bound");
 }
 
 #[tokio::test]
