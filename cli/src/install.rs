@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use winddown_install::{Companion, InstallOptions, Runtime, UninstallOptions};
+use winddown_install::{Companion, InstallError, InstallOptions, Runtime, UninstallOptions};
 
+use super::exit::AS_ROOT;
 use super::{CommandError, Exit, InstallArgs, Output, RuntimeChoice, UninstallArgs};
 
 /// Installs the programs, units, drop-ins, configuration and directories. On a failure, what was already installed
@@ -45,7 +46,7 @@ pub(super) fn install(args: &InstallArgs, out: &mut Output) -> Result<Exit, Comm
         trusted: winddown_install::caller(),
         ..InstallOptions::new(own_directory()?)
     };
-    let mut report = winddown_install::install(&options).map_err(CommandError::failure)?;
+    let mut report = winddown_install::install(&options).map_err(failed)?;
     report.notes.extend(chosen.map(|choice| choice.to_string()));
     out.text(&report.to_string())?;
     Ok(Exit::Success)
@@ -60,9 +61,15 @@ pub(super) fn uninstall(args: &UninstallArgs, out: &mut Output) -> Result<Exit, 
         force: args.force,
         dry_run: args.dry_run,
     };
-    let report = winddown_install::uninstall(&options).map_err(CommandError::failure)?;
+    let report = winddown_install::uninstall(&options).map_err(failed)?;
     out.text(&report.to_string())?;
     Ok(Exit::Success)
+}
+
+fn failed(error: InstallError) -> CommandError {
+    let exit = if error.is_denied() { Exit::Refused } else { Exit::Failure };
+    let hint = if error.is_denied() { AS_ROOT } else { "" };
+    CommandError::new(exit, error).with_hint(hint)
 }
 
 /// Checks that the root exists, because a mistyped directory would otherwise count as an empty one.

@@ -22,6 +22,9 @@ pub(super) const PROGRAMS: [&str; 3] = ["winddown-shim", "winddownd", "winddown"
 pub(super) const PACKAGED_PROGRAMS: &str = "/usr/bin";
 pub(super) const PROCESS_DROP_IN: &str =
     "/etc/systemd/system/winddown.service.d/10-process-runtime.conf";
+/// The stop timeout of a package's unit, if it has to be longer than the package's.
+pub(super) const STOP_TIME_DROP_IN: &str =
+    "/etc/systemd/system/winddown.service.d/20-stop-time.conf";
 pub(super) const WANTS: &str = "/etc/systemd/system/multi-user.target.wants/winddown.service";
 /// The agent's drop-in for logind. The agent writes it when logind gives less time than the configuration needs, and
 /// removes it when logind gives enough without it.
@@ -174,7 +177,7 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
     items
 }
 
-/// Lists what a package does not do: its unit is for the process runtime, and not enabled.
+/// Lists what a package does not do: its unit is for the process runtime and the default grace periods, and not enabled.
 fn beside_a_package(choices: &Choices) -> Vec<Item> {
     let link = |path: &str, target| Item { path: path.to_owned(), kind: Kind::Link { target } };
     let mut items = Vec::new();
@@ -182,14 +185,28 @@ fn beside_a_package(choices: &Choices) -> Vec<Item> {
         // Mask the drop-in in /usr.
         items.push(link(PROCESS_DROP_IN, MASK));
     }
+    // The package's unit has the default.
+    let stop = stop_time(choices.budget);
+    if stop > STOP_AT_LEAST {
+        let text = format!(
+            "# The shutdown budget of the configuration plus 30 s. Installed by \"winddown install\".\n\n\
+             [Service]\nTimeoutStopSec={}s\n",
+            whole_seconds(stop)
+        );
+        items.push(file(STOP_TIME_DROP_IN, 0o644, Owner::Install, text));
+    }
     if choices.enable {
         items.push(link(WANTS, PACKAGED_UNIT));
     }
     items
 }
 
+fn stop_time(budget: Duration) -> Duration {
+    budget.saturating_add(STOP_SLACK).max(STOP_AT_LEAST)
+}
+
 fn unit(bin_dir: &str, budget: Duration) -> String {
-    let stop = budget.saturating_add(STOP_SLACK).max(STOP_AT_LEAST);
+    let stop = stop_time(budget);
     unit_file!("winddown.service")
         .replace("@BIN_DIR@", bin_dir)
         .replace("@TIMEOUT_STOP@", &format!("{}s", whole_seconds(stop)))

@@ -140,6 +140,12 @@ pub enum InstallError {
         /// The path before resolving links, including the root.
         path: PathBuf,
     },
+    /// Only root can do it on this machine. Nothing was changed.
+    #[error("only root can {action} winddown on this machine (--root takes a directory of yours)")]
+    NotRoot {
+        /// `install` or `uninstall`.
+        action: &'static str,
+    },
     /// The files are in place, but a systemd command failed.
     #[error(
         "the files are in place, but systemd does not use them yet: run the same command again"
@@ -203,6 +209,28 @@ impl HostError {
 }
 
 impl InstallError {
+    /// Whether this user lacks the permission.
+    pub fn is_denied(&self) -> bool {
+        match self {
+            Self::NotRoot { .. } => true,
+            Self::File { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+
+    /// Refuses what only root can do on this machine, before anything is looked at.
+    pub(super) fn unless_root(
+        action: &'static str,
+        root: &std::path::Path,
+        dry_run: bool,
+    ) -> Result<(), Self> {
+        let this_machine = super::host::same_directory(root, std::path::Path::new("/"));
+        match this_machine && !dry_run && !super::host::is_root() {
+            true => Err(Self::NotRoot { action }),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn file(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -225,9 +253,7 @@ fn hint(source: &io::Error) -> &'static str {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             " (make room and run the same command again; the files already in place are kept)"
         }
-        io::ErrorKind::PermissionDenied => {
-            " (run it as root, or into a directory of yours with --root)"
-        }
+        io::ErrorKind::PermissionDenied => " (only root may; --root takes a directory of yours)",
         _ => "",
     }
 }

@@ -32,8 +32,15 @@ impl LiveHost {
         // The same checks as sd_booted(), and as systemctl's for a chroot.
         let booted = Path::new("/run/systemd/system").is_dir();
         let same = |one: &str, other: &Path| same_directory(Path::new(one), other);
-        (booted && same("/", root) && same("/proc/1/root", Path::new("/"))).then_some(Self)
+        // Only root can tell a chroot.
+        let is_chroot = !same("/proc/1/root", Path::new("/")) && is_root();
+        (booted && same("/", root) && !is_chroot).then_some(Self)
     }
+}
+
+/// Whether this process may change this machine.
+pub(super) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// Whether both paths lead to the same directory.

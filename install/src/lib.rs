@@ -112,6 +112,7 @@ impl InstallOptions {
 /// See [`InstallError`]. On [`InstallError::Conflicts`] nothing was changed; after any other error the same command can
 /// be run again and continues where it stopped.
 pub fn install(options: &InstallOptions) -> Result<InstallReport, InstallError> {
+    InstallError::unless_root("install", &options.root, options.dry_run)?;
     let live = LiveHost::at(&options.root);
     install_on(options, live.as_ref().map(|host| host as &dyn Host))
 }
@@ -488,7 +489,7 @@ fn advise(
     }
     report.next.extend(switch_off);
     if tree.names_in(MANIFESTS)?.is_empty() && options.runtime != Runtime::Cri {
-        report.next.push(format!("put pod manifests into {MANIFESTS}, settings into {CONFIG}"));
+        report.notes.push(format!("pod manifests go into {MANIFESTS}, settings into {CONFIG}"));
     }
     if live {
         let look = if beside.is_some() { "winddown doctor" } else { "winddown status" };

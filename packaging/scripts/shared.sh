@@ -41,14 +41,17 @@ remove_agents_drop_ins() {
         2>/dev/null || true
 }
 
-# "winddown install" hides the package's drop-in for the process runtime where pods run otherwise. What it has made it
-# notes in /var/lib/winddown.
-remove_mask() {
+# "winddown install" hides the package's drop-in for the process runtime where pods run otherwise, and raises the unit's
+# stop timeout. What it has made it notes in /var/lib/winddown.
+remove_installs_drop_ins() {
     directory=${DPKG_ROOT:-}/etc/systemd/system/winddown.service.d
     if [ "$(readlink "$directory/10-process-runtime.conf")" = /dev/null ]; then
         rm -f "$directory/10-process-runtime.conf"
-        rmdir "$directory" 2>/dev/null || true
     fi
+    if grep -qs '^#.*winddown install' "$directory/20-stop-time.conf"; then
+        rm -f "$directory/20-stop-time.conf"
+    fi
+    rmdir "$directory" 2>/dev/null || true
 }
 
 # Pods outlive their agent on purpose. Removing the agent names those that are left. Every

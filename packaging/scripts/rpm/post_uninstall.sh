@@ -9,7 +9,7 @@ if [ "$1" = 0 ]; then
     done
     remove_agents_drop_ins
     # The configuration that it belongs to is moved away as well (.rpmsave).
-    remove_mask
+    remove_installs_drop_ins
     journalctl --update-catalog || true
     reload_logind
 fi
