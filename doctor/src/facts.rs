@@ -170,6 +170,8 @@ pub struct Installed {
     pub enabled: bool,
     /// The prefixes (`cri-containerd-`, `crio-`, `docker-`) of scopes that a drop-in orders.
     pub ordered_scopes: Vec<&'static str>,
+    /// The units of container runtimes that exist.
+    pub runtime_units: Vec<&'static str>,
 }
 
 /// The prefix of the scopes of Docker's containers, those of cri-dockerd among them.
@@ -308,6 +310,18 @@ impl Facts {
         running.and_then(|s| Duration::try_from_secs_f64(s).ok()).unwrap_or(self.wanted)
     }
 
+    /// Whether systemd runs the agent's unit.
+    pub(super) fn unit_is_active(&self) -> bool {
+        let active = ["active", "reloading", "refreshing"];
+        self.service.known().is_some_and(|service| active.contains(&&*service.active_state))
+    }
+
+    /// Whether the agent would start: its unit is installed, and its configuration is not wrong.
+    pub(super) fn unit_can_start(&self) -> bool {
+        !matches!(self.config.read, ConfigRead::Invalid(_))
+            && self.service.known().is_some_and(|service| service.load_state == "loaded")
+    }
+
     /// Whether a kubelet runs the pods, and the agent ends them.
     pub(super) fn is_beside_kubelet(&self) -> bool {
         self.config.config.mode == Mode::Companion
@@ -330,6 +344,12 @@ impl Facts {
         format!("winddown install --root {}{gap}{options}", self.root.display())
     }
 
+    /// The unit of the configured container runtime, if it is known and exists.
+    pub(super) fn runtime_unit(&self) -> Option<&'static str> {
+        let there = &self.installed.known()?.runtime_units;
+        self.runtime_units().iter().copied().find(|unit| there.contains(unit))
+    }
+
     /// The units that may run the configured container runtime; empty for runtimes of host processes.
     pub(super) fn runtime_units(&self) -> &'static [&'static str] {
         match self.config.config.runtime {
@@ -350,17 +370,20 @@ pub(super) fn scope_prefix(endpoint: &str) -> &'static str {
     }
 }
 
+/// Words in the path of a runtime's socket, and the units that may serve it.
+pub(super) const RUNTIME_UNITS: [(&str, &[&str]); 7] = [
+    ("k3s", &["k3s.service", "k3s-agent.service"]),
+    ("rke2", &["rke2-server.service", "rke2-agent.service"]),
+    ("k0s", &["k0scontroller.service", "k0sworker.service"]),
+    ("microk8s", &["snap.microk8s.daemon-containerd.service"]),
+    ("cri-dockerd", &["cri-docker.service"]),
+    ("crio", &["crio.service"]),
+    ("containerd", &["containerd.service"]),
+];
+
 /// The units that may serve a runtime's socket, judged by its path; empty if the path is not known.
 fn units_behind(endpoint: &str) -> &'static [&'static str] {
     let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
-    let known: [(&str, &[&str]); 7] = [
-        ("k3s", &["k3s.service", "k3s-agent.service"]),
-        ("rke2", &["rke2-server.service", "rke2-agent.service"]),
-        ("k0s", &["k0scontroller.service", "k0sworker.service"]),
-        ("microk8s", &["snap.microk8s.daemon-containerd.service"]),
-        ("cri-dockerd", &["cri-docker.service"]),
-        ("crio", &["crio.service"]),
-        ("containerd", &["containerd.service"]),
-    ];
+    let known = RUNTIME_UNITS;
     known.iter().find(|(word, _)| path.contains(word)).map_or(&[], |(_, units)| units)
 }

@@ -7,7 +7,7 @@ macro_rules! fixes {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// A fault for which [`Finding::fix`](crate::Finding::fix) has commands that anybody can type as they are.
         ///
-        /// A test types each on a node with that fault, and asks the doctor again: `tests/node/tests/fixes.rs` has a row
+        /// A test types each on a node with that fault, and asks the doctor again: `tests/node/tests/operator/fixes.rs` has a row
         /// for every variant. What needs a decision, a look or a cluster is no `Fix` but
         /// [`advice`](crate::Finding::advice).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]
@@ -33,15 +33,13 @@ fixes! {
     AgentSilent,
     /// The agent is not running, and its unit can be started.
     AgentStopped,
-    /// The agent runs, but nothing is at the path of its socket.
+    /// The agent runs, but nothing can reach it at its socket.
     SocketGone,
-    /// systemd keeps the lock of an agent that is gone or hangs.
+    /// The lock is held, but its agent hangs.
     LockLeft,
-    /// The agent runs, but logind does not list its lock.
-    LockLost,
     /// logind is masked or not running.
     LogindStopped,
-    /// logind hangs, or answers with errors.
+    /// logind hangs.
     LogindSilent,
     /// logind has not read its configuration again.
     LogindStale,
@@ -79,12 +77,12 @@ fixes! {
 
     /// The container runtime is not running.
     RuntimeStopped,
-    /// The container runtime takes no connections.
-    RuntimeSilent,
     /// The drop-in for the containers' scopes is missing.
     ScopesNotOrdered,
     /// The same in an image.
     ScopesNotOrderedInImage,
+    /// The drop-in for the scopes of Docker's containers is missing.
+    DockersScopesNotOrdered,
     /// The pods' slice is nearly full of tasks.
     SliceFull,
     /// The node is drained.

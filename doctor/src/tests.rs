@@ -55,6 +55,7 @@ fn healthy() -> Facts {
             unit: true,
             enabled: true,
             ordered_scopes: vec!["cri-containerd-", "crio-"],
+            runtime_units: vec!["containerd.service"],
         }),
         endpoint: Fact::Known(()),
         runtime_endpoints: Fact::Known(Vec::new()),

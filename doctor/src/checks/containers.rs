@@ -26,7 +26,7 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     {
         let others = facts.runtime_endpoints.known().into_iter().flatten();
         let other = others.into_iter().find(|other| *other != endpoint);
-        let mend = |finding: Finding, fix: Fix, verb: &str| match facts.runtime_units().first() {
+        let start = |finding: Finding| match facts.runtime_unit() {
             // Its unit need not be there either.
             _ if other.is_some() && *kind == NotObserved::Absent => {
                 let (other, file) = (other.map_or("", String::as_str), facts.config.file.display());
@@ -35,21 +35,22 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
                      containerRuntimeEndpoint: {other} into {file}, and restart winddown"
                 ))
             }
-            Some(unit) => finding.fix(fix, [format!("systemctl {verb} {unit}")]),
+            Some(unit) => finding.fix(Fix::RuntimeStopped, [format!("systemctl start {unit}")]),
             None => finding.advise(format!(
-                "{verb} what listens at {endpoint}, or correct containerRuntimeEndpoint"
+                "start what listens at {endpoint}, or correct containerRuntimeEndpoint"
             )),
         };
         match kind {
             NotObserved::Absent | NotObserved::Failed => {
                 let title = "the container runtime cannot be reached";
                 let finding = CHECK.problem(title).saw(format!("{endpoint}: {why}"));
-                return Some(mend(finding, Fix::RuntimeStopped, "start"));
+                return Some(start(finding));
             }
             NotObserved::Silent => {
                 let title = "the container runtime does not take connections";
                 let finding = CHECK.problem(title).saw(format!("{endpoint}: {why}"));
-                return Some(mend(finding, Fix::RuntimeSilent, "restart"));
+                let unit = facts.runtime_unit().unwrap_or("its unit");
+                return Some(finding.advise(format!("it hangs: `systemctl restart {unit}`")));
             }
             NotObserved::Denied | NotObserved::NotLive => {}
         }
@@ -126,14 +127,15 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
     let prefix = scope_prefix(&config.container_runtime_endpoint);
     let directory = facts.below_root(&format!("/etc/systemd/system/{prefix}.scope.d"));
     let file = format!("{directory}/50-winddown.conf");
-    let order = match prefix {
+    let (fix, order) = match prefix {
         // `winddown install` leaves Docker's scopes alone: on other nodes they are no pods.
-        DOCKERS_SCOPES => {
-            format!("mkdir -p {directory} && printf '[Unit]\\nBefore={UNIT}\\n' > {file}")
-        }
-        _ => facts.install("--runtime cri"),
+        DOCKERS_SCOPES => (
+            Fix::DockersScopesNotOrdered,
+            format!("mkdir -p {directory} && printf '[Unit]\\nBefore={UNIT}\\n' > {file}"),
+        ),
+        _ if facts.live => (Fix::ScopesNotOrdered, facts.install("--runtime cri")),
+        _ => (Fix::ScopesNotOrderedInImage, facts.install("--runtime cri")),
     };
-    let fix = if facts.live { Fix::ScopesNotOrdered } else { Fix::ScopesNotOrderedInImage };
     let reload = facts.live.then(|| "systemctl daemon-reload".to_owned());
     let commands = std::iter::once(order).chain(reload);
     if let Some(scopes) = facts.scopes.known().filter(|scopes| scopes.count > 0) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use winddown_shared::display::{age, pod_count};
 use winddown_systemd::drop_in;
-use winddown_systemd::inspect::{LockView, LoginView, ServiceView};
+use winddown_systemd::inspect::{LockView, LoginView};
 
-use super::{Check, LOG, listed, lock_count, span, whole_seconds};
+use super::{Check, LOG, listed, lock_count, quoted, span, whole_seconds};
 use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
 use crate::fix::Fix;
@@ -24,6 +24,7 @@ const SOFT_REBOOT: u32 = 254;
 const OBEYED_BY_ROOT: u32 = 257;
 
 const NOT_HELD: &str = "the shutdown lock is not held: a shutdown would not wait for the pods";
+const START: &str = "systemctl start winddown";
 const RESTART: &str = "systemctl restart winddown";
 const RESTART_LOGIND: &str = "systemctl restart systemd-logind";
 pub(super) const RELOAD_LOGIND: &str = "systemctl kill -s HUP systemd-logind";
@@ -68,13 +69,21 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
                 .saw("the configuration, which could not be read, may name another socket")
                 .advise("name its socket: `winddown --socket SOCKET doctor`"),
         ),
-        Fact::Unknown(NotObserved::Absent, why) => Some(
+        Fact::Unknown(NotObserved::Absent, why) if facts.unit_is_active() => Some(
             CHECK
-                .problem("no agent runs on this node")
+                .warning("the agent runs, but nothing can reach it: its socket is gone")
                 .saw(why)
-                .fix(Fix::AgentStopped, ["systemctl start winddown"])
-                .advise(LOG),
+                .fix(Fix::SocketGone, [RESTART]),
         ),
+        Fact::Unknown(NotObserved::Absent, why) => {
+            let found = CHECK.problem("no agent runs on this node").saw(why);
+            let stopped = facts.service.known().is_some_and(|unit| unit.active_state == "inactive");
+            // Of a unit that has failed, or does not exist, the check `unit` says what to do.
+            Some(match stopped && facts.unit_can_start() {
+                true => found.fix(Fix::AgentStopped, [START]),
+                false => found.advise(LOG),
+            })
+        }
         Fact::Unknown(NotObserved::Failed, why) => {
             let title = "the agent could not be asked";
             Some(CHECK.warning(title).saw(why).advise(LOG))
@@ -84,10 +93,12 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
 
 /// Whether an agent runs that probably listens on a socket that only the configuration names.
 pub(crate) fn listens_elsewhere(facts: &Facts) -> bool {
-    let runs = |service: &ServiceView| service.active_state == "active";
-    facts.agent.not_observed() == Some(NotObserved::Absent)
-        && !facts.config.is_read()
-        && facts.service.known().is_some_and(runs)
+    is_out_of_reach(facts) && !facts.config.is_read()
+}
+
+/// Whether systemd runs an agent that does not answer at the socket.
+fn is_out_of_reach(facts: &Facts) -> bool {
+    facts.agent.not_observed() == Some(NotObserved::Absent) && facts.unit_is_active()
 }
 
 /// Checks that graceful shutdown is enabled.
@@ -150,7 +161,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
     let ours = agents_lock(facts, login);
     Some(match (ours, status, facts.agent.not_observed()) {
         (Some(lock), None, Some(NotObserved::Absent | NotObserved::Silent))
-            if !listens_elsewhere(facts) =>
+            if !is_out_of_reach(facts) =>
         {
             CHECK
                 .warning("the shutdown lock is held, but no agent answers that would end the pods")
@@ -161,12 +172,15 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
         (Some(lock), ..) => {
             CHECK.ok("the shutdown lock is held, and logind lists it").saw(listed(lock))
         }
-        (None, status, _) => CHECK
-            .problem(NOT_HELD)
-            .saw(format!("logind lists {}; winddown's is not among them", lock_count(login)))
-            .saw(status.map(said_of_lock).unwrap_or_default())
-            .fix(Fix::LockLost, [RESTART])
-            .advise(LOG),
+        (None, status, _) => {
+            let found = CHECK
+                .problem(NOT_HELD)
+                .saw(format!("logind lists {}; winddown's is not among them", lock_count(login)))
+                .saw(status.map(said_of_lock).unwrap_or_default());
+            // A running agent tries again by itself. Of one that does not run, the checks `agent` and `unit` say what to
+            // do.
+            if status.is_some() { found.advise(LOG) } else { found }
+        }
     })
 }
 
@@ -209,7 +223,7 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
         Fact::Unknown(NotObserved::Failed, why) => CHECK
             .warning("logind answered with an error")
             .saw(why)
-            .fix(Fix::LogindSilent, [RESTART_LOGIND]),
+            .advise("`journalctl -u systemd-logind -e` says why"),
         Fact::Unknown(..) => return CHECK.not_observed("logind", &facts.login),
     })
 }
@@ -451,9 +465,12 @@ fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Durat
             let finding = Finding { severity: Severity::Info, ..finding };
             return finding.saw("the agent writes this file as it starts: the image needs nothing");
         }
-        return finding
-            .saw("winddown writes this file itself; it could not, or has not yet")
-            .fix(Fix::DelayNotRaised, ["winddown install", RELOAD_LOGIND]);
+        return match facts.agent.known() {
+            Some(_) => finding
+                .saw("the agent writes this file itself, and could not")
+                .fix(Fix::DelayNotRaised, ["mkdir -p -m 755 /etc/systemd/logind.conf.d", RESTART]),
+            None => finding.saw("the agent writes this file itself as it starts"),
+        };
     };
     let finding =
         finding.saw(format!("its name sorts after {}, and the last name wins", drop_in::NAME));
@@ -478,13 +495,14 @@ pub(super) fn override_command(facts: &Facts, file: &Path, wanted: Duration) -> 
     match file.file_name().filter(|_| !file.starts_with("/etc")) {
         // An edit of a package's file is lost with the next update; a file of the same name in /etc hides it.
         Some(name) => {
-            let mask = format!("/etc/systemd/logind.conf.d/{}", name.to_string_lossy());
-            format!("ln -s /dev/null {}", facts.below_root(&mask))
+            let directory = facts.below_root("/etc/systemd/logind.conf.d");
+            let mask = format!("{directory}/{}", name.to_string_lossy());
+            format!("mkdir -p {} && ln -s /dev/null {}", quoted(&directory), quoted(&mask))
         }
         None => format!(
-            "sed -i 's/^ *InhibitDelayMaxSec *=.*/InhibitDelayMaxSec={}/' {}",
+            "sed -i 's/^[[:space:]]*InhibitDelayMaxSec[[:space:]]*=.*/InhibitDelayMaxSec={}/' {}",
             whole_seconds(wanted),
-            facts.below_root(&file.to_string_lossy())
+            quoted(&facts.below_root(&file.to_string_lossy()))
         ),
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use winddown_systemd::inspect::ServiceView;
 
-use super::{Check, LOG, UNIT, span};
+use super::{Check, LOG, UNIT, is_plain, span, whole_seconds};
 use crate::facts::{Fact, Facts, NotObserved, OutOfReach};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
@@ -94,6 +94,9 @@ pub(super) fn sandbox(facts: &Facts) -> Option<Finding> {
     for one in moved {
         let place = if one.hidden { "" } else { " below /run/winddown" };
         found = found.advise(format!("write another path{place} for {} in {file}", one.field));
+    }
+    if opened.iter().any(|one| !is_plain(&one.path.to_string_lossy())) {
+        return Some(found.advise("name directories without blanks and special characters"));
     }
     if !opened.is_empty() {
         let paths: Vec<_> = opened.iter().map(|one| one.path.display().to_string()).collect();
@@ -213,15 +216,22 @@ pub(super) fn stop_time(facts: &Facts) -> Option<Finding> {
     Some(if given >= wanted {
         CHECK.ok(format!("systemd gives the unit {} to stop", span(given)))
     } else {
-        CHECK
+        let found = CHECK
             .warning(format!(
                 "systemd gives the unit {} to stop, {} are wanted",
                 span(given),
                 span(wanted)
             ))
             .saw(format!("{UNIT}: TimeoutStopSec={}", span(given)))
-            .saw("the agent asks for more as it stops, which a hanging one cannot")
-            .fix(Fix::StopTimeShort, [INSTALL])
+            .saw("the agent asks for more as it stops, which a hanging one cannot");
+        match foreign_drop_in(service) {
+            None => found.fix(Fix::StopTimeShort, [INSTALL]),
+            Some(file) => found.advise(format!(
+                "raise TimeoutStopSec= to {}s where `systemctl cat winddown` shows it ({file}?), or remove it there \
+                 and run `winddown install`; then `systemctl daemon-reload`",
+                whole_seconds(wanted)
+            )),
+        }
     })
 }
 
@@ -250,7 +260,8 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
     if service.restart != "always" {
         weak.push(format!("Restart={}: the agent may stay away", service.restart));
     }
-    if service.watchdog == Duration::ZERO {
+    // Of a unit that is not active, systemd does not tell it.
+    if service.watchdog == Duration::ZERO && service.active_state == "active" {
         weak.push("WatchdogSec=0: an agent that hangs is not noticed".to_owned());
     }
     let again = match service.restarts {
@@ -273,6 +284,19 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
                  `systemctl daemon-reload`",
             )
     })
+}
+
+/// A drop-in that is not winddown's: what it sets, no installation changes.
+fn foreign_drop_in(service: &ServiceView) -> Option<&str> {
+    const OURS: [&str; 4] =
+        ["10-process-runtime.conf", "20-stop-time.conf", "50-order.conf", "50-paths.conf"];
+    let is_foreign = |path: &&String| !OURS.iter().any(|name| path.ends_with(&format!("/{name}")));
+    service.drop_ins.iter().rev().find(is_foreign).map(String::as_str)
+}
+
+/// The command that ends a process and waits until it is gone.
+fn kill(pid: u32) -> String {
+    format!("kill {pid} && while kill -0 {pid} 2>/dev/null; do sleep 0.1; done")
 }
 
 /// The command that writes a drop-in of the unit with one line.
@@ -311,16 +335,28 @@ fn state(check: Check, facts: &Facts, service: &ServiceView) -> Finding {
         "activating" => {
             check.warning("the unit is still being started").saw(seen).advise(LOG)
         }
-        "failed" => check
-            .problem("the unit has failed")
+        "deactivating" if service.sub_state == "stop-post" => check
+            .problem("the agent does not keep running: systemd waits before it starts it again")
             .saw(seen)
             .saw(format!("result: {}", service.result))
-            .fix(Fix::UnitFailed, [RESTART])
             .advise(LOG),
-        _ if facts.agent.known().is_some() => check
+        "failed" => {
+            let failed = check
+                .problem("the unit has failed")
+                .saw(seen)
+                .saw(format!("result: {}", service.result));
+            match facts.unit_can_start() {
+                true => failed.fix(Fix::UnitFailed, [RESTART]).advise(LOG),
+                false => failed.advise(LOG),
+            }
+        }
+        _ if let Some(status) = facts.agent.known() => check
             .warning("an agent runs, but not as the unit: a shutdown that bypasses logind is not covered")
             .saw(seen)
-            .fix(Fix::AgentOutsideUnit, [START]),
-        _ => check.problem("the unit is not active").saw(seen).fix(Fix::UnitInactive, [START]),
+            .fix(Fix::AgentOutsideUnit, [&*kill(status.node.pid), START]),
+        _ => {
+            let found = check.problem("the unit is not active").saw(seen);
+            if facts.unit_can_start() { found.fix(Fix::UnitInactive, [START]) } else { found }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, Metadata};
 use std::io::Write as _;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -11,8 +11,8 @@ use winddown_shutdown::ReportStore;
 
 use super::{Place, not_observed};
 use crate::facts::{
-    Command, ConfigFact, ConfigRead, DOCKERS_SCOPES, Fact, Installed, NotObserved, SocketFile,
-    StateDirectory, UNIT,
+    Command, ConfigFact, ConfigRead, DOCKERS_SCOPES, Fact, Installed, NotObserved, RUNTIME_UNITS,
+    SocketFile, StateDirectory, UNIT,
 };
 use winddown_config::{Config, ConfigError, Origin};
 use winddown_control::api::ReportEntry;
@@ -69,6 +69,12 @@ pub(super) fn installed(root: &Path) -> Installed {
         unit: unit_there(UNIT),
         enabled: wants.symlink_metadata().is_ok(),
         ordered_scopes: SCOPES.into_iter().filter(drop_in).collect(),
+        runtime_units: RUNTIME_UNITS
+            .iter()
+            .flat_map(|(_, units)| *units)
+            .copied()
+            .filter(|unit| unit_there(unit))
+            .collect(),
     }
 }
 
@@ -108,6 +114,9 @@ pub(super) fn socket(path: &Path) -> Fact<SocketFile> {
         Ok(facts) => facts,
         Err(error) => return not_observed(&error, path),
     };
+    if !facts.file_type().is_socket() {
+        return Fact::Unknown(NotObserved::Absent, format!("{}: no socket", path.display()));
+    }
     let gid = nix::unistd::Gid::from_raw(facts.gid());
     let group = nix::unistd::Group::from_gid(gid).ok().flatten();
     Fact::Known(SocketFile {

@@ -231,7 +231,12 @@ fn of_an_image_only_the_files_are_judged() {
         delay.evidence[0],
         "/image/usr/lib/systemd/logind.conf.d/zzz.conf: InhibitDelayMaxSec=10s"
     );
-    assert_eq!(delay.fix, ["ln -s /dev/null /image/etc/systemd/logind.conf.d/zzz.conf"]);
+    assert_eq!(
+        delay.fix,
+        [
+            "mkdir -p /image/etc/systemd/logind.conf.d && ln -s /dev/null /image/etc/systemd/logind.conf.d/zzz.conf"
+        ]
+    );
     assert_eq!(finding(&facts, "unit").unwrap().fix, ["winddown install --root /image"]);
 }
 

@@ -59,6 +59,8 @@ pub struct ServiceView {
     pub need_daemon_reload: bool,
     /// The unit file; empty when there is none.
     pub fragment_path: String,
+    /// The drop-ins, in the order in which systemd reads them.
+    pub drop_ins: Vec<String>,
     /// Units it is started after, and stopped before.
     pub after: Vec<String>,
     /// Units it is started before, and stopped after.
@@ -147,6 +149,7 @@ pub(super) fn service(unit: &Properties, service: &Properties) -> ServiceView {
         unit_file_state: text(unit, "UnitFileState"),
         need_daemon_reload: flag(unit, "NeedDaemonReload"),
         fragment_path: text(unit, "FragmentPath"),
+        drop_ins: strings(unit, "DropInPaths"),
         after: strings(unit, "After"),
         before: strings(unit, "Before"),
         timeout_stop: span(service, "TimeoutStopUSec"),

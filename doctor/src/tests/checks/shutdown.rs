@@ -187,7 +187,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "logind",
             Warning,
             "as was said",
-            "systemctl restart systemd-logind",
+            "journalctl -u systemd-logind -e",
         ),
         (
             "logind hangs",
@@ -220,11 +220,46 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
 fn an_agent_that_is_gone_leaves_its_lock_with_systemd() {
     let mut facts = healthy();
     facts.agent = unseen(NotObserved::Absent);
+    known(&mut facts.service).active_state = "activating".to_owned();
     assert_eq!(finding(&facts, "agent").unwrap().severity, Problem);
     let lock = finding(&facts, "lock").unwrap();
     assert_eq!(lock.severity, Warning, "{lock:?}");
     facts.agent = unseen(NotObserved::Silent);
     assert_eq!(finding(&facts, "agent").unwrap().severity, Problem);
+}
+
+#[test]
+fn an_agent_without_a_socket_is_restarted_and_still_protects_the_pods() {
+    let mut facts = healthy();
+    facts.agent = unseen(NotObserved::Absent);
+    let agent = finding(&facts, "agent").unwrap();
+    assert_eq!((agent.severity, agent.fix_id), (Warning, Some(Fix::SocketGone)), "{agent:?}");
+    assert_eq!(agent.fix, ["systemctl restart winddown"], "a start of an active unit does nothing");
+    assert_eq!(finding(&facts, "lock").unwrap().severity, Well);
+}
+
+#[test]
+fn what_cannot_start_is_not_told_to_start() {
+    let mut facts = healthy();
+    facts.agent = unseen(NotObserved::Absent);
+    facts.login = Fact::Known(LoginView { locks: Vec::new(), ..known(&mut facts.login).clone() });
+    known(&mut facts.service).active_state = "inactive".to_owned();
+    let fixes = |facts: &Facts| {
+        let found = ["agent", "lock", "unit"].map(|id| finding(facts, id).unwrap().fix_id);
+        found.into_iter().flatten().collect::<Vec<_>>()
+    };
+    assert_eq!(fixes(&facts), [Fix::AgentStopped, Fix::UnitInactive]);
+    facts.config.read = ConfigRead::Invalid(vec!["no".to_owned()]);
+    assert_eq!(fixes(&facts), [], "the configuration comes first");
+    known(&mut facts.service).active_state = "failed".to_owned();
+    assert_eq!(fixes(&facts), []);
+    facts.config.read = ConfigRead::Valid(Vec::new());
+    assert_eq!(fixes(&facts), [Fix::UnitFailed]);
+    for (active, sub) in [("activating", "auto-restart"), ("deactivating", "stop-post")] {
+        known(&mut facts.service).active_state = active.to_owned();
+        known(&mut facts.service).sub_state = sub.to_owned();
+        assert_eq!(fixes(&facts), [], "systemd starts it already: {active}");
+    }
 }
 
 #[test]
@@ -283,7 +318,7 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
             "delay",
             Warning,
             "no file sets",
-            "winddown install",
+            "mkdir -p -m 755 /etc/systemd/logind.conf.d",
         ),
         (
             "ours is short",
@@ -294,7 +329,7 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
             "delay",
             Warning,
             "zz-winddown.conf",
-            "winddown install",
+            "systemctl restart winddown",
         ),
     ]);
     let mut facts = healthy();

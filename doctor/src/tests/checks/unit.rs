@@ -107,7 +107,7 @@ fn what_is_wrong_with_the_unit_is_found() {
             "crash",
             Warning,
             "FileDescriptorStoreMax=0",
-            "winddown install",
+            "systemctl cat winddown",
         ),
         (
             "no restart",
@@ -115,7 +115,7 @@ fn what_is_wrong_with_the_unit_is_found() {
             "crash",
             Warning,
             "Restart=no",
-            "winddown install",
+            "systemctl cat winddown",
         ),
         (
             "no watchdog",
@@ -123,9 +123,32 @@ fn what_is_wrong_with_the_unit_is_found() {
             "crash",
             Warning,
             "WatchdogSec=0",
-            "winddown install",
+            "systemctl cat winddown",
         ),
     ]);
+}
+
+#[test]
+fn a_unit_that_is_not_active_is_not_said_to_have_no_watchdog() {
+    let mut facts = healthy();
+    known(&mut facts.service).active_state = "inactive".to_owned();
+    known(&mut facts.service).watchdog = secs(0);
+    assert_eq!(finding(&facts, "crash").unwrap().severity, Well);
+}
+
+#[test]
+fn a_stop_time_that_an_operator_wrote_is_not_said_to_be_raised_by_an_installation() {
+    let mut facts = healthy();
+    known(&mut facts.service).timeout_stop = secs(10);
+    let found = finding(&facts, "stop-time").unwrap();
+    assert_eq!(found.fix, ["winddown install"]);
+    let directory = "/etc/systemd/system/winddown.service.d";
+    known(&mut facts.service).drop_ins =
+        vec![format!("{directory}/20-stop-time.conf"), format!("{directory}/override.conf")];
+    let found = finding(&facts, "stop-time").unwrap();
+    assert_eq!((found.fix_id, found.advice.len()), (None, 1));
+    assert!(found.advice[0].contains("to 32s where"), "{found:?}");
+    assert!(found.advice[0].contains("override.conf"), "{found:?}");
 }
 
 #[test]
