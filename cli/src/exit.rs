@@ -98,6 +98,23 @@ impl CommandError {
         self
     }
 
+    /// Makes the error one of permission if a user other than root was not permitted something: the exit code says so, and
+    /// the hint how to be permitted.
+    #[must_use]
+    pub(super) fn refused_if_unprivileged(mut self) -> Self {
+        let mut causes =
+            self.error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+        let denied = causes.any(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+        if !denied || rustix::process::geteuid().is_root() {
+            return self;
+        }
+        self.exit = Exit::Refused;
+        if !self.hint.contains(AS_ROOT) {
+            self.hint = AS_ROOT.to_owned();
+        }
+        self
+    }
+
     /// Whether the reader of our output has closed it, as in `winddown status | head`, which is no failure.
     pub fn is_broken_pipe(&self) -> bool {
         self.error.chain().any(|cause| {
@@ -108,6 +125,9 @@ impl CommandError {
     }
 }
 
+/// The hint for what only root may do.
+pub(super) const AS_ROOT: &str = "run it again with sudo";
+
 /// Returns the hint for a file that cannot be read.
 pub(super) fn reading_hint(file: &Path, error: &std::io::Error) -> String {
     use std::io::ErrorKind::{IsADirectory, NotFound, PermissionDenied};
@@ -117,7 +137,7 @@ pub(super) fn reading_hint(file: &Path, error: &std::io::Error) -> String {
             let folder = folder.unwrap_or(Path::new(".")).display();
             format!("check the name: ls {folder}")
         }
-        PermissionDenied => "run it again with sudo".to_owned(),
+        PermissionDenied => AS_ROOT.to_owned(),
         IsADirectory => "name a file in it".to_owned(),
         _ => String::new(),
     }
@@ -165,6 +185,10 @@ impl From<ConfigError> for CommandError {
 impl From<ApiError> for CommandError {
     fn from(error: ApiError) -> Self {
         let hint = error.hint.clone();
-        Self::failure(error).with_hint(hint)
+        let exit = match error.code {
+            ErrorCode::Forbidden => Exit::Refused,
+            _ => Exit::Failure,
+        };
+        Self::new(exit, error).with_hint(hint)
     }
 }

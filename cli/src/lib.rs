@@ -190,7 +190,7 @@ pub fn parse() -> Cli {
 /// Each command creates its own runtime if it needs one. When this returns, an error has been printed.
 pub fn run(cli: &Cli) -> Exit {
     let mut out = Output::stdio(cli.global.color);
-    let result = dispatch(cli, &mut out);
+    let result = dispatch(cli, &mut out).map_err(CommandError::refused_if_unprivileged);
     out.finish(result)
 }
 

@@ -57,10 +57,19 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
 }
 
 fn listing(store: &ReportStore) -> Result<Listing, ApiError> {
-    store.list().map_err(|error| {
-        ApiError::new(ErrorCode::Internal, error_chain(&error))
-            .with_hint("check the state directory's permissions and the disk")
-    })
+    store.list().map_err(|error| unreadable(&error))
+}
+
+fn unreadable(error: &dyn std::error::Error) -> ApiError {
+    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    match io.map(std::io::Error::kind) {
+        Some(std::io::ErrorKind::PermissionDenied) => {
+            ApiError::new(ErrorCode::Forbidden, error_chain(error))
+                .with_hint("run it again with sudo")
+        }
+        _ => ApiError::new(ErrorCode::Internal, error_chain(error))
+            .with_hint("check the disk with the state directory"),
+    }
 }
 
 /// The id of the report of the last ordered start.
@@ -75,7 +84,7 @@ pub fn of_start(known: Option<&StartReport>, state: &Path) -> Result<serde_json:
         |error: &dyn std::error::Error| ApiError::new(ErrorCode::Internal, error_chain(error));
     let on_disk = match known {
         Some(_) => None,
-        None => StartReport::load(state).map_err(|error| internal(&error))?,
+        None => StartReport::load(state).map_err(|error| unreadable(&error))?,
     };
     let Some(report) = known.or(on_disk.as_ref()) else {
         let what = "no ordered start has been reported on this node yet";
