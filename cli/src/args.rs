@@ -201,6 +201,10 @@ pub struct DrillArgs {
     /// How long the stand-in logind waits (units: ms, s, m, h) [default: as long as the plan wants]
     #[arg(long, value_name = "DURATION", value_parser = values::delay)]
     pub delay: Option<Duration>,
+    /// How long pods without a readiness probe run before they are asked to end: a program that has only just been started
+    /// may not handle SIGTERM yet (units: ms, s, m, h)
+    #[arg(long, value_name = "DURATION", value_parser = values::duration, default_value = "1s")]
+    pub settle: Duration,
     /// Output format: text, json or yaml; the last two print nothing but the report
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]

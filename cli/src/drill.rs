@@ -2,6 +2,7 @@
 //! stays up, and nothing outside a temporary directory is touched.
 
 mod progress;
+mod start;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use winddown_machine::host::wall_clock;
 use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand,
 };
-use winddown_shared::display::{clean, duration};
+use winddown_shared::display::{clean, duration, pod_count};
 use winddown_shared::{
     Inhibitor, KillReason, KillRequest, LockState, PluginError, PodKiller, ShutdownKind,
     error_chain,
@@ -25,17 +26,16 @@ use winddown_shutdown::{Outcome, ProgressPhase, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
+use start::{LIMIT as START, Start, Step, is_probed, not_ready};
+
 use crate::ask;
 use crate::end_signals::EndSignals;
 use crate::{CommandError, DrillArgs, Exit, GlobalArgs, Output, TextFormat};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
-use winddown_control::api::{PodState, RejectedPod, Status};
+use winddown_control::api::{PodState, PodStatus, RejectedPod, Status};
 use winddown_node::{Configured, Identity, Node, ShutdownHandle, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
-
-/// How long pods may take to start before the rehearsal continues without the late ones.
-const START: Duration = Duration::from_secs(30);
 
 /// The node name of the rehearsal, in place of the machine's.
 const NODE_NAME: &str = "drill";
@@ -194,7 +194,7 @@ async fn hold(args: &DrillArgs, config: Config, out: &mut Output) -> Result<Outc
     let mut ends = EndSignals::unless_ignored().map_err(CommandError::from)?;
     let drill = Drill::start(args, config, &root, &pods, &logind).await?;
     let result = tokio::select! {
-        result = drill.rehearse(args.output, &logind, out) => result,
+        result = drill.rehearse(args, &logind, out) => result,
         () = ends.next() => Err(DrillError::Interrupted),
     };
     drill.end_all().await;
@@ -258,16 +258,17 @@ impl Drill {
 
     async fn rehearse(
         &self,
-        form: TextFormat,
+        args: &DrillArgs,
         logind: &StandIn,
         out: &mut Output,
     ) -> Result<Outcome, DrillError> {
+        let form = args.output;
         let say = form == TextFormat::Text;
         if say {
             out.line("A rehearsal: real pods, a real run. The signal comes from a stand-in for")?;
             out.line("logind on a private connection; this machine stays up.\n")?;
         }
-        self.until_started(say, out).await?;
+        self.until_started(args.settle, say, out).await?;
         self.until_locked().await;
         if say {
             let wait = duration(logind.delay());
@@ -291,13 +292,23 @@ impl Drill {
         Ok(report.outcome)
     }
 
-    /// Waits until every pod is ready, has finished or was refused, for at most [`START`].
-    async fn until_started(&self, say: bool, out: &mut Output) -> Result<(), DrillError> {
+    /// Waits until every pod is ready, has finished or was refused, for at most [`START`], and then until programs whose
+    /// readiness nothing tells have had `settle` to begin.
+    async fn until_started(
+        &self,
+        settle: Duration,
+        say: bool,
+        out: &mut Output,
+    ) -> Result<(), DrillError> {
         let mut manifests = self.manifests.clone();
         let read = timeout(START, manifests.wait_for(|m| m.generation > 0)).await;
-        let (wanted, problems) = match read {
-            Ok(Ok(m)) => (m.pods.len(), m.errors.iter().map(ToString::to_string).collect()),
-            _ => (0, Vec::new()),
+        let (wanted, problems, settle) = match read {
+            Ok(Ok(m)) => {
+                let problems = m.errors.iter().map(ToString::to_string).collect();
+                let unprobed = m.pods.iter().any(|pod| !is_probed(pod));
+                (m.pods.len(), problems, if unprobed { settle } else { Duration::ZERO })
+            }
+            _ => (0, Vec::new(), settle),
         };
         let no_pods = |problems| Err(DrillError::NoPods { pods: self.pods.clone(), problems });
         if wanted == 0 {
@@ -306,20 +317,30 @@ impl Drill {
         for problem in &problems {
             tell(say, &format!("left out: {}", clean(problem)), out)?;
         }
-        let begun = Instant::now();
+        let mut start = Start::new(Instant::now(), settle);
         let mut changes = self.node.changes();
         loop {
             let status = self.node.status();
-            let up = status.pods.iter().filter(|pod| is_up(pod)).count() + status.rejected.len();
-            out.progress_over(&format!("starting the pods: {up} of {wanted}"));
-            if up >= wanted || begun.elapsed() > START {
-                out.progress_over("");
-                if status.rejected.len() >= wanted {
-                    return no_pods(status.rejected.iter().map(refusal).collect());
+            let late: Vec<_> = status.pods.iter().filter(|pod| !is_up(pod)).collect();
+            let up = status.pods.len() - late.len() + status.rejected.len();
+            let line = format!("starting the pods: {up} of {wanted}{}", not_ready(&late));
+            out.progress_over(&line);
+            match start.step(up >= wanted, Instant::now()) {
+                Step::Wait(next) => {
+                    let _ = timeout(next, changes.changed()).await;
                 }
-                return if say { print_started(&status, wanted, begun, out) } else { Ok(()) };
+                // Where lines cannot be overwritten, silence would look like a hang.
+                Step::Tell if !out.progress_terminal => out.progress(&line),
+                Step::Tell => {}
+                Step::Go => {
+                    out.progress_over("");
+                    if status.rejected.len() >= wanted {
+                        return no_pods(status.rejected.iter().map(refusal).collect());
+                    }
+                    let took = start.took(Instant::now());
+                    return if say { print_started(&status, wanted, took, out) } else { Ok(()) };
+                }
             }
-            let _ = timeout(Duration::from_secs(1), changes.changed()).await;
         }
     }
 
@@ -399,27 +420,40 @@ fn pods_directory(named: Option<&Path>, root: &Path) -> Result<PathBuf, DrillErr
     Ok(pods)
 }
 
-fn is_up(pod: &winddown_control::api::PodStatus) -> bool {
+fn is_up(pod: &PodStatus) -> bool {
     let ready = pod.wanted_containers > 0 && pod.ready_containers == pod.wanted_containers;
-    ready || pod.state == PodState::Finished
+    ready || has_completed(pod)
+}
+
+fn has_completed(pod: &PodStatus) -> bool {
+    pod.state == PodState::Finished
 }
 
 fn print_started(
     status: &Status,
     wanted: usize,
-    begun: Instant,
+    took: Duration,
     out: &mut Output,
 ) -> Result<(), DrillError> {
-    let took = duration(begun.elapsed());
-    let started = match status.rejected.len() {
-        0 => wanted.to_string(),
-        refused => format!("{} of {wanted}", wanted.saturating_sub(refused)),
+    let up = status.pods.iter().filter(|pod| is_up(pod)).count();
+    let started = match up == wanted {
+        true => pod_count(wanted),
+        false => format!("{up} of {}", pod_count(wanted)),
     };
-    out.line(&format!("{started} pods started in {took}:"))?;
+    let completed = match status.pods.iter().filter(|pod| has_completed(pod)).count() {
+        0 => String::new(),
+        1 => ", 1 of them has completed".to_owned(),
+        many => format!(", {many} of them have completed"),
+    };
+    out.line(&format!("{started} started in {}{completed}:", duration(took)))?;
     for pod in &status.pods {
         let name = named(&pod.namespace, &pod.name);
-        let late = if is_up(pod) { String::new() } else { format!("  not ready: {}", pod.phase) };
-        out.line(&format!("  {:>10}  {name}{late}", pod.priority))?;
+        let note = match is_up(pod) {
+            true if has_completed(pod) => "  completed".to_owned(),
+            true => String::new(),
+            false => format!("  not ready: {}", pod.phase),
+        };
+        out.line(&format!("  {:>10}  {name}{note}", pod.priority))?;
     }
     for pod in &status.rejected {
         out.line(&format!("  refused     {}", refusal(pod)))?;

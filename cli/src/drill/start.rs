@@ -1,0 +1,127 @@
+//! Decides how long a rehearsal waits for its pods to start. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use winddown_control::api::PodStatus;
+use winddown_shared::Pod;
+use winddown_shared::display::clean;
+
+/// How long pods may take to start before the rehearsal continues without the late ones.
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
+/// How often it is said which pods are waited for.
+const TELL: Duration = Duration::from_secs(5);
+/// How many pods are named in a line.
+const NAMED: usize = 3;
+
+/// The wait for the pods of a rehearsal.
+pub(super) struct Start {
+    begun: Instant,
+    settle: Duration,
+    /// Since when all pods have been up.
+    up_since: Option<Instant>,
+    told: Instant,
+}
+
+/// What to do next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Wait this long, or until something changes.
+    Wait(Duration),
+    /// Say which pods are waited for.
+    Tell,
+    /// Go on with the rehearsal.
+    Go,
+}
+
+impl Start {
+    pub(super) fn new(begun: Instant, settle: Duration) -> Self {
+        Self { begun, settle, up_since: None, told: begun }
+    }
+
+    /// The next step at `now`, when `all_up` says whether no pod is waited for.
+    pub(super) fn step(&mut self, all_up: bool, now: Instant) -> Step {
+        self.up_since = if all_up { self.up_since.or(Some(now)) } else { None };
+        let over = match self.up_since {
+            Some(since) => since + self.settle,
+            None => self.begun + LIMIT,
+        };
+        if now >= over {
+            return Step::Go;
+        }
+        let tell = self.told + TELL;
+        if !all_up && now >= tell {
+            self.told = now;
+            return Step::Tell;
+        }
+        let until = if all_up { over } else { over.min(tell) };
+        Step::Wait(until.duration_since(now))
+    }
+
+    /// How long the pods took to start.
+    pub(super) fn took(&self, now: Instant) -> Duration {
+        self.up_since.unwrap_or(now).duration_since(self.begun)
+    }
+}
+
+/// Whether a readiness probe tells of each container when its program has begun.
+pub(super) fn is_probed(pod: &Pod) -> bool {
+    let spec = pod.spec.as_ref();
+    spec.is_some_and(|spec| spec.containers.iter().all(|c| c.readiness_probe.is_some()))
+}
+
+/// Names the pods that are not ready, or the first of them.
+pub(super) fn not_ready(late: &[&PodStatus]) -> String {
+    if late.is_empty() {
+        return String::new();
+    }
+    let names: Vec<_> =
+        late.iter().take(NAMED).map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
+    let more = match late.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("; not ready yet: {}{more}", clean(&names.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_program_has_its_time_to_settle_from_when_the_last_pod_is_up() {
+        let begun = Instant::now();
+        let mut start = Start::new(begun, SECOND);
+        assert_eq!(start.step(false, begun), Step::Wait(TELL));
+        assert_eq!(start.step(true, begun + SECOND / 2), Step::Wait(SECOND));
+        assert_eq!(start.step(true, begun + SECOND), Step::Wait(SECOND / 2));
+        let again = "a pod that fell over is waited for anew";
+        assert!(matches!(start.step(false, begun + SECOND), Step::Wait(_)), "{again}");
+        assert_eq!(start.step(true, begun + 2 * SECOND), Step::Wait(SECOND), "{again}");
+        assert_eq!(start.step(true, begun + 3 * SECOND), Step::Go);
+        assert_eq!(start.took(begun + 3 * SECOND), 2 * SECOND, "settling is no part of the start");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_for_a_probe_is_told_every_five_seconds_and_ends() {
+        let begun = Instant::now();
+        let mut start = Start::new(begun, SECOND);
+        let (mut now, mut told) = (begun, 0);
+        loop {
+            match start.step(false, now) {
+                Step::Wait(next) => now += next,
+                Step::Tell => told += 1,
+                Step::Go => break,
+            }
+        }
+        assert_eq!((now - begun, told), (LIMIT, 5));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_time_to_settle_the_rehearsal_goes_on_at_once() {
+        let begun = Instant::now();
+        assert_eq!(Start::new(begun, Duration::ZERO).step(true, begun), Step::Go);
+    }
+}
