@@ -290,7 +290,10 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
 fn foreign_drop_in(service: &ServiceView) -> Option<&str> {
     const OURS: [&str; 4] =
         ["10-process-runtime.conf", "20-stop-time.conf", "50-order.conf", "50-paths.conf"];
-    let is_foreign = |path: &&String| !OURS.iter().any(|name| path.ends_with(&format!("/{name}")));
+    let is_foreign = |path: &&String| {
+        let name = path.rsplit_once("/winddown.service.d/").map(|(_, name)| name);
+        name.is_some_and(|name| !OURS.contains(&name))
+    };
     service.drop_ins.iter().rev().find(is_foreign).map(String::as_str)
 }
 
