@@ -107,7 +107,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "lock",
             Problem,
             "lists 0 locks",
-            "systemctl restart winddown",
+            "journalctl -u winddown -e",
         ),
         (
             "a lock of sleep only",
@@ -115,7 +115,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "lock",
             Problem,
             "winddown's is not among them",
-            "restart",
+            "journalctl -u winddown -e",
         ),
         (
             "a block lock",
@@ -123,7 +123,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "lock",
             Problem,
             "",
-            "restart",
+            "journalctl -u winddown -e",
         ),
         (
             "a pod that holds shutdowns",
