@@ -179,7 +179,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
             "lock",
             Problem,
             "logind lists 1 lock;",
-            "systemctl restart winddown",
+            "journalctl -u winddown -e",
         ),
         (
             "logind answers with an error",
