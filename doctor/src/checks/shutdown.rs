@@ -71,7 +71,7 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
         ),
         Fact::Unknown(NotObserved::Absent, why) if facts.unit_is_active() => Some(
             CHECK
-                .warning("the agent runs, but nothing can reach it: its socket is gone")
+                .problem("the agent runs, but nothing can reach it: its socket is gone")
                 .saw(why)
                 .fix(Fix::SocketGone, [RESTART]),
         ),

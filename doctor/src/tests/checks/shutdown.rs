@@ -233,7 +233,7 @@ fn an_agent_without_a_socket_is_restarted_and_still_protects_the_pods() {
     let mut facts = healthy();
     facts.agent = unseen(NotObserved::Absent);
     let agent = finding(&facts, "agent").unwrap();
-    assert_eq!((agent.severity, agent.fix_id), (Warning, Some(Fix::SocketGone)), "{agent:?}");
+    assert_eq!((agent.severity, agent.fix_id), (Problem, Some(Fix::SocketGone)), "{agent:?}");
     assert_eq!(agent.fix, ["systemctl restart winddown"], "a start of an active unit does nothing");
     assert_eq!(finding(&facts, "lock").unwrap().severity, Well);
 }
