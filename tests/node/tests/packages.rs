@@ -9,6 +9,7 @@ mod image;
 mod life;
 mod readme;
 mod rpm;
+mod strangers;
 mod tools;
 mod walkthroughs;
 mod with_a_kubelet;
