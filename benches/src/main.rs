@@ -4,6 +4,8 @@
 //! stand-in for logind; with `containers` a disposable node with a real systemd and a real containerd,
 //! which takes root. Nothing outside a temporary folder is touched, and no machine goes down.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 mod all;
 mod clock;
 mod containers;

@@ -130,6 +130,8 @@ fn group(config: &CriConfig, driver: Option<CgroupDriver>) -> io::Result<Group> 
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
     use super::*;
 
     fn config(mount: &Path) -> CriConfig {

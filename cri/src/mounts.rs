@@ -145,6 +145,8 @@ fn remove_if_other(parent: &OwnedFd, name: &OsStr, is_dir: bool) -> io::Result<(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;

@@ -162,6 +162,8 @@ fn is_other(path: &Path, value: i64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
     use super::*;
 
     #[test]

@@ -124,6 +124,8 @@ pub(super) async fn ensure_sandbox(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
     use serde_json::json;
     use winddown_runtimes_tests::{FakeCri, Fault};
     use winddown_shared::{Runtime as _, WallClock, WallTime};

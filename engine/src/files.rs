@@ -113,6 +113,8 @@ fn run_of_log(file: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
     use super::*;
 
     #[test]

@@ -134,6 +134,8 @@ fn gone(removed: rustix::io::Result<()>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
     use std::os::unix::fs::symlink;
 
     use rustix::fs::mkdirat;

@@ -8,6 +8,7 @@ use super::host::LiveHost;
 use super::tree::Tree;
 use super::{InstallError, Runtime};
 use winddown_config::Config;
+use winddown_files::regular;
 
 /// The chosen runtime, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +42,8 @@ pub fn choose(root: &Path, config: Option<&Path>) -> Result<Choice, InstallError
     let tree = Tree::new(root);
     let there = tree.resolve_whole(CONFIG)?;
     let file = if there.exists() { Some(there.as_path()) } else { config };
-    let text = file.and_then(|file| Some((file, std::fs::read(file).ok()?)));
+    let text =
+        file.and_then(|file| Some((file, regular::read(file, regular::CONFIGURATION).ok()?)));
     // Ignore an invalid configuration here; `install` will report its errors.
     let parsed = text.and_then(|(file, text)| Config::parse(file, &text).ok());
     let is_live = LiveHost::at(root).is_some();

@@ -269,12 +269,11 @@ fn configuration(
     let text = match (&options.config, beside) {
         (_, Some(beside)) => beside.text.clone(),
         (None, None) => containers.default_config(options.runtime),
-        (Some(path), None) => {
-            std::fs::read_to_string(path).map_err(InstallError::file("read", path))?
-        }
+        (Some(path), None) => regular::read_to_string(path, regular::CONFIGURATION)
+            .map_err(InstallError::file("read", path))?,
     };
     let there = tree.resolve_whole(CONFIG)?;
-    let existing = match std::fs::read(&there) {
+    let existing = match regular::read(&there, regular::CONFIGURATION) {
         Ok(existing) => Some(existing),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(InstallError::file("read", there)(error)),

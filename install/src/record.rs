@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use winddown_files::regular;
 
 use super::assets::{PACKAGED_PROGRAMS, PROGRAMS};
 use super::error::InstallError;
@@ -43,7 +44,7 @@ pub(super) enum Entry {
 impl Record {
     pub(super) fn load(tree: &Tree) -> Result<Self, InstallError> {
         let path = tree.resolve(RECORD)?;
-        let text = match std::fs::read(&path) {
+        let text = match regular::read(&path, regular::CONFIGURATION) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(InstallError::file("read", path)(error)),

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
+use winddown_files::regular;
 
 use super::assets::PACKAGED_UNIT;
 use super::error::InstallError;
@@ -114,7 +115,7 @@ impl Tree {
             } else if meta.is_dir() {
                 Found::Directory
             } else if meta.is_file() {
-                let (sha256, signed) = digest(&mut File::open(&path)?)?;
+                let (sha256, signed) = digest(&mut regular::open(&path)?)?;
                 Found::File { sha256, mode: meta.permissions().mode() & 0o7777, signed }
             } else {
                 Found::Other
@@ -296,5 +297,5 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all())
+    path.parent().map_or(Ok(()), winddown_files::sync_directory)
 }

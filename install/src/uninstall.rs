@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use winddown_config::Config;
+use winddown_files::regular;
 
 use super::assets::{
     CONFIG, LOGIND_DROP_IN, LOGS, MANIFESTS, PROCESS_DROP_IN, STATE, SYSUSERS, UNIT,
@@ -118,7 +119,9 @@ const DRAINED: &str = "the node stays drained: an agent that is installed before
 
 /// Whether the state directory has a drain of this boot, which the next agent continues.
 fn is_drained(tree: &Tree) -> bool {
-    let read = |path: &str| std::fs::read_to_string(tree.resolve(path).ok()?).ok();
+    let read = |path: &str| {
+        regular::read_to_string(&tree.resolve(path).ok()?, regular::CONFIGURATION).ok()
+    };
     let drain = read(&format!("{STATE}/operator-drain.json"));
     let boot_id = read("/proc/sys/kernel/random/boot_id");
     drain.zip(boot_id).is_some_and(|(drain, boot_id)| drain.contains(boot_id.trim()))
@@ -166,7 +169,7 @@ fn steps(
 fn switch_kubelet_on(tree: &Tree, live: bool) -> Vec<String> {
     let read = || {
         let file = tree.resolve_whole(CONFIG).ok()?;
-        Config::parse(&file, &std::fs::read(&file).ok()?).ok()
+        Config::parse(&file, &regular::read(&file, regular::CONFIGURATION).ok()?).ok()
     };
     read().map(|(config, _)| companion::switch_on(tree.root(), live, &config)).unwrap_or_default()
 }

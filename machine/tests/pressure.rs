@@ -1,5 +1,6 @@
 //! Real memory pressure, in a small cgroup of the test's own.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's helpers fail the test")]
 
 use std::fs;

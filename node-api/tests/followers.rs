@@ -1,5 +1,6 @@
 //! Measures the memory that a thousand followers of one log take over TLS. In a process of its own for that reason.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
 use std::io::Write as _;

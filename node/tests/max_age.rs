@@ -1,5 +1,6 @@
 //! A third-party controller, as described in node/README.md: runs the example program with real pods.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -104,6 +104,8 @@ impl Freshener {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
     use serde_json::json;
     use winddown_cluster::events::{Events, NodeRef};
     use winddown_cluster::pods::Prepare as _;

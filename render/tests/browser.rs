@@ -2,6 +2,7 @@
 //! reader gets, and that the page fetches nothing, runs nothing and logs no errors.
 //! `WINDDOWN_BLESS=1` retakes the documentation's screenshots.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a failed step is a failed test")]
 
 #[path = "browser/driver.rs"]

@@ -1,6 +1,7 @@
 //! The pictures of the documentation are exactly what the code draws for the recorded runs of `make pictures`.
 //! `WINDDOWN_BLESS=1` redraws them.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
 use std::fs;

@@ -7,6 +7,8 @@
 //! Pods outlive it: start it again with the same directories and it continues with them. The crate's tests use it as
 //! the supervisor (`host shim …`) and as an agent that they can kill.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,5 +1,7 @@
 //! Every row of the reference's shutdown corpus: the same groups, grace periods and requested period.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;

@@ -1,5 +1,6 @@
 //! The inhibitor against the stand-in over a socket pair: real D-Bus messages without a bus.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::expect_used, clippy::panic, reason = "the helpers of tests are tests too")]
 
 use std::path::Path;

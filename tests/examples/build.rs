@@ -3,6 +3,8 @@
 //! As tests of documentation they would be compiled anew each time they are run, which took a tenth of what all
 //! tests take.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::error::Error;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

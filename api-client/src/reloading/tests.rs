@@ -1,5 +1,7 @@
 //! Credentials from a command that outlives its caller's patience.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::Command;

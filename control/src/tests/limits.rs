@@ -1,5 +1,7 @@
 //! Clients that are malicious, or idle and do not go away.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

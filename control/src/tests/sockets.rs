@@ -1,5 +1,7 @@
 //! The socket's file: its mode, leftovers of earlier agents, and other agents.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;

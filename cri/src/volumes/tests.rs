@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use serde_json::{Value, json};
 
 use super::*;

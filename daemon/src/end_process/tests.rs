@@ -1,5 +1,7 @@
 //! Every long-lived task is either started as a critical task or is listed here with the reason why not.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

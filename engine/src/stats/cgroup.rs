@@ -182,6 +182,8 @@ fn directory(mount: &Path, controller: &str, path: &str, is_v2: bool) -> PathBuf
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
     use std::fs;
 
     use super::*;

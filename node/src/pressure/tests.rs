@@ -1,5 +1,7 @@
 //! Tests from the kernel's files to the eviction of a pod, on a fake machine of files with cgroup v2 only.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,6 +1,8 @@
 //! The victims of every strategy, against answers recorded from Kubernetes 1.36 and against a search
 //! that tries everything.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 #[cfg(test)]
 mod awkward;
 #[cfg(test)]

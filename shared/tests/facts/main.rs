@@ -1,5 +1,7 @@
 //! Pod facts, quantities and durations against answers recorded from Kubernetes 1.36.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 #[cfg(test)]
 mod corpus;
 #[cfg(test)]

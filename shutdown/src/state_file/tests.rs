@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

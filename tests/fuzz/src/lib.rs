@@ -7,6 +7,8 @@
 //!
 //! Laws about what a crate keeps to itself are in that crate's `fuzzing` module, beside the code.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::path::PathBuf;
 
 mod mutate;

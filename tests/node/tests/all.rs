@@ -1,5 +1,7 @@
 //! Every test on disposable nodes but those of chaos and of real pressure.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 mod cluster;
 mod companion;
 mod crash;

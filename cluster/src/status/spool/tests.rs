@@ -1,5 +1,7 @@
 //! Spools on disks of all kinds.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::os::unix::fs::PermissionsExt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

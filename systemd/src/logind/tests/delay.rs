@@ -1,5 +1,7 @@
 //! The delay that logind gives, and the drop-in that raises it.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::fs;
 use std::sync::Arc;
 

@@ -11,6 +11,8 @@
 //! accepts the same commands, and a GET of `/requests` returns the journal. At the end of its input the program keeps
 //! running until it is killed.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::net::SocketAddr;
 use std::process::ExitCode;
 

@@ -5,6 +5,7 @@
 //! all tests of a run: each takes names of its own for nodes and namespaces. Without the variables the tests
 //! pass, and say that they showed nothing.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
 mod authority;

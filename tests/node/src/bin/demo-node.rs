@@ -1,5 +1,7 @@
 //! `make demo-node`: shuts a whole machine down and boots it again, with a real systemd and logind.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::error::Error;
 use std::fs;
 use std::io::{Write as _, stdout};

@@ -3,6 +3,8 @@
 //! `pressure-pod LOG MODE [NUMBER [DIRECTORY]]`. The log gets a line `start` and, at SIGTERM, a line `term NS` with the
 //! time on the monotonic clock. Then it exits.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::error::Error;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;

@@ -5,6 +5,8 @@
 //! as the whole node; containers run on a disposable node that is bounded so. Nothing of the machine
 //! itself runs short. What can be is played once more in a node with control groups of version 2.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 mod bounded;
 mod calm;
 mod containers;

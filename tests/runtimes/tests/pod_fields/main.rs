@@ -1,6 +1,7 @@
 //! One table of what each runtime makes of each field of a pod (`rows`). It has every field that the API's own types
 //! have, says what the runtimes' checks say, names the tests that show what is done, and is docs/pod-fields.md.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
 use std::collections::{BTreeMap, BTreeSet};

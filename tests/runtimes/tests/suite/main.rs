@@ -3,6 +3,7 @@
 //! small service manager (`managed`, `services`). What `suite`, `notices`, `managed` and `commands` say is also played on systemd itself, by
 //! programs/tests/services.rs.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 
 mod bed;
