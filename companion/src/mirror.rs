@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    fn claims(annotations: Value, owner: Value) -> (Option<Claim>, Pod) {
+    fn claims(annotations: Value, owner: &Value) -> (Option<Claim>, Pod) {
         let mut object = pod("etcd", json!({}));
         object.metadata.annotations = Some(serde_json::from_value(annotations).unwrap());
         object.metadata.owner_references = Some(serde_json::from_value(json!([owner])).unwrap());
@@ -125,7 +125,7 @@ mod tests {
     fn only_a_pod_of_this_nodes_object_can_claim_to_be_a_mirror() {
         let marks = json!({CONFIG_MIRROR_ANNOTATION: "h", CONFIG_HASH: "h", CONFIG_SOURCE_ANNOTATION: "file"});
         let own = || node("u", "n1", "Node", true);
-        let (claim, pod) = claims(marks.clone(), own());
+        let (claim, pod) = claims(marks.clone(), &own());
         assert_eq!(claim, Some(Claim { hash: PodUid::new("h"), owner: "u".to_owned() }));
         assert!(pod.is_mirror() && pod.source().is_none());
         for (what, marks, owner) in [
@@ -135,7 +135,7 @@ mod tests {
             ("no mark", json!({CONFIG_HASH: "h", CONFIG_SOURCE_ANNOTATION: "file"}), own()),
             ("no pod named", json!({CONFIG_MIRROR_ANNOTATION: "h"}), own()),
         ] {
-            let (claim, pod) = claims(marks, owner);
+            let (claim, pod) = claims(marks, &owner);
             assert_eq!(claim, None, "{what}");
             assert!(!pod.is_mirror() && !pod.is_static() && !pod.is_critical(), "{what}");
             assert_eq!(pod.metadata.annotations.iter().flatten().count(), 0, "{what}");

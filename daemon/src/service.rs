@@ -339,7 +339,7 @@ fn make_way(socket: &Path, root: &Path) {
         ),
         // The start fails, and says what is there.
         Err(error) => {
-            tracing::debug!(error = error_chain(&error), "what is in the socket's place stays")
+            tracing::debug!(error = error_chain(&error), "what is in the socket's place stays");
         }
     }
 }

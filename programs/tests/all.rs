@@ -1,5 +1,7 @@
 //! The agent as a library and as a program, on the machine that runs the tests.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 mod agent;
 mod bad_input;
 mod bad_input_fuzz;

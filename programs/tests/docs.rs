@@ -1,6 +1,7 @@
 //! README.md and docs/: every example is run, or says why it is not; command lines, configurations,
 //! log lines and links are those of this version.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
 #[path = "../../xtask/src/words/by_hand.rs"]

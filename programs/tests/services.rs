@@ -6,6 +6,7 @@
 //! with 262, which have all controllers of version 2. Scenarios that need a misbehaving service manager (lost answers,
 //! hangs, units that vanish without notice) run only on the scripted one: `tests/runtimes/tests/suite/services.rs`.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -90,7 +90,7 @@ fn of_each_layout_doctor_and_installation_say_what_the_kubelet_does_and_how_to_c
 
 /// Does what the lines say: a file to write is written, and fields to set are set in the file that is there.
 fn carry_out(next: &[String]) {
-    let first = next.iter().position(|line| line.ends_with(':')).expect("there is a step");
+    let first = next.iter().position(|line| line.ends_with(':')).unwrap();
     let is_field = |line: &&String| line.starts_with("    ");
     let lines: Vec<&str> =
         next[first + 1..].iter().take_while(is_field).map(|line| line.trim()).collect();
