@@ -191,7 +191,7 @@ are named and left out, and the exit code is 3.";
 Examples:
   winddown drill
   winddown drill /usr/share/winddown/examples/node
-  winddown drill /usr/share/winddown/examples/node --delay 5s    # what if logind waits only 5 s?
+  winddown drill --delay 5s    # what if logind waits only 5 s?
 
 Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL.")]
 pub struct DrillArgs {
