@@ -41,12 +41,7 @@ async fn a_node_with_a_kubelet_keeps_its_grace_at_each_step_of_readme() -> TestR
         enter(&mut node, command).await.map_err(|error| format!("{}: {error}", command.at))?;
         keeps_grace(&node, &command.line).await?;
     }
-    let verdict = &status(&node).await?["protection"];
-    assert_eq!(
-        (&verdict["state"], &verdict["endedBy"]),
-        (&"protected".into(), &"companion".into())
-    );
-    Ok(())
+    is_protected_by_companion(&node).await
 }
 
 #[tokio::test]
@@ -79,12 +74,7 @@ async fn who_takes_readmes_other_way_on_such_a_node_is_told_and_led_back() -> Te
             keeps_grace(&node, command).await?;
         }
     }
-    let verdict = &status(&node).await?["protection"];
-    assert_eq!(
-        (&verdict["state"], &verdict["endedBy"]),
-        (&"protected".into(), &"companion".into())
-    );
-    Ok(())
+    is_protected_by_companion(&node).await
 }
 
 /// A node of kubeadm whose kubelet runs, with the package where README has it.
