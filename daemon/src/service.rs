@@ -50,7 +50,7 @@ use signals::Ends;
 pub use cluster::ClusterStartError;
 pub use configured::ConfiguredRuntime;
 pub use runtime::RuntimeStartError;
-pub use runtime::units_of_pods;
+pub use slices::units_of_pods;
 
 /// A node on the real runtimes and the real logind.
 pub type ServiceNode = Node<ConfiguredRuntime>;

@@ -1,5 +1,6 @@
 //! Judges the observations. Pure.
 
+mod alone;
 mod containers;
 mod kubelet;
 mod node;
@@ -10,7 +11,8 @@ mod unit;
 use std::borrow::Cow;
 use std::time::Duration;
 
-pub(crate) use kubelet::{delay_in_image, is_without_winddown, lock};
+pub(crate) use alone::is_without_winddown;
+pub(crate) use kubelet::{delay_in_image, lock};
 pub(crate) use shutdown::{agents_lock, is_going_down, listens_elsewhere};
 use winddown_systemd::inspect::{LockView, LoginView};
 
@@ -104,7 +106,7 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
 
 /// Judges the observations: returns one finding for each check that applies.
 pub fn findings(facts: &Facts) -> Vec<Finding> {
-    let checks: &[Run] = match kubelet::is_alone(facts) {
+    let checks: &[Run] = match alone::is_alone(facts) {
         true => &CHECKS_OF_A_KUBELETS_NODE,
         false => &CHECKS,
     };

@@ -12,6 +12,7 @@
 
 pub mod kernel;
 mod one_thread;
+mod proc_stat;
 mod process;
 pub mod regular;
 mod replace;
@@ -20,6 +21,7 @@ mod watch;
 mod writers;
 
 pub use one_thread::OneThread;
+pub use proc_stat::ProcStat;
 pub use process::Users;
 pub use replace::{Durability, replace, replace_private, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};

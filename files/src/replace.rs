@@ -59,6 +59,8 @@ pub fn sync_directory(directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
     use std::os::unix::fs::symlink;
 
     use super::*;

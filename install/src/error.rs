@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use winddown_shared::display::clean;
 
-use super::trust::Untrusted;
+use super::untrusted::Untrusted;
 
 /// Why `install` or `uninstall` stopped.
 ///
@@ -215,19 +215,6 @@ impl InstallError {
             Self::NotRoot { .. } => true,
             Self::File { source, .. } => source.kind() == io::ErrorKind::PermissionDenied,
             _ => false,
-        }
-    }
-
-    /// Refuses what only root can do on this machine, before anything is looked at.
-    pub(super) fn unless_root(
-        action: &'static str,
-        root: &std::path::Path,
-        dry_run: bool,
-    ) -> Result<(), Self> {
-        let this_machine = super::host::same_directory(root, std::path::Path::new("/"));
-        match this_machine && !dry_run && !super::host::is_root() {
-            true => Err(Self::NotRoot { action }),
-            false => Ok(()),
         }
     }
 

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags};
 
-use super::error::HostError;
+use super::error::{HostError, InstallError};
 
 /// Runs the host's tools (`systemctl`, `systemd-sysusers`). A trait, so that tests can record the commands.
 pub trait Host {
@@ -108,6 +108,18 @@ fn ended_within(child: &Child, patience: Duration) -> bool {
     let patience =
         Timespec { tv_sec: i64::try_from(patience.as_secs()).unwrap_or(120), tv_nsec: 0 };
     !matches!(rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&patience)), Ok(0))
+}
+
+/// Refuses what only root can do on this machine, before anything is looked at.
+pub(super) fn unless_root(
+    action: &'static str,
+    root: &Path,
+    dry_run: bool,
+) -> Result<(), InstallError> {
+    match same_directory(root, Path::new("/")) && !dry_run && !is_root() {
+        true => Err(InstallError::NotRoot { action }),
+        false => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ mod report;
 mod tree;
 mod trust;
 mod uninstall;
+mod untrusted;
 
 #[cfg(test)]
 mod tests;
@@ -36,8 +37,9 @@ pub use error::{Conflict, HostError, InstallError};
 pub use host::{Host, LiveHost, same_directory};
 pub use program::find_program;
 pub use report::{Action, Change, InstallReport};
-pub use trust::{Untrusted, caller};
+pub use trust::caller;
 pub use uninstall::{UninstallOptions, uninstall, uninstall_on};
+pub use untrusted::Untrusted;
 
 use assets::{
     Body, CONFIG, Choices, MANIFESTS, MASK, Owner, PROCESS_DROP_IN, PROGRAMS, Program, STATE,
@@ -112,7 +114,7 @@ impl InstallOptions {
 /// See [`InstallError`]. On [`InstallError::Conflicts`] nothing was changed; after any other error the same command can
 /// be run again and continues where it stopped.
 pub fn install(options: &InstallOptions) -> Result<InstallReport, InstallError> {
-    InstallError::unless_root("install", &options.root, options.dry_run)?;
+    host::unless_root("install", &options.root, options.dry_run)?;
     let live = LiveHost::at(&options.root);
     install_on(options, live.as_ref().map(|host| host as &dyn Host))
 }

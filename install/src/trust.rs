@@ -1,24 +1,14 @@
 //! Finds out who besides root, and who runs the command, decides what the agent will run and believe.
 
-use std::fmt;
 use std::path::Path;
 
 use nix::unistd::{Gid, Group, Uid, User};
 use winddown_files::{OthersMayWrite, Trusted, others_may_write_besides};
-use winddown_shared::display::clean;
 
 use super::assets::{Item, Kind, LOGS};
 use super::error::InstallError;
 use super::report::InstallReport;
-
-/// A path through which somebody else decides what root runs or believes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Untrusted {
-    /// The path, and who may write to it.
-    pub found: OthersMayWrite,
-    /// What to do about it.
-    pub mend: String,
-}
+use super::untrusted::{Untrusted, shown};
 
 /// Returns the user who runs this command, also through sudo, with the group that is theirs alone: they could replace
 /// the running program as well.
@@ -100,16 +90,6 @@ pub(super) fn refuse(
     let trusted = |one: Untrusted| format!("trusted because of --force: {}", shown(&one.found));
     report.notes.extend(found.into_iter().map(trusted));
     Ok(())
-}
-
-fn shown(found: &OthersMayWrite) -> String {
-    clean(&found.to_string()).into_owned()
-}
-
-impl fmt::Display for Untrusted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}\n    {}", shown(&self.found), clean(&self.mend))
-    }
 }
 
 #[cfg(test)]

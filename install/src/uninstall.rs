@@ -47,7 +47,7 @@ impl Default for UninstallOptions {
 /// # Errors
 /// See [`InstallError`]. The same command can be run again and continues where it stopped.
 pub fn uninstall(options: &UninstallOptions) -> Result<InstallReport, InstallError> {
-    InstallError::unless_root("uninstall", &options.root, options.dry_run)?;
+    super::host::unless_root("uninstall", &options.root, options.dry_run)?;
     let live = LiveHost::at(&options.root);
     uninstall_on(options, live.as_ref().map(|host| host as &dyn Host))
 }

@@ -49,7 +49,6 @@ mod on_reboot;
 mod plugin;
 mod pod;
 mod pod_event;
-mod proc_stat;
 mod request_report;
 mod reviews;
 mod runtime;
@@ -107,7 +106,6 @@ pub use pod::{
     UidHasher,
 };
 pub use pod_event::{EndCause, PodEvent, PodEventKind, ProbeKind};
-pub use proc_stat::ProcStat;
 pub use request_report::RequestReport;
 pub use reviews::{ReviewError, Reviews};
 pub use runtime::{

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use winddown_files::kernel;
-use winddown_shared::ProcStat;
+use winddown_files::{ProcStat, kernel};
 
 use super::record::Identity;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 use winddown_engine::ready::Ready;
-use winddown_files::kernel;
-use winddown_shared::{Backoff, ProcStat};
+use winddown_files::{ProcStat, kernel};
+use winddown_shared::Backoff;
 
 /// How long the parent of an exited process may take to reap it.
 const REAPED: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use winddown_machine::host::is_in_memory;
 use winddown_node::{Identity, memory_for_pods};
 
 use super::cluster;
-use super::slices::SlicesOfPods;
+use super::slices::{SlicesOfPods, units_of_pods};
 
 /// The mount point of the cgroup file system.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -139,12 +139,6 @@ async fn impossible() -> Option<String> {
             "systemd did not say whether services survive a soft-reboot ({error}): restart winddown"
         )),
     }
-}
-
-/// A client for the systemd services of pods. Must be called inside a tokio runtime.
-pub fn units_of_pods() -> UnitsClient {
-    // A reload of systemd takes up to this long on a slow machine.
-    UnitsClient::start(Bus::System, "winddown-pod", Duration::from_secs(10))
 }
 
 /// The settings of runtimes whose containers are programs of this host; `kind` names their directory of records.

@@ -1,14 +1,14 @@
-//! Slices of a container runtime's pods.
+//! Services and slices of pods, which systemd manages.
 
 use std::fmt;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use winddown_cri::PodSlices;
 use winddown_shared::service_units::{ServiceUnits as _, UnitError};
+use winddown_systemd::Bus;
 use winddown_systemd::units::UnitsClient;
-
-use super::runtime::units_of_pods;
 
 /// Connects to systemd for the first slice: with the cgroupfs driver there is none.
 #[derive(Default)]
@@ -43,4 +43,10 @@ impl fmt::Debug for SlicesOfPods {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SlicesOfPods")
     }
+}
+
+/// A client for the systemd services of pods. Must be called inside a tokio runtime.
+pub fn units_of_pods() -> UnitsClient {
+    // A reload of systemd takes up to this long on a slow machine.
+    UnitsClient::start(Bus::System, "winddown-pod", Duration::from_secs(10))
 }

@@ -6,7 +6,7 @@ use winddown_systemd::inspect::{LockView, LoginView};
 
 use super::shutdown::{RELOAD_LOGIND, delay_set_by, override_command};
 use super::{Check, listed, lock_count};
-use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig, NotObserved};
+use crate::facts::{ConfigRead, Fact, Facts, KubeletConfig};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_control::api::ProtectionReason as Why;
@@ -14,26 +14,9 @@ use winddown_control::api::ProtectionReason as Why;
 /// The file by which a kubelet raises logind's delay as it starts.
 const KUBELETS_DROP_IN: &str = "99-kubelet.conf";
 
-/// Whether nothing of winddown is installed.
-pub(crate) fn is_without_winddown(facts: &Facts) -> bool {
-    facts.config.read == ConfigRead::Defaults
-        && facts.installed.known().is_some_and(|installed| !installed.unit)
-        && matches!(facts.agent, Fact::Unknown(NotObserved::Absent | NotObserved::NotLive, _))
-}
-
-/// Whether a kubelet runs, or is set up to run, and nothing of winddown is installed.
-pub(super) fn is_alone(facts: &Facts) -> bool {
-    is_without_winddown(facts) && has_kubelet(facts)
-}
-
 /// The inhibitor lock of a kubelet. It must belong to root: every user can take a lock under any name.
 pub(crate) fn lock(login: &LoginView) -> Option<&LockView> {
     login.locks.iter().find(|lock| lock.who == "kubelet" && lock.uid == 0 && lock.delays_shutdown())
-}
-
-fn has_kubelet(facts: &Facts) -> bool {
-    let presence = facts.protection_facts().kubelet.presence;
-    matches!(presence, Some(KubeletPresence::Runs | KubeletPresence::Enabled))
 }
 
 /// The kubelet's configuration for shutdowns with its location, or why it cannot be read.

@@ -353,7 +353,7 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
     };
     let version = system.major().unwrap_or(0);
     let verdict = facts.protection();
-    let is_alone = super::kubelet::is_alone(facts);
+    let is_alone = super::alone::is_alone(facts);
     let delayed =
         "waits for the lock: systemctl poweroff, reboot, halt, kexec; shutdown +N; power key";
     let soft = if version >= SOFT_REBOOT { "; systemctl soft-reboot" } else { "" };

@@ -3,8 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use winddown_files::kernel;
-use winddown_shared::ProcStat;
+use winddown_files::{ProcStat, kernel};
 
 /// The current resource usage of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
