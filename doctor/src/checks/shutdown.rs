@@ -272,7 +272,7 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
         return Some(
             finding
                 .saw("logind has not read the file again")
-                .fix(Fix::LogindStale, [RELOAD_LOGIND]),
+                .fix(Fix::LogindStale, reread_delay(facts)),
         );
     }
     Some(fix_delay(facts, finding, setting.map(|setting| &*setting.file), wanted))
@@ -475,8 +475,17 @@ fn fix_delay(facts: &Facts, finding: Finding, file: Option<&Path>, wanted: Durat
     let finding =
         finding.saw(format!("its name sorts after {}, and the last name wins", drop_in::NAME));
     let mut commands = vec![override_command(facts, file, wanted)];
-    commands.extend(facts.live.then(|| RELOAD_LOGIND.to_owned()));
+    if facts.live {
+        commands.extend(reread_delay(facts).map(str::to_owned));
+    }
     finding.fix(Fix::DelayOverridden, commands)
+}
+
+/// The commands that put the delay of the files in force. logind tells nobody of a new delay: until an agent reads it
+/// again, its plan is for the old one.
+fn reread_delay(facts: &Facts) -> impl Iterator<Item = &'static str> {
+    let agent = facts.agent.known().map(|_| "systemctl reload winddown");
+    std::iter::once(RELOAD_LOGIND).chain(agent)
 }
 
 /// The setting that determines how long logind waits.
