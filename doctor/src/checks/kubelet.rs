@@ -143,25 +143,31 @@ fn become_companion(facts: &Facts, finding: Finding) -> Finding {
     finding.fix(Fix::NotACompanion, aside.into_iter().chain([install, restart.to_owned()]))
 }
 
-/// Adds what keeps a kubelet from ending pods; `config` is its configuration, if it was found.
+/// Adds what keeps a kubelet from ending pods; `config` is its configuration, if it was found. Until the agent runs,
+/// nobody else ends them.
 fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -> Finding {
     let config = config.filter(|config| config.problem.is_empty());
     let unit = config.map_or("kubelet", |config| &config.unit);
+    let is_down = facts.live && facts.protection_facts().agent_runs == Some(false);
+    let start =
+        is_down.then(|| "systemctl enable winddown && systemctl restart winddown".to_owned());
     let restart = facts.live.then(|| format!("systemctl restart {unit}"));
+    let first = start.as_ref().map(|start| format!("first `{start}`; ")).unwrap_or_default();
     let then = restart.as_ref().map(|restart| format!(", then: `{restart}`")).unwrap_or_default();
     match config {
-        None => finding
-            .advise(format!("set shutdownGracePeriod: 0s in the kubelet's configuration{then}")),
+        None => finding.advise(format!(
+            "{first}set shutdownGracePeriod: 0s in the kubelet's configuration{then}"
+        )),
         Some(config) if config.enabled.is_empty() => finding
             .saw("the kubelet has not been restarted since that was written")
-            .fix(Fix::KubeletStale, restart),
+            .fix(Fix::KubeletStale, start.into_iter().chain(restart)),
         Some(config) => match edit(facts, config) {
             Edit::Command(sed) => {
                 let fix =
                     if facts.live { Fix::KubeletEndsPods } else { Fix::KubeletEndsPodsInImage };
-                finding.fix(fix, std::iter::once(sed).chain(restart))
+                finding.fix(fix, start.into_iter().chain([sed]).chain(restart))
             }
-            Edit::Words(words) => finding.advise(format!("{words}{then}")),
+            Edit::Words(words) => finding.advise(format!("{first}{words}{then}")),
         },
     }
 }

@@ -276,7 +276,8 @@ async fn a_kubelet_with_a_directory_of_drop_ins_is_told_by_one_more() {
     assert_eq!(
         finding.advice,
         [format!(
-            "write to /{kept}/99-winddown.conf: apiVersion: kubelet.config.k8s.io/v1beta1; \
+            "first `systemctl enable winddown && systemctl restart winddown`; \
+                 write to /{kept}/99-winddown.conf: apiVersion: kubelet.config.k8s.io/v1beta1; \
                  kind: KubeletConfiguration; shutdownGracePeriod: 0s; \
                  shutdownGracePeriodCriticalPods: 0s; shutdownGracePeriodByPodPriority: [], then: `systemctl restart k3s`"
         ),]
