@@ -7,7 +7,9 @@ macro_rules! fixes {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
         /// A fault for which [`Finding::fix`](crate::Finding::fix) has commands that anybody can type as they are.
         ///
-        /// What needs a decision, a look or a cluster is no `Fix` but [`advice`](crate::Finding::advice).
+        /// A test types each on a node with that fault, and asks the doctor again: `tests/node/tests/operator/fixes.rs` has a row
+        /// for every variant. What needs a decision, a look or a cluster is no `Fix` but
+        /// [`advice`](crate::Finding::advice).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, schemars::JsonSchema)]
         #[serde(rename_all = "camelCase")]
         pub enum Fix {

@@ -4,6 +4,9 @@
 
 mod after_boot;
 mod doctor;
+mod failing_starts;
+mod fixes;
 mod logs;
 mod notice;
 mod reload;
+mod unprivileged;
