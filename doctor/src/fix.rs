@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Declares [`Fix`] and the list of its variants, so that neither can lack one.
 macro_rules! fixes {
     ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
-        /// A fault for which [`Finding::fix`](crate::Finding::fix) has commands that anybody can type as they are.
+        /// A fault for which a finding has commands that anybody can type as they are.
         ///
         /// A test types each on a node with that fault, and asks the doctor again: `tests/node/tests/operator/fixes.rs` has a row
         /// for every variant. What needs a decision, a look or a cluster is no `Fix` but
