@@ -188,9 +188,16 @@ impl Scene {
         tokio::spawn(kubelet(Arc::clone(&server), containers.clone()));
         let scene = Self { server, containers, node, shutdown, login, _state: state };
         scene
-            .eventually("three pods are known", |scene| {
-                scene.node.workers().running().pods.len() == 3
-            })
+            // Until the API server has answered, they are known by what the container runtime says of them.
+            .eventually(
+                "the API server's three pods are known, and the static one as such",
+                |scene| {
+                    let pods = scene.node.workers().running().pods;
+                    let is_known = |name: &str| pods.iter().find(|pod| **pod.name() == *name);
+                    ["web", "dns"].into_iter().all(|name| is_known(name).is_some())
+                        && is_known("etcd").is_some_and(|pod| pod.is_mirror())
+                },
+            )
             .await;
         scene
     }

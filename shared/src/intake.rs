@@ -480,13 +480,11 @@ impl<R: Runtime> Intake<R> {
     /// Handles a change of the node's admission.
     fn gate_changed(&mut self, state: GateState) {
         self.rejected_static.shut(state != GateState::Open);
-        match state {
-            GateState::Undecided { .. } => {}
-            GateState::Shut => self.end_wait(),
-            GateState::Open => {
-                self.end_wait();
-                self.reopen();
-            }
+        if !matches!(state, GateState::Undecided { .. }) {
+            self.end_wait();
+        }
+        if state == GateState::Open {
+            self.reopen();
         }
     }
 

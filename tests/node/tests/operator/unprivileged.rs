@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use winddown_node_tests::TestPod;
-use winddown_node_tests::scenario::{Scenario, TestResult};
+use winddown_node_tests::scenario::{SOON, Scenario, TestResult};
 
 const DONE: i32 = 0;
 const FAILED: i32 = 1;
@@ -52,6 +52,8 @@ async fn every_command_tells_a_user_who_may_not_that_root_may() -> TestResult {
     scenario.node.wait_off(Duration::from_secs(30)).await?;
     scenario.node.start().await?;
     scenario.start().await?;
+    let again = async || scenario.logs()["web"].starts.len() == 2;
+    scenario.node.wait_until("the pod to start again", SOON, again).await?;
     let ended = scenario.logs();
     scenario.node.run(&["mkdir", "-p", "/srv/image"]).await?;
     let limit = Duration::from_secs(60);
