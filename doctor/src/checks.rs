@@ -8,7 +8,6 @@ mod room;
 mod shutdown;
 mod unit;
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 pub(crate) use alone::is_without_winddown;
@@ -184,19 +183,6 @@ fn span(duration: Duration) -> String {
         return "an unlimited time".to_owned();
     }
     winddown_shared::display::duration(duration)
-}
-
-/// The text as one word of a shell's command line.
-fn quoted(text: &str) -> Cow<'_, str> {
-    match is_plain(text) {
-        true => text.into(),
-        false => format!("'{}'", text.replace('\'', r"'\''")).into(),
-    }
-}
-
-/// Whether no character of the text means anything to a shell or to systemd.
-fn is_plain(text: &str) -> bool {
-    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-/+@:".contains(c))
 }
 
 /// Whole seconds, rounded up.

@@ -17,6 +17,7 @@ mod process;
 pub mod regular;
 mod replace;
 mod shared_watch;
+mod shell_word;
 mod watch;
 mod writers;
 
@@ -25,6 +26,7 @@ pub use proc_stat::ProcStat;
 pub use process::Users;
 pub use replace::{Durability, replace, replace_private, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
+pub use shell_word::{has_plain_characters, shell_word};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
 pub use writers::{
     OthersMayRead, OthersMayWrite, Trusted, Writers, others_may_read, others_may_write,

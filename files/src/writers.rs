@@ -8,6 +8,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
 
+use super::shell_word::shell_word;
+
 /// Maximum number of links in a path, the same as the kernel's.
 const MOST_LINKS: usize = 40;
 
@@ -220,9 +222,7 @@ impl OthersMayRead {
 
 /// Returns the path as one word of a shell.
 fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+    shell_word(&path.to_string_lossy()).into_owned()
 }
 
 /// For people. The path is shown as it is: print it through `winddown_shared::display::clean`.

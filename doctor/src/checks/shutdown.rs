@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use winddown_files::shell_word;
 use winddown_shared::display::{age, pod_count};
 use winddown_systemd::drop_in;
 use winddown_systemd::inspect::{LockView, LoginView};
 
-use super::{Check, LOG, listed, lock_count, quoted, span, whole_seconds};
+use super::{Check, LOG, listed, lock_count, span, whole_seconds};
 use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
 use crate::fix::Fix;
@@ -506,12 +507,12 @@ pub(super) fn override_command(facts: &Facts, file: &Path, wanted: Duration) -> 
         Some(name) => {
             let directory = facts.below_root("/etc/systemd/logind.conf.d");
             let mask = format!("{directory}/{}", name.to_string_lossy());
-            format!("mkdir -p {} && ln -s /dev/null {}", quoted(&directory), quoted(&mask))
+            format!("mkdir -p {} && ln -s /dev/null {}", shell_word(&directory), shell_word(&mask))
         }
         None => format!(
             "sed -i 's/^[[:space:]]*InhibitDelayMaxSec[[:space:]]*=.*/InhibitDelayMaxSec={}/' {}",
             whole_seconds(wanted),
-            quoted(&facts.below_root(&file.to_string_lossy()))
+            shell_word(&facts.below_root(&file.to_string_lossy()))
         ),
     }
 }

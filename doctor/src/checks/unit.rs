@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use winddown_systemd::inspect::ServiceView;
 
-use super::{Check, LOG, UNIT, is_plain, span, whole_seconds};
+use super::{Check, LOG, UNIT, span, whole_seconds};
 use crate::facts::{Fact, Facts, NotObserved, OutOfReach};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_config::RuntimeKind;
+use winddown_files::has_plain_characters;
 
 const INSTALL: &str = "winddown install";
 const START: &str = "systemctl start winddown";
@@ -95,7 +96,7 @@ pub(super) fn sandbox(facts: &Facts) -> Option<Finding> {
         let place = if one.hidden { "" } else { " below /run/winddown" };
         found = found.advise(format!("write another path{place} for {} in {file}", one.field));
     }
-    if opened.iter().any(|one| !is_plain(&one.path.to_string_lossy())) {
+    if opened.iter().any(|one| !has_plain_characters(&one.path.to_string_lossy())) {
         return Some(found.advise("name directories without blanks and special characters"));
     }
     if !opened.is_empty() {
