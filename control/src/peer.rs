@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
-use winddown_files::kernel;
+use winddown_files::{Users, kernel};
 
 /// The client that made a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,15 +68,10 @@ fn is_member(proc_root: &Path, pid: i32, uid: u32, gid: u32) -> bool {
 }
 
 fn groups_allow(status: &str, uid: u32, gid: u32) -> bool {
-    let numbers = |key: &str| {
-        status
-            .lines()
-            .find_map(|line| line.strip_prefix(key))
-            .map(|rest| rest.split_whitespace().filter_map(|word| word.parse::<u32>().ok()))
-    };
-    let same_user = numbers("Uid:").is_some_and(|mut uids| uids.all(|seen| seen == uid));
-    let member = numbers("Groups:").is_some_and(|mut gids| gids.any(|seen| seen == gid));
-    same_user && member
+    let same_user = Users::in_status(status).is_some_and(|users| users.are_all(uid));
+    let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+    let mut groups = groups.into_iter().flat_map(str::split_whitespace);
+    same_user && groups.any(|word| word.parse() == Ok(gid))
 }
 
 #[cfg(test)]
