@@ -205,8 +205,6 @@ pub struct KubeletConfig {
     pub unit: String,
     /// The setting in force, as text for users; empty if its graceful shutdown is disabled.
     pub enabled: String,
-    /// Whether it has groups by priority instead of two periods.
-    pub by_priority: bool,
     /// The total time that it gives to pods.
     pub wanted: Duration,
     /// Why it could not be read; empty if it could.

@@ -76,7 +76,7 @@ pub struct Intake<R: Runtime> {
     earlier_kills: PodUidMap<KillRequest>,
     /// Whether a refusal of this pod is final.
     refusal_is_final: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
-    /// Whether admission is closed for the whole node.
+    /// Whether the whole node admits pods.
     gate: watch::Receiver<GateState>,
     /// Which new pods may start now.
     turns: watch::Receiver<StartTurn>,

@@ -96,7 +96,6 @@ fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
     Some(match said.ends_pods() {
         Some(decides) => KubeletConfig {
             place: decides.to_string(),
-            by_priority: !said.periods().groups.is_empty(),
             wanted: said.wanted(),
             enabled: decides.value,
             ..of_file(&decides.file)
