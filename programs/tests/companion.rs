@@ -195,7 +195,8 @@ impl Scene {
                     let pods = scene.node.workers().running().pods;
                     let is_known = |name: &str| pods.iter().find(|pod| **pod.name() == *name);
                     ["web", "dns"].into_iter().all(|name| is_known(name).is_some())
-                        && is_known("etcd").is_some_and(|pod| pod.is_mirror())
+                        // Its place in the order comes once the container runtime has confirmed that it is one.
+                    && is_known("etcd").is_some_and(|pod| pod.priority() == Some(2_000_001_000))
                 },
             )
             .await;
