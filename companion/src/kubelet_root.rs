@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use winddown_files::{kernel, regular};
-use winddown_shared::{Mount, PodUid, mounts};
+use winddown_files::{Mount, kernel, mounts, regular};
+use winddown_shared::PodUid;
 
 use super::local_node::NodeError;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{ConnectionLimiter, ConnectionSlot};
+use winddown_files::{ConnectionLimiter, ConnectionSlot};
 
 use super::{Limits, Peer};
 

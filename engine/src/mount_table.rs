@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use winddown_files::kernel;
-use winddown_shared::{RuntimeError, mounts};
+use winddown_files::{kernel, mounts};
+use winddown_shared::RuntimeError;
 
 /// The maximum number of processes that an error names.
 const NAMED: usize = 3;

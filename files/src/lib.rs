@@ -1,4 +1,5 @@
-//! Files that others write or read at the same time: how they are opened, replaced and watched, and who may write them.
+//! The machine as files: those that others write or read at the same time (how they are opened, replaced and watched,
+//! and who may write them), and those of the kernel.
 //!
 //! * [`regular`]: what another user put in a file's place is neither followed nor waited for.
 //! * [`kernel`]: files that nobody can replace.
@@ -9,8 +10,13 @@
 //! * [`Watch`]: inotify, as a hint that a check is worthwhile.
 //! * [`SharedWatch`]: the same, for any number of readers of files that others write.
 //! * [`OneThread`]: blocking work, of which a hung disk delays one thread.
+//! * [`mounts`]: what the kernel says is mounted; [`CgroupMemory`] and what follows it: the files of a cgroup.
+//! * [`ConnectionLimiter`]: a fair limit on the connections of clients that are not authorized yet.
 
+mod cgroup;
+mod connection_limiter;
 pub mod kernel;
+mod mounts;
 mod one_thread;
 mod proc_stat;
 mod process;
@@ -21,6 +27,11 @@ mod shell_word;
 mod watch;
 mod writers;
 
+pub use cgroup::{
+    CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_cpu_time, cgroup_number, cgroup_of_process,
+};
+pub use connection_limiter::{ConnectionLimiter, ConnectionSlot};
+pub use mounts::{Mount, mounts};
 pub use one_thread::OneThread;
 pub use proc_stat::ProcStat;
 pub use process::Users;

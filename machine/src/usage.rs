@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use winddown_shared::{NodeStats, cgroup_cpu_time};
+use winddown_files::cgroup_cpu_time;
+use winddown_shared::NodeStats;
 
 use crate::file::ReadError;
 

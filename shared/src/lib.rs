@@ -16,9 +16,7 @@ extern crate self as winddown_shared;
 mod admission;
 mod admission_gate;
 mod backoff;
-mod cgroup;
 mod clock;
-mod connection_limiter;
 mod consent;
 pub mod critical;
 pub mod display;
@@ -42,7 +40,6 @@ mod inhibitor;
 mod intake;
 mod kill;
 mod lock;
-mod mounts;
 mod node_ending;
 mod notice;
 mod on_reboot;
@@ -71,11 +68,7 @@ pub use admission::{
 };
 pub use admission_gate::{AdmissionGate, GateState};
 pub use backoff::{Backoff, fraction};
-pub use cgroup::{
-    CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_cpu_time, cgroup_number, cgroup_of_process,
-};
 pub use clock::{BootClock, WallClock, WallTime};
-pub use connection_limiter::{ConnectionLimiter, ConnectionSlot};
 pub use consent::{Consent, DisruptionBudget};
 pub use error_chain::error_chain;
 pub use event::{Event, PodLabel, Recorder};
@@ -91,7 +84,6 @@ pub use kill::{
     KillError, KillReason, KillRequest, PodKiller, PodStopped, RunningPods, StatusOverride,
     StoppedContainer,
 };
-pub use mounts::{Mount, mounts};
 pub use node_ending::{EndNotice, NodeEnding};
 pub use notice::{LONGEST_NOTICE, Notice, NoticeState, Notices};
 pub use on_reboot::{ON_REBOOT_ANNOTATION, OnReboot};

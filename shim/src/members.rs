@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::Instant;
-use winddown_files::kernel;
-use winddown_shared::CgroupMemoryEvents;
+use winddown_files::{CgroupMemoryEvents, kernel};
 
 use crate::procfs::Process;
 

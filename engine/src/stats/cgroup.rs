@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::unistd::{AccessFlags, access};
-use winddown_files::kernel;
-use winddown_shared::{
-    CgroupMemory, MemoryFigure, cgroup_cpu_time, cgroup_number, cgroup_of_process,
-};
+use winddown_files::{CgroupMemory, cgroup_cpu_time, cgroup_number, cgroup_of_process, kernel};
+use winddown_shared::MemoryFigure;
 
 /// How many bytes the kernel is asked to reclaim at a time, which takes only a moment even with a slow disk.
 const SOME: u64 = 4 << 20;
@@ -111,7 +109,7 @@ impl CgroupDirs {
             let Some(now) = self.memory() else { return Ok(0) };
             let last = std::mem::replace(
                 &mut fallen,
-                before.figure(figure).saturating_sub(now.figure(figure)),
+                value(&before, figure).saturating_sub(value(&now, figure)),
             );
             // On a slow disk the kernel gives up although it makes progress.
             if !all && fallen <= last {
@@ -160,6 +158,14 @@ impl CgroupDirs {
         // Version 1 has a `cpu.stat` too, but without the usage.
         let of_v2 = |_| kernel::read(dir.join("cpu.stat"));
         cgroup_cpu_time(&kernel::read(dir.join("cpuacct.usage")).or_else(of_v2).ok()?)
+    }
+}
+
+/// The value of `figure`, in bytes.
+pub(super) fn value(memory: &CgroupMemory, figure: MemoryFigure) -> u64 {
+    match figure {
+        MemoryFigure::WorkingSet => memory.working_set(),
+        MemoryFigure::Anonymous => memory.anonymous,
     }
 }
 

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use winddown_shared::{Freed, MemoryFigure, RuntimeError};
 
 use super::CgroupDirs;
+use super::cgroup::value;
 use crate::failure::{blocking, caused};
 
 /// Has the kernel reclaim memory from these cgroups, the largest first, until `figure` has fallen by `bytes` or `time`
@@ -26,7 +27,9 @@ pub async fn reclaim_memory(
     let goes_on = move || is_waited_for.strong_count() > 0 && Instant::now() < until;
     let taken = blocking(move || {
         let mut all = find();
-        all.sort_by_cached_key(|dirs| std::cmp::Reverse(dirs.memory().map(|m| m.figure(figure))));
+        all.sort_by_cached_key(|dirs| {
+            std::cmp::Reverse(dirs.memory().map(|memory| value(&memory, figure)))
+        });
         let mut fallen = 0_u64;
         for dirs in &all {
             match dirs.reclaim(figure, bytes.saturating_sub(fallen), &goes_on) {

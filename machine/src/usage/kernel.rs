@@ -4,10 +4,8 @@ use std::path::PathBuf;
 
 use tokio::time::Instant;
 use winddown_engine::meminfo::MemInfo;
-use winddown_shared::cgroup_number;
-use winddown_shared::{
-    CgroupMemory, CgroupMemoryEvents, MemoryStat, MemoryStats, PidStats, PressureStats, SwapStats,
-};
+use winddown_files::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number};
+use winddown_shared::{MemoryStats, PidStats, PressureStats, SwapStats};
 
 use super::cgroups::CgroupTree;
 use super::kernel_file::KernelFile;

@@ -13,9 +13,10 @@ use winddown_eviction::{
     Outcome, PressureRule, PressureScope, Reclaimable, Signal, Threshold, ThresholdValue,
 };
 use winddown_fakes::{FakeKiller, FakeRecorder, pod};
+use winddown_files::{CgroupMemory, cgroup_number};
 use winddown_shared::{
-    CgroupMemory, ContainerStats, Freed, GateReasons, ImagePlaces, PodStats, PodUid, RuntimeError,
-    VictimLock, WallClock, WallTime, cgroup_number,
+    ContainerStats, Freed, GateReasons, ImagePlaces, PodStats, PodUid, RuntimeError, VictimLock,
+    WallClock, WallTime,
 };
 
 use super::*;

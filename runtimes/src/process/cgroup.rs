@@ -18,8 +18,8 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_files::kernel;
-use winddown_shared::{Pod, PodUid, QosClass, RuntimeError, UnsupportedField, cgroup_number};
+use winddown_files::{cgroup_number, kernel};
+use winddown_shared::{Pod, PodUid, QosClass, RuntimeError, UnsupportedField};
 use winddown_shim::members::{self, PROCS};
 
 use crate::programs::config::{CgroupParent, ProcessConfig};

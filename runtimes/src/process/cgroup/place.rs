@@ -6,8 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use winddown_files::kernel;
-use winddown_shared::cgroup_of_process;
+use winddown_files::{cgroup_of_process, kernel};
 
 /// Where systemd puts the agent itself (`DelegateSubgroup=`).
 pub(super) const OWN: &str = "agent";

@@ -1,6 +1,6 @@
 //! Control groups and processes.
 
-use winddown_shared::{
+use winddown_files::{
     CgroupMemory, CgroupMemoryEvents, MemoryStat, Mount, cgroup_number, cgroup_of_process, mounts,
 };
 

@@ -4,8 +4,6 @@
 
 use std::time::Duration;
 
-use crate::MemoryFigure;
-
 /// The memory of one cgroup, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CgroupMemory {
@@ -54,14 +52,6 @@ impl CgroupMemory {
     /// without work. The kubelet's measure.
     pub fn working_set(&self) -> u64 {
         self.usage.saturating_sub(self.inactive_file)
-    }
-
-    /// The value of `figure`, in bytes.
-    pub fn figure(&self, figure: MemoryFigure) -> u64 {
-        match figure {
-            MemoryFigure::WorkingSet => self.working_set(),
-            MemoryFigure::Anonymous => self.anonymous,
-        }
     }
 
     /// Memory that the kernel can reclaim under pressure: the whole page cache and droppable
