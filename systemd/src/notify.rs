@@ -15,10 +15,14 @@ use nix::fcntl::OFlag;
 use sd_notify::NotifyState;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
+use tokio::time::{Instant, interval_at};
 use winddown_shared::error_chain;
 
 /// The lock's name in the service manager's file descriptor store (`FDNAME=`).
 pub const LOCK_NAME: &str = "winddown-inhibitor";
+
+/// How often more time is requested: well within what one request can be for.
+const RENEW: Duration = Duration::from_secs(30 * 60);
 
 /// The timeout for the service manager to close a stored descriptor.
 const BARRIER: Duration = Duration::from_secs(2);
@@ -141,9 +145,14 @@ impl Notifier {
         self.send("WATCHDOG=1", &[NotifyState::Watchdog]);
     }
 
+    /// Does `work`, for which the service manager waits for `time`, counted from now, before it ends the process.
+    pub async fn extend_timeout<T>(&self, time: Duration, work: impl Future<Output = T>) -> T {
+        renewing(time, |left| self.request_time(left), work).await
+    }
+
     /// Requests `time` more, counted from now, to start, reload or stop (`EXTEND_TIMEOUT_USEC=`).
-    /// Must be repeated within that time. One request is capped at 71 minutes.
-    pub fn extend_timeout(&self, time: Duration) {
+    /// One request is capped at 71 minutes.
+    fn request_time(&self, time: Duration) {
         let micros = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
         self.send("EXTEND_TIMEOUT_USEC=", &[NotifyState::ExtendTimeoutUsec(micros)]);
     }
@@ -208,6 +217,24 @@ impl LockStore for Notifier {
     }
 }
 
+/// Does `work`, and asks for what is left of `time`: before it, and then often enough.
+async fn renewing<T>(time: Duration, ask: impl Fn(Duration), work: impl Future<Output = T>) -> T {
+    let begun = Instant::now();
+    let mut renewals = interval_at(begun + RENEW, RENEW);
+    tokio::pin!(work);
+    ask(time);
+    loop {
+        tokio::select! {
+            biased;
+            _ = renewals.tick() => match time.saturating_sub(begun.elapsed()) {
+                Duration::ZERO => {}
+                left => ask(left),
+            },
+            done = &mut work => return done,
+        }
+    }
+}
+
 /// Waits until the service manager has processed everything sent before: it closes the descriptor
 /// sent with `BARRIER=1` when it gets there.
 async fn barrier() -> io::Result<()> {
@@ -232,4 +259,24 @@ fn reopen(fd: i32) -> io::Result<Option<OwnedFd>> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags.bits()).open(path)?;
     Ok(Some(file.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn more_time_is_requested_before_the_last_request_is_over_until_all_of_it_was() {
+        let secs = Duration::from_secs;
+        let (begun, asked) = (Instant::now(), RefCell::new(Vec::new()));
+        let ask = |left: Duration| asked.borrow_mut().push((begun.elapsed(), left));
+        renewing(secs(4000), ask, tokio::time::sleep(secs(9000))).await;
+        let expected = [(0, 4000), (1800, 2200), (3600, 400)];
+        assert_eq!(*asked.borrow(), expected.map(|(at, left)| (secs(at), secs(left))));
+        asked.borrow_mut().clear();
+        renewing(Duration::MAX, ask, std::future::ready(())).await;
+        assert_eq!(*asked.borrow(), [(secs(9000), Duration::MAX)]);
+    }
 }

@@ -116,8 +116,9 @@ async fn talk() {
     notifier.status("waiting for pods\n(2 left)");
     notifier.reloading();
     notifier.watchdog_ping();
-    notifier.extend_timeout(Duration::from_millis(1500));
-    notifier.extend_timeout(Duration::MAX);
+    for time in [Duration::from_millis(1500), Duration::MAX] {
+        notifier.extend_timeout(time, std::future::ready(())).await;
+    }
     notifier.stopping();
     let (_reader, writer) = io::pipe().expect("a pipe");
     notifier.put(writer.as_fd()).expect("it is taken");

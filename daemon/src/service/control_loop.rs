@@ -91,9 +91,11 @@ impl ControlLoop {
             }
         }
         self.notifier.stopping();
-        self.notifier.extend_timeout(self.delay_wanted() + STOP_SLACK);
-        self.shutdown.end_pods_if_going_down(going_down()).await;
-        self.node.shut_down().await;
+        let end = async {
+            self.shutdown.end_pods_if_going_down(going_down()).await;
+            self.node.shut_down().await;
+        };
+        self.notifier.extend_timeout(self.delay_wanted() + STOP_SLACK, end).await;
     }
 
     fn watchdog(&self) -> tokio::time::Interval {
