@@ -10,8 +10,8 @@ use tokio::time::sleep;
 use winddown_control::ApiError;
 use winddown_control::api::{self, ErrorCode, HoldingPod, ReleaseAnswer};
 use winddown_shared::{
-    GateReason, LockState, Pod, PodKiller, PodUid, PodUidMap, Runtime, ShutdownBlock, WallTime,
-    error_chain,
+    BootClock, GateReason, LockState, Pod, PodKiller, PodUid, PodUidMap, Runtime, ShutdownBlock,
+    WallTime, error_chain,
 };
 use winddown_shutdown::{Guard, GuardPolicy};
 
@@ -46,6 +46,9 @@ struct Kept {
     boot_id: String,
     guard: Guard,
 }
+
+/// How often the end of a hold is compared with its clock: timers stand still while the machine sleeps.
+const COMPARE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 thread_local! {
@@ -175,7 +178,7 @@ impl<R: Runtime> Joined<R> {
                 Ok(()) = gate.changed() => {}
                 Ok(()) = guard.changed() => guard.mark_changed(),
                 Ok(()) = policy.changed() => {}
-                () = sleep(end.unwrap_or(Duration::MAX).saturating_sub(now)), if end.is_some() => {}
+                () = reached(&core.boot_clock, end) => {}
             }
         }
     }
@@ -285,5 +288,16 @@ impl<R: Runtime> Joined<R> {
                 .map(|other| format!("{}/{}", other.namespace, other.name))
                 .collect(),
         })
+    }
+}
+
+/// Resolves when `clock` has reached `at`; never without a time. Cancel-safe.
+async fn reached(clock: &BootClock, at: Option<Duration>) {
+    let Some(at) = at else { return std::future::pending().await };
+    loop {
+        match at.saturating_sub(clock.now()) {
+            Duration::ZERO => return,
+            left => sleep(left.min(COMPARE)).await,
+        }
     }
 }

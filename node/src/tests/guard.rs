@@ -85,6 +85,20 @@ async fn a_pod_holds_shutdowns_for_its_time_and_everything_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_time_for_which_the_machine_sleeps_counts_for_a_hold() {
+    let (slept, clock) = (Arc::new(std::sync::atomic::AtomicU64::new(0)), boot_clock());
+    let more = Arc::clone(&slept);
+    let clock =
+        BootClock::new(move || clock.now() + secs(more.load(std::sync::atomic::Ordering::SeqCst)));
+    let (b, logind) = guarded(tempfile::tempdir().unwrap(), clock, FakeRuntime::default());
+    b.want(&[&asking("backup")]).await;
+    assert!(logind.told().is_some());
+    slept.store(3600, std::sync::atomic::Ordering::SeqCst);
+    tokio::time::sleep(secs(6)).await;
+    assert!(logind.told().is_none() && guard_of(&b).is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_guard_without_namespaces_that_can_get_none_any_more_lets_the_node_work() {
     let state = tempfile::tempdir().unwrap();
     let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
