@@ -24,7 +24,7 @@ use winddown_shared::{
 };
 use winddown_shutdown::{
     OrderedStart, Policy, Progress, ProgressPhase, ProgressSender, RecordPlace, ReportStore,
-    RunRecord, StateFile, StateTimes, Trigger,
+    RunRecord, StateFile, StateTimes, Trigger, UnitStop,
 };
 
 use crate::core::Core;
@@ -77,6 +77,8 @@ struct Joined<R: Runtime> {
     notices: NoticeAggregator,
     operator: Operator,
     progress: ProgressSender,
+    /// Set once, when the machine goes down without an announcement.
+    unit_stop: watch::Sender<Option<UnitStop>>,
     kept: Kept,
     trigger: Trigger,
     refused_signals: RefusedSignals,
@@ -285,6 +287,7 @@ impl Shutdown {
             notices: self.notices,
             operator,
             progress,
+            unit_stop: watch::Sender::default(),
             kept: Kept {
                 state_directory: state,
                 reports: reports.of_node(&*core.identity.name),
@@ -323,16 +326,17 @@ impl ShutdownHandle {
     /// Ends the pods when the agent is stopped because the machine goes down without an announcement by the login
     /// manager. `kind` resolves to how the machine goes down; `None` means that it stays up, so that the pods continue.
     ///
-    /// Resolves when the pods are gone, or ten seconds after the time that the policy wants. If a shutdown or a notice
-    /// is already ending the pods, this waits for that, and `kind` is not polled. Resumes a run that an earlier agent
-    /// of this boot did not finish. Does nothing before the node has started.
+    /// Resolves when the pods are gone, or ten seconds after the time that the policy wants, to which the run of a
+    /// notice is shortened. If the login manager has announced a shutdown, this waits for its run, and `kind` is not
+    /// polled. Resumes a run that an earlier agent of this boot did not finish. Does nothing before the node has
+    /// started.
     pub async fn end_pods_if_going_down(&self, kind: impl Future<Output = Option<ShutdownKind>>) {
         let Some(end_pods) = self.end_pods.get() else { return };
-        // This includes a run for a notice.
-        let running = self.progress.subscribe().borrow().phase == ProgressPhase::Ending;
-        let announced = running || self.inhibitor.state().borrow().preparing;
+        let announced = self.inhibitor.state().borrow().preparing;
         let unannounced = if announced { None } else { kind.await };
-        if !announced && unannounced.is_none() {
+        // For a notice.
+        let ends = self.progress.subscribe().borrow().phase == ProgressPhase::Ending;
+        if !announced && !ends && unannounced.is_none() {
             tracing::info!("the agent ends; the pods go on");
             return;
         }

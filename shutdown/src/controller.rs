@@ -14,7 +14,7 @@ use winddown_shared::{
 
 use crate::{
     AdmissionGate, BootClock, GroupReport, Guard, Policy, ProgressPhase, ProgressSender,
-    RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger,
+    RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger, UnitStop,
 };
 use signals::{ShutdownSignals, SignalState, before_now, until};
 
@@ -37,6 +37,8 @@ pub struct ShutdownParts<K> {
     pub inhibitor: Arc<dyn Inhibitor>,
     /// Announces that the node goes down at a certain time, which nothing can prevent.
     pub notices: Notices,
+    /// The stop of the agent's unit by a machine that goes down without an announcement; none so far.
+    pub unit_stop: watch::Receiver<Option<UnitStop>>,
     /// The admission gate. The controller closes it for a shutdown or a notice, and lifts only these
     /// reasons: if it is also closed for another reason, it stays closed.
     pub gate: AdmissionGate,
@@ -72,8 +74,8 @@ pub struct ShutdownParts<K> {
     pub trigger: Trigger,
 }
 
-/// Stops the node's pods in order when the login manager announces that the node goes down, or when a
-/// notice says that it will.
+/// Stops the node's pods in order when the login manager announces that the node goes down, when a notice says
+/// that it will, or when it goes down past both.
 ///
 /// It reads states rather than events, so it also acts on a shutdown that began before it was started. Each
 /// step is persisted before it takes effect: if the agent is killed in the middle, the next one continues
@@ -134,8 +136,8 @@ enum ResumeDecision {
 // === impl ShutdownParts ===
 
 impl<K: PodKiller> ShutdownParts<K> {
-    /// Creates parts with only what every shutdown needs: no notices, records, reports, state file, work or events,
-    /// and a new admission gate and progress. Set other fields as needed.
+    /// Creates parts with only what every shutdown needs: no notices, unit stop, records, reports, state file, work or
+    /// events, and a new admission gate and progress. Set other fields as needed.
     pub fn new(
         killer: Arc<K>,
         inhibitor: Arc<impl Inhibitor>,
@@ -148,6 +150,7 @@ impl<K: PodKiller> ShutdownParts<K> {
             killer,
             inhibitor,
             notices: watch::Sender::default().subscribe(),
+            unit_stop: watch::Sender::default().subscribe(),
             gate: AdmissionGate::new(),
             policy: watch::Sender::new(Arc::new(policy)).subscribe(),
             reports: Arc::new(()),
@@ -174,7 +177,7 @@ impl<K: PodKiller> ShutdownController<K> {
         Self { parts }
     }
 
-    /// Follows the login manager and the notices until `stop` is cancelled or the inhibitor is gone.
+    /// Follows the login manager, the notices and the unit's stop until `stop` is cancelled or the inhibitor is gone.
     ///
     /// For each shutdown, it closes the admission gate, makes pods not ready, stops them as planned, writes
     /// the report, and releases the lock once. A failing disk, a failing kill or a panic in between delays
@@ -192,8 +195,7 @@ impl<K: PodKiller> ShutdownController<K> {
     /// they are gone or their time is over. The process should exit, so that another one continues: see
     /// [`critical`](winddown_shared::critical).
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut signals =
-            ShutdownSignals::new(self.parts.inhibitor.state(), self.parts.notices.clone());
+        let mut signals = self.signals();
         let mut stage = self.pick_up(&mut signals);
         loop {
             let signal = signals.current();
@@ -217,6 +219,11 @@ impl<K: PodKiller> ShutdownController<K> {
                 () = signals.changed() => if signals.is_closed() { return },
             }
         }
+    }
+
+    fn signals(&self) -> ShutdownSignals {
+        let ShutdownParts { inhibitor, notices, unit_stop, .. } = &self.parts;
+        ShutdownSignals::new(inhibitor.state(), notices.clone(), unit_stop.clone())
     }
 
     /// Takes the next step for `signal`.
@@ -285,7 +292,7 @@ impl<K: PodKiller> ShutdownController<K> {
             return Stage::Idle;
         };
         self.parts.gate.shut(GateReason::Startup);
-        self.parts.killer.lame_duck(self.own_reason(), true);
+        self.parts.killer.lame_duck(GateReason::Shutdown, true);
         signals.restore_notice(&record, self.start_of(&record));
         Stage::Carried(Box::new(record))
     }

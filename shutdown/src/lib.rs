@@ -8,7 +8,8 @@
 //! groups that have not started are spared and the gate is opened again.
 //!
 //! A notice that the node goes down at a certain time starts a run, just as the login manager's signal
-//! does. Either can shorten a run that the other started.
+//! does, and the stop of the agent's unit by a machine that goes down past both ([`UnitStop`]). Each can
+//! shorten a run that another started.
 //!
 //! # Restarts
 //! Each step is persisted ([`RunRecord`]) before it takes effect: before pods turn not ready,
@@ -56,6 +57,7 @@ mod start;
 mod state_file;
 #[cfg(test)]
 mod tests;
+mod unit_stop;
 
 pub use budget::Budget;
 pub use controller::{ShutdownController, ShutdownParts};
@@ -82,4 +84,5 @@ pub use start::{
     OrderedStart, PodStart, StartOutcome, StartParts, StartReport, StartedGroup, StartedPod,
 };
 pub use state_file::{StateFile, StateTimes};
+pub use unit_stop::UnitStop;
 pub use winddown_shared::{AdmissionGate, BootClock};

@@ -94,6 +94,7 @@ impl InMemory {
             killer: Arc::new(self.workers.clone()),
             inhibitor: Arc::new(login.clone()),
             notices: watch::Sender::default().subscribe(),
+            unit_stop: watch::Sender::default().subscribe(),
             gate: AdmissionGate::new(),
             policy: watch::channel(Arc::new(policy)).1,
             reports: Arc::new(ReportStore::new(self.state.path())),

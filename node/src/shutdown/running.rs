@@ -7,12 +7,10 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use winddown_machine::host::is_in_memory;
 use winddown_shared::{
-    AdmissionGate, GateReason, Inhibitor, KillRequest, PodUidMap, PodWorkers, Recorder, Runtime,
-    RuntimeSyncer,
+    AdmissionGate, GateReason, KillRequest, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer,
 };
 use winddown_shutdown::{
     RecordFile, RecordPlace, RunPhase, RunRecord, ShutdownController, ShutdownParts, StateFile,
-    Trigger,
 };
 
 use super::Joined;
@@ -71,24 +69,23 @@ impl<R: Runtime> Joined<R> {
 
     /// Runs the controller, which ends the pods when the node goes down.
     pub(super) async fn then(self: Arc<Self>, carried: Option<RunRecord>) {
-        let controller = self.controller(Arc::clone(&self.inhibitor), self.trigger, carried);
+        let controller = self.controller(carried);
         // From here on the controller keeps the gate shut if need be, and ends the start with its first decision.
         controller.hold_admission();
         self.go_on_draining();
         controller.run(self.core.stop.clone()).await;
     }
 
-    pub(super) fn controller(
+    fn controller(
         &self,
-        inhibitor: Arc<dyn Inhibitor>,
-        trigger: Trigger,
         carried: Option<RunRecord>,
     ) -> ShutdownController<PodWorkers<RuntimeSyncer<R>>> {
         let (core, kept) = (&self.core, &self.kept);
         ShutdownController::new(ShutdownParts {
             killer: Arc::new(core.workers.clone()),
-            inhibitor,
+            inhibitor: Arc::clone(&self.inhibitor),
             notices: self.notices.notices(),
+            unit_stop: self.unit_stop.subscribe(),
             gate: core.gate.clone(),
             policy: self.policy.clone(),
             reports: Arc::new(kept.reports.clone()),
@@ -102,7 +99,7 @@ impl<R: Runtime> Joined<R> {
             clock: core.wall.clone(),
             boot_clock: core.boot_clock.clone(),
             boot_id: core.identity.boot_id.clone(),
-            trigger,
+            trigger: self.trigger,
         })
     }
 }

@@ -4,6 +4,7 @@ use winddown_shared::PodKiller as _;
 use winddown_shutdown::{RecordFile, RecordPlace, RunPhase, RunRecord};
 
 use super::*;
+use winddown_control::api;
 
 fn record(state: &tempfile::TempDir) -> RunRecord {
     RecordFile::in_directory(state.path()).read().unwrap().unwrap()
@@ -94,6 +95,28 @@ async fn the_units_stop_path_only_waits_for_a_shutdown_that_was_announced() {
     assert!(stopping.is_finished());
     assert_eq!(b.runtime.stops(), [web.uid().clone()]);
     assert_eq!(b.report().trigger, Trigger::LoginManager);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_is_announced_after_the_unit_was_asked_to_stop_is_the_same_run() {
+    for called_off in [false, true] {
+        let b = bench(FakeRuntime::default(), held());
+        let (web, dns) = (pod("web", 0, 30), pod("dns", 2_000_000_000, 30));
+        b.runtime.stop_takes(web.uid(), secs(4));
+        b.want(&[&web, &dns]).await;
+        if called_off {
+            b.login.prepare();
+            b.login.cancel();
+            tokio::time::sleep(secs(1)).await;
+        }
+        let stopping = b.stop_unit();
+        tokio::time::sleep(secs(2)).await;
+        assert_eq!(b.node.status().admission_closed_by, [api::ClosedBy::UnitStop]);
+        b.login.prepare();
+        stopping.await.unwrap();
+        assert_eq!(b.runtime.stops(), [web.uid().clone(), dns.uid().clone()]);
+        assert_eq!(b.report().trigger, Trigger::UnitStop);
+    }
 }
 
 #[tokio::test(start_paused = true)]

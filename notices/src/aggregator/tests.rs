@@ -42,6 +42,18 @@ async fn the_earliest_deadline_wins_and_the_next_one_follows_when_it_is_withdraw
     file.withdraw();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_was_over_when_it_was_first_heard_of_stays_one_without_a_time() {
+    let aggregator = NoticeAggregator::new();
+    let (aws, begun) = (aggregator.publisher("aws", Some(secs(600))), Instant::now());
+    for later in [3600, 3700, 9000] {
+        aws.publish(&at(0), noon().checked_add(secs(later)).expect("in range"));
+        let notice = aws.published().expect("a notice");
+        assert_eq!((notice.since, notice.deadline), (begun, begun), "{later}");
+        advance(secs(100)).await;
+    }
+}
+
 #[test]
 fn a_source_was_heard_once_each_of_its_publishers_has_said_what_it_announces() {
     let aggregator = NoticeAggregator::new();

@@ -6,7 +6,10 @@ use winddown_shared::{GateReason, PodKiller};
 
 use super::signals::{ShutdownSignals, SignalState};
 use super::{ResumeDecision, ShutdownController, Stage};
-use crate::{RunPhase, Trigger};
+use crate::RunPhase;
+
+/// The reasons for which the controller closes the gate. What it tells pods, it tells as a shutdown.
+const REASONS: [GateReason; 3] = [GateReason::Shutdown, GateReason::UnitStop, GateReason::Notice];
 
 impl<K: PodKiller> ShutdownController<K> {
     /// Closes the gate if a shutdown or a notice is in force. If an earlier agent began a run, it is undecided whether
@@ -17,25 +20,13 @@ impl<K: PodKiller> ShutdownController<K> {
         if carried.is_some_and(|record| record.phase != RunPhase::Cancelled) {
             self.parts.gate.shut(GateReason::Startup);
         } else if self.parts.policy.borrow().is_enabled() {
-            self.shut_for(
-                &ShutdownSignals::new(self.parts.inhibitor.state(), self.parts.notices.clone())
-                    .current(),
-            );
-        }
-    }
-
-    /// The reason for which the controller closes the gate, other than notices.
-    pub(super) fn own_reason(&self) -> GateReason {
-        match self.parts.trigger {
-            Trigger::UnitStop => GateReason::UnitStop,
-            _ => GateReason::Shutdown,
+            self.shut_for(&self.signals().current());
         }
     }
 
     /// Closes the gate for each reason that applies, and lifts the others.
     pub(super) fn shut_for(&self, signal: &SignalState) {
-        let (login, notice) = (signal.login.preparing, signal.notice.is_some());
-        let mut reasons = [(self.own_reason(), login), (GateReason::Notice, notice)];
+        let mut reasons = REASONS.map(|reason| (reason, signal.closes_for(reason)));
         // Reasons that apply come first, so that the gate does not open in between.
         reasons.sort_by_key(|(_, holds)| !holds);
         for (reason, holds) in reasons {
@@ -69,7 +60,7 @@ impl<K: PodKiller> ShutdownController<K> {
     /// Whether the gate is closed for a reason of the controller.
     pub(super) fn holds_admission(&self) -> bool {
         let reasons = self.parts.gate.reasons();
-        reasons.contains(self.own_reason()) || reasons.contains(GateReason::Notice)
+        REASONS.into_iter().any(|reason| reasons.contains(reason))
     }
 
     /// Waits for `work` on a node that stays up. Pods are admitted in the meantime, until another shutdown
@@ -90,8 +81,7 @@ impl<K: PodKiller> ShutdownController<K> {
 
     /// Lifts the controller's reasons from the gate and from readiness.
     pub(super) fn lift_all(&self) {
-        self.parts.killer.lame_duck(self.own_reason(), false);
-        self.parts.gate.lift(self.own_reason());
-        self.parts.gate.lift(GateReason::Notice);
+        self.parts.killer.lame_duck(GateReason::Shutdown, false);
+        REASONS.into_iter().for_each(|reason| self.parts.gate.lift(reason));
     }
 }

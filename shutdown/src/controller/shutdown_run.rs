@@ -9,7 +9,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
-use winddown_shared::{Event, KillReason, NodeEnding, PodKiller, RequestReport, StatusOverride};
+use winddown_shared::{
+    Event, GateReason, KillReason, NodeEnding, PodKiller, RequestReport, StatusOverride,
+};
 
 use super::finalize::Noted;
 use super::signals::{ShutdownSignals, SignalState};
@@ -105,7 +107,9 @@ impl<K: PodKiller> ShutdownController<K> {
                 continue;
             }
             let signal = signals.current();
-            let another = signal.login.preparing && epoch.is_some_and(|e| e != signal.login.epoch);
+            let another = signal.login.preparing
+                && !signal.is_unit_stop
+                && epoch.is_some_and(|e| e != signal.login.epoch);
             if !signal.ends_the_node() || (another && signal.notice.is_none()) {
                 running.cancel();
                 self.follow_reasons(&signal);
@@ -135,7 +139,7 @@ impl<K: PodKiller> ShutdownController<K> {
             requested_by: request.and_then(|request| RequestReport::of(request, now)),
             notice: notice.map(|notice| format!("{}: {}", notice.source, notice.text)),
         };
-        self.parts.killer.announce(self.own_reason(), ending);
+        self.parts.killer.announce(GateReason::Shutdown, ending);
     }
 
     /// Plans and runs. After a panic, requests all pods to stop at once, and adds a warning to the report.
@@ -150,7 +154,7 @@ impl<K: PodKiller> ShutdownController<K> {
         cancel: &CancellationToken,
     ) -> RunReport {
         let work = async {
-            self.parts.killer.lame_duck(self.own_reason(), true);
+            self.parts.killer.lame_duck(GateReason::Shutdown, true);
             let order = self.order(shutdown_run);
             let carried = shutdown_run.carried.take();
             let (plan, first_group) = self.plan(shutdown_run, carried.as_ref());
@@ -253,7 +257,11 @@ impl<K: PodKiller> ShutdownController<K> {
         let started = signal.since(Instant::now());
         let context = signal.context(&policy, started);
         let now = self.parts.clock.now();
-        let trigger = if signal.login.preparing { self.parts.trigger } else { Trigger::Notice };
+        let trigger = match (signal.is_unit_stop, signal.login.preparing) {
+            (true, _) => Trigger::UnitStop,
+            (false, true) => self.parts.trigger,
+            (false, false) => Trigger::Notice,
+        };
         let header = ReportHeader {
             trigger,
             node_action: context.kind,
@@ -366,9 +374,8 @@ impl<K: PodKiller> ShutdownController<K> {
             }
             RunEnd::Finished => {
                 journal.note_last(RunPhase::Released, &groups, until, lasting).await;
-                let (epoch, ours) = self.release_own(signals, epoch).await;
+                let (epoch, released) = self.release_own(signals, epoch).await;
                 let took = started.elapsed();
-                let released = ours && self.parts.trigger != Trigger::UnitStop;
                 let ended = Event::ShutdownEnded { took, left: left_pods, unknown, released };
                 self.parts.recorder.record(&ended);
                 if !self.holds_admission() {
@@ -398,6 +405,6 @@ impl<K: PodKiller> ShutdownController<K> {
         if ours || signal.notice.is_some() {
             self.parts.progress.phase(ProgressPhase::Released);
         }
-        (epoch.or(ours.then_some(signal.login.epoch)), ours)
+        (epoch.or(ours.then_some(signal.login.epoch)), ours && !signal.is_unit_stop)
     }
 }

@@ -1,26 +1,30 @@
-//! Signals that the node goes down: from the login manager, a notice, or both.
+//! Signals that the node goes down: from the login manager, a notice, the service manager, or several of them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{InhibitorState, Notice, NoticeState, Notices, ShutdownKind};
+use winddown_shared::{GateReason, InhibitorState, Notice, NoticeState, Notices, ShutdownKind};
 
 use crate::run_context::RunContext;
-use crate::{Budget, NoticeReport, Policy, RunRecord};
+use crate::{Budget, NoticeReport, Policy, RunRecord, UnitStop};
 
-/// The state of the login manager and the notices at one moment.
+/// The state of all signals at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SignalState {
+    /// What the login manager says, or what is the case without its word.
     pub(super) login: InhibitorState,
     pub(super) notice: Option<Arc<Notice>>,
+    /// Whether `login` is without its word: the service manager stops the agent's unit.
+    pub(super) is_unit_stop: bool,
 }
 
-/// Combines the login manager's state and the notices.
+/// Combines the login manager's state, the notices and the stop of the unit.
 #[derive(Clone)]
 pub(super) struct ShutdownSignals {
     states: watch::Receiver<InhibitorState>,
+    unit_stop: watch::Receiver<Option<UnitStop>>,
     /// None once all sources of notices are gone.
     notices: Option<Notices>,
     /// A notice that an earlier agent received. It stays in force until its source has been read again,
@@ -37,6 +41,16 @@ impl SignalState {
         self.login.preparing || self.notice.is_some()
     }
 
+    /// Whether this closes the gate for `reason`.
+    pub(super) fn closes_for(&self, reason: GateReason) -> bool {
+        match reason {
+            GateReason::Shutdown => self.login.preparing && !self.is_unit_stop,
+            GateReason::UnitStop => self.is_unit_stop,
+            GateReason::Notice => self.notice.is_some(),
+            GateReason::Startup | GateReason::Drain => false,
+        }
+    }
+
     /// Returns the start of the run that this state calls for. The login manager takes precedence over a
     /// notice.
     pub(super) fn since(&self, now: Instant) -> Instant {
@@ -50,7 +64,8 @@ impl SignalState {
     pub(super) fn context(&self, policy: &Policy, started: Instant) -> RunContext {
         let budget = match &self.notice {
             Some(notice) if !self.login.preparing => {
-                Budget::of_notice(policy, notice.deadline.saturating_duration_since(started))
+                let gone = gone_at(notice, policy.delay_wanted());
+                Budget::of_notice(policy, gone.saturating_duration_since(started))
             }
             _ => Budget::new(policy, self.login.delay),
         };
@@ -88,7 +103,8 @@ impl SignalState {
             }
         }
         if let Some(notice) = &self.notice {
-            let deadline = offset(notice.deadline);
+            let own = now.budget.requested + now.budget.reserve;
+            let deadline = offset(gone_at(notice, own));
             now.budget = now.budget.within(deadline);
             now.notice = Some(NoticeReport {
                 source: notice.source.to_string(),
@@ -103,8 +119,12 @@ impl SignalState {
 // === impl ShutdownSignals ===
 
 impl ShutdownSignals {
-    pub(super) fn new(states: watch::Receiver<InhibitorState>, notices: Notices) -> Self {
-        Self { states, notices: Some(notices), kept: None, closed: false }
+    pub(super) fn new(
+        states: watch::Receiver<InhibitorState>,
+        notices: Notices,
+        unit_stop: watch::Receiver<Option<UnitStop>>,
+    ) -> Self {
+        Self { states, unit_stop, notices: Some(notices), kept: None, closed: false }
     }
 
     /// Restores the notice of a run that began at `started`, if it had one.
@@ -122,13 +142,16 @@ impl ShutdownSignals {
 
     /// The current state.
     pub(super) fn current(&mut self) -> SignalState {
-        let login = self.states.borrow_and_update().clone();
+        let said = self.states.borrow_and_update().clone();
+        let unit_stop = *self.unit_stop.borrow_and_update();
+        let login = unit_stop.map_or(said.clone(), |stop| stop.instead_of(said));
         let notices = self.notices.as_mut().map(|notices| notices.borrow_and_update().clone());
         let NoticeState { in_force, heard } = notices.unwrap_or_default();
         self.kept.take_if(|kept| {
             in_force.is_some() || heard.contains(&kept.source) || kept.deadline <= Instant::now()
         });
-        SignalState { login, notice: in_force.or_else(|| self.kept.clone()) }
+        let notice = in_force.or_else(|| self.kept.clone());
+        SignalState { login, notice, is_unit_stop: unit_stop.is_some() }
     }
 
     /// Resolves when the state may have changed; never, once the login manager's channel is gone.
@@ -139,6 +162,7 @@ impl ShutdownSignals {
         let forgotten = self.kept.as_ref().map(|kept| kept.deadline);
         tokio::select! {
             changed = self.states.changed() => self.closed = changed.is_err(),
+            Ok(()) = self.unit_stop.changed() => {}
             lost = news(&mut self.notices) => if lost { self.notices = None },
             () = until(forgotten) => {}
         }
@@ -162,6 +186,12 @@ impl ShutdownSignals {
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }
+}
+
+/// When the node goes down by `notice`. A time that was over when it was first heard of means "at any moment", which may
+/// be in hours: the pods then get the policy's `own` time.
+fn gone_at(notice: &Notice, own: Duration) -> Instant {
+    if notice.deadline > notice.since { notice.deadline } else { notice.since + own }
 }
 
 /// Resolves at a change; true if the sender is gone.

@@ -114,6 +114,7 @@ impl Site {
             killer: Arc::new(self.world.clone()),
             inhibitor: Arc::new(self.lock.clone()),
             notices: self.notices.subscribe(),
+            unit_stop: watch::Sender::default().subscribe(),
             gate: gate.clone(),
             policy: self.policy.subscribe(),
             reports: Arc::clone(&self.reports) as _,

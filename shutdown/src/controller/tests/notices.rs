@@ -68,13 +68,21 @@ async fn a_notice_that_leaves_less_time_cuts_the_pods_that_do_not_fit() {
     }
 }
 
+/// It means "at any moment", which may be in hours.
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_has_passed_already_still_has_every_pod_asked() {
-    let (mut site, agent) = started(stubborn(60, 60)).await;
-    site.give_notice(Duration::ZERO);
-    let took = site.reach(&agent, ProgressPhase::Released).await;
-    assert!(took <= secs(1), "{took:?}");
-    assert_eq!(site.asked().len(), 2);
+async fn a_notice_whose_time_is_over_when_it_comes_gives_the_pods_the_policys_own_time() {
+    for after_another in [false, true] {
+        let (mut site, agent) = started(stubborn(600, 60)).await;
+        if after_another {
+            site.give_notice(secs(300));
+            site.until(secs(5)).await;
+        }
+        site.give_notice(Duration::ZERO);
+        let took = site.reach(&agent, ProgressPhase::Released).await;
+        assert!(took >= secs(30) && took <= secs(32), "{after_another}: {took:?}");
+        let (app, critical) = (&site.asked()[0], &site.asked()[1]);
+        assert!(app.2 >= 20.0 && critical.2 >= 10.0, "{after_another}: {app:?} {critical:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

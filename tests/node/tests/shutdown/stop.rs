@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use winddown_node_tests::scenario::{Scenario, Setup, TestResult, twenty_pods};
-use winddown_node_tests::{Suite, on_each_release};
+use winddown_node_tests::{PodBehavior, Suite, TestPod, on_each_release};
 
 on_each_release!(
     stopping_the_unit_on_a_running_machine_leaves_the_pods_and_a_start_finds_them: leaves_the_pods
@@ -61,4 +61,32 @@ async fn an_agent_that_is_stopped_as_soon_as_it_was_started_passes_over_no_pod()
     scenario.node.wait_off(Duration::from_secs(60)).await?;
     scenario.assert_ended_in_order()?;
     scenario.assert_systemd_killed_nothing().await
+}
+
+/// Process 1 is told to power off while the first group of a notice's run has ten minutes.
+#[tokio::test]
+async fn a_power_off_past_logind_shortens_the_run_of_a_notice_and_keeps_its_order() -> TestResult {
+    let test = "a_power_off_past_logind_shortens_the_run_of_a_notice_and_keeps_its_order";
+    let web = TestPod::new("web-0", 0, 100);
+    let pods = vec![
+        TestPod { grace_seconds: 300, behavior: PodBehavior::Deaf, ..web },
+        TestPod::new("queue-0", 1000, 300),
+        TestPod::new("agent-0", 2_000_000_000, 200),
+    ];
+    let Some(mut scenario) = Scenario::installed_with(test, pods).await? else { return Ok(()) };
+    scenario.start().await?;
+    let notice = ["systemd-run", "--collect", "winddown", "drain", "--deadline", "10m"];
+    scenario.node.run(&notice).await?;
+    scenario.someone_is_asked().await?;
+    scenario.node.run(&["sh", "-c", "kill -RTMIN+4 1"]).await?;
+    scenario.node.wait_off(Duration::from_secs(60)).await?;
+    let logs = scenario.logs();
+    let (queue, agent) = (&logs["queue-0"], &logs["agent-0"]);
+    for log in [queue, agent] {
+        assert_eq!((log.terms.len(), log.exits.len()), (1, 1), "{logs:?}");
+    }
+    assert!(queue.exits[0] < agent.terms[0], "{logs:?}");
+    let report = scenario.newest_report()?;
+    assert_eq!((&report["trigger"], &report["outcome"]), (&"notice".into(), &"forced".into()));
+    Ok(())
 }
