@@ -60,8 +60,8 @@ pub(super) async fn run(
                 }
             }
         }
-        if let DrainEvent::Finished { forced, left, pods_unknown, .. } = event {
-            let clean = forced == 0 && left == 0 && !pods_unknown;
+        if let DrainEvent::Finished { forced, left, pods_unknown, called_off, .. } = event {
+            let clean = forced == 0 && left == 0 && !pods_unknown && !called_off;
             return Ok(if clean { Exit::Success } else { Exit::PodsLeft });
         }
     }
@@ -116,7 +116,9 @@ impl Tally {
     fn count(&mut self, event: &DrainEvent) {
         match event {
             DrainEvent::Started { pods, .. } => self.pods = *pods,
-            DrainEvent::PodEnded { .. } | DrainEvent::PodLeft { .. } => self.over += 1,
+            DrainEvent::PodEnded { .. }
+            | DrainEvent::PodLeft { .. }
+            | DrainEvent::PodStays { .. } => self.over += 1,
             _ => {}
         }
     }
@@ -149,6 +151,9 @@ fn format_event(event: &DrainEvent) -> Option<String> {
         DrainEvent::PodLeft { namespace, name, message } => {
             format!("  {} still runs: {}", clean(&format!("{namespace}/{name}")), clean(message))
         }
+        DrainEvent::PodStays { namespace, name, message } => {
+            format!("  {} stays: {}", clean(&format!("{namespace}/{name}")), clean(message))
+        }
         DrainEvent::GroupEnded { priority, name, took_seconds, left: 0 } => {
             let group = group_title(name.as_deref(), *priority);
             format!("{group}: all ended in {}", seconds(*took_seconds))
@@ -157,8 +162,10 @@ fn format_event(event: &DrainEvent) -> Option<String> {
             let group = group_title(name.as_deref(), *priority);
             format!("{group}: {} left after {}", pod_count(*left), seconds(*took_seconds))
         }
-        DrainEvent::Finished { ended, forced, left, took_seconds, pods_unknown } => {
-            let mut line = format!("{} ended in {}", pod_count(*ended), seconds(*took_seconds));
+        DrainEvent::Finished { ended, forced, left, took_seconds, pods_unknown, called_off } => {
+            let how = if *called_off { "called off: " } else { "" };
+            let mut line =
+                format!("{how}{} ended in {}", pod_count(*ended), seconds(*took_seconds));
             if *forced > 0 {
                 line.push_str(&format!(", {forced} needed SIGKILL"));
             }

@@ -135,14 +135,15 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// End this node's pods in shutdown order; the node stays up
     ///
-    /// Progress is shown per group. Interrupting this command does not interrupt the drain: the
-    /// agent goes on. Manifests stay in place, and pods stay out until `undrain` or the next boot, even if
+    /// Progress is shown per group. Interrupting this command does not interrupt the drain:
+    /// `undrain` does. Manifests stay in place, and pods stay out until `undrain` or the next boot, even if
     /// the agent restarts. With --deadline the node is known to go away at that time: pods get the time
     /// that is left, and a grace that does not fit is shortened.
     Drain(DrainArgs),
     /// Admit pods again after a drain: static pods come back
     ///
-    /// Withdraws the deadline of `drain --deadline`, or ends the drain if there is none.
+    /// Withdraws the deadline of `drain --deadline`, or ends the drain if there is none. A drain in progress is
+    /// called off: pods that it has not asked to end run on.
     Undrain(UndrainArgs),
     /// End one pod
     ///

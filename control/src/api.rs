@@ -44,9 +44,9 @@ pub use request::{
 };
 pub use start::{StartPlan, StartStatus, StartingGroup, StartingPod};
 pub use status::{
-    ClosedBy, ConfigStatus, GroupProgress, GroupSummary, LastBootStatus, LockState, LockStatus,
-    NodeStatus, NoticeStatus, Phase, PlanSummary, PluginStatus, RuntimeStatus, ShutdownProgress,
-    Status,
+    ClosedBy, ConfigStatus, DrainStatus, GroupProgress, GroupSummary, LastBootStatus, LockState,
+    LockStatus, NodeStatus, NoticeStatus, Phase, PlanSummary, PluginStatus, RuntimeStatus,
+    ShutdownProgress, Status,
 };
 pub use version::VersionAnswer;
 

@@ -28,9 +28,9 @@ use winddown_shutdown::{
 };
 
 use crate::core::Core;
-use crate::links::Draining;
 use crate::plugin::{Joining, Lead, NodePlugin};
 use crate::protection::{AgentRole, KubeletFacts};
+use drain::DrainState;
 use guard::Guarded;
 #[cfg(test)]
 pub(crate) use guard::LOOKS;
@@ -85,8 +85,7 @@ struct Joined<R: Runtime> {
     held_since: watch::Sender<Option<WallTime>>,
     /// Allows one drain at a time.
     draining: Arc<Semaphore>,
-    /// The progress of a drain.
-    drained: watch::Sender<Draining>,
+    drained: watch::Sender<DrainState>,
     /// Set when all plug-ins have joined.
     work: OnceLock<Vec<ShutdownWork>>,
     ordered_start: Started,
@@ -223,6 +222,7 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         joined.keep_drained();
         core.count(joined.inhibitor.state());
         core.count(joined.progress.subscribe());
+        core.count(joined.drained.subscribe());
         core.count(joined.notices.changes());
         core.count(joined.kubelet.found());
         core.count(joined.ordered_start.report.clone());
@@ -267,6 +267,9 @@ impl Shutdown {
         );
         let records = running::places(&state, self.volatile_directory.as_deref());
         let carried = running::pick_up(&records, boot_id, &core.gate);
+        if let Some((deadline, text)) = carried.as_ref().and_then(|run| run.notice_of("operator")) {
+            operator.keep(deadline, text);
+        }
         let ShutdownHandle { inhibitor, progress, reports, .. } = self.handle;
         let last_boot = match self.trigger {
             Trigger::Drill => LastBootState::nothing(),
@@ -299,7 +302,7 @@ impl Shutdown {
             refused_signals: self.refused_signals,
             held_since: watch::Sender::new(None),
             draining: Arc::new(Semaphore::new(1)),
-            drained: watch::Sender::new(Draining::No),
+            drained: watch::Sender::default(),
             work: OnceLock::new(),
             ordered_start,
             guarded: Guarded::of_boot(&core, self.volatile_directory.as_deref(), self.guard),

@@ -329,15 +329,17 @@ async fn a_pod_that_only_a_shutdown_can_end_is_refused_to_a_kill_and_holds_up_no
         told.push(event);
     }
     assert!(begun.elapsed() < secs(5), "{:?}", begun.elapsed());
-    let left = DrainEvent::PodLeft {
+    let stays = DrainEvent::PodStays {
         namespace: "default".to_owned(),
         name: "etcd".to_owned(),
         message: why.to_owned(),
     };
-    assert!(told.contains(&left), "{told:?}");
-    assert!(told.iter().any(|event| matches!(event, DrainEvent::GroupEnded { left: 1, .. })));
-    assert!(matches!(told.last(), Some(DrainEvent::Finished { ended: 1, left: 1, .. })));
-    assert_eq!(b.report().outcome, Outcome::Left);
+    assert!(told.contains(&stays), "{told:?}");
+    assert!(!told.iter().any(|event| matches!(event, DrainEvent::GroupEnded { left: 1, .. })));
+    assert!(matches!(told.last(), Some(DrainEvent::Finished { ended: 1, left: 0, .. })));
+    let report = b.report();
+    assert_eq!((report.outcome, report.count(PodEnd::Stays)), (Outcome::Clean, 1));
+    assert!(report.headline().ends_with("; 1 pod stays."), "{}", report.headline());
     assert_eq!(b.runtime.stops(), [web.uid().clone()]);
 
     b.login.prepare();

@@ -33,7 +33,8 @@ pub enum Deadline {
 /// A drain by an operator: no pod is admitted until it is called off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drain {
-    /// How long it may take from now on; `None` if that is not known.
+    /// How long it may take from now on; `None` if that is not known. No time passes while no agent runs: the node stays
+    /// up, so nothing is gained by cutting its pods short.
     pub time: Option<Duration>,
     /// Whether the pods have stopped or their time is up.
     pub is_over: bool,
@@ -81,6 +82,7 @@ struct KeptDrain {
     version: u32,
     boot_id: String,
     given_boot_ms: u64,
+    /// What was left when this was written, rounded up.
     time_seconds: Option<u64>,
     is_over: bool,
 }
@@ -127,29 +129,30 @@ impl Operator {
         self.0.publisher.published()
     }
 
+    /// Keeps a notice that the run of an earlier agent knows, if the disk has lost it: it is in force and can be
+    /// withdrawn. Does nothing if a notice was given, or `since_boot` is past.
+    pub fn keep(&self, since_boot: Duration, text: &str) {
+        let Ok(mut given) = self.0.given.try_lock() else { return };
+        if given.is_none() && since_boot > self.0.boot.now() {
+            let kept = self.0.of(Deadline::SinceBoot(since_boot), text);
+            self.0.publish(&kept);
+            *given = Some(kept);
+        }
+    }
+
     /// Announces that the node goes down at `deadline`. The notice is in force when this returns. Dropping
     /// the future may leave it in force but not on disk.
     pub async fn give(&self, deadline: Deadline, text: &str) {
-        let kept = Kept {
-            version: 1,
-            boot_id: self.0.boot_id.clone(),
-            given_boot_ms: Some(millis(self.0.boot.now())),
-            deadline: match deadline {
-                Deadline::At(at) => KeptDeadline::At(at),
-                Deadline::SinceBoot(up) => KeptDeadline::SinceBoot(millis(up)),
-            },
-            text: one_line(text),
-        };
+        let kept = self.0.of(deadline, text);
         let mut given = self.0.given.lock().await;
         self.0.publish(&kept);
         *given = Some(kept.clone());
         self.0.store(Some(kept)).await;
     }
 
-    /// The drain that an earlier agent of this boot left behind, with what is left of its time.
+    /// The drain that an earlier agent of this boot left behind, with what was left of its time.
     pub fn found_drain(&self) -> Option<Drain> {
-        let now = self.0.boot.now();
-        self.0.found_drain.as_ref().map(|drain| drain.at(now))
+        self.0.found_drain.as_ref().map(KeptDrain::drain)
     }
 
     /// Stores that the node is drained, or no longer is.
@@ -158,7 +161,7 @@ impl Operator {
             version: 1,
             boot_id: self.0.boot_id.clone(),
             given_boot_ms: millis(self.0.boot.now()),
-            time_seconds: drain.time.map(|time| time.as_secs()),
+            time_seconds: drain.time.map(whole_seconds),
             is_over: drain.is_over,
         });
         self.0
@@ -197,6 +200,20 @@ impl Operator {
 // === impl Inner ===
 
 impl Inner {
+    /// The notice, as stored on disk.
+    fn of(&self, deadline: Deadline, text: &str) -> Kept {
+        Kept {
+            version: 1,
+            boot_id: self.boot_id.clone(),
+            given_boot_ms: Some(millis(self.boot.now())),
+            deadline: match deadline {
+                Deadline::At(at) => KeptDeadline::At(at),
+                Deadline::SinceBoot(up) => KeptDeadline::SinceBoot(millis(up)),
+            },
+            text: one_line(text),
+        }
+    }
+
     fn publish(&self, kept: &Kept) {
         // The aggregator only takes the difference, so a time since boot can stand in for a wall time.
         let since_boot = |up| WallTime::UNIX_EPOCH.checked_add(up).unwrap_or(WallTime::MAX);
@@ -217,11 +234,8 @@ impl Inner {
 // === impl KeptDrain ===
 
 impl KeptDrain {
-    /// The drain with what is left of its time at `now`, in time since the boot.
-    fn at(&self, now: Duration) -> Drain {
-        let took = now.saturating_sub(Duration::from_millis(self.given_boot_ms));
-        let left = |seconds| Duration::from_secs(seconds).saturating_sub(took);
-        Drain { time: self.time_seconds.map(left), is_over: self.is_over }
+    fn drain(&self) -> Drain {
+        Drain { time: self.time_seconds.map(Duration::from_secs), is_over: self.is_over }
     }
 }
 
@@ -238,6 +252,10 @@ fn not_kept(file: &KeptFile, why: &str) {
         "{}: {why}; an agent that is started again will not know of this change",
         file.path().display()
     );
+}
+
+fn whole_seconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
 fn millis(duration: Duration) -> u64 {

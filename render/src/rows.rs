@@ -1,5 +1,7 @@
 //! The rows above the pods, which `winddown status` and `status --watch` share.
 
+use std::borrow::Cow;
+
 use anstyle::Style;
 use winddown_shared::display::{clean, pod_count, seconds};
 
@@ -7,7 +9,7 @@ use super::group_state::GroupState;
 use super::paint::{BAD, GOOD, PLAIN, WARN};
 use super::times::Times;
 use super::{PODS_UNKNOWN, group_title};
-use winddown_control::api::{ClosedBy, LockState, Phase, ProtectionState, Status};
+use winddown_control::api::{ClosedBy, DrainStatus, LockState, Phase, ProtectionState, Status};
 
 /// A labelled row.
 pub(super) struct Row {
@@ -88,8 +90,8 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
         row("notice", &text, if notice.in_force { WARN } else { PLAIN });
     }
     if !status.admission_closed_by.is_empty() {
-        let reasons: Vec<&str> =
-            status.admission_closed_by.iter().map(|by| closed_by(*by)).collect();
+        let reasons: Vec<_> =
+            status.admission_closed_by.iter().map(|by| closed_by(*by, status)).collect();
         let text = format!("closed, no new pod is let in: {}", reasons.join(", "));
         row("admission", &text, WARN);
     }
@@ -181,15 +183,27 @@ fn shutdown(status: &Status, times: Times) -> String {
 }
 
 /// The reason why new pods are not admitted, human-readable.
-const fn closed_by(by: ClosedBy) -> &'static str {
-    match by {
+fn closed_by(by: ClosedBy, status: &Status) -> Cow<'static, str> {
+    if let (ClosedBy::Drain, Some(drain)) = (by, &status.drain) {
+        return format!("{} (winddown undrain calls it off)", being_drained(drain)).into();
+    }
+    Cow::Borrowed(match by {
         ClosedBy::Startup => "the agent is starting",
         ClosedBy::Shutdown => "the node is shutting down",
         ClosedBy::UnitStop => "the agent's unit is being stopped",
         ClosedBy::Notice => "a notice is in force",
         ClosedBy::Drain => "an operator drained the node (winddown undrain lets pods in again)",
         ClosedBy::Unknown => "a reason that this version does not know",
-    }
+    })
+}
+
+/// The progress of a drain.
+pub(crate) fn being_drained(drain: &DrainStatus) -> String {
+    let count = match drain.pods_unknown {
+        true => format!("at least {}", pod_count(drain.pods_to_go)),
+        false => pod_count(drain.pods_to_go),
+    };
+    format!("the node is being drained: {count} to go")
 }
 
 /// The configuration warning if graceful shutdown is off. It follows file, line and column.

@@ -53,7 +53,7 @@ pub struct GroupProgress {
     pub ended: usize,
     /// The number of stopped pods that needed SIGKILL.
     pub forced: usize,
-    /// The number of pods whose stop could not be confirmed.
+    /// The number of pods whose stop could not be confirmed, or that stay.
     pub failed: usize,
     /// When the group was requested to stop.
     pub started: Option<Instant>,

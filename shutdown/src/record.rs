@@ -180,6 +180,14 @@ impl RunRecord {
         ends_the_node || is_noticed || (not_spoken && has_time)
     }
 
+    /// The notice of `source` that began or shortened the run, if one did: when the node goes down, in time since the
+    /// kernel's boot, and the text.
+    pub fn notice_of(&self, source: &str) -> Option<(Duration, &str)> {
+        let notice = self.report.notice.as_ref().filter(|notice| notice.source == source)?;
+        let started = Duration::from_millis(self.started_boot_ms);
+        Some((started.saturating_add(notice.deadline), &notice.text))
+    }
+
     /// The longest time in the record.
     fn longest(&self) -> Duration {
         let Self { report, .. } = self;

@@ -424,6 +424,7 @@ impl AgentApi for Agent {
                 left: 0,
                 took_seconds: 20.0,
                 pods_unknown: false,
+                called_off: false,
             },
         ] {
             events.send(event).unwrap();

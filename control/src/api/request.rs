@@ -144,6 +144,15 @@ pub enum DrainEvent {
         /// The reason, human-readable.
         message: String,
     },
+    /// A pod runs on, because only the end of the node ends it: a kubelet would start it again.
+    PodStays {
+        /// `metadata.namespace`.
+        namespace: String,
+        /// `metadata.name`.
+        name: String,
+        /// The reason, human-readable.
+        message: String,
+    },
     /// All pods of a group have stopped, or its time is over.
     GroupEnded {
         /// The group's priority.
@@ -162,13 +171,16 @@ pub enum DrainEvent {
         ended: usize,
         /// How many of them needed SIGKILL.
         forced: usize,
-        /// The number of pods that still run.
+        /// The number of pods that still run, without those that stay.
         left: usize,
         /// The duration in seconds.
         took_seconds: f64,
         /// Whether the container runtime never reported the running pods, so that there may have been more.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pods_unknown: bool,
+        /// Whether it was called off: the pods that had not been asked to stop run on.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        called_off: bool,
     },
     /// An event that this version does not know; skipped.
     #[serde(other)]

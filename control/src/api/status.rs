@@ -33,6 +33,9 @@ pub struct Status {
     /// The progress of a shutdown.
     #[serde(default)]
     pub shutdown: ShutdownProgress,
+    /// A drain in progress; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<DrainStatus>,
     /// The pods that block shutdowns; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guard: Option<GuardStatus>,
@@ -108,6 +111,17 @@ pub struct NodeStatus {
     /// How long the agent has been running, in seconds.
     #[serde(default)]
     pub uptime_seconds: u64,
+}
+
+/// A drain in progress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DrainStatus {
+    /// The number of pods that still run and are to stop.
+    pub pods_to_go: usize,
+    /// Whether the container runtime has not reported the running pods yet, so that there may be more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pods_unknown: bool,
 }
 
 /// Whether the node's shutdown waits for the agent.
@@ -358,6 +372,7 @@ impl Status {
             lock: LockStatus::default(),
             protection: None,
             shutdown: ShutdownProgress::default(),
+            drain: None,
             notices: Vec::new(),
             last_boot: None,
             guard: None,

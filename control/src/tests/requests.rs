@@ -169,6 +169,7 @@ async fn a_drain_tells_its_progress_line_by_line_and_a_second_one_is_refused() {
         left: 0,
         took_seconds: 0.5,
         pods_unknown: false,
+        called_off: false,
     };
     let events = running.agent.drains.lock().unwrap().pop().expect("a drain");
     events.send(done.clone()).unwrap();

@@ -1,24 +1,61 @@
 //! Drains: ends all pods while the node stays up.
 
-use std::future::poll_fn;
+use std::convert::Infallible;
+use std::future::{pending, poll_fn};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_notices::Drain;
 use winddown_shared::{Event, GateReason, PodKiller, Recorder, RequestReport, Runtime, critical};
-use winddown_shutdown::{DrainOrder, PodEnd, ProgressPhase, ProgressSender, ShutdownReport, drain};
+use winddown_shutdown::{
+    DrainOrder, Outcome, PodEnd, PodReport, ProgressPhase, ProgressSender, ShutdownReport, drain,
+};
 
 use super::Joined;
 use crate::links::Draining;
 use winddown_control::ApiError;
-use winddown_control::api::{DrainEvent, ErrorCode};
+use winddown_control::api::{DrainEvent, DrainStatus, ErrorCode};
+
+/// How long the end of a drain waits for its run, which may be waiting for a disk.
+const STOPPED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What has become of the operator's drain.
+#[derive(Default)]
+pub(super) enum DrainState {
+    /// The node is not being drained.
+    #[default]
+    No,
+    /// The pods are being ended.
+    InProgress(DrainRun),
+    /// The pods have ended, and none comes back.
+    Done,
+}
+
+/// A drain in progress.
+#[derive(Clone, Default)]
+pub(super) struct DrainRun {
+    /// Spares the pods that have not been asked to end.
+    cancel: CancellationToken,
+    progress: ProgressSender,
+}
+
+impl From<&DrainState> for Draining {
+    fn from(state: &DrainState) -> Self {
+        match state {
+            DrainState::No => Self::No,
+            DrainState::InProgress(_) => Self::InProgress,
+            DrainState::Done => Self::Done,
+        }
+    }
+}
 
 impl<R: Runtime> Joined<R> {
     /// Closes admission and starts a drain that may take `time`, as a task of its own: it continues
-    /// without its caller.
+    /// without its caller, until [`end_drain`](Self::end_drain) calls it off.
     pub(super) fn start_drain(
         self: &Arc<Self>,
         time: Option<Duration>,
@@ -32,8 +69,9 @@ impl<R: Runtime> Joined<R> {
                 .with_hint("follow it with: winddown status --watch"));
         };
         self.core.gate.shut(GateReason::Drain);
-        self.drained.send_replace(Draining::InProgress);
-        // The next agent may have another policy, but the drain still ends when it was to end.
+        let run = DrainRun::default();
+        self.drained.send_replace(DrainState::InProgress(run.clone()));
+        // The next agent may have another policy, but the drain still has the time that it was given.
         let time = time.unwrap_or_else(|| DrainOrder::default_time(&self.policy.borrow()));
         let kept = move |is_over| Some(Drain { time: Some(time), is_over });
         let node = Arc::clone(self);
@@ -41,36 +79,54 @@ impl<R: Runtime> Joined<R> {
         critical::spawn("drain", async move {
             node.operator.note_drain(kept(false)).await;
             // An agent that stops leaves the drain to the next one.
-            let Some(report) = node.run_drain(time, requested_by, &tx).await else { return };
-            node.operator.note_drain(kept(true)).await;
-            node.drained.send_replace(Draining::Done);
-            drop(turn);
+            let Some(report) = node.run_drain(time, requested_by, &run, &tx).await else { return };
+            if report.outcome == Outcome::Cancelled {
+                // Pods that come back do not wait for the disk.
+                node.lift_drain().await;
+                drop(turn);
+                node.keep(report.clone()).await;
+            } else {
+                node.keep(report.clone()).await;
+                node.operator.note_drain(kept(true)).await;
+                node.drained.send_replace(DrainState::Done);
+                drop(turn);
+            }
             // Last, so that when the caller learns of it, a new agent does not repeat the drain, and it can be ended.
             send_end(&report, &tx);
         });
         Ok(rx)
     }
 
-    /// Ends a completed drain: its pods come back unless something else keeps them out. A drain in progress
-    /// continues.
+    /// Ends the drain: pods come back unless something else keeps them out. A drain in progress is called off, which
+    /// spares the pods that it has not asked to end.
     pub(super) async fn end_drain(&self) {
-        let Ok(_turn) = Arc::clone(&self.draining).try_acquire_owned() else { return };
-        if !self.core.gate.reasons().contains(GateReason::Drain) {
-            return;
+        if let DrainState::InProgress(run) = &*self.drained.borrow() {
+            run.cancel.cancel();
         }
+        let Ok(Ok(_turn)) = timeout(STOPPED_WITHIN, self.draining.acquire()).await else { return };
+        if self.core.gate.reasons().contains(GateReason::Drain) {
+            self.lift_drain().await;
+        }
+    }
+
+    /// Ends the drain on disk first, so that no agent that starts meanwhile resumes it.
+    async fn lift_drain(&self) {
         self.operator.note_drain(None).await;
-        self.drained.send_replace(Draining::No);
+        self.drained.send_replace(DrainState::No);
         self.core.workers.lame_duck(GateReason::Drain, false);
         self.core.gate.lift(GateReason::Drain);
     }
 
     /// Keeps the node drained if an earlier agent of this boot has drained it.
     pub(super) fn keep_drained(&self) {
-        if self.operator.found_drain().is_some() {
+        if let Some(drain) = self.operator.found_drain() {
             tracing::info!("the node is drained: no pod is let in until the drain is ended");
             self.core.gate.shut(GateReason::Drain);
             self.core.workers.lame_duck(GateReason::Drain, true);
-            self.drained.send_replace(Draining::Done);
+            self.drained.send_replace(match drain.is_over {
+                true => DrainState::Done,
+                false => DrainState::InProgress(DrainRun::default()),
+            });
         }
     }
 
@@ -85,11 +141,21 @@ impl<R: Runtime> Joined<R> {
         }
     }
 
+    /// The drain in progress, if there is one.
+    pub(super) fn drain_status(&self) -> Option<DrainStatus> {
+        let DrainState::InProgress(run) = &*self.drained.borrow() else { return None };
+        let (running, pods_unknown) = self.left();
+        let progress = run.progress.subscribe();
+        let failed: usize = progress.borrow().groups.iter().map(|group| group.failed).sum();
+        Some(DrainStatus { pods_to_go: running.saturating_sub(failed), pods_unknown })
+    }
+
     /// Returns `None` if the agent stops meanwhile.
     async fn run_drain(
         &self,
         time: Duration,
         requested_by: Option<RequestReport>,
+        run: &DrainRun,
         events: &mpsc::UnboundedSender<DrainEvent>,
     ) -> Option<ShutdownReport> {
         let tell = Arc::new(Tell {
@@ -102,7 +168,7 @@ impl<R: Runtime> Joined<R> {
             time: Some(time),
             requested_by,
             recorder: Arc::clone(&tell) as Arc<dyn Recorder>,
-            progress: ProgressSender::new(),
+            progress: run.progress.clone(),
             clock: self.core.wall.clone(),
             boot_id: self.core.identity.boot_id.clone(),
         };
@@ -120,15 +186,33 @@ impl<R: Runtime> Joined<R> {
             let tell = Arc::clone(&tell);
             async move { tell.follow().await }
         });
-        let (workers, cancel) = (Arc::new(self.core.workers.clone()), CancellationToken::new());
-        let run = drain(&workers, order, &cancel);
+        let workers = Arc::new(self.core.workers.clone());
+        let report = async {
+            tokio::select! {
+                report = drain(&workers, order, &run.cancel) => report,
+                never = self.keep_time(time, &run.progress) => match never {},
+            }
+        };
         // Workers that stop give up on every pod: the run would end at once, with all pods left.
-        let report = self.core.stop.run_until_cancelled(run).await;
+        let report = self.core.stop.run_until_cancelled(report).await;
         following.abort();
         let report = report?;
         tell.pods_so_far();
-        self.keep(report.clone()).await;
         Some(report)
+    }
+
+    /// Stores what is left of `time` whenever a group is asked to end: that is what the next agent has for it.
+    async fn keep_time(&self, time: Duration, progress: &ProgressSender) -> Infallible {
+        let (begun, mut progress, mut asked) = (Instant::now(), progress.subscribe(), 0);
+        while progress.changed().await.is_ok() {
+            let groups = progress.borrow_and_update().groups.clone();
+            let now = groups.iter().filter(|group| group.started.is_some()).count();
+            if now > std::mem::replace(&mut asked, now) {
+                let left = time.saturating_sub(begun.elapsed());
+                self.operator.note_drain(Some(Drain { time: Some(left), is_over: false })).await;
+            }
+        }
+        pending().await
     }
 
     /// Stores the report next to those of shutdowns. If the disk fails, only the report is lost.
@@ -223,20 +307,29 @@ pub(super) fn drain_event(event: &Event) -> Option<DrainEvent> {
 }
 
 fn send_end(report: &ShutdownReport, events: &mpsc::UnboundedSender<DrainEvent>) {
-    let pods = || report.groups.iter().flat_map(|group| &group.pods);
-    let left = |end: PodEnd| matches!(end, PodEnd::Left | PodEnd::Ending);
-    for pod in pods().filter(|pod| left(pod.end)) {
-        let _ = events.send(DrainEvent::PodLeft {
-            namespace: pod.namespace.clone(),
-            name: pod.name.clone(),
-            message: pod.error.clone().unwrap_or_default(),
-        });
+    for (_, pod) in report.pods() {
+        if let Some(told) = remaining(pod) {
+            let _ = events.send(told);
+        }
     }
+    let left = [PodEnd::Left, PodEnd::Ending, PodEnd::Spared];
     let _ = events.send(DrainEvent::Finished {
-        ended: pods().filter(|pod| !left(pod.end)).count(),
-        forced: pods().filter(|pod| pod.end == PodEnd::Killed).count(),
-        left: pods().filter(|pod| left(pod.end)).count(),
+        ended: report.count(PodEnd::Exited) + report.count(PodEnd::Killed),
+        forced: report.count(PodEnd::Killed),
+        left: left.map(|end| report.count(end)).iter().sum(),
         took_seconds: report.took.as_secs_f64(),
         pods_unknown: report.pods_unknown,
+        called_off: report.outcome == Outcome::Cancelled,
     });
+}
+
+/// The event of a pod that was asked to end and goes on; none for all others.
+fn remaining(pod: &PodReport) -> Option<DrainEvent> {
+    let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
+    let message = pod.error.clone().unwrap_or_default();
+    match pod.end {
+        PodEnd::Left | PodEnd::Ending => Some(DrainEvent::PodLeft { namespace, name, message }),
+        PodEnd::Stays => Some(DrainEvent::PodStays { namespace, name, message }),
+        PodEnd::Exited | PodEnd::Killed | PodEnd::Spared | PodEnd::Survives => None,
+    }
 }

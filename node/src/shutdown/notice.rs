@@ -10,6 +10,7 @@ use winddown_notices::Deadline;
 use winddown_shared::{BootClock, Event, GateReason, LONGEST_NOTICE, PodKiller, Runtime, WallTime};
 use winddown_shutdown::ProgressPhase;
 
+use super::drain::DrainState;
 use super::{Joined, drain};
 use winddown_control::ApiError;
 use winddown_control::api::{DrainEvent, ErrorCode, NoticeBody, NoticeStatus, WithdrawAnswer};
@@ -55,7 +56,7 @@ impl<R: Runtime> Joined<R> {
         let had_a_run = [GateReason::Shutdown, GateReason::Notice].map(|r| reasons.contains(r));
         if had_a_run.contains(&true) && self.is_over() {
             // An earlier run has ended all pods; there will be no other.
-            let _ = events.send(finished((0, 0, 0), false, Duration::ZERO));
+            let _ = events.send(finished((0, 0, 0), false, Duration::ZERO, false));
             return Ok(progress);
         }
         let node = Arc::clone(self);
@@ -66,7 +67,7 @@ impl<R: Runtime> Joined<R> {
                     let (left, unknown) = node.left();
                     let ended = pods.saturating_sub(left);
                     let tally = (ended, 0, left);
-                    let _ = events.send(finished(tally, unknown, begun.elapsed()));
+                    let _ = events.send(finished(tally, unknown, begun.elapsed(), false));
                 }
                 () = node.core.stop.cancelled() => {}
             }
@@ -74,7 +75,7 @@ impl<R: Runtime> Joined<R> {
         Ok(progress)
     }
 
-    /// Withdraws the operator's notice, or ends the operator's drain if there is none. Anything else
+    /// Withdraws the operator's notice, or ends or calls off the operator's drain if there is none. Anything else
     /// that keeps pods out stays in force: a drain outlives a deadline that was set during it.
     pub(super) async fn end_notice(&self) -> WithdrawAnswer {
         let was_shut = self.core.gate.is_shut();
@@ -129,6 +130,7 @@ impl<R: Runtime> Joined<R> {
     ) {
         let (mut ended, mut forced) = (0, 0);
         while let Some(event) = happened.recv().await {
+            let called_off = matches!(event, Event::ShutdownCancelled { .. });
             let left = match &event {
                 Event::PodStopped { forced: killed, .. } => {
                     ended += 1;
@@ -146,7 +148,7 @@ impl<R: Runtime> Joined<R> {
             }
             if let Some(left) = left {
                 let (tally, unknown) = ((ended, forced, left), self.left().1);
-                let _ = events.send(finished(tally, unknown, begun.elapsed()));
+                let _ = events.send(finished(tally, unknown, begun.elapsed(), called_off));
                 return;
             }
         }
@@ -160,7 +162,7 @@ impl<R: Runtime> Joined<R> {
     }
 
     /// The number of running pods, and whether there may be more.
-    fn left(&self) -> (usize, bool) {
+    pub(super) fn left(&self) -> (usize, bool) {
         let running = self.core.workers.running();
         (running.pods.len() + running.runtime_only.len(), !running.known)
     }
@@ -194,8 +196,8 @@ impl<R: Runtime> Joined<R> {
                 }
                 None => "the run of a notice that was withdrawn is not over yet".to_owned(),
             },
-            GateReason::Drain if self.draining.available_permits() == 0 => {
-                "a drain is under way".to_owned()
+            GateReason::Drain if matches!(*self.drained.borrow(), DrainState::InProgress(_)) => {
+                "the node is being drained (`winddown undrain` calls it off)".to_owned()
             }
             GateReason::Drain => {
                 "the node is drained (`winddown undrain` ends the drain)".to_owned()
@@ -208,8 +210,10 @@ fn finished(
     (ended, forced, left): (usize, usize, usize),
     pods_unknown: bool,
     took: Duration,
+    called_off: bool,
 ) -> DrainEvent {
-    DrainEvent::Finished { ended, forced, left, took_seconds: took.as_secs_f64(), pods_unknown }
+    let took_seconds = took.as_secs_f64();
+    DrainEvent::Finished { ended, forced, left, took_seconds, pods_unknown, called_off }
 }
 
 /// The deadline in the body, which must name exactly one.

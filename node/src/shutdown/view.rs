@@ -22,8 +22,9 @@ use winddown_shutdown::{
     Budget, Guard, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within, start_plan,
 };
 
+use super::drain::DrainState;
 use super::{Joined, last_boot, reports, role, start_view};
-use crate::links::{Draining, NodeEnd, Observe};
+use crate::links::{NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, NodeFacts};
 use crate::plugin::{Events, Section, ShutdownAnswers};
 use crate::protection::{ProtectionFacts, protection};
@@ -32,6 +33,7 @@ impl<R: Runtime> Section for Joined<R> {
     fn status(&self, status: &mut api::Status) {
         status.lock = self.lock();
         status.shutdown = self.shutdown_progress();
+        status.drain = self.drain_status();
         status.notices = self.notice_statuses();
         status.last_boot = self.kept.last_boot.status();
         status.shutdown_plan = self.plan_summary();
@@ -159,7 +161,7 @@ pub(super) struct End<R: Runtime> {
     notices: winddown_shared::Notices,
     progress: watch::Receiver<Progress>,
     known: watch::Receiver<bool>,
-    drained: watch::Receiver<Draining>,
+    drained: watch::Receiver<DrainState>,
     guard: watch::Receiver<Guard>,
 }
 
@@ -178,7 +180,7 @@ impl<R: Runtime> Observe<NodeEnd> for End<R> {
         self.guard.mark_unchanged();
         NodeEnd {
             is_near: announced || runs || carried,
-            draining: *self.drained.borrow_and_update(),
+            draining: (&*self.drained.borrow_and_update()).into(),
             lock: said.lock,
             held: self.shutdown.held_by(),
             last: last.map(|last| last.text).unwrap_or_default(),

@@ -1,11 +1,13 @@
 //! Tests of notices: given and withdrawn by an operator, and from other sources.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use winddown_notices::{Announcement, When};
 
 use super::*;
-use winddown_control::api::{ClosedBy, NoticeBody};
+use winddown_control::api::{ClosedBy, DrainStatus, NoticeBody};
 
 fn within(seconds: u64) -> NoticeBody {
     NoticeBody { in_seconds: Some(seconds), text: "rack 7 moves".into(), ..NoticeBody::default() }
@@ -194,9 +196,15 @@ async fn a_drain_that_an_agent_had_not_finished_is_finished_by_the_next_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_ends_when_it_was_to_end_however_long_no_agent_ran() {
-    // For the second row the drain takes the configured 30 s. In the third, its time passes without an agent.
-    for (timeout, away, grace) in [(Some(100), 20, 75), (None, 5, 20), (Some(100), 200, 1)] {
+async fn the_clock_of_a_drain_stands_while_no_agent_runs() {
+    // The drain without a timeout has the configured 30 s. In the third row its time passes without an agent, and in the
+    // last the agent stops in the second group.
+    for (timeout, runs, away, left, grace) in [
+        (Some(100), 5, 20, 100, 90),
+        (None, 5, 5, 30, 20),
+        (Some(100), 5, 2000, 100, 90),
+        (Some(60), 12, 2, 50, 49),
+    ] {
         let runtime = FakeRuntime::default();
         let (web, dns) = (pod("web", 0, 300), pod("dns", 2_000_000_000, 300));
         runtime.stop_takes(web.uid(), secs(10));
@@ -205,14 +213,16 @@ async fn a_drain_ends_when_it_was_to_end_however_long_no_agent_ran() {
         b.want(&[&web, &dns]).await;
         let request = DrainRequest { timeout_seconds: timeout, ..DrainRequest::default() };
         let _events = b.node.drain(request).await.unwrap();
-        tokio::time::sleep(secs(5)).await;
+        tokio::time::sleep(secs(runs)).await;
         let (state, clock, runtime, login) = b.stop();
+        let kept = std::fs::read_to_string(state.path().join("operator-drain.json")).unwrap();
+        assert!(kept.contains(&format!("\"timeSeconds\":{left},")), "{kept}");
         tokio::time::sleep(secs(away)).await;
         let b = bench_in(state, clock, runtime, login);
         b.want(&[&web, &dns]).await;
         tokio::time::sleep(secs(120)).await;
         let graces = b.runtime.graces(dns.uid());
-        assert!(graces.len() == 1 && graces[0].abs_diff(secs(grace)) <= secs(1), "{graces:?}");
+        assert!(graces[0] + secs(1) >= secs(grace), "{timeout:?}, {away}: {graces:?}");
         assert!(!b.runtime.runs(dns.uid()));
         assert_eq!(b.shutdown.reports().list().unwrap().reports.len(), 1);
         assert_eq!(b.node.status().admission_closed_by, [ClosedBy::Drain]);
@@ -309,16 +319,113 @@ async fn a_deadline_given_while_another_run_is_called_off_is_followed_to_its_own
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_can_be_taken_back_too() {
+async fn a_drain_that_is_over_can_be_taken_back() {
     let (b, ..) = two_pods().await;
-    let events = b.node.drain(DrainRequest::default()).await.unwrap();
-    let during = b.node.withdraw_notice().await;
-    assert!(during.admission_closed && during.message.contains("drain"), "{during:?}");
-    all(events).await;
-    tokio::time::sleep(secs(1)).await;
+    all(b.node.drain(DrainRequest::default()).await.unwrap()).await;
     assert!(b.node.withdraw_notice().await.opened);
     tokio::time::sleep(secs(30)).await;
     assert!(both_are_back(&b));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drain_in_progress_is_called_off_like_a_shutdown() {
+    let (b, web, dns) = two_pods().await;
+    let events = b.node.drain(DrainRequest::default()).await.unwrap();
+    tokio::time::sleep(secs(2)).await;
+    let to_go = |pods_to_go| Some(DrainStatus { pods_to_go, pods_unknown: false });
+    assert_eq!(b.node.status().drain, to_go(2));
+    tokio::time::sleep(secs(1)).await;
+    let answer = b.node.withdraw_notice().await;
+    assert!(!answer.withdrawn && answer.opened && !answer.admission_closed, "{answer:?}");
+    assert_eq!(b.node.status().drain, None);
+    let told = all(events).await;
+    let last = told.last();
+    assert!(
+        matches!(last, Some(DrainEvent::Finished { left: 2, called_off: true, .. })),
+        "{told:?}"
+    );
+    tokio::time::sleep(secs(30)).await;
+    assert_eq!(b.runtime.stops(), [web.uid().clone()], "the critical pod was spared");
+    assert!(both_are_back(&b) && !b.node.status().admission_closed);
+    let report = b.report();
+    assert_eq!((report.outcome, report.count(PodEnd::Spared)), (Outcome::Cancelled, 1));
+
+    let (state, clock, runtime, login) = b.stop();
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[&web, &dns]).await;
+    tokio::time::sleep(secs(60)).await;
+    assert_eq!(b.runtime.stops().len(), 1, "it is over for the next agent too");
+    assert!(both_are_back(&b) && !b.node.status().admission_closed);
+}
+
+/// An agent that is stopped at any step of a drain that is called off.
+#[tokio::test(start_paused = true)]
+async fn wherever_an_agent_stops_while_a_drain_is_called_off_the_drain_goes_on_or_is_over() {
+    for turns in 0..40 {
+        let (b, web, dns) = two_pods().await;
+        let _events = b.node.drain(DrainRequest::default()).await.unwrap();
+        tokio::time::sleep(secs(2)).await;
+        let node = b.node.clone();
+        let undrain = tokio::spawn(async move { node.withdraw_notice().await });
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+        let answered = undrain.is_finished();
+        undrain.abort();
+        let (state, clock, runtime, login) = b.stop();
+        let b = bench_in(state, clock, runtime, login);
+        b.want(&[&web, &dns]).await;
+        tokio::time::sleep(secs(60)).await;
+        let status = b.node.status();
+        let is_over = both_are_back(&b) && !status.admission_closed;
+        let goes_on = status.admission_closed_by == [ClosedBy::Drain] && status.drain.is_none();
+        assert!(is_over || (goes_on && !answered), "{turns}: {:?}", status.pods);
+        if goes_on {
+            assert!(b.node.withdraw_notice().await.opened);
+            tokio::time::sleep(secs(60)).await;
+            assert!(both_are_back(&b), "{turns}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_only_the_record_of_its_run_has_kept_is_withdrawn_before_a_drain() {
+    let clock = boot_clock();
+    let (b, ..) = two_pods().await;
+    all(b.node.drain(DrainRequest::default()).await.unwrap()).await;
+    all(b.node.give_notice(within(600)).await.unwrap()).await;
+    let (state, ..) = b.stop();
+    std::fs::remove_file(state.path().join("operator-notice.json")).unwrap();
+    let b = bench_in(state, clock, FakeRuntime::default(), held());
+    b.want(&[]).await;
+    let closed_by = || b.node.status().admission_closed_by;
+    assert_eq!(closed_by(), [ClosedBy::Notice, ClosedBy::Drain]);
+    assert!(b.node.withdraw_notice().await.withdrawn);
+    assert_eq!(closed_by(), [ClosedBy::Drain]);
+    assert!(b.node.withdraw_notice().await.opened);
+}
+
+/// The machine goes down past the login manager while a notice leaves ten minutes.
+#[tokio::test(start_paused = true)]
+async fn the_units_stop_path_shortens_the_run_of_a_notice_and_asks_its_later_groups() {
+    let b = bench(FakeRuntime::default(), held());
+    let (web, dns) = (pod("web", 0, 300), pod("dns", 2_000_000_000, 30));
+    b.runtime.stop_takes(web.uid(), secs(600));
+    b.runtime.stop_takes(dns.uid(), secs(3));
+    b.want(&[&web, &dns]).await;
+    let _events = b.node.give_notice(within(600)).await.unwrap();
+    tokio::time::sleep(secs(5)).await;
+    let begun = Instant::now();
+    b.stop_unit().await.unwrap();
+    let took = begun.elapsed();
+    assert_eq!(b.runtime.stops().last(), Some(dns.uid()), "after {took:?}");
+    assert!(took > secs(15) && took <= secs(31), "{took:?}");
+    assert!(!b.runtime.runs(web.uid()) && !b.runtime.runs(dns.uid()));
+    let report = b.report();
+    assert_eq!((report.trigger, report.outcome), (Trigger::Notice, Outcome::Forced));
+    assert_eq!(report.node_action.as_deref(), Some("powerOff"));
+    let closed_by = b.node.status().admission_closed_by;
+    assert_eq!(closed_by, [ClosedBy::UnitStop, ClosedBy::Notice]);
 }
 
 #[tokio::test(start_paused = true)]

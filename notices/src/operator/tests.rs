@@ -228,16 +228,33 @@ async fn what_is_kept_is_not_of_a_system_that_was_started_anew_on_the_same_kerne
 }
 
 #[tokio::test]
-async fn a_drain_that_is_found_has_what_is_left_of_its_time() {
+async fn a_drain_that_is_found_has_what_was_left_of_its_time_however_much_later() {
     let directory = tempfile::tempdir().expect("a directory");
     let (_, operator) = open(directory.path(), "boot-1");
-    let drain = |seconds| Drain { time: Some(Duration::from_secs(seconds)), is_over: false };
-    operator.note_drain(Some(drain(90))).await;
-    for (later, left) in [(0, 90), (60, 30), (90, 0), (500, 0)] {
+    let drain = |time| Drain { time: Some(time), is_over: false };
+    let given = Duration::from_millis(89_100);
+    operator.note_drain(Some(drain(given))).await;
+    for later in [0, 60, 90, 500] {
         let up = BootClock::new(move || Duration::from_secs(1000 + later));
         let publisher = NoticeAggregator::new().publisher("operator", None);
         let wall = WallClock::fixed(noon());
         let again = Operator::open(publisher, directory.path(), "boot-1", wall, up);
+        let left = Duration::from_secs(90);
         assert_eq!(again.found_drain(), Some(drain(left)), "{later} s later");
     }
+}
+
+#[tokio::test]
+async fn a_notice_that_only_a_run_has_kept_is_in_force_until_it_is_withdrawn() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (aggregator, operator) = open(directory.path(), "boot-1");
+    let in_force = || aggregator.notices().borrow().in_force.clone();
+    // It is a thousand seconds after the kernel's boot.
+    operator.keep(Duration::from_secs(1000), "past");
+    assert!(in_force().is_none());
+    operator.keep(Duration::from_secs(1060), "rack 7 moves");
+    operator.keep(Duration::from_secs(1001), "another");
+    let notice = in_force().expect("a notice");
+    assert_eq!((&*notice.source, &*notice.text), ("operator", "rack 7 moves"));
+    assert!(operator.withdraw().await && in_force().is_none());
 }

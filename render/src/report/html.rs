@@ -103,6 +103,7 @@ impl Page<'_> {
             (PodEnd::Ending, "still ending", "warn"),
             (PodEnd::Spared, "spared", "dim"),
             (PodEnd::Survives, "survived", "good"),
+            (PodEnd::Stays, "stay", "dim"),
         ];
         self.out.markup(format_args!("<dl class=\"counts\">"));
         for (end, name, class) in ways {

@@ -34,7 +34,7 @@ impl Times {
 pub(super) fn class(pod: &PodReport) -> &'static str {
     match pod.end {
         PodEnd::Exited if pod.mounts.is_empty() => "dim",
-        PodEnd::Spared | PodEnd::Survives => "dim",
+        PodEnd::Spared | PodEnd::Survives | PodEnd::Stays => "dim",
         PodEnd::Left => "bad",
         _ => "warn",
     }
@@ -51,6 +51,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
         (PodEnd::Ending, _) => "was still ending".to_owned(),
         (PodEnd::Spared, _) => "spared".to_owned(),
         (PodEnd::Survives, _) => "survived".to_owned(),
+        (PodEnd::Stays, _) => "stays".to_owned(),
         (PodEnd::Exited, None) => "ended, not known when".to_owned(),
     };
     if let (PodEnd::Killed, Some(wanted)) = (pod.end, pod.wanted_grace) {

@@ -235,7 +235,7 @@ pub(super) fn severity(pod: &PodReport) -> u8 {
         PodEnd::Killed => 1,
         _ if !pod.mounts.is_empty() => 2,
         PodEnd::Ending => 3,
-        PodEnd::Exited | PodEnd::Spared | PodEnd::Survives => FINE,
+        PodEnd::Exited | PodEnd::Spared | PodEnd::Survives | PodEnd::Stays => FINE,
     }
 }
 
@@ -275,6 +275,7 @@ pub(super) fn remark(pod: &PodReport) -> String {
         PodEnd::Ending => "was still ending".into(),
         PodEnd::Spared => "spared".into(),
         PodEnd::Survives => "survived the soft-reboot".into(),
+        PodEnd::Stays => pod.error.as_deref().map_or("stays".into(), |why| clean(why).into_owned()),
         PodEnd::Left if containers.is_empty() => {
             let error = pod.error.as_deref().map_or("unknown".into(), clean);
             format!("STILL RUNS? {error}")

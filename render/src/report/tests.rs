@@ -71,6 +71,19 @@ fn who_had_asked_a_pod_to_end_before_is_said_beside_it() {
 }
 
 #[test]
+fn a_pod_that_stays_is_named_with_the_reason_and_is_no_failure() {
+    let why = "pod default/etcd is left as it is: a kubelet would start it again";
+    let etcd = PodReport { error: Some(why.into()), ..pod("etcd", PodEnd::Stays, None, None) };
+    let web = pod("web", PodEnd::Exited, Some(0), Some(500));
+    let pods = vec![group(0, Some((0, 500)), vec![etcd, web])];
+    let mut report = report(Outcome::Clean, 500, pods);
+    report.trigger = Trigger::Drain;
+    let text = text(&report, false);
+    assert!(text.starts_with("Clean drain: 1 pod ended by itself in "), "{text}");
+    assert!(text.contains("; 1 pod stays.\n") && text.contains(why), "{text}");
+}
+
+#[test]
 fn who_was_killed_and_who_is_left_is_said_beside_the_pod() {
     let killed = PodReport {
         containers: vec!["main".into(), "log".into()],

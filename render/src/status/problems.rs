@@ -4,6 +4,7 @@ use winddown_shared::WAITING_FOR_PREEMPTION;
 use winddown_shared::display::{clean, seconds};
 
 use super::pod_state;
+use crate::rows::being_drained;
 use winddown_control::api::{ClosedBy, LockState, ManifestProblem, PodState, Status};
 
 /// A problem, and what to do next. Both are safe to print.
@@ -107,10 +108,17 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
         }
     }
     if status.admission_closed_by == [ClosedBy::Drain] {
-        found.push(Problem {
-            text: "the node was drained: its pods are ended and no new one is let in".to_owned(),
-            next: "`winddown undrain` brings the pods back".to_owned(),
-        });
+        let (text, next) = match &status.drain {
+            Some(drain) => (
+                being_drained(drain),
+                "`winddown undrain` calls it off: pods that were not asked yet run on",
+            ),
+            None => (
+                "the node was drained: its pods are ended and no new one is let in".to_owned(),
+                "`winddown undrain` brings the pods back",
+            ),
+        };
+        found.push(Problem { text, next: next.to_owned() });
     }
     if let Some(verdict) = status.protection.as_ref().filter(|verdict| verdict.is_unexplained()) {
         found.push(Problem {

@@ -5,8 +5,9 @@ use super::fixtures::{
 };
 use crate::{View, plan, status};
 use winddown_control::api::{
-    AfterNode, AfterNodesStatus, ClusterStatus, GuardStatus, HoldingPod, LastBootStatus, LockState,
-    NodeStage, NoticeStatus, PlanShrink, PlannedGroup, PlannedPod, ShutdownPlan, Status,
+    AfterNode, AfterNodesStatus, ClosedBy, ClusterStatus, DrainStatus, GuardStatus, HoldingPod,
+    LastBootStatus, LockState, NodeStage, NoticeStatus, PlanShrink, PlannedGroup, PlannedPod,
+    ShutdownPlan, Status,
 };
 
 const SCREEN: View = View { width: Some(80), color: false, wide: false };
@@ -139,6 +140,25 @@ fn notices_say_when_the_node_goes_away_and_who_says_so() {
         assert!(shown.contains(line), "{line:?} is not in:\n{shown}");
     }
     assert!(!shown.contains("was drained"), "{shown}");
+}
+
+#[test]
+fn a_drain_in_progress_is_not_told_as_one_that_is_over() {
+    let mut node = fresh();
+    node.admission_closed = true;
+    node.admission_closed_by = vec![ClosedBy::Drain];
+    let shown = |node: &Status| status(node, &View { width: None, ..SCREEN });
+    assert!(
+        shown(&node).contains("! the node was drained: its pods are ended"),
+        "{}",
+        shown(&node)
+    );
+    for (pods_unknown, count) in [(false, "3 pods"), (true, "at least 3 pods")] {
+        node.drain = Some(DrainStatus { pods_to_go: 3, pods_unknown });
+        let (shown, said) = (shown(&node), format!("the node is being drained: {count} to go"));
+        assert!(shown.contains(&format!("! {said}")) && !shown.contains("drained: its"), "{shown}");
+        assert!(shown.contains(&format!("{said} (winddown undrain calls it off)")), "{shown}");
+    }
 }
 
 #[test]

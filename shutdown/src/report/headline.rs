@@ -13,7 +13,8 @@ impl ShutdownReport {
             Trigger::LoginManager | Trigger::UnitStop | Trigger::Notice => "shutdown",
         };
         let survive = self.count(PodEnd::Survives);
-        let total = self.pods().count() - survive;
+        let stay = self.count(PodEnd::Stays);
+        let total = self.pods().count() - survive - stay;
         let took = in_seconds(self.took);
         let time = format!("{took} (budget {})", in_seconds(self.budget.pods));
         let killed = self.count(PodEnd::Killed);
@@ -21,17 +22,21 @@ impl ShutdownReport {
         let left = self.count(PodEnd::Left);
         let ending = self.count(PodEnd::Ending) + left;
         let spared = self.count(PodEnd::Spared);
-        let survived = match survive {
+        let of = |count, what| match count {
             0 => String::new(),
-            _ => format!("; {} survived it", pod_count(survive)),
+            _ => format!("; {} {what}", pod_count(count)),
         };
+        let survived =
+            of(survive, "survived it") + &of(stay, if stay == 1 { "stays" } else { "stay" });
         let tally =
             || format!("{} had ended, {ending} still ending, {spared} spared", pod_count(ended));
         match self.outcome {
             Outcome::Clean if total == 0 && survive > 0 => {
                 format!("Clean {what}: {} survived it.", pod_count(survive))
             }
-            Outcome::Clean if total == 0 => format!("Clean {what}: there were no pods to end."),
+            Outcome::Clean if total == 0 => {
+                format!("Clean {what}: there were no pods to end{survived}.")
+            }
             Outcome::Clean if total == 1 => {
                 format!("Clean {what}: 1 pod ended by itself in {time}{survived}.")
             }

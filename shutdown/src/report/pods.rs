@@ -112,6 +112,8 @@ pub enum PodEnd {
     Ending,
     /// It was not requested to stop, because it keeps running through the soft reboot.
     Survives,
+    /// It was not stopped, because only the end of the node stops it: the runtime refuses it to a drain.
+    Stays,
     /// It was not seen to stop.
     Left,
 }

@@ -187,7 +187,7 @@ impl<K: PodKiller> Run<'_, K> {
 
     fn take(&mut self, answer: Result<(Id, Result<Arc<PodStopped>, KillError>), JoinError>) {
         let (id, answer) = match answer {
-            Ok((id, answer)) => (id, answer.map_err(Failure::from)),
+            Ok((id, answer)) => (id, answer.map_err(|e| Failure::of(e, self.order.reason))),
             Err(error) => (error.id(), Err(Failure::panicked())),
         };
         self.overdue.remove(&id);
@@ -212,16 +212,17 @@ impl<K: PodKiller> Run<'_, K> {
                 }
                 report.end
             }
-            Err(Failure { error, still_running }) => {
-                tracing::warn!(
-                    namespace = report.namespace,
-                    pod = report.name,
-                    error,
-                    "pod not ended"
-                );
+            Err(Failure { end, error, still_running }) => {
+                let (namespace, pod) = (&report.namespace, &report.name);
+                if end == PodEnd::Stays {
+                    tracing::info!(namespace, pod, error, "pod stays");
+                    (report.asked, report.wanted_grace) = (None, None);
+                } else {
+                    tracing::warn!(namespace, pod, error, "pod not ended");
+                }
                 report.error = Some(error);
                 report.containers = still_running;
-                PodEnd::Left
+                end
             }
         };
         report.end = end;
@@ -229,14 +230,14 @@ impl<K: PodKiller> Run<'_, K> {
             self.has_to_note();
         }
         self.order.progress.group(place.group, |group| match end {
-            PodEnd::Left => group.failed += 1,
+            PodEnd::Left | PodEnd::Stays => group.failed += 1,
             _ if counted => {}
             _ => {
                 group.ended += 1;
                 group.forced += usize::from(end == PodEnd::Killed);
             }
         });
-        if end != PodEnd::Left {
+        if end.is_over() {
             self.release(place, &pod);
         }
     }

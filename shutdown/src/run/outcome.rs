@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use winddown_shared::{KillError, ShutdownPoint, ShutdownWork};
+use winddown_shared::{KillError, KillReason, ShutdownPoint, ShutdownWork};
 
 use super::{RunReport, RunStop};
 use crate::{GroupReport, Outcome, PodEnd};
 
 /// Why a pod was not seen to stop.
 pub(super) struct Failure {
+    pub(super) end: PodEnd,
     pub(super) error: String,
     pub(super) still_running: Vec<String>,
 }
@@ -56,23 +57,28 @@ impl RunReport {
 /// Whether every pod stopped and left nothing mounted.
 pub(super) fn is_clean(groups: &[GroupReport]) -> bool {
     let mut pods = groups.iter().flat_map(|group| &group.pods);
-    pods.all(|pod| pod.end == PodEnd::Survives || (pod.end.is_over() && pod.mounts.is_empty()))
+    pods.all(|pod| match pod.end {
+        PodEnd::Exited | PodEnd::Killed => pod.mounts.is_empty(),
+        PodEnd::Survives | PodEnd::Stays => true,
+        PodEnd::Spared | PodEnd::Ending | PodEnd::Left => false,
+    })
 }
 
 impl Failure {
     pub(super) fn panicked() -> Self {
         let error = "the attempt to end it panicked, which is a bug: see the agent's log";
-        Self { error: error.into(), still_running: Vec::new() }
+        Self { end: PodEnd::Left, error: error.into(), still_running: Vec::new() }
     }
-}
 
-impl From<KillError> for Failure {
-    fn from(error: KillError) -> Self {
+    /// The failure of a kill for `reason`. A pod that is refused to a drain stays on a node that stays up, as it is meant
+    /// to: `kubectl drain` passes over mirror pods, too.
+    pub(super) fn of(error: KillError, reason: KillReason) -> Self {
         let text = error.to_string();
-        let still_running = match error {
-            KillError::Deadline { still_running, .. } => still_running,
-            _ => Vec::new(),
+        let (end, still_running) = match error {
+            KillError::Deadline { still_running, .. } => (PodEnd::Left, still_running),
+            KillError::Refused { .. } if reason == KillReason::Drain => (PodEnd::Stays, Vec::new()),
+            _ => (PodEnd::Left, Vec::new()),
         };
-        Self { error: text, still_running }
+        Self { end, error: text, still_running }
     }
 }

@@ -1,5 +1,6 @@
 //! Somebody outside says when the node ends.
 
+use winddown_node_tests::TestPod;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
 
 #[tokio::test]
@@ -55,6 +56,34 @@ async fn after_a_notice_in_a_file_has_ended_the_pods_the_power_off_waits_for_not
     scenario.assert_systemd_killed_nothing().await?;
     let said = scenario.report_after_next_boot().await?;
     assert_eq!(said["trigger"], "notice", "{said}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_drain_is_called_off_in_its_first_group_and_no_agent_resumes_it() -> TestResult {
+    let test = "a_drain_is_called_off_in_its_first_group_and_no_agent_resumes_it";
+    let pods = vec![
+        TestPod::new("web-0", 0, 4000),
+        TestPod::new("queue-0", 1000, 300),
+        TestPod::new("agent-0", 2_000_000_000, 200),
+    ];
+    let Some(scenario) = Scenario::installed_with(test, pods).await? else { return Ok(()) };
+    scenario.start().await?;
+    scenario.node.run(&["systemd-run", "--collect", "winddown", "drain"]).await?;
+    scenario.someone_is_asked().await?;
+    let text = scenario.text(&["status"]).await?;
+    assert!(text.contains("the node is being drained: 3 pods to go"), "{text}");
+    println!("{}", scenario.text(&["undrain"]).await?);
+    let again = async || scenario.logs()["web-0"].starts.len() == 2;
+    scenario.node.wait_until("the pod that was asked to be back", SOON, again).await?;
+    scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
+    scenario.lock_is_back().await?;
+    let status = scenario.status().await?;
+    assert!(status["admissionClosedBy"].is_null() && status["drain"].is_null(), "{status}");
+    for (name, log) in scenario.logs() {
+        let asked = usize::from(name == "web-0");
+        assert_eq!((log.terms.len(), log.starts.len()), (asked, 1 + asked), "{name}: {log:?}");
+    }
     Ok(())
 }
 
