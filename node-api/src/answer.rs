@@ -37,9 +37,13 @@ fn of(kind: &'static str, bytes: Vec<u8>) -> Response<Body> {
     stream(kind, Full::new(Bytes::from(bytes)).map_err(|never| match never {}).boxed_unsync())
 }
 
+pub(crate) fn no_body() -> Body {
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
+}
+
 /// A response without a body.
 pub(crate) fn empty(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+    let mut response = Response::new(no_body());
     *response.status_mut() = status;
     response
 }

@@ -10,19 +10,28 @@
 //! The server listens once there is a certificate, and reports until then why it does not. Certificate files may be
 //! replaced at any time. The server continues while the node shuts down, until the agent exits.
 //!
+//! # Protocols
+//! HTTP/2, and HTTP/1.1 for upgrades and clients without HTTP/2, with one request for each connection. A body ends apart
+//! from its data, because the API server drops data that it reads together with the end of a log.
+//!
 //! # Limits
 //! Clients that are not authorized yet share 128 connections, each with 10 s for the TLS handshake and 10 s for the
-//! request; at most 2048 clients are answered at a time. A log is read as its client takes it, one block at a time, and
-//! no reader has a thread of its own or keeps others from reading. At most 256 streams are open.
+//! request; a client that is refused has to leave. An authorized one may keep a connection for 90 s without a request,
+//! with 250 requests at a time, or 8 without a certificate; at most 2048 requests are answered at a time. A log is read
+//! as its client takes it, one block at a time, and no reader has a thread of its own or keeps others from reading. At
+//! most 256 streams are open.
 
 mod answer;
+mod body;
 mod cache;
+mod connection;
 mod context;
 mod figures;
 #[cfg(debug_assertions)]
 #[doc(hidden)]
 pub mod fuzzing;
 mod hangup;
+mod http2;
 mod logs;
 mod places;
 mod pods;

@@ -32,6 +32,18 @@ impl Places {
         seat.release();
         Some(place)
     }
+
+    #[cfg(test)]
+    pub(crate) fn free(&self) -> usize {
+        self.answered.available_permits()
+    }
+
+    /// Takes so many places.
+    #[cfg(test)]
+    pub(crate) fn take(&self, count: usize) -> OwnedSemaphorePermit {
+        let count = count.try_into().unwrap();
+        Arc::clone(&self.answered).try_acquire_many_owned(count).unwrap()
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, StreamBody};
@@ -14,32 +14,24 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use winddown_shared::error_chain;
 
 use crate::answer::{self, Body, Failure};
+use crate::body::in_blocks;
+use crate::connection::{Connection, HELLO};
 use crate::context::Context;
 use crate::hangup::hangup;
 use crate::places::ConnectionSlot;
-use crate::route::{Endpoint, route};
-use crate::streams::{self, Tunnel};
+use crate::route::Endpoint;
 use crate::summary::summary;
-use crate::{logs, pods, resource_metrics};
+use crate::tls::HTTP2;
+use crate::{http2, logs, pods, resource_metrics, streams};
 
-/// How long a client may take for the TLS handshake, and again for the head of its request.
-const HELLO: Duration = Duration::from_secs(10);
 /// The most bytes of a request's head.
-const LONGEST_HEAD: usize = 32 * 1024;
+pub(crate) const LONGEST_HEAD: u32 = 32 * 1024;
 /// How long to wait after a connection could not be accepted, e.g. for lack of file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
-
-/// What a connection holds until it is closed.
-#[derive(Default)]
-struct Held {
-    place: OnceLock<OwnedSemaphorePermit>,
-    tunnel: Mutex<Option<Tunnel>>,
-}
 
 /// Serves for as long as it is polled. Dropping it closes all connections.
 pub(crate) async fn serve(context: Arc<Context>, listener: TcpListener) {
@@ -80,7 +72,7 @@ fn keep_alive(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
 }
 
-/// Answers one request and closes the connection.
+/// Answers the requests of one connection.
 pub(crate) async fn converse<S>(
     context: Arc<Context>,
     stream: S,
@@ -90,63 +82,78 @@ pub(crate) async fn converse<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let leave = seat.leave.clone();
-    let answered = leave.run_until_cancelled(answer_one(&context, stream, &seat)).await;
+    let answered = leave.run_until_cancelled(talk(context, stream, seat)).await;
     if let Some(Err(why)) = answered {
         // Debug level, because unauthorized clients could flood the journal otherwise.
         tracing::debug!(%from, why, "a connection to the node API ended early");
     }
 }
 
-async fn answer_one<S>(context: &Context, stream: S, seat: &ConnectionSlot) -> Result<(), String>
+async fn talk<S>(context: Arc<Context>, stream: S, seat: ConnectionSlot) -> Result<(), String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let tls = context.tls.acceptor().await.map_err(|error| error_chain(&error))?;
     let agreed = timeout(HELLO, tls.accept(stream)).await.map_err(|error| error.to_string())?;
     let stream = agreed.map_err(|error| error_chain(&error))?;
-    let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let session = stream.get_ref().1;
+    let shown = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = shown.map(|one| one.as_ref().to_vec());
-    let held = Held::default();
-    let service = service_fn(|mut request: Request<Incoming>| {
-        let (certificate, held) = (certificate.as_deref(), &held);
-        async move {
-            let answered = answer(context, seat, certificate, held, &mut request).await;
-            let mut answered = answered.unwrap_or_else(Failure::answer);
-            if answered.status() != StatusCode::SWITCHING_PROTOCOLS {
-                answered.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-            }
-            Ok::<_, Infallible>(answered)
+    let speaks_http2 = session.alpn_protocol() == Some(HTTP2);
+    let connection = Connection::new(context, seat, certificate);
+    if speaks_http2 {
+        http2::serve(connection, TokioIo::new(stream)).await
+    } else {
+        answer_one(&connection, stream).await
+    }
+}
+
+/// Answers one request over HTTP/1.1 and closes the connection.
+async fn answer_one<S>(connection: &Arc<Connection>, stream: S) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(|request: Request<Incoming>| async {
+        let mut answered = answer(connection, request).await;
+        if answered.status() != StatusCode::SWITCHING_PROTOCOLS {
+            answered.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
+        Ok::<_, Infallible>(answered)
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HELLO)
-        .max_buf_size(LONGEST_HEAD)
+        .max_buf_size(LONGEST_HEAD as usize)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
         .await
         .map_err(|error| error_chain(&error))?;
-    let Held { place: _place, tunnel } = held;
-    match tunnel.into_inner().unwrap_or_else(PoisonError::into_inner) {
+    match connection.take_tunnel() {
         Some(tunnel) => tunnel.pass().await.map_err(|error| error_chain(&error)),
         None => Ok(()),
     }
 }
 
-async fn answer(
-    context: &Context,
-    seat: &ConnectionSlot,
-    certificate: Option<&[u8]>,
-    held: &Held,
+/// Answers a request of an authorized client, or says why it is not answered.
+pub(crate) async fn answer(
+    connection: &Arc<Connection>,
+    mut request: Request<Incoming>,
+) -> Response<Body> {
+    let open = connection.begin();
+    let (response, place) = match connection.admit(&request).await {
+        Ok((endpoint, place)) => (respond(connection, endpoint, &mut request).await, place),
+        Err(failure) => (Err(failure), None),
+    };
+    let response = response.unwrap_or_else(Failure::answer);
+    response.map(|body| in_blocks(body, (open, place)))
+}
+
+async fn respond(
+    connection: &Connection,
+    endpoint: Endpoint,
     request: &mut Request<Incoming>,
 ) -> Result<Response<Body>, Failure> {
-    let (endpoint, right) = route(request.method(), request.uri().path());
-    context.gatekeeper.admit(certificate, request.headers(), &right).await?;
-    let Some(permit) = context.places.answer(seat) else {
-        let text = "this node answers as many clients as it can: try again later";
-        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
-    };
-    let _ = held.place.set(permit);
+    let context = &*connection.context;
     match endpoint {
         Endpoint::Health => Ok(answer::text("ok")),
         Endpoint::Pods => {
@@ -179,7 +186,7 @@ async fn answer(
         }
         Endpoint::Stream(target) => {
             let (response, tunnel) = streams::open(context, &target, request).await?;
-            *held.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = tunnel;
+            connection.keep_tunnel(tunnel);
             Ok(response)
         }
         Endpoint::Other(method) => {

@@ -3,6 +3,7 @@
 mod clients;
 mod commands;
 mod figures;
+mod http2;
 mod logs;
 mod rights;
 mod streams;

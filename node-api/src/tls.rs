@@ -20,6 +20,9 @@ use winddown_shared::error_chain;
 /// The most bytes of a file. A bundle of all public CAs is a fifth of this.
 const LARGEST: u64 = 1 << 20;
 
+/// HTTP/2 in the negotiation of protocols (ALPN, RFC 7301).
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// The files that TLS is configured from. They may be replaced at any time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
@@ -153,8 +156,8 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     // A resumed session could carry a client certificate that has expired since.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    // Connections are upgraded to other protocols, which HTTP/2 does not support.
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Requests for an upgrade come over HTTP/1.1: HTTP/2 has none.
+    config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
 

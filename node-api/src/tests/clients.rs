@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use rcgen::{CertifiedIssuer, KeyPair};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -49,8 +49,22 @@ impl Client {
         Self { port, tls: TlsConnector::from(Arc::new(config)) }
     }
 
+    /// The same client, which offers these protocols.
+    pub(super) fn speaking(&self, protocols: &[&[u8]]) -> Self {
+        let mut config = ClientConfig::clone(self.tls.config());
+        config.alpn_protocols = protocols.iter().map(|one| one.to_vec()).collect();
+        Self { port: self.port, tls: TlsConnector::from(Arc::new(config)) }
+    }
+
     pub(super) async fn connect(&self) -> io::Result<TlsStream<TcpStream>> {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).await?;
+        self.connect_over(TcpStream::connect(("127.0.0.1", self.port)).await?).await
+    }
+
+    /// Connects over what leads to the server.
+    pub(super) async fn connect_over<S>(&self, stream: S) -> io::Result<TlsStream<S>>
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         self.tls.connect("localhost".try_into().unwrap(), stream).await
     }
 

@@ -17,12 +17,12 @@ use crate::answer::Failure;
 use crate::logs::{Reading, open};
 use crate::route::ContainerRef;
 
-fn append(file: &mut File, text: &str) {
+pub(super) fn append(file: &mut File, text: &str) {
     // In one piece, as runtimes write it.
     file.write_all(format!("2026-01-01T00:00:00Z stdout F {text}\n").as_bytes()).unwrap();
 }
 
-fn new_log(path: &Path) -> File {
+pub(super) fn new_log(path: &Path) -> File {
     OpenOptions::new().create(true).append(true).open(path).unwrap()
 }
 

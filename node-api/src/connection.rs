@@ -1,0 +1,148 @@
+//! One client's connection: whether the client is authorized, what it holds, and when it has to leave.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+use crate::answer::Failure;
+use crate::context::Context;
+use crate::places::ConnectionSlot;
+use crate::route::{Endpoint, route};
+use crate::streams::Tunnel;
+
+/// How long a client may take for the TLS handshake, again for the head of its request, and again to leave.
+pub(crate) const HELLO: Duration = Duration::from_secs(10);
+/// How long an authorized client may keep a connection without a request; the kubelet's time.
+const IDLE: Duration = Duration::from_secs(90);
+
+pub(crate) struct Connection {
+    pub(crate) context: Arc<Context>,
+    seat: ConnectionSlot,
+    certificate: Option<Vec<u8>>,
+    /// Has the requests wait for each other until one of them is authorized; closed from then on.
+    first: Semaphore,
+    /// Held until the connection is closed, and the place of its first answer.
+    place: OnceLock<OwnedSemaphorePermit>,
+    tunnel: Mutex<Option<Tunnel>>,
+    usage: watch::Sender<Usage>,
+}
+
+/// How a connection is used.
+#[derive(Clone, Copy, Default)]
+struct Usage {
+    /// The requests whose answers have not been sent yet.
+    requests: usize,
+    is_authorized: bool,
+    /// A request ended before any was authorized.
+    was_refused: bool,
+}
+
+/// A request until the body of its answer has ended.
+pub(crate) struct OpenRequest(Arc<Connection>);
+
+/// What an authorized request holds until the body of its answer has ended; the place is `None` if it is that of the
+/// connection.
+pub(crate) type Place = Option<OwnedSemaphorePermit>;
+
+// === impl Connection ===
+
+impl Connection {
+    pub(crate) fn new(
+        context: Arc<Context>,
+        seat: ConnectionSlot,
+        certificate: Option<Vec<u8>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            context,
+            seat,
+            certificate,
+            first: Semaphore::new(1),
+            place: OnceLock::new(),
+            tunnel: Mutex::default(),
+            usage: watch::Sender::default(),
+        })
+    }
+
+    /// Whether the client has proven with a certificate that it is one of the cluster's.
+    pub(crate) fn is_of_cluster(&self) -> bool {
+        self.certificate.is_some()
+    }
+
+    /// Counts a request that has been received.
+    pub(crate) fn begin(self: &Arc<Self>) -> OpenRequest {
+        self.usage.send_modify(|usage| usage.requests += 1);
+        OpenRequest(Arc::clone(self))
+    }
+
+    /// Authorizes a request, and finds it a place. Until one is authorized the requests of a connection are judged one
+    /// by one, so that no client asks the API server more than one question at a time through us.
+    pub(crate) async fn admit(
+        &self,
+        request: &Request<Incoming>,
+    ) -> Result<(Endpoint, Place), Failure> {
+        let (endpoint, right) = route(request.method(), request.uri().path());
+        let _turn = self.first.acquire().await;
+        let certificate = self.certificate.as_deref();
+        self.context.gatekeeper.admit(certificate, request.headers(), &right).await?;
+        let Some(place) = self.context.places.answer(&self.seat) else {
+            let text = "this node answers as many clients as it can: try again later";
+            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
+        };
+        self.usage.send_if_modified(|usage| !std::mem::replace(&mut usage.is_authorized, true));
+        self.first.close();
+        Ok((endpoint, self.place.set(place).err()))
+    }
+
+    /// Keeps the tunnel that the connection becomes once the response has been sent.
+    pub(crate) fn keep_tunnel(&self, tunnel: Option<Tunnel>) {
+        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = tunnel;
+    }
+
+    pub(crate) fn take_tunnel(&self) -> Option<Tunnel> {
+        self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Resolves when the client should leave: it was refused, or has not sent a request for some time.
+    pub(crate) async fn is_over(&self) {
+        let mut usage = self.usage.subscribe();
+        loop {
+            let Usage { requests, is_authorized, was_refused } = *usage.borrow_and_update();
+            if was_refused && !is_authorized {
+                return;
+            }
+            let most = match (requests, is_authorized) {
+                (0, true) => IDLE,
+                (0, false) => HELLO,
+                (1.., _) => Duration::MAX,
+            };
+            if timeout(most, usage.changed()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Resolves when a client that was told to leave has had the time for it. An authorized one gets its answers first.
+    pub(crate) async fn has_overstayed(&self) {
+        sleep(HELLO).await;
+        let mut usage = self.usage.subscribe();
+        if usage.borrow().is_authorized {
+            let _ = usage.wait_for(|usage| usage.requests == 0).await;
+            sleep(HELLO).await;
+        }
+    }
+}
+
+// === impl OpenRequest ===
+
+impl Drop for OpenRequest {
+    fn drop(&mut self) {
+        self.0.usage.send_modify(|usage| {
+            usage.requests -= 1;
+            usage.was_refused |= !usage.is_authorized;
+        });
+    }
+}
