@@ -94,7 +94,7 @@ platforms: ## Write the table of what winddown is tried on into README.md
 pod-fields: ## Write docs/pod-fields.md: what each runtime makes of each field of a pod
 	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
 
-conformance: ## Write docs/conformance.md: Kubernetes' own suite on a node of ours (root; WINDDOWN_E2E_TEST=…, …)
+conformance: ## Write docs/conformance.md: Kubernetes' own suite on a node of ours (root; RUNS=1, WINDDOWN_E2E_TEST=…, …)
 	@$(CARGO) build --quiet --package winddown
 	@tests/conformance/run.sh
 

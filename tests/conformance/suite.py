@@ -98,31 +98,34 @@ def cases(report):
             yield re.sub(r" \[[^]]*\]$", "", name[5:]), why
 
 
-def run(program, work, shards, limit, focus):
-    """Runs the tests whose names `focus` finds, `shards` at a time, says how each ended, and writes down why."""
+def run(program, work, shards, limit, runs, focus):
+    """Runs the tests whose names `focus` finds `runs` times, `shards` at a time, and writes down how each run ended."""
     common = [program, f"--kubeconfig={work}/admin.kubeconfig", "--provider=local", "--num-nodes=1",
               "--ginkgo.no-color", "--ginkgo.v", "--dump-logs-on-failure=false", f"--ginkgo.skip={SKIP}", f"--ginkgo.timeout={limit}"]
     listed = f"{work}/listed.xml"
     subprocess.run([*common, f"--ginkgo.focus={FOCUS}", "--ginkgo.dry-run", f"--ginkgo.junit-report={listed}"],
                    check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     names = sorted(name for name, _ in cases(listed) if re.search(focus, name))
-    found = {}
+    found = {name: [] for name in names}
+    total = len(names) * runs
 
     def one(number):
-        name = names[number]
+        name = names[number % len(names)]
         # `]` alone needs no escape, and Go takes none for a space.
         exact = re.sub(r"([][(){}.*+?^$|\\])", r"\\\1", name)
         log = f"{work}/log/test-{number}"
         with open(log, "w") as out:
             subprocess.run([*common, f"--ginkgo.focus={exact}", f"--ginkgo.junit-report={log}.xml"], stdout=out, stderr=out)
         ends = dict(cases(f"{log}.xml")) if pathlib.Path(f"{log}.xml").exists() else {}
-        found[name] = ends.get(name, "the suite ended before it")
-        print(f"{len(found)}/{len(names)} {'failed' if found[name] else 'passed'}: {name} ({log})", flush=True)
+        why = ends.get(name, "the suite ended before it")
+        found[name].append(why)
+        ended = sum(map(len, found.values()))
+        print(f"{ended}/{total} {'failed' if why else 'passed'}: {name} ({log})", flush=True)
 
     with ThreadPoolExecutor(shards) as pool:
-        list(pool.map(one, range(len(names))))
+        list(pool.map(one, range(total)))
     pathlib.Path(f"{work}.json").write_text(json.dumps(found))
-    print(f"{sum(not why for why in found.values())} of {len(names)} passed")
+    print(f"{sum(why is None for all in found.values() for why in all)} of {total} passed")
 
 
 def reason(why):
@@ -130,28 +133,39 @@ def reason(why):
     return "`" + re.split(r",? got instead:| +<[*a-z]", " ".join(why.split()).replace("`", "'"))[0][:200] + "`"
 
 
+def cell(ends):
+    """How often a test passed of how many runs, and why it failed first."""
+    passed = ends.count(None)
+    why = next((f": {reason(why)}" for why in ends if why is not None), "")
+    return f"{passed} of {len(ends)}{why}"
+
+
+def always(found):
+    """The tests that passed each time."""
+    return {name for name, ends in found.items() if ends.count(None) == len(ends) > 0}
+
+
 def page(work, version):
     """Writes the page from what `run` wrote down of each node."""
     of = {path.stem: json.loads(path.read_text()) for path in sorted(pathlib.Path(work).glob("*.json"), reverse=True)}
-    ours, kubelet = of["winddown"], of.get("kubelet")
-    passed = [name for name in ours if not ours[name]]
+    ours, passed = of["winddown"], always(of["winddown"])
     lines = [
         "# Conformance of a node",
         "",
         f"`make conformance` writes this page: what Kubernetes' own suite, {version}, says of a node in cluster mode with",
         "containerd. The tests are those of sig-node that every node has to pass (`[NodeConformance]`), without the slow",
-        "and the disruptive, with images made on the machine.",
+        "and the disruptive, with images made on the machine. The table says in how many runs each passed.",
         "",
-        f"**{len(passed)} of {len(ours)} passed.**",
+        f"**{len(passed)} of {len(ours)} passed in each run.**",
     ]
-    if kubelet:
-        both = [name for name in kubelet if not kubelet[name]]
-        share = sum(name in passed for name in both) / max(len(both), 1)
+    if "kubelet" in of:
+        both = always(of["kubelet"])
+        share = len(passed & both) / max(len(both), 1)
         lines[-1] += f" The kubelet passes {len(both)} of them in the same box; of those, {share:.0%} pass."
     lines += ["", f"| test | {' | '.join(of)} |", "|---|" + "---|" * len(of)]
-    for name in sorted(ours, key=lambda name: (not ours[name], name)):
-        cells = [reason(why) if why else "passed" for why in (found.get(name, "not run") for found in of.values())]
-        lines.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in (f'`{name}`', *cells))} |")
+    for name in sorted(ours, key=lambda name: (name in passed, name)):
+        cells = [cell(found.get(name, [])) for found in of.values()]
+        lines.append(f"| {' | '.join(one.replace('|', chr(92) + '|') for one in (f'`{name}`', *cells))} |")
     PAGE.write_text("\n".join(lines) + "\n")
     print(lines[6].replace("*", ""), f"The table is in {PAGE}")
 
@@ -161,7 +175,7 @@ if __name__ == "__main__":
     if what == "images":
         images(*rest)
     elif what == "run":
-        run(rest[0], rest[1], int(rest[2]), *rest[3:])
+        run(rest[0], rest[1], int(rest[2]), rest[3], int(rest[4]), rest[5])
     elif what == "page":
         page(*rest)
     else:
