@@ -42,8 +42,9 @@ pub struct CriConfig {
     /// The slices of pods, where systemd manages cgroups. With `None` a reload of systemd resets their CPU weights, and
     /// those of pods that are gone stay until the next boot.
     pub slices: Option<Arc<dyn PodSlices>>,
-    /// Whether to signal containers directly where that has the same effect as asking the runtime: containerd's runc
-    /// containers with a known stop signal. `StopContainer` is still used for other containers, and to kill.
+    /// Whether to signal containers directly where that has the same effect as asking the runtime: containers that are
+    /// ordinary processes, as containerd's of type `io.containerd.runc.v2` and CRI-O's of runc and crun, with a known stop
+    /// signal. `StopContainer` is still used for other containers, and to kill.
     pub signal_directly: bool,
     /// Mount point of the cgroup file systems.
     pub cgroup_mount: PathBuf,

@@ -4,9 +4,9 @@
 //! once the last one gets its SIGTERM half a second late, and a hung runtime delivers none. The agent
 //! holds a pidfd of the process anyway, which can never refer to another process.
 //!
-//! This is done only where it has the same effect: for an ordinary process of this kernel in the container's
-//! own cgroup (no virtual machine, no sandboxing kernel) with a known stop signal. In all other cases
-//! the runtime is asked.
+//! This is done only where it has the same effect: for an ordinary process of this kernel
+//! ([`handlers`](super::handlers)) in the container's own cgroup with a known stop signal. In all other cases the
+//! runtime is asked.
 
 use std::fs::File;
 use std::io;
@@ -19,9 +19,6 @@ use winddown_files::kernel;
 
 /// The stop signal of an image that specifies none.
 pub(crate) const DEFAULT_SIGNAL: &str = "SIGTERM";
-
-/// The runtime type whose containers are ordinary processes.
-const PLAIN_RUNTIME: &str = "io.containerd.runc.v2";
 
 /// A container's first process.
 #[derive(Debug)]
@@ -41,18 +38,15 @@ pub(crate) struct Direct {
 pub(crate) struct HeldMounts(#[allow(dead_code, reason = "what counts is that it is open")] File);
 
 impl Direct {
-    /// Returns `None` if the runtime has to be asked. `signal` is the container's stop signal as written in
-    /// specs and images. Reads one small file of /proc.
+    /// `process` is an ordinary one. Returns `None` if the runtime has to
+    /// be asked. `signal` is the container's stop signal as written in specs and images. Reads one small file of /proc.
     pub(super) fn of(
         process: &Arc<Ready>,
-        (pid, runtime_type): (i32, &str),
+        pid: i32,
         id: &str,
         signal: Option<&str>,
     ) -> Option<Self> {
         let stop = parse(signal?)?;
-        if runtime_type != PLAIN_RUNTIME {
-            return None;
-        }
         // The pidfd was opened before this check: if the PID had been reused, this would not be the
         // container's cgroup.
         let cgroups = kernel::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;

@@ -87,16 +87,15 @@ pub(super) fn watch(
     if let Some(run) = entry.lock().run(&name, id) {
         run.own.pid = (process.pid > 0).then_some(process.pid);
     }
-    if let Some(ended) = ended.as_ref().filter(|_| context.config.signal_directly) {
-        let about = (process.pid, process.runtime_type.as_str());
-        let direct = Direct::of(ended, about, id, stop_signal).map(Arc::new);
+    let is_signalled_directly = context.config.signal_directly && process.is_plain;
+    if let Some(ended) = ended.as_ref().filter(|_| is_signalled_directly) {
+        let direct = Direct::of(ended, process.pid, id, stop_signal).map(Arc::new);
         if let Some(run) = entry.lock().run(&name, id).filter(|run| run.end.is_none()) {
             if direct.is_some() {
                 let known = Note {
                     id: id.to_owned(),
                     sandbox: run.own.sandbox.to_string(),
                     pid: process.pid,
-                    runtime_type: process.runtime_type.clone(),
                     signal: stop_signal.map(str::to_owned),
                 };
                 process_note::write(&context.config, entry.uid(), (&name, run.attempt), &known);

@@ -62,6 +62,7 @@ mod foreign_pods;
 #[doc(hidden)]
 pub mod fuzzing;
 mod garbage;
+mod handlers;
 mod health;
 mod health_check;
 pub mod host_mount;
@@ -129,6 +130,7 @@ pub(crate) struct Context {
     pub(crate) pulls: Semaphore,
     pub(crate) cleaning: garbage::Cleaning,
     pub(crate) driver: sandbox::Driver,
+    pub(crate) handlers: handlers::Handlers,
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) stats: stats::Kept,
     pub(crate) image_ages: reclaim::ImageAges,
@@ -335,6 +337,7 @@ impl Context {
             cleaning: garbage::Cleaning::default(),
             health: watch::Sender::new(CriHealth::unknown()),
             driver: sandbox::Driver::default(),
+            handlers: handlers::Handlers::default(),
             alive,
             stats: stats::Kept::default(),
             image_ages: reclaim::ImageAges::default(),

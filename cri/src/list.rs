@@ -267,6 +267,7 @@ pub(super) fn take_sandboxes(state: &mut PodState, listed: &[api::PodSandbox]) {
     let sandboxes = listed.iter().map(|sandbox| Sandbox {
         id: sandbox.id.as_str().into(),
         attempt: sandbox.metadata.as_ref().map_or(0, |m| m.attempt),
+        handler: sandbox.runtime_handler.as_str().into(),
         ready: sandbox.state() == api::PodSandboxState::SandboxReady,
         stopped: known.iter().any(|one| one.stopped && *one.id == *sandbox.id),
     });

@@ -19,14 +19,25 @@ pub(super) struct ObservedContainer {
     message: String,
 }
 
-/// The first process of a container, from the verbose answer of containerd and CRI-O.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+/// The first process of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     /// PID in the node's PID namespace.
     pub(super) pid: i32,
+    /// Whether it is an ordinary process of this kernel.
+    pub(super) is_plain: bool,
+}
+
+/// What the verbose answer of containerd and CRI-O says of a container's first process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ReportedProcess {
+    /// PID in the node's PID namespace.
+    pub(super) pid: i32,
     /// For example `io.containerd.runc.v2`; empty for CRI-O.
-    pub(super) runtime_type: String,
+    runtime_type: String,
+    #[serde(rename = "sandboxID")]
+    sandbox: String,
 }
 
 /// The stage of a container's life.
@@ -80,7 +91,15 @@ pub(super) async fn ask(
     let request = api::ContainerStatusRequest { container_id: id.to_owned(), verbose: with_pid };
     let answer = context.client.container_status(request).await?;
     let status = answer.status.unwrap_or_default();
-    let process = if with_pid { process(&answer.info) } else { None };
+    let process = match process(&answer.info).filter(|_| with_pid) {
+        Some(ReportedProcess { pid, runtime_type, sandbox }) => {
+            let handler = entry.lock().own.handler_of(&sandbox);
+            let is_plain =
+                context.handlers.is_plain(context, &runtime_type, handler.as_deref()).await?;
+            Some(Process { pid, is_plain })
+        }
+        None => None,
+    };
     let message = match status.state() {
         api::ContainerState::ContainerExited => termination_message(context, entry, &status).await,
         _ => String::new(),
@@ -245,8 +264,8 @@ async fn termination_message(
     context.messages.of_container(file, log).await
 }
 
-pub(super) fn process(info: &HashMap<String, String>) -> Option<Process> {
-    let process: Process = serde_json::from_str(info.get("info")?).ok()?;
+pub(super) fn process(info: &HashMap<String, String>) -> Option<ReportedProcess> {
+    let process: ReportedProcess = serde_json::from_str(info.get("info")?).ok()?;
     (process.pid > 0).then_some(process)
 }
 
@@ -260,6 +279,7 @@ mod tests {
         let told = r#"{"sandboxID":"x","pid":4711,"runtimeType":"io.containerd.runc.v2"}"#;
         let found = process(&info(told)).unwrap();
         assert_eq!((found.pid, found.runtime_type.as_str()), (4711, "io.containerd.runc.v2"));
+        assert_eq!(found.sandbox, "x");
         assert_eq!(process(&info(r#"{"pid":1}"#)).unwrap().runtime_type, "");
         for text in [r#"{"pid":0}"#, r#"{"pid":"x"}"#, "{}", "", "[]"] {
             assert_eq!(process(&info(text)), None, "{text}");

@@ -18,6 +18,9 @@ use super::pod::{self, PodEntry};
 use super::process_note::Note;
 use super::{Context, blocking, dirs, exits, failed, observe};
 
+/// How the name of the cgroup begins in which CRI-O's monitor of a container runs; it outlives the container by a moment.
+const MONITOR: &str = "crio-conmon-";
+
 /// A container that runs according to its note and the kernel.
 struct Found {
     name: String,
@@ -90,7 +93,7 @@ fn adopt(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, found: &[Foun
             run.adopt(*was_asked);
             pod::begin(container, run);
         }
-        let process = observe::Process { pid: note.pid, runtime_type: note.runtime_type.clone() };
+        let process = observe::Process { pid: note.pid, is_plain: true };
         exits::watch(context, entry, (name, &note.id), &process, note.signal.as_deref());
     }
 }
@@ -118,28 +121,32 @@ fn running(config: &CriConfig, uid: &PodUid) -> Vec<Found> {
 
 /// The pod's own cgroups, in each hierarchy: the parents of its containers' cgroups.
 fn pod_groups(mount: &Path, found: &[Found]) -> Vec<PathBuf> {
-    let mut groups = Vec::new();
-    for Found { note, .. } in found {
-        for line in cgroups(note.pid).unwrap_or_default().lines() {
-            let mut parts = line.splitn(3, ':').skip(1);
-            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-            let Some((above, own)) = path.rsplit_once('/') else { continue };
-            if !own.contains(&note.id) {
-                continue;
-            }
-            let hierarchy = match controllers.strip_prefix("name=").unwrap_or(controllers) {
-                "" => mount.to_owned(),
-                controllers => mount.join(controllers),
-            };
-            groups.push(hierarchy.join(above.trim_start_matches('/')));
-        }
-    }
+    let of_container =
+        |Found { note, .. }: &Found| above(mount, &note.id, &cgroups(note.pid).unwrap_or_default());
+    let mut groups: Vec<PathBuf> = found.iter().flat_map(of_container).collect();
     groups.sort();
     groups.dedup();
     groups
 }
 
-/// Whether nothing but the sandboxes runs in any of the cgroups. False if none of them exists.
+/// The parents of the cgroups of the container with this ID, from a process's `/proc/PID/cgroup`. crun puts processes
+/// into a group below the container's.
+fn above(mount: &Path, id: &str, text: &str) -> Vec<PathBuf> {
+    let parent = |line: &str| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next()?, parts.next()?);
+        let is_containers = |group: &&Path| file_name(group).is_some_and(|name| name.contains(id));
+        let parent = Path::new(path).ancestors().filter(is_containers).last()?.parent()?;
+        let hierarchy = match controllers.strip_prefix("name=").unwrap_or(controllers) {
+            "" => mount.to_owned(),
+            controllers => mount.join(controllers),
+        };
+        Some(hierarchy.join(parent.strip_prefix("/").unwrap_or(parent)))
+    };
+    text.lines().filter_map(parent).collect()
+}
+
+/// Whether nothing but the sandboxes and CRI-O's monitors runs in any of the cgroups. False if none of them exists.
 fn are_empty(groups: &[PathBuf], sandboxes: &[Arc<str>]) -> bool {
     let seen: Vec<&PathBuf> = groups.iter().filter(|group| group.is_dir()).collect();
     !seen.is_empty() && seen.iter().all(|group| is_empty(group, sandboxes))
@@ -147,7 +154,8 @@ fn are_empty(groups: &[PathBuf], sandboxes: &[Arc<str>]) -> bool {
 
 fn is_empty(group: &Path, sandboxes: &[Arc<str>]) -> bool {
     let name = file_name(group).unwrap_or_default();
-    if sandboxes.iter().any(|sandbox| !sandbox.is_empty() && name.contains(&**sandbox)) {
+    let is_sandbox = |sandbox: &Arc<str>| !sandbox.is_empty() && name.contains(&**sandbox);
+    if name.starts_with(MONITOR) || sandboxes.iter().any(is_sandbox) {
         return true;
     }
     let runs = kernel::read_to_string(group.join("cgroup.procs"));
@@ -176,6 +184,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_pods_group_is_the_one_above_its_containers_in_each_hierarchy() {
+        let mount = Path::new("/sys/fs/cgroup");
+        for (text, expected) in [
+            (
+                "0::/w.slice/w-podu.slice/crio-aa.scope\n",
+                &["/sys/fs/cgroup/w.slice/w-podu.slice"][..],
+            ),
+            (
+                "0::/w.slice/w-podu.slice/crio-aa.scope/container\n",
+                &["/sys/fs/cgroup/w.slice/w-podu.slice"],
+            ),
+            (
+                "5:cpu,cpuacct:/w/podu/aa\n1:name=systemd:/w/podu/aa\n0::/\n",
+                &["/sys/fs/cgroup/cpu,cpuacct/w/podu", "/sys/fs/cgroup/systemd/w/podu"],
+            ),
+            ("0::/w.slice/w-podu.slice/crio-bb.scope\n", &[]),
+            ("", &[]),
+        ] {
+            let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
+            assert_eq!(above(mount, "aa", text), expected, "{text}");
+        }
+    }
+
+    #[test]
     fn a_pods_groups_are_empty_only_if_there_are_any_and_nothing_but_a_sandbox_is_in_them() {
         let root = tempfile::tempdir().unwrap();
         let pod = root.path().join("podu");
@@ -193,6 +225,7 @@ mod tests {
         procs("bbb", "13\n");
         assert!(!are_empty(&groups, &sandboxes));
         procs("bbb", "");
+        procs("crio-conmon-bbb.scope", "14\n");
         assert!(are_empty(&groups, &sandboxes));
     }
 }

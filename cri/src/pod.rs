@@ -46,6 +46,8 @@ pub(crate) struct Sandboxes {
 pub(crate) struct Sandbox {
     pub(crate) id: Arc<str>,
     pub(crate) attempt: u32,
+    /// The runtime's handler that runs it; empty for the default one.
+    pub(crate) handler: Arc<str>,
     pub(crate) ready: bool,
     /// Whether this agent has stopped it, which releases its network. One that is not ready may still hold it.
     pub(crate) stopped: bool,
@@ -137,5 +139,10 @@ impl Sandboxes {
     /// The newest sandbox, if it is ready.
     pub(crate) fn sandbox(&self) -> Option<&Sandbox> {
         self.all.iter().max_by_key(|s| s.attempt).filter(|s| s.ready)
+    }
+
+    /// The handler of the sandbox with this ID.
+    pub(crate) fn handler_of(&self, id: &str) -> Option<Arc<str>> {
+        self.all.iter().find(|s| *s.id == *id).map(|s| Arc::clone(&s.handler))
     }
 }

@@ -1,4 +1,5 @@
-//! A note about a container's first process, for an agent that gets no answer from the runtime.
+//! A note about a container's first process, for an agent that gets no answer from the runtime. Written only if the
+//! process may be signalled without the runtime.
 
 use serde::{Deserialize, Serialize};
 use winddown_engine::files;
@@ -17,8 +18,6 @@ pub(super) struct Note {
     pub(super) sandbox: String,
     /// PID in the node's PID namespace.
     pub(super) pid: i32,
-    /// The runtime type, as the runtime names it.
-    pub(super) runtime_type: String,
     /// The stop signal.
     pub(super) signal: Option<String>,
 }

@@ -41,8 +41,9 @@ pub(super) async fn make(
         state.own.all.iter().map(|s| s.attempt.saturating_add(1)).max().unwrap_or(0)
     };
     let config = config(context, pod, attempt).await?;
+    let handler = runtime_handler(pod);
     let request =
-        api::RunPodSandboxRequest { config: Some(config), runtime_handler: runtime_handler(pod) };
+        api::RunPodSandboxRequest { config: Some(config), runtime_handler: handler.clone() };
     let call = || {
         let call = context.client.run_pod_sandbox(request.clone());
         async { Ok(call.await?.pod_sandbox_id) }
@@ -60,7 +61,8 @@ pub(super) async fn make(
         }
         error.during(format!("making the sandbox of pod {}", pod.label()))
     })?;
-    let sandbox = Sandbox { id: id.as_str().into(), attempt, ready: true, stopped: false };
+    let (id, handler) = (id.as_str().into(), handler.as_str().into());
+    let sandbox = Sandbox { id, attempt, handler, ready: true, stopped: false };
     {
         let mut state = entry.lock();
         state.own.all.push(sandbox);

@@ -179,6 +179,11 @@ impl FakeCri {
         url.clone_into(&mut self.world().stream_url);
     }
 
+    /// Sets the configuration that the verbose status contains, as JSON.
+    pub fn set_config(&self, json: &str) {
+        json.clone_into(&mut self.world().config);
+    }
+
     /// Creates a foreign pod, as a kubelet would; returns its container's ID.
     pub fn plant_foreign_pod(&self) -> String {
         World::plant_foreign_pod(&self.world)

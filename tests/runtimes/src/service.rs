@@ -142,20 +142,23 @@ impl RuntimeService for Service {
         self.answer("Version", "", deed).await
     }
 
-    async fn status(&self, _: Request<StatusRequest>) -> Answer<StatusResponse> {
+    async fn status(&self, request: Request<StatusRequest>) -> Answer<StatusResponse> {
         let condition = |name: &str| RuntimeCondition {
             r#type: name.to_owned(),
             status: true,
             ..RuntimeCondition::default()
         };
         let conditions = vec![condition("RuntimeReady"), condition("NetworkReady")];
+        let is_verbose = request.into_inner().verbose;
         let deed = async {
+            let config = Some(self.world().config.clone()).filter(|_| is_verbose);
+            let config = config.filter(|config| !config.is_empty());
             Ok(StatusResponse {
                 status: Some(RuntimeStatus { conditions }),
-                info: HashMap::default(),
+                info: config.map(|config| ("config".to_owned(), config)).into_iter().collect(),
             })
         };
-        self.answer("Status", "", deed).await
+        self.answer("Status", if is_verbose { "verbose" } else { "" }, deed).await
     }
 
     async fn runtime_config(
@@ -171,11 +174,12 @@ impl RuntimeService for Service {
         &self,
         request: Request<RunPodSandboxRequest>,
     ) -> Answer<RunPodSandboxResponse> {
-        let config = request.into_inner().config.unwrap_or_default();
+        let RunPodSandboxRequest { config, runtime_handler } = request.into_inner();
+        let config = config.unwrap_or_default();
         let metadata = config.metadata.clone().unwrap_or_default();
         let about = format!("{} {}", metadata.name, metadata.attempt);
         let deed = async {
-            let made = self.world().add_sandbox(config);
+            let made = self.world().add_sandbox(config, runtime_handler);
             made.map(|pod_sandbox_id| RunPodSandboxResponse { pod_sandbox_id })
                 .map_err(Status::unknown)
         };
@@ -243,6 +247,7 @@ impl RuntimeService for Service {
                 created_at: sandbox.created_at,
                 labels: sandbox.config.labels.clone(),
                 annotations: sandbox.config.annotations.clone(),
+                runtime_handler: sandbox.handler.clone(),
             });
             Ok(ListPodSandboxResponse { items: items.collect() })
         };

@@ -26,13 +26,14 @@ pub(super) struct World {
     pub(super) commands_ended: usize,
     /// The URL at which streams are reported to be served.
     pub(super) stream_url: String,
-    starts: HashMap<String, usize>,
-    pub(super) events: broadcast::Sender<api::ContainerEventResponse>,
+    /// The configuration in the verbose status; empty for none.
+    pub(super) config: String,
 }
 
 #[derive(Debug)]
 pub(super) struct Sandbox {
     pub(super) config: api::PodSandboxConfig,
+    pub(super) handler: String,
     pub(super) ready: bool,
     pub(super) created_at: i64,
 }
@@ -60,6 +61,7 @@ impl World {
             commands_given_up: 0,
             commands_ended: 0,
             stream_url: String::new(),
+            config: String::new(),
             starts: HashMap::new(),
             events: broadcast::Sender::new(256),
         }
@@ -178,7 +180,11 @@ impl World {
     ///
     /// # Errors
     /// The name is taken.
-    pub(super) fn add_sandbox(&mut self, config: api::PodSandboxConfig) -> Result<String, String> {
+    pub(super) fn add_sandbox(
+        &mut self,
+        config: api::PodSandboxConfig,
+        handler: String,
+    ) -> Result<String, String> {
         let metadata = config.metadata.clone().unwrap_or_default();
         let taken =
             self.sandboxes.iter().find(|(_, s)| s.config.metadata.as_ref() == Some(&metadata));
@@ -186,7 +192,7 @@ impl World {
             return Err(format!("failed to reserve sandbox name: it is reserved for {id}"));
         }
         let (id, created_at) = (self.new_id(), self.now());
-        self.sandboxes.insert(id.clone(), Sandbox { config, ready: true, created_at });
+        self.sandboxes.insert(id.clone(), Sandbox { config, handler, ready: true, created_at });
         Ok(id)
     }
 
@@ -311,7 +317,7 @@ impl World {
                 labels: HashMap::from([uid.clone()]),
                 ..api::PodSandboxConfig::default()
             };
-            let sandbox = state.add_sandbox(config).unwrap_or_default();
+            let sandbox = state.add_sandbox(config, String::new()).unwrap_or_default();
             let name = ("io.kubernetes.container.name".to_owned(), "main".to_owned());
             let config = api::ContainerConfig {
                 metadata: Some(api::ContainerMetadata { name: "main".to_owned(), attempt: 0 }),

@@ -341,6 +341,8 @@ pub struct PodSandbox {
         ::prost::alloc::string::String,
         ::prost::alloc::string::String,
     >,
+    #[prost(string, tag = "7")]
+    pub runtime_handler: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ContainerMetadata {
