@@ -123,7 +123,7 @@ impl KillRequest {
 /// How a pod terminated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodStopped {
-    /// When the first container got SIGTERM; `None` when there was nothing to stop.
+    /// When the first container got SIGTERM; `None` when there was nothing to stop, or when that is not known.
     pub signalled_at: Option<Instant>,
     /// When the last container was gone.
     pub stopped_at: Option<Instant>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Backoff, Grace, RuntimeError, error_chain};
+use winddown_shared::{Backoff, Grace, RuntimeError, WallTime, error_chain};
 
 use super::super::client::CallError;
 use super::super::direct::Direct;
@@ -50,8 +50,18 @@ struct Ending<'a> {
     grace: Grace,
     /// The first process, if it may be signalled without the runtime.
     direct: Option<Arc<Direct>>,
+    /// The calls that have not failed, in the order in which they were made.
+    calls: Vec<StopCall>,
     backoff: Backoff,
     last_error: Option<CallError>,
+}
+
+/// A `StopContainer` call.
+#[derive(Clone, Copy)]
+struct StopCall {
+    made_at: Instant,
+    wall: WallTime,
+    is_answered: bool,
 }
 
 impl<'a> Ending<'a> {
@@ -64,7 +74,17 @@ impl<'a> Ending<'a> {
     ) -> Self {
         let direct = entry.lock().run(name, id).and_then(|run| run.own.direct.clone());
         let backoff = Backoff::new(Duration::from_millis(50), LONGEST);
-        Self { context, entry, name, id, grace, direct, backoff, last_error: None }
+        Self {
+            context,
+            entry,
+            name,
+            id,
+            grace,
+            direct,
+            calls: Vec::new(),
+            backoff,
+            last_error: None,
+        }
     }
 
     /// Repeats requests until it gives up; it does not return before. Calls in progress continue next to a new one,
@@ -84,8 +104,8 @@ impl<'a> Ending<'a> {
             let kill_directly = self.grace.kill_at() + (kill_time / 4).min(LONGEST);
             let mut grace = self.grace.clone();
             tokio::select! {
-                Some(outcome) = calls.next() => {
-                    if self.is_settled(outcome).await {
+                Some((made_at, outcome)) = calls.next() => {
+                    if self.is_settled(made_at, outcome).await {
                         // Nothing more to do: waiters learn of the exit when it is recorded.
                         again = None;
                     } else if calls.is_empty() {
@@ -128,7 +148,8 @@ impl<'a> Ending<'a> {
             self.direct = None;
             return false;
         }
-        self.note(false);
+        self.note_asked(false);
+        self.note_signalled(Instant::now());
         // Right here: a blocking thread may start late, and after the process's exit it is too late.
         hold_mounts(self.entry, direct, self.name, self.id);
         let asked = dirs::asked(&self.context.config, self.entry.uid(), self.name, attempt);
@@ -137,43 +158,65 @@ impl<'a> Ending<'a> {
         true
     }
 
-    /// Makes one `StopContainer` call with the time that is left.
-    fn ask(&self) -> impl Future<Output = Result<(), CallError>> + use<'a> {
+    /// Makes one `StopContainer` call with the time that is left. Returns when it was made, with its outcome.
+    fn ask(&mut self) -> impl Future<Output = (Instant, Result<(), CallError>)> + use<'a> {
         let left = self.grace.remaining();
-        self.note(left.is_zero());
+        self.note_asked(left.is_zero());
+        let (made_at, wall) = (Instant::now(), self.context.config.wall.now());
+        self.calls.push(StopCall { made_at, wall, is_answered: false });
         // CRI takes whole seconds, so this rounds up; the kill still comes on time, by a call of its own.
         let whole = Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0));
         let (context, id) = (self.context, self.id);
-        async move { context.client.stop_container(id, whole).await }
+        async move { (made_at, context.client.stop_container(id, whole).await) }
     }
 
-    fn note(&self, is_kill: bool) {
-        let now = Instant::now();
+    /// Records that the container is asked to stop. Whether the request reaches it is another matter.
+    fn note_asked(&self, is_kill: bool) {
         let mut state = self.entry.lock();
         let Some(run) = state.run(self.name, self.id).filter(|run| run.end.is_none()) else {
             return;
         };
         run.forced |= is_kill;
-        run.signalled_at.get_or_insert(now);
-        if let Some(record) = &mut state.stop {
-            record.signalled_at.get_or_insert(now);
+        run.signalled_at.get_or_insert_with(Instant::now);
+    }
+
+    /// Records for the report that the container was sent its stop signal at this time.
+    fn note_signalled(&self, at: Instant) {
+        if let Some(record) = &mut self.entry.lock().stop {
+            record.signalled_at = Some(record.signalled_at.map_or(at, |known| known.min(at)));
         }
     }
 
+    /// The first call that sent the stop signal: one that was answered, or whose answer the container's exit has
+    /// overtaken. None if the container had exited by itself before, or if no call reached the runtime.
+    fn first_heard(&self) -> Option<StopCall> {
+        let is_reachable = self.context.health.borrow().reachable;
+        let mut heard = self.calls.iter().filter(|call| call.is_answered || is_reachable);
+        let first = *heard.next()?;
+        let mut state = self.entry.lock();
+        let exit = state.run(self.name, self.id)?.end.as_ref().map(|end| &end.exit);
+        let exited_at = exit.and_then(|exit| exit.finished_at);
+        exited_at.is_none_or(|at| at >= first.wall).then_some(first)
+    }
+
     /// Whether the container is known to have exited, so that its exit will be recorded.
-    async fn is_settled(&mut self, outcome: Result<(), CallError>) -> bool {
+    async fn is_settled(&mut self, made_at: Instant, outcome: Result<(), CallError>) -> bool {
         match outcome {
             Ok(()) => {
+                let answered = self.calls.iter_mut().filter(|call| call.made_at == made_at);
+                answered.for_each(|call| call.is_answered = true);
                 let (context, entry) = (Arc::clone(self.context), Arc::clone(self.entry));
                 let (name, id) = (self.name.to_owned(), self.id.to_owned());
                 tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });
                 true
             }
             Err(error) if error.is_not_found() => {
+                self.calls.retain(|call| call.made_at != made_at);
                 observe::enter_lost(self.context, self.entry, self.name, self.id);
                 true
             }
             Err(error) => {
+                self.calls.retain(|call| call.made_at != made_at);
                 health::note_unreachable(self.context, &error);
                 tracing::debug!(container = %self.name, error = error_chain(&error), "cannot stop a container; asking again");
                 self.last_error = Some(error);
@@ -190,6 +233,15 @@ impl<'a> Ending<'a> {
                 what: format!("{what}: it still runs after SIGKILL"),
                 after: self.context.config.times.kill,
             },
+        }
+    }
+}
+
+impl Drop for Ending<'_> {
+    /// Only now it is known which calls failed.
+    fn drop(&mut self) {
+        if let Some(call) = self.first_heard() {
+            self.note_signalled(call.made_at);
         }
     }
 }

@@ -60,7 +60,7 @@ pub struct Run<B: RunScope> {
     pub(crate) hook: Weak<()>,
     /// Whether its preStop hook has run; an abandoned one has not.
     pub(crate) hook_over: bool,
-    /// When it was sent the stop signal.
+    /// When it was first asked to stop. Whether and when the stop signal was sent is in the record of the stop.
     pub signalled_at: Option<Instant>,
     /// Whether SIGKILL was needed.
     pub forced: bool,

@@ -10,7 +10,7 @@ use winddown_shared::{PodStopped, StoppedContainer};
 pub struct StopRecord {
     /// The containers that ran.
     names: Vec<Arc<str>>,
-    /// When the first was sent the stop signal.
+    /// When the first was sent the stop signal; none if it is not known to have been.
     pub signalled_at: Option<Instant>,
     /// When no container ran any more.
     stopped_at: Option<Instant>,

@@ -190,6 +190,43 @@ async fn a_runtime_that_comes_back_during_a_stop_still_ends_the_pod_in_its_grace
 }
 
 #[tokio::test]
+async fn a_stop_signal_has_the_time_when_the_runtime_was_there_to_send_it() {
+    let mut stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let (pod, grace) = (polite("web"), Grace::fixed(secs(20)));
+    run(&runtime, &pod).await;
+    stage.cri.kill();
+    let restart = async {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        let back = Instant::now();
+        stage.cri.resume();
+        back
+    };
+    let (stopped, back) = tokio::join!(runtime.stop_pod(pod.uid(), Some(&pod), grace), restart);
+    let early = back.saturating_duration_since(stopped.unwrap().signalled_at.unwrap());
+    assert_eq!(early, Duration::ZERO, "it is said to have been sent before it could be");
+}
+
+#[tokio::test]
+async fn a_container_that_exits_by_itself_while_no_runtime_answers_was_sent_no_stop_signal() {
+    let mut stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let (pod, gate) = stage.gated("web", Act { run: "gate", code: 7, ..STUBBORN });
+    run(&runtime, &pod).await;
+    stage.cri.kill();
+    let restart = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        gate.open();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        stage.cri.resume();
+    };
+    let stop = runtime.stop_pod(pod.uid(), Some(&pod), Grace::fixed(secs(20)));
+    let (stopped, ()) = tokio::join!(stop, restart);
+    let stopped = stopped.unwrap();
+    assert_eq!((stopped.containers[0].exit_code, stopped.signalled_at), (7, None));
+}
+
+#[tokio::test]
 async fn a_runtime_that_is_not_there_says_what_to_do_and_is_used_when_it_comes() {
     let mut stage = Fake::set().await;
     stage.cri.kill();
