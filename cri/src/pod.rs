@@ -33,6 +33,8 @@ pub(crate) struct Sandboxes {
     pub(crate) ignored: Vec<UnsupportedField>,
     /// Whether the pod's directories and volumes are in place.
     pub(crate) prepared: bool,
+    /// Whether the pod's cgroup was there when its weight was last set.
+    pub(crate) weighed: bool,
     /// Held while the pod's volumes are created or removed.
     pub(crate) volumes: Arc<tokio::sync::Mutex<()>>,
     /// Older runs that have not exited although there is a newer run of the same name.

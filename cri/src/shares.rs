@@ -45,6 +45,14 @@ pub(super) async fn prepare(context: &Context, entry: &PodEntry, pod: &Pod) {
     accepted(entry, slices.make(slice, format!("Pod {}", pod.label()), weight)).await;
 }
 
+/// Gives the weights again after a container was started, if the pod's cgroup was not there before: CRI-O makes it
+/// with the pod's first container.
+pub(super) async fn give_late(context: &Arc<Context>, entry: &PodEntry) {
+    if !entry.lock().own.weighed {
+        give(context, entry).await;
+    }
+}
+
 /// Sets the weights of the pod's cgroup and of the QoS classes' cgroups. If that fails, pods run without
 /// them: each cgroup has the same weight.
 pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
@@ -66,18 +74,26 @@ pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
     if let Some((slices, root)) = by_systemd(context).await {
         for Share { group, shares } in shares(root, driver, entry.uid(), None, burstable) {
             let weight = weight(shares);
-            if let Some(slice) = group.file_name().filter(|_| !has(context, &group, weight)) {
+            let file = context.config.cgroup_mount.join(&group).join("cpu.weight");
+            let is_as_wanted = read(&file) == i64::try_from(weight).ok();
+            if let Some(slice) = group.file_name().filter(|_| !is_as_wanted) {
                 accepted(entry, slices.weigh(slice.to_string_lossy().into_owned(), weight)).await;
             }
         }
+        entry.lock().own.weighed = true;
         return;
     }
     let own = entry.lock().pod.as_ref().map(|pod| (pod.qos(), pod.fit_requests().cpu_milli()));
     let shares = shares(&root, driver, entry.uid(), own, burstable);
     let config = context.config.clone();
     let written = tokio::task::spawn_blocking(move || write(&config, &shares)).await;
-    if let Ok(Err(error)) = written {
-        tracing::debug!(pod = %pod::title(entry), error = error_chain(&error), "cannot weigh a pod's control group");
+    match written {
+        Ok(Ok(is_there)) => entry.lock().own.weighed = is_there,
+        Ok(Err(error)) => {
+            tracing::debug!(pod = %pod::title(entry), error = error_chain(&error), "cannot weigh a pod's control group");
+        }
+        // The agent exits.
+        Err(_) => {}
     }
 }
 
@@ -100,12 +116,6 @@ async fn accepted(entry: &PodEntry, request: impl Future<Output = Result<(), Uni
     if let Err(error) = answer.unwrap_or_else(|_| Err(late())) {
         tracing::debug!(pod = %pod::title(entry), error = error_chain(&error), "cannot weigh a pod's slice");
     }
-}
-
-/// Whether the cgroup has this weight already.
-fn has(context: &Context, group: &Path, weight: u64) -> bool {
-    let file = context.config.cgroup_mount.join(group).join("cpu.weight");
-    kernel::read_to_string(file).is_ok_and(|text| text.trim().parse() == Ok(weight))
 }
 
 /// The weight in control groups of version 2.
@@ -138,26 +148,30 @@ fn shares(
     all
 }
 
-/// Writes the weights of the cgroups that exist.
-fn write(config: &CriConfig, shares: &[Share]) -> io::Result<()> {
+/// Writes the weights of the cgroups that exist. Returns whether the last one does.
+fn write(config: &CriConfig, shares: &[Share]) -> io::Result<bool> {
+    let mut is_there = false;
     for Share { group, shares } in shares {
+        is_there = false;
         let at = |hierarchy: &str, file: &str| {
             config.cgroup_mount.join(hierarchy).join(group).join(file)
         };
         let unified = (at("", "cpu.weight"), amounts::weight(*shares));
         let v1 = ["cpu", "cpu,cpuacct"].map(|hierarchy| (at(hierarchy, "cpu.shares"), *shares));
         for (path, value) in std::iter::once(unified).chain(v1) {
-            if is_other(&path, value) {
+            let Some(found) = read(&path) else { continue };
+            is_there = true;
+            if found != value {
                 fs::write(&path, value.to_string())?;
             }
         }
     }
-    Ok(())
+    Ok(is_there)
 }
 
-/// Whether the file exists and has another value.
-fn is_other(path: &Path, value: i64) -> bool {
-    kernel::read_to_string(path).is_ok_and(|text| text.trim().parse() != Ok(value))
+/// The weight in a cgroup's file; `None` if there is no such cgroup.
+fn read(file: &Path) -> Option<i64> {
+    kernel::read_to_string(file).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]
@@ -198,9 +212,11 @@ mod tests {
                 fs::write(path, usual).unwrap();
             }
             let all = shares("winddown", driver, &uid, Some((QosClass::Burstable, 250)), 1500);
-            write(&config, &all).unwrap();
-            let found = paths.map(|path| fs::read_to_string(path).unwrap());
+            assert!(write(&config, &all).unwrap(), "the pod's is there");
+            let found = paths.each_ref().map(|path| fs::read_to_string(path).unwrap());
             assert_eq!(found, expected, "{driver:?}");
+            fs::remove_file(&paths[2]).unwrap();
+            assert!(!write(&config, &all).unwrap(), "it is not there yet");
         }
     }
 

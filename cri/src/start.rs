@@ -15,7 +15,9 @@ use super::client::CallError;
 use super::image::{self, ImageError};
 use super::pod::{self, PodEntry, PodState, Starting};
 use super::spec::{self, Start};
-use super::{Context, api, blocking, exits, health, name_conflict, observe, sandbox, volumes};
+use super::{
+    Context, api, blocking, exits, health, name_conflict, observe, sandbox, shares, volumes,
+};
 
 mod attempt;
 mod first_attempt;
@@ -132,6 +134,7 @@ async fn run(
         run.started_at.get_or_insert_with(|| context.config.wall.now());
     }
     entry.bump();
+    shares::give_late(context, entry).await;
     match observe::ask(context, entry, &id, true).await {
         Ok(seen) => {
             exits::enter(context, entry, &seen);

@@ -184,6 +184,11 @@ impl FakeCri {
         json.clone_into(&mut self.world().config);
     }
 
+    /// Makes the groups of pods below `mount` with their first containers, as CRI-O does, instead of none.
+    pub fn make_cgroups(&self, mount: &Path) {
+        self.world().cgroups = Some(mount.to_owned());
+    }
+
     /// Creates a foreign pod, as a kubelet would; returns its container's ID.
     pub fn plant_foreign_pod(&self) -> String {
         World::plant_foreign_pod(&self.world)

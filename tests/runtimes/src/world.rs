@@ -1,6 +1,7 @@
 //! The fake's state: images, sandboxes, containers, and scripted faults.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::broadcast;
@@ -28,6 +29,10 @@ pub(super) struct World {
     pub(super) stream_url: String,
     /// The configuration in the verbose status; empty for none.
     pub(super) config: String,
+    /// Where the groups of pods are made with their first containers.
+    pub(super) cgroups: Option<PathBuf>,
+    starts: HashMap<String, usize>,
+    pub(super) events: broadcast::Sender<api::ContainerEventResponse>,
 }
 
 #[derive(Debug)]
@@ -62,6 +67,7 @@ impl World {
             commands_ended: 0,
             stream_url: String::new(),
             config: String::new(),
+            cgroups: None,
             starts: HashMap::new(),
             events: broadcast::Sender::new(256),
         }
@@ -250,9 +256,10 @@ impl World {
             }
             container.status.set_state(api::ContainerState::ContainerRunning);
             container.status.started_at = now;
-            let title = container.title();
+            let (title, sandbox) = (container.title(), container.sandbox.clone());
             let act = (Act::read(&container.config.command), Arc::clone(&container.signals));
             *state.starts.entry(title).or_default() += 1;
+            state.make_cgroup(&sandbox);
             act
         };
         let (world, id) = (Arc::clone(world), id.to_owned());
@@ -264,6 +271,23 @@ impl World {
             world.lock().unwrap_or_else(PoisonError::into_inner).end(&id, code);
         });
         Ok(())
+    }
+
+    /// Makes the group of the container's pod, with its parents, each with the usual weight.
+    fn make_cgroup(&self, sandbox: &str) {
+        let (Some(mount), Some(sandbox)) = (&self.cgroups, self.sandboxes.get(sandbox)) else {
+            return;
+        };
+        let linux = sandbox.config.linux.as_ref();
+        let parent = linux.map_or("", |linux| linux.cgroup_parent.trim_start_matches('/'));
+        for group in Path::new(parent).ancestors().filter(|group| *group != Path::new("")) {
+            let group = mount.join(group);
+            let weight = group.join("cpu.weight");
+            if !weight.exists() {
+                let _ = std::fs::create_dir_all(&group);
+                let _ = std::fs::write(weight, "100\n");
+            }
+        }
     }
 
     fn end(&mut self, id: &str, code: i32) {

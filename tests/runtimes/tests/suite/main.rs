@@ -1,5 +1,5 @@
 //! What every runtime has in common, on each of them (`suite`), and the CRI runtime against a scripted
-//! runtime (`behaviour`, `faults`, `starts`, `outages`), a real containerd (`real`, `held`, `many`, `streams`), both (`ephemeral`) and systemd's on a
+//! runtime (`behaviour`, `faults`, `starts`, `outages`, `crio`), a real containerd (`real`, `held`, `many`, `streams`), both (`ephemeral`) and systemd's on a
 //! small service manager (`managed`, `services`). What `suite`, `notices`, `managed` and `commands` say is also played on systemd itself, by
 //! programs/tests/services.rs.
 
@@ -11,6 +11,7 @@ mod behaviour;
 mod beside;
 mod commands;
 mod containerd;
+mod crio;
 mod elsewhere;
 mod ephemeral;
 mod faults;
