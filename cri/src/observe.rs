@@ -158,6 +158,16 @@ pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &s
     }
 }
 
+/// Records that a container was removed without having been started. Its start is made again if the pod comes back.
+pub(super) fn enter_removed(context: &Context, entry: &PodEntry, name: &str, id: &str) {
+    let mut state = entry.lock();
+    let stops = state.stop.is_some();
+    let Some(run) = state.run(name, id).filter(|run| run.end.is_none()) else { return };
+    run.undone = true;
+    let exit = unknown_end("it was never started", None, context.config.wall.now());
+    finish(run, exit, stops, context);
+}
+
 /// Records the exit of a container that was asked to stop, as reported by the kernel. Returns false if the pod is
 /// not being stopped: then there is time to ask the runtime, which knows more.
 ///

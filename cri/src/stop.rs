@@ -6,14 +6,18 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 use winddown_engine::stopping::stop_to_restart;
-use winddown_shared::{EndCause, Grace, RuntimeError};
+use winddown_shared::{EndCause, Grace, RuntimeError, error_chain};
 
-use super::pod::{self, PodEntry};
-use super::{Context, list};
+use super::client::CallError;
+use super::pod::{self, Dead, PodEntry};
+use super::{Context, garbage, list, observe};
 
 mod container;
 
 pub(super) use container::end;
+
+/// How long a stop waits until containers that never ran are removed. They delay no other pod's turn for longer.
+const REMOVAL: Duration = Duration::from_secs(1);
 
 /// Resolves when no start of a pod that is being stopped is in progress, its running containers are known, and obsolete
 /// ones have been stopped. Starts notice that the pod is being stopped and give up soon.
@@ -26,7 +30,48 @@ pub(super) async fn settle(
 ) -> Result<(), RuntimeError> {
     let times = &context.config.times;
     started(entry, times.start_patience + times.kill).await?;
-    know_what_runs(context, entry).await
+    know_what_runs(context, entry).await?;
+    remove_created(context, entry).await;
+    Ok(())
+}
+
+/// Removes the containers that were created and not started. CRI-O's have a process each, and one of crun's waits for
+/// its start through SIGTERM: systemd would wait for it at the end of a power-off. What is not removed in time is left to
+/// the runtime.
+async fn remove_created(context: &Context, entry: &PodEntry) {
+    let created: Vec<(Arc<str>, Dead)> = {
+        let state = entry.lock();
+        let created = state.containers.iter().filter_map(|container| {
+            let is_created = |run: &&pod::Run| run.end.is_none() && run.started_at.is_none();
+            let run = container.run.as_ref().filter(is_created)?;
+            let dead = Dead { id: Arc::clone(&run.id), attempt: run.attempt };
+            Some((Arc::clone(&container.name), dead))
+        });
+        created.collect()
+    };
+    let removals = created.iter().map(async |(name, dead)| {
+        if let Err(error) = remove_one_created(context, entry, name, dead).await {
+            tracing::warn!(pod = %pod::title(entry), container = %name, error = error_chain(&error), "cannot remove a container that was created and not started");
+        }
+    });
+    let _ = timeout(REMOVAL, join_all(removals)).await;
+}
+
+async fn remove_one_created(
+    context: &Context,
+    entry: &PodEntry,
+    name: &str,
+    dead: &Dead,
+) -> Result<(), CallError> {
+    // An abandoned start may have been carried out meanwhile.
+    if observe::ask(context, entry, &dead.id, false).await?.stage() != observe::Stage::Created {
+        return Ok(());
+    }
+    // CRI-O's RemoveContainer would wait 10 s for an exit after SIGTERM.
+    context.client.stop_container(&dead.id, Duration::ZERO).await?;
+    garbage::remove_run(context, entry, name, dead).await?;
+    observe::enter_removed(context, entry, name, &dead.id);
+    Ok(())
 }
 
 /// Resolves when no start is in progress.
