@@ -26,6 +26,7 @@ mod bridge;
 pub mod cgroup;
 pub mod chaos;
 mod containerd;
+pub mod crio;
 pub mod document;
 mod image;
 mod installation;

@@ -477,7 +477,7 @@ impl Node {
     }
 
     /// The path at which a file of the node is written: never in the base that nodes share.
-    fn written_path(&self, path: &str) -> PathBuf {
+    pub(crate) fn written_path(&self, path: &str) -> PathBuf {
         let root = self.machine.as_ref().and_then(Machine::root);
         in_root(&root.unwrap_or_else(|| self.layout.written(self.dir.path())), path)
     }

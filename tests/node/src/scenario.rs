@@ -13,9 +13,10 @@ use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
+use crate::crio::{self, Crio};
 use crate::installation::Installation;
 use crate::{
-    Need, Node, PodLog, Process, Recipe, TestPod, base_or_skip, install_pods, read_pod_log,
+    Flavour, Need, Node, PodLog, Process, Recipe, TestPod, base_or_skip, install_pods, read_pod_log,
 };
 
 pub(crate) use outcome::has_unknown_end;
@@ -111,7 +112,29 @@ impl Scenario {
         let node = Node::create(&base).await?;
         node.configure_containerd()?;
         let pods = pods.into_iter().map(TestPod::in_container).collect();
-        Self::install(node, pods, "cri", setup).await.map(Some)
+        let scenario = Self::install(node, pods, "cri", setup).await?;
+        scenario.node.import_images().await?;
+        Ok(Some(scenario))
+    }
+
+    /// Like [`Self::with_containerd_as`], with CRI-O in the place of containerd.
+    pub async fn with_crio(
+        test: &str,
+        pods: Vec<TestPod>,
+        setup: &Setup,
+        crio: &Crio,
+    ) -> TestResult<Option<Self>> {
+        let recipe = Recipe::from(Flavour::Containerd);
+        let Some(base) = base_or_skip(test, recipe).await? else { return Ok(None) };
+        let node = Node::create(&base).await?;
+        node.configure_containerd()?;
+        node.install_crio(crio)?;
+        let pods = pods.into_iter().map(TestPod::in_container).collect();
+        let endpoint = format!("containerRuntimeEndpoint: unix://{}\n", crio::SOCKET);
+        let setup = Setup { more: format!("{}{endpoint}", setup.more), ..setup.clone() };
+        let scenario = Self::install(node, pods, "cri", &setup).await?;
+        scenario.node.crio_listens().await?;
+        Ok(Some(scenario))
     }
 
     /// Installs winddown and pods in a created node, and boots it.
@@ -124,9 +147,6 @@ impl Scenario {
         Installation::of(runtime, &setup.config(runtime)).await?.lay_into(&node)?;
         install_pods(&node, &pods)?;
         node.start().await?;
-        if runtime == "cri" {
-            node.import_images().await?;
-        }
         Installation::enable(&node).await?;
         Ok(Self { node, pods })
     }

@@ -18,6 +18,7 @@ use api::runtime_service_server::RuntimeServiceServer;
 
 mod act;
 mod api;
+pub mod crio;
 mod images;
 mod service;
 mod stats;
