@@ -6,11 +6,15 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 /// Fills in the values that `spec` omits, as the API server would.
-pub(super) fn fill(spec: &mut api::PodSpec) {
+pub(super) fn fill(spec: Option<&mut api::PodSpec>) {
+    let Some(spec) = spec else { return };
     or(&mut spec.restart_policy, "Always");
     or(&mut spec.dns_policy, "ClusterFirst");
     or(&mut spec.scheduler_name, "default-scheduler");
-    spec.termination_grace_period_seconds.get_or_insert(30);
+    let grace = spec.termination_grace_period_seconds.get_or_insert(30);
+    if *grace < 0 {
+        *grace = 1;
+    }
     spec.enable_service_links.get_or_insert(true);
     spec.security_context.get_or_insert_default();
     if spec.priority.is_none() {
@@ -40,6 +44,13 @@ fn or(field: &mut Option<String>, default: &str) {
     }
 }
 
+/// In these fields, 0 is as good as nothing.
+fn or_number(field: &mut Option<i32>, default: i32) {
+    if field.is_none_or(|number| number == 0) {
+        *field = Some(default);
+    }
+}
+
 fn fill_container(container: &mut api::Container, host_network: bool) {
     or(&mut container.termination_message_path, "/dev/termination-log");
     or(&mut container.termination_message_policy, "File");
@@ -50,7 +61,7 @@ fn fill_container(container: &mut api::Container, host_network: bool) {
     for port in container.ports.iter_mut().flatten() {
         or(&mut port.protocol, "TCP");
         if host_network {
-            port.host_port.get_or_insert(port.container_port);
+            or_number(&mut port.host_port, port.container_port);
         }
     }
     for env in container.env.iter_mut().flatten() {
@@ -65,10 +76,10 @@ fn fill_container(container: &mut api::Container, host_network: bool) {
         &mut container.startup_probe,
     ];
     for probe in probes.into_iter().flatten() {
-        probe.timeout_seconds.get_or_insert(1);
-        probe.period_seconds.get_or_insert(10);
-        probe.success_threshold.get_or_insert(1);
-        probe.failure_threshold.get_or_insert(3);
+        or_number(&mut probe.timeout_seconds, 1);
+        or_number(&mut probe.period_seconds, 10);
+        or_number(&mut probe.success_threshold, 1);
+        or_number(&mut probe.failure_threshold, 3);
         fill_http(probe.http_get.as_mut());
     }
     if let Some(lifecycle) = &mut container.lifecycle {

@@ -10,6 +10,8 @@ use sha2::{Digest, Sha256};
 /// The annotations that the kubelet puts on a pod from a file.
 const SOURCE: &str = "kubernetes.io/config.source";
 const HASH: &str = "kubernetes.io/config.hash";
+/// How many bytes the annotation with the hash adds to the pod's own.
+pub(super) const HASH_SIZE: usize = HASH.len() + 32;
 
 /// Returns the pod's own UID, or a hash of the pod, the node and the path.
 ///

@@ -30,7 +30,9 @@ pub fn read_manifest(path: &Path, bytes: &[u8], node_name: &str) -> Result<Pod, 
     problems = read.problems;
     if let Some(pod) = &read.value {
         let mut check = Check::new(&root);
-        validate::pod(&mut check, pod, node_name);
+        let mut whole = pod.clone();
+        defaults::fill(whole.spec.as_mut());
+        validate::pod(&mut check, &whole, node_name);
         // A field that could not be read is already reported: do not report it as missing, too.
         let news = |problem: &Problem| {
             let field = problem.field.as_str();
@@ -43,9 +45,7 @@ pub fn read_manifest(path: &Path, bytes: &[u8], node_name: &str) -> Result<Pod, 
     };
     let uid = identity::uid(&pod, path, node_name);
     identity::bind(&mut pod, uid, node_name);
-    if let Some(spec) = &mut pod.spec {
-        defaults::fill(spec);
-    }
+    defaults::fill(pod.spec.as_mut());
     Pod::new(pod).map_err(|error| wrong(vec![Problem::of_file(error)]))
 }
 

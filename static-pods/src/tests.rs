@@ -1,4 +1,5 @@
 mod directory;
+mod kubelet_verdicts;
 mod problem_log;
 mod reading;
 mod scan;

@@ -32,10 +32,12 @@ pub fn decode<T: DeserializeOwned>(root: &Node) -> Decoded<T> {
     loop {
         let run = Run { unknown: RefCell::default(), left_out: &left_out };
         let (path, key_at) = (Path::ROOT, root.at);
-        let read = T::deserialize(Decoder { node: root, key_at, path, known: &[], run: &run });
+        let run = &run;
+        let read =
+            T::deserialize(Decoder { node: root, key_at, path, known: &[], outer: &[], run });
         let value = match read {
             Ok(value) => {
-                problems.extend(run.unknown.into_inner());
+                problems.append(&mut run.unknown.borrow_mut());
                 // If an item of a list was left out, the indexes of the items after it are wrong.
                 Some(value).filter(|_| !left_out.iter().any(|field| field.ends_with(']')))
             }
@@ -71,6 +73,8 @@ struct Decoder<'a> {
     path: Path<'a>,
     /// The fields of the surrounding struct.
     known: &'static [&'static str],
+    /// The fields of the struct around that one.
+    outer: &'static [&'static str],
     run: &'a Run<'a>,
 }
 
@@ -114,6 +118,8 @@ impl<'a> Decoder<'a> {
     fn text(&self) -> Result<&'a str, DecodeError> {
         match self.scalar(TEXT)?.meaning() {
             Meaning::Text(text) => Ok(text),
+            // As for Go's reader.
+            Meaning::Null => Ok(""),
             _ => Err(self.wrong(TEXT)),
         }
     }
@@ -185,7 +191,7 @@ impl<'de> serde::Deserializer<'de> for Decoder<'_> {
         }
     }
 
-    /// A Kubernetes quantity may be written as a number, which is taken as written.
+    /// A Kubernetes quantity may be written as a number, which is taken as written; without one it is 0.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -194,8 +200,9 @@ impl<'de> serde::Deserializer<'de> for Decoder<'_> {
         if name == "Quantity" {
             let wanted = QUANTITY;
             return match self.scalar(wanted)?.meaning() {
+                Meaning::Null => self.located(visitor.visit_str("0")),
                 Meaning::Int(_) | Meaning::Float(_) | Meaning::Text(_) => {
-                    self.located(visitor.visit_str(&self.scalar(wanted)?.text))
+                    self.located(visitor.visit_str(self.scalar(wanted)?.text.trim()))
                 }
                 _ => Err(self.wrong(wanted)),
             };

@@ -35,6 +35,17 @@ impl<'a> Path<'a> {
         }
     }
 
+    /// The path of the mapping around the one that this is a field of; lists in between do not count. `None` if that is
+    /// the whole file.
+    pub(crate) fn around_struct(&self) -> Option<&'a Path<'a>> {
+        let own = self.parent?;
+        let around = match own.step? {
+            Step::Key(_) => own.parent?,
+            Step::Index(_) => own.parent?.parent?,
+        };
+        around.step.is_some().then_some(around)
+    }
+
     /// The item of this list with this index, from 0.
     pub fn index(&'a self, index: usize) -> Path<'a> {
         Path { parent: Some(self), step: Some(Step::Index(index)) }

@@ -16,9 +16,9 @@ pub struct Scalar {
 pub enum Meaning<'a> {
     /// Null: empty, `null` or `~`.
     Null,
-    /// A bool; YAML 1.1 also knows `yes` and `off`.
+    /// A bool; YAML 1.1 also knows `yes`, `n` and `off`.
     Bool(bool),
-    /// An integer, in any of YAML's bases.
+    /// An integer, in any of YAML's bases, or with a fraction of zero.
     Int(i128),
     /// A number with a fraction or an exponent.
     Float(f64),
@@ -35,16 +35,12 @@ impl Scalar {
         }
         match text {
             "" | "~" | "null" | "Null" | "NULL" => Meaning::Null,
-            "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
+            "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "y" | "Y" | "on" | "On" | "ON" => {
                 Meaning::Bool(true)
             }
-            "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
-                Meaning::Bool(false)
-            }
-            _ => int(text)
-                .map(Meaning::Int)
-                .or_else(|| float(text).map(Meaning::Float))
-                .unwrap_or(Meaning::Text(text)),
+            "false" | "False" | "FALSE" | "no" | "No" | "NO" | "n" | "N" | "off" | "Off"
+            | "OFF" => Meaning::Bool(false),
+            _ => number(text).unwrap_or(Meaning::Text(text)),
         }
     }
 
@@ -85,6 +81,31 @@ impl Scalar {
             Meaning::Text(_) => format!("the text `{text}`"),
         }
     }
+}
+
+/// The number that the text is, if it is one. Digits may be grouped with `_`.
+fn number(text: &str) -> Option<Meaning<'static>> {
+    /// From here on, not every integer has a float of its own.
+    const WHOLE: f64 = 9_007_199_254_740_992.0;
+    let grouped: String;
+    let text = match text.contains('_')
+        && text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
+    {
+        true => {
+            grouped = text.replace('_', "");
+            &grouped
+        }
+        false => text,
+    };
+    if let Some(value) = int(text) {
+        return Some(Meaning::Int(value));
+    }
+    let value = float(text)?;
+    #[expect(clippy::cast_possible_truncation, reason = "a whole number within the bounds")]
+    Some(match value.fract() == 0.0 && value.abs() < WHOLE {
+        true => Meaning::Int(value as i128),
+        false => Meaning::Float(value),
+    })
 }
 
 fn int(text: &str) -> Option<i128> {

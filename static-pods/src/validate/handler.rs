@@ -2,14 +2,19 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use winddown_engine::probe_client::Unsendable;
-
-use super::{at_least, one_of};
+use winddown_engine::probe_client::{self, Unsendable};
 use winddown_yaml::{Check, Shortened};
 
-/// Reports problems of a container's probes and hooks. `runs_once` means that it is an init container, which has
-/// neither.
-pub(super) fn all(check: &mut Check<'_>, container: &api::Container, runs_once: bool) {
+use super::{names, rules};
+
+/// Reports problems of a container's probes and hooks. Of the init containers, only sidecars have any.
+pub(super) fn all(
+    check: &mut Check<'_>,
+    container: &api::Container,
+    is_init: bool,
+    spec: &api::PodSpec,
+) {
+    let runs_once = is_init && container.restart_policy.as_deref() != Some("Always");
     let probes = [
         ("livenessProbe", &container.liveness_probe),
         ("readinessProbe", &container.readiness_probe),
@@ -22,17 +27,13 @@ pub(super) fn all(check: &mut Check<'_>, container: &api::Container, runs_once: 
             false => check.key(key, |check| self::probe(check, key, probe)),
         }
     }
-    let Some(lifecycle) = &container.lifecycle else { return };
-    check.key("lifecycle", |check| {
-        for (key, hook) in [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)]
-        {
-            let Some(hook) = hook else { continue };
-            match runs_once {
-                true => check.fail_at(key, "is not for init containers: remove it"),
-                false => check.key(key, |check| self::hook(check, hook)),
-            }
+    match &container.lifecycle {
+        Some(_) if runs_once => {
+            check.fail_at("lifecycle", "is not for init containers: remove it");
         }
-    });
+        Some(lifecycle) => check.key("lifecycle", |check| self::lifecycle(check, lifecycle, spec)),
+        None => {}
+    }
 }
 
 fn probe(check: &mut Check<'_>, key: &str, probe: &api::Probe) {
@@ -44,18 +45,42 @@ fn probe(check: &mut Check<'_>, key: &str, probe: &api::Probe) {
     ];
     exactly_one(check, handlers, "exec, httpGet, tcpSocket and grpc");
     actions(check, probe.exec.as_ref(), probe.http_get.as_ref(), probe.tcp_socket.as_ref());
-    at_least(check, "initialDelaySeconds", probe.initial_delay_seconds, 0);
-    at_least(check, "timeoutSeconds", probe.timeout_seconds, 0);
-    at_least(check, "periodSeconds", probe.period_seconds, 0);
-    at_least(check, "successThreshold", probe.success_threshold, 0);
-    at_least(check, "failureThreshold", probe.failure_threshold, 0);
-    at_least(check, "terminationGracePeriodSeconds", probe.termination_grace_period_seconds, 1);
+    if let Some(grpc) = &probe.grpc {
+        check.key("grpc", |check| rules::port(check, "port", grpc.port));
+    }
+    rules::at_least(check, "initialDelaySeconds", probe.initial_delay_seconds, 0);
+    rules::at_least(check, "timeoutSeconds", probe.timeout_seconds, 0);
+    rules::at_least(check, "periodSeconds", probe.period_seconds, 0);
+    rules::at_least(check, "successThreshold", probe.success_threshold, 0);
+    rules::at_least(check, "failureThreshold", probe.failure_threshold, 0);
+    let grace = probe.termination_grace_period_seconds;
+    rules::at_least(check, "terminationGracePeriodSeconds", grace, 1);
+    if key == "readinessProbe" && grace.is_some() {
+        let what = "means nothing here, a readiness probe ends nothing: remove it";
+        check.fail_at("terminationGracePeriodSeconds", what);
+    }
     if key != "readinessProbe" && probe.success_threshold.is_some_and(|count| count > 1) {
         check.fail_at("successThreshold", "has to be 1 here: remove it");
     }
 }
 
-fn hook(check: &mut Check<'_>, hook: &api::LifecycleHandler) {
+fn lifecycle(check: &mut Check<'_>, lifecycle: &api::Lifecycle, spec: &api::PodSpec) {
+    for (key, hook) in [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)] {
+        if let Some(hook) = hook {
+            let grace = spec.termination_grace_period_seconds.unwrap_or(30);
+            check.key(key, |check| self::hook(check, hook, grace));
+        }
+    }
+    let Some(signal) = &lifecycle.stop_signal else { return };
+    if spec.os.is_none() {
+        check.fail_at("stopSignal", "needs `os: {name: linux}` in the pod's spec");
+    } else if !names::is_signal(signal) {
+        let what = format!("`{}` is no signal: write such as SIGINT", Shortened(signal));
+        check.fail_at("stopSignal", what);
+    }
+}
+
+fn hook(check: &mut Check<'_>, hook: &api::LifecycleHandler, grace: i64) {
     let handlers = [
         hook.exec.is_some(),
         hook.http_get.is_some(),
@@ -64,9 +89,17 @@ fn hook(check: &mut Check<'_>, hook: &api::LifecycleHandler) {
     ];
     exactly_one(check, handlers, "exec, httpGet, tcpSocket and sleep");
     actions(check, hook.exec.as_ref(), hook.http_get.as_ref(), hook.tcp_socket.as_ref());
-    if let Some(sleep) = &hook.sleep {
-        check.key("sleep", |check| at_least(check, "seconds", Some(sleep.seconds), 0));
-    }
+    let Some(sleep) = &hook.sleep else { return };
+    check.key("sleep", |check| {
+        rules::at_least(check, "seconds", Some(sleep.seconds), 0);
+        if sleep.seconds > grace {
+            let what = format!(
+                "is {}, longer than terminationGracePeriodSeconds, which is {grace}: write less",
+                sleep.seconds
+            );
+            check.fail_at("seconds", what);
+        }
+    });
 }
 
 fn exactly_one(check: &mut Check<'_>, handlers: [bool; 4], names: &str) {
@@ -87,35 +120,35 @@ fn actions(
         check.key("exec", |check| check.fail_at("command", "is missing: write what to run"));
     }
     if let Some(http) = http {
-        check.key("httpGet", |check| {
-            one_of(check, "scheme", http.scheme.as_ref(), &["HTTP", "HTTPS"]);
-            port(check, &http.port);
-            winddown_engine::probe_client::unsendable(http)
-                .into_iter()
-                .for_each(|field| unsendable(check, field));
-        });
+        check.key("httpGet", |check| self::http(check, http));
     }
     if let Some(tcp) = tcp {
         check.key("tcpSocket", |check| port(check, &tcp.port));
     }
 }
 
-fn unsendable(check: &mut Check<'_>, field: Unsendable) {
-    let what = format!("{}: write another", field.why());
-    match field {
-        Unsendable::Path => check.fail_at("path", what),
-        Unsendable::Host => check.fail_at("host", what),
-        Unsendable::HeaderName(index) => {
-            check.key("httpHeaders", |check| {
-                check.index(index, |check| check.fail_at("name", what));
-            });
-        }
-        Unsendable::HeaderValue(index) => {
-            check.key("httpHeaders", |check| {
-                check.index(index, |check| check.fail_at("value", what));
-            });
+fn http(check: &mut Check<'_>, http: &api::HTTPGetAction) {
+    rules::word_if_any(check, "scheme", http.scheme.as_ref(), &["HTTP", "HTTPS"]);
+    port(check, &http.port);
+    for field in probe_client::unsendable(http) {
+        let what = format!("{}: write another", field.why());
+        match field {
+            Unsendable::Path => check.fail_at("path", what),
+            Unsendable::Host => check.fail_at("host", what),
+            // Reported below, with all that the kubelet does not send.
+            Unsendable::HeaderName(_) => {}
+            Unsendable::HeaderValue(index) => header(check, index, "value", &what),
         }
     }
+    for (index, one) in http.http_headers.iter().flatten().enumerate() {
+        if !names::is_header(&one.name) {
+            header(check, index, "name", "is no name of a header: write another");
+        }
+    }
+}
+
+fn header(check: &mut Check<'_>, index: usize, key: &str, what: &str) {
+    check.key("httpHeaders", |check| check.index(index, |check| check.fail_at(key, what)));
 }
 
 fn port(check: &mut Check<'_>, port: &IntOrString) {

@@ -41,8 +41,10 @@ impl<'de> SeqAccess<'de> for Items<'_> {
             if !run.left_out.is_empty() && run.left_out.contains(&path.to_string()) {
                 continue;
             }
+            // A list stands for what is in it: the struct around an item is the one around the list.
+            let Decoder { known, outer, .. } = self.around;
             return seed
-                .deserialize(Decoder { node, key_at: node.at, path, known: &[], run })
+                .deserialize(Decoder { node, key_at: node.at, path, known, outer, run })
                 .map(Some);
         }
         Ok(None)
@@ -90,6 +92,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
         };
         let path = self.around.path.key(&key.text);
         let run = self.around.run;
-        seed.deserialize(Decoder { node, key_at: key.at, path, known: self.known, run })
+        let (known, outer) = (self.known, self.around.known);
+        seed.deserialize(Decoder { node, key_at: key.at, path, known, outer, run })
     }
 }

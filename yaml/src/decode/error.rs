@@ -16,8 +16,11 @@ pub(super) struct DecodeError {
 pub(super) fn unknown(decoder: &Decoder<'_>) -> Problem {
     let field = decoder.path.to_string();
     let key = decoder.path.last_key().unwrap_or_default();
-    let what = format!("unknown field{}", suggestion(key, decoder.known));
-    Problem::new(decoder.key_at, field, what)
+    let hint = match decoder.path.around_struct().filter(|_| decoder.outer.contains(&key)) {
+        Some(around) => format!(": it belongs to {around}"),
+        None => suggestion(key, decoder.known),
+    };
+    Problem::new(decoder.key_at, field, format!("unknown field{hint}"))
 }
 
 impl DecodeError {

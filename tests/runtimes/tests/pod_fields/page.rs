@@ -17,6 +17,21 @@ the tests check the runtimes against.
 *From the API server* means a pod of a cluster whose ConfigMaps, Secrets and other references the agent resolves
 first. Values without a meaning (a port of 70000, two handlers in one probe) are refused by the API server, and in a
 manifest by the agent. `process` and `systemd` share a column where they agree.
+
+## In a manifest
+
+All else is accepted and refused as by the kubelet (`ValidatePodCreate` of Kubernetes 1.36), and what follows is for admission.
+
+| field | kubelet | winddown |
+|---|---|---|
+| unknown or duplicate field, YAML tag, second document | ignored, the last or first counts | refused |
+| `metadata.uid` that is no file name; `deletionTimestamp` | accepted | refused |
+| `nodeName` of another node; `priority` that contradicts its class; `priorityClassName` without `priority`, but for the `system-` two | ignored | refused |
+| `image` | needed | with `runtime: cri`, else `command` |
+| empty first word in `command`; control character in `path`, `host`, header or variable | the container fails | refused |
+| `volumes` other than hostPath and emptyDir | mounted | refused |
+| `windowsOptions`, `os: windows` | accepted | refused |
+| changed under the same `metadata.uid` | only a new image is applied | the pod starts again |
 ";
 
 /// docs/pod-fields.md.
