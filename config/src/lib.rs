@@ -185,8 +185,9 @@ impl Config {
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<(Self, Vec<Warning>), ConfigError> {
         let wrong = |list| ConfigError::Invalid(Problems::new(path, list));
         let text = winddown_yaml::text(bytes).map_err(|problem| wrong(vec![problem]))?;
-        let root = winddown_yaml::parse(text).map_err(|problem| wrong(vec![problem]))?;
-        let (config, warnings) = read::read(path, &root).map_err(wrong)?;
+        let (root, ignored) = read::tree(text).map_err(|problem| wrong(vec![problem]))?;
+        let (config, mut warnings) = read::read(path, &root).map_err(wrong)?;
+        warnings.extend(ignored);
         let warning = |problem| Warning { file: path.to_owned(), problem };
         Ok((config, warnings.into_iter().map(warning).collect()))
     }

@@ -1,6 +1,7 @@
 //! Converts the tree of a configuration file to a [`Config`].
 
 use std::path::Path;
+use std::rc::Rc;
 
 use super::kubelet_fields::{BELOW, KUBELET_FIELDS};
 use super::reference::{self, Reading};
@@ -9,6 +10,21 @@ use winddown_yaml::{Dialect, Fields, Key, Node, Problem};
 
 const KUBELET_API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KUBELET_KIND: &str = "KubeletConfiguration";
+
+/// Parses the text, a kubelet's as the kubelet does: with what it ignores in it, a key that is written twice or a second
+/// document, as a warning.
+pub(super) fn tree(text: &str) -> Result<(Rc<Node>, Option<Problem>), Problem> {
+    let problem = match winddown_yaml::parse(text) {
+        Ok(root) => return Ok((root, None)),
+        Err(problem) => problem,
+    };
+    let first = winddown_yaml::parse_first_leniently(text).ok().flatten();
+    let kind = |root: &Rc<Node>| root.get("kind").and_then(Node::text).map(str::to_owned);
+    match first.filter(|root| kind(root).as_deref() == Some(KUBELET_KIND)) {
+        Some(root) => Ok((root, Some(problem))),
+        None => Err(problem),
+    }
+}
 
 /// Reads the tree. Returns the configuration and its warnings.
 pub(super) fn read(path: &Path, root: &Node) -> Result<(Config, Vec<Problem>), Vec<Problem>> {

@@ -1,3 +1,5 @@
+mod kubelet_files;
+
 use std::path::Path;
 
 use proptest::prelude::*;

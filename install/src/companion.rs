@@ -318,6 +318,7 @@ fn periods_text(said: Option<&Configuration>) -> String {
     let of_groups = place(said.and_then(|said| said.by_priority.as_ref()).map(ToString::to_string));
     let groups = periods.groups.iter().map(|group| {
         let PriorityPeriod { priority, shutdown_grace_period_seconds: seconds } = group;
+        let seconds = seconds.max(&0);
         format!("  - priority: {priority}\n    shutdownGracePeriodSeconds: {seconds}\n")
     });
     let groups: String = groups.collect();
@@ -424,7 +425,7 @@ pub(super) fn switch_on(root: &Path, live: bool, config: &Config) -> Vec<String>
                         .period
                         .as_secs()
                         .try_into()
-                        .unwrap_or(u32::MAX),
+                        .unwrap_or(i64::MAX),
                 })
                 .collect(),
             ..Periods::default()

@@ -195,7 +195,8 @@ impl Configuration {
     /// The total time that the configuration gives to pods.
     pub fn wanted(&self) -> Duration {
         let Periods { total, groups, .. } = self.periods();
-        let of_groups = groups.iter().map(|group| u64::from(group.shutdown_grace_period_seconds));
+        let seconds = |group: &PriorityPeriod| u64::try_from(group.shutdown_grace_period_seconds);
+        let of_groups = groups.iter().map(|group| seconds(group).unwrap_or_default());
         let total = total.parse::<GoDuration>().ok();
         let total = total.and_then(|total| u64::try_from(total.as_nanos()).ok());
         Duration::from_secs(of_groups.sum()) + Duration::from_nanos(total.unwrap_or_default())
@@ -225,10 +226,11 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Replaces an earlier value by that of this place, if it has one.
+    /// Replaces an earlier value by that of this place; a field without a value takes it away.
     fn put<T>(self, kept: &mut Option<Located<T>>, value: Option<T>) {
-        if let Some(value) = value {
-            *kept = Some(Located { value, file: self.file.to_owned(), line: self.line });
+        if self.line.is_some() {
+            let (file, line) = (self.file.to_owned(), self.line);
+            *kept = value.map(|value| Located { value, file, line });
         }
     }
 }

@@ -24,8 +24,8 @@ pub struct Periods {
 pub struct PriorityPeriod {
     /// The lowest priority of the group's pods.
     pub priority: i32,
-    /// The group's time.
-    pub shutdown_grace_period_seconds: u32,
+    /// The group's time. A kubelet accepts one below 0, and gives none.
+    pub shutdown_grace_period_seconds: i64,
 }
 
 /// All zero: the kubelet does not stop pods.

@@ -1,3 +1,5 @@
+mod recorded;
+
 use std::fs;
 
 use super::*;

@@ -143,12 +143,14 @@ impl<'n, 'p> Fields<'n, 'p> {
         }
     }
 
-    /// The scalar of `key` as it is written, including numbers.
+    /// The scalar of `key` as it is written, including numbers. In a dialect, only a text.
     pub fn raw(&mut self, key: &'static str, wanted: &str) -> Option<Located<&'n str>> {
         let found = self.node(key)?;
+        let strict = self.dialect.is_some();
         self.scalar(key, &found, wanted, |meaning, text| match meaning {
             Meaning::Bool(_) | Meaning::Null => None,
-            _ => Some(text),
+            Meaning::Int(_) | Meaning::Float(_) if strict => None,
+            Meaning::Int(_) | Meaning::Float(_) | Meaning::Text(_) => Some(text),
         })
     }
 

@@ -142,7 +142,14 @@ pub(super) fn section() -> Section {
         Top::new(
             "enforceNodeAllocatable",
             |c| &mut c.eviction.enforce_pods,
-            Kind::Words(&["pods", "system-reserved", "kube-reserved", "none"]),
+            Kind::Words(&[
+                "pods",
+                "system-reserved",
+                "kube-reserved",
+                "system-reserved-compressible",
+                "kube-reserved-compressible",
+                "none",
+            ]),
         )
         .doc(
             "With `pods` in it, hard thresholds on memory.available hold for the pods' cgroup as well. \

@@ -291,11 +291,12 @@ fn the_reader_accepts_the_bounds_and_nothing_beyond() {
                 bad.extend(["[]", "[dump]", "/bin/dump", "[[/bin/dump]]"].map(str::to_owned));
             }
             Kind::Address(_) => bad.push("nowhere".to_owned()),
-            Kind::Words(words) => good = vec![format!("[{}]", words.join(", ")), "[]".to_owned()],
+            Kind::Words(words) => {
+                good = words.iter().map(|word| format!("[{word}]")).collect();
+                good.extend(["[]".to_owned(), "[pods, kube-reserved]".to_owned()]);
+                bad.extend(["x", "[pods, pods]", "[none, pods]"].map(str::to_owned));
+            }
             Kind::Map { .. } | Kind::Object(_) | Kind::List(_) | Kind::Text { .. } => {}
-        }
-        if matches!(path.last().unwrap().kind, Kind::Words(_)) {
-            bad = vec!["x".to_owned()];
         }
         for value in good {
             let file = with(&path, &value);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::{Map, Value as Json, json};
 use winddown_eviction::{SoftGraceError, ThresholdValue, parse_soft_grace, parse_threshold};
 use winddown_shared::{GoDuration, Quantity, parse_duration};
-use winddown_yaml::{Fields, Located, Node, Position, Value as Tree};
+use winddown_yaml::{Fields, Located, Meaning, Node, Position, Value as Tree};
 
 use super::{Field, Kind, Row, Zero, is_empty};
 
@@ -145,6 +145,20 @@ impl Value for bool {
         };
         let first = *words.first()?;
         let items = list(field, fields, &format!("a list such as [{first}]"))?;
+        for (index, item) in items.iter().enumerate() {
+            let text = item.text().unwrap_or_default();
+            let what = match words.contains(&text) {
+                true if items[..index].iter().any(|item| item.text() == Some(text)) => {
+                    format!("`{text}` is in the list twice: keep one entry")
+                }
+                true if text == "none" && items.len() > 1 => {
+                    "`none` contradicts the other entries: remove it, or them".to_owned()
+                }
+                true => continue,
+                false => format!("{} is unknown: write {}", item.describe(), words.join(", ")),
+            };
+            fields.fail_index(field.name, index, item.at, what);
+        }
         Some(items.iter().any(|item| item.text() == Some(first)))
     }
 
@@ -455,9 +469,15 @@ fn entries<V>(
         fields.fail(field.name, found.at, what);
         return None;
     };
+    // Kubelets read no number as a text.
+    let strict = fields.dialect().is_some();
+    let text = |node: &Rc<Node>| match &node.value {
+        Tree::Scalar(scalar) => !strict || matches!(scalar.meaning(), Meaning::Text(_)),
+        Tree::List(_) | Tree::Map(_) => false,
+    };
     let mut all = BTreeMap::new();
     for (name, node) in entries {
-        let one = match node.text() {
+        let one = match node.text().filter(|_| text(node)) {
             Some(text) => read(&name.text, text),
             None => Err(format!("needs {}, this is {}", wanted(value), node.describe())),
         };
