@@ -309,7 +309,7 @@ impl<R: Runtime> Intake<R> {
     async fn apply(&mut self, wanted: &DesiredPods) {
         let pods = wanted.pods.iter().map(Pod::uid);
         let uids: HashSet<PodUid> = pods.chain(&wanted.waiting).cloned().collect();
-        self.drop_undesired(&uids);
+        self.drop_undesired(&uids, &wanted.pods);
         // First, so that a static pod waits for the leftovers of an older manifest of its name.
         self.end_strays(&uids, wanted.complete);
         // Of two static pods with one name, the one that already runs comes first.
@@ -360,10 +360,16 @@ impl<R: Runtime> Intake<R> {
         tracked
     }
 
-    /// Terminates the pods that left their source.
-    fn drop_undesired(&mut self, uids: &HashSet<PodUid>) {
-        let gone: Vec<PodUid> =
-            self.desired.keys().filter(|u| !uids.contains(*u)).cloned().collect();
+    /// Terminates the pods that left their source. A static pod whose manifest changed under a UID of its own did, too:
+    /// it starts again as the new one.
+    fn drop_undesired(&mut self, uids: &HashSet<PodUid>, wanted: &[Pod]) {
+        let gone = self.desired.keys().filter(|uid| !uids.contains(*uid));
+        let changed = wanted.iter().filter(|pod| {
+            let known = self.desired.get(pod.uid()).map(|desired| &desired.pod);
+            let differs = |known: &Pod| !known.is_same_object(pod) && known.spec != pod.spec;
+            pod.is_static() && known.is_some_and(differs)
+        });
+        let gone: Vec<PodUid> = gone.chain(changed.map(|pod| pod.uid())).cloned().collect();
         for uid in gone {
             let Some(desired) = self.desired.remove(&uid) else { continue };
             self.rejected_static.forget(&uid);

@@ -284,6 +284,30 @@ async fn a_changed_static_pod_waits_for_its_older_self_instead_of_being_refused(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_static_pod_whose_manifest_changes_under_the_same_uid_starts_again() {
+    let c = crowded();
+    let old = asks("web", None, 8);
+    let changed = |change: fn(&mut k8s_openapi::api::core::v1::Pod)| {
+        let mut object = old.object().clone();
+        change(&mut object);
+        Pod::new(object).unwrap()
+    };
+    let labelled = changed(|pod| pod.metadata.labels = Some([("a".into(), "b".into())].into()));
+    let new =
+        changed(|pod| pod.spec.as_mut().unwrap().containers[0].command = Some(vec!["ls".into()]));
+    c.takes(&old, 3);
+    c.node.want(&[&old]).await;
+    c.node.want(&[&labelled]).await;
+    assert!(c.node.runtime.stops().is_empty(), "its containers are as before");
+    c.node.want(&[&new]).await;
+    assert_eq!(c.node.runtime.stops(), [old.uid().clone()]);
+    tokio::time::sleep(secs(4)).await;
+    assert!(c.runs(&new));
+    c.node.want(&[&new]).await;
+    assert_eq!(c.node.runtime.stops().len(), 1, "once for each change");
+}
+
+#[tokio::test(start_paused = true)]
 async fn several_critical_pods_are_served_at_once_and_no_victim_is_chosen_twice() {
     let c = crowded();
     let all = ["a", "b", "c", "d", "e"].map(|name| ordinary(name, 2));
