@@ -25,6 +25,7 @@ pub mod fault;
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;
+mod journal_copy;
 mod launcher;
 pub mod log;
 pub mod log_pipes;
