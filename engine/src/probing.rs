@@ -17,7 +17,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::sync::watch;
 use tokio::time::sleep;
-use winddown_shared::{ContainerKind, EndCause, ProbeKind};
+use winddown_shared::{ContainerKind, EndCause, ProbeKind, critical};
 
 use crate::plan::ContainerObservation;
 
@@ -179,7 +179,7 @@ impl<A: Send + Sync + 'static> Probes<A> {
 
     /// Runs the probes in a task of their own until the container is over, or `alive` closes.
     pub(crate) fn begin(self, probed: impl Probed<Action = A>, mut alive: watch::Receiver<()>) {
-        tokio::spawn(async move {
+        critical::spawn("prober of a container", async move {
             tokio::select! {
                 () = self.follow(&probed) => {}
                 () = probed.is_over() => {}

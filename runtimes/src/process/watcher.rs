@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::ready::Ready;
-use winddown_shared::PodUid;
+use winddown_shared::{PodUid, critical};
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, AttemptRecord};
@@ -26,11 +26,12 @@ pub(crate) struct Watched {
 /// Watches a run until none of its processes is left. `ended` becomes readable at that point: it is the supervisor's
 /// pipe, or the pidfd of an adopted supervisor.
 ///
-/// Costs one small task and two file descriptors, and no work while the container runs.
+/// Costs one small task and two file descriptors, and no work while the container runs. Without it the container would
+/// count as running for ever, so its failure is the process'.
 pub(crate) fn watch(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched, ended: Ready) {
     let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     let mut alive = context.alive.clone();
-    tokio::spawn(async move {
+    critical::spawn("watcher of a container", async move {
         tokio::select! {
             () = follow(&context, &entry, watched, ended) => {}
             // The runtime was dropped: its pods continue without it.
@@ -65,6 +66,7 @@ pub(crate) fn end_leftovers(
 }
 
 async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched, ended: Ready) {
+    // Fails only when the async runtime shuts down: the container continues without this agent.
     if ended.readable().await.is_err() {
         return;
     }
@@ -76,8 +78,10 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
     let record = exits::read(&watched.dir).await;
     exits::enter(&context.config, entry, (&watched.name, watched.attempt), record);
     entry.announce();
-    let Ok(supervisor) = watched.supervisor.duplicate().and_then(Ready::new) else { return };
-    if supervisor.readable().await.is_ok() {
+    // Without a file descriptor to wait with, what it left is ended at once.
+    if let Ok(supervisor) = watched.supervisor.duplicate().and_then(Ready::new)
+        && supervisor.readable().await.is_ok()
+    {
         watched.supervisor.reap();
     }
     let dir = watched.dir;
@@ -107,7 +111,7 @@ async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched
         };
         let end = move || end_leftovers(&config, (&uid, &name), &cgroups.unwrap_or_default());
         let done = tokio::task::spawn_blocking(end).await;
-        if done.unwrap_or(true) {
+        if done.unwrap_or(false) {
             return;
         }
         tracing::error!(uid = %entry.uid(), container = %watched.name,

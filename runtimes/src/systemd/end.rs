@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use winddown_engine::plan;
 use winddown_files::regular;
-use winddown_shared::{RuntimeError, error_chain};
+use winddown_shared::{RuntimeError, critical, error_chain};
 use winddown_shim::order::MessageSource;
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 use winddown_shim::{exit, log};
@@ -27,7 +27,8 @@ const LOG_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a unit with killed processes may take to be unloaded.
 const UNLOADED: Duration = Duration::from_millis(300);
 
-/// Watches a run until none of its processes is left. Costs one small task, and no work while the container runs.
+/// Watches a run until none of its processes is left. Costs one small task, and no work while the container runs. Without
+/// it the container would count as running for ever, so its failure is the process'.
 pub(crate) fn watch<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &Arc<PodEntry>,
@@ -36,7 +37,7 @@ pub(crate) fn watch<U: ServiceUnits>(
 ) {
     let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     let mut alive = context.alive.clone();
-    tokio::spawn(async move {
+    critical::spawn("watcher of a container", async move {
         tokio::select! {
             () = follow(&context, &entry, attempt, watched) => {}
             // The runtime was dropped: its pods continue without it.

@@ -8,7 +8,7 @@ use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
 const FAULTS: &str = "/run/winddown-faults";
 
 /// There are more, and each is tried.
-const LEAST: [&str; 8] = [
+const LEAST: [&str; 9] = [
     "changes of the runtime",
     "control server",
     "eviction",
@@ -17,6 +17,7 @@ const LEAST: [&str; 8] = [
     "manifests",
     "shutdown controller",
     "timer of the pod workers",
+    "watcher of a container",
 ];
 
 /// Three groups of 25, 8 and 4 seconds: time enough for a dozen agents.
