@@ -22,7 +22,7 @@ use winddown_shared::{
     RuntimeError, StoppedContainer, WallTime, error_chain,
 };
 
-use crate::action::Action;
+use crate::action::{Action, ActionError};
 use crate::driver::{self, Driver, Target, act};
 use crate::entry::Entry;
 use crate::plan;
@@ -214,9 +214,15 @@ async fn run_hook<D: Driver>(
         }
         done.map(drop)
     };
-    pre_stop(&pod::title(entry), name, grace, last_call, run).await;
-    if let Some(run) = entry.lock().run(name, id) {
-        run.hook_over = true;
+    let done = pre_stop(&pod::title(entry), name, grace, last_call, run).await;
+    {
+        let mut state = entry.lock();
+        if let Some(run) = state.run(name, id) {
+            run.hook_over = true;
+        }
+        if let (Err(why), Some(record)) = (done, &mut state.stop) {
+            record.hook_failed(name, &why);
+        }
     }
     entry.bump();
 }
@@ -307,26 +313,31 @@ fn is_needed<'a>(
 /// Runs a container's preStop hook until `last_call` is left of the grace period: the container must get SIGTERM before
 /// SIGKILL, however long its hook takes. `run` is given the time it has; its future is dropped when the grace period is
 /// shortened and `last_call` comes earlier.
-async fn pre_stop<E: std::error::Error>(
+///
+/// # Errors
+/// The hook failed or did not end in time: why, for the report.
+async fn pre_stop(
     pod: &str,
     container: &str,
     grace: Grace,
     last_call: Duration,
-    run: impl AsyncFnOnce(Duration) -> Result<(), E>,
-) {
+    run: impl AsyncFnOnce(Duration) -> Result<(), ActionError>,
+) -> Result<(), String> {
     let time = grace.remaining().saturating_sub(last_call);
     if time.is_zero() {
-        return;
+        return Err("no time was left for it".to_owned());
     }
     tokio::select! {
         biased;
         () = last_call_of(grace, last_call) => {
             let left = format!("{last_call:.1?}");
             tracing::warn!(%pod, container, left, "the preStop hook took all but the last of the grace");
+            Err(format!("it took all but the last {left} of the grace period"))
         }
-        outcome = run(time) => if let Err(error) = outcome {
+        outcome = run(time) => outcome.map_err(|error| {
             tracing::warn!(%pod, container, error = error_chain(&error), "the preStop hook failed");
-        },
+            error.output()
+        }),
     }
 }
 
@@ -383,9 +394,10 @@ mod tests {
             let (began, last_call) = (Instant::now(), last_call(&grace));
             let run = async |left| {
                 tokio::time::sleep(length.min(left)).await;
-                Err(std::fmt::Error)
+                Err(ActionError::Timeout)
             };
-            pre_stop(pod, "main", grace, last_call, run).await;
+            let failed = pre_stop(pod, "main", grace, last_call, run).await;
+            assert!(failed.is_err(), "it is not known that its hook failed");
             began.elapsed()
         };
         assert_eq!(took(Grace::fixed(secs(30)), secs(3)).await, secs(3));

@@ -14,7 +14,12 @@ pub struct StopRecord {
     pub signalled_at: Option<Instant>,
     /// When no container ran any more.
     stopped_at: Option<Instant>,
+    /// The preStop hooks that failed, for people.
+    failed_hooks: Vec<String>,
 }
+
+/// How much of what a failed hook said is kept, in characters.
+const HOOK_ERROR: usize = 200;
 
 impl StopRecord {
     /// Adds a running container. Returns whether it is new.
@@ -24,6 +29,12 @@ impl StopRecord {
             self.names.push(Arc::clone(name));
         }
         is_new
+    }
+
+    /// Adds a container whose preStop hook failed.
+    pub(crate) fn hook_failed(&mut self, name: &str, why: &str) {
+        let why: String = why.trim().chars().take(HOOK_ERROR).collect();
+        self.failed_hooks.push(format!("preStop hook of {name} failed: {why}"));
     }
 
     /// Summarizes the stop, now that nothing runs. `end_of` returns how a container ended.
@@ -38,7 +49,7 @@ impl StopRecord {
             signalled_at: self.signalled_at,
             stopped_at: self.stopped_at,
             containers: self.names.iter().filter_map(end_of).collect(),
-            remark: None,
+            remark: (!self.failed_hooks.is_empty()).then(|| self.failed_hooks.join("; ").into()),
         }
     }
 }

@@ -31,6 +31,7 @@ macro_rules! common_scenarios {
             an_unknown_pod_is_stopped_and_has_no_containers
             nothing_is_left_of_a_pod_that_was_forgotten
             a_pre_stop_sleep_is_inside_the_grace
+            a_stop_says_which_pre_stop_hook_failed_and_why
             a_probe_that_fails_ends_the_container_within_its_own_grace
             an_exit_is_told_without_anybody_asking
             containers_are_stopped_together
@@ -238,6 +239,20 @@ pub(crate) async fn a_pre_stop_sleep_is_inside_the_grace<S: Stage>(stage: &S) {
     assert!(stopped.signalled_at.unwrap() >= began + secs(1));
     assert!(stopped.forced() && began.elapsed() < secs(10));
     assert!(stopped.stopped_at.unwrap() >= began + secs(2));
+}
+
+pub(crate) async fn a_stop_says_which_pre_stop_hook_failed_and_why<S: Stage>(stage: &S) {
+    let runtime = stage.open().await;
+    let mut main = stage.container("main", POLITE);
+    main["lifecycle"] = json!({"preStop": {"httpGet": {"host": "127.0.0.1", "port": 1}}});
+    let pod = pod("web", &one(&main));
+    stage.up(&runtime, &pod).await;
+    for _ in 0..2 {
+        let stopped = stop(&runtime, &pod, 5).await;
+        let said = stopped.remark.as_deref().unwrap_or_default();
+        let why = said.strip_prefix("preStop hook of main failed: ").unwrap_or_default();
+        assert!(!why.is_empty() && !stopped.forced(), "{stopped:?}");
+    }
 }
 
 pub(crate) async fn an_exit_is_told_without_anybody_asking<S: Stage>(stage: &S) {
