@@ -16,7 +16,6 @@ mod seen;
 mod stage;
 mod strike;
 mod table;
-mod witness;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -38,10 +38,12 @@ pub mod packages;
 pub mod platforms;
 mod pods;
 pub mod reboots;
+pub mod restarts;
 pub mod scenario;
 mod skip;
 pub mod typed;
 pub mod usage;
+mod witness;
 
 pub use base::{Base, Flavour, Need, Recipe, Suite, Unavailable, of_this_test, programs};
 pub use bridge::Bridge;

@@ -146,6 +146,9 @@ impl Scenario {
     ) -> TestResult<Self> {
         Installation::of(runtime, &setup.config(runtime)).await?.lay_into(&node)?;
         install_pods(&node, &pods)?;
+        if let Some(bytes) = setup.disk {
+            node.add_disk(bytes).await?;
+        }
         node.start().await?;
         Installation::enable(&node).await?;
         Ok(Self { node, pods })

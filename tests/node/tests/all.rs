@@ -18,6 +18,7 @@ mod packages;
 mod page;
 mod preemption;
 mod reboots_in_a_row;
+mod restarts;
 mod services;
 mod shutdown;
 mod typed_pages;

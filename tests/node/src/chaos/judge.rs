@@ -8,10 +8,11 @@ mod switched_on;
 #[cfg(test)]
 mod tests;
 
-use super::record::{At, Record};
+use super::record::Record;
 use super::stage::SECONDS;
 use crate::TestPod;
 use crate::scenario::group_of;
+use crate::witness::At;
 
 /// The result of an invariant: nothing, or what was seen instead.
 type Verdict = Result<(), String>;

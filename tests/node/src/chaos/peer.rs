@@ -9,10 +9,10 @@ use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
 use super::feature::INHIBITORS;
-use super::record::At;
-use super::witness::now;
 use crate::Node;
 use crate::scenario::TestResult;
+use crate::witness::At;
+use crate::witness::now;
 
 const INHIBIT: &str = "{\"apiVersion\": \"winddown.dev/v1alpha1\", \"kind\": \"Inhibit\", \
                        \"who\": \"keeper\", \"why\": \"never ends\", \"turn\": \"beforePods\"}\n";

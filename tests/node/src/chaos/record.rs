@@ -6,10 +6,8 @@ use serde_json::Value;
 
 use super::strike::breakable;
 use super::{Fault, Feature, Runtime};
+use crate::witness::{At, Life};
 use crate::{PodLog, TestPod};
-
-/// Nanoseconds since 1970, on the clock that node and host share.
-pub(super) type At = u64;
 
 /// Everything that was seen.
 #[derive(Debug, Clone)]
@@ -49,14 +47,6 @@ pub(super) struct Record {
     pub(super) excuses: Vec<At>,
     /// The reports, oldest first.
     pub(super) reports: Vec<Value>,
-}
-
-/// A process of a pod.
-#[derive(Debug, Clone)]
-pub(super) struct Life {
-    pub(super) pod: String,
-    /// When the kernel reported its exit.
-    pub(super) ended: Option<At>,
 }
 
 /// A fault that struck.

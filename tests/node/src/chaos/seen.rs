@@ -4,8 +4,8 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::witness::processes;
 use crate::scenario::{Scenario, TestResult};
+use crate::witness::processes;
 use crate::{Node, PodBehavior, PodLog, TestPod};
 
 /// systemd's message for each process that a unit leaves behind.

@@ -11,10 +11,10 @@ use super::feature::FAR_OFF;
 use super::peer::Peer;
 use super::record::{Harm, Record};
 use super::strike::{NOTICE, OTHER_DELAY, Target, breakable, prepare};
-use super::witness::{LockWatch, PodWatch, now};
 use super::{Fault, Feature, Parts, Phase, Runtime, Schedule, seen};
 use crate::installation::Installation;
 use crate::scenario::{SOON, Scenario, Setup, TestResult, logind_property};
+use crate::witness::{LockWatch, PodWatch, now, processes};
 use crate::{Disk, Node, PodBehavior, TestPod, install_pods};
 
 /// The path of the agent's kubeconfig.
@@ -304,7 +304,7 @@ impl<'a> Stage<'a> {
         };
         self.wait_until("every pod to be as it should", at_rest).await?;
         let pods = &self.scenario.pods;
-        self.at_rest = Some(super::witness::processes(&self.scenario.node, pods));
+        self.at_rest = Some(processes(&self.scenario.node, pods));
         self.untimely.extend(seen::end_notices(&self.scenario.node)?);
         Ok(())
     }

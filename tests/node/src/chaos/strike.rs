@@ -8,9 +8,9 @@ use tokio::time::{sleep, timeout};
 
 use super::api::Api;
 use super::record::Harm;
-use super::witness::now;
 use super::{Fault, Phase, Strike, clock};
 use crate::scenario::{SOON, Scenario, TestResult};
+use crate::witness::now;
 use crate::{Disk, PodBehavior, Suite, TestPod};
 
 /// The timeout of a command: in a node that is shutting down it may never end.

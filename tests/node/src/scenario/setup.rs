@@ -21,13 +21,21 @@ pub struct Setup {
     pub needs: &'static [Need],
     /// The time of each of [`GROUPS`], in seconds.
     pub seconds: [u32; 3],
+    /// The size in bytes of a disk of its own for the agent's state; none for a folder on the node's disk.
+    pub disk: Option<u64>,
     /// Further lines of the configuration file, each with a line break.
     pub more: String,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { suite: Suite::default(), needs: &[], seconds: [6, 4, 4], more: String::new() }
+        Self {
+            suite: Suite::default(),
+            needs: &[],
+            seconds: [6, 4, 4],
+            disk: None,
+            more: String::new(),
+        }
     }
 }
 

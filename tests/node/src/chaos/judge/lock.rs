@@ -4,8 +4,9 @@ use super::order::delay_at;
 use serde_json::Value;
 
 use super::{SECOND, SLACK, Verdict, report, seconds};
-use crate::chaos::record::{At, Record};
+use crate::chaos::record::Record;
 use crate::chaos::seen::is_called;
+use crate::witness::At;
 
 /// How long the lock may be absent.
 const AWAY: At = SECOND;

@@ -1,8 +1,9 @@
 //! When pods are asked to stop, and when everything must be over.
 
 use super::{SECOND, SLACK, Verdict, grace_of, group_of, period_of, seconds, within};
-use crate::chaos::record::{At, Record};
+use crate::chaos::record::Record;
 use crate::chaos::{Fault, Feature};
+use crate::witness::At;
 use crate::{PodBehavior, TestPod};
 
 /// The time that logind gives beyond the budget.

@@ -1,9 +1,10 @@
 //! Invariants about the pods.
 
 use super::{SECOND, Verdict, group_of, seconds, within};
-use crate::chaos::record::{At, Record};
+use crate::chaos::record::Record;
 use crate::chaos::seen::REMAINS;
 use crate::chaos::{Fault, Runtime};
+use crate::witness::At;
 use crate::{PodBehavior, TestPod};
 
 /// How long after the release of the lock the exit of a pod may be noticed.

@@ -3,10 +3,11 @@
 use serde_json::Value;
 
 use super::{SECOND, Verdict, within};
-use crate::chaos::record::{At, Record};
+use crate::chaos::record::Record;
 use crate::chaos::seen::is_called;
 use crate::chaos::{Fault, Runtime};
 use crate::scenario::has_unknown_end;
+use crate::witness::At;
 use crate::{PodBehavior, TestPod};
 
 /// Every shutdown has a report, and the last one lists every pod that ran, with its end.

@@ -4,8 +4,9 @@ use serde_json::Value;
 
 use super::report::{all, of, ran};
 use super::{SLACK, Verdict, seconds, within};
-use crate::chaos::record::{At, Record};
+use crate::chaos::record::Record;
 use crate::chaos::{Fault, Feature, Runtime};
+use crate::witness::At;
 use crate::{PodBehavior, TestPod};
 
 /// The longest wait for a program with a lock.

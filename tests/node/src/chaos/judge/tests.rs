@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use super::{SECOND, judge};
-use crate::chaos::record::{At, Harm, Life, Record};
+use crate::chaos::record::{Harm, Record};
 use crate::chaos::{Fault, Feature, Runtime};
+use crate::witness::{At, Life};
 use crate::{PodBehavior, PodLog, TestPod};
 
 /// When the shutdown is requested.

@@ -12,16 +12,26 @@ use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::record::{At, Life};
 use crate::pods::SCRIPT;
 use crate::scenario::TestResult;
 use crate::{Node, TestPod};
+
+/// Nanoseconds since 1970, on the clock that node and host share.
+pub(crate) type At = u64;
+
+/// A process of a pod.
+#[derive(Debug, Clone)]
+pub(crate) struct Life {
+    pub(crate) pod: String,
+    /// When the kernel reported its exit.
+    pub(crate) ended: Option<At>,
+}
 
 /// The directory with a file for each lock that logind has granted.
 const LOCKS: &str = "/run/systemd/inhibit";
 
 /// The current time, on the clock that node and host share.
-pub(super) fn now() -> At {
+pub(crate) fn now() -> At {
     let now = clock_gettime(ClockId::Realtime);
     let nanoseconds = i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec);
     At::try_from(nanoseconds).unwrap_or(0)
@@ -84,7 +94,7 @@ impl Drop for PollThread {
 
 /// Watches whether logind lists winddown's lock.
 #[derive(Debug)]
-pub(super) struct LockWatch {
+pub(crate) struct LockWatch {
     seen: Arc<Mutex<Vec<(At, bool)>>>,
     _thread: PollThread,
 }
@@ -93,7 +103,7 @@ pub(super) struct LockWatch {
 
 impl LockWatch {
     /// Starts watching, on a running node.
-    pub(super) async fn start(node: &Node) -> TestResult<Self> {
+    pub(crate) async fn start(node: &Node) -> TestResult<Self> {
         node.run(&["mkdir", "-p", "-m", "0755", LOCKS]).await?;
         let folder = node.host_path(LOCKS);
         let inotify = inotify::init(CreateFlags::CLOEXEC)?;
@@ -120,12 +130,12 @@ impl LockWatch {
     }
 
     /// Since when the lock has been held, if it is held.
-    pub(super) fn held_since(&self) -> Option<At> {
+    pub(crate) fn held_since(&self) -> Option<At> {
         locked(&self.seen).last().filter(|(_, held)| *held).map(|(at, _)| *at)
     }
 
     /// All changes so far.
-    pub(super) fn seen(&self) -> Vec<(At, bool)> {
+    pub(crate) fn seen(&self) -> Vec<(At, bool)> {
         locked(&self.seen).clone()
     }
 }
@@ -150,7 +160,7 @@ fn is_held(folder: &Path) -> bool {
 
 /// Watches the processes of pods exit.
 #[derive(Debug, Default)]
-pub(super) struct PodWatch {
+pub(crate) struct PodWatch {
     lives: Arc<Mutex<Vec<Life>>>,
     threads: Vec<PollThread>,
 }
@@ -162,7 +172,7 @@ impl PodWatch {
     ///
     /// # Errors
     /// No thread can be started.
-    pub(super) fn add(&mut self, node: &Node, pods: &[TestPod]) -> std::io::Result<()> {
+    pub(crate) fn add(&mut self, node: &Node, pods: &[TestPod]) -> std::io::Result<()> {
         // Processes that are already watched are found again.
         self.threads.clear();
         let mut lives = locked(&self.lives);
@@ -187,13 +197,13 @@ impl PodWatch {
     }
 
     /// The processes so far.
-    pub(super) fn seen(&self) -> Vec<Life> {
+    pub(crate) fn seen(&self) -> Vec<Life> {
         locked(&self.lives).clone()
     }
 }
 
 /// The number of first processes of each pod.
-pub(super) fn processes(node: &Node, pods: &[TestPod]) -> BTreeMap<String, usize> {
+pub(crate) fn processes(node: &Node, pods: &[TestPod]) -> BTreeMap<String, usize> {
     let mut count: BTreeMap<String, usize> = pods.iter().map(|pod| (pod.name.clone(), 0)).collect();
     for (_, arguments) in node.processes_with(SCRIPT) {
         if let Some(pod) = pod_of(&arguments, pods) {
