@@ -29,7 +29,7 @@ PROFILE := dist
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all took reboots chaos platforms pod-fields conformance beside-kubelet bench bench-cri fuzz mutants calm pressure beside-oom-killers packages cross checksums pictures crates lint fmt node-base clean-cache
+.PHONY: help build manual demo demo-node test test-all took reboots chaos restarts platforms pod-fields conformance beside-kubelet bench bench-cri fuzz mutants calm pressure beside-oom-killers packages cross checksums pictures crates lint fmt node-base clean-cache
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,7 +66,7 @@ test: ## Run every test but the longest; the last line counts passed, failed and
 	@tests/node/suite.sh
 	@tests/node/took.sh keep test
 
-test-all: ## The same with packages and new random seeds, then chaos, reboots, calm and fuzzing (over an hour)
+test-all: ## The same with packages and new random seeds, then chaos, restarts, reboots, calm and fuzzing (over an hour)
 	@tests/node/took.sh say test-all
 	@tests/node/packages.sh test
 	@tests/node/packages.sh packages
@@ -86,6 +86,11 @@ chaos: ## Play N schedules (500) of random faults on disposable nodes; rewrites 
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- $(or $(N),500) \
 		$(if $(SEED),--seed $(SEED)) --into benches/reliability.md
+
+restarts: ## Restart the agent N times (300) in the middle of all that it does to pods, with each runtime
+	@tests/node/packages.sh test
+	@$(CARGO) run --quiet --package winddown-node-tests --bin restarts -- $(or $(N),300) \
+		$(if $(SEED),--seed $(SEED))
 
 platforms: ## Write the table of what winddown is tried on into README.md
 	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- \

@@ -33,6 +33,7 @@ stage crates $make crates
 stage packages $make packages PROFILE=release TRIAL=1
 stage tests env WINDDOWN_LONG=1 tests/node/suite.sh
 stage chaos tool chaos -- 100
+stage restarts tool restarts -- 60
 stage reboots tool reboots -- 10
 # An agent that is left alone computes nothing that fuzzing could take from it.
 stage calm $make calm PROFILE=release &

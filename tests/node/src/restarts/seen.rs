@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::scenario::group_of;
-use crate::witness::Life;
+use crate::witness::{At, Life};
 use crate::{PodLog, TestPod};
+
+/// How late this program may note an exit of which the kernel told it, on a busy machine, in
+/// nanoseconds.
+const NOTED: At = 100_000_000;
 
 /// What was seen of a deed.
 #[derive(Debug, Clone)]
@@ -73,7 +77,8 @@ pub(super) fn order(
     for pod in pods {
         let Some(asked) = asked(pod) else { continue };
         let earlier = pods.iter().filter(|other| group_of(other) < group_of(pod));
-        let alive = earlier.filter(|other| ended(other).is_none_or(|ended| ended > asked));
+        let is_alive = |ended: At| ended > asked + NOTED;
+        let alive = earlier.filter(|other| ended(other).is_none_or(is_alive));
         early.extend(alive.map(|other| format!("{} asked before {} ended", pod.name, other.name)));
     }
     early
