@@ -109,39 +109,43 @@ pub async fn run(
         let seen = stage.play(deed, None).await?;
         undisturbed.push((deed, seen));
     }
-    let mut all = Vec::new();
     // Each deed has its turn, however few the rounds.
     let first = usize::try_from(seed % 64)? % deeds.len().max(1);
     let mut turns = deeds.iter().copied().cycle().skip(first);
+    let (mut all, mut in_this_boot) = (Vec::new(), 0);
+    stage.boot().await?;
     while all.len() < rounds {
-        stage.boot().await?;
-        let of_this_boot = ROUNDS_OF_A_BOOT.min(rounds - all.len());
-        for number in 0..of_this_boot {
-            let is_last = number + 1 == of_this_boot;
-            let deed = if is_last { None } else { turns.next() }.unwrap_or(Deed::Shutdown);
-            let Some((_, as_expected)) = undisturbed.iter().find(|(other, _)| *other == deed)
-            else {
-                return Err(format!("{deed} was never done undisturbed").into());
-            };
-            let strike = Strike::draw(&mut rng);
-            let after = strike.after(as_expected.took);
-            let begun = Instant::now();
-            let played = stage.play(deed, Some((strike.kills, after))).await;
-            let (differences, is_lost) = match played {
-                Ok(seen) => (judge(as_expected, &seen), false),
-                Err(error) => (vec![error.to_string()], true),
-            };
-            let journal = match differences.is_empty() {
-                true => String::new(),
-                false => stage.journal_since(begun).await,
-            };
-            let round = Round { deed, strike, differences };
-            told(&round, &journal);
-            all.push(round);
-            if is_lost {
-                // What the next rounds would begin with is not known.
-                return Ok(Some(all));
+        in_this_boot += 1;
+        let is_last = in_this_boot == ROUNDS_OF_A_BOOT || all.len() + 1 == rounds;
+        let deed = if is_last { None } else { turns.next() }.unwrap_or(Deed::Shutdown);
+        let expected = undisturbed.iter().find(|(other, _)| *other == deed);
+        let (_, expected) = expected.ok_or_else(|| format!("{deed} was never undisturbed"))?;
+        let strike = Strike::draw(&mut rng);
+        let begun = Instant::now();
+        let played = stage.play(deed, Some((strike.kills, strike.after(expected.took)))).await;
+        let is_lost = played.is_err();
+        let differences = match played {
+            Ok(seen) => judge(expected, &seen),
+            Err(error) => vec![error.to_string()],
+        };
+        let journal = match differences.is_empty() {
+            true => String::new(),
+            false => stage.journal_since(begun).await,
+        };
+        let round = Round { deed, strike, differences };
+        told(&round, &journal);
+        all.push(round);
+        if is_last || is_lost {
+            in_this_boot = 0;
+        }
+        if is_lost {
+            // What the next round would begin with on this node is not known.
+            match Stage::set(test, runtime).await? {
+                Some(another) => stage = another,
+                None => break,
             }
+        } else if is_last && all.len() < rounds {
+            stage.boot().await?;
         }
     }
     Ok(Some(all))

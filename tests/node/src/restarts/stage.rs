@@ -177,7 +177,7 @@ impl Stage {
             let ended =
                 |name: &&str| lives.iter().any(|life| life.pod == **name && life.ended.is_some());
             let comes = deed != Deed::Preemption || self.runs(INTRUDER);
-            if deed.waits_for().iter().all(|name| ended(&name)) && comes {
+            if deed.waits_for().iter().all(&ended) && comes {
                 return Ok(());
             }
             if Instant::now() > until {
