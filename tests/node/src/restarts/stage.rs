@@ -259,7 +259,13 @@ impl Stage {
     async fn is_at_rest(&self) -> bool {
         let running = processes(&self.scenario.node, &self.scenario.pods);
         let as_many = |(name, count): (&String, &usize)| *count == usize::from(name != INTRUDER);
-        if !running.iter().all(as_many) {
+        // A pod that was asked runs until it has exited.
+        let logs = self.scenario.logs();
+        let was_asked = |log: &PodLog| {
+            log.terms.last() > log.starts.last().map(|(at, _)| at) && !log.starts.is_empty()
+        };
+        let is_terminating = |(name, log): (&String, &PodLog)| name != INTRUDER && was_asked(log);
+        if !running.iter().all(as_many) || logs.iter().any(is_terminating) {
             return false;
         }
         let status = self.scenario.status_from_outside().await.unwrap_or_default();
