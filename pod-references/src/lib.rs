@@ -19,6 +19,7 @@ mod problem;
 mod reader;
 mod resolved;
 mod resolver;
+mod room;
 mod services;
 mod shared;
 mod singleflight;

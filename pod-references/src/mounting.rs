@@ -106,8 +106,10 @@ pub(super) async fn write(
         }
         let (mut paths, mut changed, mut failed) = (HashMap::new(), 0, None);
         for Making { name, path, files } in volumes {
-            let written =
-                places.prepare(&path).and_then(|()| atomic::write(&path, &files, group, now));
+            let written = places.prepare(&path).and_then(|()| {
+                let _turn = places.turn(&path, &files)?;
+                atomic::write(&path, &files, group, now)
+            });
             match written {
                 Ok(is_new) => changed += usize::from(is_new),
                 Err(error) => {

@@ -4,11 +4,14 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::MutexGuard;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, PodUid};
 
 use super::needs;
+use super::payload::Payload;
+use super::room::Room;
 
 /// The two directories in which each pod has a directory of its own.
 #[derive(Clone, Debug)]
@@ -17,6 +20,8 @@ pub(crate) struct Places {
     pub(crate) disk: PathBuf,
     /// In memory, for secrets and tokens.
     pub(crate) memory: PathBuf,
+    /// The room there.
+    pub(crate) room: Room,
 }
 
 impl Places {
@@ -48,6 +53,19 @@ impl Places {
             }
         }
         Ok(())
+    }
+
+    /// Waits for the turn to write the files of the volume, if it is in memory.
+    ///
+    /// # Errors
+    /// As [`Room::turn`].
+    pub(crate) fn turn(
+        &self,
+        volume: &Path,
+        files: &Payload,
+    ) -> io::Result<Option<MutexGuard<'_, ()>>> {
+        let is_in_memory = volume.starts_with(&self.memory);
+        is_in_memory.then(|| self.room.turn(&self.memory, volume, files)).transpose()
     }
 
     /// Removes all volumes of a pod.

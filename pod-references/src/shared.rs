@@ -21,6 +21,7 @@ use super::payload::TokenKey;
 use super::places::Places;
 use super::problem::Problem;
 use super::reader::{Reader, Unread};
+use super::room::Room;
 use super::timetable::Timetable;
 use super::tokens::Token;
 use super::waiting::Waiting;
@@ -72,7 +73,11 @@ impl Shared {
         wall: WallClock,
     ) -> Self {
         let (waiting, arrivals) = Waiting::new(client.clone());
-        let places = Places { disk: config.volumes.clone(), memory: config.secret_volumes.clone() };
+        let places = Places {
+            disk: config.volumes.clone(),
+            memory: config.secret_volumes.clone(),
+            room: Room::default(),
+        };
         Self {
             node: Mutex::new(config.node),
             reader: Reader::new(client.clone(), config.request, config.max_age),
