@@ -32,13 +32,14 @@ pub enum CredentialsError {
         source: std::io::Error,
     },
     /// A file is not a valid kubeconfig.
-    #[error("{} is not a kubeconfig: YAML of apiVersion v1, kind Config is expected", path.display())]
+    #[error(
+        "{} is not a kubeconfig: YAML of apiVersion v1, kind Config is expected{}", path.display(), in_line(*line)
+    )]
     Parse {
         /// The file.
         path: PathBuf,
-        /// The parser's error.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
+        /// The line that cannot be read, if it is one.
+        line: Option<u64>,
     },
     /// The content of a file or a field of it cannot be used.
     #[error("{place}: {problem}")]
@@ -115,6 +116,12 @@ pub enum RequestError {
 }
 
 // === impl CredentialsError ===
+
+fn in_line(line: Option<u64>) -> String {
+    line.map_or_else(String::new, |line| {
+        format!("; line {line} is none, or has a value of another type")
+    })
+}
 
 impl CredentialsError {
     /// The error as one sentence, which does not call it an error that a file is not there yet.

@@ -95,11 +95,24 @@ pub(super) fn read(path: &Path, context: Option<&str>) -> Result<Draft, Credenti
 
 fn parse(files: &mut Files, path: &Path) -> Result<Kubeconfig, CredentialsError> {
     files.read("kubeconfig", path)?;
-    Kubeconfig::read_from(path).map_err(|error| match error {
-        KubeconfigError::ReadConfig(source, path) => {
-            CredentialsError::Read { what: "kubeconfig", path, source }
-        }
-        error => CredentialsError::Parse { path: path.to_path_buf(), source: error.into() },
+    load(path)
+}
+
+/// Loads a kubeconfig, and says in words for operators what is wrong with it: the parser's advise a programmer. Blocks.
+///
+/// # Errors
+/// The file cannot be read, or is not a kubeconfig.
+pub(super) fn load(path: &Path) -> Result<Kubeconfig, CredentialsError> {
+    Kubeconfig::read_from(path).map_err(|error| {
+        let line = match error {
+            KubeconfigError::ReadConfig(source, path) => {
+                return CredentialsError::Read { what: "kubeconfig", path, source };
+            }
+            KubeconfigError::Parse(error) => error.location().map(|location| location.line()),
+            // Documents that do not fit together.
+            _ => None,
+        };
+        CredentialsError::Parse { path: path.to_path_buf(), line }
     })
 }
 

@@ -10,6 +10,7 @@ use rcgen::KeyPair;
 use winddown_files::{Durability, regular};
 
 use crate::CredentialsError;
+use crate::kubeconfig::load;
 
 /// The kubeconfig that refers to the certificate and the API server.
 pub(super) const KUBECONFIG: &str = "kubeconfig";
@@ -134,10 +135,7 @@ fn kubeconfig(cluster: Cluster, identity: &Path) -> String {
 
 /// The cluster that the bootstrap kubeconfig's current context names.
 fn cluster_of(bootstrap: &Path) -> Result<Cluster, CredentialsError> {
-    let config = Kubeconfig::read_from(bootstrap).map_err(|error| CredentialsError::Parse {
-        path: bootstrap.to_path_buf(),
-        source: error.into(),
-    })?;
+    let config = load(bootstrap)?;
     let current = config.current_context.unwrap_or_default();
     let context = config.contexts.into_iter().find(|named| named.name == current);
     let name = context.and_then(|named| named.context).unwrap_or_default().cluster;

@@ -251,12 +251,30 @@ fn what_is_wrong_is_said_with_its_place_and_what_to_do() {
 }
 
 #[test]
+fn what_is_no_kubeconfig_is_told_by_its_line_and_without_advice_for_programmers() {
+    let folder = Folder::new();
+    let what = "DIR/kubeconfig is not a kubeconfig: YAML of apiVersion v1, kind Config is expected";
+    for text in [
+        "clusters: []\nclusters: []\n",
+        "apiVersion: v1\ncurrent-context: [1]\n",
+        "- a\n",
+        "apiVersion: v1\nkind: {a\n",
+    ] {
+        let said = folder.error(folder.read_text(text));
+        let line = said.strip_prefix(what).unwrap_or_else(|| panic!("{text}: {said}"));
+        let is_line = line.starts_with("; line ")
+            && line.ends_with(" is none, or has a value of another type");
+        assert!(line.is_empty() || is_line, "{text}: {said}");
+    }
+}
+
+#[test]
 fn what_a_library_complains_about_follows_the_place() {
     let folder = Folder::new();
     let table = [
         (
             folder.error(folder.read_text("[not: a: mapping")),
-            "DIR/kubeconfig is not a kubeconfig: YAML of apiVersion v1, kind Config is expected: ",
+            "DIR/kubeconfig is not a kubeconfig: YAML of apiVersion v1, kind Config is expected; line 1 ",
         ),
         (
             folder
