@@ -53,6 +53,27 @@ pub enum InstallError {
         /// The path where it should be.
         path: PathBuf,
     },
+    /// A program to install is not of the version of the one that runs. Nothing was changed.
+    #[error(
+        "{} {}, and this is winddown {}: unpack one package whole, and run its winddown",
+        .path.display(), of_version(.version.as_deref()), env!("CARGO_PKG_VERSION")
+    )]
+    OtherVersion {
+        /// The program.
+        path: PathBuf,
+        /// Its version; `None` if it names none.
+        version: Option<String>,
+    },
+    /// Once the companion is gone, nothing would end the kubelet's pods at a shutdown. Nothing was changed.
+    #[error(
+        "without winddown nothing would end the kubelet's pods at a shutdown, nothing was changed. First:{}\n  \
+         winddown uninstall\n--force uninstalls all the same",
+        Steps(.first)
+    )]
+    LeavesPods {
+        /// The steps by which the kubelet ends its pods itself again.
+        first: Vec<String>,
+    },
     /// A path cannot be written into a unit file.
     #[error("{} cannot be named in a unit file: use an absolute path of letters, digits and ._-/+", .path.display())]
     ProgramDirectory {
@@ -227,6 +248,13 @@ impl InstallError {
     }
 }
 
+fn of_version(version: Option<&str>) -> String {
+    version.map_or_else(
+        || "names no version".to_owned(),
+        |version| format!("is of version {}", clean(version)),
+    )
+}
+
 fn files(count: usize) -> String {
     if count == 1 { "a file is".to_owned() } else { format!("{count} files are") }
 }
@@ -250,6 +278,14 @@ struct Strangers<'a>(&'a [String]);
 impl fmt::Display for Strangers<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|stranger| write!(f, "; {}", clean(stranger)))
+    }
+}
+
+struct Steps<'a>(&'a [String]);
+
+impl fmt::Display for Steps<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|step| write!(f, "\n  {}", clean(step)))
     }
 }
 

@@ -17,6 +17,7 @@ mod plan;
 mod program;
 mod record;
 mod report;
+mod same_build;
 mod tree;
 mod trust;
 mod uninstall;
@@ -37,6 +38,7 @@ pub use error::{Conflict, HostError, InstallError};
 pub use host::{Host, LiveHost, same_directory};
 pub use program::find_program;
 pub use report::{Action, Change, InstallReport};
+pub use same_build::BUILD_MARK;
 pub use trust::caller;
 pub use uninstall::{UninstallOptions, uninstall, uninstall_on};
 pub use untrusted::Untrusted;
@@ -237,9 +239,13 @@ fn program(directory: &Path, name: &'static str) -> Result<Program, InstallError
     let open = || -> io::Result<_> {
         let mut file = regular::open(&from)?;
         let (sha256, _) = tree::digest(&mut file)?;
-        Ok((Arc::new(file), sha256))
+        file.rewind()?;
+        Ok((same_build::version_in(&file)?, Arc::new(file), sha256))
     };
-    let (file, sha256) = open().map_err(InstallError::file("read", &from))?;
+    let (version, file, sha256) = open().map_err(InstallError::file("read", &from))?;
+    if version.as_deref() != Some(env!("CARGO_PKG_VERSION")) {
+        return Err(InstallError::OtherVersion { path: from, version });
+    }
     Ok(Program { name, from: Source { path: from, file }, sha256 })
 }
 

@@ -124,7 +124,7 @@ mod tests {
 
         fn file(&self, path: &Path) {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "").unwrap();
+            fs::write(path, super::super::BUILD_MARK).unwrap();
             mode(path, 0o755);
         }
 

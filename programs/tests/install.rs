@@ -59,7 +59,7 @@ fn an_empty_image_gets_exactly_these_files() {
         ]
     );
     assert!(report.changes.iter().all(|change| change.action == Action::Created), "{report}");
-    assert_eq!(image.read("usr/bin/winddown"), "first");
+    assert!(image.read("usr/bin/winddown").starts_with("first"));
 }
 
 #[test]
@@ -139,8 +139,42 @@ fn an_upgrade_replaces_the_programs_and_nothing_else() {
     let of_bin = ["/usr/bin/winddown-shim", "/usr/bin/winddownd", "/usr/bin/winddown"];
     assert_eq!(changed, of_bin.map(|path| (Action::Updated, path)), "{report}");
     for program in PROGRAMS {
-        assert_eq!(image.read(&format!("usr/bin/{program}")), "second");
+        assert!(image.read(&format!("usr/bin/{program}")).starts_with("second"));
     }
+}
+
+/// What is beside `winddown` may be left of another version, or no program of winddown.
+#[test]
+fn programs_of_another_version_are_refused_by_name_and_force_does_not_override_it() {
+    let mark = winddown_install::BUILD_MARK;
+    let version = env!("CARGO_PKG_VERSION");
+    let other = mark.replace(version, "0.0.9");
+    for (content, wanted) in [(&*other, "is of version 0.0.9"), ("#!/bin/sh", "names no version")] {
+        for name in PROGRAMS {
+            let image = Image::new();
+            fs::write(image.source.path().join(name), content).unwrap();
+            for force in [false, true] {
+                let options = InstallOptions { force, ..image.options() };
+                let error = install_on(&options, None).unwrap_err().to_string();
+                let beginning = format!("{} {wanted}", image.source.path().join(name).display());
+                assert!(error.starts_with(&beginning), "{error}");
+                assert!(error.contains(&format!("this is winddown {version}")), "{error}");
+            }
+            assert_eq!(image.tree(), [""; 0], "{name}");
+        }
+    }
+}
+
+/// The programs as they are built: each is what its mark says.
+#[test]
+fn each_program_has_the_mark_of_its_version() {
+    let image = Image::new();
+    let built = Path::new(env!("CARGO_BIN_EXE_winddown"));
+    for name in PROGRAMS {
+        let from = built.with_file_name(name);
+        fs::copy(&from, image.source.path().join(name)).unwrap();
+    }
+    image.install().unwrap();
 }
 
 /// An installation of a version that had one program, which ran as `winddown agent`.
@@ -165,7 +199,7 @@ fn an_upgrade_from_one_program_adds_the_others_and_has_the_unit_start_its_own() 
     image.install().unwrap();
     assert!(image.read(UNIT).contains("\nExecStart=/usr/bin/winddownd\n"));
     for program in PROGRAMS {
-        assert_eq!(image.read(&format!("usr/bin/{program}")), "first");
+        assert!(image.read(&format!("usr/bin/{program}")).starts_with("first"));
     }
 }
 
@@ -325,7 +359,8 @@ fn programs_that_came_with_a_package_stay_their_packages() {
     let image = Image::new();
     fs::create_dir_all(image.path("usr/bin")).unwrap();
     for program in PROGRAMS {
-        fs::write(image.path(&format!("usr/bin/{program}")), "packaged").unwrap();
+        let mark = winddown_install::BUILD_MARK;
+        fs::write(image.path(&format!("usr/bin/{program}")), mark).unwrap();
     }
     let mut options = image.options();
     options.programs = image.path("usr/bin");

@@ -5,5 +5,6 @@ use std::process::ExitCode;
 use winddown_machine::host::wall_clock;
 
 fn main() -> ExitCode {
+    std::hint::black_box(winddown_install::BUILD_MARK);
     winddown_shim::run(std::env::args_os().skip(1), &wall_clock())
 }

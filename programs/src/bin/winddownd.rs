@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    std::hint::black_box(winddown_install::BUILD_MARK);
     winddown_daemon::command_line::main()
 }

@@ -39,7 +39,8 @@ impl Image {
 
     pub(crate) fn programs(&self, content: &str) {
         for name in PROGRAMS {
-            fs::write(self.source.path().join(name), content).unwrap();
+            let program = format!("{content}{}", winddown_install::BUILD_MARK);
+            fs::write(self.source.path().join(name), program).unwrap();
         }
     }
 

@@ -134,7 +134,7 @@ fn what_an_interrupted_upgrade_left_is_taken_away() {
     fs::remove_file(image.path("etc/sysusers.d/winddown.conf")).unwrap();
     let obstacle = obstruct(&image, "etc/sysusers.d", "winddown.conf");
     image.install().unwrap_err();
-    assert_eq!(image.read("usr/bin/winddown"), "second");
+    assert!(image.read("usr/bin/winddown").starts_with("second"));
     fs::remove_dir_all(obstacle).unwrap();
     image.uninstall(true);
     assert_eq!(image.tree(), [""; 0]);
