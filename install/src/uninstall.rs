@@ -29,7 +29,7 @@ pub struct UninstallOptions {
     /// Whether to also remove the configuration, the state with its reports, and the logs. Pod
     /// manifests always stay.
     pub purge: bool,
-    /// Whether to also remove our files that were edited.
+    /// Whether to also remove our files that were edited, and a companion whose kubelet does not end its pods itself.
     pub force: bool,
     /// Whether to only report what would be done.
     pub dry_run: bool,
@@ -70,6 +70,9 @@ pub fn uninstall_on(
     let kubelets = switch_kubelet_on(&tree, host.is_some());
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     let unit = steps.iter().any(|s| s.change.path == UNIT && s.change.action == Action::Removed);
+    if host.is_some() && !options.force && !options.dry_run && !kubelets.is_empty() {
+        return Err(InstallError::LeavesPods { first: kubelets });
+    }
     let is_drop_in = |s: &Step| DROP_INS.contains(&&*s.change.path);
     let drop_in = steps.iter().any(|s| is_drop_in(s) && s.work == Work::Remove);
 

@@ -72,7 +72,8 @@ pub struct UninstallArgs {
     /// Remove configuration, state and logs as well
     #[arg(long)]
     pub purge: bool,
-    /// Also remove files that were edited after they were installed
+    /// Also remove files that were edited after they were installed, and a companion whose kubelet does not end its
+    /// pods itself
     #[arg(long)]
     pub force: bool,
     /// Only print what would be done

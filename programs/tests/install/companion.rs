@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use winddown_config::{Config, Mode, PriorityPeriod, ShutdownPeriods};
 use winddown_install::{
-    Companion, InstallError, InstallOptions, InstallReport, install_on, uninstall_on,
+    Companion, InstallError, InstallOptions, InstallReport, UninstallOptions, install_on,
+    uninstall_on,
 };
 
 use super::image::{Image, Recorder};
@@ -334,7 +335,18 @@ fn it_takes_away_what_it_made_and_says_how_the_kubelet_ends_its_pods_again() {
         let wants = image.path(super::image::WANTS);
         fs::create_dir_all(wants.parent().unwrap()).unwrap();
         std::os::unix::fs::symlink("/etc/systemd/system/winddown.service", &wants).unwrap();
-        let report = uninstall_on(&image.removal(false), Some(&Recorder::default())).unwrap();
+        // Until the kubelet ends its pods itself, they keep the one who does.
+        let (tree, host) = (image.tree(), Recorder::default());
+        let refused = uninstall_on(&image.removal(false), Some(&host)).unwrap_err().to_string();
+        let refused = refused.replace(&image.root.path().display().to_string(), "");
+        assert!(refused.contains(says), "{refused}");
+        assert!(
+            refused.ends_with("  winddown uninstall\n--force uninstalls all the same"),
+            "{refused}"
+        );
+        assert_eq!((image.tree(), host.0.borrow().len()), (tree, 0), "{kubelet}");
+        let forced = UninstallOptions { force: true, ..image.removal(false) };
+        let report = uninstall_on(&forced, Some(&host)).unwrap();
         let said = image.said(&report);
         assert!(said.ends_with(says), "{said}");
         // Directories that systemctl created stay.

@@ -19,6 +19,8 @@ use crate::page::Page;
 
 /// The kubelet's grace in the layout of kubeadm, in seconds.
 const GRACE: f64 = 90.0;
+/// How long it may take until the agent has looked at the kubelet again.
+const LOOKED: Duration = Duration::from_secs(10);
 
 const KUBELET: &str = "#!/bin/sh
 if grep -q '^shutdownGracePeriod: 0s' /var/lib/kubelet/config.yaml; then
@@ -75,6 +77,43 @@ async fn who_takes_readmes_other_way_on_such_a_node_is_told_and_led_back() -> Te
         }
     }
     is_protected_by_companion(&node).await
+}
+
+/// The way back, in the order in which `uninstall` says it, to the removal of the package.
+#[tokio::test]
+async fn a_companion_leaves_only_once_its_kubelet_ends_its_pods_itself() -> TestResult {
+    let test = "a_companion_leaves_only_once_its_kubelet_ends_its_pods_itself";
+    let Some(mut node) = node_with_kubelet(test).await? else { return Ok(()) };
+    for command in typed("Install").into_iter().chain(typed("With a kubelet")) {
+        enter(&mut node, &command).await.map_err(|error| format!("{}: {error}", command.at))?;
+    }
+    is_protected_by_companion(&node).await?;
+    let refused =
+        node.run(&["sh", "-c", "winddown uninstall 2>&1 && echo UNINSTALLED; true"]).await?;
+    assert!(!refused.contains("UNINSTALLED"), "{refused}");
+    keeps_grace(&node, "winddown uninstall").await?;
+    let said = refused.split_once("First:").map_or("", |(_, steps)| steps);
+    let fields: Vec<&str> =
+        said.lines().map(str::trim).filter(|line| line.contains("GracePeriod")).collect();
+    assert_eq!(fields.len(), 3, "{refused}");
+    let edits: Vec<String> = fields
+        .iter()
+        .filter_map(|field| field.split_once(": "))
+        .map(|(name, value)| format!("-e 's/^{name}:.*/{name}: {value}/'"))
+        .collect();
+    let edit = format!("sed -i {} /var/lib/kubelet/config.yaml", edits.join(" "));
+    let last = ["systemctl restart kubelet", "winddown uninstall"];
+    assert!(last.iter().all(|line| said.contains(line)), "{refused}");
+    for command in [&*edit, last[0], last[1], "dpkg --remove winddown"] {
+        println!("# {command}");
+        node.run(&["sh", "-c", command]).await?;
+        if command == last[0] {
+            let holds = async || grace(&node).await.is_ok_and(|grace| grace >= GRACE);
+            node.wait_until("the kubelet's lock", Duration::from_secs(10), holds).await?;
+        }
+        keeps_grace(&node, command).await?;
+    }
+    Ok(())
 }
 
 /// A node of kubeadm whose kubelet runs, with the package where README has it.
@@ -146,10 +185,14 @@ async fn grace(node: &Node) -> TestResult<f64> {
 }
 
 async fn is_protected_by_companion(node: &Node) -> TestResult {
-    let said = status(node).await?;
-    let verdict = &said["protection"];
-    assert_eq!(verdict["state"], "protected", "{verdict:#}");
-    assert_eq!(verdict["endedBy"], "companion", "{verdict:#}");
+    let mut verdict = Value::Null;
+    // The agent looks at the kubelet at most once in five seconds.
+    let is_seen = async || {
+        verdict = status(node).await.unwrap_or_default()["protection"].clone();
+        verdict["state"] == "protected" && verdict["endedBy"] == "companion"
+    };
+    let seen = node.wait_until("the agent to protect the kubelet's pods", LOOKED, is_seen).await;
+    seen.map_err(|error| format!("{error}\n{verdict:#}"))?;
     Ok(())
 }
 
