@@ -23,6 +23,8 @@ use winddown_shared::Backoff;
 const SOON: Duration = Duration::from_millis(100);
 /// How long the API server may take to tell the UID of this node's object.
 const NODE_UID: Duration = Duration::from_secs(1);
+/// How long the first list of the API server waits for the container runtime to say which of its pods are a manifest's.
+const FIRST_PROOF: Duration = Duration::from_secs(1);
 /// How long the API server may take to list the pods before the container runtime is asked for them.
 const FIRST_LIST: Duration = Duration::from_secs(1);
 /// The shortest and the longest wait before the container runtime is asked again: container runtimes from before 2023
@@ -76,6 +78,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 stream = self.api.watch();
                 continue;
             }
+            let was_listed = listed;
             // All events that are available at once are published together.
             let error = loop {
                 match next {
@@ -96,6 +99,10 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                     None => break None,
                 }
             };
+            if !was_listed && listed {
+                // Before it is known which of them are a manifest's, a shutdown would end the first pods in another order.
+                let _ = timeout(FIRST_PROOF, self.prove()).await;
+            }
             if dirty && listed {
                 self.known.publish();
             }

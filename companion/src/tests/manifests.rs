@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use winddown_shared::KillReason;
 
 use super::pods::*;
@@ -136,6 +136,24 @@ async fn a_pod_that_says_it_is_a_mirror_of_another_ends_nothing_of_it() {
     assert!(world.state().running.contains(&winddown_shared::PodUid::new("static")));
     stop(&core, "etcd", 30).await.1.unwrap();
     assert_eq!(world.log()[3..], ["7: stop the kubelet", "7: stop static 30"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn from_the_first_list_on_the_pods_of_manifests_come_last_if_the_runtime_knows_them() {
+    for (away, priority) in [(false, Some(2_000_001_000)), (true, None)] {
+        let mirror = json!({"metadata": {"annotations": {
+            "kubernetes.io/config.mirror": "static", "kubernetes.io/config.hash": "static",
+        }}});
+        let (world, core) = World::starting([pod("etcd", mirror), pod("web", json!({}))]);
+        world.state().runtime_away = away;
+        let begun = Instant::now();
+        let mut desired = core.known.desired();
+        let first = desired.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+        assert_eq!(begun.elapsed(), Duration::ZERO, "a runtime that is away holds up nothing");
+        let etcd = first.pods.iter().find(|pod| **pod.name() == *"etcd").unwrap();
+        assert_eq!(etcd.priority(), priority);
+        assert!(first.complete && first.pods.len() == 2);
+    }
 }
 
 #[tokio::test(start_paused = true)]

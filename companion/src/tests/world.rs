@@ -112,6 +112,13 @@ impl World {
         (world, core)
     }
 
+    /// Creates a world with these pods, and a core that has just started.
+    pub(super) fn starting(
+        pods: impl IntoIterator<Item = api::Pod>,
+    ) -> (Self, Arc<Core<Self, Self>>) {
+        Self::started(pods, false, |_| {})
+    }
+
     /// Creates a world with these pods whose API server is away, and a core that has just started.
     pub(super) fn without_api(
         pods: impl IntoIterator<Item = api::Pod>,
