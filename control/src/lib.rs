@@ -66,7 +66,7 @@ pub use client::{Client, ClientError, Lines};
 pub use limits::Limits;
 pub use peer::Peer;
 pub use server::Server;
-pub use socket::{ControlSocket, SocketError};
+pub use socket::{ControlSocket, KeptSocket, SocketError};
 
 /// The default path of the socket.
 pub const DEFAULT_SOCKET: &str = "/run/winddown/winddown.sock";

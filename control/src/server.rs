@@ -11,7 +11,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use winddown_files::Watch;
 use winddown_shared::error_chain;
 
 use super::connection::WriteDeadline;
@@ -47,20 +46,14 @@ impl<A: AgentApi> Server<A> {
 
     /// Serves the control socket, and makes it again if somebody removes it. After `stop` is cancelled, removes the socket's file and returns when all open
     /// connections are done, or after a second.
-    pub async fn serve(self, mut socket: ControlSocket) {
+    pub async fn serve(self, socket: ControlSocket) {
         let tasks = TaskTracker::new();
         let abort = CancellationToken::new();
-        let mut watch = socket.watch();
-        // It may have been removed before it was watched.
-        restore(&mut socket, &mut watch);
+        let mut socket = socket.keep();
         loop {
             let accepted = tokio::select! {
                 () = self.shared.stop.cancelled() => break,
                 accepted = socket.accept() => accepted,
-                _ = watch.next() => {
-                    restore(&mut socket, &mut watch);
-                    continue;
-                }
             };
             let Some(stream) = taken(accepted).await else { continue };
             match Peer::of(&stream, socket.group()) {
@@ -122,18 +115,6 @@ impl<A: AgentApi> Server<A> {
                 () = serve_connection(&shared, stream, peer, &slot) => {}
             }
         });
-    }
-}
-
-/// Makes the socket again if it was removed.
-fn restore(socket: &mut ControlSocket, watch: &mut Watch) {
-    match socket.restore(watch) {
-        Ok(false) => {}
-        Ok(true) => tracing::warn!("the control socket was removed, and is there again"),
-        Err(error) => tracing::error!(
-            error = error_chain(&error),
-            "the control socket was removed: no command reaches the agent until it is restarted"
-        ),
     }
 }
 

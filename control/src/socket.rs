@@ -1,5 +1,6 @@
 //! Creates the control socket.
 
+use std::fmt;
 use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -20,6 +21,12 @@ pub struct ControlSocket {
     identity: (u64, u64),
     group: Option<u32>,
     lock: File,
+}
+
+/// A socket that is made again whenever it is removed, for as long as clients are waited for.
+pub struct KeptSocket {
+    socket: ControlSocket,
+    watch: Watch,
 }
 
 /// Why the control socket could not be created.
@@ -120,18 +127,21 @@ impl ControlSocket {
         Ok(Some(aside))
     }
 
-    /// Watches the socket's directory, for [`restore`](Self::restore). Without inotify it watches nothing.
-    pub(super) fn watch(&self) -> Watch {
+    /// Makes the socket again from now on whenever it is removed.
+    pub fn keep(self) -> KeptSocket {
         let (mut watch, opened) = Watch::open();
         if let Err(error) = opened {
-            let error = error_chain(&error);
+            let (path, error) = (self.path.display(), error_chain(&error));
             tracing::warn!(
                 error,
-                "the control socket is not watched: it stays away if it is removed"
+                "the socket {path} is not watched: it stays away if it is removed"
             );
         }
         self.follow(&mut watch);
-        watch
+        let mut kept = KeptSocket { socket: self, watch };
+        // It may have been removed before it was watched.
+        kept.restore();
+        kept
     }
 
     fn follow(&self, watch: &mut Watch) {
@@ -145,7 +155,7 @@ impl ControlSocket {
     ///
     /// # Errors
     /// The socket cannot be made. The old one goes on serving the connections that it has.
-    pub(super) fn restore(&mut self, watch: &mut Watch) -> Result<bool, SocketError> {
+    fn restore(&mut self, watch: &mut Watch) -> Result<bool, SocketError> {
         let facts = std::fs::symlink_metadata(&self.path);
         if !facts.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             return Ok(false);
@@ -161,17 +171,53 @@ impl ControlSocket {
         Ok(true)
     }
 
-    /// The group whose members may connect and change the node's state.
-    pub(super) fn group(&self) -> Option<u32> {
-        self.group
-    }
-
     /// Waits for the next client. Cancel-safe.
     ///
     /// # Errors
     /// The system lacks resources for the connection; a later call may succeed.
     pub async fn accept(&self) -> io::Result<UnixStream> {
         self.listener.accept().await.map(|(stream, _)| stream)
+    }
+}
+
+// === impl KeptSocket ===
+
+impl KeptSocket {
+    /// Waits for the next client. Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`ControlSocket::accept`].
+    pub async fn accept(&mut self) -> io::Result<UnixStream> {
+        loop {
+            tokio::select! {
+                accepted = self.socket.accept() => return accepted,
+                _ = self.watch.next() => self.restore(),
+            }
+        }
+    }
+
+    /// The group whose members may connect and change the node's state.
+    pub(super) fn group(&self) -> Option<u32> {
+        self.socket.group
+    }
+
+    fn restore(&mut self) {
+        let restored = self.socket.restore(&mut self.watch);
+        let path = self.socket.path.display();
+        match restored {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!("the socket {path} was removed, and is there again"),
+            Err(error) => tracing::error!(
+                error = error_chain(&error),
+                "the socket {path} was removed: no client reaches the agent there until it is restarted"
+            ),
+        }
+    }
+}
+
+impl fmt::Debug for KeptSocket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.socket.fmt(f)
     }
 }
 

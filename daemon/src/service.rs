@@ -19,7 +19,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -405,12 +404,11 @@ fn group_of(config: &Config) -> Result<Option<u32>, StartError> {
 
 /// The plug-in that lets other programs delay a shutdown.
 fn inhibitor_socket(socket: ControlSocket, period: Duration) -> InhibitorSocket {
-    let socket = Arc::new(socket);
-    let accept = move || {
-        let socket = Arc::clone(&socket);
-        async move { socket.accept().await }.boxed()
-    };
-    InhibitorSocket::new(Box::new(accept), period)
+    let programs = futures_util::stream::unfold(socket.keep(), async |mut socket| {
+        let next = socket.accept().await;
+        Some((next, socket))
+    });
+    InhibitorSocket::new(Box::pin(programs), period)
 }
 
 /// Watches the manifests directory until `stop` is cancelled, and returns its pods. `None` if none is configured.

@@ -37,12 +37,11 @@ impl Node {
     fn start() -> Self {
         let folder = tempfile::tempdir().expect("a directory");
         let listener = UnixListener::bind(folder.path().join("s")).expect("a socket");
-        let listener = Arc::new(listener);
-        let accept = move || {
-            let listener = Arc::clone(&listener);
-            Box::pin(async move { Ok(listener.accept().await?.0) }) as _
-        };
-        let plugin = InhibitorSocket::new(Box::new(accept), Duration::from_secs(5));
+        let programs = futures_util::stream::unfold(listener, async |listener| {
+            let next = listener.accept().await.map(|(stream, _)| stream);
+            Some((next, listener))
+        });
+        let plugin = InhibitorSocket::new(Box::pin(programs), Duration::from_secs(5));
         let gate = watch::Sender::new(GateReasons::default());
         let notes = PluginNotes::default();
         let node = NodeHandle::new(

@@ -123,6 +123,27 @@ async fn a_socket_that_somebody_removes_is_made_again_for_the_same_users() {
     assert!(!running.path.exists(), "the last one is removed as the first would have been");
 }
 
+/// The socket on which other programs delay a shutdown is kept like the agent's own.
+#[tokio::test]
+async fn a_kept_socket_takes_clients_again_wherever_it_was_removed() {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("of/inhibitors.sock");
+    let mut socket = ControlSocket::bind(&path, None).await.unwrap().keep();
+    for gone in [&*path, path.parent().unwrap()] {
+        let removed =
+            if gone.is_dir() { std::fs::remove_dir_all(gone) } else { std::fs::remove_file(gone) };
+        removed.unwrap();
+        let client = async {
+            until("the socket to be back", || path.exists()).await;
+            tokio::net::UnixStream::connect(&path).await.unwrap()
+        };
+        let (taken, _client) = tokio::join!(socket.accept(), client);
+        taken.unwrap();
+    }
+    drop(socket);
+    assert!(!path.exists());
+}
+
 #[tokio::test]
 async fn what_took_the_sockets_place_is_left_alone() {
     let running = serve(Limits::default()).await;

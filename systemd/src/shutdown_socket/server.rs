@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use futures_util::{Stream, StreamExt as _};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -31,9 +33,8 @@ const TO_NAME_THEM: Duration = Duration::from_millis(100);
 /// The pause after a failed `accept`, e.g. because of too many open files.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Waits for the next program that connects.
-pub type Accept =
-    Box<dyn Fn() -> BoxFuture<'static, io::Result<UnixStream>> + Send + Sync + 'static>;
+/// The programs that connect.
+pub type Accept = Pin<Box<dyn Stream<Item = io::Result<UnixStream>> + Send + Sync>>;
 
 /// A plug-in that grants locks on a socket. A shutdown waits for each holder at its turn among the pods, and at most
 /// `period` for all holders of one turn.
@@ -74,7 +75,7 @@ impl InhibitorSocket {
 
     /// Serves connections until it is dropped.
     async fn serve(self, node: NodeHandle) {
-        let Self { accept, period, locks, held } = self;
+        let Self { mut accept, period, locks, held } = self;
         let mut programs = JoinSet::new();
         let mut changes = locks.0.held.subscribe();
         loop {
@@ -88,7 +89,7 @@ impl InhibitorSocket {
                     node.say(told(&now));
                 }
                 Some(_) = programs.join_next() => {}
-                next = accept(), if programs.len() < MOST => match next {
+                Some(next) = accept.next(), if programs.len() < MOST => match next {
                     Ok(stream) => {
                         let program = Program {
                             lines: Lines::of(stream),
