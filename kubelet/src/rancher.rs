@@ -23,7 +23,7 @@ pub(super) struct Rancher {
 
 /// The kubelet's options that are needed here, as they are passed on: without leading dashes.
 const NEEDED: [&str; 5] =
-    ["config=", "config-dir=", "feature-gates=", "root-dir=", "hostname-override="];
+    ["config", "config-dir", "feature-gates", "root-dir", "hostname-override"];
 
 /// The settings for the location of its files, the node's name and the kubelet, merged from its files.
 #[derive(Debug, Default)]
@@ -70,9 +70,16 @@ pub(super) fn kubelets_arguments(
     arguments.extend(endpoint.map(|address| format!("--container-runtime-endpoint={address}")));
     let more = settings.kubelet_arg.iter().map(String::as_str);
     let more = more.chain(values(&own.arguments, "--kubelet-arg"));
-    let more = more.map(|one| one.trim_start_matches("--"));
-    let needed = more.filter(|one| NEEDED.iter().any(|name| one.starts_with(*name)));
-    arguments.extend(needed.map(|one| format!("--{one}")));
+    for (name, value) in more.filter_map(|one| one.trim_start_matches("--").split_once('=')) {
+        let plain = name.trim_end_matches(['+', '-']);
+        if !NEEDED.contains(&plain) {
+            continue;
+        }
+        // Of several values for a name the kubelet takes the last. `name-=` puts one before all others, which so count;
+        // after `name=` and `name+=` this one does (k3s: GetArgs).
+        let at = if name.ends_with('-') { 0 } else { arguments.len() };
+        arguments.insert(at, format!("--{plain}={value}"));
+    }
     Ok(arguments)
 }
 

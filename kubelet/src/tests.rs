@@ -610,6 +610,37 @@ fn keys_with_a_plus_add_to_those_of_earlier_files() {
 }
 
 #[test]
+fn of_the_values_that_k3s_gives_its_kubelet_for_a_name_the_last_one_counts() {
+    for (file, line, wanted) in [
+        ("kubelet-arg: [config=/a, config=/b]", "", Some("/b")),
+        // The command line comes after the files, and adds to their list.
+        ("kubelet-arg: [config=/a]", " --kubelet-arg=config=/c", Some("/c")),
+        (
+            "kubelet-arg: [config=/a]",
+            " --kubelet-arg config=/c --kubelet-arg=--config=/d",
+            Some("/d"),
+        ),
+        ("kubelet-arg: [config=/a]", " --kubelet-arg=root-dir=/r", Some("/a")),
+        // A sign after the name puts a value behind the others, or before them.
+        ("kubelet-arg: [config=/a]", " --kubelet-arg=config+=/c", Some("/c")),
+        ("kubelet-arg: [config=/a]", " --kubelet-arg=config-=/c", Some("/a")),
+        ("kubelet-arg: [config-=/a]", "", Some("/a")),
+        ("kubelet-arg: [config]", "", None),
+    ] {
+        let unit = format!("[Service]\nExecStart=/usr/local/bin/k3s server{line}\n");
+        let root = Root::with(&[
+            ("etc/systemd/system/k3s.service", &unit),
+            ("etc/rancher/k3s/config.yaml", file),
+        ]);
+        assert_eq!(root.find(false)[0].option("--config"), wanted, "{file}{line}");
+    }
+    let unit = "[Service]\nExecStart=/usr/local/bin/k3s server --kubelet-arg=config-dir-=/mine\n";
+    let root = Root::with(&[("etc/systemd/system/k3s.service", unit)]);
+    let own = Some("/var/lib/rancher/k3s/agent/etc/kubelet.conf.d");
+    assert_eq!(root.find(false)[0].option("--config-dir"), own, "its own comes after it");
+}
+
+#[test]
 fn specifiers_stand_for_the_name_of_the_unit() {
     let unit = "[Service]\nEnvironmentFile=-/etc/default/%p-%i\nEnvironment=N=%n,%N,%%t,%E\n\
                 ExecStart=/usr/bin/kubelet --config=${F} --root-dir=${N}\n";
