@@ -111,7 +111,8 @@ impl RateLimiter {
                     // What was held back is no longer true.
                     (said.held, said.last) = (None, last);
                     said.changes += u32::from(is_change);
-                    return Verdict::Write(line);
+                    let is_last = is_change && !always && said.changes == CHANGES;
+                    return Verdict::Write(if is_last { flapping(line) } else { line });
                 }
                 let times = said.held.as_ref().map_or(1, |held| held.times.saturating_add(1));
                 said.held = Some(Held { line, times, last: now });
@@ -201,6 +202,12 @@ fn counted(mut line: Line, before: u32, ago: Option<Duration>) -> Line {
         (n, Some(ago)) => format!(" (again, {ago}s ago, and {})", more(n)),
     };
     line.text.push_str(&note);
+    line
+}
+
+/// Adds to the line that it may soon be no longer true without a word.
+fn flapping(mut line: Line) -> Line {
+    line.text.push_str(" (changes often: its next state follows within a minute)");
     line
 }
 

@@ -274,6 +274,8 @@ async fn of_a_loss_and_its_return_the_last_one_is_never_held_back() {
     }
     let more = kept.texts().len() - before;
     assert!(more <= 11, "{more}");
+    let last = kept.texts().last().unwrap().clone();
+    assert!(last.ends_with("(changes often: its next state follows within a minute)"), "{last}");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(kept.texts().last().unwrap().starts_with("the container runtime is ready"));
 }
