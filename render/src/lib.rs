@@ -30,6 +30,7 @@ pub use paint::{Paint, error, notice};
 pub use plan::{group_title, groups, plan, reports, trend};
 pub use preemption::preemption;
 pub use start::{start_plan, start_report};
+pub use status::problems::COMMANDS as STATUS_COMMANDS;
 pub use status::status;
 pub use table::{Align, Column, Table};
 pub use text::{fit, hanging, wrap};

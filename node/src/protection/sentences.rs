@@ -57,10 +57,7 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, ended_by: EndedBy) -> S
 pub(super) fn next(reason: Why) -> &'static str {
     match reason {
         Why::LockHeld => "",
-        Why::NotACompanion => {
-            "`winddown install --companion` makes this agent end the kubelet's pods; \
-             `winddown doctor` has each step"
-        }
+        Why::NotACompanion => "`winddown doctor` has each step by which it ends the kubelet's pods",
         _ => "`winddown doctor` says why, and what to do",
     }
 }

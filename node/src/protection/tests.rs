@@ -134,7 +134,7 @@ fn a_kubelet_that_the_agent_is_no_companion_of_is_never_well_whatever_else_is() 
         let verdict = protection(&facts);
         assert_eq!(verdict.state, ProtectionState::Unprotected, "{facts:?}");
         assert_eq!(verdict.reason, Why::NotACompanion, "{facts:?}");
-        assert!(verdict.next.contains("install --companion"), "{verdict:?}");
+        assert!(verdict.next.contains("winddown doctor"), "{verdict:?}");
     }
 }
 

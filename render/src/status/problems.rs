@@ -13,6 +13,19 @@ pub(crate) struct Problem {
     pub(crate) next: String,
 }
 
+// The commands that a status can tell to type. A test types each on a node.
+const PLAN_PREEMPTION: &str = "winddown plan preemption";
+const STATUS_WIDE: &str = "winddown status -o wide";
+const DRAIN: &str = "winddown drain";
+const UNDRAIN: &str = "winddown undrain";
+const RELOAD: &str = "systemctl reload winddown";
+const DOCTOR: &str = "winddown doctor";
+const JOURNAL: &str = "journalctl -u winddown -e";
+
+/// All commands that a status can tell to type.
+pub const COMMANDS: [&str; 7] =
+    [PLAN_PREEMPTION, STATUS_WIDE, DRAIN, UNDRAIN, RELOAD, DOCTOR, JOURNAL];
+
 /// The number of manifest problems that are shown unless all are requested.
 const MANIFESTS: usize = 20;
 
@@ -39,7 +52,7 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<Problem> {
             let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
             found.push(Problem {
                 text: format!("{name} does not fit yet, {}", clean(&pod.message)),
-                next: "`winddown plan preemption` shows what there is and who has it".to_owned(),
+                next: format!("`{PLAN_PREEMPTION}` shows what there is and who has it"),
             });
         }
         if let Some((what, next)) = trouble(&state).filter(|_| pod.state != PodState::Terminating) {
@@ -66,11 +79,11 @@ fn trouble(state: &str) -> Option<(&'static str, &'static str)> {
         }
         "CreateContainerConfigError" => Some(("cannot be started as it is written", "")),
         "ErrImageNeverPull" | "ImageInspectError" => {
-            Some(("has no image", "`crictl images` lists those of this node"))
+            Some(("has no image", "crictl lists those of this node"))
         }
         "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" => Some((
             "has no image",
-            "`crictl pull IMAGE` on this node says what the registry answers",
+            "pulled with crictl on this node, it shows what the registry answers",
         )),
         _ => None,
     }
@@ -86,7 +99,7 @@ fn manifests(status: &Status, all: bool, found: &mut Vec<Problem>) {
         0 => {}
         more => found.push(Problem {
             text: format!("and {more} more things are wrong in the manifests"),
-            next: "`winddown status -o wide` lists them all".to_owned(),
+            next: format!("`{STATUS_WIDE}` lists them all"),
         }),
     }
     if let Some(last) = found.last_mut().filter(|_| !problems.is_empty()) {
@@ -111,14 +124,14 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
         let (text, next) = match &status.drain {
             Some(drain) => (
                 being_drained(drain),
-                "`winddown undrain` calls it off: pods that were not asked yet run on",
+                format!("`{UNDRAIN}` calls it off: pods that were not asked yet run on"),
             ),
             None => (
                 "the node was drained: its pods are ended and no new one is let in".to_owned(),
-                "`winddown undrain` brings the pods back",
+                format!("`{UNDRAIN}` brings the pods back"),
             ),
         };
-        found.push(Problem { text, next: next.to_owned() });
+        found.push(Problem { text, next });
     }
     if let Some(verdict) = status.protection.as_ref().filter(|verdict| verdict.is_unexplained()) {
         found.push(Problem {
@@ -130,14 +143,11 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
     match lock.state {
         LockState::Waiting => found.push(Problem {
             text: "a shutdown now would not wait for the pods: the lock is not held".to_owned(),
-            next:
-                "`journalctl -u winddown -e` shows the attempts; it is tried again until it works"
-                    .to_owned(),
+            next: format!("`{JOURNAL}` shows the attempts; it is tried again until it works"),
         }),
         LockState::Absent => found.push(Problem {
             text: "a shutdown cannot be delayed on this node: there is no login manager".to_owned(),
-            next: "start systemd-logind, or end the pods with `winddown drain` before a shutdown"
-                .to_owned(),
+            next: format!("start systemd-logind, or end the pods with `{DRAIN}` before a shutdown"),
         }),
         _ => {}
     }
@@ -146,32 +156,24 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
         && delay < lock.wanted_seconds
     {
         let (delay, wanted) = (seconds(delay), seconds(lock.wanted_seconds));
-        let (by, next) = match &lock.set_by {
-            Some(file) => (
-                format!(", set by {}", clean(file)),
-                format!("raise InhibitDelayMaxSec= there to {wanted}"),
-            ),
-            None => {
-                (String::new(), format!("raise InhibitDelayMaxSec= in logind.conf to {wanted}"))
-            }
-        };
+        let by = lock.set_by.as_ref().map(|file| format!(", set by {}", clean(file)));
+        let by = by.unwrap_or_default();
         found.push(Problem {
             text: format!("logind waits {delay} of the {wanted} wanted{by}: pods get less time"),
-            next: format!("{next}, then `systemctl kill -s HUP systemd-logind`"),
+            next: format!("`{DOCTOR}` says how to raise it"),
         });
     }
     if !plan.enabled {
         found.push(Problem {
             text: "graceful shutdown is switched off".to_owned(),
-            next: "set shutdownGracePeriod in the configuration, then `systemctl reload winddown`"
-                .to_owned(),
+            next: format!("set shutdownGracePeriod in the configuration, then `{RELOAD}`"),
         });
     }
     if !status.runtime.healthy && !status.runtime.name.is_empty() {
         let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
         found.push(Problem {
             text: format!("runtime {name}: {message}"),
-            next: "pods that run go on; `winddown doctor` looks at the runtime".to_owned(),
+            next: format!("pods that run go on; `{DOCTOR}` looks at the runtime"),
         });
     }
 }
@@ -189,4 +191,28 @@ pub(crate) fn manifest(problem: &ManifestProblem) -> String {
     }
     text.push_str(&clean(&problem.message));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::COMMANDS;
+
+    /// What other crates say of themselves is shown as well.
+    const SOURCES: [&str; 2] =
+        [include_str!("problems.rs"), include_str!("../../../node/src/protection/sentences.rs")];
+
+    #[test]
+    fn a_status_tells_to_type_no_command_but_those_that_are_typed_by_a_test() {
+        for source in SOURCES {
+            let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let lines = lines.take_while(|line| !line.contains("mod tests"));
+            for line in lines {
+                for command in line.split('`').skip(1).step_by(2) {
+                    let is_field = command.contains(": ");
+                    let is_one = command.starts_with('{') || COMMANDS.contains(&command);
+                    assert!(is_one || is_field, "{command}: {line}");
+                }
+            }
+        }
+    }
 }

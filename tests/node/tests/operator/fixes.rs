@@ -9,6 +9,7 @@ use winddown_apiserver::ApiServer;
 use winddown_doctor::Fix;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
 use winddown_node_tests::{Bridge, Flavour, Need, Node, TestPod, base_or_skip, programs, typed};
+use winddown_render::STATUS_COMMANDS;
 
 use rows::{DOCTOR, Row, Stage};
 
@@ -96,6 +97,23 @@ async fn what_an_installation_says_to_do_next_is_typed_as_it_is() -> TestResult 
             node.run(&["sh", "-c", command]).await?;
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_status_tells_to_type_is_typed_as_it_is() -> TestResult {
+    let test = "what_a_status_tells_to_type_is_typed_as_it_is";
+    let pods = vec![TestPod::new("web", 0, 100)];
+    let Some(scenario) = Scenario::installed_with(test, pods).await? else { return Ok(()) };
+    scenario.start().await?;
+    for command in STATUS_COMMANDS {
+        let said = scenario.node.exec(&["sh", "-c", command], LIMIT).await?;
+        // The doctor has an exit code for what it finds.
+        let is_well = said.status.success() || command.ends_with("doctor");
+        assert!(is_well, "{command}: {} {}", said.stdout, said.stderr);
+    }
+    let names = async || scenario.text(&["status"]).await.is_ok_and(|text| text.contains("web"));
+    scenario.node.wait_until("the drained pod to be back", SOON, names).await?;
     Ok(())
 }
 
