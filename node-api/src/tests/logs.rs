@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
@@ -224,6 +225,21 @@ fn a_log_that_never_ends_holds_up_no_other_and_is_given_up_with_its_client() {
         endless.shutdown().await;
         let all = bench.context.reads.acquire_many(crate::READS.try_into().unwrap());
         drop(timeout(Duration::from_secs(30), all).await.expect("no thread reads on").unwrap());
+    });
+}
+
+#[test]
+fn a_search_ends_with_its_client_however_long_a_log_may_be() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_all().max_blocking_threads(4).build().unwrap().block_on(async {
+        let mut bench = Bench::with(Cluster::default());
+        Arc::get_mut(&mut bench.context).unwrap().log_max_bytes = u64::MAX;
+        bench.pod(Ok(1));
+        File::create(bench.log("1.log")).unwrap().set_len(1 << 40).unwrap();
+        let client = timeout(Duration::from_millis(200), read(&bench, "tailLines=1"));
+        assert!(client.await.is_err(), "it searches for an hour");
+        let all = bench.context.reads.acquire_many(crate::READS.try_into().unwrap());
+        drop(timeout(Duration::from_secs(30), all).await.expect("no thread searches on").unwrap());
     });
 }
 
