@@ -65,6 +65,8 @@ pub enum Harm {
     LoseAnswer,
     /// The request is carried out; its answer is not JSON.
     Garble,
+    /// The request is carried out; its answer, or the next line of a watch, never ends.
+    Endless,
     /// A list shows the objects as of this resource version.
     Stale(u64),
 }
@@ -192,6 +194,12 @@ impl Fault {
         self.harm(Harm::LoseAnswer)
     }
 
+    /// Carries the request out, but never comes to an end of the answer, as fast as the client takes it.
+    #[must_use]
+    pub fn endless(self) -> Self {
+        self.harm(Harm::Endless)
+    }
+
     /// Carries the request out, and answers with something that is not JSON.
     #[must_use]
     pub fn garble(self) -> Self {
@@ -233,6 +241,7 @@ impl fmt::Display for Harm {
             Self::Close => f.write_str("connection closed"),
             Self::LoseAnswer => f.write_str("carried out, answer lost"),
             Self::Garble => f.write_str("garbled"),
+            Self::Endless => f.write_str("endless"),
             Self::Stale(version) => write!(f, "stale, version {version}"),
         }
     }

@@ -12,9 +12,10 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{CONTENT_TYPE, DATE, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use serde_json::Value;
@@ -90,7 +91,8 @@ pub(crate) async fn serve(
             | Harm::HangAfter
             | Harm::HoldAnswer
             | Harm::LoseAnswer
-            | Harm::Garble => {}
+            | Harm::Garble
+            | Harm::Endless => {}
         }
     }
     let reply = user
@@ -126,6 +128,7 @@ async fn go_wrong_after(
             pending::<()>().await;
         }
         Harm::Garble => *response.body_mut() = whole("<html>upstream connect error</html>"),
+        Harm::Endless => *response.body_mut() = endless(),
         _ => {}
     }
 }
@@ -239,6 +242,14 @@ pub(crate) fn json(shared: &Shared, code: u16, object: &Value) -> Response<Body>
         headers.insert(DATE, date);
     }
     response
+}
+
+/// An object with a text in it that never ends.
+fn endless() -> Body {
+    let begin = Bytes::from_static(b"{\"kind\": \"");
+    let more = Bytes::from(vec![b'x'; 1 << 20]);
+    let parts = std::iter::once(begin).chain(std::iter::repeat(more));
+    StreamBody::new(stream::iter(parts.map(|part| Ok(Frame::data(part))))).boxed_unsync()
 }
 
 fn whole(text: impl Into<Bytes>) -> Body {

@@ -3,6 +3,7 @@
 
 mod early;
 mod found_pods;
+mod hostile;
 
 use serde_json::json;
 use winddown_apiserver::ApiServer;

@@ -4,6 +4,7 @@
 //! which takes some seconds, so a test asks as much of its node as one story allows.
 
 mod containerd;
+mod control_planes;
 mod hostile;
 mod network;
 mod power_off;
