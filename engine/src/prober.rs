@@ -8,6 +8,7 @@ use winddown_shared::{Pod, PodEventKind, ProbeKind, error_chain};
 use crate::action::{Action, ActionError};
 use crate::driver::{Driver, Entry, act};
 use crate::plan;
+use crate::pod;
 use crate::probing::{Found, Probed, Probes};
 
 /// A run of a container that is probed.
@@ -55,6 +56,7 @@ impl<D: Driver> Probed for ProbedRun<D> {
     async fn ask(&self, probe: ProbeKind, action: &Action, timeout: Duration) -> Option<bool> {
         let run = (&*self.name, &*self.id);
         let tell = |what| self.driver.pods().record_event(&self.entry, Some(&self.name), what);
+        let pod = || pod::title(&self.entry);
         match act(&self.driver, &self.entry, run, action, timeout).await {
             Ok(None) => Some(true),
             Ok(Some(warning)) => {
@@ -63,13 +65,13 @@ impl<D: Driver> Probed for ProbedRun<D> {
             }
             Err(error @ ActionError::Unasked { .. }) => {
                 let error = error_chain(&error);
-                tracing::debug!(container = %self.name, error, "a probe could not be asked");
+                tracing::debug!(pod = %pod(), container = %self.name, error, "a probe could not be asked");
                 tell(PodEventKind::ProbeErrored { probe, error });
                 None
             }
             Err(error) => {
                 let output = error.output();
-                tracing::debug!(container = %self.name, error = output, "a probe failed");
+                tracing::debug!(pod = %pod(), container = %self.name, error = output, "a probe failed");
                 tell(PodEventKind::Unhealthy { probe, output });
                 Some(false)
             }
@@ -86,13 +88,16 @@ impl<D: Driver> Probed for ProbedRun<D> {
         }
     }
 
+    fn is_started(&self) -> bool {
+        let mut state = self.entry.lock();
+        state.run(&self.name, &self.id).is_some_and(|run| run.probe_state.started)
+    }
+
+    async fn is_ending(&self) {
+        pod::stopping(&self.entry).await;
+    }
+
     async fn is_over(&self) {
-        self.entry
-            .wait_for(|state| {
-                let stopping = state.stopping;
-                let run = state.run(&self.name, &self.id);
-                (stopping || run.is_none_or(|run| run.end.is_some())).then_some(())
-            })
-            .await;
+        pod::ended(&self.entry, &self.name, &self.id).await;
     }
 }

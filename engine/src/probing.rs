@@ -4,7 +4,10 @@
 //! * Until the startup probe has passed, the other probes do not run and the container counts as not started.
 //! * If a startup or liveness probe fails `failureThreshold` times in a row, the container is stopped and, if its
 //!   policy says so, restarted.
-//! * Probes stop as soon as the pod is being stopped.
+//! * When the pod is asked to stop, its startup and liveness probes stop. Readiness probes go on until the container is
+//!   gone, so that a pod that no longer serves gets no more requests (k8s#105780). A container whose startup probe had
+//!   not passed until then is not asked whether it is ready either. All of this as with a kubelet
+//!   (`StopLivenessAndStartup`).
 //! * After a restart of the agent a container counts as started and ready until its probes say otherwise: an agent's
 //!   restart is no reason to take a pod out of service. Its startup probe runs again before its liveness probe does,
 //!   since the container may have been in the middle of its start. For a sidecar, the startup probe has to pass again
@@ -37,7 +40,13 @@ pub(crate) trait Probed: Send + Sync + 'static {
     /// Stores a finding, and tells the workers if it is new.
     fn note(&self, found: Found);
 
-    /// Resolves when the container has ended or its pod is being stopped.
+    /// Whether the container counts as started, although its startup probe may not have passed under this agent.
+    fn is_started(&self) -> bool;
+
+    /// Resolves when the pod is asked to stop.
+    fn is_ending(&self) -> impl Future<Output = ()> + Send;
+
+    /// Resolves when the container has ended.
     fn is_over(&self) -> impl Future<Output = ()> + Send;
 }
 
@@ -191,10 +200,11 @@ impl<A: Send + Sync + 'static> Probes<A> {
     async fn follow(self, probed: &impl Probed<Action = A>) {
         let Self { startup, readiness, liveness } = self;
         if let Some(mut probe) = startup {
-            if !probe.until(probed, true).await {
-                return;
+            match probe.until_ending(probed, true).await {
+                Some(true) => probed.note(Found::Started { ready: readiness.is_none() }),
+                None if probed.is_started() => {}
+                Some(false) | None => return,
             }
-            probed.note(Found::Started { ready: readiness.is_none() });
         }
         let readiness = async {
             if let Some(mut probe) = readiness {
@@ -203,7 +213,7 @@ impl<A: Send + Sync + 'static> Probes<A> {
         };
         let liveness = async {
             if let Some(mut probe) = liveness {
-                probe.until(probed, false).await;
+                probe.until_ending(probed, false).await;
             }
         };
         tokio::join!(readiness, liveness);
@@ -220,6 +230,19 @@ impl<A: Send + Sync + 'static> Probe<A> {
                 probed.note(Found::Ready(well));
             }
             sleep(self.schedule.period).await;
+        }
+    }
+
+    /// Like [`until`](Self::until); returns `None` when the pod is asked to stop.
+    async fn until_ending(
+        &mut self,
+        probed: &impl Probed<Action = A>,
+        or_well: bool,
+    ) -> Option<bool> {
+        tokio::select! {
+            biased;
+            () = probed.is_ending() => None,
+            passed = self.until(probed, or_well) => Some(passed),
         }
     }
 

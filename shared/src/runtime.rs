@@ -192,6 +192,20 @@ impl PodRuntimeStatus {
         self.containers.iter().any(|c| matches!(c.state, ContainerState::Running { .. }))
     }
 
+    /// Takes over what readiness probes found of the containers that run in both. Returns whether that is new.
+    pub(crate) fn take_readiness(&mut self, now: &Self) -> bool {
+        let runs = |one: &ContainerStatus| matches!(one.state, ContainerState::Running { .. });
+        let mut is_new = false;
+        for shown in self.containers.iter_mut().filter(|one| runs(one)) {
+            let same = now.containers.iter().find(|one| one.id == shown.id && runs(one));
+            if let Some(now) = same.filter(|now| now.ready != shown.ready) {
+                shown.ready = now.ready;
+                is_new = true;
+            }
+        }
+        is_new
+    }
+
     /// Names of the containers that run.
     pub fn running(&self) -> impl Iterator<Item = &Arc<str>> {
         self.containers

@@ -23,9 +23,11 @@ use crate::{
 
 mod deadline;
 mod resized;
+mod stops;
 
 use deadline::Deadlines;
 use resized::Given;
+use stops::Stops;
 
 /// The description of a failed start.
 const STARTING: &str = "starting the pod's containers";
@@ -55,6 +57,8 @@ pub struct RuntimeSyncer<R> {
     listed: Mutex<Option<Uids>>,
     /// Notified when something changed in the runtime that no worker knows of.
     unknown: Notify,
+    /// The pods whose stop is in progress.
+    stops: Stops,
 }
 
 impl<R: Runtime> RuntimeSyncer<R> {
@@ -82,6 +86,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
             endings: Mutex::default(),
             listed,
             unknown,
+            stops: Stops::default(),
         }
     }
 
@@ -119,11 +124,13 @@ impl<R: Runtime> RuntimeSyncer<R> {
         loop {
             match changes.recv().await {
                 Ok(uid) => {
+                    workers.syncer().stops.changed(&uid);
                     if !workers.resync(&uid) {
                         workers.syncer().unknown.notify_one();
                     }
                 }
                 Err(RecvError::Lagged(_)) => {
+                    workers.syncer().stops.all_changed();
                     workers.resync_all();
                     workers.syncer().unknown.notify_one();
                 }
@@ -181,16 +188,22 @@ impl<R: Runtime> RuntimeSyncer<R> {
         self.publish(pod, &now, false, None);
     }
 
-    /// Publishes the status of a terminating pod that has none, because it was requested to
-    /// terminate before this agent first checked it. Never resolves, and delays nothing.
-    async fn publish_ending(&self, pod: &Pod) -> Infallible {
-        if self.statuses.get(pod.uid()).is_none()
-            && let Ok(now) = self.runtime.pod_status(pod.uid()).await
-            && now.any_running()
-        {
-            self.publish(pod, &now, false, None);
+    /// Publishes the status of a pod whose termination begins, and then each change of its readiness. Never resolves.
+    ///
+    /// As with a kubelet, whose status manager follows the readiness probes alone while containers are killed, a
+    /// container that exits is shown when all have: a pod that still serves its last requests stays ready.
+    async fn follow_stop(&self, pod: &Pod) -> Infallible {
+        let changes = self.stops.follow(pod.uid());
+        let mut shown: Option<PodRuntimeStatus> = None;
+        loop {
+            if let Ok(now) = self.runtime.pod_status(pod.uid()).await
+                && now.any_running()
+                && shown.as_mut().is_none_or(|shown| shown.take_readiness(&now))
+            {
+                self.publish(pod, shown.get_or_insert(now), false, None);
+            }
+            changes.next().await;
         }
-        std::future::pending().await
     }
 
     /// The rest of the time that the pod may be active; `None` if it has no deadline, or has
@@ -274,8 +287,9 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
 
     async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
         let stopped = tokio::select! {
+            biased;
             stopped = self.runtime.stop_pod(pod.uid(), Some(&pod), stop.until) => stopped,
-            never = self.publish_ending(&pod) => match never {},
+            never = self.follow_stop(&pod) => match never {},
         };
         let stopped = stopped.map_err(|e| SyncError::caused_by("error killing pod", e))?;
         let left =
@@ -374,8 +388,51 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::WallTime;
-    use crate::fake::{FakeRecorder, FakeRuntime};
+    use crate::fake::{FakeRecorder, FakeRuntime, pod_with};
+    use crate::{KillRequest, UpdateKind, WallTime, WorkerTimes};
+
+    /// As with a kubelet, whose status manager follows the readiness probes alone while containers are killed.
+    #[tokio::test(start_paused = true)]
+    async fn a_terminating_pod_is_as_ready_as_its_probes_find_it_whatever_else_has_exited() {
+        let (runtime, statuses) = (FakeRuntime::default(), StatusStore::default());
+        let (shared, recorder) = (Arc::new(runtime.clone()), Arc::new(FakeRecorder::default()));
+        let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
+        let syncer = RuntimeSyncer::new(shared, statuses.clone(), recorder.clone(), wall);
+        let workers = PodWorkers::new(syncer, recorder, WorkerTimes::default());
+        tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
+        let settle = || tokio::time::sleep(Duration::from_millis(1));
+        let pod = pod_with("web", "web", |pod| {
+            let container =
+                |name: &str| k8s::Container { name: name.into(), ..k8s::Container::default() };
+            pod.spec.get_or_insert_default().containers = ["main", "side"].map(container).into();
+        });
+        let uid = pod.uid();
+        let shown = || {
+            let status = statuses.get(uid).unwrap();
+            let mut conditions = status.conditions.iter().flatten();
+            let ready = conditions.find(|one| one.type_ == "Ready").unwrap();
+            let runs = workers.syncer().last_seen_running(uid).len();
+            (ready.status.clone(), ready.message.clone().unwrap_or_default(), runs)
+        };
+        let is = |status: &str, message: &str, runs| (status.to_owned(), message.to_owned(), runs);
+        workers.update(UpdateKind::Create, pod.clone(), None);
+        settle().await;
+        runtime.stop_takes(uid, Duration::from_secs(20));
+        workers.request_kill(pod.clone(), &KillRequest::new(KillReason::Operator));
+        settle().await;
+        assert_eq!(shown(), is("True", "", 2));
+        runtime.exit_one(uid, "side", 0);
+        settle().await;
+        assert_eq!(shown(), is("True", "", 2), "no probe found anything");
+        runtime.set_ready(uid, "main", false);
+        settle().await;
+        assert_eq!(shown(), is("False", "containers with unready status: [main]", 2));
+        runtime.set_ready(uid, "main", true);
+        settle().await;
+        assert_eq!(shown(), is("True", "", 2));
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert_eq!(shown(), is("False", "", 0));
+    }
 
     #[tokio::test(start_paused = true)]
     async fn pods_are_told_the_end_that_comes_first_and_then_the_one_that_is_left() {

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::*;
 
@@ -44,6 +44,9 @@ struct Scripted {
     began: Instant,
     answers: Mutex<Vec<(&'static str, usize)>>,
     found: Arc<Mutex<Vec<(u64, Found)>>>,
+    /// Whether the container counted as started from the beginning.
+    adopted: bool,
+    ending: Duration,
     over: Duration,
 }
 
@@ -69,15 +72,30 @@ impl Probed for Scripted {
         self.found.lock().unwrap().push((self.began.elapsed().as_secs(), found));
     }
 
+    fn is_started(&self) -> bool {
+        self.adopted
+    }
+
+    async fn is_ending(&self) {
+        sleep_until(self.began + self.ending).await;
+    }
+
     async fn is_over(&self) {
-        sleep(self.over).await;
+        sleep_until(self.began + self.over).await;
     }
 }
 
 /// Runs the probes, each every 10 s and with thresholds of 1 and 2, for this many seconds.
-async fn found_in(
+async fn found_in(probes: [Option<&'static str>; 3], seconds: u64) -> Vec<(u64, Found)> {
+    found_until(probes, (seconds, seconds), false).await
+}
+
+/// Like [`found_in`], of a container whose pod is asked to stop at `ending` and that is gone at `over`. `adopted`: it
+/// counted as started from the beginning.
+async fn found_until(
     [startup, readiness, liveness]: [Option<&'static str>; 3],
-    seconds: u64,
+    (ending, over): (u64, u64),
+    adopted: bool,
 ) -> Vec<(u64, Found)> {
     let probe = k8s::Probe { failure_threshold: Some(2), ..k8s::Probe::default() };
     let of = |kind, action| Probe {
@@ -96,7 +114,9 @@ async fn found_in(
         began: Instant::now(),
         answers: Mutex::default(),
         found: Arc::clone(&found),
-        over: Duration::from_secs(seconds),
+        adopted,
+        ending: Duration::from_secs(ending),
+        over: Duration::from_secs(over),
     };
     let (_alive, alive) = watch::channel(());
     probes.begin(scripted, alive);
@@ -130,6 +150,22 @@ async fn readiness_is_followed_until_the_container_is_over() {
     let found = found_in([None, Some("+--+"), None], 35).await;
     let ready = [(0, true), (20, false), (30, true)].map(|(at, is)| (at, Found::Ready(is)));
     assert_eq!(found, ready);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_readiness_is_probed_of_a_pod_that_is_asked_to_stop_and_until_it_is_gone() {
+    let ready = |at, is| (at, Found::Ready(is));
+    // Not ready within period x threshold of its first failure; ready again if it serves again.
+    let found = found_until([None, Some("+--++--+"), Some("+--")], (5, 65), false).await;
+    assert_eq!(
+        found,
+        [ready(0, true), ready(20, false), ready(30, true), ready(40, true), ready(60, false)]
+    );
+    // It had not started when it was asked to stop: nothing is ready about it, and nothing is asked.
+    assert!(found_until([Some("-+"), Some("+"), None], (5, 65), false).await.is_empty());
+    // An earlier agent had seen it start.
+    let found = found_until([Some("?"), Some("-"), Some("-")], (5, 30), true).await;
+    assert_eq!(found, [ready(15, false), ready(25, false)]);
 }
 
 #[test]

@@ -1,7 +1,10 @@
+use std::time::Duration;
+
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use winddown_shared::Pod;
 
-use crate::bed::{Bed, is_running, sh, status_until, stop, sync_until};
+use crate::bed::{Bed, eventually, is_running, sh, status_until, stop, sync_until};
 
 fn file_probe(path: &str, more: &Value) -> Value {
     let mut probe = json!({"exec": {"command": ["test", "-e", path]}, "periodSeconds": 1,
@@ -117,5 +120,35 @@ async fn an_adopted_container_stays_ready_and_is_probed_again() {
     std::fs::remove_file(&mark).unwrap();
     status_until(&second, &pod, |c| !c[0].ready).await;
     stop(&second, &pod, 5000).await;
+    bed.nothing_left().await;
+}
+
+#[tokio::test]
+async fn readiness_is_probed_until_the_container_is_gone_and_the_others_only_until_the_request() {
+    let (bed, runtime) = Bed::with_runtime().await;
+    let (ready, alive, let_go) = (bed.path("ready"), bed.path("alive"), bed.path("go"));
+    std::fs::write(&ready, "").unwrap();
+    let script =
+        format!("trap : TERM; echo up; while ! [ -e {} ]; do sleep 0.05; done", let_go.display());
+    let mut container = sh("main", &script);
+    container["readinessProbe"] = file_probe(ready.to_str().unwrap(), &json!({}));
+    let count = format!("echo >> {}", alive.display());
+    container["livenessProbe"] =
+        json!({"exec": {"command": ["/bin/sh", "-c", count]}, "periodSeconds": 1});
+    let pod = bed.pod_of(&json!({"containers": [container]}));
+    sync_until(&runtime, &pod, |c| c[0].ready).await;
+    let asked = || std::fs::read(&alive).unwrap_or_default().len();
+    eventually("the liveness probe was asked", || asked() > 0).await;
+    let ending = async {
+        sleep(Duration::from_millis(300)).await;
+        let before = asked();
+        std::fs::remove_file(&ready).unwrap();
+        status_until(&runtime, &pod, |c| is_running(&c[0]) && !c[0].ready).await;
+        std::fs::write(&ready, "").unwrap();
+        status_until(&runtime, &pod, |c| is_running(&c[0]) && c[0].ready).await;
+        assert_eq!(asked(), before, "liveness is not asked after the request");
+        std::fs::write(&let_go, "").unwrap();
+    };
+    tokio::join!(stop(&runtime, &pod, 30_000), ending);
     bed.nothing_left().await;
 }

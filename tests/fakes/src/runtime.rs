@@ -147,6 +147,15 @@ impl FakeRuntime {
         }
     }
 
+    /// Sets what the readiness probe of the pod's container finds, and announces it.
+    pub fn set_ready(&self, uid: &PodUid, name: &str, ready: bool) {
+        if let Some(pod) = self.lock().pods.get_mut(uid) {
+            let containers = pod.status.containers.iter_mut();
+            containers.filter(|one| &*one.name == name).for_each(|one| one.ready = ready);
+        }
+        self.announce(uid);
+    }
+
     /// Whether any container of the pod runs.
     pub fn runs(&self, uid: &PodUid) -> bool {
         self.lock().pods.get(uid).is_some_and(|p| p.status.any_running())
@@ -175,8 +184,18 @@ impl FakeRuntime {
 
     /// Makes the pod's containers exit by themselves.
     pub fn exit(&self, uid: &PodUid, exit_code: i32) {
+        self.exit_of(uid, exit_code, |_| true);
+    }
+
+    /// Makes one container of the pod exit by itself.
+    pub fn exit_one(&self, uid: &PodUid, name: &str, exit_code: i32) {
+        self.exit_of(uid, exit_code, |container| &*container.name == name);
+    }
+
+    fn exit_of(&self, uid: &PodUid, exit_code: i32, wanted: impl Fn(&ContainerStatus) -> bool) {
         if let Some(pod) = self.lock().pods.get_mut(uid) {
-            end_all(&mut pod.status, exit_code);
+            let containers = pod.status.containers.iter_mut();
+            containers.filter(|one| wanted(one)).for_each(|one| end(one, exit_code));
         }
         self.announce(uid);
     }
@@ -410,15 +429,17 @@ fn running(pod: &Pod) -> PodRuntimeStatus {
 }
 
 fn end_all(status: &mut PodRuntimeStatus, exit_code: i32) {
-    for container in &mut status.containers {
-        container.ready = false;
-        container.state = ContainerState::Exited(ContainerExit {
-            exit_code,
-            signal: None,
-            reason: if exit_code == 0 { "Completed" } else { "Error" }.into(),
-            message: String::new(),
-            started_at: Some(epoch()),
-            finished_at: Some(epoch()),
-        });
-    }
+    status.containers.iter_mut().for_each(|container| end(container, exit_code));
+}
+
+fn end(container: &mut ContainerStatus, exit_code: i32) {
+    container.ready = false;
+    container.state = ContainerState::Exited(ContainerExit {
+        exit_code,
+        signal: None,
+        reason: if exit_code == 0 { "Completed" } else { "Error" }.into(),
+        message: String::new(),
+        started_at: Some(epoch()),
+        finished_at: Some(epoch()),
+    });
 }

@@ -1,0 +1,60 @@
+//! Tells each stop in progress of the changes of its own pod, and of no other's.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::{PodUid, PodUidMap};
+
+/// The pods whose stop is in progress.
+#[derive(Default)]
+pub(super) struct Stops(Mutex<PodUidMap<Arc<Notify>>>);
+
+/// The changes of a pod while this is held.
+pub(super) struct Changes<'a> {
+    of: &'a Stops,
+    uid: PodUid,
+    changed: Arc<Notify>,
+}
+
+// === impl Stops ===
+
+impl Stops {
+    /// Follows the changes of a pod whose stop begins.
+    pub(super) fn follow(&self, uid: &PodUid) -> Changes<'_> {
+        let changed = Arc::<Notify>::default();
+        self.lock().insert(uid.clone(), Arc::clone(&changed));
+        Changes { of: self, uid: uid.clone(), changed }
+    }
+
+    /// Tells the stop of the pod, if one is in progress, that the pod changed.
+    pub(super) fn changed(&self, uid: &PodUid) {
+        if let Some(changed) = self.lock().get(uid) {
+            changed.notify_one();
+        }
+    }
+
+    /// Tells all stops that their pods may have changed.
+    pub(super) fn all_changed(&self) {
+        self.lock().values().for_each(|changed| changed.notify_one());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PodUidMap<Arc<Notify>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Changes ===
+
+impl Changes<'_> {
+    /// Resolves when the pod has changed since the last call. Cancel-safe.
+    pub(super) async fn next(&self) {
+        self.changed.notified().await;
+    }
+}
+
+impl Drop for Changes<'_> {
+    fn drop(&mut self) {
+        self.of.lock().remove(&self.uid);
+    }
+}
