@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::{CommandError, Exit, Output, OutputFormat, cases};
-use winddown_control::api::PlannedGroup;
+use winddown_control::api::{PlannedGroup, PlannedPod};
 use winddown_shutdown::plan_json_line;
 
 /// Plans the cases one by one, so that an endless input gives an endless output.
@@ -26,6 +26,8 @@ struct Planned {
     #[serde(default)]
     id: serde_json::Value,
     groups: Vec<PlannedGroup>,
+    #[serde(default, rename = "notProtected")]
+    not_protected: Vec<PlannedPod>,
 }
 
 fn print(planned: &str, form: OutputFormat, out: &mut Output) -> Result<(), CommandError> {
@@ -37,7 +39,7 @@ fn print(planned: &str, form: OutputFormat, out: &mut Output) -> Result<(), Comm
         return cases::document(planned, out);
     }
     out.line(&format!("{}:", cases::title(&read.id)))?;
-    for line in winddown_render::groups(&read.groups) {
+    for line in winddown_render::groups(&read.groups, &read.not_protected) {
         out.line(&format!("  {line}"))?;
     }
     Ok(())

@@ -361,6 +361,21 @@ async fn a_reload_changes_the_plan_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_plan_without_graceful_shutdown_names_the_pods_that_would_be_killed() {
+    let b = bench(FakeRuntime::default(), held());
+    b.want(&[&pod("web", 0, 300)]).await;
+    let mut off = configuration(&b.state, secs(0));
+    let total = ShutdownPeriods::Total { total: secs(0), critical: secs(0) };
+    Arc::make_mut(&mut off.config).shutdown = total.into();
+    b.configured.replace(off);
+    for within in [None, Some(secs(60))] {
+        let plan = b.node.shutdown_plan(within).await;
+        let names: Vec<_> = plan.not_protected.iter().map(|pod| &*pod.name).collect();
+        assert_eq!((plan.pod_count(), names), (0, vec!["web"]), "{within:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_plan_and_the_status_say_when_logind_gives_less() {
     let login = FakeInhibitor::holding(secs(3));
     login.modify(|s| s.delay_set_by = Some("/etc/systemd/logind.conf.d/zzz-site.conf".into()));

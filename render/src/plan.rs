@@ -12,7 +12,7 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
     let mut text = String::new();
     let mut say = |line: &str| text.push_str(&hanging(line, view.width, "", 2));
     let pods = match plan.pod_count() {
-        0 if plan.requested_seconds == 0.0 => "OFF: no pod is protected".to_owned(),
+        0 if plan.requested_seconds == 0.0 => off(plan.not_protected.len()),
         0 if plan.pods_unknown => PODS_UNKNOWN.to_owned(),
         0 => "no pods to end".to_owned(),
         1 => "1 pod to end".to_owned(),
@@ -36,7 +36,7 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
             say(&by);
         }
     }
-    if plan.pods_unknown && plan.pod_count() > 0 {
+    if plan.pods_unknown && (plan.pod_count() > 0 || plan.requested_seconds == 0.0) {
         say(PODS_UNKNOWN);
     }
     if let Some(drain) = plan.endpoint_drain_seconds {
@@ -55,7 +55,11 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
         };
         let (number, time) = (number + 1, group_time(group));
         text.push_str(&format!("\n{number}. {title}: {pods}, {time}\n"));
-        text.push_str(&pod_table(group, view));
+        text.push_str(&pod_table(&group.pods, view));
+    }
+    if !plan.not_protected.is_empty() {
+        text.push_str("\nnot protected:\n");
+        text.push_str(&pod_table(&plan.not_protected, view));
     }
     for work in &plan.work {
         let time = work.seconds.map(|time| format!(", up to {}", seconds(time)));
@@ -102,7 +106,7 @@ fn named(plan: &ShutdownPlan, holds: impl Fn(&PlannedPod) -> bool) -> String {
 }
 
 /// One line per group and per pod in it, for plans of pods that only have names.
-pub fn groups(groups: &[PlannedGroup]) -> Vec<String> {
+pub fn groups(groups: &[PlannedGroup], not_protected: &[PlannedPod]) -> Vec<String> {
     let mut lines = Vec::new();
     for group in groups {
         let title = group_title(group.name.as_deref(), group.priority);
@@ -110,6 +114,10 @@ pub fn groups(groups: &[PlannedGroup]) -> Vec<String> {
         for pod in &group.pods {
             lines.push(format!("  {} {}", clean(&pod.name), seconds(pod.grace_seconds)));
         }
+    }
+    if !not_protected.is_empty() {
+        lines.push(off(not_protected.len()));
+        lines.extend(not_protected.iter().map(|pod| format!("  {}", clean(&pod.name))));
     }
     lines
 }
@@ -176,7 +184,16 @@ fn group_time(group: &PlannedGroup) -> String {
     }
 }
 
-fn pod_table(group: &PlannedGroup, view: &View) -> String {
+/// What a shutdown without any grace would do to so many pods.
+fn off(pods: usize) -> String {
+    match pods {
+        0 => "OFF: no pod is protected".to_owned(),
+        1 => "OFF: 1 pod would be killed at once".to_owned(),
+        count => format!("OFF: {count} pods would be killed at once"),
+    }
+}
+
+fn pod_table(pods: &[PlannedPod], view: &View) -> String {
     let mut table = Table::new([
         Column::words("NAMESPACE"),
         Column::words("NAME"),
@@ -184,7 +201,7 @@ fn pod_table(group: &PlannedGroup, view: &View) -> String {
         Column::numbers("GRACE"),
         Column::numbers("OWN GRACE"),
     ]);
-    for pod in &group.pods {
+    for pod in pods {
         let own = pod.own_grace_seconds.map_or_else(|| "-".to_owned(), seconds);
         table.row([
             (pod.namespace.clone(), None),

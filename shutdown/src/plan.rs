@@ -45,6 +45,8 @@ pub struct Plan {
     pub deadline: Duration,
     /// Set when less time is available than the policy asks for.
     pub shrunk: Option<Shrink>,
+    /// The pods that no group takes, because the policy has no groups: they are killed when the node goes down.
+    pub not_protected: Vec<Pod>,
     /// The work of plug-ins between the groups, in the order in which it is done.
     pub work: Vec<PlannedWork>,
     /// The policy that the plan was made by.
@@ -100,7 +102,7 @@ pub struct Shrink {
 /// stop after the other pods, which leave them the time that they ask for, at most a third of the
 /// group's. Pods that only the runtime knows ([`Pod::is_runtime_only`]) form an additional last group,
 /// because any other pod may depend on them, except for parts of the control plane that their names tell. It shares the available time with the others. If the policy
-/// has no groups, the plan is empty and no pod is stopped.
+/// has no groups, no pod is stopped: all are in [`Plan::not_protected`]. Each pod is in the plan once.
 ///
 /// If `available` (counted from the signal) is less than the policy asks for, the plan shrinks. The first
 /// to be cut is the time of groups without pods and time that no pod of its group asks for; then the
@@ -148,9 +150,13 @@ pub(crate) fn plan_on(
     if has_unknown {
         groups.push(unknown_group(pods, policy));
     }
+    let mut not_protected = Vec::new();
     for pod in pods {
-        if let Some(group) = group_index(&groups, pod) {
-            groups[group].pods.push(PlannedPod { pod: pod.clone(), grace: Duration::ZERO });
+        match group_index(&groups, pod).and_then(|index| groups.get_mut(index)) {
+            Some(group) => {
+                group.pods.push(PlannedPod { pod: pod.clone(), grace: Duration::ZERO });
+            }
+            None => not_protected.push(pod.clone()),
         }
     }
     if let Groups::ByRole { total, later } = policy.groups() {
@@ -166,6 +172,7 @@ pub(crate) fn plan_on(
     let mut plan = Plan {
         work: work::place(&groups, work, deadline),
         groups,
+        not_protected,
         requested,
         endpoint_drain,
         deadline,

@@ -46,7 +46,8 @@ pub enum PlanLineError {
     Output(#[source] serde_json::Error),
 }
 
-/// Plans one line: `{"id", "config", "pods"}` in, `{"id", "groups", "periodRequested"}` out.
+/// Plans one line: `{"id", "config", "pods"}` in, `{"id", "groups", "periodRequested"}` out, with `notProtected` where a
+/// shutdown would kill pods at once.
 ///
 /// `config` holds the shutdown fields of the configuration file, `pods` full pod objects. Other fields are
 /// ignored. Everything that `config` leaves out is off, including the order by roles. The default
@@ -98,6 +99,8 @@ struct Answer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<serde_json::Value>,
     groups: Vec<AnswerGroup<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_protected: Vec<AnswerPod<'a>>,
     period_requested: String,
 }
 
@@ -163,7 +166,15 @@ impl<'a> Answer<'a> {
                 pods: pods(group),
             })
             .collect();
-        Self { id, groups, period_requested: go_text(plan.requested) }
+        let not_protected = plan.not_protected.iter();
+        let not_protected =
+            not_protected.map(|pod| AnswerPod { name: pod.name(), grace_seconds: 0 });
+        Self {
+            id,
+            groups,
+            not_protected: not_protected.collect(),
+            period_requested: go_text(plan.requested),
+        }
     }
 }
 

@@ -68,7 +68,8 @@ fn the_order_of_roles_has_to_be_asked_for_and_names_its_groups() {
 #[test]
 fn a_disabled_config_has_no_groups() {
     let line = r#"{"id":1,"config":{},"pods":[{"metadata":{"name":"p"}}]}"#;
-    assert_eq!(plan_json_line(line).unwrap(), r#"{"id":1,"groups":[],"periodRequested":"0s"}"#);
+    let wanted = r#"{"id":1,"groups":[],"notProtected":[{"name":"p","graceSeconds":0}],"periodRequested":"0s"}"#;
+    assert_eq!(plan_json_line(line).unwrap(), wanted);
 }
 
 #[test]

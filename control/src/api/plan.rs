@@ -29,6 +29,9 @@ pub struct ShutdownPlan {
     pub pods_unknown: bool,
     /// The groups, in the order in which they would be stopped.
     pub groups: Vec<PlannedGroup>,
+    /// The pods that would be killed at once, because graceful shutdown is off.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_protected: Vec<PlannedPod>,
     /// The work of plug-ins before, between and after the groups, in that order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub work: Vec<PlannedWork>,
@@ -139,6 +142,7 @@ impl ShutdownPlan {
             shrunk: None,
             pods_unknown: false,
             groups: Vec::new(),
+            not_protected: Vec::new(),
             work: Vec::new(),
             warnings: Vec::new(),
         }

@@ -378,6 +378,8 @@ pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> Shutdo
             pods: group.pods.iter().map(|planned| planned_pod(plan, planned, guaranteed)).collect(),
         })
         .collect();
+    view.not_protected =
+        plan.not_protected.iter().map(|pod| view_of_pod(plan, pod, Duration::ZERO)).collect();
     view.work = plan.work.iter().map(planned_work).collect();
     view.warnings = plan.warnings().iter().map(ToString::to_string).collect();
     view
@@ -399,16 +401,21 @@ fn planned_pod(
     guaranteed: Duration,
 ) -> PlannedPod {
     let own = planned.pod.own_grace();
-    let grace = own.map_or(planned.grace, |own| own.min(guaranteed));
+    let grace = own.map_or(planned.grace, |own| own.min(guaranteed)).max(Grace::SHORTEST);
+    view_of_pod(plan, &planned.pod, grace)
+}
+
+/// Converts a pod that gets this much time.
+fn view_of_pod(plan: &Plan, pod: &Pod, grace: Duration) -> PlannedPod {
     PlannedPod {
-        namespace: planned.pod.namespace().to_string(),
-        name: planned.pod.name().to_string(),
-        uid: planned.pod.uid().to_string(),
-        priority: planned.pod.priority_or_zero(),
-        grace_seconds: grace.max(Grace::SHORTEST).as_secs_f64(),
-        own_grace_seconds: own.map(|own| own.as_secs_f64()),
-        stays_on_reboot: plan.may_stay(&planned.pod),
-        survives_soft_reboot: plan.may_survive(&planned.pod),
+        namespace: pod.namespace().to_string(),
+        name: pod.name().to_string(),
+        uid: pod.uid().to_string(),
+        priority: pod.priority_or_zero(),
+        grace_seconds: grace.as_secs_f64(),
+        own_grace_seconds: pod.own_grace().map(|own| own.as_secs_f64()),
+        stays_on_reboot: plan.may_stay(pod),
+        survives_soft_reboot: plan.may_survive(pod),
         ..PlannedPod::default()
     }
 }

@@ -368,3 +368,44 @@ fn a_driver_is_in_the_last_group_that_has_time_and_the_others_leave_it_a_part_of
     let wanted = [vec![named("driver", 10), named("app", 20)], vec![named("dns", 0)]];
     assert_eq!(graces(&all_for_one), wanted);
 }
+
+proptest! {
+    /// Also by a policy that is off, and by periods of zero: what a plan does not protect, it names.
+    #[test]
+    fn each_pod_is_once_in_a_plan_whatever_the_policy(
+        fields in (0_u64..3, 0_u64..3, any::<bool>(), prop::collection::vec((-2_i32..3, 0_i64..3), 0..4)),
+        pods in prop::collection::vec((prop::option::of(-3_i32..3), any::<bool>()), 0..8),
+    ) {
+        let (total, critical, by_role, by_priority) = fields;
+        let mut config = serde_json::json!({
+            "shutdownGracePeriod": format!("{total}s"),
+            "shutdownGracePeriodCriticalPods": format!("{}s", critical.min(total)),
+            "shutdownOrder": if by_role { "role" } else { "priority" },
+        });
+        if !by_priority.is_empty() {
+            let group = |(priority, seconds): (i32, i64)| {
+                serde_json::json!({"priority": priority, "shutdownGracePeriodSeconds": seconds})
+            };
+            let each: std::collections::BTreeMap<i32, i64> = by_priority.into_iter().collect();
+            let groups: Vec<_> = each.into_iter().map(group).collect();
+            config = serde_json::json!({"shutdownGracePeriodByPodPriority": groups});
+        }
+        let named = |at: usize| format!("p{at}");
+        let given: Vec<_> = pods.iter().enumerate().map(|(at, (priority, system))| {
+            let namespace = if *system { "kube-system" } else { "default" };
+            let metadata = serde_json::json!({"name": named(at), "namespace": namespace});
+            serde_json::json!({"metadata": metadata, "spec": {"priority": priority, "containers": []}})
+        }).collect();
+        let line = serde_json::json!({"config": config, "pods": given}).to_string();
+        let answer: serde_json::Value =
+            serde_json::from_str(&crate::plan_json_line(&line).unwrap()).unwrap();
+        let groups = answer["groups"].as_array().unwrap();
+        let lists = groups.iter().map(|group| &group["pods"]).chain([&answer["notProtected"]]);
+        let mut found: Vec<String> = lists
+            .flat_map(|list| list.as_array().into_iter().flatten())
+            .map(|pod| pod["name"].as_str().unwrap().to_owned())
+            .collect();
+        found.sort();
+        prop_assert_eq!(found, (0..pods.len()).map(named).collect::<Vec<_>>());
+    }
+}
