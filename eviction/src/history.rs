@@ -15,7 +15,7 @@ use crate::hook::HookRun;
 use crate::seams::Reclaimed;
 use crate::signal::Cause;
 
-/// The number of decisions that are kept.
+/// The number of evictions that are kept, and of all other decisions.
 const KEPT: usize = 64;
 /// The number of pods that are kept of a ranking.
 const RANKED: usize = 10;
@@ -55,7 +55,7 @@ pub struct Record {
     /// The available memory around the decision; none if no pod was chosen, or if another resource was short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub curve: Option<Curve>,
-    /// How often the same decision was made in a row.
+    /// How often the same decision was made about this signal before the next eviction.
     pub times: u64,
     /// When it was last made.
     pub last_at: WallTime,
@@ -147,7 +147,8 @@ pub struct RankedPod {
     pub verdict: Verdict,
 }
 
-/// The last 64 decisions.
+/// The last 64 evictions, and the last 64 of all other decisions: what is repeated while the node is short, such as that
+/// no pod can be evicted, pushes no eviction out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     records: VecDeque<Record>,
@@ -157,17 +158,22 @@ pub(crate) struct History {
 // === impl History ===
 
 impl History {
-    /// Records a decision and returns its number. A repetition of the last decision only increases its count.
+    /// Records a decision and returns its number. A repetition of a decision since the last eviction only increases its
+    /// count, whatever was decided about other signals in between.
     pub(crate) fn note(&mut self, mut record: Record) -> u64 {
-        if let Some(last) = self.records.back_mut().filter(|last| last.is_like(&record)) {
-            last.times = last.times.saturating_add(1);
-            last.last_at = record.at;
-            return last.id;
+        let lately = self.records.iter_mut().rev().take_while(|known| !known.outcome.is_eviction());
+        if let Some(known) = { lately }.find(|known| known.is_like(&record)) {
+            known.times = known.times.saturating_add(1);
+            known.last_at = record.at;
+            return known.id;
         }
         self.last += 1;
         record.id = self.last;
-        if self.records.len() == KEPT {
-            self.records.pop_front();
+        let is_alike = |known: &Record| known.outcome.is_eviction() == record.outcome.is_eviction();
+        if self.records.iter().filter(|known| is_alike(known)).count() == KEPT
+            && let Some(oldest) = self.records.iter().position(is_alike)
+        {
+            self.records.remove(oldest);
         }
         self.records.push_back(record);
         self.last
@@ -242,6 +248,20 @@ impl Record {
 // === impl Outcome ===
 
 impl Outcome {
+    /// Whether a pod was asked to stop, or was about to be.
+    fn is_eviction(&self) -> bool {
+        match self {
+            Self::Evicting | Self::Evicted { .. } | Self::Failed { .. } => true,
+            Self::Reclaiming
+            | Self::Reclaimed(_)
+            | Self::ReclaimingMemory { .. }
+            | Self::ReclaimedMemory { .. }
+            | Self::NoCandidate
+            | Self::Shadow
+            | Self::KilledByKernel { .. } => false,
+        }
+    }
+
     pub(crate) fn evicted(took: Duration) -> Self {
         Self::Evicted { took_ms: millis(took) }
     }
@@ -290,4 +310,71 @@ impl From<&Considered<'_>> for RankedPod {
 
 pub(crate) fn first_of(considered: &[Considered<'_>]) -> Vec<RankedPod> {
     considered.iter().take(RANKED).map(RankedPod::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signal::Signal;
+
+    const MEMORY: [Signal; 2] = [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable];
+
+    fn name(pod: &str) -> PodName {
+        PodName { namespace: "shop".into(), name: pod.into(), uid: pod.to_owned() }
+    }
+
+    fn note(history: &mut History, signal: Signal, outcome: Outcome, victim: Option<&str>) -> u64 {
+        let record = Record::new(WallTime::UNIX_EPOCH, Cause::Signal(signal), outcome);
+        history.note(Record { victim: victim.map(name), ..record })
+    }
+
+    fn evict(history: &mut History, pod: &str) {
+        let id = note(history, MEMORY[0], Outcome::Evicting, Some(pod));
+        history.conclude(id, Outcome::Evicted { took_ms: 1 });
+    }
+
+    fn evicted(history: &History) -> Vec<String> {
+        let of = |record: Record| {
+            let is_eviction = matches!(record.outcome, Outcome::Evicted { .. });
+            record.victim.filter(|_| is_eviction).map(|pod| pod.name.to_string())
+        };
+        history.records().into_iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn repetitions_of_several_signals_are_a_line_for_each_and_push_no_eviction_out() {
+        let mut history = History::default();
+        evict(&mut history, "first");
+        for _ in 0..500 {
+            for signal in MEMORY {
+                note(&mut history, signal, Outcome::NoCandidate, None);
+            }
+        }
+        evict(&mut history, "second");
+        note(&mut history, MEMORY[1], Outcome::NoCandidate, None);
+        let times: Vec<u64> = history.records().iter().map(|record| record.times).collect();
+        assert_eq!(times, [1, 500, 500, 1, 1]);
+        // What is repeated and never the same.
+        for processes in 0..500 {
+            note(&mut history, MEMORY[0], Outcome::KilledByKernel { processes }, None);
+        }
+        assert_eq!(evicted(&history), ["first", "second"]);
+        for pod in 0..100 {
+            evict(&mut history, &pod.to_string());
+        }
+        assert_eq!(evicted(&history).len(), KEPT);
+        assert_eq!(evicted(&history).last().map(String::as_str), Some("99"));
+    }
+
+    #[test]
+    fn a_dry_run_that_wavers_between_two_pods_is_a_line_for_each() {
+        let mut history = History::default();
+        for _ in 0..10 {
+            for pod in ["web", "db"] {
+                note(&mut history, MEMORY[0], Outcome::Shadow, Some(pod));
+            }
+        }
+        let times: Vec<u64> = history.records().iter().map(|record| record.times).collect();
+        assert_eq!(times, [10, 10]);
+    }
 }

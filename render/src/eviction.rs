@@ -13,7 +13,7 @@ use winddown_control::api::{
     ThresholdStatus,
 };
 
-/// The number of decisions shown unless the view is wide.
+/// The number of decisions about a pod shown unless the view is wide, and of others.
 const DECISIONS: usize = 5;
 
 /// The thresholds, the pods that would be evicted in eviction order, and the latest decisions. A wide view has all
@@ -42,9 +42,7 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
     }
     if !plan.history.is_empty() {
         text.push_str(&format!("\n{}\n", paint.with(HEAD, "DECISIONS")));
-        let shown = if view.wide { plan.history.len() } else { DECISIONS };
-        let first = plan.history.len().saturating_sub(shown);
-        for record in plan.history.iter().skip(first) {
+        for record in shown_of(&plan.history, view.wide) {
             text.push_str(&hanging(&one(record), view.width, "  ", 4));
             if let Some(run) = &record.hook {
                 text.push_str(&hook(run, view));
@@ -133,7 +131,11 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
     let can_end = |pod: &&RankedPodStatus| matches!(&*pod.verdict, "chosen" | "notNeeded");
     let shown: Vec<_> = pods.iter().filter(|pod| view.wide || can_end(pod)).collect();
     if shown.is_empty() {
-        return "none: no pod can be ended for it\n".to_owned();
+        return match pods.iter().filter(|pod| pod.verdict == "notMeasured").count() {
+            0 => "none: no pod can be ended for it\n".to_owned(),
+            1 => "none yet: it is not known what 1 pod uses\n".to_owned(),
+            count => format!("none yet: it is not known what {count} pods use\n"),
+        };
     }
     let mut columns = vec![
         Column::words("POD"),
@@ -180,6 +182,23 @@ pub(super) fn amount(signal: &str, text: &Option<String>) -> String {
     let is_round = ["Mi", "Gi", "Ti"].iter().any(|unit| text.ends_with(unit));
     let bytes = text.parse::<Quantity>().ok().filter(|_| !is_counted && !is_round);
     bytes.map_or_else(|| clean(text).into_owned(), |bytes| byte_text(bytes.value()))
+}
+
+/// The latest decisions in their order; in a wide view, all. Those about a pod are not pushed out by others, which are
+/// repeated while no pod can be ended.
+fn shown_of(history: &[EvictionRecord], wide: bool) -> Vec<&EvictionRecord> {
+    let (mut about_a_pod, mut others) = (0, 0);
+    let mut shown: Vec<_> = history
+        .iter()
+        .rev()
+        .filter(|record| {
+            let count = if record.victim.is_some() { &mut about_a_pod } else { &mut others };
+            *count += 1;
+            wide || *count <= DECISIONS
+        })
+        .collect();
+    shown.reverse();
+    shown
 }
 
 fn one(record: &EvictionRecord) -> String {
@@ -247,5 +266,51 @@ mod tests {
         let text = eviction(&plan, &view);
         let line = "swap: 1Gi of 2Gi free, counts as available memory; zswap has 20Mi in 5Mi\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn pods_that_are_not_measured_are_no_reason_to_say_that_no_pod_can_be_ended() {
+        let view = View { width: None, color: false, wide: false };
+        let pod = |verdict: &str| RankedPodStatus {
+            verdict: verdict.to_owned(),
+            ..RankedPodStatus::default()
+        };
+        let mut plan = EvictionPlan::new(PressureStatus::default());
+        plan.signal = Some("memory.available".to_owned());
+        for (verdicts, wanted) in [
+            (&[][..], "none: no pod can be ended for it"),
+            (&["critical", "ending"], "none: no pod can be ended for it"),
+            (&["notMeasured"], "none yet: it is not known what 1 pod uses"),
+            (
+                &["critical", "notMeasured", "notMeasured"],
+                "none yet: it is not known what 2 pods use",
+            ),
+        ] {
+            plan.pods = verdicts.iter().map(|verdict| pod(verdict)).collect();
+            let text = eviction(&plan, &view);
+            assert!(text.contains(&format!("{wanted}\n")), "{verdicts:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn evictions_are_shown_however_much_else_was_decided_since() {
+        let view = View { width: None, color: false, wide: false };
+        let mut plan = EvictionPlan::new(PressureStatus::default());
+        plan.history = (0..20)
+            .map(|id| {
+                let (victim, outcome) = match id {
+                    3 => (Some("shop/web"), "ended in 9 ms"),
+                    _ => (None, "no pod can be ended"),
+                };
+                let record = serde_json::json!({
+                    "id": id, "at": "2026-11-20T03:44:00Z", "signal": "memory.available",
+                    "victim": victim, "outcome": outcome, "times": 1,
+                });
+                serde_json::from_value(record).unwrap()
+            })
+            .collect();
+        let text = eviction(&plan, &view);
+        assert!(text.contains("shop/web: ended in 9 ms"), "{text}");
+        assert_eq!(text.matches("no pod can be ended").count(), 5, "{text}");
     }
 }

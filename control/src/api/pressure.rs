@@ -186,7 +186,7 @@ pub struct EvictionRecord {
     /// The available memory around the decision; absent if no pod was chosen, or if another resource was short.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub curve: Option<MemoryCurve>,
-    /// How often the same decision was made in a row.
+    /// How often the same decision was made about this signal before the next eviction.
     #[serde(default)]
     pub times: u64,
 }

@@ -6,6 +6,7 @@ use winddown_control::api::{
 };
 use winddown_eviction::{
     Curve, EvictedStaticPod, Explanation, HookRun, Outcome, RankedPod, Record, ThresholdView,
+    Verdict,
 };
 use winddown_shared::SwapStats;
 
@@ -66,6 +67,7 @@ fn ranked(ranked: RankedPod) -> RankedPodStatus {
 }
 
 pub(super) fn record(record: Record) -> EvictionRecord {
+    let outcome = outcome(&record);
     EvictionRecord {
         id: record.id,
         at: record.at,
@@ -75,7 +77,7 @@ pub(super) fn record(record: Record) -> EvictionRecord {
         hard: record.hard,
         short_for_ms: record.short_for_ms,
         victim: record.victim.map(|pod| format!("{}/{}", pod.namespace, pod.name)),
-        outcome: outcome(&record.outcome),
+        outcome,
         hook: record.hook.map(hook),
         ranking: record.ranking.into_iter().map(ranked).collect(),
         curve: record.curve.map(curve),
@@ -96,8 +98,9 @@ fn curve(curve: Curve) -> MemoryCurve {
     }
 }
 
-fn outcome(outcome: &Outcome) -> String {
-    match outcome {
+fn outcome(record: &Record) -> String {
+    let is_unmeasured = |ranked: &RankedPod| ranked.verdict == Verdict::NotMeasured;
+    match &record.outcome {
         Outcome::Reclaiming => "giving back what no pod misses".to_owned(),
         Outcome::Reclaimed(back) => format!("gave back {} items, {} bytes", back.items, back.bytes),
         Outcome::ReclaimingMemory { from } => {
@@ -113,9 +116,53 @@ fn outcome(outcome: &Outcome) -> String {
         Outcome::Evicting => "asked to end".to_owned(),
         Outcome::Evicted { took_ms } => format!("ended in {took_ms} ms"),
         Outcome::Failed { error } => format!("not ended: {error}"),
+        Outcome::NoCandidate if record.ranking.iter().any(is_unmeasured) => {
+            "no pod can be ended yet: it is not known what some use".to_owned()
+        }
         Outcome::NoCandidate => "no pod can be ended".to_owned(),
         Outcome::Shadow => "would have been ended".to_owned(),
         Outcome::KilledByKernel { processes: 1 } => "the kernel killed a process".to_owned(),
         Outcome::KilledByKernel { processes } => format!("the kernel killed {processes} processes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use winddown_eviction::{Cause, PodName};
+    use winddown_shared::WallTime;
+
+    use super::*;
+
+    #[test]
+    fn that_no_pod_can_be_ended_is_not_said_for_good_of_pods_that_are_not_measured() {
+        let ranked = |verdict| RankedPod {
+            pod: PodName { namespace: "shop".into(), name: "web".into(), uid: "u".to_owned() },
+            priority: 0,
+            usage: None,
+            swap: None,
+            zswap: None,
+            request: 0,
+            verdict,
+        };
+        let of = |verdicts: &[Verdict]| Record {
+            id: 1,
+            at: WallTime::UNIX_EPOCH,
+            signal: Cause::MemoryPressure,
+            threshold: None,
+            available: None,
+            hard: true,
+            short_for_ms: None,
+            victim: None,
+            outcome: Outcome::NoCandidate,
+            hook: None,
+            ranking: verdicts.iter().copied().map(ranked).collect(),
+            curve: None,
+            times: 1,
+            last_at: WallTime::UNIX_EPOCH,
+        };
+        assert_eq!(record(of(&[])).outcome, "no pod can be ended");
+        assert_eq!(record(of(&[Verdict::Critical])).outcome, "no pod can be ended");
+        let unmeasured = record(of(&[Verdict::Critical, Verdict::NotMeasured])).outcome;
+        assert_eq!(unmeasured, "no pod can be ended yet: it is not known what some use");
     }
 }
