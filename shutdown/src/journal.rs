@@ -29,7 +29,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// If one of the places is in memory ([`RecordPlace::is_volatile`]), each note waits for that one only, and
 /// the others follow in the background: that is enough for the next agent to continue if this one is killed.
 /// The first grace periods have to survive a crash of the machine, so they are awaited in the other places
-/// too. After a power cut in the middle of a run, the copy on disk may be some notes behind.
+/// too. Ends of pods follow at most once a second: after a power cut in the middle of a run, the copy on disk may be
+/// that much behind.
 ///
 /// A run never waits long for any place: if one is slow or fails, the next is used, and the report gets a
 /// warning.
@@ -145,16 +146,22 @@ impl Journal {
         self.note(self.phase, groups).await;
     }
 
-    /// Persists in the background which pods have ended. Returns at once, because this is not worth a wait.
+    /// Persists in the background which pods have ended, on disk at most once a second. Returns at once, because this is
+    /// not worth a wait.
     pub(crate) fn note_ends(&mut self, groups: &[GroupReport]) {
         self.take_failures();
         let quick = self.has_memory();
-        let fits = |place: &&Place| place.fits() && (!quick || place.is_volatile());
-        if self.places.iter().any(|place| fits(&place)) {
-            self.sequence += 1;
-            let record = Arc::new(self.record(groups));
-            if let Some(place) = self.places.iter().find(fits) {
-                place.writer.put(&record);
+        let mut places = self.places.iter().filter(|place| place.fits()).peekable();
+        if places.peek().is_none() {
+            return;
+        }
+        self.sequence += 1;
+        let record = Arc::new(self.record(groups));
+        // Without a place in memory the first one has to do.
+        for place in places.take(if quick { usize::MAX } else { 1 }) {
+            match quick && !place.is_volatile() {
+                true => place.writer.put_later(&record),
+                false => place.writer.put(&record),
             }
         }
     }
@@ -177,6 +184,7 @@ impl Journal {
             return;
         }
         self.take_failures();
+        self.places.iter().for_each(|place| place.writer.drop_later());
         self.sequence += 1;
         let record = Arc::new(self.record(groups));
         self.kept = false;

@@ -19,6 +19,7 @@ use crate::{
     Budget, GroupReport, Plan, PlannedPod, PodEnd, PodReport, ProgressSender, RunPhase, WorkReport,
 };
 use kills::{Asked, Wait};
+pub(crate) use outcome::outcome_of;
 use work::Work;
 
 mod discovery;

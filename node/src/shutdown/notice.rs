@@ -137,17 +137,17 @@ impl<R: Runtime> Joined<R> {
                     forced += usize::from(!killed.is_empty());
                     None
                 }
-                Event::ShutdownEnded { left, .. } => Some(*left),
+                Event::ShutdownEnded { left, unknown, .. } => Some((*left, *unknown)),
                 // This may be the end of an earlier run, which was still in progress when this notice was given.
                 Event::ShutdownCancelled { .. } if self.operator.published().is_some() => None,
-                Event::ShutdownCancelled { .. } => Some(self.left().0),
+                Event::ShutdownCancelled { .. } => Some((self.left().0, false)),
                 _ => None,
             };
             if let Some(told) = drain::drain_event(&event) {
                 let _ = events.send(told);
             }
-            if let Some(left) = left {
-                let (tally, unknown) = ((ended, forced, left), self.left().1);
+            if let Some((left, unknown)) = left {
+                let (tally, unknown) = ((ended, forced, left), unknown || self.left().1);
                 let _ = events.send(finished(tally, unknown, begun.elapsed(), called_off));
                 return;
             }

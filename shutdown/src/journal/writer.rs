@@ -1,13 +1,18 @@
 //! Writes the record to one place in the background.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
 use winddown_shared::error_chain;
 
 use crate::{RecordPlace, RunRecord};
+
+/// The shortest time between a write and one that [`put_later`](Writer::put_later) asks for.
+const PACE: Duration = Duration::from_secs(1);
 
 /// Writes records to one place, on a blocking thread.
 ///
@@ -36,6 +41,11 @@ struct Tray {
 struct State {
     next: Option<Arc<RunRecord>>,
     busy: bool,
+    /// The record that is queued when `PACE` has passed since `queued`.
+    later: Option<Arc<RunRecord>>,
+    /// Whether a task waits for that.
+    waits: bool,
+    queued: Option<Instant>,
 }
 
 // === impl Writer ===
@@ -48,11 +58,26 @@ impl Writer {
     /// Queues `record`; a later record may replace it before it is written. Returns at once.
     pub(super) fn put(&self, record: &Arc<RunRecord>) {
         let mut state = self.tray.lock();
-        state.next = Some(Arc::clone(record));
-        if !std::mem::replace(&mut state.busy, true) {
-            let (tray, place) = (Arc::clone(&self.tray), Arc::clone(&self.place));
-            spawn_blocking(move || tray.work(&*place));
+        state.later = None;
+        self.tray.queue(&mut state, Arc::clone(record), &self.place);
+    }
+
+    /// Like [`put`](Self::put), but not within a second of the last write: until then a later record may replace it. It
+    /// is not written if the writer is dropped before.
+    pub(super) fn put_later(&self, record: &Arc<RunRecord>) {
+        let mut state = self.tray.lock();
+        let Some(due) = state.due() else {
+            return self.tray.queue(&mut state, Arc::clone(record), &self.place);
+        };
+        state.later = Some(Arc::clone(record));
+        if !std::mem::replace(&mut state.waits, true) {
+            tokio::spawn(queue_later(Arc::downgrade(&self.tray), Arc::clone(&self.place), due));
         }
+    }
+
+    /// Writes no record that [`put_later`](Self::put_later) has not queued yet.
+    pub(super) fn drop_later(&self) {
+        self.tray.lock().later = None;
     }
 
     /// Waits until the write of record number `sequence`, or of a later one, has completed or failed.
@@ -75,9 +100,51 @@ impl Writer {
     }
 }
 
+/// Queues the tray's later record when it is due, for as long as the tray's writer lives.
+async fn queue_later(tray: Weak<Tray>, place: Arc<dyn RecordPlace>, mut due: Instant) {
+    loop {
+        sleep_until(due).await;
+        let Some(tray) = tray.upgrade() else { return };
+        let mut state = tray.lock();
+        match state.due() {
+            Some(at) if state.later.is_some() => due = at,
+            _ => {
+                state.waits = false;
+                if let Some(record) = state.later.take() {
+                    tray.queue(&mut state, record, &place);
+                }
+                return;
+            }
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// When the next later record may be queued; `None` for now.
+    fn due(&self) -> Option<Instant> {
+        self.queued.map(|at| at + PACE).filter(|due| *due > Instant::now())
+    }
+}
+
 // === impl Tray ===
 
 impl Tray {
+    /// Queues a record, and has it written on a blocking thread.
+    fn queue(
+        self: &Arc<Self>,
+        state: &mut State,
+        record: Arc<RunRecord>,
+        place: &Arc<dyn RecordPlace>,
+    ) {
+        (state.next, state.queued) = (Some(record), Some(Instant::now()));
+        if !std::mem::replace(&mut state.busy, true) {
+            let (tray, place) = (Arc::clone(self), Arc::clone(place));
+            spawn_blocking(move || tray.work(&*place));
+        }
+    }
+
     /// Writes queued records until there are none.
     fn work(&self, place: &dyn RecordPlace) {
         while let Some(record) = self.take() {

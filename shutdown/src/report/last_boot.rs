@@ -3,6 +3,7 @@
 use winddown_shared::WallTime;
 
 use super::{BootMark, Outcome, PodEnd, PodReport, ShutdownReport, Trigger};
+use crate::run::outcome_of;
 use crate::{RunPhase, RunRecord};
 
 #[cfg(test)]
@@ -148,12 +149,8 @@ fn report_of(record: RunRecord) -> ShutdownReport {
     let may_lack_some = any(PodEnd::Spared) || report.pods_unknown;
     report.outcome = if any(PodEnd::Ending) || (may_lack_some && !asked_all) {
         Outcome::CutOff
-    } else if any(PodEnd::Left) || report.pods_unknown {
-        Outcome::Left
-    } else if any(PodEnd::Killed) {
-        Outcome::Forced
     } else {
-        Outcome::Clean
+        outcome_of(&report.groups, report.pods_unknown)
     };
     report.warnings.push(
         "The machine went down before this report was written: it was put together from the run's \

@@ -226,7 +226,7 @@ impl<K: PodKiller> Run<'_, K> {
             }
         };
         report.end = end;
-        if end == PodEnd::Killed && was != end {
+        if was != end {
             self.has_to_note();
         }
         self.order.progress.group(place.group, |group| match end {

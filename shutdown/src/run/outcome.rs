@@ -5,7 +5,7 @@ use std::time::Duration;
 use winddown_shared::{KillError, KillReason, ShutdownPoint, ShutdownWork};
 
 use super::{RunReport, RunStop};
-use crate::{GroupReport, Outcome, PodEnd};
+use crate::{GroupReport, Outcome, PodEnd, PodReport};
 
 /// Why a pod was not seen to stop.
 pub(super) struct Failure {
@@ -17,16 +17,11 @@ pub(super) struct Failure {
 impl RunReport {
     /// Determines the outcome of the run.
     pub fn outcome(&self) -> Outcome {
-        let any = |end| self.groups.iter().flat_map(|group| &group.pods).any(|pod| pod.end == end);
-        match self.stop {
-            RunStop::Cancelled => Outcome::Cancelled,
-            RunStop::Panicked | RunStop::Finished if any(PodEnd::Left) || self.pods_unknown => {
-                Outcome::Left
-            }
+        match (self.stop, outcome_of(&self.groups, self.pods_unknown)) {
+            (RunStop::Cancelled, _) => Outcome::Cancelled,
             // All pods were requested to stop at once, not as planned.
-            RunStop::Panicked => Outcome::Forced,
-            RunStop::Finished if any(PodEnd::Killed) => Outcome::Forced,
-            RunStop::Finished => Outcome::Clean,
+            (RunStop::Panicked, Outcome::Clean) => Outcome::Forced,
+            (RunStop::Panicked | RunStop::Finished, outcome) => outcome,
         }
     }
 
@@ -54,14 +49,28 @@ impl RunReport {
     }
 }
 
+/// The outcome of a run that is over: clean or forced only if the end of each pod was seen. The one answer to whether all
+/// pods ended, for each report and event.
+pub(crate) fn outcome_of(groups: &[GroupReport], pods_unknown: bool) -> Outcome {
+    let ends = groups.iter().flat_map(|group| &group.pods).map(|pod| match pod.end {
+        PodEnd::Exited | PodEnd::Survives | PodEnd::Stays => Outcome::Clean,
+        PodEnd::Killed => Outcome::Forced,
+        PodEnd::Left | PodEnd::Ending | PodEnd::Spared => Outcome::Left,
+    });
+    let unknown = pods_unknown.then_some(Outcome::Left);
+    let worst = |worst, end| match (worst, end) {
+        (Outcome::Left, _) | (_, Outcome::Left) => Outcome::Left,
+        (Outcome::Forced, _) | (_, Outcome::Forced) => Outcome::Forced,
+        _ => Outcome::Clean,
+    };
+    ends.chain(unknown).fold(Outcome::Clean, worst)
+}
+
 /// Whether every pod stopped and left nothing mounted.
 pub(super) fn is_clean(groups: &[GroupReport]) -> bool {
     let mut pods = groups.iter().flat_map(|group| &group.pods);
-    pods.all(|pod| match pod.end {
-        PodEnd::Exited | PodEnd::Killed => pod.mounts.is_empty(),
-        PodEnd::Survives | PodEnd::Stays => true,
-        PodEnd::Spared | PodEnd::Ending | PodEnd::Left => false,
-    })
+    let left_nothing = |pod: &PodReport| !pod.end.is_over() || pod.mounts.is_empty();
+    outcome_of(groups, false) != Outcome::Left && pods.all(left_nothing)
 }
 
 impl Failure {

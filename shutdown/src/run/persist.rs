@@ -22,8 +22,8 @@ impl<K: PodKiller> Run<'_, K> {
         }
     }
 
-    /// Schedules a note of an end that the next agent could not determine itself: a pod that is gone could
-    /// have exited by itself.
+    /// Schedules a note of an end. The next agent could not determine it itself: a pod that is gone may have been
+    /// killed, and after a power cut all pods are gone.
     pub(super) fn has_to_note(&mut self) {
         if self.params.journal.is_some() {
             self.note_at.get_or_insert((self.noted + TOGETHER).max(Instant::now()));

@@ -9,7 +9,7 @@ use super::killed::{site, site_with_memory};
 use super::two_fields;
 use super::world::World;
 use crate::tests::{pod, secs};
-use crate::{Outcome, PodEnd, ProgressPhase, RunPhase};
+use crate::{Evidence, Outcome, PodEnd, ProgressPhase, RunPhase, last_boot};
 
 const NEVER: Duration = Duration::from_secs(100_000);
 
@@ -45,6 +45,26 @@ async fn many_pods_that_are_killed_are_put_down_a_tenth_of_a_second_at_a_time() 
     site.reach(&agent, ProgressPhase::Released).await;
     let ending = |phase: &&RunPhase| **phase == RunPhase::Ending;
     assert!(site.disk.phases.lock().unwrap().iter().filter(ending).count() <= 2);
+}
+
+/// A power cut in the middle of a group leaves what was on disk: the operator's question is which pod hung.
+#[tokio::test(start_paused = true)]
+async fn after_a_power_cut_the_disk_says_which_pods_of_the_group_had_ended() {
+    let takes = [("quick", 500), ("slow", 1100), ("hung", 100_000_000)];
+    let pods = takes.map(|(name, ms)| (pod(name, None, Some(20)), Duration::from_millis(ms)));
+    let mut site = Site::with_memory(World::with(pods), two_fields(30, 10));
+    let agent = site.agent();
+    site.prepare();
+    site.until(Duration::from_millis(2900)).await;
+    site.kill(agent).await;
+    let record = site.places[0].read().unwrap();
+    let last = last_boot(Evidence { boot_id: "next".into(), record, ..Evidence::default() });
+    let report = last.report().unwrap();
+    let ends: Vec<_> = report.pods().map(|(_, pod)| (pod.name.as_str(), pod.end)).collect();
+    let wanted = [("hung", PodEnd::Ending), ("quick", PodEnd::Exited), ("slow", PodEnd::Exited)];
+    assert_eq!((report.outcome, &ends[..]), (Outcome::CutOff, &wanted[..]));
+    let told = last.describe().unwrap();
+    assert!(told.contains("2 pods had ended, 1 still ending, 0 not asked yet"), "{told}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,8 +122,12 @@ async fn what_the_runtime_does_not_tell_the_next_agent_is_left_and_never_said_to
         let report = &site.reports.all()[0];
         assert_eq!((report.outcome, report.pods_unknown), (Outcome::Left, true));
         for (_, pod) in report.pods() {
-            let why = Some("the container runtime did not say whether it runs");
-            assert_eq!((pod.end, pod.error.as_deref()), (PodEnd::Left, why), "{pod:?}");
+            let why = "the container runtime did not say whether it runs";
+            let wanted = match pod.name.as_str() {
+                "quick" => (PodEnd::Exited, None),
+                _ => (PodEnd::Left, Some(why)),
+            };
+            assert_eq!((pod.end, pod.error.as_deref()), wanted, "{pod:?}");
         }
         assert_eq!(report.pods().count(), 5);
     }
@@ -122,7 +146,7 @@ async fn a_runtime_that_answers_the_next_agent_late_has_its_pods_ended_in_order(
         (pod.end, pod.error.as_deref(), pod.asked.map(|at| at.as_secs()))
     };
     let unseen = Some("it ended while no agent was there to see when");
-    assert_eq!(end("quick"), (PodEnd::Exited, unseen, Some(2)));
+    assert_eq!(end("quick"), (PodEnd::Exited, None, Some(2)), "the first agent saw it");
     assert_eq!(end("slow"), (PodEnd::Exited, unseen, Some(2)));
     assert_eq!(end("stubborn"), (PodEnd::Killed, None, Some(2)), "asked again at 12 s");
     assert_eq!(end("critical"), (PodEnd::Exited, None, Some(13)));

@@ -4,7 +4,7 @@ use winddown_shared::WallTime;
 
 use super::super::tests::{group, ms, pod, report};
 use super::{BootMark, Evidence, LastBoot, Outcome, PodEnd, ShutdownReport, Trigger, last_boot};
-use crate::{PreviousBoot, RunPhase, RunRecord};
+use crate::{PreviousBoot, RunPhase, RunRecord, RunReport, RunStop};
 
 const NOW: &str = "now-now-now";
 const BEFORE: &str = "before-before";
@@ -251,5 +251,35 @@ fn a_run_that_did_not_know_what_ran_was_not_graceful() {
         let last = last_boot(Evidence { record: Some(record), ..evidence(mark(BEFORE)) });
         let report = last.report().unwrap();
         assert_eq!((report.outcome, last.graceful()), (outcome, Some(false)), "{phase:?}");
+    }
+}
+
+/// Every place that calls a run clean asks the same question of each pod: was its end seen?
+#[test]
+fn a_run_is_clean_only_if_the_end_of_each_pod_was_seen() {
+    for (end, finished, recorded) in [
+        (PodEnd::Exited, Outcome::Clean, Outcome::Clean),
+        (PodEnd::Survives, Outcome::Clean, Outcome::Clean),
+        (PodEnd::Stays, Outcome::Clean, Outcome::Clean),
+        (PodEnd::Killed, Outcome::Forced, Outcome::Forced),
+        (PodEnd::Left, Outcome::Left, Outcome::Left),
+        (PodEnd::Ending, Outcome::Left, Outcome::CutOff),
+        (PodEnd::Spared, Outcome::Left, Outcome::Left),
+    ] {
+        let pods =
+            || vec![pod("seen", PodEnd::Exited, Some(0), Some(1)), pod("web", end, None, None)];
+        let groups = vec![group(0, None, pods())];
+        let run = RunReport {
+            groups: groups.clone(),
+            work: Vec::new(),
+            stop: RunStop::Finished,
+            pods_unknown: false,
+        };
+        assert_eq!(run.outcome(), finished, "{end:?}");
+        assert_eq!(run.is_clean(), matches!(finished, Outcome::Clean | Outcome::Forced), "{end:?}");
+        let mut record = record(BEFORE, 30, RunPhase::Released);
+        record.report.groups = groups;
+        let last = last_boot(Evidence { record: Some(record), ..evidence(mark(BEFORE)) });
+        assert_eq!(last.report().unwrap().outcome, recorded, "{end:?}");
     }
 }
