@@ -76,7 +76,7 @@ pub(super) fn watch(
             Ok(ended) => Some(Arc::new(ended)),
             Err(error) => {
                 // The next listing tries again.
-                tracing::warn!(container = %name, error = error_chain(&error), "cannot watch a container's process");
+                tracing::warn!(pod = %pod::title(entry), container = %name, error = error_chain(&error), "cannot watch a container's process");
                 if let Some(run) = entry.lock().run(&name, id) {
                     run.own.watched = false;
                 }
@@ -130,7 +130,7 @@ async fn take_end(
     (name, id): (&str, &str),
     (ended, pid): (&Ready, i32),
 ) {
-    tracing::trace!(container = name, pod = %entry.uid(), "its first process has ended");
+    tracing::trace!(pod = %pod::title(entry), container = name, "its first process has ended");
     match code::exit_code(ended, pid).await {
         Some(code) => {
             if observe::enter_early(context, entry, name, id, code) {

@@ -123,7 +123,7 @@ impl PodContainers {
             tokio::spawn(async move {
                 let (mut left, mut ran) = (grace, true);
                 if let Some(hook) = foreign_hooks::of(&container).filter(|_| hooks) {
-                    (left, ran) = foreign_hooks::run(&client, &container.id, hook, grace).await;
+                    (left, ran) = foreign_hooks::run(&client, &container, hook, grace).await;
                 }
                 let stopped = client.stop_container(&container.id, left).await;
                 let name = container.labels.get(labels::CONTAINER_NAME).cloned();

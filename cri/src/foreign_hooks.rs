@@ -25,22 +25,29 @@ pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
 /// address, which is not recorded. A command that fails has run.
 pub(super) async fn run(
     client: &Arc<Client>,
-    id: &str,
+    container: &Container,
     hook: k8s::LifecycleHandler,
     grace: Duration,
 ) -> (Duration, bool) {
     let begun = Instant::now();
     let within = grace.saturating_sub(LEFT.min(grace / 4));
     let ran = if let Some(command) = hook.exec.and_then(|exec| exec.command) {
-        match client.exec_sync(id, command, within.max(SHORTEST)).await {
+        match client.exec_sync(&container.id, command, within.max(SHORTEST)).await {
             Ok(answer) => {
                 if answer.exit_code != 0 {
-                    tracing::info!(container = id, "preStop hook: exit code {}", answer.exit_code);
+                    let (pod, name) = labels::title(&container.labels);
+                    tracing::info!(
+                        pod,
+                        container = name,
+                        "preStop hook: exit code {}",
+                        answer.exit_code
+                    );
                 }
                 true
             }
             Err(error) => {
-                tracing::warn!(container = id, "preStop hook: {error}");
+                let (pod, name) = labels::title(&container.labels);
+                tracing::warn!(pod, container = name, "preStop hook: {error}");
                 error.is_deadline_of_the_runtime()
             }
         }

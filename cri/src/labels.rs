@@ -53,6 +53,12 @@ pub(crate) struct ContainerFacts {
     pub(crate) spec: k8s::Container,
 }
 
+/// The pod, as `namespace/name`, and the name of a container with these labels, for people.
+pub(crate) fn title(labels: &HashMap<String, String>) -> (String, &str) {
+    let label = |name| labels.get(name).map_or("", String::as_str);
+    (format!("{}/{}", label(POD_NAMESPACE), label(POD_NAME)), label(CONTAINER_NAME))
+}
+
 /// The selector for everything this agent created.
 pub(crate) fn managed() -> HashMap<String, String> {
     HashMap::from([(MANAGED.to_owned(), "true".to_owned())])

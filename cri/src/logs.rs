@@ -26,28 +26,38 @@ pub(super) async fn follow(context: Arc<Context>) {
         let (logs, max_bytes, max_files) =
             (running(&context), context.config.log_max_bytes, context.config.log_max_files);
         let turn_all = move || turn_all(logs, max_bytes, max_files);
-        for id in tokio::task::spawn_blocking(turn_all).await.unwrap_or_default() {
-            let request = api::ReopenContainerLogRequest { container_id: id.to_string() };
+        for log in tokio::task::spawn_blocking(turn_all).await.unwrap_or_default() {
+            let request = api::ReopenContainerLogRequest { container_id: log.id.to_string() };
             if let Err(error) = context.client.reopen_container_log(request).await {
-                tracing::warn!(container = %id, error = error_chain(&error), "cannot begin a new log");
+                let (pod, container) = (log.pod, log.container);
+                tracing::warn!(%pod, %container, error = error_chain(&error), "cannot begin a new log");
             }
         }
     }
 }
 
-/// Rotates the logs that are too long. Returns the containers whose logs were rotated. Blocking.
-fn turn_all(logs: Vec<(Arc<str>, PathBuf)>, max_bytes: u64, max_files: u32) -> Vec<Arc<str>> {
-    let turned = logs.into_iter().filter(|(_, path)| match log::rotate_beyond(path, max_bytes, max_files) {
-        Ok(turned) => turned,
-        Err(error) => {
-            tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot turn a log");
-            false
-        }
-    });
-    turned.map(|(id, _)| id).collect()
+/// The log of a container that runs.
+struct ContainerLog {
+    id: Arc<str>,
+    pod: String,
+    container: Arc<str>,
+    path: PathBuf,
 }
 
-fn running(context: &Context) -> Vec<(Arc<str>, PathBuf)> {
+/// Rotates the logs that are too long, and returns them. Blocking.
+fn turn_all(logs: Vec<ContainerLog>, max_bytes: u64, max_files: u32) -> Vec<ContainerLog> {
+    let turned = logs.into_iter().filter(|one| {
+        let turned = log::rotate_beyond(&one.path, max_bytes, max_files);
+        turned.unwrap_or_else(|error| {
+            let ContainerLog { pod, container, path, .. } = one;
+            tracing::warn!(%pod, %container, path = %path.display(), error = error_chain(&error), "cannot turn a log");
+            false
+        })
+    });
+    turned.collect()
+}
+
+fn running(context: &Context) -> Vec<ContainerLog> {
     let entries = context.pods.all();
     let mut all = Vec::new();
     for entry in entries {
@@ -56,8 +66,12 @@ fn running(context: &Context) -> Vec<(Arc<str>, PathBuf)> {
         let logs = files::pod_logs(&context.config.log_dir, namespace, name, entry.uid());
         for container in &state.containers {
             if let Some(run) = container.run.as_ref().filter(|run| run.is_running()) {
-                let file = files::run_log(&container.name, run.attempt);
-                all.push((Arc::clone(&run.id), logs.join(file)));
+                all.push(ContainerLog {
+                    id: Arc::clone(&run.id),
+                    pod: format!("{namespace}/{name}"),
+                    container: Arc::clone(&container.name),
+                    path: logs.join(files::run_log(&container.name, run.attempt)),
+                });
             }
         }
     }

@@ -41,6 +41,7 @@ impl Line {
             repeated: 0,
         };
         event.record(&mut line);
+        line.name_subject();
         if line.kind.is_some() {
             // Keep it on one line, whatever the names and messages in it contain.
             line.text = on_one_line(&line.text);
@@ -55,6 +56,42 @@ impl Line {
     /// Returns the value of a field.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The fields that say more than the text: it names the pod and the container.
+    pub(super) fn details(&self) -> impl Iterator<Item = &(&'static str, String)> {
+        let of_a_pod = self.field("namespace").is_some();
+        self.fields.iter().filter(move |(name, _)| match *name {
+            "pod" | "namespace" | "container" => false,
+            "name" => !of_a_pod,
+            _ => true,
+        })
+    }
+
+    /// Puts the pod and the container that the fields name in front of the text, unless it names them: who reads a
+    /// journal sees only texts.
+    fn name_subject(&mut self) {
+        let (namespace, uid) = (self.field("namespace"), self.field("uid"));
+        let pod = match (self.field("pod"), namespace) {
+            (Some(pod), Some(namespace)) if !pod.contains('/') => {
+                Some(format!("{namespace}/{pod}"))
+            }
+            (Some(pod), _) => Some(pod.to_owned()),
+            (None, Some(namespace)) => self.field("name").map(|name| format!("{namespace}/{name}")),
+            (None, None) => None,
+        };
+        let pod = match pod {
+            Some(pod) => Some((pod.clone(), pod)),
+            None => uid.map(|uid| (uid.to_owned(), format!("pod {uid}"))),
+        };
+        let container = self.field("container");
+        let container = container.map(|name| (name.to_owned(), format!("container {name}")));
+        let subjects = pod.into_iter().chain(container);
+        let left_out = subjects.filter(|(name, _)| !is_named(name, &self.text));
+        let left_out: Vec<String> = left_out.map(|(_, title)| title).collect();
+        if !left_out.is_empty() {
+            self.text = format!("{}: {}", left_out.join(", "), self.text);
+        }
     }
 
     fn put(&mut self, field: &Field, mut value: String) {
@@ -81,6 +118,14 @@ impl Visit for Line {
         let _ = write!(text, "{value:?}");
         self.put(field, text);
     }
+}
+
+/// Whether `text` has this name, and not only as a part of a longer one.
+fn is_named(name: &str, text: &str) -> bool {
+    let goes_on = |c: char| c.is_alphanumeric() || c == '-' || c == '/';
+    text.match_indices(name).any(|(at, _)| {
+        !text[..at].ends_with(goes_on) && !text[at + name.len()..].starts_with(goes_on)
+    })
 }
 
 /// Returns `text` as made safe by [`clean`], with line breaks as `; `, so that quoted text cannot forge a line.

@@ -50,7 +50,7 @@ pub(super) fn render(line: &Line, seconds: f64, colour: bool) -> String {
         write!(text, "{seconds:9.3}s {level} {}", on_one_line(&line.text))
     };
     if line.kind.is_none_or(|kind| !is_decision(kind.phase)) {
-        for (name, value) in &line.fields {
+        for (name, value) in line.details() {
             let _ = write!(text, " {name}={}", on_one_line(value));
         }
     }

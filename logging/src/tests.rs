@@ -194,7 +194,7 @@ fn what_is_quoted_cannot_forge_a_line_on_a_terminal() {
 fn a_name_that_turns_the_line_around_is_shown_as_it_is_written() {
     let line = lines(|| tracing::warn!(pod = "shop/\u{202e}b\u{2028}ew", "it \u{2066}failed"));
     let text = terminal::render(&line[0], 1.5, false);
-    assert_eq!(text, "    1.500s  WARN it \\u{2066}failed pod=shop/\\u{202e}b\\u{2028}ew\n");
+    assert_eq!(text, "    1.500s  WARN shop/\\u{202e}b\\u{2028}ew: it \\u{2066}failed\n");
 }
 
 #[test]
@@ -214,7 +214,7 @@ async fn the_same_is_said_at_once_and_then_once_a_minute() {
     }
     let texts = kept.texts();
     assert_eq!(texts.len(), 10, "{texts:#?}");
-    assert_eq!(texts[0], "the runtime does not answer");
+    assert_eq!(texts[0], "shop/web: the runtime does not answer");
     // In the sixtieth second either comes first: the held-back line, or the next repetition.
     let (held, next) = ("(again, 1s ago, and 58 times before)", "(and 59 times before)");
     assert!(texts[1].ends_with(held) || texts[1].ends_with(next), "{texts:#?}");
@@ -423,4 +423,68 @@ fn kinds_have_names_and_ids_of_their_own() {
         assert_eq!(list.len(), KINDS.len());
     }
     assert!(ids.iter().all(|id| id.len() == 32 && id.chars().all(|c| c.is_ascii_hexdigit())));
+}
+
+#[test]
+fn a_line_about_a_pod_names_it_and_its_container_once_in_its_text() {
+    let (pod, uid, container) = ("shop/web", "u-1", "main");
+    let said = lines(|| {
+        tracing::warn!(pod, container, left = "2s", "the hook took all but the last");
+        tracing::warn!(pod, "its containers cannot be stopped");
+        tracing::warn!(uid, container, "what it left behind may still run");
+        tracing::warn!(uid, "its volumes cannot be removed");
+        tracing::warn!(namespace = "shop", name = "web", "the mirror pod differs");
+        tracing::warn!(namespace = "shop", pod = "web", "not ended");
+        tracing::warn!(container, "its process cannot be watched");
+        tracing::warn!(pod, container, "cannot start container {container} of pod {pod}");
+        tracing::warn!(pod, container, "pod {pod} remains");
+        tracing::warn!(name = "web", node = "n1", "registered");
+    });
+    let texts: Vec<&str> = said.iter().map(|line| &*line.text).collect();
+    let wanted = [
+        "shop/web, container main: the hook took all but the last",
+        "shop/web: its containers cannot be stopped",
+        "pod u-1, container main: what it left behind may still run",
+        "pod u-1: its volumes cannot be removed",
+        "shop/web: the mirror pod differs",
+        "shop/web: not ended",
+        "container main: its process cannot be watched",
+        "cannot start container main of pod shop/web",
+        "container main: pod shop/web remains",
+        "registered",
+    ];
+    assert_eq!(texts, wanted);
+    let in_journal = field(&said[0], "MESSAGE").unwrap();
+    assert_eq!(in_journal, wanted[0]);
+    assert_eq!(field(&said[0], "POD_CONTAINER").as_deref(), Some("main"));
+    let on_terminal = terminal::render(&said[0], 0.0, false);
+    assert_eq!(on_terminal, format!("    0.000s  WARN {} left=2s\n", wanted[0]));
+}
+
+/// Whatever the sink, a container's name alone says little: many pods have a container `main`.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+fn each_line_of_the_sources_about_a_container_has_its_pod_too() {
+    let mut unread = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))];
+    let (mut about_containers, mut without_pod) = (0, Vec::new());
+    while let Some(path) = unread.pop() {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !["target", "tests", ".git"].contains(&&*name) {
+            unread.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            let source = std::fs::read_to_string(&path).unwrap();
+            for call in source.split("tracing::").skip(1).filter(|call| call.contains("!(")) {
+                // The fields come before the text.
+                let fields = call.split(['"', ';']).next().unwrap_or_default();
+                let has =
+                    |name: &str| fields.split(|c: char| !c.is_alphanumeric()).any(|w| w == name);
+                about_containers += usize::from(has("container"));
+                if has("container") && !has("pod") && !has("uid") {
+                    without_pod.push(format!("{}: {fields}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(about_containers > 10, "the sources are not where they were");
+    assert!(without_pod.is_empty(), "{without_pod:#?}");
 }

@@ -144,7 +144,8 @@ impl<'a> Ending<'a> {
             run.attempt
         };
         if let Err(error) = direct.ask() {
-            tracing::debug!(container = %self.name, error = error_chain(&error), "cannot signal a container's process");
+            let pod = pod::title(self.entry);
+            tracing::debug!(%pod, container = %self.name, error = error_chain(&error), "cannot signal a container's process");
             self.direct = None;
             return false;
         }
@@ -218,7 +219,8 @@ impl<'a> Ending<'a> {
             Err(error) => {
                 self.calls.retain(|call| call.made_at != made_at);
                 health::note_unreachable(self.context, &error);
-                tracing::debug!(container = %self.name, error = error_chain(&error), "cannot stop a container; asking again");
+                let pod = pod::title(self.entry);
+                tracing::debug!(%pod, container = %self.name, error = error_chain(&error), "cannot stop a container; asking again");
                 self.last_error = Some(error);
                 false
             }
