@@ -1,8 +1,9 @@
 //! What an API server, or a tenant of the cluster, tries against an agent beside a kubelet.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use winddown_apiserver::{ApiServer, Fault};
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult};
 use winddown_node_tests::{Bridge, Node, TestPod};
