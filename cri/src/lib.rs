@@ -170,6 +170,9 @@ impl CriRuntime {
 }
 
 impl Runtime for CriRuntime {
+    // The container runtime merges, as all did before the field existed.
+    const STRICT_GROUPS: bool = false;
+
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let synced = async {
             self.context.ensure_adopted().await?;

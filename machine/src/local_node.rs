@@ -9,7 +9,7 @@ use winddown_shared::{Allocatable, NodeView};
 const OS: &str = "linux";
 
 /// A node that is its own authority: it has no taints, and defines its own labels.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocalNode {
     /// The node's name.
     pub name: Arc<str>,
@@ -17,12 +17,12 @@ pub struct LocalNode {
     pub host_name: String,
     /// Labels from the configuration. They override the labels that every node has.
     pub labels: BTreeMap<String, String>,
+    /// Whether the runtime applies `supplementalGroupsPolicy: Strict`.
+    pub strict_groups: bool,
 }
 
 impl LocalNode {
     /// The node as admission sees it, with the labels that a kubelet gives its node.
-    ///
-    /// It does not claim `supplementalGroupsPolicy: Strict`, which depends on the runtime.
     #[must_use]
     pub fn view(&self, allocatable: Allocatable) -> NodeView {
         let arch = arch();
@@ -43,7 +43,7 @@ impl LocalNode {
             taints: Vec::new(),
             allocatable,
             os: OS.into(),
-            supplemental_groups_policy: false,
+            supplemental_groups_policy: self.strict_groups,
             unsafe_sysctls: Vec::new(),
         }
     }
@@ -68,7 +68,8 @@ mod tests {
 
     fn node(labels: &[(&str, &str)]) -> NodeView {
         let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let node = LocalNode { name: "edge-1".into(), host_name: "edge".into(), labels };
+        let (name, host_name) = ("edge-1".into(), "edge".into());
+        let node = LocalNode { name, host_name, labels, strict_groups: true };
         node.view(Allocatable::default())
     }
 

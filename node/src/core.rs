@@ -98,7 +98,7 @@ impl<R: Runtime> Core<R> {
         let times = WorkerTimes { resync: Duration::from_secs(300), ..WorkerTimes::default() };
         let observer: Arc<dyn WorkerObserver> = Arc::clone(&recorders) as _;
         let workers = PodWorkers::with_observer(syncer, recorder, times, observer);
-        let fit = Fit::new(parts.machine, &parts.identity.name, settings, parts.admits_all);
+        let fit = Fit::new::<R>(parts.machine, &parts.identity.name, settings, parts.admits_all);
         let core = Self {
             runtime: parts.runtime,
             runtime_health: parts.runtime_health,
@@ -159,8 +159,10 @@ impl<R: Runtime> Core<R> {
         let admission = Admission::default().then(self.gate.clone());
         let handlers = self.handlers.get().into_iter().flatten().cloned();
         let admission = handlers.fold(admission, Admission::then);
-        let admission = self.fit.then_fits(admission, preemption_handler);
-        admission.then(Supported(Arc::clone(&self.runtime)))
+        // Before the fit: what the runtime does not support, no room makes possible.
+        let (runtime, fit) = (Arc::clone(&self.runtime), self.fit.clone());
+        let admission = admission.then(Supported { runtime, fit });
+        self.fit.then_fits(admission, preemption_handler)
     }
 
     /// Waits until the pods that ran before the agent started are known, for as long as a shutdown waits

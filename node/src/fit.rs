@@ -13,7 +13,7 @@ use winddown_machine::{Capacity, LocalNode, ReadError, Roots};
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, GateState,
     NodeFit, NodeSource, NodeView, Others, Pod, Rejection, ResourceName, Runtime, VictimLock,
-    critical, error_chain,
+    critical, error_chain, platform_fits,
 };
 
 use crate::Settings;
@@ -46,10 +46,15 @@ struct Inner {
     victim_lock: VictimLock,
     /// Whether a kubelet admits the pods, so that this node does not check them.
     admits_all: bool,
+    /// Whether the runtime applies `supplementalGroupsPolicy: Strict`.
+    strict_groups: bool,
 }
 
-/// Admits pods that the runtime supports.
-pub(super) struct Supported<R>(pub(super) Arc<R>);
+/// Admits pods that the runtime supports on this machine.
+pub(super) struct Supported<R> {
+    pub(super) runtime: Arc<R>,
+    pub(super) fit: Fit,
+}
 
 /// The node as it was last read.
 #[derive(Debug, PartialEq)]
@@ -101,7 +106,7 @@ impl fmt::Debug for Machine {
 
 impl Fit {
     /// Reads the machine once. Without a machine, every pod fits.
-    pub(super) fn new(
+    pub(super) fn new<R: Runtime>(
         machine: Option<Machine>,
         name: &str,
         settings: &Settings,
@@ -115,6 +120,7 @@ impl Fit {
             capacity: Mutex::new(None),
             victim_lock: VictimLock::new(),
             admits_all,
+            strict_groups: R::STRICT_GROUPS,
         }));
         fit.follow(settings);
         fit
@@ -129,6 +135,7 @@ impl Fit {
             name: Arc::clone(&self.0.name),
             host_name: machine.host_name.clone(),
             labels: settings.labels.clone(),
+            strict_groups: self.0.strict_groups,
         };
         let own = Arc::new(NodeView {
             unsafe_sysctls: settings.unsafe_sysctls.clone(),
@@ -272,7 +279,9 @@ impl NodeSource for Fit {
 
 impl<R: Runtime> AdmitHandler for Supported<R> {
     fn admit(&self, pod: &Pod, _others: &Others) -> Result<(), Rejection> {
-        self.0.supports(pod).map_err(|error| Rejection {
+        // First, for the kubelet's reasons.
+        self.fit.node().map_or(Ok(()), |node| platform_fits(pod, &node))?;
+        self.runtime.supports(pod).map_err(|error| Rejection {
             reason: "PodFeatureUnsupported".into(),
             message: error.to_string().into(),
             retryable: false,

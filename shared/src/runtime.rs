@@ -17,6 +17,9 @@ use crate::{
 /// parallel. Every call is idempotent. A real runtime may answer any call wrongly or late, so the
 /// implementer bounds its own calls to other systems and returns an error instead of hanging.
 pub trait Runtime: Send + Sync + 'static {
+    /// Whether it applies `supplementalGroupsPolicy: Strict`. A pod that asks for it is refused where it does not.
+    const STRICT_GROUPS: bool = true;
+
     /// Brings the pod's containers to the state that its spec asks for, in one step or several: starts what should run
     /// and does not, and restarts what may be restarted and whose backoff is over.
     ///

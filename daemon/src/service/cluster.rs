@@ -121,6 +121,7 @@ fn facts(config: &Config, identity: &Identity) -> NodeFacts {
         name: identity.name.as_str().into(),
         host_name: host_name.clone(),
         labels: config.node_labels.clone(),
+        ..LocalNode::default()
     }
     .view(Allocatable::default());
     let taint = |taint: &winddown_config::NodeTaint| Taint {

@@ -195,7 +195,7 @@ async fn a_reload_that_makes_room_lets_in_what_was_refused() {
 fn a_reload_and_a_change_of_the_node_object_at_once_are_both_seen() {
     let label = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let machine = machine(Arc::new(AtomicBool::new(true)));
-    let fit = Fit::new(Some(machine), "n1", &Settings::default(), false);
+    let fit = Fit::new::<FakeRuntime>(Some(machine), "n1", &Settings::default(), false);
     for round in 0..1000 {
         let (text, together) = (round.to_string(), std::sync::Barrier::new(2));
         std::thread::scope(|scope| {
@@ -363,6 +363,17 @@ async fn no_pod_is_ended_for_a_pod_that_the_runtime_cannot_run() {
     assert_eq!(message, "Pod was rejected: spec.volumes: refused as scripted");
     assert_eq!(told(&b, "preemptionStarted"), Vec::<String>::new());
     assert!(b.runtime.runs(web.uid()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_the_runtime_cannot_run_is_refused_for_that_though_it_would_not_fit_either() {
+    let b = small_node(|_| {});
+    let odd = asking("odd", CRITICAL, 180_000);
+    b.runtime.refuse(odd.uid());
+    b.want(&[&odd]).await;
+    let [(_, reason, message)] = &refused(&b)[..] else { panic!("{:?}", refused(&b)) };
+    assert_eq!(reason, "PodFeatureUnsupported");
+    assert_eq!(message, "Pod was rejected: spec.volumes: refused as scripted");
 }
 
 /// As [`asking`], but with pod-level requests.

@@ -3,8 +3,11 @@
 use std::fmt;
 
 use serde_json::{Value, json};
+use winddown_cri::CriRuntime;
 use winddown_engine::unsupported;
-use winddown_shared::{Pod, UnsupportedField};
+use winddown_machine::LocalNode;
+use winddown_runtimes::process::ProcessRuntime;
+use winddown_shared::{Allocatable, Pod, Runtime as _, UnsupportedField, platform_fits};
 
 /// What the table distinguishes, in the order of its columns.
 pub(crate) const RUNTIMES: [&str; 3] = ["process", "systemd", "cri"];
@@ -185,13 +188,25 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// What the node refuses: what the runtime does not support, and what the machine with this runtime does not.
 fn unsupported(runtime: &str, pod: &Pod) -> Vec<UnsupportedField> {
-    match runtime {
-        "process" => winddown_runtimes::process::check_supported(pod),
-        "systemd" => winddown_runtimes::systemd::check_supported(pod),
-        "cri" => winddown_cri::check_supported(pod),
+    let (mut found, strict_groups) = match runtime {
+        "process" => {
+            (winddown_runtimes::process::check_supported(pod), ProcessRuntime::STRICT_GROUPS)
+        }
+        // Both are the same type but for their drivers.
+        "systemd" => {
+            (winddown_runtimes::systemd::check_supported(pod), ProcessRuntime::STRICT_GROUPS)
+        }
+        "cri" => (winddown_cri::check_supported(pod), CriRuntime::STRICT_GROUPS),
         other => panic!("{other} is no runtime"),
-    }
+    };
+    let node = LocalNode { strict_groups, ..LocalNode::default() }.view(Allocatable::default());
+    found.extend(platform_fits(pod, &node).err().map(|refused| UnsupportedField {
+        field: refused.reason.to_string(),
+        why: refused.message.to_string(),
+    }));
+    found
 }
 
 /// What a pod that runs goes on without.

@@ -83,7 +83,7 @@ pub(super) fn groups() -> Vec<Group> {
         group(
             "Sysctl",
             "spec.securityContext.sysctls[0]",
-            json!({"name": "a.b", "value": "1"}),
+            json!({"name": "kernel.shm_rmid_forced", "value": "1"}),
             rows! {
                 name = "kernel.shm_rmid_forced" => no(), yes("a_pod_sets_only_the_kernel_parameters_that_harm_no_other").note("one that the kubelet calls safe; admission refuses others as `SysctlForbidden`");
                 value = "2" => no(), yes("a_sandbox_carries_the_pods_identity_whatever_its_labels_say");
