@@ -117,6 +117,9 @@ pub struct NewUnit {
     pub after: Option<String>,
     /// The identification of its lines in the journal.
     pub journal: Option<JournalMarks>,
+    /// Whether, when the machine goes down, the service manager stops it only after the agent. While the agent stops, such
+    /// a service cannot be started: its start waits for the end of the agent.
+    pub outlives_agent: bool,
 }
 
 /// The destination of a service's output.
@@ -183,6 +186,8 @@ pub struct UnitView {
     pub end: Option<UnitEnd>,
     /// The PID of its main process while that runs.
     pub main_pid: Option<i32>,
+    /// The time between SIGTERM and SIGKILL that it was started with.
+    pub stop_timeout: Option<Duration>,
 }
 
 /// The phase of a service. It never goes back.

@@ -121,6 +121,7 @@ impl Attempt {
         main.slice = self.slice();
         main.stop_signal = launch::stop_signal(Some(pod), &self.container).as_raw();
         main.after = Some(self.log_unit.clone());
+        main.outlives_agent = true;
         let pipes = log_pipes::as_input(out_read.as_fd(), error_read.as_fd()).map_err(broken)?;
         let log = self.log_unit(config, pod, &record.log, pipes);
         let pod_weight = positive(weight(shares(pod.fit_requests().cpu_milli()))).unwrap_or(1);
@@ -185,6 +186,7 @@ impl Attempt {
             max_runtime: None,
             survives: self.survives,
             after: None,
+            outlives_agent: true,
             journal: Some(JournalMarks {
                 identifier: format!("{}/{}", pod.name(), self.container),
                 fields: vec![
@@ -229,6 +231,7 @@ pub(crate) fn command_unit(
         survives: false,
         after: None,
         journal: None,
+        outlives_agent: false,
     })
 }
 

@@ -1,7 +1,8 @@
 //! Runs the commands of hooks, probes and clients. Each is a unit of its own, so that whatever it forks ends with it.
 //!
 //! They are in the slice of all pods and not in that of their own. systemd stops the slice of a pod when the node goes
-//! down, and then starts nothing in it: on a way down that bypasses logind no preStop hook would run.
+//! down, and then starts nothing in it: on a way down that bypasses logind no preStop hook would run. For the same reason
+//! they are in no order with the agent, which is being stopped then: systemd would start them when it has ended.
 
 use std::io;
 use std::os::fd::OwnedFd;

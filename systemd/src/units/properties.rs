@@ -25,10 +25,12 @@ pub(super) fn properties(service: NewUnit) -> Properties {
         ("IgnoreSIGPIPE", false.into()),
         // If the kernel OOM-kills one of its processes, systemd kills the whole service.
         ("OOMPolicy", "kill".into()),
-        // At a shutdown, systemd must not stop it before the agent has stopped.
+        // At a shutdown, systemd must not stop it by itself.
         ("DefaultDependencies", false.into()),
-        ("Before", vec![AGENT.to_owned()].into()),
     ];
+    if service.outlives_agent {
+        all.push(("Before", vec![AGENT.to_owned()].into()));
+    }
     if service.survives {
         all.extend(surviving());
     }

@@ -14,6 +14,8 @@ pub(super) struct UnitProperties {
     sub: String,
     result: String,
     main_pid: u32,
+    /// In microseconds.
+    stop_timeout: Option<u64>,
     code: i32,
     status: i32,
     started: Moment,
@@ -39,6 +41,7 @@ impl UnitProperties {
                 ("SubState", Variant::Str(text)) => self.sub = text.to_string(),
                 ("Result", Variant::Str(text)) => self.result = text.to_string(),
                 ("MainPID", Variant::U32(pid)) => self.main_pid = *pid,
+                ("TimeoutStopUSec", Variant::U64(time)) => self.stop_timeout = Some(*time),
                 ("ExecMainCode", Variant::I32(code)) => self.code = *code,
                 ("ExecMainStatus", Variant::I32(status)) => self.status = *status,
                 ("ExecMainStartTimestamp", Variant::U64(at)) => self.started.wall = *at,
@@ -54,7 +57,8 @@ impl UnitProperties {
 
     pub(super) fn state(&self) -> UnitView {
         let pid = i32::try_from(self.main_pid).ok().filter(|&pid| pid > 0);
-        UnitView { phase: self.phase(), end: self.end(), main_pid: pid }
+        let stop_timeout = self.stop_timeout.map(Duration::from_micros);
+        UnitView { phase: self.phase(), end: self.end(), main_pid: pid, stop_timeout }
     }
 
     fn phase(&self) -> UnitPhase {

@@ -110,6 +110,7 @@ fn a_service_is_told_to_systemd_with_nothing_that_would_restart_or_expand_it() {
         limits: UnitLimits { memory_max: Some(5), cpu_milli: Some(1500), ..UnitLimits::default() },
         keep: Keep::Result,
         stop_timeout: Duration::from_secs(30),
+        outlives_agent: true,
         ..NewUnit::default()
     };
     let all: HashMap<&str, Variant<'_>> = properties(service).into_iter().collect();
@@ -137,6 +138,7 @@ fn only_a_service_with_a_memory_limit_has_no_swap() {
     let swap = |memory_max| {
         let limits = UnitLimits { memory_max, ..UnitLimits::default() };
         let all = properties(NewUnit { limits, ..NewUnit::default() });
+        assert!(all.iter().all(|(name, _)| *name != "Before"), "a hook would wait for the agent");
         all.into_iter().find_map(|(name, value)| (name == "MemorySwapMax").then_some(value))
     };
     assert_eq!((swap(Some(5)), swap(None)), (Some(Variant::U64(0)), None));

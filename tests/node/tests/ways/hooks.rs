@@ -1,49 +1,128 @@
 //! preStop hooks run on every way down, also on those that bypass logind: systemd then stops everything that was not
-//! told to stay.
+//! told to stay. One that fails stands in the report.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use winddown_node_tests::scenario::{Scenario, Setup, TestResult};
-use winddown_node_tests::{Suite, TestPod, on_each_release};
+use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
+use winddown_node_tests::{Suite, TestPod, in_long_form, on_each_release};
 
-/// Where the hook of the pod writes that it ran.
-const RAN: &str = "/var/log/hook";
+/// The directory that pods write to, and how the files of hooks are named there.
+const RAN: &str = "/var/log/pods-under-test/.hook-";
+const PAST_LOGIND: &str = "systemctl start --no-block poweroff.target";
 
 on_each_release!(a_hook_of_a_service_runs_when_logind_announces_the_shutdown: announced);
 on_each_release!(a_hook_of_a_service_runs_on_a_way_down_past_logind: past_logind);
 on_each_release!(a_hook_of_a_service_runs_when_the_first_process_is_told_to_power_off: by_signal);
 
 async fn announced(test: &str, suite: Suite) -> TestResult {
-    goes_down(test, suite, "systemctl poweroff").await
+    goes_down(test, suite, "systemd", "systemctl poweroff").await
 }
 
 async fn past_logind(test: &str, suite: Suite) -> TestResult {
-    goes_down(test, suite, "systemctl start --no-block poweroff.target").await
+    goes_down(test, suite, "systemd", PAST_LOGIND).await
 }
 
 async fn by_signal(test: &str, suite: Suite) -> TestResult {
-    goes_down(test, suite, "kill -RTMIN+4 1").await
+    goes_down(test, suite, "systemd", "kill -RTMIN+4 1").await
 }
 
-async fn goes_down(test: &str, suite: Suite, way: &str) -> TestResult {
-    let db = TestPod::new("db", 0, 100);
+/// Six ways down that logind does not announce, each with each runtime. `short` ones are not left to the long form.
+macro_rules! past_logind {
+    ($($way:ident: $go:expr, $suite:ident => $($short:ident)* $(, long $($long:ident)*)?;)*) => {$(
+        mod $way {
+            use super::*;
+
+            $(
+                #[tokio::test]
+                async fn $short() -> TestResult {
+                    let test = concat!(stringify!($way), "::", stringify!($short));
+                    goes_down(test, Suite::$suite, stringify!($short), $go).await
+                }
+            )*
+            $($(
+                #[tokio::test]
+                async fn $long() -> TestResult {
+                    let test = concat!(stringify!($way), "::", stringify!($long));
+                    if !in_long_form(test, "each way and each runtime is met by another test") {
+                        return Ok(());
+                    }
+                    goes_down(test, Suite::$suite, stringify!($long), $go).await
+                }
+            )*)?
+        }
+    )*};
+}
+
+past_logind! {
+    hooks_run_and_the_report_is_true_on_start_poweroff_target:
+        PAST_LOGIND, Bookworm => cri, long process;
+    hooks_run_and_the_report_is_true_on_start_reboot_target:
+        "systemctl start --no-block reboot.target", Bookworm => process, long systemd cri;
+    hooks_run_and_the_report_is_true_on_isolate_poweroff_target:
+        "systemctl isolate --no-block poweroff.target", Trixie => systemd, long process cri;
+    hooks_run_and_the_report_is_true_on_start_soft_reboot_target:
+        "systemctl start --no-block soft-reboot.target", Trixie => systemd, long process cri;
+    hooks_run_and_the_report_is_true_on_the_signal_to_power_off:
+        "kill -RTMIN+4 1", Bookworm => process, long cri;
+    // What systemd-nspawn sends when it is told to end, by SIGTERM.
+    hooks_run_and_the_report_is_true_on_the_signal_to_halt:
+        "kill -RTMIN+3 1", Trixie => systemd, long process cri;
+}
+
+/// Takes down a node with an ordinary pod and a critical one whose hook fails.
+async fn goes_down(test: &str, suite: Suite, runtime: &str, way: &str) -> TestResult {
+    let pods = vec![TestPod::new("db", 0, 300), TestPod::new("app", 2_000_000_000, 100)];
     let setup = Setup { suite, ..Setup::default() };
-    let Some(mut scenario) = Scenario::with_services_as(test, vec![db.clone()], &setup).await?
-    else {
-        return Ok(());
+    let scenario = match runtime {
+        "process" => Scenario::installed_as(test, pods, &setup).await?,
+        "systemd" => Scenario::with_services_as(test, pods, &setup).await?,
+        "cri" => Scenario::with_containerd_as(test, pods, &setup).await?,
+        other => return Err(format!("{other} is no runtime").into()),
     };
-    let mut manifest: Value = serde_json::from_str(&db.manifest())?;
-    let hook = format!("echo before the signal >>{RAN}");
-    manifest["spec"]["containers"][0]["lifecycle"] =
-        json!({"preStop": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
-    scenario.node.write("/etc/winddown/pods/db.json", manifest.to_string(), 0o644)?;
+    let Some(mut scenario) = scenario else { return Ok(()) };
+    for (pod, code) in scenario.pods.iter().zip([0, 3]) {
+        let mut manifest: Value = serde_json::from_str(&pod.manifest())?;
+        let hook = format!("/bin/date +%s%N >>{RAN}{}; exit {code}", pod.name);
+        manifest["spec"]["containers"][0]["lifecycle"] =
+            json!({"preStop": {"exec": {"command": ["/bin/sh", "-c", hook]}}});
+        let path = format!("/etc/winddown/pods/{}.json", pod.name);
+        scenario.node.write(&path, manifest.to_string(), 0o644)?;
+    }
+    scenario.node.run(&["systemctl", "enable", "winddown"]).await?;
     scenario.start().await?;
 
     scenario.node.run(&["sh", "-c", way]).await?;
-    scenario.node.wait_off(Duration::from_secs(60)).await?;
-    assert_eq!(scenario.node.read(RAN).unwrap_or_default(), "before the signal\n", "{way}");
-    let log = scenario.logs()["db"].clone();
-    assert_eq!((log.terms.len(), log.exits.len()), (1, 1), "{log:?}");
+    if way.contains("soft-reboot") {
+        let again = async || scenario.logs().values().all(|log| log.starts.len() == 2);
+        let waited = scenario.node.wait_until("the pods to be back", SOON * 2, again).await;
+        waited.map_err(|error| format!("{error}\n{:?}", scenario.logs()))?;
+    } else {
+        scenario.node.wait_off(Duration::from_secs(60)).await?;
+    }
+    let mut last = 0;
+    for name in ["db", "app"] {
+        let log = scenario.logs()[name].clone();
+        let ran = scenario.node.read(&format!("{RAN}{name}")).unwrap_or_default();
+        let ran: Vec<u64> = ran.lines().filter_map(|line| line.parse().ok()).collect();
+        let ([ran], [term], [exit]) = (&ran[..], &log.terms[..], &log.exits[..]) else {
+            return Err(format!("{name} on {way}: hooks at {ran:?}, {log:?}").into());
+        };
+        assert!(last < *ran && ran < term && term < exit, "{name} on {way}: {ran}, {log:?}");
+        last = *exit;
+    }
+    let report = scenario.newest_report()?;
+    let trigger = if way == "systemctl poweroff" { "loginManager" } else { "unitStop" };
+    assert_eq!((&report["trigger"], &report["outcome"]), (&trigger.into(), &"clean".into()));
+    let pods = report["groups"].as_array().into_iter().flatten();
+    let pods: Vec<_> =
+        pods.flat_map(|group| group["pods"].as_array().into_iter().flatten()).collect();
+    let of = |name: &str| {
+        let named = |pod: &&&Value| pod["name"].as_str().is_some_and(|of| of.starts_with(name));
+        pods.iter().find(named).map_or("", |pod| pod["remark"].as_str().unwrap_or_default())
+    };
+    assert_eq!((pods.len(), of("db")), (2, ""), "{report}");
+    let said = of("app");
+    assert!(said.starts_with("preStop hook of main failed: ") && said.contains('3'), "{report}");
     Ok(())
 }

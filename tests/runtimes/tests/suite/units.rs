@@ -208,8 +208,12 @@ impl ServiceUnits for LocalUnits {
         let mut child = command.spawn().map_err(refused)?;
         drop(command);
         let pid = i32::try_from(child.id()).unwrap();
-        let view =
-            UnitView { phase: UnitPhase::Running, main_pid: Some(pid), ..UnitView::default() };
+        let view = UnitView {
+            phase: UnitPhase::Running,
+            main_pid: Some(pid),
+            stop_timeout: Some(unit.stop_timeout),
+            ..UnitView::default()
+        };
         let loaded = Unit { view, keep: unit.keep, pid };
         self.0.units.lock().unwrap().insert(unit.name.clone(), loaded);
         self.0.show(&unit.name, |_| {});
