@@ -293,7 +293,8 @@ async fn ends_are_kept_in_memory_at_once_and_on_disk_once_a_second_without_a_wai
     assert_eq!(disk.kept().len(), 2, "the newest only: {:?}", disk.kept());
     // A note that is awaited has what was waiting too, and nothing follows it.
     journal.note_ends(&[]);
-    journal.note_last(RunPhase::Released, &[], Instant::now(), true).await;
+    let until = Instant::now() + Duration::from_secs(60);
+    journal.note_last(RunPhase::Released, &[], until, true).await;
     written(&disk, 7).await;
     let last = disk.kept().len();
     sleep(Duration::from_secs(3)).await;

@@ -227,7 +227,7 @@ impl<K: PodKiller> Run<'_, K> {
         };
         report.end = end;
         if was != end {
-            self.has_to_note();
+            self.has_to_note(end);
         }
         self.order.progress.group(place.group, |group| match end {
             PodEnd::Left | PodEnd::Stays => group.failed += 1,

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use winddown_shared::PodKiller;
 
 use super::Run;
-use crate::RunPhase;
+use crate::{PodEnd, RunPhase};
 
 /// The shortest interval between two notes of ends, which are persisted together.
 const TOGETHER: Duration = Duration::from_millis(100);
@@ -23,10 +23,13 @@ impl<K: PodKiller> Run<'_, K> {
     }
 
     /// Schedules a note of an end. The next agent could not determine it itself: a pod that is gone may have been
-    /// killed, and after a power cut all pods are gone.
-    pub(super) fn has_to_note(&mut self) {
+    /// killed, and after a power cut all pods are gone. An exit can wait, because the last one of a group is noted with
+    /// the end of the group.
+    pub(super) fn has_to_note(&mut self, end: PodEnd) {
         if self.params.journal.is_some() {
-            self.note_at.get_or_insert((self.noted + TOGETHER).max(Instant::now()));
+            let wait = if end == PodEnd::Killed { Duration::ZERO } else { TOGETHER };
+            let at = (self.noted + TOGETHER).max(Instant::now() + wait);
+            self.note_at = Some(self.note_at.map_or(at, |known| known.min(at)));
         }
     }
 

@@ -41,7 +41,7 @@ async fn golden_shutdown_gate_then_lame_duck_then_record_then_pods_in_order_then
     let asked: Vec<_> = site.asked().into_iter().map(|(name, at, _)| (name, at)).collect();
     assert_eq!(asked, [("normal".to_owned(), 0.0), ("critical".to_owned(), 3.0)]);
     use RunPhase::{Ending, Released, Reporting};
-    assert_eq!(*site.disk.phases.lock().unwrap(), [Ending, Ending, Ending, Reporting, Released]);
+    assert_eq!(*site.disk.phases.lock().unwrap(), [Ending, Ending, Reporting, Released]);
     assert_eq!((site.reports.all().len(), site.locks_gone()), (1, 1));
     assert!(matches!(site.recorder.events()[0], Event::ShutdownStarted { pods: 2, .. }));
     assert!(matches!(site.recorder.events().last(), Some(Event::ShutdownEnded { left: 0, .. })));
