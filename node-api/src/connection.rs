@@ -14,6 +14,8 @@ use crate::places::ConnectionSlot;
 use crate::route::{Endpoint, route};
 use crate::streams::Tunnel;
 
+/// The most bytes of a request's head.
+pub(crate) const LONGEST_HEAD: u32 = 32 * 1024;
 /// How long a client may take for the TLS handshake, again for the head of its request, and again to leave.
 pub(crate) const HELLO: Duration = Duration::from_secs(10);
 /// How long an authorized client may keep a connection without a request; the kubelet's time.

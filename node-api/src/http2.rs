@@ -14,8 +14,8 @@ use hyper_util::rt::TokioExecutor;
 use winddown_shared::error_chain;
 
 use crate::answer;
-use crate::connection::Connection;
-use crate::server::{LONGEST_HEAD, answer};
+use crate::connection::{Connection, LONGEST_HEAD};
+use crate::request::answer;
 
 /// The most requests at a time on the connection of a client with a certificate of the cluster; those of Go's server, and
 /// so of the kubelet's. With more to ask, Go's client opens another connection.

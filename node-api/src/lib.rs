@@ -35,6 +35,7 @@ mod http2;
 mod logs;
 mod places;
 mod pods;
+mod request;
 mod resource_metrics;
 mod route;
 mod server;
