@@ -30,6 +30,7 @@ mod adopt;
 pub(crate) mod cgroup;
 mod end;
 mod hook;
+mod running;
 mod start;
 mod watcher;
 
@@ -76,7 +77,7 @@ impl ProgramDriver for Supervisors {
 
     fn unsupported(&self, pod: &Pod) -> Vec<UnsupportedField> {
         let mut found = check_supported(pod);
-        found.extend(self.cgroups.unsupported(pod));
+        found.extend(self.cgroups.unenforced().field(pod));
         found
     }
 

@@ -52,6 +52,7 @@ pub use open::SystemdOpenError;
 use unit_cache::UnitCache;
 use units::ServiceUnits;
 
+use crate::process::cgroup::Unenforced;
 use crate::programs::config::ProcessConfig;
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::StatsSources;
@@ -72,6 +73,7 @@ pub struct Services<U> {
     hooks: AtomicU64,
     /// Pods with a start request that was not answered.
     unsure: Mutex<HashSet<PodUid>>,
+    unenforced: Unenforced,
 }
 
 /// Returns every field of `pod` that this runtime cannot honour; empty if the pod runs as written. Pure.
@@ -91,12 +93,13 @@ pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
 }
 
 impl<U> Services<U> {
-    fn new(units: U) -> Self {
+    fn new(units: U, unenforced: Unenforced) -> Self {
         Self {
             units,
             unit_cache: UnitCache::default(),
             hooks: AtomicU64::new(0),
             unsure: Mutex::default(),
+            unenforced,
         }
     }
 
@@ -122,7 +125,9 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
     const SCHEME: &'static str = "systemd";
 
     fn unsupported(&self, pod: &Pod) -> Vec<UnsupportedField> {
-        check_supported(pod)
+        let mut found = check_supported(pod);
+        found.extend(self.unenforced.field(pod));
+        found
     }
 
     async fn start(

@@ -85,7 +85,10 @@ pub fn were_out_of_memory(dirs: &[PathBuf]) -> bool {
 }
 
 /// Lists the processes of the cgroups and of those below them.
-fn pids(dirs: &[PathBuf]) -> io::Result<Vec<i32>> {
+///
+/// # Errors
+/// They cannot be listed, which does not mean that there are none.
+pub fn pids(dirs: &[PathBuf]) -> io::Result<Vec<i32>> {
     let mut found = Vec::new();
     let mut left = dirs.to_vec();
     while let Some(dir) = left.pop() {
@@ -101,7 +104,11 @@ fn pids(dirs: &[PathBuf]) -> io::Result<Vec<i32>> {
     Ok(found)
 }
 
-fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
+/// Lists the cgroups directly below this one; none if it does not exist.
+///
+/// # Errors
+/// They cannot be listed, which does not mean that there are none.
+pub fn below(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Err(e) if is_gone(&e) => return Ok(Vec::new()),
         entries => entries?,

@@ -1,9 +1,12 @@
 //! Inspects and signals other processes through `/proc` and pidfds.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -177,16 +180,32 @@ pub fn marked(proc_root: &Path, pod_uid: &str, container: &str) -> io::Result<Ve
     Ok(found)
 }
 
-/// Finds the process that has exactly this argument.
+/// Finds the supervisors that run, each with the directory of its attempt: the processes of this program's user whose last
+/// arguments are `run DIR`. Other users can start such processes too.
 ///
 /// # Errors
 /// The processes cannot be listed.
-pub fn with_argument(proc_root: &Path, argument: &str) -> io::Result<Option<Identity>> {
-    let has_it = |pid: &i32| {
-        let line = kernel::read(proc_root.join(pid.to_string()).join("cmdline"));
-        line.is_ok_and(|line| line.split(|&b| b == 0).any(|a| a == argument.as_bytes()))
+pub fn supervisors(proc_root: &Path) -> io::Result<Vec<(Identity, PathBuf)>> {
+    let user = rustix::process::geteuid().as_raw();
+    let of = |pid: i32| {
+        let dir = proc_root.join(pid.to_string());
+        let line = kernel::read(dir.join("cmdline")).ok()?;
+        let mut words = line.strip_suffix(b"\0")?.rsplit(|&byte| byte == 0);
+        let attempt = PathBuf::from(OsStr::from_bytes(words.next()?));
+        let is_one = words.next()? == b"run" && dir.metadata().ok()?.uid() == user;
+        is_one.then_some((living(proc_root, pid)?.0, attempt))
     };
-    Ok(pids(proc_root)?.filter(has_it).find_map(|pid| Some(living(proc_root, pid)?.0)))
+    Ok(pids(proc_root)?.filter_map(of).collect())
+}
+
+/// The oldest child of a process: a supervisor's is its container's main process.
+///
+/// # Errors
+/// The processes cannot be listed.
+pub fn oldest_child(proc_root: &Path, parent: i32) -> io::Result<Option<Identity>> {
+    let children = pids(proc_root)?.filter_map(|pid| living(proc_root, pid));
+    let children = children.filter(|&(_, of)| of == parent).map(|(child, _)| child);
+    Ok(children.min_by_key(|child| (child.start_time, child.pid)))
 }
 
 /// Finds all running descendants of `root`, without `root` itself.

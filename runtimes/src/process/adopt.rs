@@ -7,19 +7,22 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::sync::watch;
+use winddown_engine::files;
 use winddown_engine::ready::Ready;
-use winddown_shared::PodUid;
+use winddown_shared::{PodUid, error_chain};
+use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
-use winddown_shim::record::{self, AttemptRecord, ExitRecord, StartedRecord};
+use winddown_shim::record::{self, AttemptRecord, ExitRecord, Identity, StartedRecord};
 
 use super::cgroup::Cgroups;
+use super::running::{self, AttemptId};
 use super::watcher::{self, Watched};
 use super::{Context, ProcessRuntime, Supervisors, start};
 use crate::programs::adopt::{self, FoundPod};
 use crate::programs::config::ProcessConfig;
 use crate::programs::open::{self, OpenError};
 use crate::programs::pod::{self, Run};
-use crate::programs::{exits, paths};
+use crate::programs::{exits, paths, pod_record};
 
 /// How many times a supervisor that is still starting is checked, 20 ms apart.
 const STARTING_ROUNDS: usize = 100;
@@ -40,11 +43,13 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
     let search = config.clone();
     let (found, boot_id, cgroups) = open::off_thread(move || {
         let boot = procfs::boot_id(&search.proc_root);
-        Ok((find(&search, &boot)?, boot, Cgroups::new(&search)))
+        let cgroups = Cgroups::new(&search);
+        Ok((find(&search, &cgroups, &boot)?, boot, cgroups))
     })
     .await?;
-    if let Some(why) = cgroups.missing() {
-        tracing::info!(why, "not every limit of pods can be enforced");
+    let missing = cgroups.unenforced().lines();
+    if !missing.is_empty() {
+        tracing::info!(why = missing.join("; "), "not every limit of pods can be enforced");
     }
     let (alive_end, alive) = watch::channel(());
     let context = Arc::new(Context::new(config, boot_id, alive, Supervisors { cgroups }));
@@ -64,12 +69,33 @@ pub(crate) async fn open(config: ProcessConfig) -> Result<ProcessRuntime, OpenEr
     Ok(ProcessRuntime::assemble(context, lock, alive_end))
 }
 
-/// Reads the attempts from disk, and kills what dead supervisors left behind.
-fn find(config: &ProcessConfig, boot: &str) -> Result<Vec<FoundPod<FoundAttempt>>, OpenError> {
-    let found = adopt::find(config, |uid, name, number| {
+/// Finds the attempts on disk and those that run, and kills what dead supervisors left behind.
+fn find(
+    config: &ProcessConfig,
+    cgroups: &Cgroups,
+    boot: &str,
+) -> Result<Vec<FoundPod<FoundAttempt>>, OpenError> {
+    let running = running::find(config, cgroups)
+        .map_err(|source| OpenError::Unusable { path: config.proc_root.clone(), source })?;
+    let ids = running.iter().map(|one| one.id.clone());
+    let found = adopt::find(config, ids, |uid, name, number| {
+        let id = (uid.clone(), Arc::clone(name), number);
+        let supervisor = running.iter().find(|one| one.id == id).and_then(|one| one.supervisor);
         let dir = paths::container(config, uid, name).join(number.to_string());
-        find_attempt(config, dir, number, boot)
+        let seen = Seen { id, dir, supervisor, boot };
+        find_attempt(config, cgroups, &seen)
     })?;
+    for one in running.iter().filter(|one| one.supervisor.is_none()) {
+        let (uid, name, number) = &one.id;
+        let pod = found.iter().find(|pod| pod.uid == *uid);
+        let mut containers = pod.iter().flat_map(|pod| &pod.containers);
+        let is_known = containers.any(|(of, attempts)| {
+            of == name && attempts.iter().any(|attempt| attempt.number == *number)
+        });
+        if !is_known && !members::end(&cgroups.of_attempt(&one.id)) {
+            tracing::error!(%uid, container = %name, "processes without a supervisor survive SIGKILL");
+        }
+    }
     for pod in &found {
         for (name, attempts) in &pod.containers {
             if let Some(newest) = attempts.last() {
@@ -95,19 +121,48 @@ fn end_orphans(
     }
 }
 
-/// Reads the records of an attempt. An attempt that never ran is removed, so that its number is free again.
+/// An attempt that has a directory, or runs without one.
+struct Seen<'a> {
+    id: AttemptId,
+    dir: PathBuf,
+    /// The supervisor that runs according to the kernel.
+    supervisor: Option<Identity>,
+    /// This boot.
+    boot: &'a str,
+}
+
+/// Reads the records of an attempt; if it runs, missing ones are written again. An attempt that never ran is removed, so
+/// that its number is free again.
 fn find_attempt(
     config: &ProcessConfig,
-    dir: PathBuf,
-    number: u32,
-    boot: &str,
+    cgroups: &Cgroups,
+    seen: &Seen<'_>,
 ) -> Result<Option<FoundAttempt>, OpenError> {
+    let Seen { id: (_, _, number), dir, boot, .. } = seen;
     let unusable = |source| OpenError::Unusable { path: dir.clone(), source };
-    let supervisor = living_supervisor(config, &dir).map_err(unusable)?;
-    let started: Option<StartedRecord> =
+    let named = living_supervisor(config, dir).map_err(unusable)?;
+    let mut started: Option<StartedRecord> =
         record::try_read(&dir.join(record::STARTED)).map_err(unusable)?;
-    let record: Option<AttemptRecord> =
+    let mut record: Option<AttemptRecord> =
         record::try_read(&dir.join(record::ATTEMPT)).map_err(unusable)?;
+    // A supervisor that holds no lock has lost its files. One that holds it and has not started its container is hung.
+    let supervisor = match (named, seen.supervisor) {
+        (Some(named), _) => Some(named),
+        (None, Some(seen)) => Process::open(&config.proc_root, seen).map_err(unusable)?,
+        (None, None) => None,
+    };
+    let is_hung = started.is_none() && start::is_supervised(dir).map_err(unusable)?;
+    if let Some(supervisor) = supervisor.as_ref().filter(|_| !is_hung)
+        && (started.is_none() || record.is_none())
+    {
+        started = match started {
+            Some(started) => Some(started),
+            None => observed(config, supervisor, boot).map_err(unusable)?,
+        };
+        if let Some(started) = &started {
+            record = Some(write_again(config, cgroups, seen, record, started));
+        }
+    }
     // The record of the start is written in the background, so a power cut can lose it. An attempt of an earlier boot
     // may therefore have run, and a pod that runs once must not run again.
     let may_have_run = |r: &AttemptRecord| started.is_some() || is_earlier(&r.boot_id, boot);
@@ -118,11 +173,61 @@ fn find_attempt(
             supervisor.ended_within(1000);
             supervisor.reap();
         }
-        let _ = std::fs::remove_dir_all(&dir);
+        let _ = std::fs::remove_dir_all(dir);
         return Ok(None);
     };
     let exit = record::try_read(&dir.join(record::EXIT)).map_err(unusable)?;
+    let (number, dir) = (*number, dir.clone());
     Ok(Some(FoundAttempt { number, dir, record, started, exit, supervisor }))
+}
+
+/// The record of a start that was lost, as far as the kernel knows; none if nothing of the container runs.
+fn observed(
+    config: &ProcessConfig,
+    supervisor: &Process,
+    boot: &str,
+) -> io::Result<Option<StartedRecord>> {
+    let proc_root = &config.proc_root;
+    let pid = supervisor.pid();
+    let Some(main) = procfs::oldest_child(proc_root, pid)? else { return Ok(None) };
+    let Some(stat) = procfs::stat(proc_root, pid)? else { return Ok(None) };
+    Ok(Some(StartedRecord {
+        boot_id: boot.to_owned(),
+        supervisor: Identity { pid, start_time: stat.start_time },
+        main,
+        started_at: config.wall.now(),
+    }))
+}
+
+/// Writes the records of an attempt that runs and has lost them, so that its end is recorded and the next agent finds it.
+fn write_again(
+    config: &ProcessConfig,
+    cgroups: &Cgroups,
+    Seen { id, dir, boot, .. }: &Seen<'_>,
+    record: Option<AttemptRecord>,
+    started: &StartedRecord,
+) -> AttemptRecord {
+    let (uid, name, number) = id;
+    tracing::warn!(%uid, container = %name, attempt = number, "a container runs of which records are lost");
+    let record = record.unwrap_or_else(|| AttemptRecord {
+        created_at: started.started_at,
+        backoff_ms: 0,
+        log: pod_record::logs(config, uid)
+            .map(|logs| logs.join(files::run_log(name, *number)))
+            .unwrap_or_default(),
+        boot_id: (*boot).to_owned(),
+        cgroups: cgroups.of_attempt(id),
+    });
+    let parents = [paths::pod(config, uid), paths::container(config, uid, name), dir.clone()];
+    let written = parents
+        .iter()
+        .try_for_each(|dir| record::make_passage(dir))
+        .and_then(|()| record::write(&dir.join(record::ATTEMPT), &record, true))
+        .and_then(|()| record::write(&dir.join(record::STARTED), started, false));
+    if let Err(error) = written {
+        tracing::warn!(%uid, container = %name, error = error_chain(&error), "its records stay lost");
+    }
+    record
 }
 
 /// Whether a record names another boot than this one.

@@ -13,49 +13,48 @@
 //!
 //! systemd removes empty cgroups of a unit that stops, so each start of a container creates the missing ones.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_files::{cgroup_number, kernel};
-use winddown_shared::{Pod, PodUid, QosClass, RuntimeError, UnsupportedField};
+use winddown_shared::{Pod, PodUid, QosClass, RuntimeError};
 use winddown_shim::members::{self, PROCS};
 
+use super::running::AttemptId;
 use crate::programs::config::{CgroupParent, ProcessConfig};
 use crate::programs::{caused, failed};
 
 mod amounts;
 mod place;
+mod unenforced;
 
 use amounts::Entry;
 use place::{Controller, Hierarchy, Places};
+pub(crate) use unenforced::Unenforced;
 
 /// The magic number of cgroup v2 in statfs.
 const CGROUP2: i64 = 0x6367_7270;
 const BEST_EFFORT: &str = "besteffort";
+const POD: &str = "pod-";
 
 /// The cgroups of all pods.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
     hierarchies: Vec<Hierarchy>,
-    /// The controllers that are not available, each with the reason.
-    missing: Vec<(Controller, String)>,
-    /// Advice on how a limit could be enforced instead.
-    instead: &'static str,
+    unenforced: Unenforced,
     /// The maximum number of tasks on the node.
     node_tasks: Option<u64>,
 }
 
-/// Describes what the process runtime of the agent `pid` cannot enforce, for people: one line for each of CPU, memory
-/// and tasks. Only reads.
-pub fn unenforced(proc_root: &Path, cgroup_mount: &Path, pid: u32) -> Vec<String> {
-    let places = place::discover((proc_root, cgroup_mount), &pid.to_string());
-    reasons(&places.missing)
-}
-
-fn reasons(missing: &[(Controller, String)]) -> Vec<String> {
-    missing.iter().map(|(controller, why)| format!("{}: {why}", controller.name())).collect()
+/// Describes what the process runtime of the agent `pid` cannot enforce, or without one, what no service of systemd can be
+/// limited in. For people: one line for each of CPU, memory and tasks. Only reads.
+pub fn unenforced(proc_root: &Path, cgroup_mount: &Path, pid: Option<u32>) -> Vec<String> {
+    let Some(pid) = pid else { return Unenforced::by_systemd(proc_root, cgroup_mount).lines() };
+    let missing = place::discover((proc_root, cgroup_mount), &pid.to_string()).missing;
+    Unenforced { missing, advice: "" }.lines()
 }
 
 impl Cgroups {
@@ -69,10 +68,12 @@ impl Cgroups {
         };
         let mut cgroups = Self {
             hierarchies: Vec::new(),
-            missing: places.missing,
-            instead: match config.cgroups {
-                CgroupParent::None => "set `ProcessConfig::cgroups`",
-                _ => "use `runtime: systemd`",
+            unenforced: Unenforced {
+                missing: places.missing,
+                advice: match config.cgroups {
+                    CgroupParent::None => "set `ProcessConfig::cgroups`, or leave it out",
+                    _ => "use `runtime: systemd`, or leave it out",
+                },
             },
             node_tasks: node_tasks(&config.proc_root),
         };
@@ -82,34 +83,16 @@ impl Cgroups {
                 Err(error) => {
                     let why = format!("{}: {error}", hierarchy.root.display());
                     let lost = hierarchy.controllers.into_iter().map(|one| (one, why.clone()));
-                    cgroups.missing.extend(lost);
+                    cgroups.unenforced.missing.extend(lost);
                 }
             }
         }
         cgroups
     }
 
-    /// Describes what is not enforced, and why, for people.
-    pub(crate) fn missing(&self) -> Option<String> {
-        (!self.missing.is_empty()).then(|| reasons(&self.missing).join("; "))
-    }
-
-    /// Returns the first limit of the pod that would not be enforced.
-    pub(crate) fn unsupported(&self, pod: &Pod) -> Option<UnsupportedField> {
-        let spec = pod.spec.as_ref()?;
-        let init = spec.init_containers.iter().flatten().enumerate();
-        let init = init.map(|(i, container)| (format!("spec.initContainers[{i}]"), container));
-        let regular = spec.containers.iter().enumerate();
-        let regular = regular.map(|(i, container)| (format!("spec.containers[{i}]"), container));
-        init.chain(regular).find_map(|(path, container)| {
-            amounts::limits(container).find_map(|(name, controller)| {
-                let (_, why) = self.missing.iter().find(|(missing, _)| *missing == controller)?;
-                Some(UnsupportedField {
-                    field: format!("{path}.resources.limits.{name}"),
-                    why: format!("cannot be enforced ({why}): {}, or leave it out", self.instead),
-                })
-            })
-        })
+    /// The limits that it does not enforce.
+    pub(crate) fn unenforced(&self) -> &Unenforced {
+        &self.unenforced
     }
 
     /// The cgroup that counts the memory of all pods, relative to the root of its hierarchy; none without cgroups.
@@ -145,12 +128,44 @@ impl Cgroups {
         let newest = |hierarchy: &Hierarchy| {
             let entries = fs::read_dir(pod_dir(&hierarchy.root, pod)).ok()?.flatten();
             let attempt = |path: PathBuf| {
-                let (name, number) = path.file_name()?.to_str()?.rsplit_once('.')?;
-                (name == container).then_some((number.parse::<u32>().ok()?, path.clone()))
+                let (name, number) = attempt(&path)?;
+                (name == container).then_some((number, path.clone()))
             };
             entries.filter_map(|entry| attempt(entry.path())).max().map(|(_, path)| path)
         };
         self.hierarchies.iter().filter_map(newest).collect()
+    }
+
+    /// The attempts in whose cgroups processes run.
+    ///
+    /// # Errors
+    /// That cannot be listed, which does not mean that there are none.
+    pub(super) fn populated(&self) -> io::Result<Vec<AttemptId>> {
+        let mut found = Vec::new();
+        for root in self.hierarchies.iter().map(|hierarchy| &hierarchy.root) {
+            let best_effort = root.join(BEST_EFFORT);
+            for pod in [members::below(root)?, members::below(&best_effort)?].concat() {
+                let name = pod.file_name().and_then(OsStr::to_str);
+                let Some(uid) = name.and_then(|name| name.strip_prefix(POD)) else { continue };
+                for dir in members::below(&pod)? {
+                    let Some((name, number)) = attempt(&dir) else { continue };
+                    let id = (PodUid::new(uid), name.into(), number);
+                    if !found.contains(&id) && !members::pids(&[dir])?.is_empty() {
+                        found.push(id);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// The cgroups that an attempt has.
+    pub(super) fn of_attempt(&self, (uid, name, number): &AttemptId) -> Vec<PathBuf> {
+        let own = Path::new(&pod_name(uid)).join(format!("{name}.{number}"));
+        let places = self.hierarchies.iter().flat_map(|hierarchy| {
+            [hierarchy.root.join(&own), hierarchy.root.join(BEST_EFFORT).join(&own)]
+        });
+        places.filter(|dir| dir.exists()).collect()
     }
 
     /// Kills the processes in the pod's cgroups, and removes the cgroups. Blocks.
@@ -211,7 +226,13 @@ impl Cgroups {
 }
 
 fn pod_name(uid: &PodUid) -> String {
-    format!("pod-{uid}")
+    format!("{POD}{uid}")
+}
+
+/// The container and the number that the cgroup of an attempt is named after.
+fn attempt(dir: &Path) -> Option<(&str, u32)> {
+    let (name, number) = dir.file_name()?.to_str()?.rsplit_once('.')?;
+    Some((name, number.parse().ok()?))
 }
 
 fn pod_dir(root: &Path, pod: &Pod) -> PathBuf {

@@ -21,7 +21,7 @@ use rustix::pipe::fcntl_setpipe_size;
 use winddown_engine::plan;
 use winddown_engine::ready::Ready;
 use winddown_files::regular;
-use winddown_shared::{Pod, RuntimeError};
+use winddown_shared::{Pod, RuntimeError, error_chain};
 use winddown_shim::fault;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, RecordError};
@@ -48,9 +48,31 @@ pub(super) async fn start(
 ) -> Result<(), RuntimeError> {
     let (context, pod, name) = (Arc::clone(context), pod.clone(), Arc::clone(name));
     blocking(move || {
-        Attempt::prepare(&context, &starting, &pod, &name, next)?.map_or(Ok(()), Attempt::run)
+        let mut left = TRIES;
+        loop {
+            let attempt = Attempt::prepare(&context, &starting, &pod, &name, next)?;
+            let Some(attempt) = attempt else { return Ok(()) };
+            left -= 1;
+            match attempt.run() {
+                Err(Failure { error, has_lost_cgroup: true }) if left > 0 => {
+                    tracing::debug!(%name, error = error_chain(&error), "its cgroup was removed");
+                }
+                outcome => return outcome.map_err(|failure| failure.error),
+            }
+        }
     })
     .await
+}
+
+/// How often a start is tried again whose empty cgroup was removed before its process entered it: by systemd, or by a
+/// cleanup of the pod that was abandoned and goes on in its thread.
+const TRIES: u32 = 3;
+
+/// Why an attempt does not run.
+struct Failure {
+    error: RuntimeError,
+    /// Whether one of its cgroups does not exist any more.
+    has_lost_cgroup: bool,
 }
 
 /// An attempt that exists on disk but does not run yet.
@@ -103,7 +125,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Starts the supervisor and waits until it reports that the container runs.
-    fn run(self) -> Result<(), RuntimeError> {
+    fn run(self) -> Result<(), Failure> {
         let outcome = self.spawn().and_then(|(supervisor, report)| {
             let entry = self.starting.entry();
             let launching = || entry.lock();
@@ -123,10 +145,11 @@ impl<'a> Attempt<'a> {
             }
             said
         });
-        if outcome.is_err() {
+        outcome.map_err(|error| {
+            let has_lost_cgroup = self.draft.record.cgroups.iter().any(|dir| !dir.exists());
             self.draft.withdraw();
-        }
-        outcome
+            Failure { error, has_lost_cgroup }
+        })
     }
 
     /// Returns the supervisor and its stdout.
@@ -305,7 +328,7 @@ pub(crate) fn is_supervised(dir: &Path) -> io::Result<bool> {
 /// # Errors
 /// The processes cannot be listed, or the supervisor cannot be opened.
 pub(crate) fn find_supervisor(proc_root: &Path, dir: &Path) -> io::Result<Option<Process>> {
-    let Some(argument) = dir.to_str() else { return Ok(None) };
-    let Some(seen) = procfs::with_argument(proc_root, argument)? else { return Ok(None) };
+    let all = procfs::supervisors(proc_root)?;
+    let Some((seen, _)) = all.into_iter().find(|(_, of)| of == dir) else { return Ok(None) };
     Process::open(proc_root, seen)
 }

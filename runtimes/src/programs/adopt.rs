@@ -1,5 +1,6 @@
 //! Reads and adopts the pods that an earlier agent left on disk.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use winddown_shared::{ContainerKind, PodUid};
 
 use super::config::ProcessConfig;
 use super::open::OpenError;
-use super::pod::{Container, PodEntry, Run};
+use super::pod::{Container, PodEntry, PodState, Run};
 use super::{Context, paths, pod_record};
 
 /// A pod that was found on disk; `A` is what a driver knows of an attempt.
@@ -19,28 +20,37 @@ pub(crate) struct FoundPod<A> {
     pub(crate) containers: Vec<(Arc<str>, Vec<A>)>,
 }
 
-/// Reads all pods on disk; `look` reads the directory of an attempt. Blocks.
+/// Reads all pods on disk, and those of the attempts that are `running`; `look` reads the directory of an attempt. Blocks.
 ///
 /// # Errors
 /// A directory cannot be read, or `look` failed.
 pub(crate) fn find<A>(
     config: &ProcessConfig,
+    running: impl IntoIterator<Item = (PodUid, Arc<str>, u32)>,
     look: impl Fn(&PodUid, &Arc<str>, u32) -> Result<Option<A>, OpenError>,
 ) -> Result<Vec<FoundPod<A>>, OpenError> {
-    let mut found = Vec::new();
+    let mut pods: BTreeMap<String, BTreeMap<Arc<str>, BTreeSet<u32>>> = BTreeMap::new();
     for (uid, dir) in named(directories(&paths::pods(config))?) {
-        let uid = PodUid::new(uid);
-        let mut containers = Vec::new();
+        let containers = pods.entry(uid).or_default();
         for (name, dir) in named(directories(&dir)?) {
-            let name: Arc<str> = name.into();
             let entries = named(entries(&dir)?);
-            let mut numbers: Vec<u32> = entries.filter_map(|(name, _)| name.parse().ok()).collect();
-            numbers.sort_unstable();
+            let numbers = entries.filter_map(|(name, _)| name.parse::<u32>().ok());
+            containers.entry(name.into()).or_default().extend(numbers);
+        }
+    }
+    for (uid, name, number) in running {
+        let containers = pods.entry(uid.as_str().to_owned()).or_default();
+        containers.entry(name).or_default().insert(number);
+    }
+    let mut found = Vec::with_capacity(pods.len());
+    for (uid, numbers) in pods {
+        let uid = PodUid::new(uid);
+        let mut containers = Vec::with_capacity(numbers.len());
+        for (name, numbers) in numbers {
             let attempts = numbers.into_iter().map(|number| look(&uid, &name, number));
             let attempts = attempts.filter_map(Result::transpose).collect::<Result<Vec<A>, _>>()?;
             containers.push((name, attempts));
         }
-        containers.sort_by(|a, b| a.0.cmp(&b.0));
         let known = pod_record::find(config, &uid);
         found.push(FoundPod { uid, known, containers });
     }
@@ -71,12 +81,18 @@ pub(crate) fn enter<A, D>(
             state.containers.push(container);
         }
     }
-    state.started_at = found.known.started_at;
-    if let Some(pod) = &found.known.pod {
-        state.take_pod(pod);
-    }
+    know(&mut state, found.known);
     drop(state);
     Ok(entry)
+}
+
+/// Adds what the records say about the pod.
+pub(crate) fn know(state: &mut PodState, known: pod_record::Found) {
+    state.started_at = known.started_at;
+    state.label = known.label;
+    if let Some(pod) = &known.pod {
+        state.take_pod(pod);
+    }
 }
 
 /// The paths of a directory's entries.

@@ -70,12 +70,12 @@ pub struct Survivors {
 /// Where pods have their cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CgroupParent {
-    /// No cgroups. A pod with a limit is refused.
+    /// No cgroups. The process runtime refuses a pod with a limit.
     None,
     /// No cgroups, and limits are not applied: the containers of a rehearsal use next to nothing.
     Rehearsal,
-    /// Below the unit that the agent runs as, in the cgroups that were delegated to the unit. A pod with a limit that
-    /// cannot be enforced there is refused.
+    /// Below the unit that the agent runs as, in the cgroups that were delegated to the unit; the systemd runtime's
+    /// services have their own. A pod with a limit that cannot be enforced there is refused.
     OwnUnit {
         /// The mount point of cgroups, `/sys/fs/cgroup`.
         mount: PathBuf,

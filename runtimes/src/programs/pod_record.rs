@@ -7,6 +7,7 @@
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1 as api;
@@ -24,6 +25,8 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 pub(crate) struct Found {
     /// The pod; none if its record is missing or damaged.
     pub(crate) pod: Option<Pod>,
+    /// Its namespace and name, which the directory of its logs tells too; empty if that is missing.
+    pub(crate) label: (Arc<str>, Arc<str>),
     /// When its record was written, i.e. when the pod was first started.
     pub(crate) started_at: Option<WallTime>,
 }
@@ -60,10 +63,28 @@ pub(crate) fn find(config: &ProcessConfig, uid: &PodUid) -> Found {
     let is_it = |object: api::Pod| Pod::new(object).ok().filter(|pod| pod.uid() == uid);
     let pod = whole.and_then(is_it).or_else(|| on_disk.and_then(is_it));
     if pod.is_none() {
-        tracing::warn!(path = %path.display(), "the pod's record is missing or damaged; only its UID is known");
+        tracing::warn!(path = %path.display(), "the pod's record is missing or damaged: its spec is not known");
     }
+    let label = match &pod {
+        Some(pod) => (Arc::clone(pod.namespace()), Arc::clone(pod.name())),
+        None => logs(config, uid).and_then(|logs| label(&logs)).unwrap_or_default(),
+    };
     let started_at = written.and_then(|at| WallTime::try_from(at).ok());
-    Found { pod, started_at }
+    Found { pod, label, started_at }
+}
+
+/// The directory of the pod's logs, if it has one. Blocks.
+pub(crate) fn logs(config: &ProcessConfig, uid: &PodUid) -> Option<PathBuf> {
+    let end = format!("_{uid}");
+    let mut all = std::fs::read_dir(&config.log_dir).ok()?.flatten();
+    all.find(|dir| dir.file_name().to_str().is_some_and(|name| name.ends_with(&end)))
+        .map(|dir| dir.path())
+}
+
+/// The namespace and the name in the name of a directory of logs: `NAMESPACE_NAME_UID`.
+fn label(logs: &Path) -> Option<(Arc<str>, Arc<str>)> {
+    let mut words = logs.file_name()?.to_str()?.splitn(3, '_');
+    Some((words.next()?.into(), words.next()?.into()))
 }
 
 /// The path of the complete record; none if no records are kept in memory.

@@ -17,7 +17,7 @@ use crate::programs::adopt::{self, FoundPod};
 use crate::programs::config::ProcessConfig;
 use crate::programs::open::OpenError;
 use crate::programs::pod::{self, Container, PodEntry, Run};
-use crate::programs::{caused, exits, paths};
+use crate::programs::{caused, exits, paths, pod_record};
 
 /// How long recording containers that exited while no agent ran may delay the agent's start.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,7 +36,7 @@ pub(crate) struct FoundAttempt {
 /// # Errors
 /// A directory or a record cannot be read.
 pub(crate) fn find(config: &ProcessConfig) -> Result<Vec<FoundPod<FoundAttempt>>, OpenError> {
-    adopt::find(config, |uid, name, number| {
+    adopt::find(config, [], |uid, name, number| {
         let attempt = Attempt::new(config, uid, name, number);
         let unusable = |source| OpenError::Unusable { path: attempt.dir.clone(), source };
         let unit = record::try_read(&attempt.dir.join(UNIT)).map_err(unusable)?;
@@ -79,15 +79,19 @@ pub(crate) async fn adopt<U: ServiceUnits>(
         }
     }
     for (attempt, view) in unrecorded(context, &mut listed) {
-        let entry = context.pods.get_or_new(&attempt.uid);
+        let entry = context.pods.get(&attempt.uid).unwrap_or_else(|| {
+            let entry = context.pods.get_or_new(&attempt.uid);
+            let mut state = entry.lock();
+            state.grace = view.stop_timeout;
+            adopt::know(&mut state, pod_record::find(&context.config, &attempt.uid));
+            drop(state);
+            entry
+        });
         if !enter_unrecorded(context, &entry, &attempt) {
             listed.insert(attempt.unit, view);
             continue;
         }
-        tracing::warn!(
-            unit = attempt.unit,
-            "a container of which there is no record: only its UID is known"
-        );
+        tracing::warn!(unit = attempt.unit, "a container of which there is no record");
         ended.extend(follow(context, &entry, attempt, view));
     }
     // Hooks, log writers without a container, and old runs that systemd could not be asked to forget.
@@ -232,6 +236,7 @@ mod tests {
     use winddown_shared::{PodUid, WallClock, WallTime};
 
     use super::*;
+    use crate::process::cgroup::Unenforced;
     use crate::programs::config::ShimCommand;
     use crate::systemd::Services;
 
@@ -244,7 +249,7 @@ mod tests {
     async fn a_unit_of_an_old_run_without_a_record_does_not_replace_the_newest_run() {
         let dir = tempfile::tempdir().unwrap();
         let alive = tokio::sync::watch::channel(()).1;
-        let services = Services::new(());
+        let services = Services::new((), Unenforced::default());
         let context = Context::new(config(dir.path()), String::new(), alive, services);
         let entry = context.pods.get_or_new(&PodUid::new("u"));
         let attempt = |number| Attempt::new(&context.config, entry.uid(), &"main".into(), number);

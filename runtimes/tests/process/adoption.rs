@@ -31,6 +31,45 @@ async fn containers_keep_their_pids_over_a_restart_and_their_exits_are_still_hea
     bed.nothing_left().await;
 }
 
+/// What is left tells less and less: the complete record in memory, the directory of the logs, nothing.
+#[tokio::test]
+async fn containers_whose_records_are_lost_are_found_by_what_runs_and_no_second_copy_starts() {
+    for (lost, name, grace) in [
+        (&["state/pods"][..], "web", Some(Duration::from_secs(7))),
+        (&["state/pods", "run"], "web", None),
+        (&["state/pods", "run", "logs"], "", None),
+    ] {
+        let bed = Bed::new();
+        let first = bed.open().await;
+        let mut main = sh("main", "trap 'exit 6' TERM; echo up; while :; do sleep 0.02; done");
+        main["resources"] = json!({});
+        let pod = bed.pod_of(&json!({"containers": [main], "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 7}));
+        bed.bring_up(&first, &pod).await;
+        let before = (bed.supervisors(), bed.processes_of_containers());
+        drop(first);
+        for path in lost {
+            std::fs::remove_dir_all(bed.path(path)).unwrap();
+        }
+
+        let second = bed.open().await;
+        let listed = second.list_pods().await.unwrap();
+        let seen: Vec<_> = listed.iter().map(|pod| (&*pod.name, pod.running, pod.grace)).collect();
+        assert_eq!(seen, [(name, true, grace)], "{lost:?}");
+        let synced = second.sync_pod(&pod).await.unwrap();
+        assert!(is_running(&synced.status.containers[0]), "{synced:?}");
+        let after = (bed.supervisors(), bed.processes_of_containers());
+        assert_eq!(after, before, "a second copy was started");
+        // Found once more, by the records that were written again.
+        drop(second);
+        let third = bed.open().await;
+        let stopped = third.stop_pod(pod.uid(), None, Grace::fixed(Duration::from_secs(20))).await;
+        let exits = stopped.unwrap().containers;
+        assert_eq!((exits.len(), exits[0].exit_code, exits[0].forced), (1, 6, false), "{lost:?}");
+        bed.nothing_left().await;
+    }
+}
+
 #[tokio::test]
 async fn an_exit_while_no_agent_runs_is_known_to_the_next_one() {
     let bed = Bed::new();

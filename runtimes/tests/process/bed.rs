@@ -90,6 +90,18 @@ impl Bed {
         pids_with(|dir| read_lossy(&dir.join("environ")).contains(&uid))
     }
 
+    /// Pids of the main processes of this bed's containers.
+    pub(crate) fn processes_of_containers(&self) -> Vec<i32> {
+        let supervisors = self.supervisors();
+        let children = self.processes().into_iter().filter(|pid| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+            let parent = fields.clone().nth(1).and_then(|parent| parent.parse().ok());
+            parent.is_some_and(|parent| supervisors.contains(&parent))
+        });
+        children.collect()
+    }
+
     /// Pids of the supervisors of this bed.
     pub(crate) fn supervisors(&self) -> Vec<i32> {
         let path = self.path("state").display().to_string();

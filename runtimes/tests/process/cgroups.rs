@@ -78,6 +78,68 @@ async fn a_process_that_wiped_its_marks_and_killed_its_supervisor_ends_with_its_
     std::fs::remove_dir(&root).unwrap();
 }
 
+#[tokio::test]
+async fn a_cgroup_that_is_removed_before_its_process_enters_it_costs_no_start() {
+    let bed = Bed::new();
+    let Some(root) = delegated(&bed) else {
+        return skip("a removed cgroup", "needs a cgroup v2 that can be written");
+    };
+    let mut config = bed.config();
+    config.cgroups = CgroupParent::Directory(root.clone());
+    let runtime = ProcessRuntime::open(config).await.unwrap();
+    let pod = bed.pod("echo up; exec sleep 1000");
+    let dir = root.join(format!("besteffort/pod-{}/main.0", pod.uid()));
+    let (over, stop_removing) = std::sync::mpsc::channel::<()>();
+    // Removes it once; a cgroup with processes cannot be removed.
+    let remover = std::thread::spawn(move || {
+        while stop_removing.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+            if std::fs::remove_dir(&dir).is_ok() {
+                break;
+            }
+        }
+    });
+    let started = runtime.sync_pod(&pod).await;
+    drop(over);
+    remover.join().unwrap();
+    assert!(is_running(&started.unwrap().status.containers[0]));
+    stop(&runtime, &pod, 5_000).await;
+    bed.nothing_left().await;
+    runtime.clean_pod(pod.uid()).await.unwrap();
+    drop(runtime);
+    std::fs::remove_dir(root.join("besteffort")).unwrap();
+    std::fs::remove_dir(&root).unwrap();
+}
+
+/// The disk of an agent is replaced by another one while its pods run.
+#[tokio::test]
+async fn containers_of_a_lost_state_directory_are_found_by_their_cgroups() {
+    let bed = Bed::new();
+    let Some(root) = delegated(&bed) else {
+        return skip("a replaced disk", "needs a cgroup v2 that can be written");
+    };
+    let mut config = bed.config();
+    config.cgroups = CgroupParent::Directory(root.clone());
+    let first = ProcessRuntime::open(config.clone()).await.unwrap();
+    let pod = bed.pod("trap 'exit 6' TERM; echo up; while :; do sleep 0.02; done");
+    bed.bring_up(&first, &pod).await;
+    let before = bed.processes_of_containers();
+    drop(first);
+    config.state_dir = bed.path("state/another");
+    config.volatile_dir = Some(bed.path("run/another"));
+    let second = ProcessRuntime::open(config).await.unwrap();
+    let listed = second.list_pods().await.unwrap();
+    assert_eq!((listed.len(), &*listed[0].name, listed[0].running), (1, "web", true));
+    let synced = second.sync_pod(&pod).await.unwrap();
+    assert!(is_running(&synced.status.containers[0]), "{synced:?}");
+    assert_eq!(bed.processes_of_containers(), before, "a second copy was started");
+    assert!(!stop(&second, &pod, 10_000).await.forced());
+    bed.nothing_left().await;
+    second.clean_pod(pod.uid()).await.unwrap();
+    drop(second);
+    std::fs::remove_dir(root.join("besteffort")).unwrap();
+    std::fs::remove_dir(&root).unwrap();
+}
+
 /// An upgrade from an agent that accepted limits it could not enforce to one that refuses them.
 #[tokio::test]
 async fn a_limit_that_cannot_be_enforced_spares_the_pod_that_runs_until_the_next_boot() {

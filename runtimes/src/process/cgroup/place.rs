@@ -152,7 +152,7 @@ fn not_a_unit(own: &[u8]) -> String {
     why.unwrap_or_else(|| "no cgroup of version 2 is mounted".to_owned())
 }
 
-fn v2_mount(mount: &Path) -> Option<PathBuf> {
+pub(super) fn v2_mount(mount: &Path) -> Option<PathBuf> {
     let beside = mount.join("unified");
     let is_v2 = |dir: &Path| dir.join("cgroup.controllers").exists();
     if is_v2(mount) {

@@ -26,18 +26,48 @@ fn pod(resources: &serde_json::Value) -> Pod {
 fn a_limit_that_would_not_be_enforced_is_refused_by_its_field_with_the_reason() {
     let dir = tempfile::tempdir().unwrap();
     let cgroups = Cgroups::new(&config(CgroupParent::Directory(dir.path().join("pods"))));
-    assert!(cgroups.missing().unwrap().contains("not a cgroup v2 directory"));
-    let refused = cgroups.unsupported(&pod(&json!({"limits": {"memory": "1Gi"}}))).unwrap();
+    assert!(cgroups.unenforced().lines().concat().contains("not a cgroup v2 directory"));
+    let refused = cgroups.unenforced().field(&pod(&json!({"limits": {"memory": "1Gi"}}))).unwrap();
     assert_eq!(refused.field, "spec.containers[1].resources.limits.memory");
     assert!(refused.why.contains("not a cgroup v2 directory"), "{}", refused.why);
     assert!(refused.why.contains("runtime: systemd"), "{}", refused.why);
-    assert_eq!(cgroups.unsupported(&pod(&json!({"requests": {"memory": "1Gi"}}))), None);
+    assert_eq!(cgroups.unenforced().field(&pod(&json!({"requests": {"memory": "1Gi"}}))), None);
     let without = Cgroups::new(&config(CgroupParent::None));
-    let refused = without.unsupported(&pod(&json!({"limits": {"memory": "1Gi"}}))).unwrap();
+    let refused = without.unenforced().field(&pod(&json!({"limits": {"memory": "1Gi"}}))).unwrap();
     assert!(refused.why.contains("set `ProcessConfig::cgroups`"), "{}", refused.why);
     let rehearsal = Cgroups::new(&config(CgroupParent::Rehearsal));
-    assert_eq!(rehearsal.unsupported(&pod(&json!({"limits": {"memory": "1Gi"}}))), None);
-    assert_eq!(rehearsal.missing(), None);
+    assert_eq!(rehearsal.unenforced().field(&pod(&json!({"limits": {"memory": "1Gi"}}))), None);
+    assert_eq!(rehearsal.unenforced().lines(), Vec::<String>::new());
+}
+
+#[test]
+fn a_limit_that_systemd_takes_and_the_kernel_does_not_enforce_is_refused() {
+    for (own, files, refused) in [
+        ("0::/x\n", &[("cgroup.controllers", "cpu memory pids\n")][..], &[][..]),
+        ("0::/x\n", &[("cgroup.controllers", "cpu pids\n")], &["memory"]),
+        ("0::/x\n", &[("cgroup.controllers", "")], &["cpu", "memory"]),
+        ("3:memory:/\n2:cpu,cpuacct:/\n0::/x\n", &[("cpu/x", ""), ("memory/x", "")], &[]),
+        (
+            "2:cpu,cpuacct:/\n0::/x\n",
+            &[("cpu/x", ""), ("unified/cgroup.controllers", "")],
+            &["memory"],
+        ),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (proc_root, mount) = (dir.path().join("proc"), dir.path().join("cg"));
+        fs::create_dir_all(proc_root.join("self")).unwrap();
+        fs::write(proc_root.join("self/cgroup"), own).unwrap();
+        for (path, text) in files {
+            let path = mount.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let unenforced = Unenforced::by_systemd(&proc_root, &mount);
+        for name in ["cpu", "memory"] {
+            let field = unenforced.field(&pod(&json!({"limits": {name: "1"}})));
+            assert_eq!(field.is_some(), refused.contains(&name), "{name}: {own} {files:?}");
+        }
+    }
 }
 
 /// Uses a tree of plain files in place of the kernel's.
@@ -62,8 +92,7 @@ fn a_pods_cgroups_have_its_weight_and_each_containers_its_limits_on_version_2() 
     let path = "/winddown.service/pods".to_owned();
     let cgroups = Cgroups {
         hierarchies: vec![Hierarchy { root: root.clone(), path, is_v2: true, controllers }],
-        missing: Vec::new(),
-        instead: "",
+        unenforced: Unenforced::default(),
         node_tasks: Some(1000),
     };
     let pod = pod(&json!({"limits": {"memory": "1Mi", "cpu": "1"}, "requests": {"cpu": "500m"}}));

@@ -46,13 +46,16 @@ pub(crate) async fn a_container_whose_record_is_lost_is_listed_and_can_be_ended<
     stage: &S,
 ) {
     let runtime = stage.open().await;
-    let pod = pod("web", &one(&stage.container("main", POLITE)));
+    let mut spec = one(&stage.container("main", POLITE));
+    spec["terminationGracePeriodSeconds"] = json!(7);
+    let pod = pod("web", &spec);
     stage.up(&runtime, &pod).await;
     drop(runtime);
     std::fs::remove_dir_all(stage.gates().join("../state/pods").join(pod.uid().as_str())).unwrap();
     let runtime = stage.open().await;
     let listed = runtime.list_pods().await.unwrap();
-    assert_eq!((listed.len(), listed[0].running, &*listed[0].name), (1, true, ""));
+    assert_eq!((listed.len(), listed[0].running, &*listed[0].name), (1, true, "web"));
+    assert_eq!(listed[0].grace, Some(secs(7)));
     let stopped = runtime.stop_pod(&listed[0].uid, None, Grace::fixed(secs(20))).await.unwrap();
     assert_eq!((stopped.containers.len(), stopped.forced()), (1, false));
     stage.nothing_loaded().await;

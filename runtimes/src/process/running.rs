@@ -1,0 +1,57 @@
+//! What runs, according to the kernel. The records may be lost while containers run: the disk was replaced or restored.
+//! Then supervisors and cgroups tell which containers they hold, and neither is started a second time nor forgotten.
+
+use std::io;
+use std::path::{Component, Path};
+use std::sync::Arc;
+
+use winddown_shared::PodUid;
+use winddown_shim::procfs;
+use winddown_shim::record::Identity;
+
+use super::cgroup::Cgroups;
+use crate::programs::config::ProcessConfig;
+use crate::programs::paths;
+
+/// A container's attempt: its pod, its name, its number.
+pub(super) type AttemptId = (PodUid, Arc<str>, u32);
+
+/// An attempt that runs.
+#[derive(Clone, Debug)]
+pub(super) struct RunningAttempt {
+    pub(super) id: AttemptId,
+    /// Its supervisor; none if it was killed and has left processes behind.
+    pub(super) supervisor: Option<Identity>,
+}
+
+/// Finds the attempts of this agent's state directory and those in its cgroups.
+///
+/// # Errors
+/// What runs cannot be listed, which does not mean that nothing does.
+pub(super) fn find(config: &ProcessConfig, cgroups: &Cgroups) -> io::Result<Vec<RunningAttempt>> {
+    let (own, populated) = (paths::pods(config), cgroups.populated()?);
+    let mut found: Vec<RunningAttempt> = Vec::new();
+    for (supervisor, dir) in procfs::supervisors(&config.proc_root)? {
+        let Some(id) = attempt(&dir) else { continue };
+        if dir.starts_with(&own) || populated.contains(&id) {
+            found.push(RunningAttempt { id, supervisor: Some(supervisor) });
+        }
+    }
+    for id in populated {
+        if found.iter().all(|one| one.id != id) {
+            found.push(RunningAttempt { id, supervisor: None });
+        }
+    }
+    Ok(found)
+}
+
+/// The attempt of this directory, `…/UID/NAME/NUMBER`.
+fn attempt(dir: &Path) -> Option<AttemptId> {
+    let mut names = dir.components().rev().map(|component| match component {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    let number = names.next()??.parse().ok()?;
+    let name = names.next()??.into();
+    Some((PodUid::new(names.next()??), name, number))
+}
