@@ -161,13 +161,13 @@ pub async fn collect(place: &Place) -> Facts {
     }
 }
 
-/// The limits that the agent's process runtime cannot enforce, according to the agent's cgroups.
+/// The limits that the runtime cannot enforce: the process runtime according to the agent's cgroups, others according to
+/// the machine's.
 async fn unenforced(place: &Place, config: &Config, agent: &Fact<Status>) -> Fact<Vec<String>> {
     let pid = match agent {
-        _ if config.runtime != RuntimeKind::Process => {
-            return Fact::Unknown(NotObserved::Absent, "another runtime".to_owned());
-        }
-        Fact::Known(status) => status.node.pid,
+        _ if !place.live => return Fact::not_live(),
+        _ if config.runtime != RuntimeKind::Process => None,
+        Fact::Known(status) => Some(status.node.pid),
         Fact::Unknown(kind, why) => return Fact::Unknown(*kind, why.clone()),
     };
     let (proc_root, cgroups) = (place.root.join("proc"), place.root.join("sys/fs/cgroup"));

@@ -59,8 +59,7 @@ pub(super) async fn process(
     identity: &Identity,
     wall: &WallClock,
 ) -> Result<ProcessRuntime, RuntimeStartError> {
-    let mut process = programs(config, identity, wall, "process")?;
-    process.cgroups = CgroupParent::OwnUnit { mount: CGROUPS.into() };
+    let process = programs(config, identity, wall, "process")?;
     ProcessRuntime::open(process).await.map_err(RuntimeStartError::Process)
 }
 
@@ -159,6 +158,7 @@ fn programs(
     let volatile = config.control_socket.parent().filter(|directory| is_in_memory(directory));
     programs.volatile_dir = volatile.map(|directory| directory.join(kind));
     programs.notice_dir = notice_dir(config);
+    programs.cgroups = CgroupParent::OwnUnit { mount: CGROUPS.into() };
     programs.node.name.clone_from(&identity.name);
     programs.node.address = config.cluster.node_ips.first().copied();
     programs.log_max_bytes = config.container_log_max_size;

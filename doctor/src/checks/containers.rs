@@ -80,31 +80,38 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Checks that the process runtime can enforce the pods' limits.
+/// Checks that the runtime can enforce the pods' limits. Only the process runtime needs more for that than the kernel's
+/// usual controllers; with others nothing is said of them.
 pub(super) fn limits(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "limits",
         Area::Containers,
         "without control groups of their own pods with limits are refused, and one pod can exhaust the node",
     );
-    let config = &facts.config.config;
-    if config.runtime != RuntimeKind::Process {
-        return None;
-    }
+    let advice = match facts.config.config.runtime {
+        RuntimeKind::Process => format!(
+            "give each pod a service of its own: set `runtime: systemd` in {}, then: `winddown drain && {} \
+             && winddown undrain`",
+            facts.config.file.display(),
+            facts.install("--runtime systemd --start")
+        ),
+        RuntimeKind::Systemd | RuntimeKind::Cri => {
+            "start the kernel with these controllers: without `cgroup_disable=` on its command line"
+                .to_owned()
+        }
+    };
     // If unknown, the reason is reported by another check.
     let missing = facts.unenforced.known()?;
+    if missing.is_empty() && facts.config.config.runtime != RuntimeKind::Process {
+        return None;
+    }
     Some(if missing.is_empty() {
         CHECK.ok("limits of pods on CPU and memory are enforced")
     } else {
         CHECK
             .warning("not every limit of pods can be enforced: pods that have one are refused")
             .saw_all(missing)
-            .advise(format!(
-                "give each pod a service of its own: set `runtime: systemd` in {}, then: `winddown drain && {} \
-                 && winddown undrain`",
-                facts.config.file.display(),
-                facts.install("--runtime systemd --start")
-            ))
+            .advise(advice)
     })
 }
 

@@ -354,3 +354,22 @@ fn a_runtime_without_a_name_is_not_named() {
     known(&mut facts.agent).runtime.name.clear();
     assert_eq!(finding(&facts, "runtime").unwrap().title, "the runtime answers");
 }
+
+#[test]
+fn limits_that_are_not_enforced_are_found_with_every_runtime_and_each_has_its_advice() {
+    for (runtime, advice) in [
+        (RuntimeKind::Process, "runtime: systemd"),
+        (RuntimeKind::Systemd, "cgroup_disable="),
+        (RuntimeKind::Cri, "cgroup_disable="),
+    ] {
+        let mut facts = healthy();
+        facts.config.config.runtime = runtime;
+        let well = finding(&facts, "limits").map(|found| found.severity);
+        assert_eq!(well, (runtime == RuntimeKind::Process).then_some(Well));
+        facts.unenforced = Fact::Known(vec!["memory: not there".to_owned()]);
+        let found = finding(&facts, "limits").unwrap();
+        assert_eq!(found.severity, Warning);
+        let said = format!("{found:?}");
+        assert!(said.contains("memory: not there") && said.contains(advice), "{said}");
+    }
+}
