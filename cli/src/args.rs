@@ -307,6 +307,8 @@ Examples:
   winddown kill web-node1
   winddown kill shop/web-node1 --grace 5s
 
+A manifest's pod starts again at once. To keep it out, remove its manifest.
+
 Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 the pod ended by itself, 5 it needed SIGKILL or still runs,
 6 refused.")]

@@ -432,6 +432,7 @@ impl Known {
             namespace: entry.newest.namespace().clone(),
             running: !entry.stopped && facts::runs(&entry.newest),
             grace: entry.newest.own_grace(),
+            requests: None,
         })
         .collect()
     }

@@ -256,6 +256,10 @@ impl Runtime for CriRuntime {
         self.context.end_notices.announce(ending, &self.context.pods);
     }
 
+    fn has_completed(&self, pod: &Pod) -> bool {
+        self.context.pods.get(pod.uid()).is_some_and(|entry| entry.lock().has_completed(pod))
+    }
+
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         refused_or_ignored(check_supported(pod), false).map(drop)
     }

@@ -223,6 +223,7 @@ impl<B: RunScope> PodState<B> {
             namespace: self.label.0.clone(),
             running: self.any_running(),
             grace: self.pod.as_ref().map_or(self.grace, Pod::own_grace),
+            requests: self.pod.as_ref().map(|pod| pod.fit_requests().clone()),
         }
     }
 
@@ -232,6 +233,14 @@ impl<B: RunScope> PodState<B> {
         let is_past = |run: Option<&Run<B>>| run.is_some_and(|run| self.is_past(run));
         let containers = self.containers.iter().zip(rules);
         containers.map(|(c, rule)| c.seen(rule, is_past(c.run.as_ref()), now)).collect()
+    }
+
+    /// Whether nothing of the pod runs, and nothing will be started.
+    pub fn has_completed(&mut self, pod: &Pod) -> bool {
+        self.take_pod(pod);
+        let rules = B::rules(pod);
+        let seen = self.seen(&rules, Instant::now());
+        !self.any_running() && plan::plan(&rules, &seen).done
     }
 
     /// How long until the next try to start the container at this index, if the last one failed; none if it may be

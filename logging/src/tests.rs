@@ -125,7 +125,13 @@ fn numbers_signals_and_who_asked_are_fields_too() {
     let took = Duration::from_millis(2500);
     let killed = winddown_shared::KillReason::Drain;
     let said = lines(|| {
-        decide(&Event::KillRequested { pod: pod("web"), by: killed, grace: took, status: None });
+        decide(&Event::KillRequested {
+            pod: pod("web"),
+            is_static: false,
+            by: killed,
+            grace: took,
+            status: None,
+        });
         decide(&Event::PodEvicted { pod: pod("web"), signal: "memory.available", took });
         decide(&Event::PodStopped {
             pod: pod("web"),

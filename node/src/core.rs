@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, BootClock, DesiredPods,
-    Intake, KillRequest, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, RegisteredPlugin,
+    EarlierKill, Intake, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, RegisteredPlugin,
     Runtime, RuntimeSyncer, WallClock, WorkerObserver, WorkerTimes, critical,
 };
 
@@ -74,7 +74,7 @@ impl<R: Runtime> Core<R> {
         parts: CoreParts<R>,
         settings: &Settings,
         plugins: &[RegisteredPlugin],
-    ) -> (Self, PodUidMap<KillRequest>) {
+    ) -> (Self, PodUidMap<EarlierKill>) {
         let (boot_id, clock) = (&parts.identity.boot_id, &parts.boot_clock);
         let kept = parts.kept_in.map(|directory| {
             KeptKills::open(directory.join("kills"), boot_id, clock.clone(), plugins)
@@ -190,7 +190,7 @@ impl<R: Runtime> Core<R> {
     /// pods that already run to be known.
     pub(crate) async fn bring_in(
         &self,
-        pending_kills: PodUidMap<KillRequest>,
+        pending_kills: PodUidMap<EarlierKill>,
         preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
         links: &mut Links,
     ) {
@@ -224,7 +224,7 @@ impl<R: Runtime> Core<R> {
     /// Starts the intake. The future resolves when it has handled the desired pods once.
     fn start_intake(
         &self,
-        pending_kills: PodUidMap<KillRequest>,
+        pending_kills: PodUidMap<EarlierKill>,
         preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
         links: &mut Links,
     ) -> impl Future<Output = ()> + use<R> {
@@ -238,7 +238,7 @@ impl<R: Runtime> Core<R> {
             self.recorder(),
         )
         .with_victim_lock(self.fit.victim_lock())
-        .with_earlier_kills(pending_kills)
+        .with_earlier_kills(pending_kills, self.boot_clock.clone())
         .with_gate(gate)
         .with_refusals_for_good(move |pod| for_good.iter().any(|source| source.gives_up(pod)));
         let intake = match links.turns.take() {

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
-    BootClock, Event, Grace, KillReason, KillRequest, PodLabel, PodUid, PodUidMap, Recorder,
-    RegisteredPlugin, StatusOverride, error_chain,
+    BootClock, EarlierKill, Event, KillReason, KillRequest, Owed, PodLabel, PodUid, PodUidMap,
+    Recorder, RegisteredPlugin, StatusOverride, error_chain,
 };
 
 use crate::kept_file;
 
-/// Keeps a file for each pod that is terminating. The files survive the agent but not the machine, so no write waits
-/// for a disk.
+/// Keeps a file for each pod that is terminating, and for each that has terminated and must not start yet
+/// ([`KillReason::owes`]). The files survive the agent but not the machine, so no write waits for a disk.
 pub(crate) struct KeptKills {
     directory: PathBuf,
     boot_id: String,
@@ -39,6 +39,9 @@ struct KeptKill {
     until_boot_ms: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     status: Option<StatusOverride>,
+    /// Whether the file stays when the pod has terminated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    outlasts_the_end: bool,
 }
 
 // === impl KeptKills ===
@@ -51,8 +54,7 @@ impl KeptKills {
         boot_id: &str,
         clock: BootClock,
         plugins: &[RegisteredPlugin],
-    ) -> (Self, PodUidMap<KillRequest>) {
-        let now = clock.now();
+    ) -> (Self, PodUidMap<EarlierKill>) {
         let mut found = PodUidMap::default();
         let mut ending = PodUidMap::default();
         for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
@@ -66,7 +68,7 @@ impl KeptKills {
             let kept = kept.ok().filter(|kept| kept.boot_id == boot_id);
             let by = kept.as_ref().and_then(|kept| reason(&kept.by, plugins));
             if let (Some(kept), Some(by)) = (kept, by) {
-                found.insert(kept.uid.clone(), kept.rest(by, now));
+                found.insert(kept.uid.clone(), kept.kill(by));
                 ending.insert(kept.uid.clone(), kept);
             } else {
                 let _ = std::fs::remove_file(&path);
@@ -80,19 +82,43 @@ impl KeptKills {
     fn keep(
         &self,
         pod: &PodLabel,
+        is_static: bool,
         by: KillReason,
         grace: Duration,
         status: Option<StatusOverride>,
     ) {
-        let kept = KeptKill {
+        let mut kept = KeptKill {
             uid: pod.uid.clone(),
             boot_id: self.boot_id.clone(),
             by: by.as_str().to_owned(),
             until_boot_ms: self.boot_ms_after(grace),
             status,
+            outlasts_the_end: is_static && by.owes().outlasts_the_end(),
         };
-        self.ending().insert(pod.uid.clone(), kept);
+        {
+            let mut ending = self.ending();
+            // Requested again after a restart: the end does not move.
+            if let Some(before) = ending.get(&pod.uid) {
+                kept.until_boot_ms = before.until_boot_ms;
+            }
+            ending.insert(pod.uid.clone(), kept);
+        }
         self.write(pod);
+    }
+
+    fn has_stopped(&self, pod: &PodLabel) {
+        let outlasts = self.ending().get(&pod.uid).is_none_or(|kept| kept.outlasts_the_end);
+        if !outlasts {
+            self.forget(pod);
+        }
+    }
+
+    fn forget(&self, pod: &PodLabel) {
+        if self.ending().remove(&pod.uid).is_some() {
+            let file = kept_file::path(&self.directory, &pod.uid);
+            // If this fails, the next agent deletes the file when the pod stops or is admitted, or in another boot.
+            let _ = file.and_then(std::fs::remove_file);
+        }
     }
 
     /// Keeps that the pod's grace period ends `grace` from now, if that is sooner than before. Does
@@ -148,17 +174,12 @@ impl KeptKills {
 impl Recorder for KeptKills {
     fn record(&self, event: &Event) {
         match event {
-            Event::KillRequested { pod, by, grace, status } if is_kept(*by) => {
-                self.keep(pod, *by, *grace, status.clone());
+            Event::KillRequested { pod, is_static, by, grace, status } if is_kept(*by) => {
+                self.keep(pod, *is_static, *by, *grace, status.clone());
             }
-            // A pod that ended while no agent ran may be admitted again.
-            Event::PodStopped { pod, .. } | Event::PodAdmitted { pod }
-                if self.ending().remove(&pod.uid).is_some() =>
-            {
-                let file = kept_file::path(&self.directory, &pod.uid);
-                // If this fails, the next agent deletes the file when the pod stops or is admitted, or in another boot.
-                let _ = file.and_then(std::fs::remove_file);
-            }
+            Event::PodStopped { pod, .. } => self.has_stopped(pod),
+            // It may have ended while no agent ran.
+            Event::PodAdmitted { pod } => self.forget(pod),
             _ => {}
         }
     }
@@ -167,22 +188,30 @@ impl Recorder for KeptKills {
 // === impl KeptKill ===
 
 impl KeptKill {
-    /// Restores the request, with what is left of its grace period at `now`, in time since the boot.
-    fn rest(&self, by: KillReason, now: Duration) -> KillRequest {
-        let rest = Duration::from_millis(self.until_boot_ms).saturating_sub(now);
-        KillRequest {
-            grace: Some(Grace::whole(rest)),
-            evict: by == KillReason::Eviction,
-            status: self.status.clone(),
-            ..KillRequest::new(by)
+    fn kill(&self, by: KillReason) -> EarlierKill {
+        // The node needed what the pod had.
+        let evict = matches!(by.owes(), Owed::Room | Owed::Relief);
+        let status = self.status.clone();
+        EarlierKill {
+            request: KillRequest { evict, status, ..KillRequest::new(by) },
+            until: Duration::from_millis(self.until_boot_ms),
         }
     }
 }
 
-/// Whether a kill for this reason is recorded here. Shutdowns have records of their own. That a pod was removed or its
-/// node drained each agent sees by itself, but not how much of the pod's grace period is left.
+/// Whether a kill for this reason is recorded here. That a pod was removed or its node drained each agent sees by itself,
+/// but not how much of the pod's grace period is left.
 fn is_kept(by: KillReason) -> bool {
-    by != KillReason::Shutdown
+    match by {
+        // Shutdowns have records of their own.
+        KillReason::Shutdown => false,
+        KillReason::Preemption
+        | KillReason::Eviction
+        | KillReason::Drain
+        | KillReason::Operator
+        | KillReason::Removed
+        | KillReason::Plugin(_) => true,
+    }
 }
 
 fn reason(word: &str, plugins: &[RegisteredPlugin]) -> Option<KillReason> {
@@ -207,13 +236,17 @@ mod tests {
     const MINE: PluginName = PluginName::of("mine");
     const THEIRS: PluginName = PluginName::of("theirs");
 
+    fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
     fn label(uid: &str) -> PodLabel {
         PodLabel { namespace: "default".into(), name: "web".into(), uid: PodUid::new(uid) }
     }
 
     fn asked(uid: &str, by: KillReason) -> Event {
         let grace = Duration::from_secs(30);
-        Event::KillRequested { pod: label(uid), by, grace, status: None }
+        Event::KillRequested { pod: label(uid), is_static: true, by, grace, status: None }
     }
 
     fn stopped(uid: &str) -> Event {
@@ -221,7 +254,7 @@ mod tests {
         Event::PodStopped { pod: label(uid), took, forced, remark: None }
     }
 
-    fn open(state: &Path, boot: &str, at: u64) -> (KeptKills, PodUidMap<KillRequest>) {
+    fn open(state: &Path, boot: &str, at: u64) -> (KeptKills, PodUidMap<EarlierKill>) {
         let clock = BootClock::new(move || Duration::from_secs(at));
         KeptKills::open(
             state.join("kills"),
@@ -244,16 +277,34 @@ mod tests {
 
         let (kept, found) = open(state.path(), "boot", 112);
         assert_eq!(found.len(), 3);
-        assert_eq!(found[&PodUid::new("left")].reason, KillReason::Removed);
+        assert_eq!(found[&PodUid::new("left")].request.reason, KillReason::Removed);
         let a = &found[&PodUid::new("a")];
-        assert_eq!((a.reason, a.evict), (KillReason::Eviction, true));
-        assert_eq!(a.grace, Some(Duration::from_secs(18)));
-        assert_eq!(found[&PodUid::new("b")].reason, KillReason::Plugin(MINE));
+        assert_eq!((a.request.reason, a.request.evict), (KillReason::Eviction, true));
+        assert_eq!(a.request_at(secs(112)).grace, Some(secs(18)));
+        assert_eq!(found[&PodUid::new("b")].request.reason, KillReason::Plugin(MINE));
         // It ended while no agent ran, and is admitted again.
         kept.record(&Event::PodAdmitted { pod: label("a") });
         let (_, found) = open(state.path(), "boot", 500);
-        assert_eq!(found[&PodUid::new("b")].grace, Some(Grace::SHORTEST));
+        assert_eq!(found[&PodUid::new("b")].request_at(secs(500)).grace, Some(secs(1)));
         assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn what_must_not_start_yet_is_kept_until_it_is_admitted_and_its_end_does_not_move() {
+        let state = tempfile::tempdir().unwrap();
+        let (kept, _) = open(state.path(), "boot", 100);
+        for (uid, by) in [("a", KillReason::Eviction), ("b", KillReason::Preemption)] {
+            kept.record(&asked(uid, by));
+            kept.record(&stopped(uid));
+        }
+        let (kept, found) = open(state.path(), "boot", 105);
+        assert_eq!(found.keys().collect::<Vec<_>>(), [&PodUid::new("a")]);
+        // The successor asks again, with a grace period that it has rounded up.
+        kept.record(&asked("a", KillReason::Eviction));
+        let (kept, found) = open(state.path(), "boot", 110);
+        assert_eq!(found[&PodUid::new("a")].until, secs(130));
+        kept.record(&Event::PodAdmitted { pod: label("a") });
+        assert_eq!(open(state.path(), "boot", 115).1.len(), 0);
     }
 
     #[test]
@@ -264,7 +315,7 @@ mod tests {
         kept.shorten(&label("a"), Duration::from_secs(10));
         let (_, found) = open(state.path(), "boot", 104);
         let a = &found[&PodUid::new("a")];
-        assert_eq!((a.reason, a.grace), (KillReason::Preemption, Some(Duration::from_secs(6))));
+        assert_eq!((a.request.reason, a.until), (KillReason::Preemption, secs(110)));
 
         let file = state.path().join("kills/a.json");
         std::fs::remove_file(&file).unwrap();

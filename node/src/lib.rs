@@ -56,6 +56,7 @@ mod tests;
 #[cfg(feature = "config")]
 mod trust;
 
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -175,11 +176,11 @@ impl<R: Runtime> Node<R> {
         // Boxed, because the future is large and is moved several times.
         let work = Box::pin(async move {
             if let Some(first) = first {
-                for (uid, request) in first.await {
-                    pending_kills
-                        .entry(uid)
-                        .and_modify(|of_pod| of_pod.join(&request))
-                        .or_insert(request);
+                for (uid, kill) in first.await {
+                    match pending_kills.entry(uid) {
+                        Entry::Occupied(mut of_pod) => of_pod.get_mut().join(kill),
+                        Entry::Vacant(none) => drop(none.insert(kill)),
+                    }
                 }
             }
             core.bring_in(pending_kills, preemption_handler, &mut links).await;

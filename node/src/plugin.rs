@@ -13,7 +13,7 @@ use winddown_control::api::{
     ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
 };
 use winddown_shared::{
-    AdmissionFailureHandler, AdmitHandler, KillRequest, NodeHandle, NodeHandleParts, Plugin,
+    AdmissionFailureHandler, AdmitHandler, EarlierKill, NodeHandle, NodeHandleParts, Plugin,
     PluginNotes, PodUidMap, PodWorkers, Recorder, RegisteredPlugin, Runtime, RuntimeSyncer,
     critical,
 };
@@ -66,7 +66,7 @@ pub(crate) type Start = Box<dyn FnOnce(&mut Links) + Send>;
 /// The work of one plug-in before pods are started, and once they are known.
 pub(crate) struct Lead {
     /// Returns the pods that were already requested to stop. No pod is started until it resolves.
-    pub(crate) first: BoxFuture<'static, PodUidMap<KillRequest>>,
+    pub(crate) first: BoxFuture<'static, PodUidMap<EarlierKill>>,
     /// Starts as soon as the pods are known, and runs for as long as the agent.
     pub(crate) then: BoxFuture<'static, ()>,
 }

@@ -2,7 +2,6 @@
 //! it is in memory.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as kube;
 use winddown_shared::status::{StatusEntry, is_terminal};
@@ -131,7 +130,7 @@ fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::Po
     let pod = snapshot.pod.as_ref().or(said.map(|s| &s.pod))?;
     let mut told = pod_status(pod, said.map(|s| &*s.status));
     told.state = state(snapshot.lifecycle);
-    told.grace_left_seconds = grace_left(snapshot);
+    told.grace_left_seconds = snapshot.grace_left().map(|left| left.as_secs());
     told.stays = snapshot.restarts_on_node;
     Some(told)
 }
@@ -215,14 +214,6 @@ fn pod_status(pod: &Pod, status: Option<&kube::PodStatus>) -> api::PodStatus {
 /// The `Ready` condition, which a shutdown sets to false before the probes notice anything.
 fn is_ready(status: &kube::PodStatus) -> bool {
     status.conditions.iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
-}
-
-fn grace_left(snapshot: &PodSnapshot) -> Option<u64> {
-    if snapshot.lifecycle != Lifecycle::Terminating {
-        return None;
-    }
-    let spent = snapshot.ending_for.unwrap_or(Duration::ZERO);
-    Some(snapshot.grace?.saturating_sub(spent).as_secs())
 }
 
 fn state(lifecycle: Lifecycle) -> api::PodState {

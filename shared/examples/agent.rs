@@ -77,6 +77,7 @@ impl Runtime for InMemory {
             namespace: pod.namespace().clone(),
             running: true,
             grace: pod.own_grace(),
+            requests: None,
         };
         Ok(self.pods().values().map(listed).collect())
     }

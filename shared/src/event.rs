@@ -174,6 +174,8 @@ pub enum Event {
     KillRequested {
         /// The pod.
         pod: PodLabel,
+        /// Whether it comes from a manifest.
+        is_static: bool,
         /// The requester.
         by: KillReason,
         /// The effective grace period, after all shortening.

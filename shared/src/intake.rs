@@ -11,24 +11,28 @@ use crate::status::StatusStore;
 use crate::syncer::UpdateKind;
 use crate::workers::has_terminal_phase;
 use crate::{
-    Admission, GateState, KillReason, KillRequest, Lifecycle, Others, Pod, PodUid, PodUidMap,
-    PodWorkers, Recorder, Rejection, RunningPods, Runtime, RuntimePod, RuntimeSyncer, StartTurn,
-    VictimLock,
+    Admission, BootClock, EarlierKill, GateState, KillReason, KillRequest, Lifecycle, Others, Owed,
+    Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, RunningPods, Runtime, RuntimePod,
+    RuntimeSyncer, StartTurn, VictimLock,
 };
 
 mod delays;
+mod earlier_kills;
 mod leftovers;
 mod pending_preemption;
 mod rejected_static;
+mod removals;
 #[cfg(test)]
 mod tests;
 mod turns;
 
 pub use delays::ReturnDelays;
+use earlier_kills::EarlierKills;
 use leftovers::Found;
 pub use pending_preemption::WAITING_FOR_PREEMPTION;
 use pending_preemption::{PendingPreemption, importance};
 use rejected_static::RejectedStatic;
+use removals::Removals;
 
 /// How long the runtime may take to answer before it counts as silent.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -66,14 +70,13 @@ pub struct Intake<R: Runtime> {
     list_at: Instant,
     /// Whether listing the runtime fails, which was logged.
     list_fails: bool,
-    /// When the removal of remains is retried after a failure, and the delay that ends then.
-    retry_removal: Option<(Instant, Duration)>,
+    removals: Removals,
     passes: watch::Sender<u64>,
     victim_lock: VictimLock,
     pending_preemption: PendingPreemption,
     rejected_static: RejectedStatic,
     /// Pods that an earlier agent requested to terminate.
-    earlier_kills: PodUidMap<KillRequest>,
+    earlier_kills: EarlierKills,
     /// Whether a refusal of this pod is final.
     refusal_is_final: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
     /// Whether the whole node admits pods.
@@ -142,24 +145,27 @@ impl<R: Runtime> Intake<R> {
             listed: None,
             list_at: Instant::now(),
             list_fails: false,
-            retry_removal: None,
+            removals: Removals::default(),
             passes: watch::Sender::new(0),
             victim_lock: VictimLock::new(),
             pending_preemption,
             rejected_static: RejectedStatic::default(),
-            earlier_kills: PodUidMap::default(),
+            earlier_kills: EarlierKills::new(
+                PodUidMap::default(),
+                BootClock::new(|| Duration::ZERO),
+            ),
             refusal_is_final: Arc::new(|_| false),
             gate: watch::Sender::new(GateState::Open).subscribe(),
             turns: watch::Sender::new(StartTurn::default()).subscribe(),
         }
     }
 
-    /// Sets the pods that an earlier agent requested to terminate. Those that still run are
-    /// requested again before anything else: if their worker synced them first, a container that
-    /// exited at this moment would be restarted.
+    /// Sets the pods that an earlier agent requested to terminate, and the clock of their ends. Those that still run
+    /// are requested again before anything else: if their worker synced them first, a container that exited at this
+    /// moment would be restarted.
     #[must_use]
-    pub fn with_earlier_kills(mut self, asked: PodUidMap<KillRequest>) -> Self {
-        self.earlier_kills = asked;
+    pub fn with_earlier_kills(mut self, kills: PodUidMap<EarlierKill>, clock: BootClock) -> Self {
+        self.earlier_kills = EarlierKills::new(kills, clock);
         self
     }
 
@@ -313,15 +319,19 @@ impl<R: Runtime> Intake<R> {
         // First, so that a static pod waits for the leftovers of an older manifest of its name.
         self.end_strays(&uids, wanted.complete);
         // Of two static pods with one name, the one that already runs comes first.
-        for pod in wanted.pods.iter().filter(|p| self.ran_before(p.uid())).collect::<Vec<_>>() {
+        let from_before =
+            |pod: &&Pod| self.ran_before(pod.uid()) || self.earlier_kills.contains(pod.uid());
+        for pod in wanted.pods.iter().filter(from_before).collect::<Vec<_>>() {
             self.take(pod);
         }
+        // From here on, what runs without a worker is in no source, and takes room.
+        self.publish_running();
         let tracked = self.bring_in(wanted, &uids);
         if self.list_at <= Instant::now() {
             self.list(&tracked).await;
             self.end_strays(&uids, wanted.complete);
         }
-        self.forget_remains(&uids, &tracked, wanted.complete).await;
+        self.remove_remains(&uids, &tracked, wanted.complete);
     }
 
     /// Runs admission for everything that is to start, and hands it to the workers. Returns what they then track.
@@ -353,7 +363,9 @@ impl<R: Runtime> Intake<R> {
             }
             self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), state });
         }
-        let tracked = self.workers.sync_known_pods(uids);
+        // Until the node admits pods again, a pod that is to start again keeps its worker, and its status.
+        let may_restart = *self.gate.borrow() != GateState::Shut;
+        let tracked = self.workers.sync_desired(uids, may_restart);
         self.follow_new_runs(&tracked);
         self.statuses.retain(|uid| uids.contains(uid) || tracked.contains_key(uid));
         self.start_again(&tracked, &mut others);
@@ -397,33 +409,11 @@ impl<R: Runtime> Intake<R> {
                     self.workers.update(UpdateKind::Update, pod.clone(), None);
                 }
             }
+            // It is taken once its removal is over.
+            None if self.removals.holds_back(pod.uid()) => {}
             None => {
-                // A pod that already runs was admitted before the agent restarted, and must be known to its worker even
-                // while admission is closed: a shutdown has to terminate it.
-                let runs = self.ran_before(pod.uid());
-                // A terminating pod needs no room. A pod that is to start after its predecessor has
-                // terminated is admitted at that time.
-                let stays =
-                    self.earlier_kills.get(pod.uid()).is_some_and(KillRequest::restarts_on_node);
-                let ends =
-                    is_over(pod) || stays || self.workers.is_termination_requested(pod.uid());
-                if !runs && !ends {
+                if !self.take_known(pod) {
                     return false;
-                }
-                // What cannot be carried out any more would be tried for ever.
-                let is_refused =
-                    |by: &KillRequest| self.runtime.refuses_stop(pod.uid(), by.reason).is_some();
-                match self.earlier_kills.remove(pod.uid()).filter(|by| !is_refused(by)) {
-                    Some(request) if runs || stays => {
-                        if request.reason == KillReason::Preemption && pod.is_static() {
-                            self.rejected_static.note(pod, true);
-                        }
-                        self.workers.request_kill(pod.clone(), &request);
-                        if self.comes_back(pod, request.reason) {
-                            self.workers.update(UpdateKind::Create, pod.clone(), None);
-                        }
-                    }
-                    _ => self.workers.update(UpdateKind::Create, pod.clone(), None),
                 }
                 let state = AdmissionState::Admitted;
                 self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), state });
@@ -432,15 +422,26 @@ impl<R: Runtime> Intake<R> {
         true
     }
 
-    /// Whether a pod that an earlier agent requested to terminate for this reason starts again once it has.
-    fn comes_back(&self, pod: &Pod, reason: KillReason) -> bool {
-        match reason {
-            // It is wanted again.
-            KillReason::Removed => true,
-            // The drain was ended meanwhile. If it was not, `reopen` starts the pod again.
-            KillReason::Drain => pod.is_static() && *self.gate.borrow() == GateState::Open,
-            _ => false,
+    /// Hands a new pod that needs no admission to its worker. Returns false if it needs admission.
+    fn take_known(&mut self, pod: &Pod) -> bool {
+        // A pod that already runs was admitted before the agent restarted, and must be known to its worker even while
+        // admission is closed: a shutdown has to terminate it.
+        let here = self.ran_before(pod.uid()) || self.earlier_kills.keep_out(pod);
+        if here && self.resume_kill(pod) {
+            return true;
         }
+        // A terminating pod needs no room. A pod that is to start after its predecessor has terminated is admitted at
+        // that time.
+        if here || is_over(pod) || self.workers.is_termination_requested(pod.uid()) {
+            self.workers.update(UpdateKind::Create, pod.clone(), None);
+            return true;
+        }
+        let left = matches!(self.found.get(pod.uid()), Some(Found::Unclaimed));
+        let had_completed = left && self.runtime.has_completed(pod);
+        if had_completed {
+            self.workers.take_completed(pod.clone());
+        }
+        had_completed
     }
 
     fn ran_before(&self, uid: &PodUid) -> bool {
@@ -511,11 +512,8 @@ impl<R: Runtime> Intake<R> {
             self.rejected_static.forget(pod.uid());
         }
         self.rejected_static.node_changed();
-        let ended = self
-            .workers
-            .snapshot()
-            .into_iter()
-            .filter(|s| matches!(s.ending_by, Some(KillReason::Shutdown | KillReason::Drain)));
+        let is_due = |by: KillReason| by.owes() == Owed::Reopening;
+        let ended = self.workers.snapshot().into_iter().filter(|s| s.ending_by.is_some_and(is_due));
         for pod in
             ended.filter(|s| s.restarts_on_node || s.pod.as_ref().is_some_and(Pod::is_static))
         {

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{GateReason, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
+use crate::{GateReason, Grace, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
 
 /// Why a pod is requested to terminate. Names the controller, never the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -40,6 +40,50 @@ impl KillReason {
             Self::Operator => "operator",
             Self::Removed => "removed",
             Self::Plugin(name) => name.as_str(),
+        }
+    }
+
+    /// When a static pod that was terminated for this reason starts again. An API pod never does, unless its request
+    /// says so ([`StatusOverride::restarts_on_node`]): it has failed, and its controller creates another one.
+    #[must_use]
+    pub const fn owes(self) -> Owed {
+        match self {
+            Self::Shutdown | Self::Drain => Owed::Reopening,
+            Self::Preemption => Owed::Room,
+            Self::Eviction => Owed::Relief,
+            Self::Operator => Owed::Restart,
+            Self::Removed => Owed::Source,
+            Self::Plugin(_) => Owed::Nothing,
+        }
+    }
+}
+
+/// What the node owes a static pod that it has terminated. A restart of the agent changes nothing of it: until the pod
+/// has terminated, the request is kept, and with it what is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Owed {
+    /// The pod starts again when it has terminated and the node admits pods. An agent that is started later admits it
+    /// like a new one.
+    Restart,
+    /// The pod starts again when the node admits pods again. So it does under a later agent.
+    Reopening,
+    /// The pod is tried again whenever there may be room for it. So it is under a later agent.
+    Room,
+    /// The controller that terminated the pod readmits it when the shortage is over. The request is kept until then.
+    Relief,
+    /// The pod starts again if its source lists it again.
+    Source,
+    /// The pod stays terminated until its manifest changes or the machine boots. The request is kept until then.
+    Nothing,
+}
+
+impl Owed {
+    /// Whether the request is kept when the pod has terminated, so that a later agent does not start it too early.
+    #[must_use]
+    pub const fn outlasts_the_end(self) -> bool {
+        match self {
+            Self::Relief | Self::Nothing => true,
+            Self::Restart | Self::Reopening | Self::Room | Self::Source => false,
         }
     }
 }
@@ -100,15 +144,6 @@ pub struct KillRequest {
 }
 
 impl KillRequest {
-    /// Merges another request for the same pod: the shorter grace period wins, and the status of the first.
-    pub fn join(&mut self, other: &Self) {
-        self.grace = self.grace.into_iter().chain(other.grace).min();
-        self.evict |= other.evict;
-        if self.status.is_none() {
-            self.status.clone_from(&other.status);
-        }
-    }
-
     /// Whether the pod starts again when its node is back.
     pub fn restarts_on_node(&self) -> bool {
         self.status.as_ref().is_some_and(|status| status.restarts_on_node)
@@ -117,6 +152,40 @@ impl KillRequest {
     /// Creates a request with the pod's own grace period and no status.
     pub fn new(reason: KillReason) -> Self {
         Self { reason, grace: None, evict: false, status: None, deadline: None }
+    }
+}
+
+/// A request of an earlier agent of this boot to terminate a pod. Its end is a point in time: time passes while no agent
+/// runs, and while the runtime is silent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EarlierKill {
+    /// The request. Its own grace period is not used.
+    pub request: KillRequest,
+    /// When the grace period ends, in time since the boot.
+    pub until: Duration,
+}
+
+impl EarlierKill {
+    /// Merges another kill of the same pod: the earlier end wins, and the reason and status of the first.
+    pub fn join(&mut self, other: Self) {
+        self.until = self.until.min(other.until);
+        self.request.evict |= other.request.evict;
+        if self.request.status.is_none() {
+            self.request.status = other.request.status;
+        }
+    }
+
+    /// The request for the rest of the grace period, at least one second. `now` is the time since the boot.
+    #[must_use]
+    pub fn request_at(&self, now: Duration) -> KillRequest {
+        let grace = Some(Grace::whole(self.until.saturating_sub(now)));
+        KillRequest { grace, ..self.request.clone() }
+    }
+
+    /// Whether the pod must not start yet, even if it has terminated.
+    pub(crate) fn keeps_out(&self, is_static: bool) -> bool {
+        self.request.restarts_on_node()
+            || (is_static && self.request.reason.owes().outlasts_the_end())
     }
 }
 

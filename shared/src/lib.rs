@@ -81,8 +81,8 @@ pub use inhibitor::{
 };
 pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_PREEMPTION};
 pub use kill::{
-    KillError, KillReason, KillRequest, PodKiller, PodStopped, RunningPods, StatusOverride,
-    StoppedContainer,
+    EarlierKill, KillError, KillReason, KillRequest, Owed, PodKiller, PodStopped, RunningPods,
+    StatusOverride, StoppedContainer,
 };
 pub use node_ending::{EndNotice, NodeEnding};
 pub use notice::{LONGEST_NOTICE, Notice, NoticeState, Notices};

@@ -72,13 +72,14 @@ impl Pod {
         let name = named(&object.metadata.name, "metadata.name")?;
         let namespace = named(&object.metadata.namespace, "metadata.namespace")?;
         let uid = PodUid::new(named(&object.metadata.uid, "metadata.uid")?);
-        Ok(Self::assemble(PodLabel { namespace, name, uid }, object, false))
+        Ok(Self::assemble(PodLabel { namespace, name, uid }, object, OnceLock::new(), false))
     }
 
     /// Creates a stand-in for a pod that only the runtime knows: its identity and, if known, its
-    /// grace period. It has no containers, and is only suitable for planning and terminating.
+    /// grace period and the resources that it takes. It has no containers, and is only suitable for planning and
+    /// terminating.
     pub fn of_runtime(pod: &RuntimePod) -> Self {
-        let RuntimePod { uid, name, namespace, grace, .. } = pod;
+        let RuntimePod { uid, name, namespace, grace, requests, .. } = pod;
         let mut object = api::Pod::default();
         object.metadata.name = Some(name.to_string());
         object.metadata.namespace = Some(namespace.to_string());
@@ -86,10 +87,21 @@ impl Pod {
         let seconds = grace.map(|grace| i64::try_from(grace.as_secs()).unwrap_or(i64::MAX));
         let spec = api::PodSpec { termination_grace_period_seconds: seconds, ..Default::default() };
         object.spec = Some(spec);
-        Self::assemble(pod.label(), object, true)
+        let fit = requests.clone().map_or_else(OnceLock::new, OnceLock::from);
+        Self::assemble(pod.label(), object, fit, true)
     }
 
-    fn assemble(label: PodLabel, mut object: api::Pod, is_runtime_only: bool) -> Self {
+    /// What [`RuntimePod::requests`] said of a stand-in.
+    pub(crate) fn kept_requests(&self) -> Option<Requests> {
+        self.0.fit.get().cloned()
+    }
+
+    fn assemble(
+        label: PodLabel,
+        mut object: api::Pod,
+        fit: OnceLock<Requests>,
+        is_runtime_only: bool,
+    ) -> Self {
         compact::compact(&mut object);
         Self(Arc::new(Inner {
             full_name: Arc::from(format!("{}_{}", label.name, label.namespace)),
@@ -97,7 +109,7 @@ impl Pod {
             facts: Facts::of(&object),
             object,
             is_runtime_only,
-            fit: OnceLock::new(),
+            fit,
         }))
     }
 

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::sync::broadcast;
 
 use crate::{
-    Consent, Grace, KillReason, NodeEnding, Pod, PodLabel, PodStopped, PodUid, Recorder,
+    Consent, Grace, KillReason, NodeEnding, Pod, PodLabel, PodStopped, PodUid, Recorder, Requests,
     StoppedContainer, WallTime,
 };
 
@@ -133,6 +133,13 @@ pub trait Runtime: Send + Sync + 'static {
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         let _ = pod;
         Ok(())
+    }
+
+    /// Whether the pod has completed: nothing of it runs, and [`sync_pod`](Self::sync_pod) would start nothing. False, the
+    /// default, means that this is not known. Must return at once.
+    fn has_completed(&self, pod: &Pod) -> bool {
+        let _ = pod;
+        false
     }
 
     /// Why the runtime would not stop the pod for this reason, and what ends it instead, for people; `None`, the
@@ -338,15 +345,18 @@ pub struct RuntimePod {
     pub running: bool,
     /// The grace period in its spec when it was started, if the runtime kept it.
     pub grace: Option<Duration>,
+    /// The resources that it requested when it was started, if the runtime kept them.
+    pub requests: Option<Requests>,
 }
 
 // === impl RuntimePod ===
 
 impl RuntimePod {
-    /// Creates a running pod of which only this is known.
-    pub(crate) fn of_label(label: &PodLabel, grace: Option<Duration>) -> Self {
-        let PodLabel { namespace, name, uid } = label.clone();
-        Self { uid, name, namespace, running: true, grace }
+    /// The running pod that [`Pod::of_runtime`] stands for.
+    pub(crate) fn of_stand_in(pod: &Pod) -> Self {
+        let PodLabel { namespace, name, uid } = pod.label().clone();
+        let (grace, requests) = (pod.own_grace(), pod.kept_requests());
+        Self { uid, name, namespace, running: true, grace, requests }
     }
 
     /// The label that identifies the pod in events and errors.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::status::{Phase, StatusInput, StatusStore, generate, phase, unmade};
 use crate::syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
+use crate::workers::has_terminal_phase;
 use crate::{
     Event, GateReason, Grace, KillReason, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid,
     PodUidMap, PodWorkers, Recorder, Rejection, Runtime, RuntimeError, RuntimePod, StatusOverride,
@@ -323,6 +324,13 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             .clean_pod(pod.uid())
             .await
             .map_err(|e| SyncError::caused_by("freeing what the pod held", e))?;
+        // It had completed before this agent started.
+        if self.statuses.get(pod.uid()).is_none() && !has_terminal_phase(&pod) {
+            let now = self.runtime.pod_status(pod.uid()).await;
+            let now =
+                now.map_err(|e| SyncError::caused_by("reading how the pod had completed", e))?;
+            self.publish(&pod, &now, true, None);
+        }
         self.ignored.lock().unwrap_or_else(PoisonError::into_inner).remove(pod.uid());
         if let Some(given) = &self.given {
             given.forget(pod.uid());

@@ -111,6 +111,8 @@ pub enum RuntimeView {
     NotYetKnown,
     /// No container of the pod runs.
     Stopped,
+    /// No container of the pod runs, and none will start.
+    Completed,
     /// Containers of the pod run, or ran when last checked.
     Running,
 }

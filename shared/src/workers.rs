@@ -206,23 +206,29 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Requests the termination of a pod without waiting for it. Never blocks. Unlike
     /// [`begin_kill`](PodKiller::begin_kill), does not ask whether the runtime refuses.
     pub fn request_kill(&self, pod: Pod, request: &KillRequest) {
-        self.inner.begin_kill(pod, request);
+        let view = self.inner.view(&pod, true);
+        self.inner.begin_kill(pod, request, view);
     }
 
-    /// Stops what the runtime runs under a UID that is not configured or whose pod has finished,
-    /// with the shortest grace period. Never blocks.
-    pub fn kill_runtime_pod(&self, pod: RuntimePod) {
-        let grace = Some(Grace::SHORTEST);
-        self.request_runtime_kill(
-            pod,
-            &KillRequest { grace, ..KillRequest::new(KillReason::Removed) },
-        );
+    /// Requests again what an earlier agent requested. What that agent had stopped by then is stopped once more, which
+    /// publishes the pod's status. Never blocks.
+    pub(crate) fn resume_kill(&self, pod: Pod, request: &KillRequest) {
+        self.inner.begin_kill(pod, request, RuntimeView::NotYetKnown);
     }
 
-    /// Stops a pod that only the runtime knows, as `request` asks.
-    pub(crate) fn request_runtime_kill(&self, pod: RuntimePod, request: &KillRequest) {
-        let (_, wake) = self.inner.lock().kill_runtime_pod(pod, request, Instant::now());
+    /// Takes a pod that had completed before this agent started: it only has to be freed. Never blocks.
+    pub(crate) fn take_completed(&self, pod: Pod) {
+        let (kind, view) = (UpdateKind::Create, RuntimeView::Completed);
+        let wake = self.inner.lock().update(kind, pod, None, view, Instant::now());
         self.inner.spawn(wake);
+    }
+
+    /// Stops what the runtime runs under a UID that is not configured, with the grace period that the runtime has kept
+    /// ([`RuntimePod::grace`]). What it runs of a pod that has finished gets the shortest. Never blocks.
+    pub fn kill_runtime_pod(&self, pod: &RuntimePod) {
+        let grace = Some(pod.grace.unwrap_or(Grace::DEFAULT));
+        let request = KillRequest { grace, ..KillRequest::new(KillReason::Removed) };
+        self.request_kill(Pod::of_runtime(pod), &request);
     }
 
     /// Announces that the runtime is about to be listed for the next [`note_running`](Self::note_running). A pod that
@@ -235,9 +241,12 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// ignored; the others count as pods of a source or of none. The workers cannot know that
     /// nothing runs until this was called with [`known`](RunningPods::known). Never blocks.
     pub fn note_running(&self, running: RunningPods) {
-        let more = self.inner.lock().note_running(running);
-        if more {
+        let (is_more, has_left) = self.inner.lock().note_running(running);
+        if is_more {
             self.inner.more_known.send_modify(|n| *n += 1);
+        }
+        if has_left {
+            self.inner.left.notify_one();
         }
     }
 
@@ -257,7 +266,17 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Reports the whole desired set: terminates the tracked pods that are not in it, and forgets
     /// those that are finished. Returns the pods that are tracked afterwards.
     pub fn sync_known_pods(&self, desired: &HashSet<PodUid>) -> HashMap<PodUid, Lifecycle> {
-        let (known, wakes) = self.inner.lock().sync_known_pods(desired, Instant::now());
+        self.sync_desired(desired, true)
+    }
+
+    /// The same. Unless pods `may_restart`, those that are to start again are not forgotten.
+    pub(crate) fn sync_desired(
+        &self,
+        desired: &HashSet<PodUid>,
+        may_restart: bool,
+    ) -> HashMap<PodUid, Lifecycle> {
+        let now = Instant::now();
+        let (known, wakes) = self.inner.lock().sync_known_pods(desired, may_restart, now);
         for wake in wakes {
             self.inner.spawn(Some(wake));
         }
@@ -283,7 +302,8 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
         if let Some(why) = self.inner.syncer.refuses_stop(pod.uid(), request.reason) {
             return Err(KillError::Refused { pod: label.to_string().into(), why });
         }
-        let wait = self.inner.begin_kill(pod, &request);
+        let view = self.inner.view(&pod, true);
+        let wait = self.inner.begin_kill(pod, &request, view);
         self.inner.until_ended(&label, wait, request.deadline, begun).await
     }
 
@@ -339,19 +359,28 @@ impl<S: PodSyncer> Inner<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin_kill(self: &Arc<Self>, pod: Pod, request: &KillRequest) -> KillWait {
-        let label = pod.label().clone();
-        let (wait, wake) = if pod.is_runtime_only() {
-            let pod = RuntimePod::of_label(&label, pod.own_grace());
-            self.lock().kill_runtime_pod(pod, request, Instant::now())
-        } else {
-            let view = self.view(&pod, true);
-            self.lock().kill(pod, request, view, Instant::now())
+    fn begin_kill(
+        self: &Arc<Self>,
+        pod: Pod,
+        request: &KillRequest,
+        view: RuntimeView,
+    ) -> KillWait {
+        let (label, is_static) = (pod.label().clone(), pod.is_static());
+        let (wait, wake, settled) = {
+            let mut state = self.lock();
+            let (wait, wake) = if pod.is_runtime_only() {
+                let pod = RuntimePod::of_stand_in(&pod);
+                state.kill_runtime_pod(pod, request, Instant::now())
+            } else {
+                state.kill(pod, request, view, Instant::now())
+            };
+            (wait, wake, state.is_ready_to_restart(&label.uid))
         };
         match &wait {
             KillWait::Ending { grace, began: true, .. } => {
                 self.recorder.record(&Event::KillRequested {
                     pod: label,
+                    is_static,
                     by: request.reason,
                     grace: *grace,
                     status: request.status.clone(),
@@ -363,6 +392,9 @@ impl<S: PodSyncer> Inner<S> {
             KillWait::Ending { .. } | KillWait::Done(_) => {}
         }
         self.spawn(wake);
+        if settled {
+            self.settled.notify_one();
+        }
         if matches!(wait, KillWait::Done(_)) {
             // The pod may have held a place without having started.
             self.left.notify_one();

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_shared::{Grace, KillRequest, LONGEST_NOTICE, PodUid, ShutdownKind};
+use winddown_shared::{EarlierKill, KillRequest, LONGEST_NOTICE, PodUid, ShutdownKind};
 
 use crate::controller::status_of_ended;
-use crate::grace::{rest_of_grace, room};
 use crate::in_place::status_of_staying;
 use crate::report::ReportHeader;
 use crate::run_context::RunContext;
@@ -129,8 +128,8 @@ impl RunRecord {
     }
 
     /// Returns the kill requests, by pod UID, to repeat for the pods that had been requested to stop but had not
-    /// stopped when this was written. `now` is the current time of the record's clock. Each pod gets the rest
-    /// of its grace period, rounded to the nearest second, at least one second, and not past its group's end.
+    /// stopped when this was written. `now` is the current time of the record's clock. Each pod's time ends
+    /// when it was to end, and not past its group's end.
     ///
     /// Pods that have stopped but stay on the node are included, so that they are not refused for good while the node
     /// is going down.
@@ -141,22 +140,22 @@ impl RunRecord {
         &self,
         now: Duration,
         called_off: bool,
-    ) -> impl Iterator<Item = (PodUid, KillRequest)> {
-        let elapsed = now.saturating_sub(Duration::from_millis(self.started_boot_ms));
+    ) -> impl Iterator<Item = (PodUid, EarlierKill)> {
+        let started = Duration::from_millis(self.started_boot_ms);
+        let elapsed = now.saturating_sub(started);
         let reason = self.report.trigger.kill_reason();
         let counts = move |pod: &PodReport| !pod.end.is_over() || (pod.stays && !called_off);
         self.report.pods().filter(move |(_, pod)| counts(pod)).filter_map(move |(group, pod)| {
-            let room = room(group.latest_end, elapsed).max(Grace::SHORTEST);
             let until = pod.asked? + pod.grace;
             if called_off && until <= elapsed {
                 return None;
             }
             let request = KillRequest {
-                grace: Some(rest_of_grace(until, elapsed).min(room)),
                 status: Some(if pod.stays { status_of_staying() } else { status_of_ended() }),
                 ..KillRequest::new(reason)
             };
-            Some((PodUid::new(pod.uid.as_str()), request))
+            let until = started + until.min(group.latest_end);
+            Some((PodUid::new(pod.uid.as_str()), EarlierKill { request, until }))
         })
     }
 

@@ -195,6 +195,7 @@ fn listing(pods: Vec<Pod>) -> Result<Plan, String> {
         namespace: pod.namespace().clone(),
         running: true,
         grace: None,
+        requests: None,
     };
     drop(entered);
     Ok(Box::new(move || {

@@ -137,6 +137,7 @@ async fn ends_that_the_node_wanted_are_noted_and_those_of_others_are_not() {
     for (name, by) in kills {
         noted.record(&Event::KillRequested {
             pod: label(name),
+            is_static: false,
             by,
             grace: Duration::ZERO,
             status: None,

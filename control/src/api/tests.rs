@@ -94,6 +94,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
         (
             Event::KillRequested {
                 pod: label.clone(),
+                is_static: false,
                 by: KillReason::Shutdown,
                 grace: 20 * second,
                 status: None,

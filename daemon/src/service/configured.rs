@@ -122,6 +122,10 @@ impl Runtime for ConfiguredRuntime {
         each!(self, runtime => runtime.supports(pod))
     }
 
+    fn has_completed(&self, pod: &Pod) -> bool {
+        each!(self, runtime => runtime.has_completed(pod))
+    }
+
     fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
         each!(self, runtime => runtime.refuses_stop(uid, reason))
     }

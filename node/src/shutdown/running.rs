@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 use winddown_machine::host::is_in_memory;
 use winddown_shared::{
-    AdmissionGate, GateReason, KillRequest, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer,
+    AdmissionGate, EarlierKill, GateReason, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer,
 };
 use winddown_shutdown::{
     RecordFile, RecordPlace, RunPhase, RunRecord, ShutdownController, ShutdownParts, StateFile,
@@ -48,7 +48,7 @@ impl<R: Runtime> Joined<R> {
     pub(super) async fn first(
         self: Arc<Self>,
         carried: Option<RunRecord>,
-    ) -> PodUidMap<KillRequest> {
+    ) -> PodUidMap<EarlierKill> {
         let mut inhibitor = self.inhibitor.state();
         let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_known());
         let said = timeout(FIRST_WORD, said).await;

@@ -1,6 +1,5 @@
 //! Tests of an agent that stops in the middle of a shutdown, and its successor on the same state directory.
 
-use winddown_shared::PodKiller as _;
 use winddown_shutdown::{RecordFile, RecordPlace, RunPhase, RunRecord};
 
 use super::*;
@@ -176,7 +175,7 @@ async fn a_successor_goes_on_with_the_end_of_a_single_pod_in_the_rest_of_its_gra
     let ending = status.pods.iter().find(|pod| pod.name == "web").unwrap();
     assert_eq!((ending.ready_containers, ending.wanted_containers), (1, 1), "it still runs");
     assert!(ending.started_at.is_some());
-    while b.node.workers().running().pods.len() > 1 {
+    while b.runtime.starts().len() < 3 {
         tokio::time::sleep(secs(1)).await;
     }
     let took = begun.elapsed();
@@ -187,6 +186,71 @@ async fn a_successor_goes_on_with_the_end_of_a_single_pod_in_the_rest_of_its_gra
     let b = bench_in(state, clock, runtime, login);
     b.want(&[&web, &other]).await;
     assert_eq!(states(&b), [PodState::Syncing, PodState::Syncing]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grace_passes_while_the_runtime_is_silent_after_a_restart() {
+    let runtime = FakeRuntime::default();
+    let web = pod("web", 0, 60);
+    runtime.stop_takes(web.uid(), secs(90));
+    let b = bench(runtime, held());
+    b.want(&[&web]).await;
+    let begun = Instant::now();
+    b.want(&[]).await;
+    b.node.workers().shut_down().await;
+    let (state, clock, runtime, login) = b.stop();
+    runtime.hang_lists(true);
+    let b = bench_in(state, clock, runtime, login);
+    b.want(&[]).await;
+    tokio::time::sleep(secs(12)).await;
+    b.runtime.hang_lists(false);
+    while b.runtime.runs(web.uid()) {
+        tokio::time::sleep(secs(1)).await;
+    }
+    let took = begun.elapsed();
+    assert!(took >= secs(59) && took <= secs(62), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grace_is_the_same_however_often_the_agent_restarts_in_it() {
+    let runtime = FakeRuntime::default();
+    let web = pod("web", 0, 40);
+    runtime.stop_takes(web.uid(), secs(90));
+    let mut b = bench(runtime, held());
+    b.want(&[&web]).await;
+    let begun = Instant::now();
+    b.want(&[]).await;
+    for _ in 0..12 {
+        tokio::time::sleep(Duration::from_millis(1400)).await;
+        b.node.workers().shut_down().await;
+        let (state, clock, runtime, login) = b.stop();
+        b = bench_in(state, clock, runtime, login);
+        b.want(&[]).await;
+    }
+    while b.runtime.runs(web.uid()) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let took = begun.elapsed();
+    assert!(took >= secs(39) && took <= secs(41), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_an_operator_ended_is_back_with_and_without_a_restart() {
+    for restarts in [false, true] {
+        let runtime = FakeRuntime::default();
+        let web = pod("web", 0, 20);
+        let mut b = bench(runtime, held());
+        b.want(&[&web]).await;
+        b.node.kill("default", "web", KillBody::default()).await.unwrap();
+        if restarts {
+            let (state, clock, runtime, login) = b.stop();
+            b = bench_in(state, clock, runtime, login);
+            b.want(&[&web]).await;
+        }
+        tokio::time::sleep(secs(1)).await;
+        assert_eq!(b.node.status().pods[0].state, PodState::Syncing, "{restarts}");
+        assert_eq!(b.runtime.starts().len(), 2, "{restarts}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -208,7 +272,7 @@ async fn a_successor_keeps_to_a_shorter_grace_that_was_asked_for_later() {
     b.want(&[&web]).await;
     assert_eq!(b.runtime.graces(web.uid()), [secs(60), secs(8)]);
     tokio::time::sleep(secs(8)).await;
-    assert!(!b.runtime.runs(web.uid()));
+    assert_eq!(b.runtime.starts().len(), 2, "it has ended, and is back");
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,6 +60,7 @@ fn pod(name: &str) -> RuntimePod {
         namespace: "n".into(),
         running: true,
         grace: None,
+        requests: None,
     }
 }
 

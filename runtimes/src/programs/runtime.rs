@@ -101,6 +101,10 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         entry.is_some_and(|entry| entry.lock().survives_soft_reboot())
     }
 
+    fn has_completed(&self, pod: &Pod) -> bool {
+        self.context.pods.get(pod.uid()).is_some_and(|entry| entry.lock().has_completed(pod))
+    }
+
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         refused_or_ignored(unsupported_here(&self.context, pod), false).map(drop)
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{Desired, Intake, Wakeup, is_over};
 use crate::{
-    Event, KillReason, Lifecycle, PodUid, Runtime, RuntimeError, RuntimePod, UpdateKind,
+    Event, KillReason, Lifecycle, Pod, PodUid, Runtime, RuntimeError, RuntimePod, UpdateKind,
     error_chain,
 };
 
@@ -17,19 +17,13 @@ const LIST_AGAIN: Duration = Duration::from_secs(300);
 
 /// How long one call to the runtime may hold up a pass. The runtime bounds its own calls, but by
 /// what its own pods can bear; here, every new pod waits.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Delay before a failed listing is retried.
 const LIST_RETRY: Duration = Duration::from_secs(10);
 
 /// Finished pods come in groups: all that finish within this time share one pass.
 const GATHER: Duration = Duration::from_millis(100);
-
-/// Delay before the first retry to remove remains; it doubles with every further failure.
-const FORGET_FIRST: Duration = Duration::from_secs(2);
-
-/// Upper limit of that delay.
-const FORGET_MOST: Duration = Duration::from_secs(60);
 
 /// What the runtime holds of a UID.
 pub(super) enum Found {
@@ -53,20 +47,30 @@ impl Found {
 impl<R: Runtime> Intake<R> {
     /// Resolves when there is work that no change of the desired pods requested. Cancel-safe.
     pub(super) async fn next_wakeup(&mut self) -> Wakeup {
-        // A time and not a delay: this future is created again whenever there may be room for a pod.
-        let next = self.retry_removal.map_or(self.list_at, |(at, _)| at.min(self.list_at));
-        tokio::select! {
-            told = self.pending_preemption.room_may_have_come() => {
-                told.iter().for_each(|event| self.recorder.record(event));
-                return Wakeup::Room;
+        loop {
+            tokio::select! {
+                told = self.pending_preemption.room_may_have_come() => {
+                    told.iter().for_each(|event| self.recorder.record(event));
+                    return Wakeup::Room;
+                }
+                () = self.rejected_static.may_return(&self.workers) => return Wakeup::Room,
+                (removed, is_wanted) = self.removals.next(&self.runtime) => {
+                    if let Some(uid) = removed {
+                        self.found.remove(&uid);
+                    }
+                    if is_wanted {
+                        return Wakeup::Pass;
+                    }
+                    continue;
+                }
+                () = self.workers.settled() => {}
+                () = self.workers.syncer().unknown_changes() => self.list_at = Instant::now(),
+                // A time and not a delay: this future is created again whenever there may be room for a pod.
+                () = tokio::time::sleep_until(self.list_at) => return Wakeup::Pass,
             }
-            () = self.rejected_static.may_return(&self.workers) => return Wakeup::Room,
-            () = self.workers.settled() => {}
-            () = self.workers.syncer().unknown_changes() => self.list_at = Instant::now(),
-            () = tokio::time::sleep_until(next) => return Wakeup::Pass,
+            tokio::time::sleep(GATHER).await;
+            return Wakeup::Pass;
         }
-        tokio::time::sleep(GATHER).await;
-        Wakeup::Pass
     }
 
     /// Lists the runtime. `tracked` is what the workers knew before that.
@@ -105,7 +109,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Whether the runtime would not stop the pod for want of a source: another agent runs it.
-    fn is_kept(&self, uid: &PodUid) -> bool {
+    pub(super) fn is_kept(&self, uid: &PodUid) -> bool {
         self.runtime.refuses_stop(uid, KillReason::Removed).is_some()
     }
 
@@ -120,7 +124,7 @@ impl<R: Runtime> Intake<R> {
                 Some(Lifecycle::Finished) if pod.running && !self.is_kept(&pod.uid) => {
                     tracing::warn!(pod = %format_args!("{}/{}", pod.namespace, pod.name),
                         uid = %pod.uid, "stopping containers of a pod that had finished");
-                    self.workers.kill_runtime_pod(pod);
+                    self.workers.kill_runtime_pod(&pod);
                 }
                 Some(_) => {}
                 None if pod.running => {
@@ -140,7 +144,7 @@ impl<R: Runtime> Intake<R> {
         let strays: Vec<RuntimePod> = self
             .found
             .iter()
-            .filter(|(uid, _)| complete || self.earlier_kills.contains_key(*uid))
+            .filter(|(uid, _)| complete || self.earlier_kills.contains(uid))
             .filter(|(uid, _)| !desired.contains(*uid) || refused(uid))
             .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())
             .filter_map(|(_, found)| match found {
@@ -148,14 +152,14 @@ impl<R: Runtime> Intake<R> {
                 Found::Running(_) | Found::Remains | Found::Unclaimed => None,
             })
             .collect();
-        for pod in strays {
+        for pod in &strays {
             self.end_stray(pod);
         }
     }
 
-    /// Removes the remains of pods that are gone. While the source is not `complete`, a pod from
+    /// Begins to remove the remains of pods that are gone. While the source is not `complete`, a pod from
     /// before the agent started may still be wanted, and keeps its volumes.
-    pub(super) async fn forget_remains(
+    pub(super) fn remove_remains(
         &mut self,
         desired: &HashSet<PodUid>,
         tracked: &HashMap<PodUid, Lifecycle>,
@@ -167,54 +171,25 @@ impl<R: Runtime> Intake<R> {
                 && !tracked.contains_key(uid)
                 && self.workers.lifecycle(uid).is_none()
         };
-        let remains: Vec<PodUid> = self
-            .found
-            .iter()
-            .filter(|(_, found)| match found {
-                Found::Running(_) => false,
-                Found::Remains => true,
-                Found::Unclaimed => complete,
-            })
-            .filter(|(uid, _)| gone(uid))
-            .map(|(uid, _)| uid.clone())
-            .collect();
-        let mut failed = false;
-        for uid in remains {
-            match self.forget(uid).await {
-                Ok(()) => {}
-                Err(RuntimeError::Timeout { .. }) => {
-                    // The others would take as long, and hold up everything else.
-                    failed = true;
-                    break;
-                }
-                Err(_) => failed = true,
-            }
-        }
-        let next = self.retry_removal.map_or(FORGET_FIRST, |(_, last)| (last * 2).min(FORGET_MOST));
-        self.retry_removal = failed.then(|| (Instant::now() + next, next));
+        let is_left = |found: &Found| match found {
+            Found::Running(_) => false,
+            Found::Remains => true,
+            Found::Unclaimed => complete,
+        };
+        let remains = self.found.iter().filter(|(uid, found)| is_left(found) && gone(uid));
+        self.removals.replace(remains.map(|(uid, _)| uid.clone()).collect());
     }
 
-    fn end_stray(&mut self, pod: RuntimePod) {
+    fn end_stray(&mut self, pod: &RuntimePod) {
         self.found.insert(pod.uid.clone(), Found::Remains);
         // A pod that was terminating when its source dropped it gets the rest of its grace period.
-        if let Some(request) = self.earlier_kills.remove(&pod.uid) {
-            return self.workers.request_runtime_kill(pod, &request);
+        match self.earlier_kills.take(&pod.uid) {
+            Some(request) => self.workers.request_kill(Pod::of_runtime(pod), &request),
+            None => {
+                self.recorder.record(&Event::OrphanFound { pod: pod.label() });
+                self.workers.kill_runtime_pod(pod);
+            }
         }
-        self.recorder.record(&Event::OrphanFound { pod: pod.label() });
-        self.workers.kill_runtime_pod(pod);
-    }
-
-    async fn forget(&mut self, uid: PodUid) -> Result<(), RuntimeError> {
-        let forgotten = patiently("removing a pod's remains", self.runtime.forget_pod(&uid)).await;
-        match &forgotten {
-            Ok(()) => drop(self.found.remove(&uid)),
-            Err(error) => tracing::warn!(
-                %uid,
-                error = error_chain(error),
-                "could not remove a pod's remains; will retry"
-            ),
-        }
-        forgotten
     }
 }
 
@@ -222,7 +197,7 @@ pub(super) fn warn_of_silence(error: &RuntimeError) {
     tracing::warn!(error = error_chain(error), "the runtime does not say what runs; asking again");
 }
 
-async fn patiently<T>(
+pub(super) async fn patiently<T>(
     what: &str,
     call: impl Future<Output = Result<T, RuntimeError>>,
 ) -> Result<T, RuntimeError> {

@@ -292,7 +292,9 @@ impl<R: Runtime> Intake<R> {
         Others::of(move || {
             let mut occupants = workers.places();
             let non_terminating = std::mem::take(&mut occupants.non_terminating);
-            Places { non_terminating, ending: stay(occupants) }
+            let mut ending = std::mem::take(&mut occupants.without_source);
+            ending.extend(stay(occupants));
+            Places { non_terminating, ending }
         })
     }
 

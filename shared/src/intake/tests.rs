@@ -12,9 +12,10 @@ use super::{DesiredPods, Intake, WAITING_FOR_PREEMPTION};
 use crate::fake::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::status::StatusStore;
 use crate::{
-    Admission, AdmitHandler, CONFIG_SOURCE_ANNOTATION, GateReason, GateState, KillReason,
-    KillRequest, Others, Pod, PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, Runtime,
-    RuntimeSyncer, StatusOverride, VictimLock, WallClock, WallTime, WorkerTimes,
+    Admission, AdmitHandler, BootClock, CONFIG_SOURCE_ANNOTATION, EarlierKill, GateReason,
+    GateState, Grace, KillReason, KillRequest, Others, Owed, PluginName, Pod, PodKiller, PodUid,
+    PodUidMap, PodWorkers, Rejection, Runtime, RuntimeSyncer, StatusOverride, VictimLock,
+    WallClock, WallTime, WorkerTimes,
 };
 
 struct Node {
@@ -61,7 +62,12 @@ fn node_with(
 
 /// A node of which an earlier agent requested the pods in `asked` to terminate.
 fn node_resuming(runtime: FakeRuntime, asked: PodUidMap<KillRequest>) -> Node {
-    let with = |intake: Intake<FakeRuntime>| intake.with_earlier_kills(asked);
+    let until = Duration::from_secs(1030);
+    let kills = asked.into_iter().map(|(uid, request)| (uid, EarlierKill { request, until }));
+    let kills = kills.collect();
+    let with = |intake: Intake<FakeRuntime>| {
+        intake.with_earlier_kills(kills, BootClock::new(|| Duration::from_secs(1000)))
+    };
     node_as(runtime, FakeRecorder::default(), |admission| admission, with)
 }
 
@@ -300,6 +306,215 @@ async fn a_pod_of_a_drain_that_was_called_off_without_an_agent_ends_and_comes_ba
     assert_eq!(node.runtime.stops(), [web.uid().clone()]);
     assert_eq!(node.runtime.starts().len(), 2);
     assert!(!node.workers.is_termination_requested(web.uid()));
+}
+
+/// For every reason, and for a restart of the agent before and after the pod has stopped.
+#[tokio::test(start_paused = true)]
+async fn a_restart_of_the_agent_changes_nothing_of_what_becomes_of_a_pod_that_is_ended() {
+    use KillReason::{Drain, Eviction, Operator, Plugin, Preemption, Removed, Shutdown};
+    let plugin = Plugin(PluginName::of("mine"));
+    for reason in [Shutdown, Preemption, Eviction, Drain, Operator, Removed, plugin] {
+        for web in [pod("web", "Always"), fake::pod("web")] {
+            let comes_back = match reason.owes() {
+                Owed::Restart | Owed::Reopening | Owed::Room => web.is_static(),
+                Owed::Relief | Owed::Nothing => false,
+                Owed::Source => true,
+            };
+            for at in [RestartAt::Never, RestartAt::Asked, RestartAt::Stopped] {
+                let Some(node) = ended_for(reason, &web, at).await else { continue };
+                tokio::time::sleep(Duration::from_secs(600)).await;
+                let case = (reason, web.is_static(), at);
+                assert_eq!(node.runtime.runs(web.uid()), comes_back, "{case:?}");
+                assert_eq!(node.runtime.starts().len(), 1 + usize::from(comes_back), "{case:?}");
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RestartAt {
+    Never,
+    /// The pod was asked to stop.
+    Asked,
+    Stopped,
+}
+
+/// A node that a pod was ended on for this reason; none if that cannot be.
+async fn ended_for(reason: KillReason, web: &Pod, at: RestartAt) -> Option<Node> {
+    let runtime = FakeRuntime::default();
+    runtime.stop_takes(web.uid(), Duration::from_secs(2));
+    let request = KillRequest {
+        status: Some(StatusOverride::failed("Ended", "why", None)),
+        ..KillRequest::new(reason)
+    };
+    if at == RestartAt::Never {
+        // Only the intake itself ends a pod for another.
+        let can_be_asked = reason != KillReason::Preemption;
+        let node = node(runtime);
+        node.want(&[web]).await;
+        node.gate.send_replace(GateState::Shut);
+        node.workers.request_kill(web.clone(), &request);
+        if reason == KillReason::Removed {
+            node.want(&[]).await;
+            node.want(&[web]).await;
+        }
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        node.gate.send_replace(GateState::Open);
+        return can_be_asked.then_some(node);
+    }
+    runtime.sync_pod(web).await.unwrap();
+    let mut kept = PodUidMap::from_iter([(web.uid().clone(), request)]);
+    if at == RestartAt::Stopped {
+        runtime.stop_pod(web.uid(), Some(web), Grace::fixed(Duration::from_secs(9))).await.unwrap();
+        // The API server knows that its pod has failed.
+        if !web.is_static() {
+            return None;
+        }
+        kept.retain(|_, request| request.reason.owes().outlasts_the_end());
+    }
+    let node = node_resuming(runtime, kept);
+    node.want(&[web]).await;
+    if reason.owes().outlasts_the_end() && web.is_static() {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(node.said(web), ("Failed".into(), "Ended".into()));
+    }
+    Some(node)
+}
+
+/// The shutdown was called off before this agent knew what runs.
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_a_shutdown_that_was_called_off_without_an_agent_ends_and_comes_back() {
+    for request in [shutdown(), reboot()] {
+        let runtime = FakeRuntime::default();
+        let web = pod("web", "Always");
+        runtime.sync_pod(&web).await.unwrap();
+        let node = node_resuming(runtime, [(web.uid().clone(), request)].into_iter().collect());
+        node.want(&[&web]).await;
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(node.runtime.stops(), [web.uid().clone()]);
+        assert_eq!(node.runtime.starts().len(), 2);
+        assert!(!node.workers.is_termination_requested(web.uid()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_that_an_operator_ends_starts_again_once_the_node_admits_pods() {
+    let node = node(FakeRuntime::default());
+    let (web, api) = (pod("web", "Always"), fake::pod("api"));
+    node.want(&[&web, &api]).await;
+    for pod in [&web, &api] {
+        node.workers.request_kill(pod.clone(), &KillRequest::new(KillReason::Operator));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(node.runtime.runs(web.uid()) && !node.runtime.runs(api.uid()));
+    node.gate.send_replace(GateState::Shut);
+    node.workers.request_kill(
+        web.clone(),
+        &KillRequest {
+            status: Some(StatusOverride::failed("Terminated", "asked for", None)),
+            ..KillRequest::new(KillReason::Operator)
+        },
+    );
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    node.want(&[&web, &api]).await;
+    assert_eq!(node.said(&web), ("Failed".into(), "Terminated".into()), "it is not refused");
+    node.gate.send_replace(GateState::Open);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(node.runtime.runs(web.uid()) && !node.runtime.runs(api.uid()));
+    assert_eq!(node.runtime.starts().len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_had_completed_before_the_start_stay_so_and_need_no_admission() {
+    let runtime = FakeRuntime::default();
+    let (job, failed) = (pod("job", "Never"), pod("failed", "OnFailure"));
+    for (pod, code) in [(&job, 0), (&failed, 1)] {
+        runtime.sync_pod(pod).await.unwrap();
+        runtime.exit(pod.uid(), code);
+    }
+    // There is room for one pod.
+    let one = |admission: Admission| admission.then(One);
+    let node = node_with(runtime, FakeRecorder::default(), one, &VictimLock::new());
+    let new = pod("new", "Always");
+    node.want(&[&job, &new]).await;
+    assert_eq!(node.said(&job), ("Succeeded".into(), String::new()));
+    assert_eq!(node.said(&new).0, "Running");
+    node.want(&[&job, &new, &failed]).await;
+    assert_eq!(node.said(&failed).0, "Failed", "it would be started again, so it needs room");
+    assert_eq!(node.runtime.starts().len(), 3);
+}
+
+/// Admits one pod.
+struct One;
+
+impl AdmitHandler for One {
+    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+        if others.non_terminating().iter().all(|other| other.uid() == pod.uid()) {
+            return Ok(());
+        }
+        Err(Rejection { reason: "OutOfcpu".into(), message: "full".into(), retryable: true })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_without_a_manifest_counts_as_used() {
+    let runtime = FakeRuntime::default();
+    let lost = pod("lost", "Always");
+    runtime.sync_pod(&lost).await.unwrap();
+    let one = |admission: Admission| admission.then(Used);
+    let node = node_with(runtime, FakeRecorder::default(), one, &VictimLock::new());
+    let new = pod("new", "Always");
+    node.want_of(&[&new], false).await;
+    assert_eq!(node.said(&new), ("Failed".into(), "OutOfpods".into()));
+    node.runtime.exit(lost.uid(), 0);
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(node.said(&new).0, "Running", "its place is free");
+}
+
+/// Admits a pod beside no other.
+struct Used;
+
+impl AdmitHandler for Used {
+    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+        if others.used_beside(pod).pods == 0 {
+            return Ok(());
+        }
+        Err(Rejection { reason: "OutOfpods".into(), message: "full".into(), retryable: true })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_that_hangs_keeps_no_new_pod_waiting() {
+    let node = node(FakeRuntime::default());
+    let (gone, kept, new) = (fake::pod("gone"), pod("kept", "Always"), pod("new", "Always"));
+    node.want(&[&gone, &kept]).await;
+    node.runtime.hang_forgets(true);
+    node.want(&[&kept]).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    node.want(&[&kept, &new]).await;
+    assert_eq!(node.said(&new).0, "Running");
+    // What is being removed is not started beside its removal.
+    node.want(&[&kept, &new, &gone]).await;
+    assert_eq!(node.runtime.starts().len(), 3);
+    node.runtime.hang_forgets(false);
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    assert_eq!(node.said(&gone).0, "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_manifest_went_while_no_agent_ran_gets_the_grace_that_the_runtime_has_kept() {
+    for (kept, gets) in [(Some(20), 20), (None, 30)] {
+        let runtime = FakeRuntime::default();
+        let web = pod_with("web", "web", |pod| {
+            pod.spec.get_or_insert_default().termination_grace_period_seconds = kept;
+        });
+        runtime.stop_takes(web.uid(), Duration::from_secs(100));
+        runtime.sync_pod(&web).await.unwrap();
+        let node = node(runtime);
+        node.want(&[]).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(node.runtime.graces(web.uid()), [Duration::from_secs(gets)], "{kept:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,6 +19,8 @@ pub(crate) struct Occupants {
     pub(crate) leaving: Vec<Leaving>,
     /// Pods that should have terminated by now. When they will is unknown.
     pub(crate) stuck: Vec<Pod>,
+    /// Pods that run and are in no source. They are no choice for others, and do not leave by themselves.
+    pub(crate) without_source: Vec<Pod>,
 }
 
 /// A pod that is terminating.
@@ -33,8 +35,11 @@ impl<S: PodSyncer> PodWorkers<S> {
     pub(crate) fn places(&self) -> Occupants {
         let now = Instant::now();
         let mut occupants = Occupants::default();
-        for record in self.inner.lock().records.values().filter(|r| r.may_run()) {
-            let Some(pod) = record.pod().cloned() else { continue };
+        let state = self.inner.lock();
+        occupants.without_source.extend(state.unrecorded().map(Pod::of_runtime));
+        for record in state.records.values().filter(|r| r.may_run()) {
+            let left_over = || record.runtime_pod.as_ref().map(Pod::of_runtime);
+            let Some(pod) = record.pod().cloned().or_else(left_over) else { continue };
             match end_by(record) {
                 None => occupants.non_terminating.push(pod),
                 Some(until) if until > now => occupants.leaving.push(Leaving { pod, until }),

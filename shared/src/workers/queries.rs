@@ -32,6 +32,15 @@ pub struct PodSnapshot {
     pub failures: u32,
 }
 
+impl PodSnapshot {
+    /// What is left of the grace period; `None` unless the pod is terminating.
+    #[must_use]
+    pub fn grace_left(&self) -> Option<Duration> {
+        let grace = self.grace.filter(|_| self.lifecycle == Lifecycle::Terminating)?;
+        Some(grace.saturating_sub(self.ending_for.unwrap_or_default()))
+    }
+}
+
 impl<S: PodSyncer> PodWorkers<S> {
     /// Every known pod, in no particular order.
     pub fn snapshot(&self) -> Vec<PodSnapshot> {

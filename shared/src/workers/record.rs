@@ -90,6 +90,8 @@ pub(super) struct Ending {
     pub(super) grace: Option<Duration>,
     /// When `grace` was set to its present length.
     pub(super) grace_since: Instant,
+    /// When the grace period ends, from the first stop on.
+    pub(super) kill_at: Option<Instant>,
     pub(super) status: Option<StatusOverride>,
     /// Whether the stop call has begun.
     pub(super) acknowledged: bool,
@@ -108,6 +110,7 @@ impl Ending {
             reason,
             grace: None,
             grace_since: since,
+            kill_at: None,
             status: None,
             acknowledged: false,
             in_flight: None,
@@ -200,8 +203,10 @@ impl Record {
             return false;
         }
         (ending.grace, ending.grace_since) = (Some(grace), now);
+        let end = instant_after(now, grace);
+        ending.kill_at = ending.kill_at.map(|at| at.min(end));
         if let Some(in_flight) = &ending.in_flight {
-            in_flight.shorten_to(instant_after(now, grace));
+            in_flight.shorten_to(end);
         }
         true
     }

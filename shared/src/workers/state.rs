@@ -16,7 +16,9 @@ use super::timetable::Timetable;
 use crate::kill::PodStopped;
 use crate::status::is_terminal;
 use crate::syncer::{RuntimeView, Stop, SyncUpdate, UpdateKind};
-use crate::{Grace, KillReason, KillRequest, Pod, PodUid, PodUidMap, RunningPods, RuntimePod};
+use crate::{
+    Grace, KillReason, KillRequest, Owed, Pod, PodUid, PodUidMap, RunningPods, RuntimePod,
+};
 
 mod known;
 mod steps;
@@ -77,6 +79,8 @@ pub(super) enum Work {
     TerminateRuntime {
         pod: RuntimePod,
         grace: Grace,
+        /// When the termination began; `None` for what is left of a pod that had terminated.
+        since: Option<Instant>,
     },
     Finish {
         pod: Pod,
@@ -171,6 +175,7 @@ impl State {
         }
         let began = !record.is_ending();
         if began {
+            record.restart_requested |= record.is_static && request.reason.owes() == Owed::Restart;
             if cannot_have_started(record, view) {
                 return self.finish_unstarted(&uid, request.reason, now);
             }
@@ -245,7 +250,8 @@ impl State {
             record.begin_ending(now, Some(request.reason));
         }
         let current = record.ending.as_ref().and_then(|e| e.grace);
-        let grace = grace::effective(current, None, request.grace.or(pod.grace));
+        let own = pod.grace.unwrap_or(Grace::DEFAULT);
+        let grace = grace::effective(current, None, Some(request.grace.unwrap_or(own)));
         let shortened = record.shorten(grace, now);
         record.runtime_pod = Some(pod);
         record.replay();
@@ -272,7 +278,8 @@ impl State {
         let record = self.records.entry(pod.uid().clone()).or_insert_with(|| {
             let is_static = pod.is_static();
             let mut record = Record::new(generation, pod.full_name().clone(), is_static, now);
-            if view == RuntimeView::Stopped && has_terminal_phase(pod) {
+            let is_over = view == RuntimeView::Stopped && has_terminal_phase(pod);
+            if is_over || view == RuntimeView::Completed {
                 record.begin_ending(now, None);
                 record.mark_stopped(Lifecycle::Terminated, Arc::default());
             } else if is_static {
@@ -341,8 +348,9 @@ impl State {
         self.gone_since_listing = Some(HashSet::new());
     }
 
-    /// Replaces the running pods that have no record. Returns whether any of them is new.
-    pub(super) fn note_running(&mut self, running: RunningPods) -> bool {
+    /// Replaces the running pods that have no record. Returns whether any of them is new, and whether one that was in
+    /// no source is gone.
+    pub(super) fn note_running(&mut self, running: RunningPods) -> (bool, bool) {
         let RunningPods { pods, runtime_only, known } = running;
         let gone = self.gone_since_listing.as_ref();
         let is_gone = |pod: &RuntimePod| gone.is_some_and(|gone| gone.contains(&pod.uid));
@@ -356,10 +364,19 @@ impl State {
             self.gone_since_listing = None;
         }
         let before = std::mem::replace(&mut self.untracked, untracked);
-        let untracked = &self.untracked;
-        untracked.known != before.known
-            || untracked.runtime_only.keys().any(|uid| !before.runtime_only.contains_key(uid))
-            || untracked.pods.keys().any(|uid| !before.pods.contains_key(uid))
+        let now = &self.untracked;
+        let is_new = |uid| !before.runtime_only.contains_key(uid);
+        let is_gone = |uid| !now.runtime_only.contains_key(uid) && !self.records.contains_key(uid);
+        let is_more = now.known != before.known
+            || now.runtime_only.keys().any(is_new)
+            || now.pods.keys().any(|uid| !before.pods.contains_key(uid));
+        (is_more, before.runtime_only.keys().any(is_gone))
+    }
+
+    /// The pods that run, are in no source and have no record.
+    pub(super) fn unrecorded(&self) -> impl Iterator<Item = &RuntimePod> {
+        let found = self.untracked.runtime_only.values();
+        found.filter(|pod| !self.records.contains_key(&pod.uid))
     }
 
     /// The running pods, and whether the list is complete.
@@ -372,10 +389,9 @@ impl State {
             }
         }
         let untracked = &self.untracked;
-        let unrecorded = |uid: &PodUid| !self.records.contains_key(uid);
-        pods.extend(untracked.pods.values().filter(|pod| unrecorded(pod.uid())).cloned());
-        let others = untracked.runtime_only.values().filter(|pod| unrecorded(&pod.uid));
-        runtime_only.extend(others.cloned());
+        let unrecorded = |pod: &&Pod| !self.records.contains_key(pod.uid());
+        pods.extend(untracked.pods.values().filter(unrecorded).cloned());
+        runtime_only.extend(self.unrecorded().cloned());
         RunningPods { pods, runtime_only, known: untracked.known }
     }
 }

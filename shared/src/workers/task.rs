@@ -12,7 +12,7 @@ use super::Inner;
 use super::state::{Outcome, Work};
 use crate::critical::panic_text;
 use crate::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
-use crate::{Event, Grace, Pod, PodLabel, PodUid, RuntimePod, error_chain};
+use crate::{Event, Grace, Pod, PodLabel, PodStopped, PodUid, RuntimePod, error_chain};
 
 /// Carries out the steps of one pod until there is nothing to do.
 pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generation: u64) {
@@ -110,7 +110,9 @@ async fn carry_out<S: PodSyncer>(syncer: &S, work: Work) -> Done {
     match work {
         Work::Sync { update, cancel, .. } => sync(syncer, update, &cancel).await,
         Work::Terminate { pod, stop, since } => terminate(syncer, pod, stop, since).await,
-        Work::TerminateRuntime { pod, grace } => terminate_runtime(syncer, pod, grace).await,
+        Work::TerminateRuntime { pod, grace, since } => {
+            terminate_runtime(syncer, pod, grace, since).await
+        }
         Work::Finish { pod } => finish(syncer, pod).await,
     }
 }
@@ -134,12 +136,8 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
     let (label, reason) = (pod.label().clone(), stop.until.reason());
     match caught(syncer.sync_terminating_pod(pod, stop)).await {
         Ok(stopped) => {
-            let forced = stopped.containers.iter().filter(|c| c.forced);
-            let forced = forced.map(|c| c.name.clone()).collect();
-            let (took, remark) = (since.elapsed(), stopped.remark.clone());
-            let event = Event::PodStopped { pod: label, took, forced, remark };
-            let outcome = Outcome::Stopped(Arc::new(stopped));
-            Done { outcome, told: Some(StepReport::Event(event)) }
+            let told = Some(StepReport::of_stop(label, &stopped, since));
+            Done { outcome: Outcome::Stopped(Arc::new(stopped)), told }
         }
         // It may be refused by now: a shutdown was called off. Another attempt would fail like this one.
         Err(error) => match reason.and_then(|reason| syncer.refuses_stop(&label.uid, reason)) {
@@ -152,10 +150,18 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
     }
 }
 
-async fn terminate_runtime<S: PodSyncer>(syncer: &S, pod: RuntimePod, grace: Grace) -> Done {
+async fn terminate_runtime<S: PodSyncer>(
+    syncer: &S,
+    pod: RuntimePod,
+    grace: Grace,
+    since: Option<Instant>,
+) -> Done {
     let label = pod.label();
     match caught(syncer.sync_terminating_runtime_pod(pod, grace)).await {
-        Ok(stopped) => Done::quiet(Outcome::RuntimePodStopped(Arc::new(stopped))),
+        Ok(stopped) => {
+            let told = since.map(|since| StepReport::of_stop(label, &stopped, since));
+            Done { outcome: Outcome::RuntimePodStopped(Arc::new(stopped)), told }
+        }
         Err(error) => Done::failed(label, &error),
     }
 }
@@ -165,6 +171,15 @@ async fn finish<S: PodSyncer>(syncer: &S, pod: Pod) -> Done {
     match caught(syncer.sync_terminated_pod(pod)).await {
         Ok(()) => Done::quiet(Outcome::Finished),
         Err(error) => Done::failed(label, &error),
+    }
+}
+
+impl StepReport {
+    fn of_stop(pod: PodLabel, stopped: &PodStopped, since: Instant) -> Self {
+        let forced = stopped.containers.iter().filter(|c| c.forced);
+        let forced = forced.map(|c| c.name.clone()).collect();
+        let (took, remark) = (since.elapsed(), stopped.remark.clone());
+        Self::Event(Event::PodStopped { pod, took, forced, remark })
     }
 }
 

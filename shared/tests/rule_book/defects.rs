@@ -27,7 +27,7 @@ async fn no_caller_of_a_kill_is_forgotten_whatever_becomes_of_the_record() {
     b.create(&queued);
     settle().await;
     b.script(&pod("stray"), Script { stop_takes: secs(5), ..Script::default() });
-    b.workers.kill_runtime_pod(in_runtime(&pod("stray")));
+    b.workers.kill_runtime_pod(&in_runtime(&pod("stray")));
     let begun = Instant::now();
     let kills = ["queued", "stray", "new"].map(|u| {
         let target = if u == "queued" { queued.clone() } else { pod(u) };
@@ -260,12 +260,13 @@ async fn a_shutdown_of_pods_that_wait_for_their_name_lets_them_come_back_when_it
 #[tokio::test(start_paused = true)]
 async fn a_stray_without_a_name_is_ended_all_the_same() {
     let b = bench();
-    b.workers.kill_runtime_pod(RuntimePod {
+    b.workers.kill_runtime_pod(&RuntimePod {
         uid: uid("odd"),
         name: "".into(),
         namespace: "".into(),
         running: true,
         grace: None,
+        requests: None,
     });
     settle().await;
     assert_eq!(b.workers.lifecycle(&uid("odd")), None);

@@ -66,7 +66,7 @@ async fn a_real_update_or_kill_that_comes_while_a_stray_is_stopped_is_carried_ou
     for kill in [true, false] {
         let b = bench();
         b.script(&pod("a"), Script { stop_takes: secs(1), ..Script::default() });
-        b.workers.kill_runtime_pod(in_runtime(&pod("a")));
+        b.workers.kill_runtime_pod(&in_runtime(&pod("a")));
         settle().await;
         if kill {
             b.workers.kill_pod(pod("a"), request()).await.unwrap();
@@ -84,7 +84,7 @@ async fn a_real_update_or_kill_that_comes_while_a_stray_is_stopped_is_carried_ou
 async fn a_real_update_after_a_failed_stop_of_a_stray_is_torn_down_as_a_pod() {
     let b = bench();
     b.script(&pod("a"), Script { stop_fails: 1, ..Script::default() });
-    b.workers.kill_runtime_pod(in_runtime(&pod("a")));
+    b.workers.kill_runtime_pod(&in_runtime(&pod("a")));
     settle().await;
     b.update(&pod("a"));
     settle().await;
@@ -218,7 +218,7 @@ async fn a_stray_of_a_running_pod_ends_the_real_pod_with_the_shortest_grace() {
     let b = bench();
     b.create(&pod("a"));
     settle().await;
-    b.workers.kill_runtime_pod(in_runtime(&pod("a")));
+    b.workers.kill_runtime_pod(&in_runtime(&pod("a")));
     settle().await;
     assert_eq!(b.steps(&pod("a")), [sync(UpdateKind::Create), stop(1), Step::Finish]);
     assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
@@ -233,7 +233,7 @@ async fn a_stray_of_a_queued_static_pod_is_stopped() {
     b.create(&one);
     b.create(&two);
     settle().await;
-    b.workers.kill_runtime_pod(in_runtime(&two));
+    b.workers.kill_runtime_pod(&in_runtime(&two));
     settle().await;
     assert_eq!(b.steps(&two), [stop(1), Step::Finish]);
 }

@@ -305,7 +305,7 @@ async fn a_request_to_end_a_pod_with_such_containers_waits_for_them() {
     settle().await;
     node.runtime.revive(done.uid());
     node.runtime.stop_fails(done.uid(), 2);
-    node.workers.kill_runtime_pod(in_runtime(&done));
+    node.workers.kill_runtime_pod(&in_runtime(&done));
     settle().await;
     assert!(node.workers.could_have_running_containers(done.uid()));
     assert!(!node.workers.should_runtime_be_removed(done.uid()));

@@ -111,7 +111,7 @@ async fn a_pod_that_only_the_runtime_knows_can_be_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_only_the_runtime_knows_gets_the_grace_that_the_runtime_has_kept() {
-    for (kept, asked, gets) in [(Some(20), None, 20), (Some(20), Some(5), 5), (None, None, 1)] {
+    for (kept, asked, gets) in [(Some(20), None, 20), (Some(20), Some(5), 5), (None, None, 30)] {
         let b = bench();
         let stray = pod("stray");
         b.script(&stray, Script { stop_takes: secs(60), ..Script::default() });
@@ -128,7 +128,7 @@ async fn a_stray_that_is_ending_is_asked_no_longer_grace_than_it_has() {
     let b = bench();
     let stray = pod("stray");
     b.script(&stray, Script { stop_takes: secs(60), ..Script::default() });
-    b.workers.kill_runtime_pod(in_runtime(&stray));
+    b.workers.kill_runtime_pod(&in_runtime(&stray));
     let begun = Instant::now();
     b.workers.kill_pod(Pod::of_runtime(&in_runtime(&stray)), with_grace(20)).await.unwrap();
     assert_eq!(begun.elapsed(), secs(1));
@@ -158,7 +158,7 @@ async fn what_runs_in_no_source_is_listed_until_it_has_ended_and_is_no_choice_fo
     assert_eq!((running.pods.len(), running.runtime_only), (1, vec![stray.clone()]));
     assert_eq!(b.workers.non_terminating_pods().len(), 1);
     b.script(&pod("stray"), Script { stop_takes: secs(60), ..Script::default() });
-    b.workers.kill_runtime_pod(stray.clone());
+    b.workers.kill_runtime_pod(&stray);
     settle().await;
     assert_eq!(b.workers.running().runtime_only, [stray], "it has not ended yet");
     tokio::time::sleep(secs(2)).await;
@@ -182,7 +182,7 @@ async fn a_real_kill_of_a_stray_waits_for_both() {
     let b = bench();
     let stray = pod("a");
     b.script(&stray, Script { stop_fails: 1, ..Script::default() });
-    b.workers.kill_runtime_pod(in_runtime(&stray));
+    b.workers.kill_runtime_pod(&in_runtime(&stray));
     settle().await;
     b.workers.kill_pod(stray.clone(), request()).await.unwrap();
     settle().await;

@@ -130,7 +130,7 @@ async fn a_pod_that_never_started_but_is_in_the_runtime_is_stopped_and_not_just_
     b.create(&first);
     b.create(&held);
     settle().await;
-    b.workers.kill_runtime_pod(in_runtime(&held));
+    b.workers.kill_runtime_pod(&in_runtime(&held));
     assert!(b.workers.sync_known_pods(&uids(&[&first])).contains_key(held.uid()));
     settle().await;
     assert_eq!(b.steps(&held), [stop(1), Step::Finish]);

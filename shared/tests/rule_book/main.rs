@@ -85,7 +85,8 @@ fn in_runtime(pod: &Pod) -> RuntimePod {
         name: pod.name().clone(),
         namespace: pod.namespace().clone(),
         running: true,
-        grace: None,
+        grace: Some(secs(1)),
+        requests: None,
     }
 }
 
@@ -98,7 +99,7 @@ fn uids(pods: &[&Pod]) -> HashSet<PodUid> {
 }
 
 fn request() -> KillRequest {
-    KillRequest::new(KillReason::Operator)
+    KillRequest::new(KillReason::Preemption)
 }
 
 fn with_grace(seconds: u64) -> KillRequest {

@@ -119,7 +119,7 @@ async fn a_pod_that_gets_a_final_phase_while_it_is_known_is_stopped() {
 #[tokio::test(start_paused = true)]
 async fn a_stray_leaves_no_record_once_it_is_stopped() {
     let b = bench();
-    b.workers.kill_runtime_pod(in_runtime(&pod("stray")));
+    b.workers.kill_runtime_pod(&in_runtime(&pod("stray")));
     assert_eq!(b.workers.lifecycle(&uid("stray")), Some(Lifecycle::Terminating));
     settle().await;
     assert_eq!(b.steps(&pod("stray")), [Step::TerminateRuntime], "once");
@@ -135,7 +135,7 @@ async fn a_stray_of_a_pod_that_is_being_freed_is_ignored() {
     settle().await;
     assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Terminated));
     let before = b.steps(&pod("a")).len();
-    b.workers.kill_runtime_pod(in_runtime(&pod("a")));
+    b.workers.kill_runtime_pod(&in_runtime(&pod("a")));
     settle().await;
     assert_eq!(b.steps(&pod("a")).len(), before);
 }

@@ -226,31 +226,29 @@ fn pods_that_were_asked_and_not_seen_to_end_are_asked_for_the_rest_of_their_grac
             asked("gone", Some(1), 9, PodEnd::Exited),
             asked("killed", Some(1), 1, PodEnd::Killed),
             asked("waiting", None, 9, PodEnd::Spared),
-            asked("last", Some(1), 19, PodEnd::Ending),
+            asked("last", Some(1), 22, PodEnd::Ending),
             PodReport { stays: true, ..asked("stays", Some(1), 9, PodEnd::Exited) },
         ],
     };
     record.report.groups = vec![group];
     // 6.5 s into the run: the first pod's time ends 10 s into it, the last one's with its group.
-    let rests = |called_off| -> Vec<(String, Option<u64>)> {
+    let ends = |called_off| -> Vec<(String, u64)> {
         let asked = record.asked(Duration::from_millis(16_500), called_off);
-        asked
-            .map(|(uid, request)| (uid.to_string(), request.grace.map(|grace| grace.as_secs())))
-            .collect()
+        asked.map(|(uid, kill)| (uid.to_string(), kill.until.as_secs())).collect()
     };
-    let rest = |name: &str, seconds| (name.to_owned(), Some(seconds));
-    let all = [rest("ending", 4), rest("late", 1), rest("last", 13), rest("stays", 4)];
-    assert_eq!(rests(false), all);
+    let end = |name: &str, seconds| (name.to_owned(), seconds);
+    let all = [end("ending", 20), end("late", 14), end("last", 30), end("stays", 20)];
+    assert_eq!(ends(false), all);
     assert_eq!(
-        rests(true),
-        [rest("ending", 4), rest("last", 13)],
+        ends(true),
+        [end("ending", 20), end("last", 30)],
         "the time of one is over, and it stays; one that has ended starts again"
     );
-    let (_, request) = record.asked(Duration::ZERO, false).next().unwrap();
-    assert_eq!(request.reason, KillReason::Shutdown);
-    assert_eq!(&*request.status.unwrap().reason, "Terminated");
-    let (_, request) = record.asked(Duration::ZERO, false).last().unwrap();
-    assert!(request.restarts_on_node());
+    let (_, kill) = record.asked(Duration::ZERO, false).next().unwrap();
+    assert_eq!(kill.request.reason, KillReason::Shutdown);
+    assert_eq!(&*kill.request.status.unwrap().reason, "Terminated");
+    let (_, kill) = record.asked(Duration::ZERO, false).last().unwrap();
+    assert!(kill.request.restarts_on_node());
 }
 
 fn asked(uid: &str, at: Option<u64>, grace: u64, end: PodEnd) -> PodReport {

@@ -134,6 +134,7 @@ fn of_a_pod_that_only_the_runtime_knows_namespace_and_name_say_what_it_is() {
             namespace: namespace.into(),
             running: true,
             grace: None,
+            requests: None,
         }))
     };
     let table = [

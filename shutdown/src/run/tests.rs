@@ -406,7 +406,14 @@ async fn a_pod_for_which_there_is_no_time_left_makes_no_run_clean() {
 fn runtime_only(name: &str, grace: Option<u64>) -> RuntimePod {
     let uid = PodUid::new(name);
     let namespace = "default".into();
-    RuntimePod { uid, name: name.into(), namespace, running: true, grace: grace.map(secs) }
+    RuntimePod {
+        uid,
+        name: name.into(),
+        namespace,
+        running: true,
+        grace: grace.map(secs),
+        requests: None,
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -54,6 +54,7 @@ struct State {
 struct FakePod {
     name: Arc<str>,
     namespace: Arc<str>,
+    grace: Option<Duration>,
     status: PodRuntimeStatus,
     /// The pod was stopped and has the restart policy `Always`, so the next sync starts it again.
     again: bool,
@@ -255,6 +256,7 @@ impl Runtime for FakeRuntime {
             let fake = FakePod {
                 name: pod.name().clone(),
                 namespace: pod.namespace().clone(),
+                grace: pod.own_grace(),
                 status: running(pod),
                 again: false,
             };
@@ -375,7 +377,8 @@ impl Runtime for FakeRuntime {
                 name: pod.name.clone(),
                 namespace: pod.namespace.clone(),
                 running: pod.status.any_running(),
-                grace: None,
+                grace: pod.grace,
+                requests: None,
             });
             (pods.collect(), state.lists_take)
         };
@@ -394,6 +397,18 @@ impl Runtime for FakeRuntime {
             true => Err(scripted_refusal().into()),
             false => Ok(()),
         }
+    }
+
+    fn has_completed(&self, pod: &Pod) -> bool {
+        let policy = pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
+        let is_done = |container: &ContainerStatus| match &container.state {
+            ContainerState::Exited(exit) => policy == Some("Never") || exit.exit_code == 0,
+            ContainerState::Running { .. } | ContainerState::Waiting { .. } => false,
+        };
+        let state = self.lock();
+        let known = state.pods.get(pod.uid()).filter(|known| !known.again);
+        let restarts = policy.is_none_or(|policy| policy == "Always");
+        !restarts && known.is_some_and(|known| known.status.containers.iter().all(is_done))
     }
 
     fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {

@@ -99,6 +99,7 @@ fn decisions_make_the_kubelets_events_in_its_words() {
         (
             Event::KillRequested {
                 pod: pod("a"),
+                is_static: false,
                 by: KillReason::Shutdown,
                 grace: Duration::from_secs(90),
                 status: None,

@@ -23,16 +23,17 @@ impl State {
     }
 
     /// Terminates pods that are tracked but not desired, and forgets finished ones that are not
-    /// desired or are to start again. Returns the pods that are tracked afterwards.
+    /// desired, or are to start again and may. Returns the pods that are tracked afterwards.
     pub(in crate::workers) fn sync_known_pods(
         &mut self,
         desired: &HashSet<PodUid>,
+        may_restart: bool,
         now: Instant,
     ) -> (HashMap<PodUid, Lifecycle>, Vec<Wake>) {
         self.known_pods_synced = true;
         let (mut forget, mut replay) = (Vec::new(), Vec::new());
         for (uid, record) in &mut self.records {
-            match next(record, !desired.contains(uid), now) {
+            match next(record, !desired.contains(uid), may_restart, now) {
                 Next::Keep => {}
                 Next::Forget => forget.push(uid.clone()),
                 Next::Replay => replay.push(uid.clone()),
@@ -51,8 +52,9 @@ enum Next {
     Replay,
 }
 
-fn next(record: &mut Record, orphan: bool, now: Instant) -> Next {
-    if !orphan && !record.restart_requested {
+fn next(record: &mut Record, orphan: bool, may_restart: bool, now: Instant) -> Next {
+    let restarts = may_restart && record.restart_requested;
+    if !orphan && !restarts {
         return Next::Keep;
     }
     let finished = record.lifecycle == Lifecycle::Finished && !record.has_leftover();

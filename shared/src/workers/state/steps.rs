@@ -307,7 +307,7 @@ fn stop_leftovers_work(record: &mut Record, now: Instant) -> Option<Work> {
     let pod = record.runtime_pod.clone()?;
     let (sender, grace) = Grace::until(instant_after(now, Grace::SHORTEST));
     record.ending.as_mut()?.in_flight = Some(sender);
-    Some(Work::TerminateRuntime { pod, grace })
+    Some(Work::TerminateRuntime { pod, grace, since: None })
 }
 
 fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
@@ -319,7 +319,9 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
         .or_else(|| record.active.as_ref().and_then(Pod::own_grace))
         .unwrap_or(Grace::SHORTEST)
         .max(Grace::SHORTEST);
-    let (sender, until) = Grace::until(instant_after(now, length));
+    // A stop that is tried again gets the rest.
+    let end = *ending.kill_at.get_or_insert_with(|| instant_after(now, length));
+    let (sender, until) = Grace::until(end.max(instant_after(now, Grace::SHORTEST)));
     let until = until.because(ending.reason);
     ending.in_flight = Some(sender);
     if let Some(pod) = record.active.clone() {
@@ -328,5 +330,5 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
         return Some(Work::Terminate { pod, stop, since: ending.since });
     }
     let pod = record.runtime_pod.clone()?;
-    Some(Work::TerminateRuntime { pod, grace: until })
+    Some(Work::TerminateRuntime { pod, grace: until, since: Some(ending.since) })
 }

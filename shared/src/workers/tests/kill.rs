@@ -118,6 +118,26 @@ async fn a_stop_that_fails_and_is_refused_by_then_is_given_up_and_the_pod_may_be
     assert_eq!(begun.elapsed().as_secs(), 100, "its grace is not that of the first kill");
 }
 
+/// Stops that fail count: the end of the grace period is a point in time.
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_is_tried_again_gets_the_rest_of_the_grace() {
+    for (fails, takes) in [(0, 60), (3, 60), (30, 90)] {
+        let b = bench();
+        let script = Script { stop_fails: fails, stop_takes: secs(90), ..Script::default() };
+        b.syncer.script(&uid("a"), script);
+        b.workers.update(UpdateKind::Create, pod("a"), None);
+        settle().await;
+        let begun = Instant::now();
+        let kill = KillRequest { deadline: Some(begun + secs(1000)), ..with_grace(60) };
+        b.workers.kill_pod(pod("a"), kill).await.unwrap();
+        let took = begun.elapsed().as_secs();
+        match fails {
+            30 => assert!(took > takes, "{fails}: {took}"),
+            _ => assert_eq!(took, takes, "{fails}"),
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_caller_of_one_kill_is_told() {
     let b = bench();

@@ -129,12 +129,13 @@ impl Trial {
                 workers.sync_known_pods(&self.desired);
                 workers.update(UpdateKind::Create, pod(p), None);
             }
-            Op::Stray(p) => workers.kill_runtime_pod(RuntimePod {
+            Op::Stray(p) => workers.kill_runtime_pod(&RuntimePod {
                 uid: pod(p).uid().clone(),
                 name: pod(p).name().clone(),
                 namespace: pod(p).namespace().clone(),
                 running: true,
                 grace: None,
+                requests: None,
             }),
             Op::Look(p) => {
                 workers.resync(pod(p).uid());

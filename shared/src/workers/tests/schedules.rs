@@ -211,6 +211,7 @@ fn every_kill_returns_beside_a_stray_and_a_pass_that_forgets() {
             namespace: "default".into(),
             running: true,
             grace: None,
+            requests: None,
         };
         together(vec![
             job(&workers, |w| w.update(UpdateKind::Create, pod("a"), None)),

@@ -7,7 +7,14 @@ use super::*;
 fn orphan(name: &str, grace: Option<u64>) -> Pod {
     let (uid, namespace) = (PodUid::new(name), "default".into());
     let grace = grace.map(secs);
-    Pod::of_runtime(&RuntimePod { uid, name: name.into(), namespace, running: true, grace })
+    Pod::of_runtime(&RuntimePod {
+        uid,
+        name: name.into(),
+        namespace,
+        running: true,
+        grace,
+        requests: None,
+    })
 }
 
 #[test]

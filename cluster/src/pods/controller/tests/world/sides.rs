@@ -207,6 +207,7 @@ impl Runtime for World {
             namespace: running.pod.namespace().clone(),
             running: running.exit.is_none(),
             grace: None,
+            requests: None,
         };
         self.ask(|state| state.running.values().map(listed).collect())
     }
