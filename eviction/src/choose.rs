@@ -6,7 +6,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodStats};
 
-use crate::condition::Condition;
+use crate::condition::Conditions;
 use crate::decide::Act;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::rank::{Ranked, rank_by};
@@ -36,8 +36,9 @@ pub struct Ending {
     pub due: Instant,
     /// Whether it was given at most one second, so that its grace period cannot be shortened further.
     pub has_minimal_grace: bool,
-    /// The condition that it was evicted for; none if it is terminating for another reason.
-    pub evicted_for: Option<Condition>,
+    /// The condition that it was evicted for: none if it is terminating for another reason, and all if an earlier agent
+    /// evicted it.
+    pub evicted_for: Conditions,
 }
 
 /// The victim, and why the other pods were not chosen.
@@ -92,7 +93,7 @@ impl Ending {
     /// Whether the pod was evicted and is not overdue: it ends even if it still counts as staying, because a hook runs
     /// first.
     pub(crate) fn is_victim(&self, now: Instant) -> bool {
-        self.evicted_for.is_some() && self.due > now
+        !self.evicted_for.is_empty() && self.due > now
     }
 }
 
@@ -133,7 +134,7 @@ pub fn choose<'a>(
         if verdict == Verdict::Ending {
             coming = coming.saturating_add(usage.unwrap_or(0));
             asked |=
-                ending.is_some_and(|ending| ending.evicted_for == Some(act.signal.condition()));
+                ending.is_some_and(|ending| ending.evicted_for.contains(act.signal.condition()));
         }
         let stats = stats.filter(|_| act.resource() == Resource::Memory);
         let swap = stats.and_then(|stats| stats.swap);

@@ -96,6 +96,9 @@ impl Conditions {
     /// The empty set.
     pub const NONE: Self = Self(0);
 
+    /// All conditions.
+    pub const ALL: Self = Self((1 << Condition::COUNT) - 1);
+
     /// Adds a condition.
     pub fn insert(&mut self, condition: Condition) {
         self.0 |= 1 << condition as u8;
@@ -105,6 +108,12 @@ impl Conditions {
     #[must_use]
     pub const fn contains(self, condition: Condition) -> bool {
         self.0 & (1 << condition as u8) != 0
+    }
+
+    /// Whether a condition holds in both sets.
+    #[must_use]
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
     }
 
     /// Whether no condition holds.
@@ -122,6 +131,12 @@ impl Conditions {
     #[must_use]
     pub const fn changed(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
+    }
+}
+
+impl From<Condition> for Conditions {
+    fn from(condition: Condition) -> Self {
+        Self(1 << condition as u8)
     }
 }
 

@@ -9,8 +9,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{
-    Event, FsLayout, GateReasons, NodeStats, PodKiller, PodUidMap, PressureStats, Recorder,
-    VictimLock, WallClock, error_chain,
+    Event, FsLayout, GateReason, GateReasons, NodeStats, PodKiller, PodUidMap, PressureStats,
+    Recorder, VictimLock, WallClock, error_chain,
 };
 
 use crate::cadence::Cadence;
@@ -63,8 +63,8 @@ pub struct EvictionParts<K, S, R> {
     pub wall: WallClock,
     /// The policy, which may change.
     pub policy: watch::Receiver<Arc<Policy>>,
-    /// Pauses the loop: while admission is closed for any reason (a node shutdown, a drain), nothing is measured and no
-    /// pod is asked to stop. The loop ends when the sender is dropped.
+    /// While admission is closed for any reason (a node shutdown, a drain), no pod is asked to stop. Unless the node is
+    /// only drained, nothing is measured either. The loop ends when the sender is dropped.
     pub paused_by: watch::Receiver<GateReasons>,
     /// Wakes the loop early, when the kernel reports that tasks wait for memory.
     pub wake: Arc<Notify>,
@@ -88,6 +88,8 @@ pub struct EvictionController<K, S, R> {
     /// Disk space and tasks that stopped pods have not freed yet.
     pending_reclaim: PendingReclaim,
     readmission: Readmission,
+    /// Whether the evictions of an earlier agent are known.
+    has_taken_over: bool,
     growth: Growth,
     /// When pods were last measured for their growth alone.
     grown_at: Option<Instant>,
@@ -142,6 +144,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             endings: PodUidMap::default(),
             pending_reclaim: PendingReclaim::default(),
             readmission: Readmission::default(),
+            has_taken_over: false,
             growth: Growth::default(),
             grown_at: None,
             held: [None; Signal::COUNT],
@@ -164,6 +167,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// pods that were asked to stop still do.
     pub async fn run(mut self) {
         while self.wait_while_paused().await {
+            self.take_over();
             if !self.is_idle() {
                 self.sample().await;
             }
@@ -175,13 +179,19 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     /// Waits while the loop is paused. Returns false when the loop must end.
     async fn wait_while_paused(&mut self) -> bool {
-        if self.parts.paused_by.borrow_and_update().is_empty() {
+        let reasons = *self.parts.paused_by.borrow_and_update();
+        if !reasons.is_empty() {
+            // Their owners stop the pods now.
+            self.endings.clear();
+            self.pending_reclaim = PendingReclaim::default();
+        }
+        if !is_paused_by(reasons) {
+            if self.parts.policy.has_changed().unwrap_or(false) {
+                self.follow_policy();
+            }
             return true;
         }
-        // The owner of the pause stops the pods now.
-        self.endings.clear();
-        self.pending_reclaim = PendingReclaim::default();
-        while !self.parts.paused_by.borrow_and_update().is_empty() {
+        while is_paused_by(*self.parts.paused_by.borrow_and_update()) {
             tokio::select! {
                 changed = self.parts.paused_by.changed() => if changed.is_err() { return false },
                 // Hooks and reclaims end by themselves. Pods that were asked to stop are followed.
@@ -254,9 +264,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         for pod in self.readmission.due(decision.conditions, now) {
             self.parts.static_pods.readmit(&pod);
         }
-        self.check_limits().await;
-        if let Some(act) = decision.act {
-            self.act(&act).await;
+        // A drain ends the pods.
+        if self.parts.paused_by.borrow().is_empty() {
+            self.check_limits().await;
+            if let Some(act) = decision.act {
+                self.act(&act).await;
+            }
         }
         let cadence = &self.parts.cadence;
         let next = cadence.next(&self.policy, &before, &snapshot.observations, apart, self.waited);
@@ -276,7 +289,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     /// Whether nothing is in progress: no eviction, no reclaim, no condition, and no static pod awaits readmission.
     fn is_settled(&self) -> bool {
-        *self.conditions.borrow() == Conditions::NONE
+        self.has_taken_over
+            && *self.conditions.borrow() == Conditions::NONE
             && self.under_way.is_empty()
             && self.readmission.evicted().next().is_none()
     }
@@ -410,7 +424,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 }
 
-/// Resolves when the loop is paused.
+/// Whether nothing is measured. A node that is drained stays up, and publishes its conditions.
+fn is_paused_by(reasons: GateReasons) -> bool {
+    reasons.iter().any(|reason| reason != GateReason::Drain)
+}
+
+/// Resolves when no pod may be asked to stop any more.
 async fn paused(mut reasons: watch::Receiver<GateReasons>) {
     let _ = reasons.wait_for(|reasons| !reasons.is_empty()).await;
 }

@@ -67,7 +67,9 @@ pub use policy::{Policy, PressureRule, PressureScope, StaticPods};
 pub use rank::{Ranked, rank};
 pub use readmission::Readmission;
 pub use reclaim::{Reclaimable, reclaimable, reclaimable_memory};
-pub use seams::{MeasureError, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, Wanted};
+pub use seams::{
+    EvictedBefore, MeasureError, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, Wanted,
+};
 pub use signal::{Cause, FileSystem, Resource, Signal, UnknownSignal};
 pub use state::EvictionState;
 pub use threshold::{

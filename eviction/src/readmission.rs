@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, ReturnDelays};
 
-use crate::condition::{Condition, Conditions};
+use crate::condition::Conditions;
 
 #[cfg(test)]
 mod tests;
@@ -18,19 +18,21 @@ pub struct Readmission {
 #[derive(Debug)]
 struct EvictedPod {
     pod: Pod,
-    condition: Condition,
+    conditions: Conditions,
     not_before: Instant,
 }
 
 impl Readmission {
-    /// Notes the eviction of a static pod. Further evictions before its readmission are ignored.
-    pub fn note(&mut self, pod: &Pod, condition: Condition, now: Instant) {
+    /// Notes the eviction of a static pod, which waits until none of `conditions` holds. Further evictions before its
+    /// readmission are ignored.
+    pub fn note(&mut self, pod: &Pod, conditions: impl Into<Conditions>, now: Instant) {
         if self.evicted.iter().any(|evicted| evicted.pod.uid() == pod.uid()) {
             return;
         }
         let wait = self.delays.next(pod.full_name(), now);
         self.evicted.retain(|evicted| evicted.pod.full_name() != pod.full_name());
-        self.evicted.push(EvictedPod { pod: pod.clone(), condition, not_before: now + wait });
+        let (pod, conditions) = (pod.clone(), conditions.into());
+        self.evicted.push(EvictedPod { pod, conditions, not_before: now + wait });
     }
 
     /// Forgets a pod that was not asked to stop after all.
@@ -44,7 +46,7 @@ impl Readmission {
             return Vec::new();
         }
         let is_due = |evicted: &mut EvictedPod| {
-            now >= evicted.not_before && !conditions.contains(evicted.condition)
+            now >= evicted.not_before && !conditions.intersects(evicted.conditions)
         };
         self.evicted.extract_if(.., is_due).map(|evicted| evicted.pod).collect()
     }

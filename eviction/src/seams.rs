@@ -78,6 +78,20 @@ pub struct Reclaimed {
 pub trait Readmit: Send + Sync + 'static {
     /// Called when the pressure is over: the pod may start if it is still desired. It is admitted like a new pod.
     fn readmit(&self, pod: &Pod);
+
+    /// The pods that an earlier agent evicted and that are terminating, or have terminated and were not readmitted.
+    fn evicted_before(&self) -> Vec<EvictedBefore> {
+        Vec::new()
+    }
+}
+
+/// A pod that an earlier agent evicted.
+#[derive(Clone, Debug)]
+pub struct EvictedBefore {
+    /// The pod.
+    pub pod: Pod,
+    /// What is left of its grace period; none once it has terminated.
+    pub grace_left: Option<Duration>,
 }
 
 /// The node could not be measured.

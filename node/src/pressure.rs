@@ -16,11 +16,11 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use winddown_eviction::{
-    Cadence, Condition, Conditions, EvictionController, EvictionParts, EvictionView, HookCommand,
-    Policy, Readmit, Signal,
+    Cadence, Condition, Conditions, EvictedBefore, EvictionController, EvictionParts, EvictionView,
+    HookCommand, Policy, Readmit, Signal,
 };
 use winddown_machine::UsagePaths;
-use winddown_shared::{DesiredPods, Pod, PodWorkers, Runtime, RuntimeSyncer, critical};
+use winddown_shared::{DesiredPods, KillReason, Pod, PodWorkers, Runtime, RuntimeSyncer, critical};
 
 use crate::core::Core;
 use crate::links::{Observe, Shortage, next_change};
@@ -240,6 +240,16 @@ impl Observe<()> for Relief {
 // === impl Manifests ===
 
 impl<R: Runtime> Readmit for Manifests<R> {
+    fn evicted_before(&self) -> Vec<EvictedBefore> {
+        let snapshot = self.workers.snapshot().into_iter();
+        let evicted = snapshot.filter(|pod| pod.ending_by == Some(KillReason::Eviction));
+        let evicted = evicted.filter_map(|snapshot| {
+            let grace_left = snapshot.grace_left();
+            Some(EvictedBefore { pod: snapshot.pod?, grace_left })
+        });
+        evicted.collect()
+    }
+
     /// Replaces the worker that terminated the pod by a new one. The intake runs admission before the new one starts.
     fn readmit(&self, pod: &Pod) {
         let wanted = self.wanted.borrow().clone();

@@ -3,6 +3,7 @@ use winddown_fakes::static_pod;
 use winddown_shared::Quantity;
 
 use super::*;
+use crate::condition::Condition;
 use crate::policy::StaticPods;
 use crate::reclaim::Reclaimable;
 use crate::signal::{Cause, Signal};
@@ -32,7 +33,7 @@ fn ending(seconds: u64, has_minimal_grace: bool, evicted_for: Option<Condition>)
     Some(Ending {
         due: Instant::now() + Duration::from_secs(seconds),
         has_minimal_grace,
-        evicted_for,
+        evicted_for: evicted_for.into_iter().collect(),
     })
 }
 
@@ -144,7 +145,7 @@ async fn with_no_time_what_is_due_within_seconds_is_waited_for_and_on_disks_with
         let ending = Ending {
             due: Instant::now() + Duration::from_millis(milliseconds),
             has_minimal_grace: false,
-            evicted_for: None,
+            evicted_for: Conditions::NONE,
         };
         let act = Act { signal, cause: Cause::Signal(signal), ..act(true, "1Gi") };
         comes_in_time(&act, &ending, Instant::now())

@@ -7,20 +7,20 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
-    Event, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PodUid, Recorder,
+    Event, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PodUid, Recorder,
     StatusOverride, instant_after,
 };
 
 use super::{Completion, EvictionController, Hold, paused};
 use crate::choose::{Candidate, Choice, Ending, choose, comes_in_time};
-use crate::condition::Condition;
+use crate::condition::{Condition, Conditions};
 use crate::decide::Act;
 use crate::history::{Outcome, Record, first_of};
 use crate::hook::{HookCall, HookRun};
 use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::Amounts;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE};
-use crate::seams::{Reclaim, Signals, Wanted};
+use crate::seams::{EvictedBefore, Reclaim, Signals, Wanted};
 use crate::signal::{Cause, Resource, Signal};
 use crate::usage::left_behind;
 
@@ -32,8 +32,6 @@ const MEASURE_GROWTH: Duration = Duration::from_millis(50);
 const GROWTH: Duration = Duration::from_secs(1);
 /// How long to wait for the files of a stopped pod to be removed.
 const FILES: Duration = Duration::from_secs(30);
-/// The grace period of a pod that specifies none.
-const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// The first pause when no pod qualifies; it doubles each time.
 const NO_VICTIM_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
@@ -102,10 +100,31 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     /// Whether a pod that was evicted for this condition is still terminating.
     pub(super) fn waits_for_a_victim(&self, act: &Act, now: Instant) -> bool {
-        let condition = Some(act.signal.condition());
+        let condition = act.signal.condition();
         self.endings
             .values()
-            .any(|ending| ending.evicted_for == condition && comes_in_time(act, ending, now))
+            .any(|ending| ending.evicted_for.contains(condition) && comes_in_time(act, ending, now))
+    }
+
+    /// Takes over what an earlier agent evicted, once it is known what runs. What for is unknown: any shortage waits for
+    /// those that are terminating, and static pods come back when there is none.
+    pub(super) fn take_over(&mut self) {
+        if self.has_taken_over || !self.parts.killer.running().known {
+            return;
+        }
+        self.has_taken_over = true;
+        let now = Instant::now();
+        for EvictedBefore { pod, grace_left } in self.parts.static_pods.evicted_before() {
+            if let Some(left) = grace_left {
+                let due = instant_after(now, left) + BEYOND_GRACE;
+                let has_minimal_grace = left <= HARD_GRACE;
+                let ending = Ending { due, has_minimal_grace, evicted_for: Conditions::ALL };
+                self.endings.entry(pod.uid().clone()).or_insert(ending);
+            }
+            if pod.is_static() {
+                self.readmission.note(&pod, Conditions::ALL, now);
+            }
+        }
     }
 
     pub(super) fn is_held(&self, signal: Signal, now: Instant) -> bool {
@@ -123,7 +142,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                     self.reclaimed.fill(None);
                 }
                 let now = Instant::now();
-                let is_next = |e: &Ending| e.evicted_for == Some(condition) && e.due > now;
+                let is_next = |e: &Ending| e.evicted_for.contains(condition) && e.due > now;
                 if !self.endings.values().any(is_next) {
                     self.pending_reclaim.note_end(condition, now);
                 }
@@ -157,7 +176,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             pod, cause, condition, grace, message, annotations, disruption, ..
         } = eviction;
         let record = eviction.record;
-        let allowed = grace.or(pod.own_grace()).unwrap_or(DEFAULT_GRACE).max(HARD_GRACE);
+        let allowed = grace.or(pod.own_grace()).unwrap_or(Grace::DEFAULT).max(HARD_GRACE);
         self.parts.recorder.record(&Event::EvictionStarted {
             pod: pod.label().clone(),
             signal: cause.as_str(),
@@ -173,7 +192,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         };
         // A victim that is only hurried: its hook has begun, and what it leaves behind is expected already.
         let hurried = self.endings.get(pod.uid()).filter(|ending| ending.is_victim(now));
-        let hurried_for = hurried.and_then(|ending| ending.evicted_for);
+        let hurried_for = hurried.map(|ending| ending.evicted_for);
         let hook = self.policy.hook.clone().filter(|_| hurried_for.is_none());
         let hook_time = hook.as_ref().map_or(Duration::ZERO, |rule| rule.timeout);
         let hook = hook.map(|rule| self.parts.hook.run(rule, call));
@@ -189,14 +208,14 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let files = if condition == Condition::Disk { FILES } else { Duration::ZERO };
         let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let gone = instant_after(due + files, hook_time);
-        let ending = Ending { due: gone, has_minimal_grace, evicted_for: Some(condition) };
+        let ending = Ending { due: gone, has_minimal_grace, evicted_for: condition.into() };
         self.endings.insert(pod.uid().clone(), ending);
         // Noted now and not when the pod stops: a pod that takes too long, or that a shutdown stops, must be
         // readmitted too.
         if pod.is_static() {
             self.readmission.note(&pod, condition, now);
         }
-        if hurried_for != Some(condition) {
+        if hurried_for.is_none_or(|conditions| !conditions.contains(condition)) {
             self.pending_reclaim.ask(condition, &eviction.leaves, now, &self.state.last);
         }
         let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
@@ -380,10 +399,10 @@ fn log_hook(pod: &Pod, run: &HookRun) {
 fn ending_of(pod: &Pod, now: Instant) -> Ending {
     let deleted = pod.metadata.deletion_grace_period_seconds;
     let deleted = deleted.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
-    let grace = deleted.or(pod.own_grace()).unwrap_or(DEFAULT_GRACE);
+    let grace = deleted.or(pod.own_grace()).unwrap_or(Grace::DEFAULT);
     Ending {
         due: instant_after(now, grace.max(HARD_GRACE)) + BEYOND_GRACE,
         has_minimal_grace: grace <= HARD_GRACE,
-        evicted_for: None,
+        evicted_for: Conditions::NONE,
     }
 }

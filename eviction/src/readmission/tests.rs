@@ -3,6 +3,7 @@ use std::time::Duration;
 use winddown_fakes::static_pod;
 
 use super::*;
+use crate::condition::Condition;
 
 fn memory() -> Conditions {
     [Condition::Memory].into_iter().collect()

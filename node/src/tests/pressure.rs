@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::rc::Rc;
 use std::sync::Mutex;
 
 use futures_util::FutureExt;
@@ -51,10 +52,11 @@ struct Pressed {
     b: Bench,
     figures: Arc<Figures>,
     kernel: tempfile::TempDir,
+    change: Rc<dyn Fn(&mut Config)>,
 }
 
 /// A node of 1 GiB with 900 MiB available and a threshold of 100 MiB.
-fn node(change: impl FnOnce(&mut Config)) -> Pressed {
+fn node(change: impl Fn(&mut Config) + 'static) -> Pressed {
     let kernel = tempfile::tempdir().unwrap();
     let (proc, cgroup) = (kernel.path().join("proc"), kernel.path().join("cgroup"));
     fs::create_dir_all(proc.join("sys/kernel")).unwrap();
@@ -62,20 +64,31 @@ fn node(change: impl FnOnce(&mut Config)) -> Pressed {
     fs::write(proc.join("loadavg"), "0.00 0.00 0.00 1/100 4242\n").unwrap();
     fs::write(proc.join("sys/kernel/pid_max"), "32768\n").unwrap();
     fs::write(proc.join("sys/kernel/threads-max"), "100000\n").unwrap();
-    let figures = Arc::<Figures>::default();
-    let state = tempfile::tempdir().unwrap();
-    let places = UsagePaths { proc, cgroup, ..UsagePaths::of_host(state.path()) };
     memory(&kernel, 900);
-    let runtime = Arc::clone(&figures) as Arc<dyn RuntimeFigures>;
-    let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
-        parts.pressure = Some(PressureSource { places, runtime });
+    let state = tempfile::tempdir().unwrap();
+    let of_bench = (state, boot_clock(), FakeRuntime::default(), held());
+    node_on(kernel, Arc::default(), of_bench, Rc::new(change))
+}
+
+/// An agent of that node, on what an earlier one has left.
+fn node_on(
+    kernel: tempfile::TempDir,
+    figures: Arc<Figures>,
+    (state, clock, runtime, login): (tempfile::TempDir, BootClock, FakeRuntime, FakeInhibitor),
+    change: Rc<dyn Fn(&mut Config)>,
+) -> Pressed {
+    let (proc, cgroup) = (kernel.path().join("proc"), kernel.path().join("cgroup"));
+    let places = UsagePaths { proc, cgroup, ..UsagePaths::of_host(state.path()) };
+    let of_pods = Arc::clone(&figures) as Arc<dyn RuntimeFigures>;
+    let b = bench_with(state, clock, runtime, login, |parts| {
+        parts.pressure = Some(PressureSource { places, runtime: of_pods });
         let mut config = Config::clone(&parts.configuration.config);
         // No threshold for disks, because the disk is the real one and may be full.
         config.eviction.hard = [("memory.available".into(), "100Mi".into())].into();
         change(&mut config);
         parts.configuration.config = Arc::new(config);
     });
-    Pressed { b, figures, kernel }
+    Pressed { b, figures, kernel, change }
 }
 
 /// Sets the available memory, in MiB.
@@ -88,6 +101,12 @@ fn memory(kernel: &tempfile::TempDir, available: u64) {
 }
 
 impl Pressed {
+    /// Replaces the agent by another one.
+    fn restart(self) -> Self {
+        let Self { b, figures, kernel, change } = self;
+        node_on(kernel, figures, b.stop(), change)
+    }
+
     fn uses(&self, pod: &Pod, mib: u64) {
         self.figures.memory.lock().unwrap().insert(pod.uid().clone(), mib * MIB);
     }
@@ -208,6 +227,56 @@ async fn an_evicted_pod_waits_its_time_although_the_pressure_ended_sooner() {
     assert_eq!(p.b.node.status().pods[0].reason, "Evicted");
     tokio::time::sleep(secs(10)).await;
     assert_eq!(p.b.node.status().pods[0].state, PodState::Syncing);
+}
+
+/// Restarted while the pod terminates, and when it has terminated.
+#[tokio::test(start_paused = true)]
+async fn an_evicted_pod_comes_back_when_the_pressure_ends_however_often_the_agent_restarts() {
+    for moments in [&[300][..], &[5000], &[300, 5000, 9000]] {
+        let mut p = node(|config| config.eviction.pressure_transition_period = secs(1));
+        let hog = pod("hog", 0, 30);
+        p.b.runtime.stop_takes(hog.uid(), Duration::from_millis(800));
+        p.b.want(&[&hog]).await;
+        p.uses(&hog, 700);
+        p.available(60);
+        p.until_stops(1).await;
+        for moment in moments {
+            tokio::time::sleep(Duration::from_millis(*moment)).await;
+            p = p.restart();
+            p.b.want(&[&hog]).await;
+        }
+        tokio::time::sleep(secs(60)).await;
+        assert_eq!(p.b.runtime.starts().len(), 1, "{moments:?}: the node is short still");
+        let status = p.b.node.status();
+        assert_eq!((&*status.pods[0].phase, &*status.pods[0].reason), ("Failed", "Evicted"));
+        assert_eq!(status.pressure.unwrap().away[0].name, "hog");
+        p.available(760);
+        tokio::time::sleep(secs(30)).await;
+        assert_eq!(p.b.runtime.starts().len(), 2, "{moments:?}");
+        assert_eq!(p.b.node.status().pods[0].state, PodState::Syncing);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_second_pod_is_evicted_after_a_restart_while_the_first_is_terminating() {
+    let p = node(|config| {
+        config.eviction.hard = [].into();
+        config.eviction.soft = [("memory.available".into(), "100Mi".into())].into();
+        config.eviction.soft_grace_period = [("memory.available".into(), secs(1))].into();
+        config.eviction.max_pod_grace_period = 30;
+    });
+    let (web, hog) = (pod("web", 0, 30), pod("hog", 0, 30));
+    p.b.runtime.stop_takes(hog.uid(), secs(25));
+    p.b.want(&[&web, &hog]).await;
+    p.uses(&web, 10);
+    p.uses(&hog, 30);
+    p.available(60);
+    p.until_stops(1).await;
+    let p = p.restart();
+    p.b.want(&[&web, &hog]).await;
+    tokio::time::sleep(secs(15)).await;
+    let stopped: std::collections::BTreeSet<_> = p.b.runtime.stops().into_iter().collect();
+    assert_eq!(stopped.len(), 1, "{stopped:?}");
 }
 
 #[tokio::test(start_paused = true)]

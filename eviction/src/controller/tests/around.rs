@@ -8,7 +8,7 @@ use winddown_fakes::static_pod;
 use winddown_shared::{Event, GateReason, GateReasons, PodUid};
 
 use super::*;
-use crate::{Condition, Ending, HookRule, Outcome, Signal, StaticPods, Wanted};
+use crate::{Condition, Ending, EvictedBefore, HookRule, Outcome, Signal, StaticPods, Wanted};
 
 #[tokio::test(start_paused = true)]
 async fn ten_calm_minutes_end_no_pod_measure_no_pod_and_sample_every_two_seconds() {
@@ -51,7 +51,7 @@ async fn with_nothing_to_watch_nothing_is_measured() {
 async fn a_node_that_goes_down_is_left_alone_and_looked_after_again_when_it_stays() {
     let world = World::new(hard(), memory_pods());
     world.is(left("8Gi"), secs(2)).await;
-    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Shutdown]));
     world.is(left("0"), MINUTE).await;
     assert_eq!(world.killed(), []);
     let looks = world.looks();
@@ -60,6 +60,38 @@ async fn a_node_that_goes_down_is_left_alone_and_looked_after_again_when_it_stay
     world.paused_by.send_replace(GateReasons::NONE);
     tokio::time::sleep(secs(2)).await;
     assert!(!world.killed().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drained_node_says_what_it_is_short_of_and_ends_no_pod_for_it() {
+    let mut policy = hard();
+    policy.transition_period = 2 * MINUTE;
+    let world = World::new(policy, memory_pods());
+    world.is(left("8Gi"), secs(2)).await;
+    world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
+    world.is(left("0"), MINUTE).await;
+    assert!(world.has(Condition::Memory));
+    world.is(left("8Gi"), MINUTE).await;
+    world.paused_by.send_replace(GateReasons::NONE);
+    tokio::time::sleep(secs(30)).await;
+    assert!(world.has(Condition::Memory), "its time is not over");
+    tokio::time::sleep(MINUTE).await;
+    assert!(!world.has(Condition::Memory));
+    assert_eq!(world.killed(), []);
+}
+
+/// Its agent was restarted meanwhile.
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_agent_evicted_is_awaited_and_comes_back_once_no_resource_is_short() {
+    let world = World::new(hard(), memory_pods());
+    let (pod, grace_left) = (static_pod("web", "web"), Some(secs(1)));
+    world.node.state().evicted_before = vec![EvictedBefore { pod, grace_left }];
+    world.is(left("500Mi"), secs(5)).await;
+    assert_eq!(world.killed(), [], "what it was evicted for is not known");
+    world.is(left("500Mi"), MINUTE).await;
+    assert!(!world.killed().is_empty() && brought_back(&world).is_empty());
+    world.is(left("12Gi"), 10 * MINUTE).await;
+    assert_eq!(brought_back(&world), ["web"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +236,7 @@ async fn a_static_pod_that_takes_longer_to_end_than_it_may_comes_back_all_the_sa
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_came_back_after_it_was_overdue_can_be_evicted_again() {
-    let (due, evicted_for) = (Instant::now(), Some(Condition::Memory));
+    let (due, evicted_for) = (Instant::now(), Condition::Memory.into());
     let overdue = Ending { due, has_minimal_grace: true, evicted_for };
     let world = World::with(hard(), vec![(pod("web", 0, &[]), memory("1Gi"))], |controller| {
         controller.endings.insert(PodUid::new("web"), overdue);

@@ -16,9 +16,9 @@ use winddown_shared::{
 };
 
 use crate::{
-    Cadence, Condition, EvictionController, EvictionParts, EvictionView, Hook, HookCall, HookRule,
-    HookRun, MeasureError, Policy, Readmit, Reclaim, ReclaimError, Reclaimable, Reclaimed, Signals,
-    Wanted,
+    Cadence, Condition, EvictedBefore, EvictionController, EvictionParts, EvictionView, Hook,
+    HookCall, HookRule, HookRun, MeasureError, Policy, Readmit, Reclaim, ReclaimError, Reclaimable,
+    Reclaimed, Signals, Wanted,
 };
 
 pub(super) struct World {
@@ -57,6 +57,7 @@ pub(super) struct State {
     /// The requests to reclaim memory: the pod, the figure and the amount.
     pub(super) memory_asked: Vec<(String, MemoryFigure, u64)>,
     pub(super) brought_back: Vec<Pod>,
+    pub(super) evicted_before: Vec<EvictedBefore>,
     pub(super) hooks: Vec<HookCall>,
 }
 
@@ -226,6 +227,10 @@ impl Hook for Node {
 impl Readmit for Node {
     fn readmit(&self, pod: &Pod) {
         self.state().brought_back.push(pod.clone());
+    }
+
+    fn evicted_before(&self) -> Vec<EvictedBefore> {
+        self.state().evicted_before.clone()
     }
 }
 
