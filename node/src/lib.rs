@@ -56,7 +56,6 @@ mod tests;
 #[cfg(feature = "config")]
 mod trust;
 
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -177,9 +176,11 @@ impl<R: Runtime> Node<R> {
         let work = Box::pin(async move {
             if let Some(first) = first {
                 for (uid, kill) in first.await {
-                    match pending_kills.entry(uid) {
-                        Entry::Occupied(mut of_pod) => of_pod.get_mut().join(kill),
-                        Entry::Vacant(none) => drop(none.insert(kill)),
+                    // The earlier end, and the reason and status of the pod's own kill.
+                    let of_pod = pending_kills.entry(uid).or_insert_with(|| kill.clone());
+                    of_pod.until = of_pod.until.min(kill.until);
+                    if of_pod.request.status.is_none() {
+                        of_pod.request.status = kill.request.status;
                     }
                 }
             }

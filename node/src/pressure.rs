@@ -26,6 +26,7 @@ use crate::core::Core;
 use crate::links::{Observe, Shortage, next_change};
 use crate::metrics::NodeFacts;
 use crate::plugin::{EvictionAnswers, Joining, NodePlugin, Section};
+use crate::status_view;
 use measure::{Measured, Places};
 use reclaim::GiveBack;
 pub use runtime::RuntimeFigures;
@@ -244,7 +245,7 @@ impl<R: Runtime> Readmit for Manifests<R> {
         let snapshot = self.workers.snapshot().into_iter();
         let evicted = snapshot.filter(|pod| pod.ending_by == Some(KillReason::Eviction));
         let evicted = evicted.filter_map(|snapshot| {
-            let grace_left = snapshot.grace_left();
+            let grace_left = status_view::grace_left(&snapshot);
             Some(EvictedBefore { pod: snapshot.pod?, grace_left })
         });
         evicted.collect()

@@ -17,7 +17,6 @@ use crate::{
 };
 
 mod delays;
-mod earlier_kills;
 mod leftovers;
 mod pending_preemption;
 mod rejected_static;
@@ -27,7 +26,6 @@ mod tests;
 mod turns;
 
 pub use delays::ReturnDelays;
-use earlier_kills::EarlierKills;
 use leftovers::Found;
 pub use pending_preemption::WAITING_FOR_PREEMPTION;
 use pending_preemption::{PendingPreemption, importance};
@@ -76,7 +74,8 @@ pub struct Intake<R: Runtime> {
     pending_preemption: PendingPreemption,
     rejected_static: RejectedStatic,
     /// Pods that an earlier agent requested to terminate.
-    earlier_kills: EarlierKills,
+    earlier_kills: PodUidMap<EarlierKill>,
+    boot_clock: BootClock,
     /// Whether a refusal of this pod is final.
     refusal_is_final: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
     /// Whether the whole node admits pods.
@@ -145,15 +144,13 @@ impl<R: Runtime> Intake<R> {
             listed: None,
             list_at: Instant::now(),
             list_fails: false,
-            removals: Removals::default(),
+            removals: Removals::none(),
             passes: watch::Sender::new(0),
             victim_lock: VictimLock::new(),
             pending_preemption,
             rejected_static: RejectedStatic::default(),
-            earlier_kills: EarlierKills::new(
-                PodUidMap::default(),
-                BootClock::new(|| Duration::ZERO),
-            ),
+            earlier_kills: PodUidMap::default(),
+            boot_clock: BootClock::new(|| Duration::ZERO),
             refusal_is_final: Arc::new(|_| false),
             gate: watch::Sender::new(GateState::Open).subscribe(),
             turns: watch::Sender::new(StartTurn::default()).subscribe(),
@@ -165,7 +162,7 @@ impl<R: Runtime> Intake<R> {
     /// moment would be restarted.
     #[must_use]
     pub fn with_earlier_kills(mut self, kills: PodUidMap<EarlierKill>, clock: BootClock) -> Self {
-        self.earlier_kills = EarlierKills::new(kills, clock);
+        (self.earlier_kills, self.boot_clock) = (kills, clock);
         self
     }
 
@@ -320,7 +317,7 @@ impl<R: Runtime> Intake<R> {
         self.end_strays(&uids, wanted.complete);
         // Of two static pods with one name, the one that already runs comes first.
         let from_before =
-            |pod: &&Pod| self.ran_before(pod.uid()) || self.earlier_kills.contains(pod.uid());
+            |pod: &&Pod| self.ran_before(pod.uid()) || self.earlier_kills.contains_key(pod.uid());
         for pod in wanted.pods.iter().filter(from_before).collect::<Vec<_>>() {
             self.take(pod);
         }
@@ -364,8 +361,8 @@ impl<R: Runtime> Intake<R> {
             self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), state });
         }
         // Until the node admits pods again, a pod that is to start again keeps its worker, and its status.
-        let may_restart = *self.gate.borrow() != GateState::Shut;
-        let tracked = self.workers.sync_desired(uids, may_restart);
+        self.workers.hold_restarts(*self.gate.borrow() == GateState::Shut);
+        let tracked = self.workers.sync_known_pods(uids);
         self.follow_new_runs(&tracked);
         self.statuses.retain(|uid| uids.contains(uid) || tracked.contains_key(uid));
         self.start_again(&tracked, &mut others);
@@ -426,7 +423,9 @@ impl<R: Runtime> Intake<R> {
     fn take_known(&mut self, pod: &Pod) -> bool {
         // A pod that already runs was admitted before the agent restarted, and must be known to its worker even while
         // admission is closed: a shutdown has to terminate it.
-        let here = self.ran_before(pod.uid()) || self.earlier_kills.keep_out(pod);
+        let kill = self.earlier_kills.get(pod.uid());
+        let is_kept_out = kill.is_some_and(|kill| kill.keeps_out(pod.is_static()));
+        let here = self.ran_before(pod.uid()) || is_kept_out;
         if here && self.resume_kill(pod) {
             return true;
         }
@@ -442,6 +441,35 @@ impl<R: Runtime> Intake<R> {
             self.workers.take_completed(pod.clone());
         }
         had_completed
+    }
+
+    /// Takes up the kill that an earlier agent requested of this pod. Returns whether there is one.
+    fn resume_kill(&mut self, pod: &Pod) -> bool {
+        let Some(request) = self.earlier_kill(pod.uid()) else { return false };
+        // What cannot be carried out any more would be tried for ever.
+        if self.runtime.refuses_stop(pod.uid(), request.reason).is_some() {
+            return false;
+        }
+        self.workers.resume_kill(pod.clone(), &request);
+        // Admission may have opened before this agent knew what runs. If not, `reopen` starts the pod.
+        let is_open = *self.gate.borrow() == GateState::Open && !self.is_kept(pod.uid());
+        let comes_back = pod.is_static() || request.restarts_on_node();
+        match request.reason.owes() {
+            Owed::Reopening if is_open && comes_back => {
+                self.workers.update(UpdateKind::Create, pod.clone(), None);
+            }
+            // It is wanted again.
+            Owed::Source => self.workers.update(UpdateKind::Create, pod.clone(), None),
+            Owed::Room if pod.is_static() => self.rejected_static.note(pod, true),
+            // The workers start the pod again, the controller that terminated it does, or it stays terminated.
+            Owed::Restart | Owed::Relief | Owed::Nothing | Owed::Reopening | Owed::Room => {}
+        }
+        true
+    }
+
+    /// Removes the kill that an earlier agent requested of this pod, and returns it with what is left of its grace.
+    fn earlier_kill(&mut self, uid: &PodUid) -> Option<KillRequest> {
+        Some(self.earlier_kills.remove(uid)?.request_at(self.boot_clock.now()))
     }
 
     fn ran_before(&self, uid: &PodUid) -> bool {

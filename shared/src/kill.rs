@@ -62,12 +62,11 @@ impl KillReason {
 /// has terminated, the request is kept, and with it what is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owed {
-    /// The pod starts again when it has terminated and the node admits pods. An agent that is started later admits it
-    /// like a new one.
+    /// The pod starts again when it has terminated and the node admits pods.
     Restart,
-    /// The pod starts again when the node admits pods again. So it does under a later agent.
+    /// The pod starts again when the node admits pods again.
     Reopening,
-    /// The pod is tried again whenever there may be room for it. So it is under a later agent.
+    /// The pod is tried again whenever there may be room for it.
     Room,
     /// The controller that terminated the pod readmits it when the shortage is over. The request is kept until then.
     Relief,
@@ -166,15 +165,6 @@ pub struct EarlierKill {
 }
 
 impl EarlierKill {
-    /// Merges another kill of the same pod: the earlier end wins, and the reason and status of the first.
-    pub fn join(&mut self, other: Self) {
-        self.until = self.until.min(other.until);
-        self.request.evict |= other.request.evict;
-        if self.request.status.is_none() {
-            self.request.status = other.request.status;
-        }
-    }
-
     /// The request for the rest of the grace period, at least one second. `now` is the time since the boot.
     #[must_use]
     pub fn request_at(&self, now: Duration) -> KillRequest {

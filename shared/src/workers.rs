@@ -210,8 +210,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.begin_kill(pod, request, view);
     }
 
-    /// Requests again what an earlier agent requested. What that agent had stopped by then is stopped once more, which
-    /// publishes the pod's status. Never blocks.
+    /// Requests again what an earlier agent requested, even if it has stopped: that publishes its status. Never blocks.
     pub(crate) fn resume_kill(&self, pod: Pod, request: &KillRequest) {
         self.inner.begin_kill(pod, request, RuntimeView::NotYetKnown);
     }
@@ -266,21 +265,16 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Reports the whole desired set: terminates the tracked pods that are not in it, and forgets
     /// those that are finished. Returns the pods that are tracked afterwards.
     pub fn sync_known_pods(&self, desired: &HashSet<PodUid>) -> HashMap<PodUid, Lifecycle> {
-        self.sync_desired(desired, true)
-    }
-
-    /// The same. Unless pods `may_restart`, those that are to start again are not forgotten.
-    pub(crate) fn sync_desired(
-        &self,
-        desired: &HashSet<PodUid>,
-        may_restart: bool,
-    ) -> HashMap<PodUid, Lifecycle> {
-        let now = Instant::now();
-        let (known, wakes) = self.inner.lock().sync_known_pods(desired, may_restart, now);
+        let (known, wakes) = self.inner.lock().sync_known_pods(desired, Instant::now());
         for wake in wakes {
             self.inner.spawn(Some(wake));
         }
         known
+    }
+
+    /// Sets whether pods that are to start again keep their records, and so do not.
+    pub(crate) fn hold_restarts(&self, hold: bool) {
+        self.inner.lock().holds_restarts = hold;
     }
 
     /// Stops all work and waits until no step is in flight. Containers are left as they are, and no

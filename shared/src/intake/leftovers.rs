@@ -144,7 +144,7 @@ impl<R: Runtime> Intake<R> {
         let strays: Vec<RuntimePod> = self
             .found
             .iter()
-            .filter(|(uid, _)| complete || self.earlier_kills.contains(uid))
+            .filter(|(uid, _)| complete || self.earlier_kills.contains_key(*uid))
             .filter(|(uid, _)| !desired.contains(*uid) || refused(uid))
             .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())
             .filter_map(|(_, found)| match found {
@@ -177,13 +177,13 @@ impl<R: Runtime> Intake<R> {
             Found::Unclaimed => complete,
         };
         let remains = self.found.iter().filter(|(uid, found)| is_left(found) && gone(uid));
-        self.removals.replace(remains.map(|(uid, _)| uid.clone()).collect());
+        self.removals.left = remains.map(|(uid, _)| uid.clone()).collect();
     }
 
     fn end_stray(&mut self, pod: &RuntimePod) {
         self.found.insert(pod.uid.clone(), Found::Remains);
         // A pod that was terminating when its source dropped it gets the rest of its grace period.
-        match self.earlier_kills.take(&pod.uid) {
+        match self.earlier_kill(&pod.uid) {
             Some(request) => self.workers.request_kill(Pod::of_runtime(pod), &request),
             None => {
                 self.recorder.record(&Event::OrphanFound { pod: pod.label() });

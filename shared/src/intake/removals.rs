@@ -8,23 +8,16 @@ use tokio::time::Instant;
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::leftovers::patiently;
-use crate::{PodUid, Runtime, RuntimeError, error_chain};
-
-/// Delay before the first retry of failed removals; it doubles with every further failure.
-const RETRY_FIRST: Duration = Duration::from_secs(2);
-
-/// Upper limit of that delay.
-const RETRY_MOST: Duration = Duration::from_secs(60);
+use crate::{Backoff, PodUid, Runtime, RuntimeError, error_chain};
 
 /// The pods whose remains are to be removed, one after the other.
-#[derive(Default)]
 pub(super) struct Removals {
-    left: HashSet<PodUid>,
+    pub(super) left: HashSet<PodUid>,
     current: Option<Removal>,
-    /// Those of `left` that failed since the last retry.
     failed: HashSet<PodUid>,
-    /// When they are tried again, and the delay that ends then.
-    retry: Option<(Instant, Duration)>,
+    /// When those that failed are tried again.
+    retry_at: Instant,
+    backoff: Backoff,
 }
 
 struct Removal {
@@ -34,13 +27,11 @@ struct Removal {
     is_wanted: bool,
 }
 
-// === impl Removals ===
-
 impl Removals {
-    /// Replaces the pods whose remains are to be removed. A removal that has begun continues.
-    pub(super) fn replace(&mut self, left: HashSet<PodUid>) {
-        self.failed.retain(|uid| left.contains(uid));
-        self.left = left;
+    pub(super) fn none() -> Self {
+        let backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
+        let (left, failed) = (HashSet::new(), HashSet::new());
+        Self { left, current: None, failed, retry_at: Instant::now(), backoff }
     }
 
     /// Whether a pod that its source wants has to wait, because it is being removed.
@@ -57,46 +48,41 @@ impl Removals {
                 let outcome = (&mut current.call).await;
                 let (uid, is_wanted) = (current.uid.clone(), current.is_wanted);
                 self.current = None;
-                self.note(&uid, &outcome);
-                return (outcome.is_ok().then_some(uid), is_wanted);
+                return (self.note(uid, outcome), is_wanted);
             }
+            self.failed.retain(|uid| self.left.contains(uid));
             let next = self.left.iter().find(|uid| !self.failed.contains(*uid)).cloned();
-            match (next, self.retry) {
-                (Some(uid), _) => {
+            match next {
+                Some(uid) => {
                     let (runtime, gone) = (Arc::clone(runtime), uid.clone());
-                    let call = async move {
+                    let call = ReusableBoxFuture::new(async move {
                         patiently("removing a pod's remains", runtime.forget_pod(&gone)).await
-                    };
-                    let call = ReusableBoxFuture::new(call);
+                    });
                     self.current = Some(Removal { uid, call, is_wanted: false });
                 }
-                (None, Some((at, _))) if !self.failed.is_empty() => {
-                    tokio::time::sleep_until(at).await;
+                None if self.failed.is_empty() => std::future::pending().await,
+                None => {
+                    tokio::time::sleep_until(self.retry_at).await;
                     self.failed.clear();
                 }
-                (None, _) => std::future::pending().await,
             }
         }
     }
 
-    fn note(&mut self, uid: &PodUid, outcome: &Result<(), RuntimeError>) {
-        let now = Instant::now();
-        match outcome {
-            Ok(()) => {
-                self.left.remove(uid);
-                self.retry = self.retry.filter(|_| !self.left.is_empty());
+    fn note(&mut self, uid: PodUid, outcome: Result<(), RuntimeError>) -> Option<PodUid> {
+        let Err(error) = outcome else {
+            self.left.remove(&uid);
+            if self.failed.is_empty() {
+                self.backoff.reset();
             }
-            Err(error) => {
-                tracing::warn!(
-                    %uid, error = error_chain(error), "could not remove a pod's remains; will retry"
-                );
-                let delay = match self.retry {
-                    None => Some(RETRY_FIRST),
-                    Some((at, last)) => (at <= now).then_some((last * 2).min(RETRY_MOST)),
-                };
-                self.retry = delay.map(|delay| (now + delay, delay)).or(self.retry);
-                self.failed.insert(uid.clone());
-            }
+            return Some(uid);
+        };
+        let error = error_chain(&error);
+        tracing::warn!(%uid, error, "could not remove a pod's remains; will retry");
+        if self.failed.is_empty() {
+            self.retry_at = Instant::now() + self.backoff.after_failure(None);
         }
+        self.failed.insert(uid);
+        None
     }
 }

@@ -32,15 +32,6 @@ pub struct PodSnapshot {
     pub failures: u32,
 }
 
-impl PodSnapshot {
-    /// What is left of the grace period; `None` unless the pod is terminating.
-    #[must_use]
-    pub fn grace_left(&self) -> Option<Duration> {
-        let grace = self.grace.filter(|_| self.lifecycle == Lifecycle::Terminating)?;
-        Some(grace.saturating_sub(self.ending_for.unwrap_or_default()))
-    }
-}
-
 impl<S: PodSyncer> PodWorkers<S> {
     /// Every known pod, in no particular order.
     pub fn snapshot(&self) -> Vec<PodSnapshot> {
@@ -93,11 +84,6 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.ask(uid, true, false, Record::may_run)
     }
 
-    /// Whether nothing is left to do for the pod. Unknown UIDs: yes once the desired set has been seen.
-    pub fn should_be_finished(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, true, |r| r.lifecycle == Lifecycle::Finished && !r.may_run())
-    }
-
     /// Whether the pod's containers are being stopped or have stopped. Unknown UIDs: yes once the
     /// desired set has been seen.
     pub fn should_be_terminating(&self, uid: &PodUid) -> bool {
@@ -105,12 +91,6 @@ impl<S: PodSyncer> PodWorkers<S> {
             r.lifecycle >= Lifecycle::Terminated
                 || r.ending.as_ref().is_some_and(|e| e.acknowledged)
         })
-    }
-
-    /// Whether the runtime's resources of the pod may be removed. Unknown UIDs: yes once the
-    /// desired set has been seen.
-    pub fn should_runtime_be_removed(&self, uid: &PodUid) -> bool {
-        self.ask(uid, false, true, |r| !r.may_run())
     }
 
     /// Whether the pod's logs and exit records may be removed: its containers have stopped, and it

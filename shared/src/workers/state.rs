@@ -33,6 +33,8 @@ pub(super) struct State {
     timetable: Timetable,
     /// Whether the desired set has been seen: from then on, an unknown UID may be torn down.
     pub(super) known_pods_synced: bool,
+    /// Whether pods that are to start again are not forgotten.
+    pub(super) holds_restarts: bool,
     /// Running pods that have no record, as last reported.
     untracked: Untracked,
     /// UIDs whose record was removed since the current listing began: what the listing says of them is stale. None

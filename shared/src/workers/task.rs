@@ -111,7 +111,7 @@ async fn carry_out<S: PodSyncer>(syncer: &S, work: Work) -> Done {
         Work::Sync { update, cancel, .. } => sync(syncer, update, &cancel).await,
         Work::Terminate { pod, stop, since } => terminate(syncer, pod, stop, since).await,
         Work::TerminateRuntime { pod, grace, since } => {
-            terminate_runtime(syncer, pod, grace, since).await
+            terminate_runtime(syncer, (pod, grace, since)).await
         }
         Work::Finish { pod } => finish(syncer, pod).await,
     }
@@ -152,9 +152,7 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
 
 async fn terminate_runtime<S: PodSyncer>(
     syncer: &S,
-    pod: RuntimePod,
-    grace: Grace,
-    since: Option<Instant>,
+    (pod, grace, since): (RuntimePod, Grace, Option<Instant>),
 ) -> Done {
     let label = pod.label();
     match caught(syncer.sync_terminating_runtime_pod(pod, grace)).await {

@@ -12,13 +12,11 @@ type Ask = fn(&PodWorkers<FakeSyncer>, &PodUid) -> bool;
 
 /// Name, query, and its answers: unknown before the desired pods were seen, unknown after, syncing,
 /// termination requested, stopping, terminated, finished.
-const TABLE: [(&str, Ask, &str); 7] = [
+const TABLE: [(&str, Ask, &str); 5] = [
     ("is_known_terminated", PodWorkers::is_known_terminated, "FFFFFTT"),
     ("could_have_running_containers", PodWorkers::could_have_running_containers, "TFTTTFF"),
-    ("should_be_finished", PodWorkers::should_be_finished, "FTFFFFT"),
     ("is_termination_requested", PodWorkers::is_termination_requested, "FFFTTTT"),
     ("should_be_terminating", PodWorkers::should_be_terminating, "FTFFTTT"),
-    ("should_runtime_be_removed", PodWorkers::should_runtime_be_removed, "FTFFFTT"),
     ("should_content_be_removed", PodWorkers::should_content_be_removed, "FTFFFFF"),
 ];
 

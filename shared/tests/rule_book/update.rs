@@ -92,7 +92,7 @@ async fn a_pod_first_seen_when_it_is_over_and_nothing_runs_is_only_freed() {
     b.create(&in_phase("a", "Failed"));
     assert!(b.workers.is_known_terminated(&uid("a")), "before any task ran");
     assert!(b.workers.should_be_terminating(&uid("a")));
-    assert!(!b.workers.should_be_finished(&uid("a")));
+    assert_ne!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
     assert!(finished(&b, "a").await);
     assert!(!b.workers.has_restart_requests());
     assert_eq!(b.steps(&pod("a")), [Step::Finish]);

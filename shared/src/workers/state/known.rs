@@ -27,13 +27,12 @@ impl State {
     pub(in crate::workers) fn sync_known_pods(
         &mut self,
         desired: &HashSet<PodUid>,
-        may_restart: bool,
         now: Instant,
     ) -> (HashMap<PodUid, Lifecycle>, Vec<Wake>) {
         self.known_pods_synced = true;
         let (mut forget, mut replay) = (Vec::new(), Vec::new());
         for (uid, record) in &mut self.records {
-            match next(record, !desired.contains(uid), may_restart, now) {
+            match next(record, !desired.contains(uid), self.holds_restarts, now) {
                 Next::Keep => {}
                 Next::Forget => forget.push(uid.clone()),
                 Next::Replay => replay.push(uid.clone()),
@@ -52,8 +51,8 @@ enum Next {
     Replay,
 }
 
-fn next(record: &mut Record, orphan: bool, may_restart: bool, now: Instant) -> Next {
-    let restarts = may_restart && record.restart_requested;
+fn next(record: &mut Record, orphan: bool, holds_restarts: bool, now: Instant) -> Next {
+    let restarts = record.restart_requested && !holds_restarts;
     if !orphan && !restarts {
         return Next::Keep;
     }
