@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
+use winddown_engine::PodStreams;
 use winddown_files::SharedWatch;
+use winddown_shared::NodeHandle;
 use winddown_shared::status::{StatusEntry, is_terminal};
-use winddown_shared::{NodeHandle, PodStreams};
 
 use crate::figures::Kept;
 use crate::places::Places;

@@ -55,8 +55,9 @@ use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
+pub use winddown_engine::PodStreams;
 use winddown_files::{SharedWatch, Watch};
-use winddown_shared::{NodeHandle, Plugin, PluginName, PodStreams, Reviews, error_chain};
+use winddown_shared::{NodeHandle, Plugin, PluginName, Reviews, error_chain};
 
 use context::Context;
 use figures::Kept;

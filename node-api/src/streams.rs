@@ -15,8 +15,9 @@ use hyper::body::Incoming;
 use hyper::header::{CONNECTION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Request, Response, StatusCode};
+use winddown_engine::{PodStream, StreamRequest};
 use winddown_shared::status::StatusEntry;
-use winddown_shared::{Pod, PodStream, StreamRequest, error_chain};
+use winddown_shared::{Pod, error_chain};
 
 use crate::answer::{self, Body, Failure};
 use crate::context::Context;

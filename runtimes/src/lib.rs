@@ -13,3 +13,6 @@ mod programs;
 pub mod systemd;
 
 pub use programs::ProgramRuntime;
+pub use winddown_engine::{
+    CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer,
+};

@@ -56,7 +56,6 @@ mod start_turn;
 mod stats;
 mod stats_source;
 pub mod status;
-mod streams;
 mod syncer;
 mod victim_lock;
 mod workers;
@@ -112,7 +111,6 @@ pub use stats::{
     PressureStats, SwapStats, VolumeStats,
 };
 pub use stats_source::{ImagePlaces, PodStatsSource};
-pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 pub use syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind};
 pub use victim_lock::VictimLock;
 pub use winddown_quantities::{

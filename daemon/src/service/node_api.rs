@@ -11,8 +11,8 @@ use winddown_machine::host::boot_clock;
 use winddown_machine::{NodeUsage, UsagePaths};
 use winddown_node::RuntimeFigures;
 use winddown_node::cluster::Cluster;
-use winddown_node_api::{NodeApi, NodeUsageStats, StatsProvider, TlsFiles};
-use winddown_shared::{PodStreams, RuntimeError, WallClock, critical};
+use winddown_node_api::{NodeApi, NodeUsageStats, PodStreams, StatsProvider, TlsFiles};
+use winddown_shared::{RuntimeError, WallClock, critical};
 
 use super::Service;
 use super::host;

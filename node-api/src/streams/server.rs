@@ -13,7 +13,8 @@ use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use winddown_shared::{StreamServer, error_chain};
+use winddown_engine::StreamServer;
+use winddown_shared::error_chain;
 
 use crate::answer::{self, Body};
 

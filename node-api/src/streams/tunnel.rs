@@ -7,8 +7,9 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
+use winddown_engine::CommandStream;
 use winddown_shared::status::is_terminal;
-use winddown_shared::{CommandStream, NodeHandle, PodUid};
+use winddown_shared::{NodeHandle, PodUid};
 
 use super::command;
 use super::patience::{FAREWELL, LAST_WORDS, TAKES};

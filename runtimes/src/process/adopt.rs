@@ -14,8 +14,8 @@ use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord, Identity, StartedRecord};
 
-use super::cgroup::Cgroups;
-use super::running::{self, AttemptId};
+use super::cgroup::{AttemptId, Cgroups};
+use super::running;
 use super::watcher::{self, Watched};
 use super::{Context, ProcessRuntime, Supervisors, start};
 use crate::programs::adopt::{self, FoundPod};

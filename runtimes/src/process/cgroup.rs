@@ -17,13 +17,13 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_files::{cgroup_number, kernel};
 use winddown_shared::{Pod, PodUid, QosClass, RuntimeError};
 use winddown_shim::members::{self, PROCS};
 
-use super::running::AttemptId;
 use crate::programs::config::{CgroupParent, ProcessConfig};
 use crate::programs::{caused, failed};
 
@@ -39,6 +39,9 @@ pub(crate) use unenforced::Unenforced;
 const CGROUP2: i64 = 0x6367_7270;
 const BEST_EFFORT: &str = "besteffort";
 const POD: &str = "pod-";
+
+/// A container's attempt: its pod, its name, its number.
+pub(super) type AttemptId = (PodUid, Arc<str>, u32);
 
 /// The cgroups of all pods.
 #[derive(Debug)]

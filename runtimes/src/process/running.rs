@@ -3,18 +3,14 @@
 
 use std::io;
 use std::path::{Component, Path};
-use std::sync::Arc;
 
 use winddown_shared::PodUid;
 use winddown_shim::procfs;
 use winddown_shim::record::Identity;
 
-use super::cgroup::Cgroups;
+use super::cgroup::{AttemptId, Cgroups};
 use crate::programs::config::ProcessConfig;
 use crate::programs::paths;
-
-/// A container's attempt: its pod, its name, its number.
-pub(super) type AttemptId = (PodUid, Arc<str>, u32);
 
 /// An attempt that runs.
 #[derive(Clone, Debug)]

@@ -7,9 +7,8 @@ use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe::Receiver;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{
-    CommandStream, Pod, PodStream, PodStreams, PodUid, Stdio, StreamRequest, error_chain,
-};
+use winddown_runtimes::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest};
+use winddown_shared::{Pod, PodUid, error_chain};
 
 use crate::bed::{PATIENCE, POLITE, eventually, pod, secs, stop};
 use crate::stage::Stage;

@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::time::timeout;
-use winddown_shared::{Pod, PodStream, PodStreams as _, PodUid, Stdio, StreamRequest, error_chain};
+use winddown_runtimes::{PodStream, PodStreams as _, Stdio, StreamRequest};
+use winddown_shared::{Pod, PodUid, error_chain};
 
 use crate::bed::{PATIENCE, POLITE, STUBBORN, pod, run, skip, stop};
 use crate::faults::{calls, polite};

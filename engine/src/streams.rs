@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 
 use futures_util::future::BoxFuture;
 
-use crate::{PodUid, RuntimeError};
+use winddown_shared::{PodUid, RuntimeError};
 
 /// Opens streams into pods for network clients. A runtime implements it in addition to
 /// [`Runtime`](crate::Runtime).
