@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::payload::Payload;
 
+/// The type of a tmpfs, see statfs(2).
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 /// One part in so many stays free of volumes.
 const FREE_PART: u64 = 2;
 
@@ -41,6 +43,9 @@ impl Room {
         files: &Payload,
     ) -> io::Result<MutexGuard<'_, ()>> {
         let turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_in_memory(directory)? {
+            return Ok(turn);
+        }
         let found = rustix::fs::statvfs(directory)?;
         let all = Amounts { blocks: found.f_blocks, inodes: found.f_files };
         let free = Amounts { blocks: found.f_bavail, inodes: found.f_favail };
@@ -55,6 +60,11 @@ impl Room {
              or refer to fewer keys"
         )))
     }
+}
+
+/// Whether the directory is in memory, as `/run` is. The room on a disk is not this crate's: nothing there starves systemd.
+fn is_in_memory(directory: &Path) -> io::Result<bool> {
+    Ok(rustix::fs::statfs(directory)?.f_type == TMPFS_MAGIC)
 }
 
 // === impl Amounts ===
