@@ -95,10 +95,12 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
             facts.config.file.display(),
             facts.install("--runtime systemd --start")
         ),
-        RuntimeKind::Systemd | RuntimeKind::Cri => {
+        RuntimeKind::Systemd => {
             "start the kernel with these controllers: without `cgroup_disable=` on its command line"
                 .to_owned()
         }
+        // A container runtime sets limits itself, and starts no container that it cannot limit.
+        RuntimeKind::Cri => return None,
     };
     // If unknown, the reason is reported by another check.
     let missing = facts.unenforced.known()?;

@@ -356,12 +356,10 @@ fn a_runtime_without_a_name_is_not_named() {
 }
 
 #[test]
-fn limits_that_are_not_enforced_are_found_with_every_runtime_and_each_has_its_advice() {
-    for (runtime, advice) in [
-        (RuntimeKind::Process, "runtime: systemd"),
-        (RuntimeKind::Systemd, "cgroup_disable="),
-        (RuntimeKind::Cri, "cgroup_disable="),
-    ] {
+fn limits_that_are_not_enforced_are_found_where_the_agent_sets_them_with_the_runtimes_own_advice() {
+    for (runtime, advice) in
+        [(RuntimeKind::Process, "runtime: systemd"), (RuntimeKind::Systemd, "cgroup_disable=")]
+    {
         let mut facts = healthy();
         facts.config.config.runtime = runtime;
         let well = finding(&facts, "limits").map(|found| found.severity);
@@ -371,5 +369,7 @@ fn limits_that_are_not_enforced_are_found_with_every_runtime_and_each_has_its_ad
         assert_eq!(found.severity, Warning);
         let said = format!("{found:?}");
         assert!(said.contains("memory: not there") && said.contains(advice), "{said}");
+        facts.config.config.runtime = RuntimeKind::Cri;
+        assert!(finding(&facts, "limits").is_none(), "the container runtime sets them");
     }
 }
