@@ -151,7 +151,11 @@ impl Stage {
                 let manifest_of = intruder.ok_or("no pod comes")?.manifest();
                 node.write(&manifest(INTRUDER), manifest_of, 0o644)?;
             }
-            Deed::Eviction => drop(node.run(&["fallocate", "-l", "40M", FILLER]).await?),
+            Deed::Eviction => {
+                node.run(&["fallocate", "-l", "40M", FILLER]).await?;
+                // Another pod is evicted soon after the first has ended: the cause must not stay.
+                return self.asked(&before, 1).await;
+            }
             Deed::ShutdownCalledOff => {
                 // Another lock keeps logind waiting while its job is made impossible.
                 let unit = ["systemd-run", "--quiet", "--unit=another-lock", "--collect"];
