@@ -41,7 +41,7 @@ async fn after_each_boot_one_line_says_how_the_node_went_down() -> TestResult {
     let said = says_after_boot(&mut scenario).await?;
     assert!(said.starts_with("cut-off shutdown: "), "{said}");
     assert!(said.contains("3 pods had ended, 1 still ending, 3 not asked yet"), "{said}");
-    assert!(said.ends_with("still ending: default/web-0"), "{said}");
+    assert!(said.ends_with("still ending: default/web-0-winddown-node"), "{said}");
     let report = scenario.newest_report()?;
     assert_eq!(report["outcome"], "cutOff", "{report}");
 
