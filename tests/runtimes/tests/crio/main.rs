@@ -11,6 +11,7 @@ use tokio::time::sleep;
 use winddown_node_tests::TestPod;
 use winddown_node_tests::crio::Crio;
 use winddown_node_tests::scenario::{Scenario, Setup, TestResult, twenty_pods};
+use winddown_runtimes_tests::crio::SLOW_STARTS;
 
 /// How much later than with containerd the first pod may be asked to end.
 const LATER: Duration = Duration::from_millis(50);
@@ -153,6 +154,7 @@ async fn ends_what_starts(test: &str, crio: &Crio) -> TestResult {
     let Some(mut scenario) = Scenario::with_crio(test, twenty_pods(), &setup, crio).await? else {
         return Ok(());
     };
+    scenario.node.run(&["touch", SLOW_STARTS]).await?;
     scenario.node.run(&["systemctl", "start", "winddown"]).await?;
     scenario.lock_is_back().await?;
     scenario.wait_started(1).await?;
