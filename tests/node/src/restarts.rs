@@ -3,7 +3,7 @@
 //!
 //! A node first does each deed ([`Deed`]) undisturbed, then again and again with a strike against the agent
 //! ([`Strike`]) at a random moment of it, and goes down at the end of each boot, with a strike as well. The judge
-//! ([`judge`]) compares the pods' own logs and the kernel's word on their processes with the undisturbed deed: the same
+//! compares the pods' own logs and the kernel's word on their processes with the undisturbed deed: the same
 //! pods were asked, exited or were killed and run again, and none had more than [`TOLERANCE`] more or less time.
 
 mod deed;
