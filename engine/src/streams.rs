@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use winddown_shared::{PodUid, RuntimeError};
 
 /// Opens streams into pods for network clients. A runtime implements it in addition to
-/// [`Runtime`](crate::Runtime).
+/// [`Runtime`](winddown_shared::Runtime).
 ///
 /// Each call prepares a new stream, and nothing happens in the pod before a client connects to it.
 /// A call bounds its own time; dropping the future cancels it.
