@@ -38,18 +38,24 @@ pub(crate) fn find<A>(
             containers.entry(name.into()).or_default().extend(numbers);
         }
     }
+    let on_disk: BTreeSet<String> = pods.keys().cloned().collect();
     for (uid, name, number) in running {
         let containers = pods.entry(uid.as_str().to_owned()).or_default();
         containers.entry(name).or_default().insert(number);
     }
     let mut found = Vec::with_capacity(pods.len());
     for (uid, numbers) in pods {
+        let has_directory = on_disk.contains(&uid);
         let uid = PodUid::new(uid);
         let mut containers = Vec::with_capacity(numbers.len());
         for (name, numbers) in numbers {
             let attempts = numbers.into_iter().map(|number| look(&uid, &name, number));
             let attempts = attempts.filter_map(Result::transpose).collect::<Result<Vec<A>, _>>()?;
             containers.push((name, attempts));
+        }
+        // The supervisor of a forgotten pod was still exiting.
+        if !has_directory && containers.iter().all(|(_, attempts)| attempts.is_empty()) {
+            continue;
         }
         let known = pod_record::find(config, &uid);
         found.push(FoundPod { uid, known, containers });
