@@ -117,3 +117,28 @@ fn named(paths: Vec<PathBuf>) -> impl Iterator<Item = (String, PathBuf)> {
     let name = |path: PathBuf| Some((path.file_name()?.to_str()?.to_owned(), path));
     paths.into_iter().filter_map(name)
 }
+
+#[cfg(test)]
+mod tests {
+    use winddown_shared::{WallClock, WallTime};
+
+    use super::*;
+    use crate::programs::config::ShimCommand;
+
+    #[test]
+    fn a_supervisor_without_a_container_and_a_directory_is_no_pod() {
+        let state = tempfile::tempdir().unwrap();
+        let config = || {
+            let clock = WallClock::fixed(WallTime::UNIX_EPOCH);
+            ProcessConfig::new(state.path(), state.path(), ShimCommand::subcommand("shim"), clock)
+        };
+        std::fs::create_dir(paths::pods(&config())).unwrap();
+        let id = || (PodUid::new("uid"), Arc::from("main"), 0);
+        let found =
+            |attempt: Option<u32>| find(&config(), [id()], |_, _, _| Ok(attempt)).unwrap().len();
+        assert_eq!((found(None), found(Some(0))), (0, 1));
+        // What has a directory is a pod, whether anything of it ran or not.
+        std::fs::create_dir(paths::pods(&config()).join("uid")).unwrap();
+        assert_eq!(found(None), 1);
+    }
+}
