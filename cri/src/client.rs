@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Notify;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
+use winddown_shared::seconds_up;
 
 use super::api;
 use super::api::image_service_client::ImageServiceClient;
@@ -181,7 +182,7 @@ impl Client {
         timeout: Duration,
     ) -> Result<api::ExecSyncResponse, CallError> {
         const CALL: &str = "ExecSync";
-        let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
+        let seconds = seconds_up(timeout);
         let request = api::ExecSyncRequest {
             container_id: id.to_owned(),
             cmd: command,

@@ -184,8 +184,3 @@ fn span(duration: Duration) -> String {
     }
     winddown_shared::display::duration(duration)
 }
-
-/// Whole seconds, rounded up.
-fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
-}

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_shared::seconds_up;
+
 use super::Runtime;
 
 macro_rules! unit_file {
@@ -191,7 +193,7 @@ fn beside_a_package(choices: &Choices) -> Vec<Item> {
         let text = format!(
             "# The shutdown budget of the configuration plus 30 s. Installed by \"winddown install\".\n\n\
              [Service]\nTimeoutStopSec={}s\n",
-            whole_seconds(stop)
+            seconds_up(stop)
         );
         items.push(file(STOP_TIME_DROP_IN, 0o644, Owner::Install, text));
     }
@@ -209,12 +211,7 @@ fn unit(bin_dir: &str, budget: Duration) -> String {
     let stop = stop_time(budget);
     unit_file!("winddown.service")
         .replace("@BIN_DIR@", bin_dir)
-        .replace("@TIMEOUT_STOP@", &format!("{}s", whole_seconds(stop)))
-}
-
-/// Rounds up to whole seconds: less would cut off the last pod.
-fn whole_seconds(length: Duration) -> u64 {
-    length.as_secs().saturating_add(u64::from(length.subsec_nanos() > 0))
+        .replace("@TIMEOUT_STOP@", &format!("{}s", seconds_up(stop)))
 }
 
 fn directory(path: &str, mode: u32) -> Item {

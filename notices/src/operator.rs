@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
-use winddown_shared::{BootClock, Notice, WallClock, WallTime};
+use winddown_shared::{BootClock, Notice, WallClock, WallTime, seconds_up};
 
 use crate::announcement::one_line;
 use crate::kept::KeptFile;
@@ -161,7 +161,7 @@ impl Operator {
             version: 1,
             boot_id: self.0.boot_id.clone(),
             given_boot_ms: millis(self.0.boot.now()),
-            time_seconds: drain.time.map(whole_seconds),
+            time_seconds: drain.time.map(seconds_up),
             is_over: drain.is_over,
         });
         self.0
@@ -252,10 +252,6 @@ fn not_kept(file: &KeptFile, why: &str) {
         "{}: {why}; an agent that is started again will not know of this change",
         file.path().display()
     );
-}
-
-fn whole_seconds(duration: Duration) -> u64 {
-    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -4,11 +4,13 @@
 
 mod go_duration;
 mod quantity;
+mod seconds_up;
 
 pub use go_duration::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, parse_duration,
 };
 pub use quantity::{Quantity, QuantityError, QuantityFormat};
+pub use seconds_up::seconds_up;
 
 /// Splits the text after its leading digits.
 fn split_digits(text: &str) -> (&str, &str) {

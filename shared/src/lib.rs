@@ -115,6 +115,6 @@ pub use syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Syn
 pub use victim_lock::VictimLock;
 pub use winddown_quantities::{
     DurationError, GoDuration, GoDurationError, GoDurationRangeError, Quantity, QuantityError,
-    QuantityFormat, parse_duration,
+    QuantityFormat, parse_duration, seconds_up,
 };
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};

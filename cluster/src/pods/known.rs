@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::{DesiredPods, Pod, PodUid, PodUidMap, WallTime, instant_after};
+use winddown_shared::{DesiredPods, Pod, PodUid, PodUidMap, WallTime, instant_after, seconds_up};
 
 use super::deletion::Grace;
 use super::equality::{self, is_terminal};
@@ -448,6 +448,5 @@ impl Given {
 
 /// Whole seconds, rounded up, so that no pod gets less than requested.
 fn seconds(grace: Duration) -> i64 {
-    let whole = grace.as_secs() + u64::from(grace.subsec_nanos() > 0);
-    i64::try_from(whole).unwrap_or(i64::MAX)
+    i64::try_from(seconds_up(grace)).unwrap_or(i64::MAX)
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Backoff, Grace, RuntimeError, WallTime, error_chain};
+use winddown_shared::{Backoff, Grace, RuntimeError, WallTime, error_chain, seconds_up};
 
 use super::super::client::CallError;
 use super::super::direct::Direct;
@@ -166,7 +166,7 @@ impl<'a> Ending<'a> {
         let (made_at, wall) = (Instant::now(), self.context.config.wall.now());
         self.calls.push(StopCall { made_at, wall, is_answered: false });
         // CRI takes whole seconds, so this rounds up; the kill still comes on time, by a call of its own.
-        let whole = Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0));
+        let whole = Duration::from_secs(seconds_up(left));
         let (context, id) = (self.context, self.id);
         async move { (made_at, context.client.stop_container(id, whole).await) }
     }

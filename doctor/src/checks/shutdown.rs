@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use winddown_files::shell_word;
 use winddown_shared::display::{age, pod_count};
+use winddown_shared::seconds_up;
 use winddown_systemd::drop_in;
 use winddown_systemd::inspect::{LockView, LoginView};
 
-use super::{Check, LOG, listed, lock_count, span, whole_seconds};
+use super::{Check, LOG, listed, lock_count, span};
 use crate::facts::{Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding, Severity};
 use crate::fix::Fix;
@@ -511,7 +512,7 @@ pub(super) fn override_command(facts: &Facts, file: &Path, wanted: Duration) -> 
         }
         None => format!(
             "sed -i 's/^[[:space:]]*InhibitDelayMaxSec[[:space:]]*=.*/InhibitDelayMaxSec={}/' {}",
-            whole_seconds(wanted),
+            seconds_up(wanted),
             shell_word(&facts.below_root(&file.to_string_lossy()))
         ),
     }

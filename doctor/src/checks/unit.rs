@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use winddown_systemd::inspect::ServiceView;
 
-use super::{Check, LOG, UNIT, span, whole_seconds};
+use super::{Check, LOG, UNIT, span};
 use crate::facts::{Fact, Facts, NotObserved, OutOfReach};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_config::RuntimeKind;
 use winddown_files::has_plain_characters;
+use winddown_shared::seconds_up;
 
 const INSTALL: &str = "winddown install";
 const START: &str = "systemctl start winddown";
@@ -230,7 +231,7 @@ pub(super) fn stop_time(facts: &Facts) -> Option<Finding> {
             Some(file) => found.advise(format!(
                 "raise TimeoutStopSec= to {}s where `systemctl cat winddown` shows it ({file}?), or remove it there \
                  and run `winddown install`; then `systemctl daemon-reload`",
-                whole_seconds(wanted)
+                seconds_up(wanted)
             )),
         }
     })

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use winddown_shared::seconds_up;
+
 use super::{Plan, WorkPlace, share, work};
 
 impl Plan {
@@ -20,7 +22,7 @@ impl Plan {
         let left = self.deadline.saturating_sub(now);
         work::cut(&mut self.work, left);
         let left = left.saturating_sub(self.kept_for_work()).as_secs();
-        let seconds: Vec<u64> = wants.iter().map(|want| want.map_or(0, whole_seconds_up)).collect();
+        let seconds: Vec<u64> = wants.iter().map(|want| want.map_or(0, seconds_up)).collect();
         let allowed = self.groups.iter().map(|group| group.allowed.as_secs());
         let shares = share::level_with_rest(&seconds, allowed, left);
         let last = self.kept_at(WorkPlace::Before(self.groups.len()));
@@ -36,10 +38,6 @@ impl Plan {
             end = end.saturating_sub(Duration::from_secs(share) + kept).max(now);
         }
     }
-}
-
-fn whole_seconds_up(duration: Duration) -> u64 {
-    duration.as_secs() + u64::from(duration.subsec_nanos() > 0)
 }
 
 #[cfg(test)]

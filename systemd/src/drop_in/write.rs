@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use winddown_files::{Durability, regular};
-use winddown_shared::error_chain;
+use winddown_shared::{error_chain, seconds_up};
 
 use super::{NAME, below};
 
@@ -66,7 +66,7 @@ pub enum WriteError {
 
 /// Returns the content of the drop-in that sets `delay`, rounded up to whole seconds.
 pub fn content(delay: Duration) -> String {
-    TEMPLATE.replace("@DELAY@", &whole_seconds(delay).to_string())
+    TEMPLATE.replace("@DELAY@", &seconds_up(delay).to_string())
 }
 
 /// Writes the drop-in for `delay` below `root`, in /etc or, if that fails, in /run.
@@ -152,10 +152,6 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 fn sync_directory(file: &Path) -> io::Result<()> {
     let directory = file.parent().ok_or(io::ErrorKind::InvalidInput)?;
     winddown_files::sync_directory(directory)
-}
-
-fn whole_seconds(delay: Duration) -> u64 {
-    delay.as_secs().saturating_add(u64::from(delay.subsec_nanos() > 0))
 }
 
 #[cfg(test)]
