@@ -28,8 +28,6 @@ use crate::entry::Entry;
 use crate::plan;
 use crate::pod::{self, PodState, RunScope};
 
-/// The grace period of a pod that does not set one, as the API server defaults it.
-const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// The longest time before the end of the grace period at which a container that still waits, for other containers or
 /// for its preStop hook, is sent the stop signal. The kubelet grants as much beyond the grace period
 /// (`minimumGracePeriodInSeconds`).
@@ -260,7 +258,7 @@ pub fn unknown_end(message: &str, started_at: Option<WallTime>, now: WallTime) -
 
 /// The grace period of a pod's containers.
 pub fn grace_of(pod: &Pod) -> Duration {
-    pod.own_grace().unwrap_or(DEFAULT_GRACE)
+    pod.own_grace().unwrap_or(Grace::DEFAULT)
 }
 
 /// The grace period of a container that is restarted for this reason: its pod's, unless the failed probe has its own.

@@ -40,7 +40,7 @@ impl Grace {
     /// The shortest grace period that a pod gets: zero would mean SIGKILL without SIGTERM.
     pub const SHORTEST: Duration = Duration::from_secs(1);
 
-    /// The grace period of a pod that sets none.
+    /// The grace period of a pod that sets none: the API server's default.
     pub const DEFAULT: Duration = Duration::from_secs(30);
 
     /// Rounds the remaining time to a grace period that can be requested: whole seconds, at least one.

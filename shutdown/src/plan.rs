@@ -13,9 +13,6 @@ use crate::{Budget, Policy, Role, may_stay, may_survive};
 /// The most groups that ordinary pods are divided into: each takes a part of the time.
 const ORDINARY_GROUPS: usize = 8;
 
-/// The grace period of an unknown pod that has none of its own: the API server's default.
-const UNKNOWN_GRACE: Duration = Duration::from_secs(30);
-
 mod divide;
 mod rest;
 mod share;
@@ -378,8 +375,8 @@ pub(crate) fn kept_for_drivers<'a>(
 /// Creates the group of unknown pods, without its pods.
 fn unknown_group(pods: &[Pod], policy: &Policy) -> Group {
     let unknown = pods.iter().filter(|pod| pod.is_runtime_only());
-    let longest = unknown.map(|pod| pod.own_grace().unwrap_or(UNKNOWN_GRACE)).max();
-    let period = whole_seconds(longest.unwrap_or(UNKNOWN_GRACE)).min(policy.periods());
+    let longest = unknown.map(|pod| pod.own_grace().unwrap_or(Grace::DEFAULT)).max();
+    let period = whole_seconds(longest.unwrap_or(Grace::DEFAULT)).min(policy.periods());
     Group {
         priority: Role::Unknown.priority(),
         role: Some(Role::Unknown),

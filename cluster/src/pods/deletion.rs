@@ -9,9 +9,6 @@ use winddown_shared::{WallTime, instant_after};
 #[cfg(test)]
 mod tests;
 
-/// The grace period that Kubernetes gives a pod without one.
-const DEFAULT_GRACE: Duration = Duration::from_secs(30);
-
 /// The grace period of a pod that has to terminate: what is left of it, never a new one.
 #[derive(Debug)]
 pub(crate) struct Grace;
@@ -40,7 +37,7 @@ impl Grace {
     /// The pod's own grace period.
     pub(crate) fn own(pod: &api::Pod) -> Duration {
         let own = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-        own.and_then(seconds).unwrap_or(DEFAULT_GRACE)
+        own.and_then(seconds).unwrap_or(winddown_shared::Grace::DEFAULT)
     }
 }
 

@@ -10,8 +10,6 @@ use crate::Role;
 use crate::budget::whole_seconds;
 use crate::policy::go_text;
 
-/// The API server's default grace period. A pod that has it was probably not configured on purpose.
-const DEFAULT_GRACE: Duration = Duration::from_secs(30);
 /// The most pods that are named one by one.
 const NAMED: usize = 5;
 
@@ -77,7 +75,7 @@ impl Plan {
             warnings.push(PlanWarning::DrainCut { wants: wanted, gets: self.endpoint_drain });
         }
         let (usual, chosen): (Vec<Cut<'_>>, Vec<Cut<'_>>) =
-            self.cuts().partition(|cut| cut.wants == DEFAULT_GRACE);
+            self.cuts().partition(|cut| cut.wants == Grace::DEFAULT);
         warnings.extend(cut_warnings(&chosen, NAMED));
         warnings.extend(cut_warnings(&usual, 1));
         warnings.extend(self.without_priority());
@@ -157,7 +155,7 @@ impl fmt::Display for PlanWarning {
                 time(*at_most)
             ),
             Self::GracesCut { pods, want, get } => {
-                let usual = match *want == (DEFAULT_GRACE, DEFAULT_GRACE) {
+                let usual = match *want == (Grace::DEFAULT, Grace::DEFAULT) {
                     true => ", the default,",
                     false => "",
                 };
