@@ -1,5 +1,6 @@
 //! Takes over the containers that an earlier agent left running.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,23 +78,24 @@ fn find(
 ) -> Result<Vec<FoundPod<FoundAttempt>>, OpenError> {
     let running = running::find(config, cgroups)
         .map_err(|source| OpenError::Unusable { path: config.proc_root.clone(), source })?;
-    let ids = running.iter().map(|one| one.id.clone());
-    let found = adopt::find(config, ids, |uid, name, number| {
+    let found = adopt::find(config, running.keys().cloned(), |uid, name, number| {
         let id = (uid.clone(), Arc::clone(name), number);
-        let supervisor = running.iter().find(|one| one.id == id).and_then(|one| one.supervisor);
+        let supervisor = running.get(&id).copied().flatten();
         let dir = paths::container(config, uid, name).join(number.to_string());
         let seen = Seen { id, dir, supervisor, boot };
         find_attempt(config, cgroups, &seen)
     })?;
-    for one in running.iter().filter(|one| one.supervisor.is_none()) {
-        let (uid, name, number) = &one.id;
-        let pod = found.iter().find(|pod| pod.uid == *uid);
-        let mut containers = pod.iter().flat_map(|pod| &pod.containers);
-        let is_known = containers.any(|(of, attempts)| {
-            of == name && attempts.iter().any(|attempt| attempt.number == *number)
-        });
-        if !is_known && !members::end(&cgroups.of_attempt(&one.id)) {
-            tracing::error!(%uid, container = %name, "processes without a supervisor survive SIGKILL");
+    let mut known: HashSet<AttemptId> = HashSet::new();
+    for FoundPod { uid, containers, .. } in &found {
+        for (name, attempts) in containers {
+            known.extend(attempts.iter().map(|one| (uid.clone(), Arc::clone(name), one.number)));
+        }
+    }
+    let unsupervised = running.iter().filter(|(_, supervisor)| supervisor.is_none());
+    for (id, _) in unsupervised.filter(|(id, _)| !known.contains(*id)) {
+        if !members::end(&cgroups.of_attempt(id)) {
+            let (uid, container, _) = id;
+            tracing::error!(%uid, %container, "processes without a supervisor survive SIGKILL");
         }
     }
     for pod in &found {

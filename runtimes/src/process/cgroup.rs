@@ -13,6 +13,7 @@
 //!
 //! systemd removes empty cgroups of a unit that stops, so each start of a container creates the missing ones.
 
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -143,8 +144,8 @@ impl Cgroups {
     ///
     /// # Errors
     /// That cannot be listed, which does not mean that there are none.
-    pub(super) fn populated(&self) -> io::Result<Vec<AttemptId>> {
-        let mut found = Vec::new();
+    pub(super) fn populated(&self) -> io::Result<HashSet<AttemptId>> {
+        let mut found = HashSet::new();
         for root in self.hierarchies.iter().map(|hierarchy| &hierarchy.root) {
             let best_effort = root.join(BEST_EFFORT);
             for pod in [members::below(root)?, members::below(&best_effort)?].concat() {
@@ -154,7 +155,7 @@ impl Cgroups {
                     let Some((name, number)) = attempt(&dir) else { continue };
                     let id = (PodUid::new(uid), name.into(), number);
                     if !found.contains(&id) && !members::pids(&[dir])?.is_empty() {
-                        found.push(id);
+                        found.insert(id);
                     }
                 }
             }

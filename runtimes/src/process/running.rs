@@ -1,6 +1,7 @@
 //! What runs, according to the kernel. The records may be lost while containers run: the disk was replaced or restored.
 //! Then supervisors and cgroups tell which containers they hold, and neither is started a second time nor forgotten.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::{Component, Path};
 
@@ -12,30 +13,20 @@ use super::cgroup::{AttemptId, Cgroups};
 use crate::programs::config::ProcessConfig;
 use crate::programs::paths;
 
-/// An attempt that runs.
-#[derive(Clone, Debug)]
-pub(super) struct RunningAttempt {
-    pub(super) id: AttemptId,
-    /// Its supervisor; none if it was killed and has left processes behind.
-    pub(super) supervisor: Option<Identity>,
-}
+/// The attempts that run, each with its supervisor; none if that was killed and has left processes behind.
+pub(super) type Running = HashMap<AttemptId, Option<Identity>>;
 
 /// Finds the attempts of this agent's state directory and those in its cgroups.
 ///
 /// # Errors
 /// What runs cannot be listed, which does not mean that nothing does.
-pub(super) fn find(config: &ProcessConfig, cgroups: &Cgroups) -> io::Result<Vec<RunningAttempt>> {
-    let (own, populated) = (paths::pods(config), cgroups.populated()?);
-    let mut found: Vec<RunningAttempt> = Vec::new();
+pub(super) fn find(config: &ProcessConfig, cgroups: &Cgroups) -> io::Result<Running> {
+    let own = paths::pods(config);
+    let mut found: Running = cgroups.populated()?.into_iter().map(|id| (id, None)).collect();
     for (supervisor, dir) in procfs::supervisors(&config.proc_root)? {
         let Some(id) = attempt(&dir) else { continue };
-        if dir.starts_with(&own) || populated.contains(&id) {
-            found.push(RunningAttempt { id, supervisor: Some(supervisor) });
-        }
-    }
-    for id in populated {
-        if found.iter().all(|one| one.id != id) {
-            found.push(RunningAttempt { id, supervisor: None });
+        if dir.starts_with(&own) || found.contains_key(&id) {
+            found.entry(id).or_default().get_or_insert(supervisor);
         }
     }
     Ok(found)
