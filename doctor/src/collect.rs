@@ -161,12 +161,13 @@ pub async fn collect(place: &Place) -> Facts {
     }
 }
 
-/// The limits that the runtime cannot enforce: the process runtime according to the agent's cgroups, others according to
-/// the machine's.
+/// The limits that the runtime cannot enforce: the process runtime according to the agent's cgroups, systemd according to
+/// the machine's. A container runtime is not asked: it sets them itself.
 async fn unenforced(place: &Place, config: &Config, agent: &Fact<Status>) -> Fact<Vec<String>> {
     let pid = match agent {
         _ if !place.live => return Fact::not_live(),
-        _ if config.runtime != RuntimeKind::Process => None,
+        _ if config.runtime == RuntimeKind::Cri => return Fact::Known(Vec::new()),
+        _ if config.runtime == RuntimeKind::Systemd => None,
         Fact::Known(status) => Some(status.node.pid),
         Fact::Unknown(kind, why) => return Fact::Unknown(*kind, why.clone()),
     };

@@ -67,7 +67,7 @@ pub struct Facts {
     pub scopes: Fact<Scopes>,
     /// The slice that contains the pods' services. Observed with the systemd runtime only.
     pub slice: Fact<SliceView>,
-    /// The limits of pods that the runtime cannot enforce, one per line.
+    /// The limits of pods that the agent sets and cannot enforce, one per line.
     pub unenforced: Fact<Vec<String>>,
     /// The installed files.
     pub installed: Fact<Installed>,

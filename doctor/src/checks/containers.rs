@@ -80,8 +80,8 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// Checks that the runtime can enforce the pods' limits. Only the process runtime needs more for that than the kernel's
-/// usual controllers; with others nothing is said of them.
+/// Checks that the agent can enforce the pods' limits. Only the process runtime needs more for that than the kernel's
+/// usual controllers; with systemd the limits are mentioned only if something is missing.
 pub(super) fn limits(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
         "limits",
