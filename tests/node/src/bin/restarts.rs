@@ -9,6 +9,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use futures_util::future::join_all;
 use winddown_node_tests::reboots::SeededRng;
 use winddown_node_tests::restarts::{Deed, Round, Runtime, run, table};
 
@@ -76,18 +77,8 @@ async fn restarts() -> Result<bool, Box<dyn Error>> {
         all.map(|all| (runtime, all)).map_err(|error| format!("{}: {error}", runtime.name()))
     };
     // One node per runtime at a time: they wait more than they compute.
-    let mut results = Vec::new();
-    let mut each = runtimes.into_iter().map(play);
-    match (each.next(), each.next(), each.next()) {
-        (Some(a), Some(b), Some(c)) => {
-            let (a, b, c) = tokio::join!(a, b, c);
-            results.extend([a, b, c]);
-        }
-        (Some(one), ..) => results.push(one.await),
-        _ => {}
-    }
     let mut all = Vec::new();
-    for result in results {
+    for result in join_all(runtimes.into_iter().map(play)).await {
         let (runtime, rounds) = result?;
         all.extend(rounds.map(|rounds| (runtime, rounds)));
     }
