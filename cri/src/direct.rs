@@ -38,8 +38,8 @@ pub(crate) struct Direct {
 pub(crate) struct HeldMounts(#[allow(dead_code, reason = "what counts is that it is open")] File);
 
 impl Direct {
-    /// `process` is an ordinary one. Returns `None` if the runtime has to
-    /// be asked. `signal` is the container's stop signal as written in specs and images. Reads one small file of /proc.
+    /// `process` is an ordinary one, and `signal` the container's stop signal as written in specs and images. Returns
+    /// `None` if the runtime has to be asked. Reads one small file of /proc.
     pub(super) fn of(
         process: &Arc<Ready>,
         pid: i32,

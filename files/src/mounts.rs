@@ -56,7 +56,6 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-
     use proptest::prelude::*;
 
     use super::*;

@@ -78,7 +78,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
     let record = exits::read(&watched.dir).await;
     exits::enter(&context.config, entry, (&watched.name, watched.attempt), record);
     entry.announce();
-    // Without a file descriptor to wait with, what it left is ended at once.
+    // Without a file descriptor to wait with, what it left is killed at once.
     if let Ok(supervisor) = watched.supervisor.duplicate().and_then(Ready::new)
         && supervisor.readable().await.is_ok()
     {

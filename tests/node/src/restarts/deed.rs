@@ -9,7 +9,7 @@ pub enum Deed {
     Kill,
     /// Their manifests go, and come back.
     Removal,
-    /// The node is drained, and the drain is ended once all pods have exited.
+    /// The node is drained, and admits pods again once all have exited.
     Drain,
     /// The node is drained, and the drain is called off while the first group is still terminating.
     DrainCalledOff,
