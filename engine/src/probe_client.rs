@@ -1,6 +1,6 @@
 //! Checks containers over TCP, HTTP or HTTPS, for probes and lifecycle handlers.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
 
@@ -10,6 +10,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
+use winddown_shared::http_get::unsendable;
 
 use crate::environment::NodeFacts;
 
@@ -183,68 +184,6 @@ impl To {
         let path = PathAndQuery::try_from(escaped(path)).ok()?;
         Some(Self { endpoint: Endpoint { host, port }, is_tls, path })
     }
-}
-
-/// A field of an `httpGet` that cannot be sent in a request. Displays as the field's path below `httpGet`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsendable {
-    /// `path`
-    Path,
-    /// `host`
-    Host,
-    /// `httpHeaders[…].name`
-    HeaderName(usize),
-    /// `httpHeaders[…].value`
-    HeaderValue(usize),
-}
-
-impl Unsendable {
-    /// What is wrong with the field, without its value: a header may hold a password.
-    pub fn why(self) -> &'static str {
-        match self {
-            Self::Path | Self::HeaderValue(_) => {
-                "has a line end or another control character in it"
-            }
-            Self::Host => "is neither an address nor the name of a host",
-            Self::HeaderName(_) => "is no name of a header",
-        }
-    }
-}
-
-impl fmt::Display for Unsendable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Path => f.write_str("path"),
-            Self::Host => f.write_str("host"),
-            Self::HeaderName(index) => write!(f, "httpHeaders[{index}].name"),
-            Self::HeaderValue(index) => write!(f, "httpHeaders[{index}].value"),
-        }
-    }
-}
-
-/// Lists the fields of an `httpGet` that cannot be sent in a request.
-pub fn unsendable(action: &api::HTTPGetAction) -> Vec<Unsendable> {
-    let mut found = Vec::new();
-    if action.path.as_deref().is_some_and(|path| path.chars().any(char::is_control)) {
-        found.push(Unsendable::Path);
-    }
-    if action.host.as_deref().is_some_and(|host| !host.is_empty() && !is_host(host)) {
-        found.push(Unsendable::Host);
-    }
-    for (index, header) in action.http_headers.iter().flatten().enumerate() {
-        if HeaderName::from_bytes(header.name.as_bytes()).is_err() {
-            found.push(Unsendable::HeaderName(index));
-        }
-        if HeaderValue::from_bytes(header.value.as_bytes()).is_err() {
-            found.push(Unsendable::HeaderValue(index));
-        }
-    }
-    found
-}
-
-fn is_host(host: &str) -> bool {
-    let is_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-    host.parse::<IpAddr>().is_ok() || host.len() <= 253 && host.bytes().all(is_name)
 }
 
 /// Reads the path and the headers of an `httpGet`. The error says what cannot be sent.
@@ -441,6 +380,21 @@ mod tests {
         let fine = json!({"port": 80, "path": "/a b?c#d", "host": "my_host.example", "httpHeaders":
             [{"name": "X-Custom", "value": "\u{e9} \t:"}]});
         assert_eq!(unsendable(&action(fine)), []);
+    }
+
+    #[test]
+    fn a_header_can_be_sent_exactly_if_the_types_of_a_request_hold_it() {
+        for c in (0..0x180).filter_map(char::from_u32) {
+            for (name, value) in
+                [(format!("A{c}"), "a".to_owned()), ("A".to_owned(), format!("a{c}"))]
+            {
+                let is_held = HeaderName::from_bytes(name.as_bytes()).is_ok()
+                    && HeaderValue::from_bytes(value.as_bytes()).is_ok();
+                let headers = json!([{"name": name, "value": value}]);
+                let found = unsendable(&action(json!({"port": 80, "httpHeaders": headers})));
+                assert_eq!(found.is_empty(), is_held, "{name:?} {value:?}");
+            }
+        }
     }
 
     /// Listens, answers one request, and returns the bytes received until the client closed.

@@ -91,6 +91,7 @@ pub use plugin::{
     PluginError, PluginMetric, PluginName, PluginNote, PluginNotes, RegisteredPlugin,
     TerminationSpec,
 };
+pub use pod::http_get;
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, IdentityError, Pod, PodUid, PodUidMap,
     QosClass, Requests, ResourceName, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY,

@@ -12,6 +12,7 @@ use crate::event::PodLabel;
 
 mod amounts;
 mod compact;
+pub mod http_get;
 mod priority;
 mod qos;
 mod requests;

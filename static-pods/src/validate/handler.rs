@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use winddown_engine::probe_client::{self, Unsendable};
+use winddown_shared::http_get::{Unsendable, unsendable};
 use winddown_yaml::{Check, Shortened};
 
 use super::{names, rules};
@@ -130,7 +130,7 @@ fn actions(
 fn http(check: &mut Check<'_>, http: &api::HTTPGetAction) {
     rules::word_if_any(check, "scheme", http.scheme.as_ref(), &["HTTP", "HTTPS"]);
     port(check, &http.port);
-    for field in probe_client::unsendable(http) {
+    for field in unsendable(http) {
         let what = format!("{}: write another", field.why());
         match field {
             Unsendable::Path => check.fail_at("path", what),
