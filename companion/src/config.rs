@@ -62,15 +62,3 @@ impl CompanionConfig {
         }
     }
 }
-
-// === impl WithoutApi ===
-
-impl WithoutApi {
-    /// The name of this choice in configuration files.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::StopContainers => "stopContainers",
-            Self::Wait => "wait",
-        }
-    }
-}

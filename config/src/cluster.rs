@@ -4,7 +4,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use winddown_companion::WithoutApi;
 use winddown_shared::SYSTEM_NODE_CRITICAL_PRIORITY;
 
 /// Where the pods of this node come from.
@@ -102,6 +101,16 @@ pub enum OrphanedPods {
     Adopt,
     /// Like [`Adopt`](Self::Adopt), with a warning for each.
     Report,
+}
+
+/// What to do if the API server is unreachable while the node goes down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WithoutApi {
+    /// Stop containers through the container runtime, and the kubelet's service before that.
+    #[default]
+    StopContainers,
+    /// Stop nothing until the API server answers.
+    Wait,
 }
 
 /// The settings that only matter in companion mode.

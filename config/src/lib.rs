@@ -27,7 +27,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub use changes::{Change, Changes};
-pub use cluster::{ClusterSettings, CompanionSettings, EndedPods, Mode, NodeTaint, OrphanedPods};
+pub use cluster::{
+    ClusterSettings, CompanionSettings, EndedPods, Mode, NodeTaint, OrphanedPods, WithoutApi,
+};
 pub use eviction::EvictionSettings;
 pub use notices::NoticesConfig;
 pub use origin::{LAST_IN_FORCE, Loaded, Origin, load};

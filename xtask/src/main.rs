@@ -3,6 +3,8 @@
 #![allow(clippy::disallowed_methods, reason = "it reads the repository")]
 
 mod inventory;
+#[cfg(test)]
+mod links;
 mod pages;
 mod plugins;
 #[cfg(test)]

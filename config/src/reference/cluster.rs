@@ -4,13 +4,12 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use winddown_companion::WithoutApi;
 use winddown_shared::{ShutdownWork, parse_duration};
 use winddown_yaml::{Fields, Problem, Value as Tree, names};
 
 use super::value::{Options, Value, Word, go, parsed};
 use super::{Field, Kind, Reading, Row, Section, Top};
-use crate::{Config, EndedPods, Mode, NodeTaint, OrphanedPods, Trust};
+use crate::{Config, EndedPods, Mode, NodeTaint, OrphanedPods, Trust, WithoutApi};
 
 const FILE: Kind = Kind::Path { empty: true };
 const AFTER_NODES: &str = "shutdownAfterNodes";
@@ -177,7 +176,7 @@ impl Word for OrphanedPods {
 
 impl Word for WithoutApi {
     const ALL: &'static [(&'static str, Self)] =
-        &[(Self::StopContainers.as_str(), Self::StopContainers), (Self::Wait.as_str(), Self::Wait)];
+        &[("stopContainers", Self::StopContainers), ("wait", Self::Wait)];
 }
 
 /// The effects of a taint.

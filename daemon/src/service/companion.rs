@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{
     CompanionConfig, KubeletHolds, KubeletRoot, LocalNode, NodeError, RuntimePodState, SharedLook,
-    companion,
+    WithoutApi, companion,
 };
 use winddown_cri::PodContainers;
 use winddown_files::OneThread;
@@ -25,7 +25,7 @@ use super::cluster::{after_nodes, volatile};
 use super::kubelet::KubeletService;
 use super::shims::may_run_containers;
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
-use winddown_config::Config;
+use winddown_config::{self as config, Config};
 use winddown_node::cluster::{Cluster, connect_early};
 
 /// The environment variable with the UID of the agent's own pod, if it runs in one.
@@ -69,7 +69,7 @@ impl Service {
         let (going_down, is_going_down) = watch::channel(false);
         let mut settings = CompanionConfig::new(&*self.identity.name, connection.api_clock());
         settings.eviction_timeout = config.companion.eviction_timeout;
-        settings.without_api = config.companion.without_api;
+        settings.without_api = without_api(config.companion.without_api);
         settings.own_pod =
             std::env::var(OWN_UID).ok().filter(|uid| !uid.is_empty()).map(PodUid::new);
         settings.going_down = is_going_down;
@@ -104,6 +104,14 @@ impl Service {
 }
 
 /// Settings for what a shutdown writes alone: the kubelet owns the rest of the Node object.
+/// What the configuration chose for a shutdown without the API server.
+fn without_api(choice: config::WithoutApi) -> WithoutApi {
+    match choice {
+        config::WithoutApi::StopContainers => WithoutApi::StopContainers,
+        config::WithoutApi::Wait => WithoutApi::Wait,
+    }
+}
+
 fn node_settings(config: &Config) -> NodeSettings {
     NodeSettings {
         cordon_on_shutdown: config.cluster.cordon_on_shutdown,

@@ -7,8 +7,7 @@ use crate::facts::{
 };
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
-use winddown_companion::WithoutApi;
-use winddown_config::RuntimeKind;
+use winddown_config::{RuntimeKind, WithoutApi};
 use winddown_control::api::{ClosedBy, PodState, PodStatus, Status};
 use winddown_shared::display;
 

@@ -3,8 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
-use winddown_companion::WithoutApi;
-use winddown_config::Mode;
+use winddown_config::{Mode, WithoutApi};
 use winddown_control::api::{ClosedBy, ContainerStatus, Decision, PodState, PodStatus};
 
 /// The container runtime is Docker.
