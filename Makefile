@@ -1,5 +1,6 @@
 # One name for each thing one does here. The work is done by cargo and the scripts named below.
-# On a fresh machine with Rust, make and apt, `make demo` and `make test` are all it takes.
+# On a fresh Debian machine with Rust and make, `make demo` and `make test` are all it takes: as root they call
+# `make deps`. Nothing else installs anything. What measures prints, and writes into a page with WRITE=1 only.
 
 SHELL := /bin/sh
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/winddown
@@ -28,11 +29,18 @@ PROFILE := dist
 
 BENCH = $(or $(CARGO_TARGET_DIR),target)/dist/winddown-bench
 
+# What a machine lacks is named. Where root can install it, `demo` and `test` do; elsewhere they go on without.
+DEPS := if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --no-print-directory deps; \
+	else echo "Going on without: what needs it is skipped."; fi
+
 .DEFAULT_GOAL := help
-.PHONY: help build manual demo demo-node test test-all took reboots chaos restarts platforms pod-fields conformance beside-kubelet bench bench-cri fuzz mutants calm pressure beside-oom-killers packages cross checksums pictures crates lint fmt node-base clean-cache
+.PHONY: help deps build manual demo demo-node test test-all lint crates packages pages chaos restarts pressure conformance beside-kubelet bench fuzz mutants
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+deps: ## Install the Debian packages that the targets below need (root)
+	@tests/node/packages.sh install
 
 build: ## Build the programs: target/release/{winddown,winddownd,winddown-shim}
 	@tests/node/packages.sh build
@@ -51,7 +59,7 @@ manual: ## Write man pages, completions and JSON schemas into target/{man,comple
 		$(TARGET)/debug/winddown schema $$name > target/schemas/$$name.json; done
 
 demo: ## Rehearse a shutdown on this machine: real agent, real pods, stand-in for logind
-	@tests/node/packages.sh build
+	@tests/node/packages.sh build || $(DEPS)
 	@$(CARGO) build --quiet --package winddown
 	@# 5: a pod needed SIGKILL. One of the examples ignores SIGTERM on purpose.
 	@$(TARGET)/debug/winddown drill examples/node --config examples/node-config.yaml || [ $$? = 5 ]
@@ -61,135 +69,16 @@ demo-node: ## The same in a disposable systemd node: real logind, real power-off
 	@$(CARGO) run --quiet --package winddown-node-tests --bin demo-node
 
 test: ## Run every test but the longest; the last line counts passed, failed and skipped
+	@tests/node/packages.sh test || $(DEPS)
 	@tests/node/took.sh say test
-	@tests/node/packages.sh test
 	@tests/node/suite.sh
 	@tests/node/took.sh keep test
 
 test-all: ## The same with packages and new random seeds, then chaos, restarts, reboots, calm and fuzzing (over an hour)
+	@tests/node/packages.sh test packages fuzz
 	@tests/node/took.sh say test-all
-	@tests/node/packages.sh test
-	@tests/node/packages.sh packages
-	@tests/node/packages.sh fuzz
 	@for tool in cargo-deb cargo-generate-rpm; do packaging/tools.sh $$tool >/dev/null || exit; done
 	@CARGO="$(CARGO)" MAKE="$(MAKE)" tests/node/stages.sh
-
-took: ## Keep what this machine's last runs took, for those who have had none: tests/node/took
-	@cp $(CACHE)/took tests/node/took
-
-reboots: ## Reboot a node N times (30) with random pods and faults; rewrites benches/reliability.md
-	@tests/node/packages.sh test
-	@$(CARGO) run --quiet --package winddown-node-tests --bin reboots -- $(or $(N),30) $(SEED) \
-		--into benches/reliability.md
-
-chaos: ## Play N schedules (500) of random faults on disposable nodes; rewrites benches/reliability.md
-	@tests/node/packages.sh test
-	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- $(or $(N),500) \
-		$(if $(SEED),--seed $(SEED)) --into benches/reliability.md
-
-restarts: ## Restart the agent N times (300) in the middle of all that it does to pods, with each runtime
-	@tests/node/packages.sh test
-	@$(CARGO) run --quiet --package winddown-node-tests --bin restarts -- $(or $(N),300) \
-		$(if $(SEED),--seed $(SEED))
-
-platforms: ## Write the table of what winddown is tried on into README.md
-	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- \
-		--into README.md
-
-pod-fields: ## Write docs/pod-fields.md: what each runtime makes of each field of a pod
-	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
-
-conformance: ## Write docs/conformance.md: Kubernetes' own suite on a node of ours (root; RUNS=1, WINDDOWN_E2E_TEST=…, …)
-	@$(CARGO) build --quiet --package winddown
-	@tests/conformance/run.sh
-
-beside-kubelet: ## Write the table of docs/companion.md: winddown and the kubelet's own shutdown (WINDDOWN_KUBELET=…, …)
-	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --release --locked --package winddown
-	@WINDDOWN_LONG=1 WINDDOWN_WRITE_PAGES=1 WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release $(CARGO) test --quiet \
-		--package winddown-cluster-tests --test real_apiserver -- --nocapture every_scene
-
-bench: ## Measure everything that has a target (WINDDOWN_KUBELET=…, RUNS=3); WRITE=1 keeps the tables, CHECK=1 fails for a missed target
-	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --profile dist --locked --package winddown
-	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
-	@ended=0; with='$(if $(WRITE),--into docs/performance.md --into benches/notebook.md) $(if $(CHECK),--check)'; \
-	$(BENCH) all --runs $(or $(RUNS),3) --kubelet "$$WINDDOWN_KUBELET" --choices "$$WINDDOWN_KUBELET_CHOICES" $$with || ended=1; \
-	for what in planners kills scaling processes fleet; do $(BENCH) $$what $$with || ended=1; done; exit $$ended
-
-bench-cri: ## Containers alone: real containerd and logind on a disposable node (needs root)
-	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --profile dist --locked --package winddown
-	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
-	@$(BENCH) containers --runs $(or $(RUNS),3) --kubelet "$$WINDDOWN_KUBELET"
-
-fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of tests/security.md
-	@tests/node/packages.sh fuzz
-	@nice -n 19 tests/fuzz/run.sh $(or $(T),600) $(TARGETS)
-
-calm: ## Leave an agent alone for ten minutes: no eviction, CPU and wake-ups (needs root)
-	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --profile $(PROFILE) --locked --package winddown
-	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_PROGRAMS=$(abspath $(TARGET))/$(PROFILE) \
-		$(CARGO) test --quiet --package winddown-node-tests --test pressure on_a_calm_node -- --nocapture
-
-pressure: ## Let a memory hog loose N times (10): the right pod gets SIGTERM within 250 ms (needs root)
-	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --profile dist --locked --package winddown
-	@WINDDOWN_PRESSURE_RUNS=$(or $(N),10) WINDDOWN_PRESSURE_MS=250 \
-		WINDDOWN_PROGRAMS=$(abspath $(TARGET))/dist \
-		$(CARGO) test --quiet --package winddown-node-tests --test pressure a_memory_hog -- --nocapture
-
-beside-oom-killers: ## Write the table of docs/explanation/comparison.md: winddown, earlyoom, nohang, systemd-oomd (root)
-	@tests/node/packages.sh test
-	@WINDDOWN_LONG=1 $(CARGO) run --quiet --package winddown-node-tests --bin beside-oom-killers -- \
-		--into docs/explanation/comparison.md
-
-mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test fail? (hours; FILES="eviction/src/rank.rs")
-	@tests/node/packages.sh build
-	$(CARGO_MUTANTS) mutants --package winddown-preemption --package winddown-eviction \
-		--package winddown-shutdown $(foreach file,$(FILES),--file '$(file)') \
-		--jobs 1 --minimum-test-timeout 60 --output target
-
-# A deb names who answers for it: WINDDOWN_MAINTAINER='Name <address>'. TRIAL=1 makes packages that say they are for trying.
-packages: ## Build target/packages: .deb, .rpm, a static tarball and an OCI image (two builds, optimised most; or TRIAL=1)
-	@packaging/build.sh $(if $(TRIAL),--fast) --check deb
-	@tests/node/packages.sh packages
-	$(CARGO) build --profile $(PROFILE) --locked --package winddown
-	@packaging/build.sh $(if $(TRIAL),--fast) --programs $(TARGET)/$(PROFILE) deb rpm
-	@packaging/static.sh --profile $(PROFILE)
-
-cross: ## Build the static tarball and the OCI image for arm64, on any machine
-	@tests/node/packages.sh cross
-	$(CARGO) build --profile dist --locked --package winddown
-	rustup target add aarch64-unknown-linux-musl
-	@packaging/static.sh --machine aarch64
-
-checksums: ## Write target/packages/SHA256SUMS; SIGN=1 signs it with gpg (WINDDOWN_SIGNING_KEY)
-	@packaging/checksums.sh $(if $(SIGN),--sign)
-
-pictures: ## Draw docs/img anew, of runs: a rehearsal on a terminal, nodes that go down, a browser (root)
-	@tests/node/packages.sh test
-	@$(CARGO) build --quiet --package winddown
-	@# 5: one of the examples ignores SIGTERM on purpose. The first line is script's own.
-	@script --quiet --return --log-out $(TARGET)/demo.sent --log-timing programs/tests/live/demo.timing \
-		--command "stty cols 110 rows 34; TERM=xterm-256color LC_ALL=C.UTF-8 $(TARGET)/debug/winddown \
-		drill examples/node --config examples/node-config.yaml" </dev/null >/dev/null || [ $$? = 5 ]
-	@sed '1d' $(TARGET)/demo.sent > programs/tests/live/demo.sent
-	@$(CARGO) run --quiet --package winddown-node-tests --bin pictures
-	@WINDDOWN_BLESS=1 $(CARGO) test --quiet --package winddown-render --test pictures --test browser
-	@WINDDOWN_BLESS=1 $(CARGO) test --quiet --package winddown --test all live::the_
-
-crates: ## Pack the libraries as a registry takes them, and build each from its package
-	@tests/node/packages.sh build
-	@# Cargo takes a package whose version is the same for the same: what it made of those of the last time goes.
-	@mkdir -p $(TARGET)/package $(TARGET)/debug/.fingerprint
-	@[ ! -e $(TARGET)/package/begun ] || find $(TARGET)/debug/.fingerprint -mindepth 1 -maxdepth 1 -name 'winddown*' \
-		-newer $(TARGET)/package/begun -exec rm -rf {} +
-	@rm -rf $${CARGO_HOME:-$$HOME/.cargo}/registry/src/-*/winddown-*
-	@touch $(TARGET)/package/begun
-	@# Where it is not told one folder for all, cargo compiles what they depend on once for each.
-	CARGO_TARGET_DIR=$(TARGET) $(CARGO) package --quiet --locked --allow-dirty $(CRATES)
 
 lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documentation, licences, bans, layering
 	@tests/node/packages.sh lint
@@ -215,19 +104,111 @@ lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documen
 	@echo "their database is a download; where it can be had, run 'cargo deny check advisories'."
 	$(CARGO_DENY) check --allow unused-wrapper bans licenses sources
 
-fmt: ## Format the code
-	$(CARGO) fmt --all
+crates: ## Pack the libraries as a registry takes them, and build each from its package
+	@tests/node/packages.sh build
+	@# Cargo takes a package whose version is the same for the same: what it made of those of the last time goes.
+	@mkdir -p $(TARGET)/package $(TARGET)/debug/.fingerprint
+	@[ ! -e $(TARGET)/package/begun ] || find $(TARGET)/debug/.fingerprint -mindepth 1 -maxdepth 1 -name 'winddown*' \
+		-newer $(TARGET)/package/begun -exec rm -rf {} +
+	@rm -rf $${CARGO_HOME:-$$HOME/.cargo}/registry/src/-*/winddown-*
+	@touch $(TARGET)/package/begun
+	@# Where it is not told one folder for all, cargo compiles what they depend on once for each.
+	CARGO_TARGET_DIR=$(TARGET) $(CARGO) package --quiet --locked --allow-dirty $(CRATES)
 
-node-base: ## Make the Debian roots that disposable nodes are laid over (once, some minutes)
+# A deb names who answers for it: WINDDOWN_MAINTAINER='Name <address>'. TRIAL=1 makes packages that say they are for
+# trying. MACHINE=aarch64 makes the tarball and the image alone, on any machine.
+packages: ## Build target/packages: .deb, .rpm, a static tarball and an OCI image (two builds, optimised most; or TRIAL=1)
+ifeq ($(MACHINE),)
+	@packaging/build.sh $(if $(TRIAL),--fast) --check deb
+	@tests/node/packages.sh packages
+	$(CARGO) build --profile $(PROFILE) --locked --package winddown
+	@packaging/build.sh $(if $(TRIAL),--fast) --programs $(TARGET)/$(PROFILE) deb rpm
+	@packaging/static.sh --profile $(PROFILE)
+else
+	@tests/node/packages.sh cross
+	$(CARGO) build --profile dist --locked --package winddown
+	rustup target add $(MACHINE)-unknown-linux-musl
+	@packaging/static.sh --machine $(MACHINE)
+endif
+
+pages: ## Write the tables that programs make into the pages; PICTURES=1 also draws docs/img, of runs (root)
+	@$(CARGO) run --quiet --package winddown-node-tests --bin platforms -- --into README.md
+	@WINDDOWN_WRITE_PAGES=1 $(CARGO) test --quiet --package winddown-runtimes-tests --test pod_fields the_page
+ifneq ($(PICTURES),)
 	@tests/node/packages.sh test
-	@for flavour in plain containerd $(and $(WINDDOWN_LONG),rpm); do \
-		tests/node/base.sh bookworm $$flavour & done; \
-	for flavour in plain tools uml $(and $(WINDDOWN_LONG),uml-containerd qemu); do \
-		tests/node/base.sh trixie $$flavour & done; \
-	$(if $(WINDDOWN_LONG),tests/node/base.sh sid plain &) wait
+	@$(CARGO) build --quiet --package winddown
+	@# 5: one of the examples ignores SIGTERM on purpose. The first line is script's own.
+	@script --quiet --return --log-out $(TARGET)/demo.sent --log-timing programs/tests/live/demo.timing \
+		--command "stty cols 110 rows 34; TERM=xterm-256color LC_ALL=C.UTF-8 $(TARGET)/debug/winddown \
+		drill examples/node --config examples/node-config.yaml" </dev/null >/dev/null || [ $$? = 5 ]
+	@sed '1d' $(TARGET)/demo.sent > programs/tests/live/demo.sent
+	@$(CARGO) run --quiet --package winddown-node-tests --bin pictures
+	@WINDDOWN_BLESS=1 $(CARGO) test --quiet --package winddown-render --test pictures --test browser
+	@WINDDOWN_BLESS=1 $(CARGO) test --quiet --package winddown --test all live::the_
 
-clean-cache: ## Remove everything kept outside git: node bases and tools
-	rm -rf "$(CACHE)/node" "$(CACHE)/tools"
+endif
+
+chaos: ## Play N schedules (500) of random faults on disposable nodes; KIND=reboots reboots one N times (30)
+	@tests/node/packages.sh test
+	@$(CARGO) run --quiet --package winddown-node-tests --bin $(or $(KIND),chaos) -- \
+		$(or $(N),$(if $(filter reboots,$(KIND)),30,500)) $(if $(SEED),$(if $(filter reboots,$(KIND)),,--seed) $(SEED)) \
+		$(if $(WRITE),--into benches/reliability.md)
+
+restarts: ## Restart the agent N times (300) in the middle of all that it does to pods, with each runtime
+	@tests/node/packages.sh test
+	@$(CARGO) run --quiet --package winddown-node-tests --bin restarts -- $(or $(N),300) \
+		$(if $(SEED),--seed $(SEED))
+
+pressure: pressure-$(or $(KIND),hog) ## A memory hog N times (10); KIND=calm: ten minutes without one; KIND=oom-killers: beside others (root)
+
+pressure-hog:
+	@tests/node/packages.sh test
+	@$(CARGO) build --quiet --profile dist --locked --package winddown
+	@WINDDOWN_PRESSURE_RUNS=$(or $(N),10) WINDDOWN_PRESSURE_MS=250 \
+		WINDDOWN_PROGRAMS=$(abspath $(TARGET))/dist \
+		$(CARGO) test --quiet --package winddown-node-tests --test pressure a_memory_hog -- --nocapture
+
+pressure-calm:
+	@tests/node/packages.sh test
+	@$(CARGO) build --quiet --profile $(PROFILE) --locked --package winddown
+	@WINDDOWN_CALM_SECONDS=600 WINDDOWN_PROGRAMS=$(abspath $(TARGET))/$(PROFILE) \
+		$(CARGO) test --quiet --package winddown-node-tests --test pressure on_a_calm_node -- --nocapture
+
+pressure-oom-killers:
+	@tests/node/packages.sh test
+	@WINDDOWN_LONG=1 $(CARGO) run --quiet --package winddown-node-tests --bin beside-oom-killers -- \
+		$(if $(WRITE),--into docs/explanation/comparison.md)
+
+conformance: ## Write docs/conformance.md: Kubernetes' own suite on a node of ours (root; RUNS=1, WINDDOWN_E2E_TEST=…, …)
+	@$(CARGO) build --quiet --package winddown
+	@tests/conformance/run.sh
+
+beside-kubelet: ## Compare winddown and the kubelet's own shutdown, for docs/companion.md (WINDDOWN_KUBELET=…, …)
+	@tests/node/packages.sh test
+	@$(CARGO) build --quiet --release --locked --package winddown
+	@WINDDOWN_LONG=1 $(if $(WRITE),WINDDOWN_WRITE_PAGES=1) WINDDOWN_PROGRAMS=$(abspath $(TARGET))/release $(CARGO) test --quiet \
+		--package winddown-cluster-tests --test real_apiserver -- --nocapture every_scene
+
+bench: ## Measure everything that has a target (WINDDOWN_KUBELET=…, RUNS=3), or WHAT=containers; CHECK=1 fails for a missed target
+	@tests/node/packages.sh test
+	@$(CARGO) build --quiet --profile dist --locked --package winddown
+	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
+	@ended=0; with='$(if $(WRITE),--into docs/performance.md --into benches/notebook.md) $(if $(CHECK),--check)'; \
+	runs='--runs $(or $(RUNS),3)'; kubelet=$${WINDDOWN_KUBELET:-}; \
+	for what in $(or $(WHAT),all planners kills scaling processes fleet); do case $$what in \
+		all) $(BENCH) all $$runs --kubelet "$$kubelet" --choices "$${WINDDOWN_KUBELET_CHOICES:-}" $$with ;; \
+		containers) $(BENCH) containers $$runs --kubelet "$$kubelet" ;; \
+		*) $(BENCH) $$what $$with ;; esac || ended=1; done; exit $$ended
+
+fuzz: ## Try T seconds (600) of guided input on each reader of foreign input; table of tests/security.md
+	@tests/node/packages.sh fuzz
+	@nice -n 19 tests/fuzz/run.sh $(or $(T),600) $(TARGETS)
+
+mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test fail? (hours; FILES="eviction/src/rank.rs")
+	@tests/node/packages.sh build
+	$(CARGO_MUTANTS) mutants --package winddown-preemption --package winddown-eviction \
+		--package winddown-shutdown $(foreach file,$(FILES),--file '$(file)') \
+		--jobs 1 --minimum-test-timeout 60 --output target
 
 $(CARGO_DENY):
 	@tests/node/packages.sh build

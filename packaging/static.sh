@@ -30,7 +30,7 @@ static=
 if [ "$machine" != "$here" ]; then
     gcc=$machine-linux-gnu-gcc
     if [ ! -d "$libraries/$target" ] || ! command -v "$gcc" >/dev/null; then
-        echo "static.sh: for $machine: rustup target add $target; make cross installs what else it takes" >&2
+        echo "static.sh: for $machine: rustup target add $target; tests/node/packages.sh cross names what else it takes" >&2
         exit 1
     fi
     # Two crates have C and assembly in them, and take of glibc's headers only what musl has too. Rust's own linker and

@@ -235,7 +235,7 @@ fn root() -> &'static std::path::Path {
     std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// Reads a file that `make pictures` recorded of a real run.
+/// Reads a file that `make pages PICTURES=1` recorded of a real run.
 fn kept(name: &str) -> Vec<u8> {
     std::fs::read(root().join("programs/tests/live").join(name)).unwrap()
 }

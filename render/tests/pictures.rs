@@ -1,4 +1,4 @@
-//! The pictures of the documentation are exactly what the code draws for the recorded runs of `make pictures`.
+//! The pictures of the documentation are exactly what the code draws for the recorded runs of `make pages PICTURES=1`.
 //! `WINDDOWN_BLESS=1` redraws them.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]

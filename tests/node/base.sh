@@ -51,7 +51,7 @@ if [ -e "$base" ]; then
     exit 0
 fi
 if [ "$(id -u)" != 0 ]; then
-    echo "base.sh: making a node's root needs root: run 'sudo make node-base' once" >&2
+    echo "base.sh: making a node's root needs root: run 'sudo tests/node/base.sh $*' once" >&2
     exit 3
 fi
 if ! command -v mmdebstrap >/dev/null; then

@@ -36,7 +36,7 @@ stage chaos tool chaos -- 100
 stage restarts tool restarts -- 60
 stage reboots tool reboots -- 10
 # An agent that is left alone computes nothing that fuzzing could take from it.
-stage calm $make calm PROFILE=release &
+stage calm $make pressure KIND=calm PROFILE=release &
 stage fuzz nice -n 19 tests/fuzz/run.sh 60
 wait
 echo

@@ -4,7 +4,7 @@
 #   tests/node/took.sh say|keep test|test-all
 #
 # `say` speaks of this machine's last run, which `keep` has written down outside git, or where there is none
-# yet, of the one in tests/node/took, which `make took` writes. A run that has to compile all crates is another
+# yet, of the one in tests/node/took, a copy of ~/.cache/winddown/took. A run that has to compile all crates is another
 # thing than one that has only a few, and so each has a line of its own.
 set -eu
 cd "$(dirname "$0")/../.."

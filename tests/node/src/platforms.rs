@@ -1,6 +1,6 @@
 //! The platforms on which winddown is tested: systemd, control groups, runtimes, and how often.
 //!
-//! `make platforms` writes the table into documents, and a test fails if theirs is outdated. A
+//! `make pages` writes the table into documents, and a test fails if theirs is outdated. A
 //! [`Scenario`](crate::scenario::Scenario) refuses to run on a platform that is not in the list.
 
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::{Flavour, Recipe, Suite};
 
 /// The line before the table in a document.
-pub const START_OF_TABLE: &str = "<!-- Written by `make platforms`. -->";
+pub const START_OF_TABLE: &str = "<!-- Written by `make pages`. -->";
 /// The line after the table in a document.
 pub const END_OF_TABLE: &str = "<!-- End of the platforms. -->";
 
@@ -121,7 +121,7 @@ mod tests {
         let text = std::fs::read_to_string(here.join("../../README.md")).unwrap();
         let (_, rest) = text.split_once(START_OF_TABLE).unwrap();
         let (written, _) = rest.split_once(END_OF_TABLE).unwrap();
-        assert_eq!(written.trim_start(), table(), "run `make platforms`");
+        assert_eq!(written.trim_start(), table(), "run `make pages`");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A few reboots in a row; `make reboots N=30` is the long form.
+//! A few reboots in a row; `make chaos KIND=reboots` is the long form.
 
 use winddown_node_tests::reboots::{SeededRng, run};
 use winddown_node_tests::scenario::TestResult;

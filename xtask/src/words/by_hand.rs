@@ -1,6 +1,6 @@
 //! Counts the words that people wrote. The test that limits them includes this file too.
 
-/// Whether `make pod-fields` or `make conformance` writes the page: these are reference pages and counted separately.
+/// Whether `make pages` or `make conformance` writes the page: these are reference pages and counted separately.
 pub(crate) fn is_generated(page: &str) -> bool {
     ["pod-fields.md", "conformance.md"].iter().any(|name| page.ends_with(name))
 }

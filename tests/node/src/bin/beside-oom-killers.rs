@@ -1,4 +1,4 @@
-//! `make beside-oom-killers`: winddown, earlyoom, nohang and systemd-oomd on the same machine with the same pods.
+//! `make pressure KIND=oom-killers`: winddown, earlyoom, nohang and systemd-oomd on the same machine with the same pods.
 //!
 //!     beside-oom-killers [--only NAME]... [--into FILE]
 //!     beside-oom-killers watch CULPRIT OTHER...      (in the node)

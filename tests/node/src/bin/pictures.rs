@@ -1,4 +1,4 @@
-//! `make pictures`: runs the scenarios of the documentation's pictures on disposable nodes. The results go to the tests
+//! `make pages PICTURES=1`: runs the scenarios of the documentation's pictures on disposable nodes. The results go to the tests
 //! that draw the pictures and check them.
 
 use std::fs;

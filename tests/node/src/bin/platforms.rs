@@ -1,4 +1,4 @@
-//! `make platforms`: prints the table of platforms on which winddown is tested.
+//! `make pages`: prints the table of platforms on which winddown is tested.
 //!
 //!     platforms [--into FILE]...
 //!

@@ -1,4 +1,4 @@
-//! `make reboots`: reboots a node many times in a row, and prints a table of the results.
+//! `make chaos KIND=reboots`: reboots a node many times in a row, and prints a table of the results.
 //!
 //!     reboots ROUNDS [SEED] [--into FILE]
 //!
@@ -41,7 +41,7 @@ async fn reboots() -> Result<(), Box<dyn Error>> {
         let (pods, fault) = (row.round.pods.len(), row.round.fault);
         eprintln!("{number}: {pods} pods, fault: {fault}, {:.2} s, {}", row.took, row.outcome);
     };
-    let rows = run("make reboots", u32::try_from(rounds)?, seed, told).await?;
+    let rows = run("make chaos KIND=reboots", u32::try_from(rounds)?, seed, told).await?;
     let Some(rows) = rows else { return Ok(()) };
     let table = table(seed, &rows);
     print!("{table}");

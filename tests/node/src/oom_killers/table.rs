@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::scene::Scene;
 
 /// The line before the table in a document.
-pub const START_OF_TABLE: &str = "<!-- Written by `make beside-oom-killers`. -->";
+pub const START_OF_TABLE: &str = "<!-- Written by `make pressure KIND=oom-killers`. -->";
 
 /// The result of a scene with one of the programs.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{Row, Way};
 
 /// The line before the table in a document.
-pub const START_OF_TABLE: &str = "<!-- Written by `make reboots`. -->";
+pub const START_OF_TABLE: &str = "<!-- Written by `make chaos KIND=reboots`. -->";
 /// The line after the table in a document.
 pub const END_OF_TABLE: &str = "<!-- End of the table. -->";
 

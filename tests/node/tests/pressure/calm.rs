@@ -6,7 +6,7 @@ use winddown_node_tests::scenario::TestResult;
 
 use super::bounded::{Bounded, Bounds, Spec};
 
-/// How long, in seconds; `make calm` asks for ten minutes.
+/// How long, in seconds; `make pressure KIND=calm` asks for ten minutes.
 fn long() -> u64 {
     std::env::var("WINDDOWN_CALM_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(20)
 }

@@ -17,7 +17,7 @@ mod page;
 mod rows;
 mod table;
 
-/// Set by `make pod-fields`, which writes the page.
+/// Set by `make pages`, which writes the page.
 const WRITE: &str = "WINDDOWN_WRITE_PAGES";
 
 fn root() -> PathBuf {
@@ -155,5 +155,5 @@ fn the_page_is_that_of_the_table() {
         std::fs::write(&path, &page).unwrap();
     }
     let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "docs/pod-fields.md is not that of the table: run `make pod-fields`");
+    assert!(written == page, "docs/pod-fields.md is not that of the table: run `make pages`");
 }

@@ -7,7 +7,7 @@ use crate::table::{Group, Kind, RUNTIMES, Row, Verdict, left_out};
 const HEAD: &str = "\
 # Fields of a pod
 
-What each [runtime](reference/runtimes.md) does with each field of a pod. `make pod-fields` writes this page from the table that
+What each [runtime](reference/runtimes.md) does with each field of a pod. `make pages` writes this page from the table that
 the tests check the runtimes against.
 
 * **done**, **yes**: as Kubernetes does it, except for the value that is named.
