@@ -179,8 +179,8 @@ pressure-oom-killers:
 	@WINDDOWN_LONG=1 $(CARGO) run --quiet --package winddown-node-tests --bin beside-oom-killers -- \
 		$(if $(WRITE),--into docs/explanation/comparison.md)
 
-conformance: ## Write docs/conformance.md: Kubernetes' own suite on a node of ours (root; RUNS=1, WINDDOWN_E2E_TEST=…, …)
-	@$(CARGO) build --quiet --package winddown
+conformance: ## Write docs/conformance.md: Kubernetes' own suite on a node of ours (root; RUNS=1, ADD=1, FOCUS=…, WINDDOWN_E2E_TEST=…, …)
+	@[ '$(RUNS)' = 0 ] || $(CARGO) build --quiet --package winddown
 	@tests/conformance/run.sh
 
 beside-kubelet: ## Compare winddown and the kubelet's own shutdown, for docs/companion.md (WINDDOWN_KUBELET=…, …)

@@ -1,12 +1,13 @@
 #!/bin/sh
 # Runs the tests of Kubernetes' own suite that every node has to pass, sig-node's [NodeConformance] without the slow and
 # the disruptive, on a node in cluster mode beside real parts of a cluster, and the same on a kubelet if WINDDOWN_KUBELET
-# names one. Writes docs/conformance.md, unless FOCUS=REGEXP picks some of the tests. If WINDDOWN_METRICS_SERVER names a
-# metrics-server, `kubectl top` has to have figures first.
+# names one. Writes docs/conformance.md, unless FOCUS=REGEXP picks some of the tests without ADD. If
+# WINDDOWN_METRICS_SERVER names a metrics-server, `kubectl top` has to have figures first.
 #
 # Everything runs in a network, a process table and mounts of its own, which end with this script: nothing of the machine
 # is changed, and nothing is downloaded. SHARDS (8) tests run at the same time, each for LIMIT (15m) at most, and all of
-# them RUNS (1) times. Logs stay in target/conformance.
+# them RUNS (1) times. Logs and records of the runs stay in target/conformance until the next time; with ADD=1 the next
+# runs are added to them. RUNS=0 writes the page from the records that are there.
 set -eu
 cd "$(dirname "$0")/../.."
 here=tests/conformance
@@ -16,7 +17,12 @@ skip() {
     exit ${WINDDOWN_NO_SKIP:+1}
 }
 
+runs=${RUNS:-1}
 if [ "${1:-}" != inside ]; then
+    out=$(realpath "${CARGO_TARGET_DIR:-target}")/conformance
+    [ "$runs" != 0 ] || exec python3 $here/suite.py page "$out"
+    # Records of some tests are not among those of all, unless they are added to them.
+    [ -n "${ADD:-}" ] || out=$out${FOCUS:+-focus}
     [ "$(id -u)" = 0 ] || skip "this needs root"
     for name in WINDDOWN_E2E_TEST WINDDOWN_E2E_AGNHOST WINDDOWN_KUBE_APISERVER WINDDOWN_KUBE_CONTROLLER_MANAGER \
         WINDDOWN_KUBE_SCHEDULER; do
@@ -26,33 +32,37 @@ if [ "${1:-}" != inside ]; then
         command -v "$program" >/dev/null || skip "there is no $program"
     done
     [ -x "${WINDDOWN_CNI:-/usr/lib/cni}/bridge" ] || skip "WINDDOWN_CNI has no network plugins"
-    target=$(realpath "${CARGO_TARGET_DIR:-target}")
-    rm -rf "$target/conformance"
+    [ -n "${ADD:-}" ] || rm -rf "$out"
+    ended=0
     for node in winddown ${WINDDOWN_KUBELET:+kubelet}; do
-        export node work="$target/conformance/$node"
+        export node work="$out/$node"
         mkdir -p "$work"
-        cp "$target"/debug/winddown* "$work"
-        unshare --net --mount --uts --pid --fork --kill-child --mount-proc --propagation private sh "$here/run.sh" inside
-        rm -rf "$work/containerd" "$work/etcd" "$work"/winddown* "$work/images.tar"
+        cp "$out"/../debug/winddownd "$out"/../debug/winddown-shim "$work"
+        unshare --net --mount --uts --pid --fork --kill-child --mount-proc --propagation private \
+            sh "$here/run.sh" inside || ended=1
+        rm -f "$work/winddownd" "$work/winddown-shim" "$work/images.tar"
     done
-    [ -n "${FOCUS:-}" ] || python3 $here/suite.py page "$target/conformance" "$("$WINDDOWN_E2E_TEST" --version)"
-    exit
+    [ "${out%-focus}" != "$out" ] || python3 $here/suite.py page "$out"
+    exit $ended
 fi
 
 address=10.99.0.1
+# The first process of a process table heeds no signal that it has no answer to.
+trap 'exit 130' INT TERM
 
 # Prints why the cluster did not come up, and ends.
 give_up() {
-    echo "$1 within three minutes; the last lines of each log:" >&2
+    echo "$1 within ten minutes; the last lines of each log:" >&2
     tail -n 5 "$work"/log/* >&2
     exit 1
 }
 
-# Tries a command for three minutes. What it says last is among the logs.
+# Tries a command for ten minutes, which a busy machine may need. What it says last is among the logs.
 eventually() {
     what=$1
     shift
-    for _ in $(seq 180); do
+    echo "waiting: $what yet"
+    for _ in $(seq 600); do
         if "$@" >"$work/log/last-command" 2>&1; then return; fi
         sleep 1
     done
@@ -84,6 +94,7 @@ ip link add n1 type bridge
 ip address add "$address/24" dev n1
 ip link set n1 up
 ip route add default dev n1
+# Layers of images need a file system that is no overlay itself, as the target directory may be.
 for directory in /run /var/lib /var/log; do mount -t tmpfs none $directory; done
 mkdir -p "$work/log" "$work/net" "$work/static"
 
@@ -99,17 +110,17 @@ kubeconfig node
 
 cat >"$work/net/pods.conflist" <<END
 {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "bridge", "bridge": "pods0", "isGateway": true,
- "hairpinMode": true, "ipam": {"type": "host-local", "dataDir": "$work/addresses",
+ "hairpinMode": true, "ipam": {"type": "host-local", "dataDir": "/run/addresses",
  "ranges": [[{"subnet": "10.88.7.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
 END
 cat >"$work/containerd.toml" <<END
 version = 2
-root = "$work/containerd"
+root = "/var/lib/containerd"
 state = "/run/containerd"
 [grpc]
   address = "/run/containerd.sock"
 [plugins."io.containerd.internal.v1.opt"]
-  path = "$work/opt"
+  path = "/var/lib/containerd-opt"
 [plugins."io.containerd.grpc.v1.cri"]
   restrict_oom_score_adj = true
   disable_apparmor = true
@@ -154,7 +165,7 @@ imageGCHighThresholdPercent: 100
 END
 
 containerd --config "$work/containerd.toml" >"$work/log/containerd" 2>&1 &
-"${WINDDOWN_ETCD:-etcd}" --data-dir "$work/etcd" --unsafe-no-fsync --listen-client-urls http://127.0.0.1:2379 \
+"${WINDDOWN_ETCD:-etcd}" --data-dir /var/lib/etcd --unsafe-no-fsync --listen-client-urls http://127.0.0.1:2379 \
     --advertise-client-urls http://127.0.0.1:2379 >"$work/log/etcd" 2>&1 &
 "$WINDDOWN_KUBE_APISERVER" --advertise-address=$address --etcd-servers=http://127.0.0.1:2379 \
     --tls-cert-file="$work/server.crt" --tls-private-key-file="$work/server.key" --client-ca-file="$work/ca.crt" \
@@ -175,8 +186,19 @@ eventually "the API server is not ready" as_admin get --raw /readyz
     >"$work/log/kube-scheduler" 2>&1 &
 python3 $here/suite.py images "$WINDDOWN_E2E_AGNHOST" "$work/images.tar"
 eventually "containerd does not take the images" ctr --address /run/containerd.sock -n k8s.io images import "$work/images.tar"
-# A server that is ready may still lack a namespace, and one that is built without OpenAPI gives nothing to validate with.
-eventually "the API server does not take the rights" as_admin apply --validate=false -f cluster/rbac/cluster-mode.yaml
+# A server that is ready may still lack a namespace. One that is built without OpenAPI gives nothing to validate with, and
+# kubectl says what to do.
+validated=yes
+rights() {
+    as_admin apply -f cluster/rbac/cluster-mode.yaml 2>"$work/log/rights" && return
+    cat "$work/log/rights"
+    grep -q -e --validate=false "$work/log/rights" || return 1
+    validated=no
+    as_admin apply --validate=false -f cluster/rbac/cluster-mode.yaml
+}
+eventually "the API server does not take the rights" rights
+[ $validated = yes ] || echo "the API server gives no OpenAPI: the rights were applied with --validate=false"
+eventually "the controller manager makes no accounts" as_admin get serviceaccount default
 case $node in
 winddown) "$work/winddownd" --config "$work/winddown.yaml" >"$work/log/node" 2>&1 & ;;
 kubelet)
@@ -186,4 +208,4 @@ kubelet)
 esac
 eventually "the node is not ready" as_admin wait --for=condition=Ready --timeout=1s node/n1
 [ -z "${WINDDOWN_METRICS_SERVER:-}" ] || . $here/top.sh
-python3 $here/suite.py run "$WINDDOWN_E2E_TEST" "$work" "${SHARDS:-8}" "${LIMIT:-15m}" "${RUNS:-1}" "${FOCUS:-}"
+python3 $here/suite.py run "$WINDDOWN_E2E_TEST" "$work" "${SHARDS:-8}" "${LIMIT:-15m}" "$runs" "${FOCUS:-}"
