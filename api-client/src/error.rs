@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use winddown_shared::error_chain;
 
+use super::peer::trouble;
+
 /// Why the API server's address or the credentials for it cannot be obtained.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -84,22 +86,20 @@ pub enum RequestError {
         after: Duration,
     },
     /// No connection could be made; the request was not sent.
-    #[error("cannot reach the API server {server}")]
+    #[error("cannot reach the API server {server}: {}", trouble(.cause))]
     Unreachable {
         /// The server that could not be reached.
         server: String,
-        /// The underlying error.
-        #[source]
-        source: hyper_util::client::legacy::Error,
+        /// The client's error. Its own words are for programmers, so that it is no [`source`](std::error::Error::source).
+        cause: hyper_util::client::legacy::Error,
     },
     /// The connection ended before an answer came. The request may have been carried out.
-    #[error("the API server {server} closed the connection before it answered")]
+    #[error("the API server {server} closed the connection before it answered: {}", trouble(.cause))]
     Lost {
         /// The server that was asked.
         server: String,
-        /// The underlying error.
-        #[source]
-        source: hyper_util::client::legacy::Error,
+        /// The client's error, as for [`Self::Unreachable`].
+        cause: hyper_util::client::legacy::Error,
     },
     /// There are no credentials yet.
     #[error("there are no credentials for the API server yet: {why}")]
@@ -156,7 +156,7 @@ impl RequestError {
     pub(super) fn doubts_credentials(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
-            Self::Lost { source, .. } => is_tls(source),
+            Self::Lost { cause, .. } => is_tls(cause),
             _ => false,
         }
     }

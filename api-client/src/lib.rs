@@ -39,6 +39,7 @@ mod list_and_watch;
 mod material;
 pub mod node_pods;
 pub mod outage;
+mod peer;
 pub mod refusal;
 mod reloading;
 mod reviews;

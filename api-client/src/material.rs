@@ -8,6 +8,7 @@ use kube::client::ConfigExt;
 use super::certificate::CertificateFacts;
 use super::error::CredentialsError;
 use super::files::Files;
+use super::peer;
 
 /// What a source of credentials supplied. The key has been checked: it belongs to the certificate.
 pub(super) struct Material {
@@ -43,8 +44,9 @@ pub(super) struct Assembly {
 impl Assembly {
     /// `place` says where the address was found.
     pub(super) fn new(place: &str, server: &str) -> Result<Self, CredentialsError> {
-        let uri: Uri = server.parse().map_err(|source: http::uri::InvalidUri| {
-            CredentialsError::because(place, format!("{server:?} is not a URL"), source)
+        let uri: Uri = server.parse().map_err(|_: http::uri::InvalidUri| {
+            let problem = format!("{server:?} is not a URL: write https://<host>:<port>");
+            CredentialsError::contents(place, problem)
         })?;
         if uri.scheme_str() != Some("https") || uri.authority().is_none() {
             let problem = format!(
@@ -82,8 +84,10 @@ impl Assembly {
 
     /// Sets the authorities that the server's certificate has to come from.
     pub(super) fn authority(&mut self, found: &Found) -> Result<(), CredentialsError> {
-        let sections = pem::parse_many(&found.bytes)
-            .map_err(|source| CredentialsError::because(&found.place, "this is not PEM", source))?;
+        let sections = pem::parse_many(&found.bytes).map_err(|_| {
+            let problem = "this is not whole PEM: put the cluster's CA there, as PEM";
+            CredentialsError::contents(&found.place, problem)
+        })?;
         let certificates: Vec<_> = sections
             .into_iter()
             .filter(|section| section.tag() == "CERTIFICATE")
@@ -95,8 +99,9 @@ impl Assembly {
         }
         self.config.root_cert = Some(certificates);
         // Built once here, so that the error for an unusable certificate names its place.
-        self.config.rustls_client_config().map(drop).map_err(|source| {
-            CredentialsError::because(&found.place, "the certificates cannot be used", source)
+        self.config.rustls_client_config().map(drop).map_err(|_| {
+            let problem = "a certificate in it cannot be read: put the cluster's CA there, as X.509 version 3";
+            CredentialsError::contents(&found.place, problem)
         })
     }
 
@@ -106,9 +111,9 @@ impl Assembly {
             return Err(CredentialsError::contents(&found.place, "the token is empty"));
         }
         let bearer = [b"Bearer ", text].concat();
-        let mut value = HeaderValue::from_bytes(&bearer).map_err(|source| {
-            let problem = "the token is not one line of text";
-            CredentialsError::because(&found.place, problem, source)
+        let mut value = HeaderValue::from_bytes(&bearer).map_err(|_| {
+            let problem = "the token has to be one line of text, without control characters";
+            CredentialsError::contents(&found.place, problem)
         })?;
         value.set_sensitive(true);
         self.authorization = Some(value);
@@ -128,12 +133,18 @@ impl Assembly {
         }
         self.config.auth_info.client_certificate_data = Some(base64(chain.bytes.clone()));
         self.config.auth_info.client_key_data = Some(base64(key.bytes.clone()).into());
-        self.config.rustls_client_config().map_err(|source| {
-            let problem = format!(
-                "it cannot be used with the certificate in {}: renew both together",
-                chain.place
-            );
-            CredentialsError::because(&key.place, problem, source)
+        self.config.rustls_client_config().map_err(|error| match peer::refused_by_tls(&error) {
+            Some(rustls::Error::InvalidCertificate(_)) => {
+                let problem = "the certificate cannot be read: renew it, as X.509 version 3";
+                CredentialsError::contents(&chain.place, problem)
+            }
+            _ => {
+                let problem = format!(
+                    "it cannot be used with the certificate in {}: renew both together",
+                    chain.place
+                );
+                CredentialsError::contents(&key.place, problem)
+            }
         })?;
         self.certificate = Some(facts);
         Ok(())
@@ -174,9 +185,9 @@ pub(super) fn unbase64(place: &str, text: &str) -> Result<Vec<u8>, CredentialsEr
     let text: String = text.split_ascii_whitespace().collect();
     match serde_json::from_value::<ByteString>(text.into()) {
         Ok(bytes) => Ok(bytes.0),
-        Err(source) => {
+        Err(_) => {
             let problem = "this is not base64: write the file's contents through `base64 -w0`";
-            Err(CredentialsError::because(place, problem, source))
+            Err(CredentialsError::contents(place, problem))
         }
     }
 }

@@ -83,10 +83,10 @@ impl Transport {
         let after = config.answer_timeout;
         match tokio::time::timeout(after, (self.send)(request)).await {
             Ok(Ok(answer)) => Ok(answer.map(|body| BoundedBody::new(body, &address))),
-            Ok(Err(source)) if source.is_connect() => {
-                Err(RequestError::Unreachable { server: server.to_string(), source })
+            Ok(Err(cause)) if cause.is_connect() => {
+                Err(RequestError::Unreachable { server: server.to_string(), cause })
             }
-            Ok(Err(source)) => Err(RequestError::Lost { server: server.to_string(), source }),
+            Ok(Err(cause)) => Err(RequestError::Lost { server: server.to_string(), cause }),
             Err(_) => Err(RequestError::Silent { server: server.to_string(), after }),
         }
     }

@@ -8,12 +8,10 @@ use std::time::SystemTime;
 
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject as _};
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::{
-    NoServerSessionStorage, VerifierBuilderError, WebPkiClientVerifier,
-};
-use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::{Error as RustlsError, RootCertStore, ServerConfig};
 use winddown_files::{OneThread, regular};
 use winddown_shared::error_chain;
 
@@ -43,25 +41,12 @@ pub(crate) enum TlsError {
         #[source]
         source: io::Error,
     },
-    #[error("{} has no {what} in it", .path.display())]
-    Pem {
-        path: PathBuf,
-        what: &'static str,
-        #[source]
-        source: Option<PemError>,
-    },
-    #[error("{} is no authority of certificates", .path.display())]
-    Authority {
-        path: PathBuf,
-        #[source]
-        source: VerifierBuilderError,
-    },
-    #[error("{} cannot be used with its key", .path.display())]
-    Identity {
-        path: PathBuf,
-        #[source]
-        source: rustls::Error,
-    },
+    #[error("{} has no whole {what} in it: put one there, as PEM", .path.display())]
+    Pem { path: PathBuf, what: &'static str },
+    #[error("{} is no authority of certificates: put the CA of clients there, as PEM", .path.display())]
+    Authority { path: PathBuf },
+    #[error("{} cannot be used with the key {}: renew both together", .path.display(), .key.display())]
+    Identity { path: PathBuf, key: PathBuf },
 }
 
 /// The TLS configuration, which follows its files.
@@ -131,11 +116,13 @@ fn stamps(files: &TlsFiles) -> Vec<Option<FileStamp>> {
 
 fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = certificates(&files.certificate)?;
-    let key = PrivateKeyDer::from_pem_slice(&contents(&files.key)?).map_err(|source| {
-        TlsError::Pem { path: files.key.clone(), what: "private key", source: Some(source) }
-    })?;
+    let key = PrivateKeyDer::from_pem_slice(&contents(&files.key)?)
+        .map_err(|_| TlsError::Pem { path: files.key.clone(), what: "private key" })?;
     let provider = Arc::new(default_provider());
-    let identity = |source| TlsError::Identity { path: files.certificate.clone(), source };
+    let identity = |_: RustlsError| TlsError::Identity {
+        path: files.certificate.clone(),
+        key: files.key.clone(),
+    };
     let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(identity)?;
@@ -148,7 +135,7 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .allow_unauthenticated()
                 .build()
-                .map_err(|source| TlsError::Authority { path: path.clone(), source })?;
+                .map_err(|_| TlsError::Authority { path: path.clone() })?;
             config.with_client_cert_verifier(verifier)
         }
     };
@@ -162,11 +149,10 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let no = |source| TlsError::Pem { path: path.to_owned(), what: "certificate", source };
     let read = contents(path)?;
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read).collect();
-    let all = all.map_err(|source| no(Some(source)))?;
-    if all.is_empty() { Err(no(None)) } else { Ok(all) }
+    let all = all.ok().filter(|all| !all.is_empty());
+    all.ok_or_else(|| TlsError::Pem { path: path.to_owned(), what: "certificate" })
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
@@ -179,6 +165,24 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_told_with_its_name_and_without_its_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for (name, text) in [
+            ("cut.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n"),
+            ("odd.pem", "-----BEGIN CERTIFICATE\nAAAA\n-----END CERTIFICATE-----\n"),
+            ("text.pem", "-----BEGIN CERTIFICATE-----\n%%%%\n-----END CERTIFICATE-----\n"),
+            ("empty.pem", ""),
+        ] {
+            std::fs::write(at(name), text).unwrap();
+            let files = TlsFiles { certificate: at(name), key: at(name), client_authority: None };
+            let said = error_chain(&read(&files).unwrap_err());
+            let wanted = "has no whole certificate in it: put one there, as PEM";
+            assert_eq!(said, format!("{} {wanted}", at(name).display()));
+        }
+    }
 
     #[test]
     fn clients_that_wait_for_a_disk_that_hangs_take_one_thread() {

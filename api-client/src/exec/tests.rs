@@ -121,8 +121,7 @@ async fn what_is_wrong_is_said_with_the_command_and_what_to_do() {
         ),
         (
             writes(&answer(r#"{"token":"a\nb"}"#)),
-            "the token is not one line of text: failed to \
-          parse header value",
+            "the token has to be one line of text, without control characters",
         ),
         (
             Plugin { command: "/no/such/command".into(), ..script("") },

@@ -145,12 +145,13 @@ fn hint(status: &Status) -> String {
                 io::ErrorKind::ConnectionRefused => {
                     "nothing listens at the socket: start the container runtime".to_owned()
                 }
-                _ => format!("the connection broke: {error}"),
+                _ => format!("the connection broke: {error}: the runtime's log may say why"),
             };
         }
         source = error.source();
     }
-    format!("the connection broke: {}", said(status))
+    // What is left is written for programmers.
+    "the connection broke: the runtime's log may say why".to_owned()
 }
 
 /// The runtime's own words. CRI-O ends those of its helpers with a line feed.
@@ -186,6 +187,34 @@ mod tests {
         status.set_source(Arc::new(broken));
         let error = CallError::of("PullImage", status, "/run/cri.sock");
         assert!(matches!(error, CallError::Unreachable { .. }), "{error}");
+    }
+
+    /// What the libraries below say has layers of its own, and structures of the protocol.
+    #[test]
+    fn a_failed_call_names_call_endpoint_and_next_step_in_no_librarys_words() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("h2 protocol error: Error {{ kind: GoAway(b\"\", NO_ERROR, Remote) }}")]
+        struct Library(#[source] Option<io::Error>);
+        let table = [
+            (Some(io::ErrorKind::NotFound), "there is no such socket: start the container runtime"),
+            (Some(io::ErrorKind::PermissionDenied), "the socket may not be opened: run as root"),
+            (
+                Some(io::ErrorKind::ConnectionRefused),
+                "nothing listens at the socket: start the container",
+            ),
+            (
+                Some(io::ErrorKind::BrokenPipe),
+                "the connection broke: broken pipe: the runtime's log",
+            ),
+            (None, "the connection broke: the runtime's log may say why"),
+        ];
+        for (kind, wanted) in table {
+            let mut status = Status::unavailable("transport error");
+            status.set_source(Arc::new(Library(kind.map(io::Error::from))));
+            let said = CallError::of("Version", status, "/run/cri.sock").to_string();
+            assert!(said.starts_with(&format!("Version: /run/cri.sock: {wanted}")), "{said}");
+            assert!(!said.contains(['{', '(']) && !said.contains("transport"), "{said}");
+        }
     }
 
     #[test]
