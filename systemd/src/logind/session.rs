@@ -98,7 +98,7 @@ pub(crate) enum Listed {
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum CallError {
     /// There is no bus, or no login manager on it.
-    #[error("{call}: there is no login manager here ({detail})")]
+    #[error("there is no login manager here ({detail})")]
     Absent {
         /// The call.
         call: &'static str,

@@ -373,14 +373,15 @@ impl Supervisor {
         self.failures += 1;
         self.refusals = 0;
         self.absent = self.failures >= ABSENT_AFTER && matches!(error, CallError::Absent { .. });
-        let mut why = format!("{error}; trying again");
+        let mut why = error.to_string();
         if self.held.is_some() {
             why.push_str("; the lock taken before is kept, and looked for when logind answers");
         }
+        // What shows the state says itself that it is tried again.
         if self.failures == 1 {
-            tracing::warn!(log_kind = "lockMissing", "{why}");
+            tracing::warn!(log_kind = "lockMissing", "{why}; trying again");
         } else {
-            tracing::debug!(failures = self.failures, "{why}");
+            tracing::debug!(failures = self.failures, "{why}; trying again");
         }
         self.why = why.into();
         self.publish();
