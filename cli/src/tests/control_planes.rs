@@ -10,12 +10,16 @@ use winddown_static_pods::read_manifest;
 
 use super::world::run;
 
-const LAYOUTS: [(&str, &str); 9] = [
+const LAYOUTS: [(&str, &str); 13] = [
+    ("bottlerocket", include_str!("control_planes/bottlerocket.yaml")),
+    ("eks", include_str!("control_planes/eks.yaml")),
     ("gce", include_str!("control_planes/gce.yaml")),
     ("gke", include_str!("control_planes/gke.yaml")),
+    ("k3s", include_str!("control_planes/k3s.yaml")),
     ("kops", include_str!("control_planes/kops.yaml")),
     ("kubeadm", include_str!("control_planes/kubeadm.yaml")),
     ("kubespray", include_str!("control_planes/kubespray.yaml")),
+    ("microk8s", include_str!("control_planes/microk8s.yaml")),
     ("openshift", include_str!("control_planes/openshift.yaml")),
     ("own", include_str!("control_planes/own.yaml")),
     ("rke2", include_str!("control_planes/rke2.yaml")),
