@@ -383,10 +383,10 @@ impl Known {
         self.lock().get(uid).is_some_and(|entry| entry.stop_begun)
     }
 
-    /// Resolves when no pod runs that the kubelet has to stop properly. Cancel-safe.
-    pub(super) async fn needs_kubelet_no_more(&self) {
+    /// Resolves when no pod runs but those of manifests. Cancel-safe.
+    pub(super) async fn only_manifests_run(&self) {
         let mut changes = self.changes();
-        while self.lock().values().any(Entry::needs_kubelet) {
+        while self.lock().values().any(Entry::runs_for_api) {
             // If the receiver lags, the check is simply repeated. The sender lives as long as `self`.
             let _ = changes.recv().await;
         }
@@ -484,7 +484,7 @@ impl Entry {
         !self.gone && !self.stopped && !is_deleted && facts::runs(&self.newest)
     }
 
-    fn needs_kubelet(&self) -> bool {
+    fn runs_for_api(&self) -> bool {
         !self.gone && !self.stopped && !self.newest.is_mirror() && facts::runs(&self.newest)
     }
 

@@ -433,11 +433,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         };
         // Pods of the API server need the kubelet for their stop; without it, none of the mirror pods restarts.
         let half = grace.remaining() / 2;
-        tokio::select! {
-            _ = timeout(half, self.needs_kubelet_no_more()) => {}
-            // It is held already, and unmounts nothing.
-            () = self.kubelet.held() => {}
-        }
+        let _ = timeout(half, self.needs_kubelet_no_more()).await;
         // The shutdown may have been cancelled meanwhile.
         if self.is_going_down() {
             self.kubelet.hold().await;
@@ -525,16 +521,22 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         }
     }
 
-    /// Resolves when only pods of manifests run and the kubelet holds nothing of the others. Cancel-safe.
+    /// Resolves when only pods of manifests run, and the kubelet holds nothing of the others or is held itself.
+    /// Cancel-safe.
     async fn needs_kubelet_no_more(&self) {
-        self.known.needs_kubelet_no_more().await;
+        // Pods of manifests serve the others, with a kubelet or without.
+        self.known.only_manifests_run().await;
         let freed = self.known.not_free().into_iter().map(async |uid| {
             // If it cannot be queried, it is not waited for.
             while self.mounted(&uid).await.is_ok_and(|held| !held.is_empty()) {
                 sleep(LOOK_AGAIN).await;
             }
         });
-        join_all(freed).await;
+        tokio::select! {
+            _ = join_all(freed) => {}
+            // It unmounts nothing.
+            () = self.kubelet.held() => {}
+        }
     }
 
     /// Records that nothing of the pod runs any more. If a kubelet restarts it regardless, because it does not know

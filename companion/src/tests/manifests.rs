@@ -41,6 +41,34 @@ async fn a_kubelet_is_not_stopped_before_it_has_unmounted_what_its_pods_had() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_of_manifests_end_after_the_others_without_a_kubelet_too_and_wait_for_no_unmount() {
+    type Way = fn(&World);
+    let ways: [(&str, bool, Way); 4] = [
+        ("the API server was never there", true, |_| ()),
+        ("the API server is away", false, |world| world.set_api_away(true)),
+        ("the API server is silent", false, |world| world.state().answers_after = secs(1000)),
+        ("the kubelet is killed", false, World::kill_kubelet),
+    ];
+    for (way, never_there, begin) in ways {
+        let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
+        let pods = [pod("etcd", mirror), pod("web", json!({}))];
+        let (world, core) = match never_there {
+            true => World::without_api(pods),
+            false => World::new(pods).await,
+        };
+        sleep(secs(2)).await;
+        // No kubelet unmounts its volume.
+        world.end_in_kernel("web");
+        world.state().unmounts_after = secs(1000);
+        begin(&world);
+        world.set_going_down();
+        let (etcd, web) = tokio::join!(stop(&core, "etcd", 30), stop(&core, "web", 30));
+        etcd.1.unwrap();
+        assert_eq!(etcd.0, web.0 + 2, "{way}: {:?}", world.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn looks_at_what_the_kubelet_holds_of_a_hundred_pods_do_not_add_up() {
     let mirror = json!({"metadata": {"annotations": {"kubernetes.io/config.mirror": "hash"}}});
     let names: Vec<String> = (0..100).map(|n| format!("web-{n}")).collect();
@@ -161,7 +189,7 @@ async fn while_the_runtime_is_silent_a_mirror_pod_is_neither_evicted_nor_counted
     let mirror = json!({"metadata": {"annotations": {
         "kubernetes.io/config.mirror": "static", "kubernetes.io/config.hash": "static",
     }}});
-    let (world, core) = World::new([pod("web", json!({}))]).await;
+    let (world, core) = World::new([]).await;
     world.state().runtime_away = true;
     world.runs_inside("static");
     world.apply(pod("etcd", mirror));
