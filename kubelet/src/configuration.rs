@@ -52,7 +52,8 @@ pub struct Located<T> {
 struct Fields {
     shutdown_grace_period: Option<String>,
     shutdown_grace_period_critical_pods: Option<String>,
-    shutdown_grace_period_by_pod_priority: Option<Vec<PriorityPeriod>>,
+    /// An entry may be null, which means one of zeros.
+    shutdown_grace_period_by_pod_priority: Option<Vec<Option<PriorityPeriod>>>,
     container_runtime_endpoint: Option<String>,
     feature_gates: Option<FeatureGates>,
 }
@@ -144,7 +145,9 @@ impl Configuration {
         let at = |name: &str| Place { file, line: line_of(&tree, name) };
         at(PERIOD).put(&mut self.period, fields.shutdown_grace_period);
         at(CRITICAL).put(&mut self.critical, fields.shutdown_grace_period_critical_pods);
-        at(BY_PRIORITY).put(&mut self.by_priority, fields.shutdown_grace_period_by_pod_priority);
+        let groups = fields.shutdown_grace_period_by_pod_priority;
+        let groups = groups.map(|all| all.into_iter().map(Option::unwrap_or_default).collect());
+        at(BY_PRIORITY).put(&mut self.by_priority, groups);
         let endpoint = fields.container_runtime_endpoint.filter(|address| !address.is_empty());
         at("containerRuntimeEndpoint").put(&mut self.endpoint, endpoint);
         if let Some(graceful) = fields.feature_gates.and_then(|gates| gates.graceful) {

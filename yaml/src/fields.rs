@@ -87,8 +87,10 @@ impl<'n, 'p> Fields<'n, 'p> {
     pub fn node(&mut self, key: &'static str) -> Option<Located<&'n Node>> {
         self.known.push(key);
         let (found, node) = self.node.entry(key)?;
-        let zero =
-            |node: &Node| matches!(&node.value, Value::Scalar(s) if matches!(&*s.text, "" | "0"));
+        let zero = |node: &Node| match &node.value {
+            Value::Scalar(s) => matches!(&*s.text, "" | "0") || s.meaning() == Meaning::Int(0),
+            Value::List(_) | Value::Map(_) => false,
+        };
         let zero_is_unset = self.dialect.as_ref().is_some_and(|d| d.zero_is_unset.contains(&key));
         let unset = node.is_null() || (zero_is_unset && zero(node));
         (!unset).then_some(Located { value: node, at: found.at })

@@ -9,15 +9,17 @@ use std::io::{BufRead, BufReader};
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::Value as Json;
-use winddown_shared::GoDuration;
+use winddown_shared::{GoDuration, Quantity};
 
 use super::*;
 
 /// The fields in which something is refused here that a kubelet starts with; docs/reference/kubelet-options.md names each.
-const REFUSED_HERE: [&str; 14] = [
+const REFUSED_HERE: [&str; 16] = [
     "shutdownGracePeriod",
     "shutdownGracePeriodByPodPriority",
+    "evictionHard",
     "evictionSoft",
+    "evictionMinimumReclaim",
     "evictionSoftGracePeriod",
     "evictionPressureTransitionPeriod",
     "staticPodPath",
@@ -31,32 +33,55 @@ const REFUSED_HERE: [&str; 14] = [
     "registerWithTaints",
 ];
 /// Files that a kubelet does not start with, for a reason that is none here.
-const ACCEPTED_HERE: [&str; 11] = [
+const ACCEPTED_HERE: [&str; 31] = [
     // Nothing is no duration for it.
     "shutdownGracePeriod: null",
+    "nodeStatusUpdateFrequency: ~",
+    "imageMinimumGCAge: ~",
     // These fields are not used.
     "groups: gate off",
     "gates: text as a gate",
     "text as a bool",
     "enforceNodeAllocatable: [system-reserved]",
+    "imageGCHighThresholdPercent: 101",
+    "imageGCHighThresholdPercent: 0",
+    "maxParallelImagePulls: 0",
+    "oomScoreAdj: -1001",
+    "hairpinMode: x",
+    "logging: {format: x}",
+    "memorySwap: {swapBehavior: X}",
+    "topologyManagerPolicy: x",
+    "readOnlyPort: 70000",
+    "kubeAPIQPS: -1",
+    "crashLoopBackOff: {maxContainerRestartPeriod: 0s}",
+    // Huge pages can be reserved here.
+    "systemReserved: {hugepages-2Mi: 2Mi}",
+    "kubeReserved: {hugepages-2Mi: 2Mi}",
     // Left out with a warning.
     "clusterDNS: [1]",
     // It rounds badly, or cleans no path.
     "containerLogMaxSize: 1.5Mi",
     "podLogsDir: /var/log/",
-    // It takes the first document; of JSON, it reads no YAML.
+    "podLogsDir: /var//log",
+    "podLogsDir: /var/log/é",
+    // A zero is no size, whether written as a number or a text.
+    "containerLogMaxSize: 0",
+    // It takes the first document, of YAML 1.1; of JSON, it reads no YAML.
+    "a directive of 1.2",
+    "JSON with a comment",
     "empty document first",
     "JSON with a comma too many",
     "JSON twice",
 ];
 /// The fields whose value is another, as the page says.
-const OTHER_VALUES: [&str; 8] = [
+const OTHER_VALUES: [&str; 9] = [
     "shutdownGracePeriod",
     "shutdownGracePeriodCriticalPods",
     "shutdownGracePeriodByPodPriority",
     "evictionHard",
     "enforceNodeAllocatable",
     "containerRuntimeEndpoint",
+    "clusterDomain",
     "resolvConf",
     "podLogsDir",
 ];
@@ -79,10 +104,23 @@ fn rows() -> impl Iterator<Item = Row> {
     rows.filter(|row| row.files.keys().eq(["config.yaml"]))
 }
 
-/// Whether two values are the same; durations may be spelt differently.
+/// Whether two values are the same; durations, sizes and paths may be spelt differently.
 fn is_same(one: &Json, other: &Json) -> bool {
-    let duration = |value: &Json| value.as_str()?.parse::<GoDuration>().ok();
-    one == other || duration(one).is_some_and(|one| duration(other) == Some(one))
+    fn spelt<T: std::str::FromStr + PartialEq>(one: &str, other: &str) -> bool {
+        one.parse::<T>().is_ok_and(|one| other.parse::<T>().is_ok_and(|other| one == other))
+    }
+    match (one, other) {
+        (Json::String(one), Json::String(other)) => {
+            spelt::<GoDuration>(one, other)
+                || spelt::<Quantity>(one, other)
+                || Path::new(one) == Path::new(other)
+        }
+        (Json::Object(one), Json::Object(other)) => {
+            let same = |(key, one)| other.get(key).is_some_and(|other| is_same(one, other));
+            one.len() == other.len() && one.iter().all(same)
+        }
+        _ => one == other,
+    }
 }
 
 #[test]

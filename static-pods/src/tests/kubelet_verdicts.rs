@@ -15,11 +15,12 @@ use crate::{ManifestError, read_manifest};
 
 /// What is refused here and accepted by the kubelet: the field, or a word of what is said where a file has no fields, and
 /// the word that stands for it in docs/pod-fields.md.
-const REFUSED_HERE: [(&str, &str); 17] = [
+const REFUSED_HERE: [(&str, &str); 18] = [
     ("unknown field", "unknown or duplicate field"),
     ("this key is written twice", "unknown or duplicate field"),
     ("this tag is not understood", "YAML tag"),
     ("a second document starts here", "second document"),
+    ("this is not valid YAML or JSON", "half a surrogate pair"),
     ("metadata.uid", "`metadata.uid`"),
     ("metadata.deletionTimestamp", "`deletionTimestamp`"),
     ("spec.nodeName", "`nodeName`"),
@@ -34,9 +35,13 @@ const REFUSED_HERE: [(&str, &str); 17] = [
     ("httpGet.httpHeaders.value", "header"),
     ("spec.volumes.", "`volumes`"),
 ];
-/// What is accepted here and refused by the kubelet.
-const ACCEPTED_HERE: [(&str, &str); 2] =
-    [("spec.containers.image", "`image`"), ("spec.initContainers.image", "`image`")];
+/// What is accepted here and refused by the kubelet: the field, or the row of a text, which has no fields.
+const ACCEPTED_HERE: [(&str, &str); 4] = [
+    ("spec.containers.image", "`image`"),
+    ("spec.initContainers.image", "`image`"),
+    ("text: a directive of 1.2", "`%YAML 1.2`"),
+    ("text: JSON with a comma too many", "comma too many in JSON"),
+];
 
 #[derive(Deserialize)]
 struct Row {
@@ -132,8 +137,11 @@ fn each_pod_is_accepted_or_refused_as_by_the_kubelet_or_differs_as_the_page_says
             }
             (true, false) => {
                 let known = |field: &String| listed(&ACCEPTED_HERE, &plain(field), "");
-                let entries: Option<Vec<&str>> = row.fields.iter().map(known).collect();
-                match entries.filter(|entries| !entries.is_empty()) {
+                let entries: Option<Vec<&str>> = match row.fields.is_empty() {
+                    true => listed(&ACCEPTED_HERE, "", name).map(|entry| vec![entry]),
+                    false => row.fields.iter().map(known).collect(),
+                };
+                match entries {
                     Some(entries) => used.extend(entries),
                     None => wrong.push(format!("{name}: accepted, {:?}", row.fields)),
                 }

@@ -25,6 +25,8 @@ All else is accepted and refused as by the kubelet (`ValidatePodCreate` of Kuber
 | field | kubelet | winddown |
 |---|---|---|
 | unknown or duplicate field, YAML tag, second document | ignored, the last or first counts | refused |
+| escape of half a surrogate pair | replaced | refused |
+| `%YAML 1.2`; a comma too many in JSON | refused | accepted |
 | `metadata.uid` that is no file name; `deletionTimestamp` | accepted | refused |
 | `nodeName` of another node; `priority` that contradicts its class; `priorityClassName` without `priority`, but for the `system-` two | ignored | refused |
 | `image` | needed | with `runtime: cri`, else `command` |
