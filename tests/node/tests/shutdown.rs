@@ -6,6 +6,7 @@
 mod cancel;
 mod delay;
 mod late;
+mod lost;
 mod manifest;
 mod panics;
 mod power_off;
