@@ -22,27 +22,33 @@ const LISTENS: Duration = Duration::from_secs(20);
 /// What runs as the service `crio`.
 #[derive(Debug, Clone)]
 pub enum Crio {
-    /// CRI-O itself, with `pinns` beside it. It also takes `conmon` and `skopeo` of this machine.
-    Real(PathBuf),
+    /// CRI-O itself.
+    Real {
+        /// The program, with `pinns` beside it. It also takes `conmon` and `skopeo` of this machine.
+        program: PathBuf,
+        /// Its `cgroup_manager`: `systemd` or `cgroupfs`.
+        manager: &'static str,
+    },
     /// A program that is started with a folder for its state and the path of its socket.
     StandIn(PathBuf),
 }
 
 impl Crio {
-    /// The one that `WINDDOWN_CRIO` names. None, after a line `SKIPPED: <test>: <why>`, if it names none.
+    /// The one that `WINDDOWN_CRIO` names, with this `cgroup_manager`. None, after a line `SKIPPED: <test>: <why>`, if it
+    /// names none.
     #[must_use]
-    pub fn named(test: &str) -> Option<Self> {
+    pub fn named(test: &str, manager: &'static str) -> Option<Self> {
         let named = std::env::var_os("WINDDOWN_CRIO");
         if named.is_none() {
             println!("SKIPPED: {test}: WINDDOWN_CRIO names no CRI-O");
         }
-        named.map(|program| Self::Real(program.into()))
+        named.map(|program| Self::Real { program: program.into(), manager })
     }
 
     /// The lines of its unit that differ.
     fn service(&self) -> String {
         match self {
-            Self::Real(_) => {
+            Self::Real { .. } => {
                 let unpack = format!("mkdir -p {STORAGE} && tar -C {STORAGE} -xf {IMAGES}");
                 let unpack = format!("[ -e {STORAGE}/vfs-images ] || {{ {unpack}; }}");
                 format!("Type=notify\nExecStartPre=/bin/sh -c '{unpack}'\nExecStart={PROGRAM}\n")
@@ -61,7 +67,7 @@ impl Node {
     /// Something could not be copied or written, or the images could not be unpacked.
     pub fn install_crio(&self, crio: &Crio) -> TestResult {
         match crio {
-            Crio::Real(program) => self.install_real_crio(program)?,
+            Crio::Real { program, manager } => self.install_real_crio(program, manager)?,
             Crio::StandIn(program) => self.install(program, PROGRAM)?,
         }
         let unit = format!(
@@ -77,7 +83,7 @@ impl Node {
         Ok(std::os::unix::fs::symlink("/dev/null", containerd)?)
     }
 
-    fn install_real_crio(&self, program: &Path) -> TestResult {
+    fn install_real_crio(&self, program: &Path, manager: &str) -> TestResult {
         self.install(program, PROGRAM)?;
         self.install(&program.with_file_name("pinns"), "/usr/local/bin/pinns")?;
         let conmon = Path::new("/usr/bin/conmon");
@@ -87,7 +93,7 @@ impl Node {
                 self.install(Path::new(&library), &library)?;
             }
         }
-        self.write("/etc/crio/crio.conf", config(), 0o644)?;
+        self.write("/etc/crio/crio.conf", config(manager), 0o644)?;
         let policy = r#"{"default": [{"type": "insecureAcceptAnything"}]}"#;
         self.write("/etc/containers/policy.json", policy, 0o644)?;
         self.write("/etc/resolv.conf", "nameserver 192.0.2.53\n", 0o644)?;
@@ -107,11 +113,13 @@ impl Node {
 }
 
 /// Suits a node whose pods need no pause container.
-fn config() -> String {
+fn config(manager: &str) -> String {
+    let monitors = if manager == "cgroupfs" { "pod" } else { "system.slice" };
     format!(
         "[crio]\nroot = \"{STORAGE}\"\nrunroot = \"/run/crio-storage\"\nstorage_driver = \"vfs\"\n\
          [crio.api]\nlisten = \"{SOCKET}\"\n\
-         [crio.runtime]\ndefault_runtime = \"runc\"\ncgroup_manager = \"systemd\"\n\
+         [crio.runtime]\ndefault_runtime = \"runc\"\ncgroup_manager = \"{manager}\"\n\
+         conmon_cgroup = \"{monitors}\"\n\
          pinns_path = \"/usr/local/bin/pinns\"\n\
          [crio.runtime.runtimes.runc]\nruntime_path = \"/usr/sbin/runc\"\nruntime_type = \"oci\"\n\
          monitor_path = \"/usr/local/bin/conmon\"\n\

@@ -1,5 +1,6 @@
 //! A node goes down while CRI-O works, was stopped, hangs or is killed: its pods end as with containerd, by their own
-//! logs. With a program that stands in for CRI-O, and with CRI-O itself where `WINDDOWN_CRIO` names one.
+//! logs. With a program that stands in for CRI-O, and with CRI-O itself where `WINDDOWN_CRIO` names one, with both
+//! of its cgroup managers.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 
@@ -165,32 +166,28 @@ async fn ends_what_starts(test: &str, crio: &Crio) -> TestResult {
     scenario.assert_systemd_killed_nothing().await
 }
 
-fn stand_in() -> Crio {
-    Crio::StandIn(PathBuf::from(env!("CARGO_BIN_EXE_crio-stand-in")))
+fn stand_in(_: &str) -> Option<Crio> {
+    Some(Crio::StandIn(PathBuf::from(env!("CARGO_BIN_EXE_crio-stand-in"))))
 }
 
-macro_rules! on_both {
-    ($($name:ident: $scene:ident($($fate:ident)?);)*) => {
-        mod stand_in {
+fn real(test: &str) -> Option<Crio> {
+    Crio::named(test, "systemd")
+}
+
+fn real_on_cgroupfs(test: &str) -> Option<Crio> {
+    Crio::named(test, "cgroupfs")
+}
+
+macro_rules! on {
+    ($crio:ident => $($name:ident: $scene:ident($($fate:ident)?);)*) => {
+        mod $crio {
             use super::*;
 
             $(
                 #[tokio::test]
                 async fn $name() -> TestResult {
-                    let test = concat!("stand_in::", stringify!($name));
-                    $scene(test, &stand_in() $(, Fate::$fate)?).await
-                }
-            )*
-        }
-
-        mod real {
-            use super::*;
-
-            $(
-                #[tokio::test]
-                async fn $name() -> TestResult {
-                    let test = concat!("real::", stringify!($name));
-                    match Crio::named(test) {
+                    let test = concat!(stringify!($crio), "::", stringify!($name));
+                    match super::$crio(test) {
                         Some(crio) => $scene(test, &crio $(, Fate::$fate)?).await,
                         None => Ok(()),
                     }
@@ -200,11 +197,26 @@ macro_rules! on_both {
     };
 }
 
+macro_rules! on_both {
+    ($($scenes:tt)*) => {
+        on! { stand_in => $($scenes)* }
+        on! { real => $($scenes)* }
+    };
+}
+
 on_both! {
     pods_end_in_order_on_cri_o: ends_in_order(Undisturbed);
     pods_end_in_order_while_cri_o_is_stopped: ends_in_order(Stopped);
     pods_end_in_order_while_cri_o_hangs: ends_in_order(Suspended);
     pods_end_in_order_when_cri_o_is_killed_midway: ends_in_order(Killed);
     pods_end_in_order_when_cri_o_and_the_agent_are_killed_midway: ends_in_order(KilledWithTheAgent);
+    no_process_of_a_container_that_was_only_created_outlives_the_lock: ends_what_starts();
+}
+
+// Where containers have no scopes they are in CRI-O's own unit, and systemd itself ends them when that stops or dies.
+on! {
+    real_on_cgroupfs =>
+    pods_end_in_order_on_cri_o: ends_in_order(Undisturbed);
+    pods_end_in_order_while_cri_o_hangs: ends_in_order(Suspended);
     no_process_of_a_container_that_was_only_created_outlives_the_lock: ends_what_starts();
 }
