@@ -28,6 +28,8 @@ pub struct Target {
     /// Whether it is a sidecar, which stops after the containers that may need it.
     pub(crate) waits_for_others: bool,
     pub(crate) pre_stop: Option<Action>,
+    /// Whether it was sent the stop signal before, by this agent or an earlier one.
+    pub(crate) is_asked: bool,
 }
 
 /// A container runtime, or the host itself.

@@ -56,13 +56,16 @@ pub async fn stop<D: Driver>(
         }
     }
     entry.bump();
-    let last_call = last_call(&grace);
+    let of_first_signal = grace.clone().of_first_signal();
+    let last_call = last_call(&of_first_signal);
     let notices = driver.end_notices();
     notices.tell(entry).await;
     let seen = begin(driver, entry);
     let end_all = async |targets: Vec<Target>| {
-        let ends = targets.into_iter();
-        let ends = ends.map(|target| end_one(driver, entry, target, grace.clone(), last_call));
+        let ends = targets.into_iter().map(|target| {
+            let grace = if target.is_asked { &grace } else { &of_first_signal };
+            end_one(driver, entry, target, grace.clone(), last_call)
+        });
         // All are awaited even if one fails: its error must not cut short the grace period of another.
         join_all(ends).await.into_iter().collect::<Result<(), RuntimeError>>()
     };
@@ -158,6 +161,7 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::RunScope>) -> Vec<Tar
             waits_for_others: container.kind == ContainerKind::Sidecar,
             // Signalled before (an earlier stop was abandoned, or the agent restarted): its hook has already run.
             pre_stop: pre_stop.filter(|_| run.signalled_at.is_none() && !run.hook_over),
+            is_asked: run.signalled_at.is_some(),
         })
     };
     running.filter_map(target).collect()

@@ -285,7 +285,7 @@ mod tests {
         // It ended while no agent ran, and is admitted again.
         kept.record(&Event::PodAdmitted { pod: label("a") });
         let (_, found) = open(state.path(), "boot", 500);
-        assert_eq!(found[&PodUid::new("b")].request_at(secs(500)).grace, Some(secs(1)));
+        assert_eq!(found[&PodUid::new("b")].request_at(secs(500)).grace, Some(secs(0)));
         assert_eq!(found.len(), 2);
     }
 

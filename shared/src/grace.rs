@@ -20,6 +20,8 @@ pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 pub struct Grace {
     shared: Arc<Shared>,
     reason: Option<KillReason>,
+    /// SIGKILL is not due before.
+    floor: Option<Instant>,
     /// The deadline that [`changed`](Self::changed) compares with.
     seen: Instant,
 }
@@ -37,23 +39,19 @@ struct Shared {
 // === impl Grace ===
 
 impl Grace {
-    /// The shortest grace period that a pod gets: zero would mean SIGKILL without SIGTERM.
+    /// The shortest grace period that a pod gets from its first SIGTERM: zero would mean SIGKILL without SIGTERM.
     pub const SHORTEST: Duration = Duration::from_secs(1);
 
     /// The grace period of a pod that sets none: the API server's default.
     pub const DEFAULT: Duration = Duration::from_secs(30);
 
-    /// Rounds the remaining time to a grace period that can be requested: whole seconds, at least one.
-    #[must_use]
-    pub fn whole(left: Duration) -> Duration {
-        let nearest = left.saturating_add(Duration::from_millis(500)).as_secs();
-        Duration::from_secs(nearest).max(Self::SHORTEST)
-    }
-
     /// Creates a grace period that ends at `kill_at`, with the sender that can shorten it.
     pub fn until(kill_at: Instant) -> (GraceSender, Grace) {
         let shared = Arc::new(Shared { kill_at: Mutex::new(kill_at), shortened: Notify::new() });
-        (GraceSender(Arc::clone(&shared)), Grace { shared, reason: None, seen: kill_at })
+        (
+            GraceSender(Arc::clone(&shared)),
+            Grace { shared, reason: None, floor: None, seen: kill_at },
+        )
     }
 
     /// Creates a grace period of `length` from now that will not be shortened.
@@ -67,6 +65,13 @@ impl Grace {
         Grace { reason: reason.into(), ..self }
     }
 
+    /// For a container that has not been sent its stop signal yet: it has [`SHORTEST`](Self::SHORTEST) from now, even if
+    /// the end was promised sooner, to others or by an agent that was gone before it had sent the signal.
+    #[must_use]
+    pub fn of_first_signal(self) -> Grace {
+        Grace { floor: Some(instant_after(Instant::now(), Self::SHORTEST)), ..self }
+    }
+
     /// The reason for the stop; `None` if the pod completed by itself, or a container is to be restarted.
     pub fn reason(&self) -> Option<KillReason> {
         self.reason
@@ -74,7 +79,8 @@ impl Grace {
 
     /// When SIGKILL is due.
     pub fn kill_at(&self) -> Instant {
-        *self.shared.lock()
+        let end = *self.shared.lock();
+        self.floor.map_or(end, |floor| floor.max(end))
     }
 
     /// The rest of the grace period; zero once it is over.
@@ -103,7 +109,7 @@ impl Grace {
             tokio::pin!(shortened);
             // From here on no shortening is missed, even one between the check and the wait.
             shortened.as_mut().enable();
-            let end = *self.shared.lock();
+            let end = self.kill_at();
             if end != self.seen {
                 self.seen = end;
                 return;

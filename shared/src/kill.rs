@@ -7,7 +7,8 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::{GateReason, Grace, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
+use crate::grace::instant_after;
+use crate::{GateReason, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
 
 /// Why a pod is requested to terminate. Names the controller, never the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -133,6 +134,9 @@ pub struct KillRequest {
     /// shorten what an earlier request or a deletion granted; a shorter one takes effect on a stop
     /// in flight. Whole seconds are used, at least 1.
     pub grace: Option<Duration>,
+    /// When SIGKILL is due at the latest, if that was promised before: the pod is asked again, by a later agent. What is
+    /// left may be nothing.
+    pub until: Option<Instant>,
     /// Marks the pod as evicted: its logs and exit records may be removed once it has stopped.
     pub evict: bool,
     /// The status to write into the pod.
@@ -148,9 +152,15 @@ impl KillRequest {
         self.status.as_ref().is_some_and(|status| status.restarts_on_node)
     }
 
+    /// What is left of `grace` until the end that was promised before.
+    pub(crate) fn left_of(&self, grace: Duration, now: Instant) -> Duration {
+        let left = self.until.map(|until| until.saturating_duration_since(now));
+        left.map_or(grace, |left| left.min(grace))
+    }
+
     /// Creates a request with the pod's own grace period and no status.
     pub fn new(reason: KillReason) -> Self {
-        Self { reason, grace: None, evict: false, status: None, deadline: None }
+        Self { reason, grace: None, until: None, evict: false, status: None, deadline: None }
     }
 }
 
@@ -165,11 +175,12 @@ pub struct EarlierKill {
 }
 
 impl EarlierKill {
-    /// The request for the rest of the grace period, at least one second. `now` is the time since the boot.
+    /// The request for the rest of the grace period, which may be nothing. `now` is the time since the boot.
     #[must_use]
     pub fn request_at(&self, now: Duration) -> KillRequest {
-        let grace = Some(Grace::whole(self.until.saturating_sub(now)));
-        KillRequest { grace, ..self.request.clone() }
+        let left = self.until.saturating_sub(now);
+        let until = Some(instant_after(Instant::now(), left));
+        KillRequest { grace: Some(left), until, ..self.request.clone() }
     }
 
     /// Whether the pod must not start yet, even if it has terminated.

@@ -2,19 +2,11 @@
 
 use std::time::Duration;
 
-use winddown_shared::Grace;
-
 use crate::budget::whole_seconds;
 
 /// A grace period that falls short of a whole second by less than this is rounded up to it. Longer than
 /// a run waits for a pod to be reaped, so that this wait does not cost the next group a second.
 const ROUNDING: Duration = Duration::from_millis(250);
-
-/// Returns what is left, at `offset`, of a grace period that lasts until `promised`: rounded to the nearest
-/// second, and at least one.
-pub(crate) fn rest_of_grace(promised: Duration, offset: Duration) -> Duration {
-    Grace::whole(promised.saturating_sub(offset))
-}
 
 /// Returns the whole seconds from `offset` to `latest_end`.
 pub(crate) fn room(latest_end: Duration, offset: Duration) -> Duration {

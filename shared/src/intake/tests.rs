@@ -858,3 +858,33 @@ async fn to_admit_thousands_of_pods_each_is_looked_at_once() {
     // The first pod is not among those that are read; the last is admitted without counting itself.
     assert!(visits.load(Ordering::Relaxed) < pods.len());
 }
+
+/// For every time at which the agent dies, and every time that it is away.
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_killed_when_that_was_promised_whenever_the_agent_died_and_however_late_the_next_came()
+ {
+    let (grace, moment) = (Duration::from_secs(4), Duration::from_millis(10));
+    for died in (0..=45).map(|tenths| Duration::from_millis(100 * tenths)) {
+        for away in [0, 130, 900, 3000].map(Duration::from_millis) {
+            let (runtime, web) = (FakeRuntime::default(), pod("web", "Always"));
+            runtime.sync_pod(&web).await.unwrap();
+            runtime.stop_takes(web.uid(), Duration::from_secs(3600));
+            let (asked, booted) = (Instant::now(), Duration::from_secs(1000));
+            let kill = EarlierKill {
+                request: KillRequest::new(KillReason::Eviction),
+                until: booted + grace,
+            };
+            tokio::time::sleep(died + away).await;
+            let kills = PodUidMap::from_iter([(web.uid().clone(), kill)]);
+            let clock = BootClock::new(move || booted + asked.elapsed());
+            let with = |intake: Intake<FakeRuntime>| intake.with_earlier_kills(kills, clock);
+            let node = node_as(runtime, FakeRecorder::default(), |admission| admission, with);
+            node.want(&[&web]).await;
+            while node.runtime.runs(web.uid()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let (had, promised) = (asked.elapsed(), grace.max(died + away));
+            assert!(had.abs_diff(promised) <= moment, "{died:?}, {away:?}: {had:?}");
+        }
+    }
+}

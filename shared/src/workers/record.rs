@@ -90,7 +90,7 @@ pub(super) struct Ending {
     pub(super) grace: Option<Duration>,
     /// When `grace` was set to its present length.
     pub(super) grace_since: Instant,
-    /// When the grace period ends, from the first stop on.
+    /// When the grace period ends, from the first stop on, or as promised by an earlier agent.
     pub(super) kill_at: Option<Instant>,
     pub(super) status: Option<StatusOverride>,
     /// Whether the stop call has begun.
@@ -196,15 +196,23 @@ impl Record {
         }
     }
 
-    /// Sets the grace period and passes a shorter one on to the stop call in flight. Returns whether it has changed.
-    pub(super) fn shorten(&mut self, grace: Duration, now: Instant) -> bool {
+    /// Sets the grace period and passes an earlier end on to the stop call in flight. If the end was promised before, it
+    /// counts from now, and otherwise from the first stop. Returns whether the grace period is shorter now.
+    pub(super) fn shorten(&mut self, grace: Duration, is_promised: bool, now: Instant) -> bool {
         let Some(ending) = self.ending.as_mut() else { return false };
-        if ending.grace.is_some_and(|g| grace >= g) {
+        let end = instant_after(now, grace);
+        let is_shorter = match is_promised {
+            true => ending.kill_at.is_none_or(|at| end < at),
+            false => ending.grace.is_none_or(|g| grace < g),
+        };
+        if !is_shorter {
             return false;
         }
         (ending.grace, ending.grace_since) = (Some(grace), now);
-        let end = instant_after(now, grace);
-        ending.kill_at = ending.kill_at.map(|at| at.min(end));
+        ending.kill_at = match ending.kill_at {
+            Some(at) => Some(at.min(end)),
+            None => is_promised.then_some(end),
+        };
         if let Some(in_flight) = &ending.in_flight {
             in_flight.shorten_to(end);
         }
@@ -242,6 +250,7 @@ impl Record {
     pub(super) fn stop_leftovers(&mut self, pod: RuntimePod, now: Instant) {
         self.runtime_pod = Some(pod);
         let ending = self.ending.get_or_insert_with(|| Box::new(Ending::new(now, None)));
+        ending.kill_at = None;
         // A termination requested from now on waits for this stop.
         ending.done = EndSender::new();
         self.replay();

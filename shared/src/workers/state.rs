@@ -122,7 +122,7 @@ impl State {
         }
         if record.lifecycle == Lifecycle::Terminating {
             let current = record.ending.as_ref().and_then(|e| e.grace);
-            record.shorten(grace::effective(current, Some(&pod), None), now);
+            record.shorten(grace::effective(current, Some(&pod), None), false, now);
         }
         record.set_pending(Pending { kind, pod: Some(pod), mirror, since: Some(now) });
         self.wake(&uid)
@@ -191,8 +191,8 @@ impl State {
         let asked = deletions.chain(request.grace).min();
         let by_known = grace::effective(current, Some(known), asked);
         let by_asked = grace::effective(current, Some(&pod), asked);
-        let grace = by_known.min(by_asked);
-        let shortened = record.shorten(grace, now);
+        let grace = request.left_of(by_known.min(by_asked), now);
+        let shortened = record.shorten(grace, request.until.is_some(), now);
         if let Some(ending) = record.ending.as_mut() {
             // A shutdown or drain of the whole node does not replace an earlier status of this pod.
             let is_of_node = matches!(request.reason, KillReason::Shutdown | KillReason::Drain);
@@ -254,7 +254,8 @@ impl State {
         let current = record.ending.as_ref().and_then(|e| e.grace);
         let own = pod.grace.unwrap_or(Grace::DEFAULT);
         let grace = grace::effective(current, None, Some(request.grace.unwrap_or(own)));
-        let shortened = record.shorten(grace, now);
+        let grace = request.left_of(grace, now);
+        let shortened = record.shorten(grace, request.until.is_some(), now);
         record.runtime_pod = Some(pod);
         record.replay();
         let wait = ending_wait(record, grace, began, shortened);

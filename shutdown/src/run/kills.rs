@@ -10,7 +10,7 @@ use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped};
 use super::outcome::Failure;
 use super::{Cancelled, Place, REAPING, Run, RunStop, changed};
 use crate::PodEnd;
-use crate::grace::{rest_of_grace, room};
+use crate::grace::room;
 use crate::in_place::status_of_staying;
 
 /// A pod that is about to be requested to stop. The report has its grace period already.
@@ -108,24 +108,31 @@ impl<K: PodKiller> Run<'_, K> {
     /// Requests one pod to stop. Its grace period ends as promised before, or at `latest_end` if that is sooner.
     pub(super) fn ask(&mut self, due: Due, latest_end: Duration) -> Id {
         let offset = self.elapsed();
-        let room = room(latest_end, offset);
         let report = &mut self.groups[due.place.group].pods[due.place.pod];
-        let grace = if due.again {
+        let (grace, until) = if due.again {
             let promised = report.asked.unwrap_or(offset) + report.grace;
-            rest_of_grace(promised, offset)
+            let until = promised.min(latest_end);
+            (until.saturating_sub(offset), Some(self.order.started + until))
         } else {
             report.asked = Some(offset);
-            report.grace = report.grace.min(room);
-            report.grace
+            report.grace = report.grace.min(room(latest_end, offset));
+            (report.grace, None)
         };
-        self.kill(due.place, due.pod, grace.min(room))
+        self.kill(due.place, due.pod, grace, until)
     }
 
     /// Sends the request in its own task, so that a kill that panics does not affect others.
-    pub(super) fn kill(&mut self, place: Place, pod: Pod, grace: Duration) -> Id {
+    pub(super) fn kill(
+        &mut self,
+        place: Place,
+        pod: Pod,
+        grace: Duration,
+        until: Option<Instant>,
+    ) -> Id {
         let stays = self.groups[place.group].pods[place.pod].stays;
         let request = KillRequest {
             grace: Some(grace),
+            until,
             status: if stays { Some(status_of_staying()) } else { self.order.status.clone() },
             deadline: self.order.started.checked_add(self.budget_of_pods().kills_until()),
             ..KillRequest::new(self.order.reason)

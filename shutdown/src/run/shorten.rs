@@ -103,7 +103,7 @@ impl<K: PodKiller> Run<'_, K> {
             let wanted = report.wanted_grace.unwrap_or(report.grace);
             report.grace = now.saturating_sub(report.asked.unwrap_or(now)) + grace;
             report.wanted_grace = Some(wanted).filter(|wanted| *wanted > report.grace);
-            self.kill(place, pod, grace);
+            self.kill(place, pod, grace, None);
         }
     }
 }

@@ -125,7 +125,9 @@ impl FakeKiller {
         }
         let wants = state.takes.get(pod.uid()).copied().unwrap_or_default();
         let grace = request.grace.or(pod.own_grace()).unwrap_or_default();
-        let grace = grace.max(Duration::from_secs(1));
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        let left = request.until.map_or(Duration::MAX, left);
+        let grace = grace.max(Duration::from_secs(1)).min(left);
         (wants.min(grace), wants > grace)
     }
 }

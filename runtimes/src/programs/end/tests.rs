@@ -196,3 +196,21 @@ async fn a_hook_that_runs_before_a_restart_is_awaited_by_a_stop_and_not_run_agai
     let signalled = entry.lock().attempt("main", 0).unwrap().signalled_at.unwrap();
     assert!(signalled >= began + HOOK, "it has run to its end: {:?}", signalled - began);
 }
+
+/// An earlier agent promised the end, and may have been gone before it sent the signal.
+#[tokio::test(start_paused = true)]
+async fn a_container_is_killed_at_the_promised_end_but_not_within_a_second_of_its_first_signal() {
+    for (millis, is_asked) in
+        [0, 1, 300, 1000, 5000].into_iter().flat_map(|left| [(left, true), (left, false)])
+    {
+        let (context, entry) = (faulty(0), running());
+        if is_asked {
+            entry.lock().attempt("main", 0).unwrap().signalled_at = Some(Instant::now());
+        }
+        let (began, left) = (Instant::now(), Duration::from_millis(millis));
+        stop(&context, &entry, None, Grace::fixed(left)).await.unwrap();
+        let least = if is_asked { Duration::ZERO } else { Grace::SHORTEST };
+        assert_eq!(began.elapsed(), left.max(least), "{millis} ms, asked: {is_asked}");
+        assert!(entry.lock().attempt("main", 0).unwrap().signalled_at.is_some());
+    }
+}

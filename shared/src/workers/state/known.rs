@@ -75,7 +75,7 @@ fn next(record: &mut Record, orphan: bool, holds_restarts: bool, now: Instant) -
     } else {
         record.begin_ending(now, Some(KillReason::Removed));
         let grace = grace::effective(None, record.pod(), None);
-        record.shorten(grace, now);
+        record.shorten(grace, false, now);
     }
     record.replay();
     Next::Replay

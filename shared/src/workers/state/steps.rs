@@ -11,7 +11,7 @@ use crate::grace::instant_after;
 use crate::kill::PodStopped;
 use crate::syncer::{Retry, Stop, SyncUpdate, UpdateKind};
 use crate::workers::WorkerTimes;
-use crate::workers::record::{Lifecycle, Record};
+use crate::workers::record::{Ending, Lifecycle, Record};
 use crate::{Grace, Pod, PodUid, StatusOverride};
 
 /// The shortest delay before a pod is checked again, whatever a step returns: a step that always
@@ -305,8 +305,7 @@ fn sync_work(
 
 fn stop_leftovers_work(record: &mut Record, now: Instant) -> Option<Work> {
     let pod = record.runtime_pod.clone()?;
-    let (sender, grace) = Grace::until(instant_after(now, Grace::SHORTEST));
-    record.ending.as_mut()?.in_flight = Some(sender);
+    let grace = begin_grace(record.ending.as_mut()?, Grace::SHORTEST, now);
     Some(Work::TerminateRuntime { pod, grace, since: None })
 }
 
@@ -319,11 +318,7 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
         .or_else(|| record.active.as_ref().and_then(Pod::own_grace))
         .unwrap_or(Grace::SHORTEST)
         .max(Grace::SHORTEST);
-    // A stop that is tried again gets the rest.
-    let end = *ending.kill_at.get_or_insert_with(|| instant_after(now, length));
-    let (sender, until) = Grace::until(end.max(instant_after(now, Grace::SHORTEST)));
-    let until = until.because(ending.reason);
-    ending.in_flight = Some(sender);
+    let until = begin_grace(ending, length, now).because(ending.reason);
     if let Some(pod) = record.active.clone() {
         let status = ending.status.clone().filter(|status| restarts || !status.restarts_on_node);
         let stop = Stop { grace: ending.grace, until, status };
@@ -331,4 +326,13 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
     }
     let pod = record.runtime_pod.clone()?;
     Some(Work::TerminateRuntime { pod, grace: until, since: Some(ending.since) })
+}
+
+/// The grace period of a stop that begins now. One that is tried again, or goes on after a restart of the agent, gets the
+/// rest, which may be nothing.
+fn begin_grace(ending: &mut Ending, length: Duration, now: Instant) -> Grace {
+    let end = *ending.kill_at.get_or_insert_with(|| instant_after(now, length));
+    let (sender, grace) = Grace::until(end.max(now));
+    ending.in_flight = Some(sender);
+    grace
 }

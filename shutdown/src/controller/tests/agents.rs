@@ -206,7 +206,7 @@ impl Site {
     }
 
     /// Asserts that no later signal gives a pod more time than the first one did or, except for rounding to
-    /// whole seconds, than any other one did. A stop always gets at least one second.
+    /// whole seconds, than any other one did. A pod that has to hurry gets at least one second.
     pub(super) fn assert_no_grace_grew(&self) {
         for life in self.world.lives() {
             let Some((_, promised)) = life.signals.first().copied() else { continue };
@@ -214,8 +214,6 @@ impl Site {
             for (at, kill_at) in &life.signals {
                 let shortest = *at + secs(1);
                 let says = || format!("{:?}: {:?}", life.pod, life.signals);
-                // What is left is rounded to whole seconds.
-                let promised = promised + Duration::from_millis(500);
                 assert!(*kill_at <= promised.max(shortest), "{}", says());
                 assert!(*kill_at <= (least + secs(1)).max(shortest), "{}", says());
                 least = least.min(*kill_at);

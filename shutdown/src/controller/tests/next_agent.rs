@@ -85,19 +85,27 @@ async fn when_the_first_sigterm_came_is_not_told_by_the_agent_that_sent_another(
     assert_eq!(sigterm("critical"), (Some(secs(8)), Some(secs(8))));
 }
 
+/// For every time at which the agent dies.
 #[tokio::test(start_paused = true)]
-async fn the_rest_of_a_grace_is_the_nearest_whole_seconds() {
-    let mut site = Site::new(World::with([(pod("app", None, Some(4)), NEVER)]), two_fields(30, 10));
-    let first = site.agent();
-    site.prepare();
-    site.until(Duration::from_millis(480)).await;
-    site.kill(first).await;
-    let second = site.agent();
-    site.reach(&second, ProgressPhase::Released).await;
-    let (at, kill_at) = site.world.lives()[0].signals[1];
-    assert_eq!(kill_at - at, secs(4), "3.52 s are left");
-    let resumed = Event::ShutdownResumed { after: Duration::from_millis(481), pods: 1 };
-    assert_eq!(site.recorder.events().iter().filter(|event| **event == resumed).count(), 1);
+async fn a_pod_that_is_asked_again_is_killed_when_that_was_promised() {
+    for died in (1..48).map(|tenths| Duration::from_millis(100 * tenths)) {
+        let world = World::with([(pod("app", None, Some(4)), NEVER)]);
+        let mut site = Site::new(world, two_fields(30, 10));
+        let first = site.agent();
+        site.prepare();
+        site.until(died).await;
+        site.kill(first).await;
+        let second = site.agent();
+        site.reach(&second, ProgressPhase::Released).await;
+        let signals = site.world.lives()[0].signals.clone();
+        let (_, promised) = signals[0];
+        if let Some((at, kill_at)) = signals.get(1) {
+            assert_eq!(*kill_at, promised.max(*at), "{died:?}");
+        }
+        assert_eq!(signals.len(), 1 + usize::from(died < secs(4)), "{died:?}");
+        let resumed = |event: &&Event| matches!(event, Event::ShutdownResumed { .. });
+        assert!(site.recorder.events().iter().filter(resumed).count() <= 1);
+    }
 }
 
 /// Kills the agent in the middle of a shutdown, with a runtime that does not answer the next agent.
@@ -148,9 +156,9 @@ async fn a_runtime_that_answers_the_next_agent_late_has_its_pods_ended_in_order(
     let unseen = Some("it ended while no agent was there to see when");
     assert_eq!(end("quick"), (PodEnd::Exited, None, Some(2)), "the first agent saw it");
     assert_eq!(end("slow"), (PodEnd::Exited, unseen, Some(2)));
-    assert_eq!(end("stubborn"), (PodEnd::Killed, None, Some(2)), "asked again at 12 s");
-    assert_eq!(end("critical"), (PodEnd::Exited, None, Some(13)));
-    assert_eq!(end("deaf"), (PodEnd::Killed, None, Some(13)));
+    assert_eq!(end("stubborn"), (PodEnd::Killed, None, Some(2)), "its time was over at 7 s");
+    assert_eq!(end("critical"), (PodEnd::Exited, None, Some(12)));
+    assert_eq!(end("deaf"), (PodEnd::Killed, None, Some(12)));
     assert_eq!(report.outcome, Outcome::Forced);
 }
 

@@ -207,13 +207,14 @@ impl World {
     }
 
     /// Sends SIGTERM, or shortens the grace period.
-    fn signal(&self, uid: &PodUid, grace: Duration) -> Option<Life> {
+    fn signal(&self, uid: &PodUid, grace: Duration, until: Option<Instant>) -> Option<Life> {
         let mut state = self.lock();
         state.settle();
         let place = *state.index.get(uid)?;
         let life = &mut state.lives[place];
         let now = Instant::now();
         let kill_at = now + grace.max(Duration::from_secs(1));
+        let kill_at = until.map_or(kill_at, |until| until.clamp(now, kill_at));
         if life.gone.is_none() {
             life.signals.push((now, kill_at));
             life.kill_at = Some(life.kill_at.map_or(kill_at, |before| before.min(kill_at)));
@@ -261,7 +262,7 @@ impl PodKiller for World {
         };
         self.0.fuse.pass(Fault::Kill { nth, sent: false }).await;
         let own = pod.own_grace().unwrap_or(Duration::from_secs(30));
-        let Some(life) = self.signal(pod.uid(), request.grace.unwrap_or(own)) else {
+        let Some(life) = self.signal(pod.uid(), request.grace.unwrap_or(own), request.until) else {
             return Ok(Arc::default());
         };
         self.0.fuse.pass(Fault::Kill { nth, sent: true }).await;
