@@ -57,6 +57,8 @@ impl PollThread {
         let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
         let ended = Arc::clone(&end);
         let listen = move || {
+            // Of this thread alone. Without it, a busy machine lets the thread note an event too late.
+            let _ = rustix::process::setpriority_process(None, -20);
             let mut open: BTreeSet<usize> = (0..fds.len()).collect();
             loop {
                 let numbers: Vec<usize> = open.iter().copied().collect();

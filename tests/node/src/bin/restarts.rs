@@ -99,9 +99,16 @@ fn tell(runtime: Runtime, number: usize, round: &Round, journal: &str, logs: &Pa
         eprintln!("   DIFFERS: {}", difference.lines().next().unwrap_or_default());
     }
     let file = logs.join(format!("{runtime}-{number}.log"));
-    let text = format!("{round:#?}\n{journal}");
+    let text = format!("{round:#?}\n{}{journal}", load());
     match std::fs::create_dir_all(logs).and_then(|()| std::fs::write(&file, text)) {
         Ok(()) => eprintln!("   see {}", file.display()),
         Err(error) => eprintln!("   {}: {error}", file.display()),
     }
+}
+
+/// How busy this machine is: another program may have kept a round's agent, or its judge, waiting.
+fn load() -> String {
+    let files = ["loadavg", "pressure/cpu", "pressure/io", "pressure/memory"];
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{file}")).unwrap_or_default();
+    files.map(|file| format!("{file}: {}", read(file))).concat()
 }

@@ -47,8 +47,9 @@ pub(super) fn pods(
     let seen = after.iter().map(|(name, log)| {
         let old = before.get(name).unwrap_or(&none);
         let asked = log.terms.get(old.terms.len()).copied();
-        let ended = lives.iter().find(|life| life.pod == *name).and_then(|life| life.ended);
-        let had = asked.zip(ended).map(|(asked, ended)| ended.saturating_sub(asked));
+        let had = asked
+            .zip(ended(name, old, log, lives))
+            .map(|(asked, ended)| ended.saturating_sub(asked));
         let seen = PodSeen {
             starts: log.starts.len() - old.starts.len(),
             exits: log.exits.len() - old.exits.len(),
@@ -72,7 +73,11 @@ pub(super) fn order(
         let old = before.get(&pod.name).map_or(0, |log| log.terms.len());
         after.get(&pod.name)?.terms.get(old).copied()
     };
-    let ended = |pod: &TestPod| lives.iter().find(|life| life.pod == pod.name)?.ended;
+    let none = PodLog::default();
+    let ended = |pod: &TestPod| {
+        let old = before.get(&pod.name).unwrap_or(&none);
+        ended(&pod.name, old, after.get(&pod.name)?, lives)
+    };
     let mut early = Vec::new();
     for pod in pods {
         let Some(asked) = asked(pod) else { continue };
@@ -82,4 +87,33 @@ pub(super) fn order(
         early.extend(alive.map(|other| format!("{} asked before {} ended", pod.name, other.name)));
     }
     early
+}
+
+/// When the pod ended: when it said so itself, or else when this program noted what the kernel told it.
+fn ended(name: &str, before: &PodLog, after: &PodLog, lives: &[Life]) -> Option<At> {
+    let noted = lives.iter().find(|life| life.pod == name)?.ended?;
+    let said = after.exits.get(before.exits.len()).copied();
+    Some(said.map_or(noted, |said| said.min(noted)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pod_that_said_when_it_exited_ended_then_however_late_this_program_noted_it() {
+        let second = 1_000_000_000;
+        let all = [TestPod::new("queue", 1000, 0), TestPod::new("agent", 2_000_000_000, 0)];
+        let log =
+            |asked: At, exits: Vec<At>| PodLog { terms: vec![asked], exits, ..PodLog::default() };
+        let life = |name: &str, ended| Life { pod: name.to_owned(), ended: Some(ended) };
+        let lives = [life("queue", 9 * second), life("agent", 9 * second)];
+        let early = |exits| {
+            let after = [("queue", log(second, exits)), ("agent", log(3 * second, vec![]))];
+            let after = after.map(|(name, log)| (name.to_owned(), log)).into();
+            order(&all, &BTreeMap::new(), &after, &lives)
+        };
+        assert_eq!(early(vec![2 * second]), [""; 0]);
+        assert_eq!(early(vec![]), ["agent asked before queue ended"]);
+    }
 }
