@@ -13,9 +13,9 @@ use crate::{Disk, PodBehavior, PodLog, TestPod};
 
 /// The file in which the owner's program announces that the node goes away.
 const NOTICE: &str = "/run/winddown/notice";
-/// The size of the disk for the agent's state, and of the file that makes it run short.
+/// The size of the disk for the agent's state, and the file there that makes it run short.
 const DISK: u64 = 64 << 20;
-const FILLER: &str = "/var/lib/winddown/filler";
+const FILLER: &str = "filler";
 const CONFIG: &str = "shutdownNotices:\n  file: /run/winddown/notice\n\
     evictionHard: {nodefs.available: 20Mi}\nevictionPressureTransitionPeriod: 1s\n";
 /// The longest that a deed may take, and that the pods may need to run again afterwards.
@@ -82,7 +82,14 @@ impl Stage {
         watch.add(&self.scenario.node, &self.scenario.pods)?;
         self.begin(deed).await?;
         let begun = now();
-        let over = self.over(deed, &watch);
+        let over = async {
+            self.over(deed, &watch).await?;
+            // Another pod is evicted soon after the first has ended, and a strike may last.
+            if deed == Deed::Eviction {
+                std::fs::remove_file(self.disk.path().join(FILLER))?;
+            }
+            TestResult::Ok(())
+        };
         match strike {
             None => over.await?,
             Some((kills, after)) => {
@@ -152,8 +159,7 @@ impl Stage {
                 node.write(&manifest(INTRUDER), manifest_of, 0o644)?;
             }
             Deed::Eviction => {
-                node.run(&["fallocate", "-l", "40M", FILLER]).await?;
-                // Another pod is evicted soon after the first has ended: the cause must not stay.
+                node.run(&["fallocate", "-l", "40M", &format!("/var/lib/winddown/{FILLER}")]).await?;
                 return self.asked(&before, 1).await;
             }
             Deed::ShutdownCalledOff => {
@@ -209,7 +215,8 @@ impl Stage {
     async fn undo(&self, deed: Deed) -> TestResult {
         let node = &self.scenario.node;
         match deed {
-            Deed::Kill => {}
+            // The cause of an eviction is gone when its pod is.
+            Deed::Kill | Deed::Eviction | Deed::Shutdown => {}
             Deed::Removal => {
                 let victims = |pod: &&TestPod| deed.victims().contains(&pod.name.as_str());
                 for pod in self.scenario.pods.iter().filter(victims) {
@@ -222,7 +229,6 @@ impl Stage {
             }
             Deed::Notice => drop(node.run(&["rm", NOTICE]).await?),
             Deed::Preemption => drop(node.run(&["rm", &manifest(INTRUDER)]).await?),
-            Deed::Eviction => drop(node.run(&["rm", FILLER]).await?),
             Deed::ShutdownCalledOff => {
                 node.run(&["systemctl", "mask", "--runtime", "poweroff.target"]).await?;
                 node.run(&["systemctl", "stop", "another-lock"]).await?;
@@ -233,7 +239,6 @@ impl Stage {
                 node.wait_until("logind to give up", SOON, given_up).await?;
                 node.run(&["systemctl", "unmask", "--runtime", "poweroff.target"]).await?;
             }
-            Deed::Shutdown => {}
         }
         Ok(())
     }
