@@ -5,6 +5,8 @@
 //!
 //! The rounds are divided among the runtimes. The logs of rounds that differ go to FOLDER, by default target/restarts.
 
+#![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
+
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
