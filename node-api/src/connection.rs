@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::header::HeaderValue;
 use hyper::{Request, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
@@ -16,6 +17,8 @@ use crate::streams::Tunnel;
 
 /// The most bytes of a request's head.
 pub(crate) const LONGEST_HEAD: u32 = 32 * 1024;
+/// The most bytes of the heads of requests on one connection that wait to be authorized.
+pub(crate) const MOST_WAITING: u32 = 512 * 1024;
 /// How long a client may take for the TLS handshake, again for the head of its request, and again to leave.
 pub(crate) const HELLO: Duration = Duration::from_secs(10);
 /// How long an authorized client may keep a connection without a request; the kubelet's time.
@@ -27,6 +30,8 @@ pub(crate) struct Connection {
     certificate: Option<Vec<u8>>,
     /// Has the requests wait for each other until one of them is authorized; closed from then on.
     first: Semaphore,
+    /// The bytes that heads of requests may take while they wait.
+    heads: Semaphore,
     /// Held until the connection is closed, and the place of its first answer.
     place: OnceLock<OwnedSemaphorePermit>,
     tunnel: Mutex<Option<Tunnel>>,
@@ -39,7 +44,7 @@ struct Usage {
     /// The requests whose answers have not been sent yet.
     requests: usize,
     is_authorized: bool,
-    /// A request ended before any was authorized.
+    /// A request was refused or given up before any was authorized.
     was_refused: bool,
 }
 
@@ -63,6 +68,7 @@ impl Connection {
             seat,
             certificate,
             first: Semaphore::new(1),
+            heads: Semaphore::new(MOST_WAITING as usize),
             place: OnceLock::new(),
             tunnel: Mutex::default(),
             usage: watch::Sender::default(),
@@ -87,6 +93,10 @@ impl Connection {
         request: &Request<Incoming>,
     ) -> Result<(Endpoint, Place), Failure> {
         let (endpoint, right) = route(request.method(), request.uri().path());
+        let Ok(_head) = self.heads.try_acquire_many(length(request)) else {
+            let text = "too many requests of this connection wait to be authorized";
+            return Err(Failure::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
+        };
         let _turn = self.first.acquire().await;
         let certificate = self.certificate.as_deref();
         self.context.gatekeeper.admit(certificate, request.headers(), &right).await?;
@@ -97,6 +107,11 @@ impl Connection {
         self.usage.send_if_modified(|usage| !std::mem::replace(&mut usage.is_authorized, true));
         self.first.close();
         Ok((endpoint, self.place.set(place).err()))
+    }
+
+    /// Notes that a request is refused: a client that is not authorized has to leave, also if it never takes the answer.
+    pub(crate) fn refuse(&self) {
+        self.usage.send_modify(|usage| usage.was_refused |= !usage.is_authorized);
     }
 
     /// Keeps the tunnel that the connection becomes once the response has been sent.
@@ -147,4 +162,11 @@ impl Drop for OpenRequest {
             usage.was_refused |= !usage.is_authorized;
         });
     }
+}
+
+/// How many bytes the head of a request holds.
+fn length(request: &Request<Incoming>) -> u32 {
+    let asked = request.uri().path_and_query().map_or(0, |asked| asked.as_str().len());
+    let headers: usize = request.headers().values().map(HeaderValue::len).sum();
+    u32::try_from(asked + headers).unwrap_or(u32::MAX)
 }

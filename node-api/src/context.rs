@@ -30,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) pod_streams: Option<Arc<dyn PodStreams>>,
     /// Bounds how many streams are open at the same moment.
     pub(crate) streams: Arc<Semaphore>,
+    /// Bounds how many logs are open at the same moment.
+    pub(crate) logs: Arc<Semaphore>,
     /// The parent of the pods' log directories.
     pub(crate) log_dir: PathBuf,
     /// The size in bytes at which a log is rotated.

@@ -17,9 +17,9 @@
 //! # Limits
 //! Clients that are not authorized yet share 128 connections, each with 10 s for the TLS handshake and 10 s for the
 //! request; a client that is refused has to leave. An authorized one may keep a connection for 90 s without a request,
-//! with 250 requests at a time, or 8 without a certificate; at most 2048 requests are answered at a time. A log is read
-//! as its client takes it, one block at a time, and no reader has a thread of its own or keeps others from reading. At
-//! most 256 streams are open.
+//! with 250 requests at a time, or 8 without a certificate, whose heads take at most 512 KiB while they wait to be
+//! authorized. At most 2048 requests are answered at a time, among them 1536 logs and 256 streams. A log is read as its
+//! client takes it, one block at a time, and no reader has a thread of its own or keeps others from reading.
 
 mod answer;
 mod body;
@@ -62,7 +62,7 @@ use winddown_shared::{NodeHandle, Plugin, PluginName, Reviews, error_chain};
 use context::Context;
 use figures::Kept;
 pub use figures::{NodeUsageStats, StatsProvider};
-use places::Places;
+use places::{ANSWERED, Places};
 use tls::Tls;
 pub use tls::TlsFiles;
 use who::Gatekeeper;
@@ -71,6 +71,9 @@ use who::Gatekeeper;
 const TRY_AGAIN: Duration = Duration::from_secs(10);
 /// The most streams that are open at the same moment.
 const STREAMS: usize = 256;
+/// The most logs that are open at the same moment, so that places are left for streams and measurements: clients that
+/// take nothing of a log may keep it open for ever.
+const LOGS: usize = ANSWERED - 512;
 /// The most logs that are read at the same moment: half of the agent's threads for disks, which they keep if the disk
 /// of the logs hangs.
 const READS: usize = 4;
@@ -148,6 +151,7 @@ impl NodeApi {
             figures: Kept::new(self.figures, node.clone()),
             pod_streams: self.streams,
             streams: Arc::new(Semaphore::new(STREAMS)),
+            logs: Arc::new(Semaphore::new(LOGS)),
             log_dir,
             log_max_bytes,
         };

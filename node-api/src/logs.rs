@@ -13,7 +13,7 @@ use futures_util::{Stream, stream};
 use hyper::StatusCode;
 use hyper::body::{Bytes, Frame};
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 use winddown_engine::files;
 use winddown_files::Subscription;
@@ -39,6 +39,8 @@ const LAST_WORDS: Duration = Duration::from_millis(200);
 pub(crate) struct Reading {
     /// Dropped when the client is gone.
     _client: Arc<()>,
+    /// Counts this log against the limit.
+    _place: OwnedSemaphorePermit,
     reader: Option<Reader>,
     reads: Arc<Semaphore>,
     following: Option<Following>,
@@ -86,6 +88,10 @@ pub(crate) async fn open(
     container_ref: &ContainerRef,
     query: Option<&str>,
 ) -> Result<Reading, Failure> {
+    let Ok(place) = Arc::clone(&context.logs).try_acquire_owned() else {
+        let text = "this node has as many logs open as it can: try again later";
+        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
+    };
     let options = LogOptions::parse(query.unwrap_or_default(), context.node.now())?;
     let entry = pod(context, container_ref)?;
     let status = status_of(&entry.status, &container_ref.container);
@@ -123,7 +129,7 @@ pub(crate) async fn open(
     });
     let opened = opening.await.unwrap_or_else(|error| Err(no_log(io::Error::other(error))));
     let (reader, following) = opened?;
-    Ok(Reading { _client: client, reader: Some(reader), reads, following })
+    Ok(Reading { _client: client, _place: place, reader: Some(reader), reads, following })
 }
 
 fn pod(context: &Context, container_ref: &ContainerRef) -> Result<StatusEntry, Failure> {

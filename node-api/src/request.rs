@@ -23,7 +23,10 @@ pub(crate) async fn answer(
     let open = connection.begin();
     let (response, place) = match connection.admit(&request).await {
         Ok((endpoint, place)) => (respond(connection, endpoint, &mut request).await, place),
-        Err(failure) => (Err(failure), None),
+        Err(failure) => {
+            connection.refuse();
+            (Err(failure), None)
+        }
     };
     let response = response.unwrap_or_else(Failure::answer);
     response.map(|body| in_blocks(body, (open, place)))

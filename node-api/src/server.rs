@@ -117,6 +117,8 @@ where
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HELLO)
+        // A client that has sent all it has to say may close its half; `hangup` notices one that is gone.
+        .half_close(true)
         .max_buf_size(LONGEST_HEAD as usize)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()

@@ -47,6 +47,8 @@ struct Cluster {
     rights: BTreeSet<(&'static str, &'static str, &'static str)>,
     asked: Mutex<Vec<String>>,
     is_silent: Mutex<bool>,
+    /// Whether no question about rights is ever answered.
+    hangs: bool,
 }
 
 impl Cluster {
@@ -90,6 +92,9 @@ impl Reviews for Cluster {
             assert_eq!(asked.groups.unwrap(), ["system:authenticated"]);
             let (verb, subresource) = (of.verb.unwrap(), of.subresource.unwrap());
             self.ask(format!("{user} {verb} {subresource}"))?;
+            if self.hangs {
+                std::future::pending::<()>().await;
+            }
             Ok(self.rights.contains(&(&*user, &*verb, &*subresource)))
         }
         .boxed()
@@ -185,6 +190,7 @@ impl Bench {
             figures: Kept::new(Arc::new(figures::Measures::default()), node.clone()),
             pod_streams: None,
             streams: Arc::new(Semaphore::new(crate::STREAMS)),
+            logs: Arc::new(Semaphore::new(crate::LOGS)),
             log_dir: at("logs"),
             log_max_bytes: 1024 * 1024,
         };

@@ -16,11 +16,14 @@ use tokio_rustls::client::TlsStream;
 use super::clients::Client;
 use super::logs::{append, new_log};
 use super::streams::{SOON, api_server, upgrade};
-use super::{Bench, client};
+use super::{Bench, Cluster, client};
+use crate::connection::MOST_WAITING;
 use crate::places::ANSWERED;
 use crate::server::converse;
 
 const LOG: &str = "/containerLogs/ns/web/main";
+/// What a client sends first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RESET: u8 = 3;
@@ -63,7 +66,7 @@ impl Frame {
 impl Frames {
     async fn open(client: &Client) -> Self {
         let mut stream = client.speaking(&[b"h2"]).connect().await.unwrap();
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        stream.write_all(PREFACE).await.unwrap();
         let mut frames = Self { stream, next: 1 };
         frames.send(SETTINGS, 0, 0, &[]).await;
         frames
@@ -125,7 +128,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The head of a `GET` request: `:method` and `:scheme` by their place in the table of names, the rest spelled out.
 fn head(path: &str, token: Option<&str>) -> Vec<u8> {
-    let word = |text: &str| [&[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat();
+    let word = |text: &str| [&length(text.len()), text.as_bytes()].concat();
     let mut head = [&[0x82, 0x87, 0x04][..], &word(path)].concat();
     if let Some(token) = token {
         head.push(0x00);
@@ -133,6 +136,19 @@ fn head(path: &str, token: Option<&str>) -> Vec<u8> {
         head.extend(word(&format!("Bearer {token}")));
     }
     head
+}
+
+/// A length as HPACK has it: in the last seven bits of a byte, or what is more than they hold in bytes of seven bits.
+fn length(length: usize) -> Vec<u8> {
+    let low = |bits: usize| u8::try_from(bits % 128).unwrap();
+    let Some(mut left) = length.checked_sub(127) else { return vec![low(length)] };
+    let mut bytes = vec![127];
+    while left >= 128 {
+        bytes.push(low(left) | 128);
+        left /= 128;
+    }
+    bytes.push(low(left));
+    bytes
 }
 
 /// Opens a connection as a library does.
@@ -420,6 +436,49 @@ async fn a_client_without_a_certificate_has_few_requests_at_a_time() {
 }
 
 #[tokio::test]
+async fn requests_that_wait_until_their_client_is_known_hold_little_memory() {
+    let bench = Bench::with(Cluster { hangs: true, ..Cluster::default() });
+    let outsider = client(&bench.authority, "outsider");
+    let mut frames = Frames::open(&Client::new(&bench, Some(&outsider)).await).await;
+    let path = format!("/{}", "x".repeat(16_000));
+    let mut asked = Vec::new();
+    for _ in 0..200 {
+        asked.push(frames.get(&path, None).await);
+    }
+    let rest = &asked[MOST_WAITING as usize / path.len()..];
+    let mut refused = Vec::new();
+    while refused.len() < rest.len() {
+        refused.push(frames.next_of(HEADERS).await.stream);
+    }
+    refused.sort_unstable();
+    assert_eq!(refused, rest, "the first wait");
+}
+
+#[tokio::test]
+async fn logs_that_are_open_leave_places_for_what_is_no_log() {
+    let bench = Bench::new();
+    bench.pod(Ok(0));
+    append(&mut new_log(&bench.log("0.log")), "one");
+    let known = api_server(&bench).await;
+    let mut sender = requests(&known).await;
+    let first = follows(&mut sender).await;
+    let all_but_one = u32::try_from(crate::LOGS - 1).unwrap();
+    let _others = bench.context.logs.try_acquire_many(all_but_one).unwrap();
+    for query in ["", "?follow=true"] {
+        let (status, text) = answered(&mut sender, &format!("{LOG}{query}")).await;
+        assert!(status == 503 && text.contains("try again later"), "{status} {text}");
+    }
+    assert_eq!(answered(&mut sender, "/healthz").await.0, 200);
+    drop(first);
+    let answers = async {
+        while answered(&mut sender, LOG).await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(SOON, answers).await.unwrap();
+}
+
+#[tokio::test]
 async fn who_opens_and_resets_streams_in_a_flood_is_cut_off() {
     let bench = Bench::new();
     let known = api_server(&bench).await;
@@ -478,7 +537,8 @@ async fn a_body_and_trailers_of_a_request_are_read_by_none_and_stop_nothing() {
     let bench = Bench::new();
     let known = api_server(&bench).await;
     let mut frames = Frames::open(&known).await;
-    for _ in 0..3 {
+    // More than the window of a connection takes.
+    for _ in 0..10 {
         let stream = frames.next;
         frames.next += 2;
         frames.send(HEADERS, 4, stream, &head("/healthz", None)).await;
@@ -517,6 +577,19 @@ async fn who_says_nothing_over_http_2_is_cut_off() {
         let _ = stream.read_to_end(&mut Vec::new()).await;
         assert!(begun.elapsed() < Duration::from_secs(21), "{said:?}: {:?}", begun.elapsed());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_is_refused_has_to_leave_also_if_it_takes_nothing_of_the_answer() {
+    let bench = Bench::new();
+    let mut stream = in_memory(&bench, None).await;
+    // A window of no bytes for each stream.
+    let settings = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    let asks = frame(HEADERS, 5, 1, &head("/pods", None));
+    stream.write_all(&[PREFACE, &settings, &asks].concat()).await.unwrap();
+    let mut heard = Vec::new();
+    let left = timeout(Duration::from_secs(30), stream.read_to_end(&mut heard)).await;
+    assert!(left.is_ok(), "it stays");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,6 +14,7 @@ use winddown_engine::{PodStream, PodStreams, Stdio, StreamRequest, StreamServer}
 use winddown_shared::{PodUid, RuntimeError};
 
 use super::clients::Client;
+use super::logs::{append, new_log};
 use super::{Bench, client};
 
 pub(super) const SOON: Duration = Duration::from_secs(30);
@@ -164,6 +165,31 @@ async fn a_stream_is_passed_on_byte_for_byte_and_who_the_client_is_is_not() {
     echoes(&mut stream, b"bye").await;
     ends(stream).await;
     assert_eq!(bench.context.streams.available_permits(), crate::STREAMS);
+}
+
+#[tokio::test]
+async fn a_client_that_has_closed_its_half_of_the_connection_gets_its_answer() {
+    let bench = Bench::new();
+    bench.pod(Ok(0));
+    append(&mut new_log(&bench.log("0.log")), "the last line");
+    let client = api_server(&bench).await;
+    let half = async |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\n\r\n");
+        let mut stream = client.send(request.as_bytes()).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut answer = Vec::new();
+        let _ = timeout(SOON, stream.read_to_end(&mut answer)).await.expect("it ends");
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    for (path, has) in [
+        ("/healthz", "ok"),
+        ("/pods", "PodList"),
+        ("/containerLogs/ns/web/main", "the last line\n"),
+        ("/containerLogs/ns/web/main?follow=true", "the last line\n"),
+    ] {
+        let answer = half(path).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains(has), "{path}: {answer:?}");
+    }
 }
 
 #[tokio::test]
