@@ -62,8 +62,15 @@ fn volume(volume: &k8s::Volume, found: &mut Findings) {
         _ => serde_json::Map::new(),
     };
     let kind = kinds.keys().find(|key| *key != "name").cloned().unwrap_or_default();
+    let sources = volume.projected.iter().flat_map(|all| all.sources.iter().flatten());
+    let mut own_fields = sources.map(|one| one.downward_api.is_some()).peekable();
+    let of_own_fields = volume.downward_api.is_some()
+        || own_fields.peek().is_some() && own_fields.all(|are_own| are_own);
     let why = if volume.name.starts_with("kube-api-access-") {
         "tokens are not mounted: write `automountServiceAccountToken: false`"
+    } else if of_own_fields {
+        // Those of a pod of the API server were resolved before it came here.
+        "a manifest's own fields are not written to files: write `env` with `valueFrom`"
     } else {
         "only hostPath and emptyDir volumes are mounted"
     };

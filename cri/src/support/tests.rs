@@ -155,6 +155,26 @@ fn what_a_pod_asks_in_vain_is_named() {
 }
 
 #[test]
+fn fields_of_a_manifest_as_files_are_refused_with_what_to_write_instead() {
+    let items = json!([{"path": "a", "fieldRef": {"fieldPath": "metadata.name"}}]);
+    let own = json!({"downwardAPI": {"items": items}});
+    for (volume, field, is_known) in [
+        (own.clone(), "downwardAPI", true),
+        (json!({"projected": {"sources": [own, own]}}), "projected", true),
+        (json!({"projected": {"sources": [own, {"secret": {"name": "s"}}]}}), "projected", false),
+        (json!({"projected": {"sources": []}}), "projected", false),
+        (json!({"configMap": {"name": "c"}}), "configMap", false),
+    ] {
+        let mut spec = with(&json!({}));
+        spec["volumes"] = json!([volume]);
+        spec["volumes"][0]["name"] = json!("v");
+        let refused = check_supported(&pod(&spec));
+        assert_eq!(refused[0].field, format!("spec.volumes[0].{field}"));
+        assert_eq!(refused[0].why.contains("write `env` with `valueFrom`"), is_known, "{volume}");
+    }
+}
+
+#[test]
 fn a_name_that_would_leave_its_directory_is_refused() {
     let meta = json!({"name": "web", "namespace": "n", "uid": "../u"});
     let object = json!({"metadata": meta, "spec": {"containers": [{"name": "..", "image": "a"}]}});
