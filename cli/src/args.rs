@@ -278,8 +278,9 @@ stays in force, even if the agent restarts, until it is withdrawn or the node
 comes up again. The same is true of a drain.
 
 Needs root, or membership in the group that controlSocketGroup names.
-Exit codes: 0 all pods ended in time, 5 some were left or needed SIGKILL,
-6 refused, or something else still keeps pods out.")]
+Exit codes: 0 all pods ended in time or stay, because only a shutdown ends
+them; 5 some were left or needed SIGKILL, or it was called off; 6 refused, or
+something else still keeps pods out.")]
 pub struct DrainArgs {
     /// The longest time it may take (units: s, m, h) [default: the configured shutdown period]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]

@@ -60,11 +60,19 @@ pub(super) async fn run(
                 }
             }
         }
-        if let DrainEvent::Finished { forced, left, pods_unknown, called_off, .. } = event {
-            let clean = forced == 0 && left == 0 && !pods_unknown && !called_off;
-            return Ok(if clean { Exit::Success } else { Exit::PodsLeft });
+        if let Some(exit) = exit_of(&event) {
+            return Ok(exit);
         }
     }
+}
+
+/// The exit code after the last event; none for an earlier one. A pod that stays was never to end, so it is not left.
+fn exit_of(event: &DrainEvent) -> Option<Exit> {
+    let DrainEvent::Finished { forced, left, pods_unknown, called_off, .. } = event else {
+        return None;
+    };
+    let clean = *forced == 0 && *left == 0 && !pods_unknown && !called_off;
+    Some(if clean { Exit::Success } else { Exit::PodsLeft })
 }
 
 /// Runs `winddown undrain`.
@@ -183,7 +191,47 @@ fn format_event(event: &DrainEvent) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory as _;
+
     use super::*;
+
+    fn finished(left: usize, called_off: bool) -> DrainEvent {
+        let (ended, forced, took_seconds, pods_unknown) = (1, 0, 3.0, false);
+        DrainEvent::Finished { ended, forced, left, took_seconds, pods_unknown, called_off }
+    }
+
+    fn stays() -> DrainEvent {
+        let (namespace, name) = ("kube-system".to_owned(), "etcd".to_owned());
+        DrainEvent::PodStays { namespace, name, message: "its kubelet runs it".into() }
+    }
+
+    #[test]
+    fn a_pod_that_stays_is_named_and_a_drain_that_was_called_off_says_so() {
+        let mut tally = Tally { pods: 2, over: 0 };
+        tally.count(&stays());
+        assert_eq!(tally.left(), 1);
+        let said = format_event(&stays()).unwrap();
+        assert_eq!(said, "  kube-system/etcd stays: its kubelet runs it");
+        let said = "1 pod ended in 3s, 2 still running";
+        assert_eq!(format_event(&finished(2, false)).unwrap(), said);
+        assert_eq!(format_event(&finished(2, true)).unwrap(), format!("called off: {said}"));
+    }
+
+    #[test]
+    fn a_drain_that_leaves_only_pods_that_stay_exits_with_0_as_its_help_says() {
+        assert_eq!(exit_of(&stays()), None);
+        assert_eq!(exit_of(&finished(0, false)), Some(Exit::Success));
+        assert_eq!(exit_of(&finished(1, false)), Some(Exit::PodsLeft));
+        assert_eq!(exit_of(&finished(0, true)), Some(Exit::PodsLeft));
+        let mut commands = crate::Cli::command();
+        let drain = commands.find_subcommand_mut("drain").unwrap();
+        let help = drain.render_long_help().to_string();
+        for code in
+            ["0 all pods ended in time or stay,", "5 some were left", "or it was called off"]
+        {
+            assert!(help.contains(code), "{code} is not in\n{help}");
+        }
+    }
 
     #[test]
     fn a_withdrawal_is_told_as_what_it_has_changed() {

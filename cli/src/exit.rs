@@ -35,7 +35,7 @@ pub enum Exit {
     ConfigInvalid = 3,
     /// The agent cannot be reached.
     AgentUnreachable = 4,
-    /// Pods were left running or needed SIGKILL.
+    /// Pods were left running or needed SIGKILL, or a drain was called off.
     PodsLeft = 5,
     /// The request was refused: no permission, or not possible now.
     Refused = 6,
