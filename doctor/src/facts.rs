@@ -201,6 +201,8 @@ pub struct KubeletConfig {
     pub lines: Vec<String>,
     /// Whether each of the two periods is a line of its own in that file, which a command can replace.
     pub is_plain: bool,
+    /// Who writes that file again, and where to make a change that lasts; empty if its distribution does not.
+    pub rewritten: &'static str,
     /// The unit to restart.
     pub unit: String,
     /// The setting in force, as text for users; empty if its graceful shutdown is disabled.

@@ -113,7 +113,8 @@ pub(super) static LAYOUTS: [Layout; 9] = [
         config: "/etc/kubernetes/kubelet/config.json",
         config_dir: Some("/etc/kubernetes/kubelet/config.json.d"),
         kubeconfig: OF_BOOT_SCRIPTS,
-        rewritten: "",
+        rewritten: "nodeadm of EKS writes it at each boot: make the change in spec.kubelet.config of the \
+                    node's NodeConfig as well",
     },
     Layout {
         config: "/etc/kubernetes/kubelet/kubelet-config.json",

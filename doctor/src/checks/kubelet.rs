@@ -185,6 +185,8 @@ fn edit(facts: &Facts, config: &KubeletConfig) -> Edit {
     let lines = lines.join("; ");
     if config.is_new {
         Edit::Words(format!("write to {file}: {lines}"))
+    } else if !config.rewritten.is_empty() {
+        Edit::Words(format!("set these fields in {file}: {lines}; {}", config.rewritten))
     } else if config.is_plain {
         Edit::Command(format!(
             "sed -i -E 's/^(shutdownGracePeriod(CriticalPods)?):.*/\\1: 0s/' {file}"
@@ -222,7 +224,12 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
             let file = facts.below_root(&config.file);
             let fields = "shutdownGracePeriod and shutdownGracePeriodCriticalPods";
             let then = if facts.live { format!(", then: `{restart}`") } else { String::new() };
-            problem().saw(said_by(facts, config)).advise(format!("set {fields} in {file}{then}"))
+            let lasting = match config.rewritten {
+                "" => String::new(),
+                rewritten => format!("; {rewritten}"),
+            };
+            let advice = format!("set {fields} in {file}{lasting}{then}");
+            problem().saw(said_by(facts, config)).advise(advice)
         }
         Why::KubeletDelayTooShort => {
             let finding = problem().saw(said_by(facts, config)).saw(delay_set_by(facts));

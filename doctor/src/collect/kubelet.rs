@@ -82,7 +82,7 @@ fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
             ..Default::default()
         });
     }
-    let Change { file, is_new, lines, is_plain, .. } =
+    let Change { file, is_new, lines, is_plain, rewritten } =
         kubelet.change(root, &said, &Periods::default())?;
     let of_file = |place: &Path| KubeletConfig {
         place: place.display().to_string(),
@@ -90,6 +90,7 @@ fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
         is_new,
         lines,
         is_plain,
+        rewritten,
         unit,
         ..KubeletConfig::default()
     };

@@ -270,3 +270,21 @@ fn the_fix_for_a_kubelet_whose_periods_are_no_lines_of_their_own_is_in_words() {
                  then: `systemctl restart kubelet`";
     assert_eq!(found.advice, [words]);
 }
+
+/// A command would change the file until its distribution writes it again, or puts the node out of service for it.
+#[test]
+fn a_file_that_a_distribution_writes_again_is_changed_by_no_command() {
+    const AGAIN: &str = "the operator writes it: make the change there";
+    let mut facts = companion();
+    facts.kubelet = kubelet("shutdownGracePeriod: 30s");
+    config(&mut facts).rewritten = AGAIN;
+    let found = finding(&facts, "kubelet").unwrap();
+    assert_eq!((found.fix_id, &*found.fix), (None, &[] as &[String]));
+    assert!(found.advice[0].ends_with(&format!("{AGAIN}, then: `systemctl restart kubelet`")));
+
+    let mut facts = alone();
+    config(&mut facts).enabled.clear();
+    config(&mut facts).rewritten = AGAIN;
+    let found = finding(&facts, "kubelet-shutdown").unwrap();
+    assert!(found.advice[0].contains(&format!("; {AGAIN}")), "{found:?}");
+}
