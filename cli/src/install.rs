@@ -5,11 +5,22 @@ use std::path::{Path, PathBuf};
 use winddown_install::{Companion, InstallError, InstallOptions, Runtime, UninstallOptions};
 
 use super::exit::AS_ROOT;
-use super::{CommandError, Exit, InstallArgs, Output, RuntimeChoice, UninstallArgs};
+use super::{CommandError, Exit, GlobalArgs, InstallArgs, Output, RuntimeChoice, UninstallArgs};
 
 /// Installs the programs, units, drop-ins, configuration and directories. On a failure, what was already installed
 /// stays.
-pub(super) fn install(args: &InstallArgs, out: &mut Output) -> Result<Exit, CommandError> {
+pub(super) fn install(
+    global: &GlobalArgs,
+    args: &InstallArgs,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    // The environment may name the configuration of other commands.
+    let named = global.config.as_ref();
+    if named.is_some_and(|file| std::env::var_os("WINDDOWN_CONFIG").is_none_or(|of| of != *file)) {
+        let what = "--config: an installation reads no configuration of an agent";
+        let hint = "to start with that configuration: `winddown install --from FILE`";
+        return Err(CommandError::message(Exit::Usage, what).with_hint(hint));
+    }
     if args.start && !winddown_install::same_directory(&args.root, Path::new("/")) {
         let what = format!("--start: nothing can be started in {}", args.root.display());
         let hint = "without --start; the agent is started as the image boots";

@@ -238,7 +238,7 @@ fn dispatch(cli: &Cli, out: &mut Output) -> Result<Exit, CommandError> {
         Command::Undrain(args) => ask::block_on(drain::withdraw(global, args.output, out)),
         Command::Kill(args) => ask::block_on(kill::run(global, args, out)),
         Command::Release(args) => ask::block_on(release::run(global, args, out)),
-        Command::Install(args) => install::install(args, out),
+        Command::Install(args) => install::install(global, args, out),
         Command::Uninstall(args) => install::uninstall(args, out),
         Command::Config(args) => config::run(global, args, out),
         Command::Schema(args) => schema::run(args, out),

@@ -1,19 +1,25 @@
 //! Companion mode: finds the kubelet, derives the configuration from the kubelet's, and checks which of the two stops
 //! the pods.
 
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
 use winddown_config::reference::default_of;
 use winddown_config::{Config, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme};
+use winddown_files::regular;
 use winddown_kubelet::processes::strangers;
 use winddown_kubelet::{
     Change, Configuration, Kubelet, Periods, PriorityPeriod, below, is_configuration, refusal,
 };
 use winddown_shared::display::clean;
+use winddown_systemd::drop_in;
 
+use super::assets::CONFIG;
 use super::error::InstallError;
-use super::host::same_directory;
+use super::host::{Host, same_directory};
+use super::next_step::{NextStep, NextStepKind};
 
 /// The kubelet for companion mode. Fields that are not set are detected.
 #[derive(Clone, Debug, Default)]
@@ -220,6 +226,14 @@ fn kubeconfig(
         (file, format!("{} names none that can be seen; this is a usual place", kubelet.name()))
     };
     only_roots(root, "the kubeconfig", &shown(&file))?;
+    match regular::open(&below(root, &file)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            let (what, path) = ("the kubeconfig", shown(&file));
+            return Err(InstallError::KubeletPath { what, path, why: error.to_string() });
+        }
+        // Before a node has joined its cluster, there is none.
+        Ok(_) | Err(_) => {}
+    }
     if is_configuration(root, &file) {
         let why = "it is the kubelet's configuration: name its credentials with --kubeconfig FILE";
         let (what, path, why) = ("the kubeconfig", shown(&file), why.to_owned());
@@ -328,18 +342,33 @@ fn periods_text(said: Option<&Configuration>) -> String {
 // === impl KubeletSetup ===
 
 impl KubeletSetup {
+    /// The derived configuration.
+    ///
+    /// # Errors
+    /// winddown refuses a value. The error names where that is from, as the comment above the field does.
+    pub(super) fn config(&self) -> Result<Config, InstallError> {
+        let refused = |error: winddown_config::ConfigError| {
+            let said = error.to_string();
+            let first = said.lines().next().unwrap_or_default();
+            let mut parts = first.strip_prefix(CONFIG).unwrap_or(first).splitn(4, ':').skip(1);
+            let line = parts.next().and_then(|line| line.parse::<usize>().ok());
+            let above = line.and_then(|line| self.text.lines().nth(line.checked_sub(2)?));
+            let origin = above.and_then(|line| line.strip_prefix("# ")).unwrap_or("the kubelet");
+            let why = parts.nth(1).unwrap_or(first).trim().to_owned();
+            InstallError::KubeletValue { origin: origin.to_owned(), why }
+        };
+        let parsed = Config::parse(Path::new(CONFIG), self.text.as_bytes());
+        parsed.map(|(config, _)| config).map_err(refused)
+    }
+
     /// Whether the kubelet also stops pods at a shutdown.
     pub(super) fn ends_pods(&self) -> bool {
         self.said.as_ref().is_some_and(|said| said.ends_pods().is_some())
     }
 
     /// Describes the kubelet for the user, and what was not taken for it.
-    pub(super) fn notes(&self, root: &Path) -> Vec<String> {
+    pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = vec![self.note()];
-        let change = self.change(root).filter(|_| self.ends_pods());
-        if let Some(change) = change.filter(|change| !change.rewritten.is_empty()) {
-            notes.push(format!("{}: {}", shown(&change.file), change.rewritten));
-        }
         notes.extend_from_slice(&self.strangers);
         notes
     }
@@ -371,12 +400,13 @@ impl KubeletSetup {
     }
 
     /// Returns the steps that switch the kubelet's own graceful shutdown off; none if it is off.
-    pub(super) fn switch_off(&self, root: &Path) -> Vec<String> {
+    pub(super) fn switch_off(&self, root: &Path) -> Vec<NextStep> {
         if !self.ends_pods() {
             return Vec::new();
         }
-        let why = "so that only winddown ends the pods";
-        steps(root, self.live, &self.kubelet, self.change(root), why)
+        let mut steps = fields(root, self.change(root), "so that only winddown ends the pods");
+        steps.extend(self.live.then(|| restart(&self.kubelet)));
+        steps
     }
 
     /// Describes how an existing configuration differs from the derived one.
@@ -398,20 +428,57 @@ impl KubeletSetup {
     }
 }
 
-/// Returns the steps that switch the kubelet's own graceful shutdown on again; none outside companion mode, or if it is
-/// already on.
-pub(super) fn switch_on(root: &Path, live: bool, config: &Config) -> Vec<String> {
+/// Returns the steps after which the kubelet ends its pods itself although winddown is removed; none outside companion
+/// mode, or if it does so already.
+///
+/// The kubelet's files are not enough on a running machine: the kubelet reads them when it starts, and it raises logind's
+/// delay only where nothing else has, as winddown's file does.
+pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -> Vec<NextStep> {
     if config.mode != Mode::Companion {
         return Vec::new();
     }
+    let live = host.is_some();
     let found = winddown_kubelet::find(root, live);
     let same = |kubelet: &&Kubelet| kubelet.kubeconfig() == config.cluster.kubeconfig.as_deref();
     let kubelet = found.iter().find(same).or(found.first()).cloned().unwrap_or_default();
     let said = kubelet.configuration(root);
-    if said.as_ref().is_some_and(|said| said.ends_pods().is_some()) {
-        return Vec::new();
+    let own = said.as_ref().filter(|said| said.ends_pods().is_some());
+    let wanted = own.map_or(config.shutdown.total(), Configuration::wanted);
+    let mut steps = Vec::new();
+    if own.is_none() {
+        let change = periods_again(root, &kubelet, said, config);
+        steps.extend(fields(root, change, "so that the kubelet ends its pods in order"));
     }
-    let seconds = |length: &std::time::Duration| format!("{}s", length.as_secs());
+    let Some(host) = host else { return steps };
+    let runs = kubelet.pid.is_some();
+    let needs_start = !steps.is_empty() || runs && host.kubelet_holds_lock() == Some(false);
+    // One that does not run yet raises the delay as it starts.
+    steps.extend(delay_again(root, wanted).filter(|_| runs));
+    steps.extend(needs_start.then(|| restart(&kubelet)));
+    steps
+}
+
+/// The command that makes logind wait for as long as the kubelet wants once winddown's file is gone; none if it will. It
+/// writes what the kubelet would have written, had it been the first.
+fn delay_again(root: &Path, wanted: Duration) -> Option<NextStep> {
+    let delay = drop_in::find_without_ours(root).map_or(drop_in::DEFAULT, |set| set.value);
+    let wanted = wanted.as_secs() + u64::from(wanted.subsec_nanos() > 0);
+    let directory = "/etc/systemd/logind.conf.d";
+    (delay < Duration::from_secs(wanted)).then(|| {
+        NextStepKind::RaiseDelay.typed(format!(
+            "mkdir -p {directory} && printf '[Login]\\nInhibitDelayMaxSec={wanted}\\n' >{directory}/99-kubelet.conf"
+        ))
+    })
+}
+
+/// The change of the kubelet's configuration that gives it the periods that winddown has.
+fn periods_again(
+    root: &Path,
+    kubelet: &Kubelet,
+    said: Option<Configuration>,
+    config: &Config,
+) -> Option<Change> {
+    let seconds = |length: &Duration| format!("{}s", length.as_secs());
     let periods = match &config.shutdown.periods {
         ShutdownPeriods::Total { total, critical } => {
             Periods { total: seconds(total), critical: seconds(critical), groups: Vec::new() }
@@ -437,31 +504,29 @@ pub(super) fn switch_on(root: &Path, live: bool, config: &Config) -> Vec<String>
         files: vec!["the kubelet's configuration file".into()],
         ..Default::default()
     };
-    let change = kubelet.change(root, readable.as_ref().unwrap_or(&unknown), &periods);
-    let why = "so that the kubelet ends its pods in order";
-    steps(root, live, &kubelet, change, why)
+    kubelet.change(root, readable.as_ref().unwrap_or(&unknown), &periods)
 }
 
-/// Returns the steps: the lines to write, the file, and the unit to restart. A file that is there is never replaced.
-fn steps(
-    root: &Path,
-    live: bool,
-    kubelet: &Kubelet,
-    change: Option<Change>,
-    why: &str,
-) -> Vec<String> {
-    let Some(Change { file, is_new, lines, .. }) = change else { return Vec::new() };
+/// Returns what to write into which file, and who else writes that file. A file that is there is never replaced.
+fn fields(root: &Path, change: Option<Change>, why: &str) -> Vec<NextStep> {
+    let Some(Change { file, is_new, lines, rewritten, .. }) = change else { return Vec::new() };
     let place = if file.is_absolute() { shown(&below(root, &file)) } else { shown(&file) };
     let mut steps = vec![match is_new {
         true => format!("write this to {place}, {why}:"),
         false => format!("set these fields in {place}, {why}:"),
     }];
     steps.extend(lines.into_iter().map(|line| format!("    {line}")));
-    if live {
-        let unit = kubelet.unit.as_deref().unwrap_or("kubelet.service");
-        steps.push(format!("systemctl restart {}", unit.trim_end_matches(".service")));
+    if !is_new && !rewritten.is_empty() {
+        steps.push(format!("{place}: {rewritten}"));
     }
-    steps
+    steps.into_iter().map(|line| NextStepKind::ChangeKubelet.typed(line)).collect()
+}
+
+/// The command that restarts the kubelet, which reads its configuration only as it starts.
+fn restart(kubelet: &Kubelet) -> NextStep {
+    let unit = kubelet.unit.as_deref().unwrap_or("kubelet.service");
+    let line = format!("systemctl restart {}", unit.trim_end_matches(".service"));
+    NextStepKind::RestartKubelet.typed(line)
 }
 
 fn shown(path: &Path) -> String {

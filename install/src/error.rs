@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use winddown_shared::display::clean;
 
+use super::next_step::NextStep;
 use super::untrusted::Untrusted;
 
 /// Why `install` or `uninstall` stopped.
@@ -72,7 +73,7 @@ pub enum InstallError {
     )]
     LeavesPods {
         /// The steps by which the kubelet ends its pods itself again.
-        first: Vec<String>,
+        first: Vec<NextStep>,
     },
     /// A path cannot be written into a unit file.
     #[error("{} cannot be named in a unit file: use an absolute path of letters, digits and ._-/+", .path.display())]
@@ -123,6 +124,14 @@ pub enum InstallError {
         /// The file, without the root.
         file: PathBuf,
         /// The error.
+        why: String,
+    },
+    /// winddown refuses a value that the kubelet has, or that the operator gave. Nothing was changed.
+    #[error("{}: {}; correct it and run the same command again", clean(.origin), clean(.why))]
+    KubeletValue {
+        /// The file and line, or the option.
+        origin: String,
+        /// What is wrong.
         why: String,
     },
     /// What the kubelet is started with is not known. Nothing was changed.
@@ -281,7 +290,7 @@ impl fmt::Display for Strangers<'_> {
     }
 }
 
-struct Steps<'a>(&'a [String]);
+struct Steps<'a>(&'a [NextStep]);
 
 impl fmt::Display for Steps<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags};
+use serde::Deserialize;
 
 use super::error::{HostError, InstallError};
 
@@ -19,6 +20,10 @@ pub trait Host {
     /// # Errors
     /// The command does not exist, failed or timed out.
     fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError>;
+
+    /// Whether logind lists a kubelet's lock that delays shutdowns; `None` if that cannot be seen. A kubelet that was just
+    /// restarted gets some seconds for it.
+    fn kubelet_holds_lock(&self) -> Option<bool>;
 }
 
 /// The host that this process runs on. Commands time out after two minutes, and are then killed.
@@ -53,43 +58,96 @@ pub fn same_directory(one: &Path, other: &Path) -> bool {
 
 impl Host for LiveHost {
     fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
-        let command = command_line(program, args);
-        let (mut child, said) = match start(program, args) {
-            Ok(started) => started,
-            Err(source) => return Err(HostError::Start { command, source }),
-        };
-        if !ended_within(&child, PATIENCE) {
-            // Both fail only if it has just exited by itself.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(HostError::Timeout { command, after: PATIENCE });
+        output(program, args).map(drop)
+    }
+
+    fn kubelet_holds_lock(&self) -> Option<bool> {
+        for _ in 0..LOOKS {
+            let said = output("busctl", &LIST_INHIBITORS).ok()?;
+            if lists_kubelet(&said)? {
+                return Some(true);
+            }
+            // logind announces no locks.
+            let _ = rustix::event::poll(&mut [], Some(&BETWEEN_LOOKS));
         }
-        let status = match child.wait() {
-            Ok(status) => status,
-            Err(source) => return Err(HostError::Start { command, source }),
-        };
-        if status.success() {
-            return Ok(());
-        }
-        // The output is only informative, so it is cut to a short length.
-        let mut bytes = [0; 4096];
-        let read = said.read_at(&mut bytes, 0).unwrap_or(0);
-        let output = String::from_utf8_lossy(&bytes[..read]).trim().to_owned();
-        Err(HostError::Failed { command, status, output })
+        Some(false)
     }
 }
 
-/// Starts a command with a memfd as its standard error. Unlike a pipe, a memfd is never full, and reading it does not
-/// wait for processes that the command leaves running.
-fn start(program: &str, args: &[&str]) -> std::io::Result<(Child, File)> {
-    let said = File::from(rustix::fs::memfd_create("stderr", MemfdFlags::CLOEXEC)?);
+/// Together 10 s: a kubelet takes less from its start to its lock.
+const LOOKS: u32 = 40;
+const BETWEEN_LOOKS: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
+
+const LIST_INHIBITORS: [&str; 6] = [
+    "--json=short",
+    "call",
+    "org.freedesktop.login1",
+    "/org/freedesktop/login1",
+    "org.freedesktop.login1.Manager",
+    "ListInhibitors",
+];
+
+/// Whether the answer has a delay lock of root's with the name that every kubelet uses.
+fn lists_kubelet(answer: &str) -> Option<bool> {
+    /// `what`, `who`, `why`, `mode`, `uid` and `pid`.
+    type Lock = (String, String, String, String, u32, u32);
+    #[derive(Deserialize)]
+    struct Answer {
+        data: (Vec<Lock>,),
+    }
+    let answer: Answer = serde_json::from_str(answer).ok()?;
+    Some(answer.data.0.iter().any(|(what, who, _, mode, uid, _)| {
+        let delays = mode == "delay" && what.split(':').any(|what| what == "shutdown");
+        delays && who == "kubelet" && *uid == 0
+    }))
+}
+
+/// The most that is read of what a command writes to either of its outputs.
+const MOST_OUTPUT: usize = 256 * 1024;
+
+/// Runs a command, and returns its standard output.
+fn output(program: &str, args: &[&str]) -> Result<String, HostError> {
+    let command = command_line(program, args);
+    let (mut child, out, said) = match start(program, args) {
+        Ok(started) => started,
+        Err(source) => return Err(HostError::Start { command, source }),
+    };
+    if !ended_within(&child, PATIENCE) {
+        // Both fail only if it has just exited by itself.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(HostError::Timeout { command, after: PATIENCE });
+    }
+    let status = match child.wait() {
+        Ok(status) => status,
+        Err(source) => return Err(HostError::Start { command, source }),
+    };
+    if status.success() {
+        return Ok(beginning(&out, MOST_OUTPUT));
+    }
+    // The errors are only informative, so they are cut to a short length.
+    let output = beginning(&said, 4096).trim().to_owned();
+    Err(HostError::Failed { command, status, output })
+}
+
+fn beginning(file: &File, most: usize) -> String {
+    let mut bytes = vec![0; most];
+    let read = file.read_at(&mut bytes, 0).unwrap_or(0);
+    String::from_utf8_lossy(&bytes[..read]).into_owned()
+}
+
+/// Starts a command with memfds as its standard output and error. Unlike a pipe, a memfd is never full, and reading it
+/// does not wait for processes that the command leaves running.
+fn start(program: &str, args: &[&str]) -> std::io::Result<(Child, File, File)> {
+    let memfd = |name| rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map(File::from);
+    let (out, said) = (memfd("stdout")?, memfd("stderr")?);
     let child = Command::new(program)
         .args(args)
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(out.try_clone()?)
         .stderr(said.try_clone()?)
         .spawn()?;
-    Ok((child, said))
+    Ok((child, out, said))
 }
 
 pub(super) fn command_line(program: &str, args: &[&str]) -> String {
@@ -132,5 +190,22 @@ mod tests {
         let error = LiveHost.run("sh", &["-c", much]).unwrap_err();
         let HostError::Failed { status, output, .. } = error else { panic!("{error}") };
         assert_eq!((status.code(), output.len()), (Some(3), 4096));
+    }
+
+    #[test]
+    fn only_a_delay_lock_that_root_takes_under_a_kubelets_name_is_one() {
+        for (lock, holds) in [
+            (r#"["shutdown","kubelet","pods","delay",0,9]"#, true),
+            (r#"["sleep:shutdown","kubelet","pods","delay",0,9]"#, true),
+            (r#"["sleep","kubelet","pods","delay",0,9]"#, false),
+            (r#"["shutdown","kubelet","pods","block",0,9]"#, false),
+            (r#"["shutdown","kubelet","pods","delay",1000,9]"#, false),
+            (r#"["shutdown","winddown","pods","delay",0,9]"#, false),
+        ] {
+            let answer = format!(r#"{{"type":"a(ssssuu)","data":[[{lock}]]}}"#);
+            assert_eq!(lists_kubelet(&answer), Some(holds), "{lock}");
+        }
+        assert_eq!(lists_kubelet(r#"{"type":"a(ssssuu)","data":[[]]}"#), Some(false));
+        assert_eq!(lists_kubelet("Call failed"), None);
     }
 }

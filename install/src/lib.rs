@@ -13,6 +13,7 @@ mod default_config;
 mod error;
 mod host;
 mod mounts;
+mod next_step;
 mod plan;
 mod program;
 mod record;
@@ -36,6 +37,7 @@ pub use choice::{Choice, choose};
 pub use companion::Companion;
 pub use error::{Conflict, HostError, InstallError};
 pub use host::{Host, LiveHost, same_directory};
+pub use next_step::{NextStep, NextStepKind};
 pub use program::find_program;
 pub use report::{Action, Change, InstallReport};
 pub use same_build::BUILD_MARK;
@@ -292,15 +294,16 @@ fn configuration(
         Ok((config, _)) => Ok(config),
         Err(source) => Err(unusable(path, source)),
     };
-    let (path, config) = match existing.filter(|_| untouched.is_none()) {
-        Some(existing) => (there.as_path(), parsed(&there, &existing)?),
-        None => {
+    let (path, config) = match (existing.filter(|_| untouched.is_none()), beside) {
+        (Some(existing), _) => (there.as_path(), parsed(&there, &existing)?),
+        (None, Some(beside)) => (Path::new(CONFIG), beside.config()?),
+        (None, None) => {
             let path = options.config.as_deref().unwrap_or(Path::new(CONFIG));
             (path, parsed(path, text.as_bytes())?)
         }
     };
     if let Some(beside) = beside {
-        let differences = beside.differences(&config, &parsed(Path::new(CONFIG), text.as_bytes())?);
+        let differences = beside.differences(&config, &beside.config()?);
         if config.mode != Mode::Companion {
             let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
             let why = format!("it is there already, and is left as it is:{lines}");
@@ -450,7 +453,7 @@ fn advise(
         report.notes.push(PACKAGED.to_owned());
     }
     if let Some(beside) = beside {
-        report.notes.extend(beside.notes(&options.root));
+        report.notes.extend(beside.notes());
         if !beside.has_joined {
             let file = beside.kubeconfig.display();
             let note =
@@ -464,43 +467,44 @@ fn advise(
         report.next.extend(switch_off);
         return Ok(());
     }
-    if beside.is_some() && tree.look(assets::WANTS)? == Found::Nothing {
+    let is_enabled = tree.look(assets::WANTS)? != Found::Nothing;
+    if beside.is_some() && !is_enabled {
+        let root = options.root.display();
         report.next.push(match live {
-            true => "systemctl enable --now winddown".to_owned(),
-            false => format!("systemctl --root={} enable winddown", options.root.display()),
+            true => NextStepKind::EnableNow.typed("systemctl enable --now winddown"),
+            false => NextStepKind::EnableInImage
+                .typed(format!("systemctl --root={root} enable winddown")),
         });
         report.next.extend(switch_off);
-        report.next.extend(live.then(|| "winddown doctor".to_owned()));
+        report.next.extend(live.then(|| NextStepKind::AskDoctor.typed("winddown doctor")));
         return Ok(());
     }
-    if !options.enable && tree.look(assets::WANTS)? == Found::Nothing {
-        report.next.push("systemctl enable winddown".to_owned());
+    if !options.enable && !is_enabled {
+        report.next.push(NextStepKind::Enable.typed("systemctl enable winddown"));
     }
     if ends_pods {
         report.notes.push(
             "the unit is no longer set up for the process runtime; restarting it kills pods of that runtime"
                 .to_owned(),
         );
-        report
-            .next
-            .push("winddown drain && systemctl restart winddown && winddown undrain".to_owned());
+        let line = "winddown drain && systemctl restart winddown && winddown undrain";
+        report.next.push(NextStepKind::DrainAndRestart.typed(line));
     } else if live && !options.start {
-        report.next.push(
-            if report.changes.iter().any(|c| c.path == UNIT && c.action == Action::Created) {
-                "systemctl start winddown"
-            } else {
-                "systemctl restart winddown    # ends no pod"
-            }
-            .to_owned(),
-        );
+        let is_new = report.changes.iter().any(|c| c.path == UNIT && c.action == Action::Created);
+        report.next.push(match is_new {
+            true => NextStepKind::Start.typed("systemctl start winddown"),
+            false => NextStepKind::Restart.typed("systemctl restart winddown    # ends no pod"),
+        });
     }
     report.next.extend(switch_off);
     if tree.names_in(MANIFESTS)?.is_empty() && options.runtime != Runtime::Cri {
         report.notes.push(format!("pod manifests go into {MANIFESTS}, settings into {CONFIG}"));
     }
     if live {
-        let look = if beside.is_some() { "winddown doctor" } else { "winddown status" };
-        report.next.push(look.to_owned());
+        report.next.push(match beside {
+            Some(_) => NextStepKind::AskDoctor.typed("winddown doctor"),
+            None => NextStepKind::ShowStatus.typed("winddown status"),
+        });
     }
     Ok(())
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use winddown_shared::display::clean;
 
+use super::next_step::NextStep;
+
 /// What was done or, in a dry run, what would be done. Its texts may contain names that others chose; displaying it
 /// makes them harmless.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,8 +18,8 @@ pub struct InstallReport {
     pub commands: Vec<String>,
     /// Notes for the operator, in whole sentences.
     pub notes: Vec<String>,
-    /// The commands to run next.
-    pub next: Vec<String>,
+    /// What to do next, in order.
+    pub next: Vec<NextStep>,
 }
 
 /// A change to one path.

@@ -13,6 +13,7 @@ use super::assets::{
 use super::companion;
 use super::error::InstallError;
 use super::host::{Host, LiveHost, command_line};
+use super::next_step::NextStep;
 use super::plan::{self, Step, Work};
 use super::record::{Entry, RECORD, Record};
 use super::report::{Action, Change, InstallReport};
@@ -67,7 +68,7 @@ pub fn uninstall_on(
         [STATE, LOGS].into_iter().try_for_each(|path| tree.refuse_mounts(path))?;
     }
     let steps = steps(&tree, &record, options)?;
-    let kubelets = switch_kubelet_on(&tree, host.is_some());
+    let kubelets = switch_kubelet_on(&tree, host);
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
     let unit = steps.iter().any(|s| s.change.path == UNIT && s.change.action == Action::Removed);
     if host.is_some() && !options.force && !options.dry_run && !kubelets.is_empty() {
@@ -168,13 +169,13 @@ fn steps(
     Ok(steps)
 }
 
-/// Returns the steps that switch the kubelet's graceful shutdown on again, if the configuration is for companion mode.
-fn switch_kubelet_on(tree: &Tree, live: bool) -> Vec<String> {
+/// Returns the steps that come first if the configuration is for companion mode, so that the kubelet ends its pods itself.
+fn switch_kubelet_on(tree: &Tree, host: Option<&dyn Host>) -> Vec<NextStep> {
     let read = || {
         let file = tree.resolve_whole(CONFIG).ok()?;
         Config::parse(&file, &regular::read(&file, regular::CONFIGURATION).ok()?).ok()
     };
-    read().map(|(config, _)| companion::switch_on(tree.root(), live, &config)).unwrap_or_default()
+    read().map(|(config, _)| companion::switch_on(tree.root(), host, &config)).unwrap_or_default()
 }
 
 /// Removes the directories that the installation created, if they are empty.

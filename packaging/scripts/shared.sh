@@ -71,7 +71,20 @@ tell_of_running_pods() {
         echo "winddown: these pods go on running without an agent, and a shutdown will not wait for them:"
         printf '%s\n' $running | sort -u | sed 's/^/  /'
         echo "winddown: next time, 'winddown drain' ends them first; now, reinstall and do so, or reboot."
+    elif grep -q '^mode: *companion' "${DPKG_ROOT:-}/etc/winddown/config.yaml" 2>/dev/null; then
+        echo "winddown: the kubelet's pods go on running."
     elif grep -q '^runtime: *\(cri\|systemd\)' "${DPKG_ROOT:-}/etc/winddown/config.yaml" 2>/dev/null; then
         echo "winddown: pods that containerd, CRI-O or systemd run go on running, without an agent."
     fi
+}
+
+# A package manager cannot be refused as "winddown uninstall" refuses it. Beside a kubelet whose own graceful shutdown is
+# off, what that says is said as loudly as it can be, while the program is still here to say it.
+tell_of_kubelet() {
+    systemd_runs || return 0
+    steps=$(winddown uninstall --dry-run 2>/dev/null | sed '1,/^Next:$/d') || true
+    [ -n "$steps" ] || return 0
+    echo "winddown: WARNING: without winddown NOTHING ENDS THE KUBELET'S PODS in order: a shutdown kills them."
+    echo "winddown: So that the kubelet ends them itself, do this before the next shutdown:"
+    printf '%s\n' "$steps"
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -44,4 +46,32 @@ fn checksums_are_of_all_packages_and_say_so_when_there_are_none() {
     let check = ["--check", "--quiet", "SHA256SUMS"];
     let checked = Command::new("sha256sum").args(check).current_dir(packages.path()).status();
     assert!(checked.unwrap().success());
+}
+
+/// What a package manager is told as it removes winddown: it cannot be refused.
+#[test]
+fn a_package_that_goes_says_loudly_what_its_kubelet_needs_and_else_nothing() {
+    let scripts = repository().join("packaging/scripts");
+    for script in ["deb/prerm", "rpm/pre_uninstall.sh"] {
+        let text = fs::read_to_string(scripts.join(script)).unwrap();
+        assert!(text.contains("\n    tell_of_kubelet\n"), "{script}");
+    }
+    let bin = tempfile::tempdir().unwrap();
+    let said = |dry_run: &str| {
+        let winddown = bin.path().join("winddown");
+        fs::write(&winddown, format!("#!/bin/sh\ncat <<'END'\n{dry_run}\nEND\n")).unwrap();
+        fs::set_permissions(&winddown, fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{}", bin.path().display(), std::env::var("PATH").unwrap());
+        let line = ". ./shared.sh; systemd_runs() { true; }; tell_of_kubelet";
+        let mut shell = Command::new("sh");
+        let ran =
+            shell.args(["-ec", line]).env("PATH", path).current_dir(&scripts).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    assert_eq!(said("Dry run: nothing is changed.\nremove    /etc/x\nNote: y"), "");
+    let told =
+        said("Dry run: nothing is changed.\nNext:\n  set these\n  systemctl restart kubelet");
+    assert!(told.starts_with("winddown: WARNING: without winddown NOTHING ENDS"), "{told}");
+    assert!(told.ends_with(":\n  set these\n  systemctl restart kubelet\n"), "{told}");
 }

@@ -52,6 +52,13 @@ pub fn find(root: &Path) -> Option<Setting> {
     effective(&main, &drop_ins)
 }
 
+/// Like [`find`], but without winddown's own drop-ins: what logind uses once they are removed.
+pub fn find_without_ours(root: &Path) -> Option<Setting> {
+    let (main, mut drop_ins) = merge::scan(root);
+    drop_ins.retain(|source| source.file.file_name() != Some(NAME.as_ref()));
+    effective(&main, &drop_ins)
+}
+
 /// Joins an absolute path of the node to the root that stands for `/`.
 fn below(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))

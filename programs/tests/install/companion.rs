@@ -9,7 +9,7 @@ use winddown_install::{
     uninstall_on,
 };
 
-use super::image::{Image, Recorder};
+use super::image::{Image, Locks, Recorder};
 
 const CONFIG: &str = "etc/winddown/config.yaml";
 const KUBEADM: &str = "var/lib/kubelet/config.yaml";
@@ -361,13 +361,79 @@ fn it_takes_away_what_it_made_and_says_how_the_kubelet_ends_its_pods_again() {
     // There is no advice for a kubelet that stops its pods itself.
     let image = beside("kubeadm");
     image.install_live();
-    assert_eq!(image.uninstall(false).next, Vec::<String>::new());
+    assert!(image.uninstall(false).next.is_empty());
     // An edited file stays.
     let image = beside("kubeadm");
     image.install_live();
     image.replace(CONFIG, "shutdownGracePeriod: 90s", "shutdownGracePeriod: 2m");
     assert!(image.uninstall(false).to_string().contains("changed since it was installed"));
     assert!(image.path(CONFIG).exists());
+}
+
+/// A kubelet of kubeadm that runs with 90 s, and its companion.
+fn beside_running() -> Image {
+    let image = beside("kubeadm");
+    image.install_live();
+    let own = rustix::process::geteuid().as_raw();
+    for (file, text) in [
+        ("comm", "kubelet\n"),
+        (
+            "cmdline",
+            "kubelet\0--config=/var/lib/kubelet/config.yaml\0--kubeconfig=/etc/kubernetes/kubelet.conf\0",
+        ),
+        ("status", &format!("Uid:\t{own}\t{own}\t{own}\t{own}\n")),
+        ("cgroup", "0::/system.slice/kubelet.service\n"),
+    ] {
+        image.put(&format!("proc/9/{file}"), text);
+    }
+    image
+}
+
+/// What the file says is in force only from the next start of the kubelet.
+#[test]
+fn a_companion_stays_until_the_kubelet_holds_its_own_lock() {
+    for (lock, wanted) in [
+        (Some(false), Some("First:\n  systemctl restart kubelet\n  winddown uninstall\n")),
+        (Some(true), None),
+        (None, None),
+    ] {
+        let image = beside_running();
+        image.put(KUBELETS_DELAY, "[Login]\nInhibitDelayMaxSec=90\n");
+        let done = uninstall_on(&image.removal(false), Some(&Locks(lock)));
+        match (done, wanted) {
+            (Err(error), Some(wanted)) => assert!(error.to_string().contains(wanted), "{error}"),
+            (done, wanted) => assert_eq!(done.is_ok(), wanted.is_none(), "{lock:?}"),
+        }
+    }
+}
+
+const KUBELETS_DELAY: &str = "etc/systemd/logind.conf.d/99-kubelet.conf";
+
+/// A kubelet raises logind's delay only where nothing else has: the file of winddown that has goes with it.
+#[test]
+fn a_companion_stays_until_logind_waits_as_long_as_the_kubelet_needs_without_it() {
+    for (file, seconds, is_enough) in [
+        ("", 0, false),
+        ("etc/systemd/logind.conf.d/zz-winddown.conf", 92, false),
+        ("run/systemd/logind.conf.d/zz-winddown.conf", 92, false),
+        (KUBELETS_DELAY, 30, false),
+        (KUBELETS_DELAY, 90, true),
+        ("usr/lib/systemd/logind.conf.d/unattended-upgrades.conf", 1800, true),
+    ] {
+        let image = beside_running();
+        let text = format!("# winddown\n[Login]\nInhibitDelayMaxSec={seconds}\n");
+        if !file.is_empty() {
+            image.put(file, &text);
+        }
+        let done = uninstall_on(&image.removal(false), Some(&Locks(Some(true))));
+        assert_eq!(done.is_ok(), is_enough, "{file}: {seconds}");
+        if let Err(error) = done {
+            let command = "mkdir -p /etc/systemd/logind.conf.d && printf \
+                           '[Login]\\nInhibitDelayMaxSec=90\\n' >/etc/systemd/logind.conf.d/99-kubelet.conf";
+            let wanted = format!("First:\n  {command}\n  winddown uninstall\n");
+            assert!(error.to_string().contains(&wanted), "{error}");
+        }
+    }
 }
 
 #[test]
@@ -425,6 +491,32 @@ fn a_kubelet_whose_files_cannot_be_read_stops_the_installation() {
             .starts_with("the kubelet's configuration /var/lib/kubelet/config.yaml cannot be read")
     );
     assert_eq!(image.tree(), tree);
+}
+
+/// What is wrong is named where it is: our own file is not there yet.
+#[test]
+fn a_value_that_is_refused_is_named_where_it_comes_from() {
+    let image = beside("kubeadm");
+    image.replace(KUBEADM, "shutdownGracePeriod: 90s", "shutdownGracePeriod: ninety");
+    let error = image.install_beside(Companion::default()).unwrap_err().to_string();
+    let wanted = "/var/lib/kubelet/config.yaml:33: shutdownGracePeriod: duration \"ninety\"";
+    assert!(error.starts_with(wanted), "{error}");
+    assert!(error.ends_with("; correct it and run the same command again"), "{error}");
+    let image = beside("kubeadm");
+    let asked = Companion { endpoint: Some("http://x:1".into()), ..Companion::default() };
+    let error = image.install_beside(asked).unwrap_err().to_string();
+    assert!(error.contains("containerRuntimeEndpoint: `http://x:1`"), "{error}");
+    assert!(!error.contains("etc/winddown"), "{error}");
+}
+
+#[test]
+fn a_kubeconfig_that_is_no_file_is_refused_and_not_waited_for() {
+    let image = beside("kubeadm");
+    let made = std::process::Command::new("mkfifo").arg(image.path("etc/pipe")).status();
+    assert!(made.unwrap().success());
+    let asked = Companion { kubeconfig: Some("/etc/pipe".into()), ..Companion::default() };
+    let error = image.install_beside(asked).unwrap_err().to_string();
+    assert_eq!(error, "the kubeconfig /etc/pipe is not used: it is a pipe, not a regular file");
 }
 
 #[test]

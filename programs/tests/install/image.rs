@@ -98,9 +98,26 @@ fn walk(root: &Path, dir: &Path, all: &mut BTreeSet<String>) {
 #[derive(Default)]
 pub(crate) struct Recorder(pub(crate) RefCell<Vec<String>>);
 
+/// A machine on which logind lists these locks of kubelets.
+pub(crate) struct Locks(pub(crate) Option<bool>);
+
+impl Host for Locks {
+    fn run(&self, _: &str, _: &[&str]) -> Result<(), HostError> {
+        Ok(())
+    }
+
+    fn kubelet_holds_lock(&self) -> Option<bool> {
+        self.0
+    }
+}
+
 impl Host for Recorder {
     fn run(&self, program: &str, args: &[&str]) -> Result<(), HostError> {
         self.0.borrow_mut().push(format!("{program} {}", args.join(" ")));
         Ok(())
+    }
+
+    fn kubelet_holds_lock(&self) -> Option<bool> {
+        None
     }
 }

@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use winddown_install::{Companion, InstallError, InstallOptions, install_on, uninstall_on};
+use winddown_install::{
+    Companion, InstallError, InstallOptions, NextStep, install_on, uninstall_on,
+};
 
 use super::companion::laid_out;
 use super::image::Image;
@@ -42,18 +44,21 @@ fn options(image: &Image, dry_run: bool) -> InstallOptions {
     InstallOptions { companion: Some(Companion::default()), dry_run, ..image.options() }
 }
 
-/// What doctor says of the kubelet in an image whose agent is a companion.
-fn doctors_finding(layout: &str) -> String {
+/// What doctor says of the kubelet in an image, as long as winddown is not there, or once its agent is a companion.
+fn doctors_finding(layout: &str, id: &str, config: Option<&str>) -> String {
     let image = beside(layout);
-    let config = image.root.path().join("etc/winddown/config.yaml");
-    std::fs::create_dir_all(config.parent().unwrap()).unwrap();
-    std::fs::write(config, COMPANION).unwrap();
+    if let Some(text) = config {
+        fs::create_dir_all(image.path("etc/winddown")).unwrap();
+        fs::write(image.path("etc/winddown/config.yaml"), text).unwrap();
+    }
     let winddown = env!("CARGO_BIN_EXE_winddown");
     let root = image.root.path().to_str().unwrap();
     let output = Command::new(winddown).args(["doctor", "--root", root, "-o", "json"]).output();
     let said: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     let findings = said["findings"].as_array().unwrap();
-    let found = findings.iter().find(|finding| finding["id"] == "kubelet").unwrap();
+    let Some(found) = findings.iter().find(|finding| finding["id"] == id) else {
+        return "nothing is said of a kubelet\n".to_owned();
+    };
     let mut text =
         format!("{} {}\n", found["severity"].as_str().unwrap(), found["title"].as_str().unwrap());
     for list in ["evidence", "fix", "advice"] {
@@ -70,8 +75,11 @@ fn doctors_finding(layout: &str) -> String {
 fn of_each_layout_doctor_and_installation_say_what_the_kubelet_does_and_how_to_change_it() {
     for layout in LAYOUTS.into_iter().chain(["k0s"]) {
         let image = beside(layout);
-        let mut text =
-            format!("# doctor\n{}# install --companion --dry-run\n", doctors_finding(layout));
+        let mut text = format!(
+            "# doctor, without winddown\n{}# doctor, beside a companion\n{}# install --companion --dry-run\n",
+            doctors_finding(layout, "kubelet-shutdown", None),
+            doctors_finding(layout, "kubelet", Some(COMPANION)),
+        );
         match install_on(&options(&image, true), None) {
             Err(error) => text.push_str(&format!("error: {error}\n")),
             Ok(report) => {
@@ -89,9 +97,9 @@ fn of_each_layout_doctor_and_installation_say_what_the_kubelet_does_and_how_to_c
 }
 
 /// Does what the lines say: a file to write is written, and fields to set are set in the file that is there.
-fn carry_out(next: &[String]) {
+fn carry_out(next: &[NextStep]) {
     let first = next.iter().position(|line| line.ends_with(':')).unwrap();
-    let is_field = |line: &&String| line.starts_with("    ");
+    let is_field = |line: &&NextStep| line.starts_with("    ");
     let lines: Vec<&str> =
         next[first + 1..].iter().take_while(is_field).map(|line| line.trim()).collect();
     let (verb, rest) = next[first].split_once(" /").unwrap();
