@@ -1,5 +1,6 @@
 //! Types each fix of `winddown doctor` on a node with the fault, and asks the doctor again.
 
+mod next_steps;
 mod rows;
 
 use std::time::Duration;
@@ -75,29 +76,6 @@ async fn every_fix_on_a_node_of_containers_mends_what_it_is_printed_for() -> Tes
 async fn every_fix_on_a_kubelets_node_mends_what_it_is_printed_for() -> TestResult {
     let test = "every_fix_on_a_kubelets_node_mends_what_it_is_printed_for";
     type_all(test, Stage::Kubelet).await
-}
-
-#[tokio::test]
-async fn what_an_installation_says_to_do_next_is_typed_as_it_is() -> TestResult {
-    let test = "what_an_installation_says_to_do_next_is_typed_as_it_is";
-    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(()) };
-    let node = Node::boot(&base).await?;
-    node.install_programs(&programs().await?, "/srv/new")?;
-    for (install, last) in [
-        ("/srv/new/winddown install --no-enable", "winddown status"),
-        ("/srv/new/winddown install", "winddown status"),
-        ("winddown install", "winddown status"),
-        ("winddown uninstall", ""),
-    ] {
-        let said = node.run(&["sh", "-c", install]).await?;
-        println!("$ {install}\n{said}");
-        let next = said.split_once("Next:\n").map_or("", |(_, next)| next);
-        assert_eq!(next.lines().last().unwrap_or_default().trim(), last, "{install}");
-        for command in next.lines() {
-            node.run(&["sh", "-c", command]).await?;
-        }
-    }
-    Ok(())
 }
 
 #[tokio::test]

@@ -16,7 +16,16 @@ use crate::page::Page;
 use crate::typed_pages::marked;
 
 const PAGE: &str = "docs/tutorials/beside-a-kubelet.md";
-const STAND_IN: &str = "#!/bin/sh\nsleep infinity & wait\n";
+/// Runs no pods, but holds a shutdown lock, as a kubelet does, unless its own graceful shutdown is off.
+const STAND_IN: &str = "#!/bin/sh
+if grep -qsE '^ *\"?shutdownGracePeriod\"?: \"?0s' /var/lib/kubelet/config.yaml /etc/kubernetes/kubelet/config.json \
+    /var/lib/rancher/k3s/agent/etc/kubelet.conf.d/99-winddown.conf; then
+    sleep infinity & wait
+fi
+printf '[Login]\\nInhibitDelayMaxSec=150\\n' >/etc/systemd/logind.conf.d/99-kubelet.conf
+systemctl kill -s HUP systemd-logind
+systemd-inhibit --who=kubelet --what=shutdown --mode=delay --why=pods sleep infinity & wait
+";
 
 #[tokio::test]
 async fn a_node_of_kubeadm_does_what_its_walkthrough_says() -> TestResult {
@@ -185,6 +194,7 @@ async fn walk(test: &str, heading: &str, kubeconfig: &str) -> TestResult {
         let text = if program.ends_with("iptables") { "#!/bin/sh\n" } else { STAND_IN };
         node.write(program, text, 0o755)?;
     }
+    std::fs::create_dir_all(node.host_path("/etc/systemd/logind.conf.d"))?;
     // The stand-in does not say when it is ready.
     let drop_in = "/etc/systemd/system/k3s.service.d/stand-in.conf";
     node.write(drop_in, "[Service]\nType=simple\n", 0o644)?;

@@ -83,36 +83,80 @@ async fn who_takes_readmes_other_way_on_such_a_node_is_told_and_led_back() -> Te
 #[tokio::test]
 async fn a_companion_leaves_only_once_its_kubelet_ends_its_pods_itself() -> TestResult {
     let test = "a_companion_leaves_only_once_its_kubelet_ends_its_pods_itself";
-    let Some(mut node) = node_with_kubelet(test).await? else { return Ok(()) };
-    for command in typed("Install").into_iter().chain(typed("With a kubelet")) {
-        enter(&mut node, &command).await.map_err(|error| format!("{}: {error}", command.at))?;
-    }
-    is_protected_by_companion(&node).await?;
+    let Some(node) = node_with_companion(test).await? else { return Ok(()) };
     let refused =
         node.run(&["sh", "-c", "winddown uninstall 2>&1 && echo UNINSTALLED; true"]).await?;
     assert!(!refused.contains("UNINSTALLED"), "{refused}");
     keeps_grace(&node, "winddown uninstall").await?;
     let said = refused.split_once("First:").map_or("", |(_, steps)| steps);
-    let fields: Vec<&str> =
-        said.lines().map(str::trim).filter(|line| line.contains("GracePeriod")).collect();
-    assert_eq!(fields.len(), 3, "{refused}");
-    let edits: Vec<String> = fields
-        .iter()
-        .filter_map(|field| field.split_once(": "))
-        .map(|(name, value)| format!("-e 's/^{name}:.*/{name}: {value}/'"))
-        .collect();
-    let edit = format!("sed -i {} /var/lib/kubelet/config.yaml", edits.join(" "));
-    let last = ["systemctl restart kubelet", "winddown uninstall"];
-    assert!(last.iter().all(|line| said.contains(line)), "{refused}");
-    for command in [&*edit, last[0], last[1], "dpkg --remove winddown"] {
+    let steps = way_back(said)?;
+    for command in steps.iter().map(String::as_str).chain(["winddown uninstall"]) {
         println!("# {command}");
         node.run(&["sh", "-c", command]).await?;
-        if command == last[0] {
-            let holds = async || grace(&node).await.is_ok_and(|grace| grace >= GRACE);
-            node.wait_until("the kubelet's lock", Duration::from_secs(10), holds).await?;
+        if command.contains("restart") {
+            kubelet_holds_lock(&node).await?;
         }
         keeps_grace(&node, command).await?;
     }
+    let removed = node.run(&["sh", "-c", "dpkg --remove winddown 2>&1"]).await?;
+    assert!(!removed.contains("WARNING"), "{removed}");
+    keeps_grace(&node, "dpkg --remove winddown").await
+}
+
+/// A package manager is not refused, so that it is told what `uninstall` would have said.
+#[tokio::test]
+async fn who_removes_the_package_of_a_companion_is_told_that_nothing_ends_the_pods() -> TestResult {
+    let test = "who_removes_the_package_of_a_companion_is_told_that_nothing_ends_the_pods";
+    let Some(node) = node_with_companion(test).await? else { return Ok(()) };
+    let removed = node.run(&["sh", "-c", "dpkg --remove winddown 2>&1"]).await?;
+    println!("{removed}");
+    let (_, steps) = removed.split_once("NOTHING ENDS THE KUBELET'S PODS").ok_or("not a word")?;
+    for command in way_back(steps)? {
+        node.run(&["sh", "-c", &command]).await?;
+    }
+    // A kubelet does this as it starts.
+    node.run(&["systemctl", "kill", "-s", "HUP", "systemd-logind"]).await?;
+    kubelet_holds_lock(&node).await
+}
+
+/// The commands of a way back; the fields to set are set with an editor that is typed as well.
+fn way_back(said: &str) -> TestResult<Vec<String>> {
+    let mut edits = String::new();
+    let mut commands = Vec::new();
+    for line in said.lines().map(str::trim) {
+        if let Some((name, value)) = line.split_once(": ").filter(|_| line.starts_with("shutdown"))
+        {
+            edits.push_str(&format!(" -e 's/^{name}:.*/{name}: {value}/'"));
+        } else if line.starts_with("mkdir ") || line.starts_with("systemctl ") {
+            commands.push(line.to_owned());
+        }
+    }
+    // The kubelet never had to raise logind's delay on this node.
+    let wanted = ["mkdir -p /etc/systemd/logind.conf.d", "systemctl restart kubelet"];
+    let is_wanted = |(command, wanted): (&String, &str)| command.starts_with(wanted);
+    if edits.matches(" -e ").count() != 3 || !commands.iter().zip(wanted).all(is_wanted) {
+        return Err(format!("no way back: {said}").into());
+    }
+    commands.insert(0, format!("sed -i{edits} /var/lib/kubelet/config.yaml"));
+    Ok(commands)
+}
+
+/// A node on which README's way for such nodes was taken, and logind's delay is winddown's.
+async fn node_with_companion(test: &str) -> TestResult<Option<Node>> {
+    let Some(mut node) = node_with_kubelet(test).await? else { return Ok(None) };
+    for command in typed("Install").into_iter().chain(typed("With a kubelet")) {
+        enter(&mut node, &command).await.map_err(|error| format!("{}: {error}", command.at))?;
+    }
+    is_protected_by_companion(&node).await?;
+    node.run(&["rm", DELAY]).await?;
+    node.run(&["systemctl", "kill", "-s", "HUP", "systemd-logind"]).await?;
+    keeps_grace(&node, "rm of the kubelet's file for logind").await?;
+    Ok(Some(node))
+}
+
+async fn kubelet_holds_lock(node: &Node) -> TestResult {
+    let holds = async || grace(node).await.is_ok_and(|grace| grace >= GRACE);
+    node.wait_until("the kubelet's lock", Duration::from_secs(10), holds).await?;
     Ok(())
 }
 
@@ -137,8 +181,7 @@ async fn node_with_kubelet(test: &str) -> TestResult<Option<Node>> {
         node.install(&packages.deb()?, &format!("{HOME}/{}", name.ok_or("no package")?))?;
     }
     node.run(&["systemctl", "enable", "--now", "kubelet"]).await?;
-    let holds = async || grace(&node).await.is_ok_and(|grace| grace >= GRACE);
-    node.wait_until("the kubelet's lock", Duration::from_secs(10), holds).await?;
+    kubelet_holds_lock(&node).await?;
     Ok(Some(node))
 }
 
