@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Container, Pod as ApiPod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
-use winddown_fakes::pod_with;
+use winddown_shared::testing::pod_with;
 use winddown_shared::{ContainerStats, DiskUse, Pod, PodStats, Quantity};
 
 /// The bytes of a quantity.

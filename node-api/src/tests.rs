@@ -24,7 +24,7 @@ use rcgen::{
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
-use winddown_fakes::FakeKiller;
+use winddown_shared::testing::FakeKiller;
 use winddown_files::SharedWatch;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{

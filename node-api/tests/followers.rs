@@ -22,7 +22,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use winddown_fakes::{FakeKiller, pod};
+use winddown_shared::testing::{FakeKiller, pod};
 use winddown_node_api::{NodeApi, NodeUsageStats, StatsProvider, TlsFiles};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{

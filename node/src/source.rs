@@ -129,7 +129,7 @@ pub(crate) async fn merge(
 
 #[cfg(test)]
 mod tests {
-    use winddown_fakes::pod;
+    use winddown_shared::testing::pod;
 
     use super::*;
 

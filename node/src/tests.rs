@@ -15,7 +15,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as kube;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_fakes::{FakeInhibitor, FakeRuntime, pod_with};
+use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
     CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, ShutdownKind, WallClock, WallTime,
 };

@@ -88,7 +88,7 @@ impl Runtime for InMemory {
 }
 
 /// (2) Ends the least important pods until no more than `most` are left. A controller needs nothing
-/// but a [`PodKiller`]: it can be tested with `winddown_fakes::FakeKiller`.
+/// but a [`PodKiller`]: it can be tested with `winddown_shared::testing::FakeKiller`.
 async fn keep_at_most(most: usize, workers: &impl PodKiller) {
     let mut pods = workers.running().pods;
     pods.sort_by_key(|pod| pod.spec.as_ref().and_then(|s| s.priority));

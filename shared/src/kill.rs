@@ -384,7 +384,7 @@ pub trait PodKiller: Send + Sync + 'static {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{FakeKiller, pod};
+    use crate::testing::{FakeKiller, pod};
 
     #[tokio::test(start_paused = true)]
     async fn a_kill_that_is_begun_is_asked_for_at_once_and_is_no_choice_for_others() {

@@ -2,7 +2,7 @@
 //!
 //! Nothing here performs I/O: no files, no sockets, no processes. Side effects are behind traits
 //! ([`Runtime`], [`Inhibitor`], [`PodKiller`], [`PodSyncer`], [`Recorder`]) that other crates
-//! implement; the crate `winddown-fakes` has a scripted implementation of each.
+//! implement; the feature `testing` has a scripted implementation of each.
 //!
 //! * [`Pod`] and its facts: identity, priority, QoS class, resource requests.
 //! * [`PodWorkers`]: the only component that starts and stops pods.
@@ -22,16 +22,6 @@ pub mod critical;
 pub mod display;
 mod error_chain;
 mod event;
-// Included by path: the crate `winddown-fakes` links the library, not the copy of this crate under test.
-#[cfg(test)]
-#[path = "../../tests/fakes/src/lib.rs"]
-#[allow(
-    dead_code,
-    unreachable_pub,
-    unused_imports,
-    reason = "the tests of other crates use the rest"
-)]
-mod fake;
 mod found_pod;
 mod garbage;
 mod gate_reason;
@@ -57,6 +47,8 @@ mod stats;
 mod stats_source;
 pub mod status;
 mod syncer;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod victim_lock;
 mod workers;
 

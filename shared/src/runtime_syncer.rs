@@ -396,7 +396,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::{FakeRecorder, FakeRuntime, pod_with};
+    use crate::testing::{FakeRecorder, FakeRuntime, pod_with};
     use crate::{KillRequest, UpdateKind, WallTime, WorkerTimes};
 
     /// As with a kubelet, whose status manager follows the readiness probes alone while containers are killed.

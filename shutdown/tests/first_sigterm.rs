@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_fakes::{FakeInhibitor, FakeKiller};
+use winddown_shared::testing::{FakeInhibitor, FakeKiller};
 use winddown_shared::{Pod, WallClock};
 use winddown_shutdown::{
     BootClock, FileError, Policy, ProgressPhase, ProgressSender, RecordFile, RecordPlace,

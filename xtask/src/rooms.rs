@@ -97,7 +97,7 @@ fn without_tests(text: &str) -> usize {
 fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>) -> Result<()> {
     for path in children(folder)? {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if ["tests", "fuzzing", "generated"].contains(&&*name) {
+        if ["tests", "testing", "fuzzing", "generated"].contains(&&*name) {
             continue;
         }
         let mut module = module.to_vec();

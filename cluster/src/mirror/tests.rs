@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
-use winddown_fakes::pod;
+use winddown_shared::testing::pod;
 use winddown_shared::status::Phase;
 use winddown_shared::{Pod, PodUid, WallClock, WallTime};
 

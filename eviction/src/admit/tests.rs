@@ -1,5 +1,5 @@
 use k8s_openapi::api::core::v1::Toleration;
-use winddown_fakes::static_pod;
+use winddown_shared::testing::static_pod;
 
 use super::*;
 use crate::tests::{changed, pod};

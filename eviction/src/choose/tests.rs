@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use winddown_fakes::static_pod;
+use winddown_shared::testing::static_pod;
 use winddown_shared::Quantity;
 
 use super::*;

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use winddown_fakes::static_pod;
+use winddown_shared::testing::static_pod;
 
 use super::*;
 use crate::condition::Condition;

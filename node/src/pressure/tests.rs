@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use winddown_eviction::{
     Outcome, PressureRule, PressureScope, Reclaimable, Signal, Threshold, ThresholdValue,
 };
-use winddown_fakes::{FakeKiller, FakeRecorder, pod};
+use winddown_shared::testing::{FakeKiller, FakeRecorder, pod};
 use winddown_files::{CgroupMemory, cgroup_number};
 use winddown_shared::{
     ContainerStats, Freed, GateReasons, ImagePlaces, PodStats, PodUid, RuntimeError, VictimLock,

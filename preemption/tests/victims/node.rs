@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use winddown_fakes::{FakeRecorder, FakeRuntime};
+use winddown_shared::testing::{FakeRecorder, FakeRuntime};
 use winddown_preemption::{Preemption, Strategy};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{

@@ -17,7 +17,7 @@ use winddown_cluster::pods::OrphanPolicy;
 use winddown_config::{Config, EvictionSettings, GuardedNamespace, ShutdownPeriods};
 use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
-use winddown_fakes::{FakeInhibitor, FakeRuntime, pod_with};
+use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_machine::UsagePaths;
 use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts};
 use winddown_node::{Configured, Identity, Node, PressureSource, RuntimeFigures};

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{DesiredPods, Intake, WAITING_FOR_PREEMPTION};
-use crate::fake::{self, FakeRecorder, FakeRuntime, pod_with};
+use crate::testing::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::status::StatusStore;
 use crate::{
     Admission, AdmitHandler, BootClock, CONFIG_SOURCE_ANNOTATION, EarlierKill, GateReason,
@@ -314,7 +314,7 @@ async fn a_restart_of_the_agent_changes_nothing_of_what_becomes_of_a_pod_that_is
     use KillReason::{Drain, Eviction, Operator, Plugin, Preemption, Removed, Shutdown};
     let plugin = Plugin(PluginName::of("mine"));
     for reason in [Shutdown, Preemption, Eviction, Drain, Operator, Removed, plugin] {
-        for web in [pod("web", "Always"), fake::pod("web")] {
+        for web in [pod("web", "Always"), testing::pod("web")] {
             let comes_back = match reason.owes() {
                 Owed::Restart | Owed::Reopening | Owed::Room => web.is_static(),
                 Owed::Relief | Owed::Nothing => false,
@@ -400,7 +400,7 @@ async fn a_pod_of_a_shutdown_that_was_called_off_without_an_agent_ends_and_comes
 #[tokio::test(start_paused = true)]
 async fn a_static_pod_that_an_operator_ends_starts_again_once_the_node_admits_pods() {
     let node = node(FakeRuntime::default());
-    let (web, api) = (pod("web", "Always"), fake::pod("api"));
+    let (web, api) = (pod("web", "Always"), testing::pod("api"));
     node.want(&[&web, &api]).await;
     for pod in [&web, &api] {
         node.workers.request_kill(pod.clone(), &KillRequest::new(KillReason::Operator));
@@ -486,7 +486,7 @@ impl AdmitHandler for Used {
 #[tokio::test(start_paused = true)]
 async fn a_removal_that_hangs_keeps_no_new_pod_waiting() {
     let node = node(FakeRuntime::default());
-    let (gone, kept, new) = (fake::pod("gone"), pod("kept", "Always"), pod("new", "Always"));
+    let (gone, kept, new) = (testing::pod("gone"), pod("kept", "Always"), pod("new", "Always"));
     node.want(&[&gone, &kept]).await;
     node.runtime.hang_forgets(true);
     node.want(&[&kept]).await;
@@ -592,7 +592,7 @@ async fn static_pods_ended_by_a_cancelled_shutdown_come_back() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_shutdown_that_another_agent_runs_again_is_left_alone_and_ends_with_the_next() {
     let node = node(FakeRuntime::default());
-    let web = fake::pod("web");
+    let web = testing::pod("web");
     node.runtime.stops_at_shutdown_only(web.uid());
     node.want(&[&web]).await;
     node.workers.kill_pod(web.clone(), shutdown()).await.unwrap();
@@ -611,7 +611,7 @@ async fn a_pod_of_a_shutdown_that_another_agent_runs_again_is_left_alone_and_end
 #[tokio::test(start_paused = true)]
 async fn what_another_agent_runs_is_no_stray_while_its_source_is_behind() {
     let runtime = FakeRuntime::default();
-    let web = fake::pod("web");
+    let web = testing::pod("web");
     runtime.sync_pod(&web).await.unwrap();
     runtime.stops_at_shutdown_only(web.uid());
     let node = node(runtime);
@@ -799,7 +799,7 @@ async fn a_pod_whose_manifest_cannot_be_read_after_a_restart_is_left_alone_until
 #[tokio::test(start_paused = true)]
 async fn remains_that_cannot_be_removed_keep_new_pods_waiting_for_one_call_only() {
     let node = node(FakeRuntime::default());
-    let gone: Vec<Pod> = (0..20).map(|i| fake::pod(&format!("gone{i}"))).collect();
+    let gone: Vec<Pod> = (0..20).map(|i| testing::pod(&format!("gone{i}"))).collect();
     let (kept, new) = (pod("kept", "Always"), pod("new", "Always"));
     let mut want: Vec<&Pod> = gone.iter().collect();
     want.push(&kept);
@@ -852,7 +852,7 @@ async fn to_admit_thousands_of_pods_each_is_looked_at_once() {
     let checks = |admission: Admission| admission.then(looking);
     let node =
         node_with(FakeRuntime::default(), FakeRecorder::default(), checks, &VictimLock::new());
-    let pods: Vec<Pod> = (0..2000).map(|i| fake::pod(&format!("p{i}"))).collect();
+    let pods: Vec<Pod> = (0..2000).map(|i| testing::pod(&format!("p{i}"))).collect();
     node.want(&pods.iter().collect::<Vec<_>>()).await;
     assert_eq!(node.workers.running().pods.len(), pods.len());
     // The first pod is not among those that are read; the last is admitted without counting itself.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::GateReason;
-use crate::fake::{FakeKiller, pod};
+use crate::testing::{FakeKiller, pod};
 
 const NAME: PluginName = PluginName::of("max-age");
 

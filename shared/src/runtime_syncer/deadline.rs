@@ -65,7 +65,7 @@ pub(super) fn exceeded() -> StatusOverride {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::pod;
+    use crate::testing::pod;
 
     fn limited(seconds: i64) -> Pod {
         let mut object = pod("web").object().clone();

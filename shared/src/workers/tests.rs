@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{PodWorkers, WorkerTimes};
-use crate::fake::{FakeRecorder, FakeSyncer, pod, pod_with, static_pod};
+use crate::testing::{FakeRecorder, FakeSyncer, pod, pod_with, static_pod};
 use crate::{KillReason, KillRequest, PodUid};
 
 struct Bench {

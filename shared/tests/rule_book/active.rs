@@ -1,6 +1,6 @@
 //! Which pods count as active, which are admitted, and what is left behind.
 
-use winddown_fakes::FakeRuntime;
+use winddown_shared::testing::FakeRuntime;
 use winddown_shared::{
     KillReason, KillRequest, Lifecycle, Pod, PodKiller, Runtime, StatusOverride,
 };

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use tokio::time::Instant;
-use winddown_fakes::{FakeRuntime, Script, Step};
+use winddown_shared::testing::{FakeRuntime, Script, Step};
 use winddown_shared::{
     Event, KillError, KillReason, KillRequest, Lifecycle, Pod, PodKiller, RuntimePod,
     RuntimeSyncer, RuntimeView, StatusOverride, UpdateKind,

@@ -1,6 +1,6 @@
 //! At most one started static pod per full name.
 
-use winddown_fakes::{Script, Step};
+use winddown_shared::testing::{Script, Step};
 use winddown_shared::{Lifecycle, Pod, UpdateKind};
 
 use super::{Bench, bench, pod_with, secs, settle, static_pod, sync, uids};

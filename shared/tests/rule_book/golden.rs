@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_fakes::{Script, Step};
+use winddown_shared::testing::{Script, Step};
 use winddown_shared::{
     KillReason, KillRequest, Lifecycle, PodKiller, Retry, RuntimeView, StatusOverride, UpdateKind,
 };

@@ -1,6 +1,6 @@
 //! The effect of a pass over the desired pods, the workers and the runtime, for every combination.
 
-use winddown_fakes::FakeRuntime;
+use winddown_shared::testing::FakeRuntime;
 use winddown_shared::{KillRequest, Lifecycle, PodKiller, Runtime, UpdateKind};
 
 use super::node::{job, node, with_label};

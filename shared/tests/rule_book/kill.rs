@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_fakes::{FakeSyncer, Script, Step};
+use winddown_shared::testing::{FakeSyncer, Script, Step};
 use winddown_shared::{
     Event, KillError, KillRequest, Lifecycle, Pod, PodKiller, PodWorkers, Recorder, RunningPods,
     RuntimePod, RuntimeView, StatusOverride, UpdateKind, WorkerTimes,

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use winddown_fakes::{Script, Step};
+use winddown_shared::testing::{Script, Step};
 use winddown_shared::{Lifecycle, Pod, UpdateKind};
 
 use super::{

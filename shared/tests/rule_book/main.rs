@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use winddown_fakes::{FakeRecorder, FakeSyncer, Script, Step, pod, pod_with, static_pod};
+use winddown_shared::testing::{FakeRecorder, FakeSyncer, Script, Step, pod, pod_with, static_pod};
 use winddown_shared::{
     KillReason, KillRequest, Pod, PodUid, PodWorkers, RuntimePod, UpdateKind, WorkerTimes,
 };

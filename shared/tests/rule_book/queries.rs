@@ -2,11 +2,11 @@
 
 use std::collections::HashSet;
 
-use winddown_fakes::Script;
+use winddown_shared::testing::Script;
 use winddown_shared::{KillRequest, PodUid, PodWorkers};
 
 use super::{Bench, bench, evict, pod, request, secs, settle, static_pod, uid};
-use winddown_fakes::FakeSyncer;
+use winddown_shared::testing::FakeSyncer;
 
 type Ask = fn(&PodWorkers<FakeSyncer>, &PodUid) -> bool;
 

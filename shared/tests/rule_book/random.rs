@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use winddown_fakes::FakeRuntime;
+use winddown_shared::testing::FakeRuntime;
 use winddown_shared::{Lifecycle, Pod, PodKiller, Runtime};
 
 use super::node::{Node, node};

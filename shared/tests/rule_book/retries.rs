@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_fakes::{FakeRecorder, FakeSyncer, Script, Step};
+use winddown_shared::testing::{FakeRecorder, FakeSyncer, Script, Step};
 use winddown_shared::{
     Grace, Pod, PodStopped, PodSyncer, PodWorkers, Retry, RuntimePod, Stop, SyncError, SyncUpdate,
     Synced, UpdateKind, WorkerObserver, WorkerTimes,

@@ -1,6 +1,6 @@
 //! Updates: which are coalesced, which are dropped, and which begin a termination.
 
-use winddown_fakes::{Script, Step};
+use winddown_shared::testing::{Script, Step};
 use winddown_shared::{Lifecycle, RuntimeView, UpdateKind};
 
 use super::{

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_fakes::{FakeInhibitor, FakeKiller, FakeRecorder};
+use winddown_shared::testing::{FakeInhibitor, FakeKiller, FakeRecorder};
 use winddown_shared::{Inhibitor, InhibitorState, Pod, PodKiller, ShutdownWork, WallClock};
 
 use super::{ShutdownController, ShutdownParts};
@@ -210,7 +210,7 @@ impl Node {
     /// The name, second and grace period of each kill, in order.
     fn asked(&self) -> Vec<(String, f64, u64)> {
         let calls = self.killer.calls();
-        let ask = |call: &winddown_fakes::KillCall| {
+        let ask = |call: &winddown_shared::testing::KillCall| {
             let at = call.at.duration_since(self.start).as_secs_f64();
             (call.pod.name().to_string(), at, call.request.grace.unwrap().as_secs())
         };

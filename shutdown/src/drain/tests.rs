@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
-use winddown_fakes::{FakeKiller, FakeRecorder};
+use winddown_shared::testing::{FakeKiller, FakeRecorder};
 use winddown_shared::{KillReason, WallClock};
 
 use super::{DrainOrder, drain};

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use winddown_fakes::pod_with;
+use winddown_shared::testing::pod_with;
 
 use super::*;
 

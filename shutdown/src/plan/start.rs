@@ -107,7 +107,7 @@ impl PartialOrd for StartRank {
 
 #[cfg(test)]
 mod tests {
-    use winddown_fakes::pod_with;
+    use winddown_shared::testing::pod_with;
 
     use super::*;
     use crate::{ROLE_LABEL, plan};

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use winddown_fakes::{FakeKiller, FakeRecorder};
+use winddown_shared::testing::{FakeKiller, FakeRecorder};
 use winddown_shared::{
     Event, KillError, KillReason, KillRequest, PluginName, Pod, PodKiller, PodStopped, PodUid,
     RunningPods, RuntimePod, StatusOverride,

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use tokio::task::JoinHandle;
-use winddown_fakes::pod_with;
+use winddown_shared::testing::pod_with;
 use winddown_shared::{AdmissionGate, WallTime};
 
 use super::*;

@@ -12,7 +12,7 @@ use winddown_cluster::pods::{
     EarlierPods, Keep, NodeSide, PodController, PodControllerConfig, Prepare, RunError,
 };
 use winddown_cluster::status::{Follow, Outbox};
-use winddown_fakes::FakeRuntime;
+use winddown_shared::testing::FakeRuntime;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, Intake, KillReason, KillRequest, Pod, PodUid, PodWorkers, RuntimeSyncer,

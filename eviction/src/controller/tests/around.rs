@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tokio::time::Instant;
-use winddown_fakes::static_pod;
+use winddown_shared::testing::static_pod;
 use winddown_shared::{Event, GateReason, GateReasons, PodUid};
 
 use super::*;

@@ -62,7 +62,7 @@ async fn memory_does_not_wait_while_disk_space_is_given_back() {
     assert_eq!(names(&world).len(), 2, "after a minute no more is hoped for from it");
     // A reclaim that hung is not retried before the next pod, nor for five minutes.
     let (next, used) = pods().remove(0);
-    let next = winddown_fakes::pod_with("next", "next", |object| {
+    let next = winddown_shared::testing::pod_with("next", "next", |object| {
         object.spec.clone_from(&next.object().spec);
     });
     world.add(next, used);

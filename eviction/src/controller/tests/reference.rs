@@ -62,7 +62,7 @@ async fn run(policy: Policy, script: Script) -> World {
     assert!(!world.has(condition), "healthy for long");
 
     world.add(
-        winddown_fakes::pod_with("again", victim, |object| {
+        winddown_shared::testing::pod_with("again", victim, |object| {
             *object = {
                 let mut object = again.object().clone();
                 object.metadata.uid = Some("again".to_owned());

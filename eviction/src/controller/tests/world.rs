@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
-use winddown_fakes::{FakeKiller, FakeRecorder, KillCall};
+use winddown_shared::testing::{FakeKiller, FakeRecorder, KillCall};
 use winddown_shared::{
     Event, FsLayout, FsStats, GateReasons, MemoryFigure, MemoryStats, NodeStats, Pod, PodKiller,
     PodStats, PodUid, VictimLock, WallClock,

@@ -112,7 +112,7 @@ fn walking(takes: Duration) -> (Arc<Walks>, Measured) {
 /// Whether the one pod was measured, and how long that took.
 async fn measured(measured: &Measured, wanted: Wanted) -> (bool, Duration) {
     let begun = Instant::now();
-    let found = measured.pods(&[winddown_fakes::pod("a")], wanted).await;
+    let found = measured.pods(&[winddown_shared::testing::pod("a")], wanted).await;
     (matches!(&found[..], [Some(_)]), begun.elapsed())
 }
 

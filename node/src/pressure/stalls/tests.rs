@@ -14,7 +14,7 @@ use winddown_eviction::{
     Reclaim, ReclaimError, Reclaimable, Reclaimed, Signal, Signals, Threshold, ThresholdValue,
     Wanted,
 };
-use winddown_fakes::{FakeKiller, FakeRecorder};
+use winddown_shared::testing::{FakeKiller, FakeRecorder};
 use winddown_shared::{
     GateReasons, MemoryFigure, MemoryStats, NodeStats, Pod, PodStats, PodUid, VictimLock, WallClock,
 };

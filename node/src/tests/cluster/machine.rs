@@ -12,7 +12,7 @@ use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::after_nodes::AfterNodes;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_cluster::pods::OrphanPolicy;
-use winddown_fakes::{FakeInhibitor, FakeRuntime};
+use winddown_shared::testing::{FakeInhibitor, FakeRuntime};
 use winddown_shared::{Inhibitor, LockState, PodUid, WallClock};
 use winddown_shutdown::ShutdownReport;
 

@@ -7,7 +7,7 @@ mod rejected_static;
 use std::sync::Mutex;
 
 use super::*;
-use crate::fake::FakeRecorder;
+use crate::testing::FakeRecorder;
 use crate::{
     AdmissionFailureHandler, Event, FitFailures, NodeFit, NodeView, Room, Victim, VictimLock,
     VictimPlan,

@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Bench, bench, pod, pod_with, request, settle, uid, with_grace};
-use crate::fake::{Script, Step, SyncCall};
+use crate::testing::{Script, Step, SyncCall};
 use crate::workers::grace::effective;
 use crate::{
     Event, KillError, KillReason, KillRequest, Lifecycle, PodKiller, RuntimePod, UpdateKind,

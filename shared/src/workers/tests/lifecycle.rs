@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{bench, pod, pod_with, request, settle, uid};
-use crate::fake::{Script, Step};
+use crate::testing::{Script, Step};
 use crate::{Event, Lifecycle, PodKiller, RunningPods, UpdateKind};
 
 #[tokio::test(start_paused = true)]

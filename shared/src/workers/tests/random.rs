@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::task::JoinHandle;
 
 use super::{Bench, bench, pod_with, settle, static_pod, tries, uid, with_grace};
-use crate::fake::{Script, Step};
+use crate::testing::{Script, Step};
 use crate::{
     Event, KillError, Lifecycle, Pod, PodKiller, PodStopped, PodUid, PodWorkers, RuntimePod,
     RuntimeView, UpdateKind, WorkerTimes,
@@ -194,7 +194,7 @@ impl Trial {
         for (uid, (generation, from)) in &self.killed {
             let current = state.records.get(uid).is_some_and(|r| r.generation == *generation);
             let synced =
-                |c: &&crate::fake::SyncCall| c.uid == *uid && matches!(c.step, Step::Sync(_));
+                |c: &&crate::testing::SyncCall| c.uid == *uid && matches!(c.step, Step::Sync(_));
             let begun = calls[*from..].iter().find(synced);
             assert!(!current || begun.is_none(), "started after its kill: {begun:?}");
         }

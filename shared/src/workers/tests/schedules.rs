@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::super::{PodWorkers, WorkerTimes, completion::EndSender};
 use super::{pod, request, static_pod, tries, uid, with_grace};
-use crate::fake::FakeRecorder;
+use crate::testing::FakeRecorder;
 use crate::grace::FAR;
 use crate::lock::schedule;
 use crate::{

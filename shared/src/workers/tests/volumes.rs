@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Bench, bench, pod, request, settle, uid};
-use crate::fake::{Script, Step};
+use crate::testing::{Script, Step};
 use crate::{PodKiller, UpdateKind};
 
 fn secs(s: u64) -> Duration {

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
-use winddown_fakes::{FakeInhibitor, FakeRecorder};
+use winddown_shared::testing::{FakeInhibitor, FakeRecorder};
 use winddown_shared::{
     GateReason, Inhibitor, InhibitorState, Notice, NoticeState, ShutdownWork, WallClock,
 };

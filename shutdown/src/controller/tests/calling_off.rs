@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use tokio::time::Instant;
-use winddown_fakes::{FakeInhibitor, FakeKiller};
+use winddown_shared::testing::{FakeInhibitor, FakeKiller};
 use winddown_shared::{
     Event, GateReason, GateReasons, KillReason, LockState, PodKiller, ShutdownKind, ShutdownRequest,
 };

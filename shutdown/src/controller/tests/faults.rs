@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_fakes::{FakeInhibitor, FakeKiller};
+use winddown_shared::testing::{FakeInhibitor, FakeKiller};
 use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped, RunningPods};
 
 use super::{Login, Memory, Setup, secs};

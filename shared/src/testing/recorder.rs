@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use winddown_shared::{Event, Recorder};
+use crate::{Event, Recorder};
 
 /// A [`Recorder`] that keeps every event, in order. Clones share one list.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use winddown_shared::{
+use crate::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, KillReason, NodeEnding,
     Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, StoppedContainer,
     SyncedPod, UnsupportedField, WallTime,

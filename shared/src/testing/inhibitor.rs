@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use winddown_shared::{Inhibitor, InhibitorState, LockState};
+use crate::{Inhibitor, InhibitorState, LockState};
 
 /// An [`Inhibitor`] driven by the test. It holds the lock until it is released, and acquires it again when the shutdown
 /// is cancelled, as the real one must. Clones share one state.

@@ -1,5 +1,5 @@
-//! Scripted fakes for the traits of `winddown-shared`, for the tests of other crates and of embedders. They record how
-//! they are called and have no side effects.
+//! Scripted fakes for the traits of this crate, for its tests and for those of other crates and of embedders. They
+//! record how they are called and have no side effects.
 
 mod inhibitor;
 mod killer;

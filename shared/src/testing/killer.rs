@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use winddown_shared::{
+use crate::{
     GateReason, KillError, KillReason, KillRequest, NodeEnding, Pod, PodKiller, PodStopped, PodUid,
     RunningPods, RuntimePod, StoppedContainer,
 };

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use winddown_shared::Pod;
+use crate::Pod;
 
 /// Creates an ordinary pod in the namespace `default`, with one container, `main`, and a grace period of 30 s. Its name
 /// is its UID.
@@ -38,7 +38,7 @@ pub fn pod_with(uid: &str, name: &str, change: impl FnOnce(&mut api::Pod)) -> Po
 /// Creates a static pod.
 pub fn static_pod(uid: &str, name: &str) -> Pod {
     pod_with(uid, name, |pod| {
-        let source = (winddown_shared::CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned());
+        let source = (crate::CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned());
         pod.metadata.annotations = Some([source].into());
     })
 }

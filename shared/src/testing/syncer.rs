@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{
+use crate::{
     GateReason, Grace, KillReason, Pod, PodStopped, PodSyncer, PodUid, RuntimePod, RuntimeView,
     StatusOverride, Stop, StoppedContainer, SyncError, SyncUpdate, Synced, UpdateKind,
 };
