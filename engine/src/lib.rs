@@ -7,11 +7,13 @@
 //! * [`end_notices`]: the files that tell pods why and when they will be stopped.
 //! * [`environment`]: the values of a container's variables, command and pod fields.
 //! * [`stats`]: the resource usage of pods, in cgroups and on disks.
+//! * [`cache`]: the last answers of a runtime that has to be polled.
 //!
 //! Each runtime is a crate or a module of its own, and implements [`winddown_shared::Runtime`] with these parts.
 
 pub mod action;
 pub mod amounts;
+pub mod cache;
 pub mod disk_notes;
 pub mod driver;
 pub mod end_notices;
