@@ -42,6 +42,7 @@ mod facts;
 mod follow;
 mod found;
 mod known;
+pub mod kubelet;
 mod kubelet_hold;
 mod kubelet_root;
 mod local_node;

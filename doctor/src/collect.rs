@@ -20,7 +20,7 @@ use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError};
 use winddown_files::OthersMayWrite;
-use winddown_kubelet::processes::{self, Process};
+use winddown_companion::kubelet::processes::{self, Process};
 use winddown_node::{policy_of, trusted_paths};
 
 /// The node to observe, and how.

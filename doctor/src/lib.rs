@@ -24,4 +24,4 @@ pub use finding::{Area, Counts, Diagnosis, Finding, Severity};
 pub use fix::Fix;
 pub use protection::KubeletLook;
 pub use text::render;
-pub use winddown_kubelet::processes::Process;
+pub use winddown_companion::kubelet::processes::Process;

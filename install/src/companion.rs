@@ -9,8 +9,8 @@ use serde_json::Value;
 use winddown_config::reference::default_of;
 use winddown_config::{Config, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme};
 use winddown_files::regular;
-use winddown_kubelet::processes::strangers;
-use winddown_kubelet::{
+use winddown_companion::kubelet::processes::strangers;
+use winddown_companion::kubelet::{
     Change, Configuration, Kubelet, Periods, PriorityPeriod, below, is_configuration, refusal,
 };
 use winddown_shared::display::clean;
@@ -93,11 +93,11 @@ pub(super) fn find(
 pub(super) fn overlooked(root: &Path) -> Option<String> {
     let name = match same_directory(root, Path::new("/")) {
         true => {
-            let found = winddown_kubelet::find(root, true);
+            let found = winddown_companion::kubelet::find(root, true);
             let running = found.iter().find(|kubelet| kubelet.pid.is_some()).map(Kubelet::name);
-            running.or_else(|| winddown_kubelet::enabled_unit(root))
+            running.or_else(|| winddown_companion::kubelet::enabled_unit(root))
         }
-        false => winddown_kubelet::find(root, false).first().map(Kubelet::name),
+        false => winddown_companion::kubelet::find(root, false).first().map(Kubelet::name),
     }?;
     Some(format!(
         "a kubelet is here ({name}), and this agent would not end its pods: `winddown install --companion` makes it"
@@ -109,7 +109,7 @@ fn others_by_that_name(root: &Path, live: bool) -> Vec<String> {
     /// Any user can start as many as they like.
     const MOST: usize = 4;
     let found = if live { strangers(root).unwrap_or_default() } else { Vec::new() };
-    let sentence = |(process, why): &(winddown_kubelet::processes::Process, _)| {
+    let sentence = |(process, why): &(winddown_companion::kubelet::processes::Process, _)| {
         format!(
             "process {} has the name {} and is not taken for this machine's kubelet: {why}",
             process.pid, process.name
@@ -141,7 +141,7 @@ fn configuration(
     }
     let said = kubelet.configuration(root);
     match said.as_ref().and_then(|said| said.problem.clone()) {
-        Some(winddown_kubelet::Problem { file, why }) => {
+        Some(winddown_companion::kubelet::Problem { file, why }) => {
             Err(InstallError::KubeletConfiguration { file, why })
         }
         None => Ok(said),
@@ -154,7 +154,7 @@ fn one_kubelet(
     asked: &Companion,
     strangers: &[String],
 ) -> Result<Kubelet, InstallError> {
-    let mut found = winddown_kubelet::find(root, live);
+    let mut found = winddown_companion::kubelet::find(root, live);
     let names = |found: &[Kubelet]| found.iter().map(Kubelet::name).collect::<Vec<_>>();
     if let Some(name) = &asked.kubelet {
         let all = names(&found);
@@ -189,7 +189,7 @@ fn only_credentials(
     asked: &Companion,
     strangers: &[String],
 ) -> Result<Kubelet, InstallError> {
-    let mut found = winddown_kubelet::find_credentials(root);
+    let mut found = winddown_companion::kubelet::find_credentials(root);
     if let Some(file) = &asked.kubeconfig {
         found.retain(|kubelet| kubelet.kubeconfig() == Some(file));
         return Ok(found.pop().unwrap_or_else(|| Kubelet::with_kubeconfig(file)));
@@ -438,7 +438,7 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
         return Vec::new();
     }
     let live = host.is_some();
-    let found = winddown_kubelet::find(root, live);
+    let found = winddown_companion::kubelet::find(root, live);
     let same = |kubelet: &&Kubelet| kubelet.kubeconfig() == config.cluster.kubeconfig.as_deref();
     let kubelet = found.iter().find(same).or(found.first()).cloned().unwrap_or_default();
     let said = kubelet.configuration(root);

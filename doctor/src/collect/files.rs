@@ -16,7 +16,7 @@ use crate::facts::{
 };
 use winddown_config::{Config, ConfigError, Origin};
 use winddown_control::api::ReportEntry;
-use winddown_kubelet::{UNIT_DIRECTORIES, below};
+use winddown_companion::kubelet::{UNIT_DIRECTORIES, below};
 use winddown_node::reports;
 
 /// Prefixes of the scopes that container runtimes create for containers.

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_kubelet::processes::{self, Process};
-use winddown_kubelet::{Change, Periods};
+use winddown_companion::kubelet::processes::{self, Process};
+use winddown_companion::kubelet::{Change, Periods};
 
 use super::{MOST_PROCESSES, not_observed};
 use crate::facts::{Fact, KubeletConfig, NotObserved};
@@ -41,8 +41,8 @@ impl OnDisk {
             Some(Err(error)) => not_observed(&error, &root.join("proc")),
         };
         let unit = match live {
-            true => winddown_kubelet::enabled_unit(root),
-            false => winddown_kubelet::find(root, live).into_iter().find_map(|found| found.unit),
+            true => winddown_companion::kubelet::enabled_unit(root),
+            false => winddown_companion::kubelet::find(root, live).into_iter().find_map(|found| found.unit),
         };
         Self { kubelets, unit: Fact::Known(unit), config: Fact::Known(config(root, live)) }
     }
@@ -57,7 +57,7 @@ pub(crate) fn wants(config: &KubeletConfig) -> Option<Duration> {
 }
 
 fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
-    let kubelet = winddown_kubelet::find(root, live).into_iter().next().unwrap_or_default();
+    let kubelet = winddown_companion::kubelet::find(root, live).into_iter().next().unwrap_or_default();
     let place = kubelet.unit_file(root).map(|file| file.display().to_string());
     let place = place.unwrap_or_else(|| kubelet.name());
     let unit = kubelet.unit.clone().unwrap_or_else(|| "kubelet.service".to_owned());
@@ -72,7 +72,7 @@ fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
             ..KubeletConfig::default()
         });
     };
-    if let Some(winddown_kubelet::Problem { file, why: problem }) = said.problem {
+    if let Some(winddown_companion::kubelet::Problem { file, why: problem }) = said.problem {
         let place = file.display().to_string();
         return Some(KubeletConfig {
             file: place.clone(),

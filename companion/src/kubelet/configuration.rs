@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
-use winddown_quantities::GoDuration;
+use winddown_shared::GoDuration;
 use winddown_yaml::{Node, decode, parse_first_leniently};
 
 use super::periods::{BY_PRIORITY, CRITICAL, PERIOD, Periods, PriorityPeriod};

@@ -10,10 +10,10 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
-use winddown_quantities::GoDuration;
+use winddown_shared::GoDuration;
 
 use super::Root;
-use crate::Configuration;
+use super::super::Configuration;
 
 #[derive(Deserialize)]
 struct Row {
