@@ -148,7 +148,7 @@ pub(super) fn run(
     args: &DrillArgs,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    winddown_logging::start_at("error");
+    winddown_daemon::logging::start_at("error");
     let config = match &global.config {
         Some(file) => Config::load(file)?.0,
         None => default_config(args.pods.as_deref())?,

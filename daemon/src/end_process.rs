@@ -2,7 +2,7 @@
 
 use winddown_shared::critical::{OnTaskFailure, TaskFailure};
 
-use winddown_logging::Log;
+use crate::logging::Log;
 
 #[cfg(test)]
 mod tests;

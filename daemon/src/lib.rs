@@ -3,12 +3,13 @@
 
 pub mod command_line;
 mod end_process;
+pub mod logging;
 pub mod service;
 
 use std::io;
 use std::time::Duration;
 
-use winddown_logging::Log;
+use crate::logging::Log;
 use winddown_shared::critical;
 
 use end_process::EndProcess;
@@ -27,7 +28,7 @@ const LAST_THREADS: Duration = Duration::from_millis(500);
 /// # Errors
 /// The agent could not start; nothing was changed and no pod was touched.
 pub fn run(options: ServiceOptions) -> Result<(), StartError> {
-    let log = winddown_logging::start();
+    let log = crate::logging::start();
     critical::on_failure(EndProcess(log.clone()));
     let ended = block_on(logged(&log, service::run(options))).map_err(StartError::Threads)?;
     log.flush();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use winddown_logging::KINDS;
+use winddown_daemon::logging::KINDS;
 
 /// Fields that a catalog text may name, as the journal has them.
 const FIELDS: [&str; 10] = [

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
-use winddown_logging::{Log, USUAL};
+use winddown_daemon::logging::{Log, USUAL};
 
 /// The log of the current thread while this value exists.
 pub(crate) struct Lines {
