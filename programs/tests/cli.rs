@@ -1,5 +1,5 @@
 //! Tests of the built program that need a process. Everything else about the command line is tested
-//! in `cli/src/tests.rs`.
+//! in `src/tests.rs`.
 
 #![allow(clippy::expect_used, reason = "clippy does not see that helpers here are tests, too")]
 

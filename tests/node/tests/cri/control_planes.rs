@@ -32,7 +32,7 @@ struct Layout {
 impl Layout {
     /// Reads the layout that `winddown plan` is tested with.
     fn read(name: &str) -> TestResult<Self> {
-        let file = repository().join(format!("cli/src/tests/control_planes/{name}.yaml"));
+        let file = repository().join(format!("programs/src/tests/control_planes/{name}.yaml"));
         let text = std::fs::read_to_string(file)?;
         let mut layout = Self {
             pods: serde_saphyr::from_multiple(&text)?,
