@@ -278,3 +278,8 @@ impl std::fmt::Debug for Connection {
         f.debug_struct("Connection").field("source", self.shared.source()).finish_non_exhaustive()
     }
 }
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

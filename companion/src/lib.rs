@@ -72,3 +72,8 @@ pub use rights::{
 };
 pub use runtime::{KubeletRuntime, companion};
 pub use shared_look::SharedLook;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -345,3 +345,8 @@ pub fn file_hint(error: &io::Error) -> &'static str {
         _ => "",
     }
 }
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -220,3 +220,8 @@ impl ApiError {
         self
     }
 }
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

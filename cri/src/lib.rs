@@ -424,3 +424,8 @@ impl Context {
         health.version.split(' ').next().filter(|name| !name.is_empty()).unwrap_or("cri").to_owned()
     }
 }
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -45,3 +45,8 @@ pub mod unsupported;
 
 pub use environment::NodeFacts;
 pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

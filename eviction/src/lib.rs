@@ -78,3 +78,8 @@ pub use threshold::{
     parse_soft_grace, parse_threshold,
 };
 pub use usage::usage;
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

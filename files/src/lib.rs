@@ -43,3 +43,8 @@ pub use writers::{
     OthersMayRead, OthersMayWrite, Trusted, Writers, others_may_read, others_may_write,
     others_may_write_besides, refuse_if_others_may_write,
 };
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -34,3 +34,8 @@ fn skip(test: &str, why: &str) {
     println!("SKIPPED: {test}: {why}");
     assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test} was skipped: {why}");
 }
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

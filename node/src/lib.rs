@@ -236,3 +236,13 @@ impl<R: Runtime> Node<R> {
         critical::spawn("settings", Arc::clone(core).follow(settings));
     }
 }
+
+/// The examples of the README.
+#[cfg(all(doctest, feature = "shutdown"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// The examples of the page for embedders.
+#[cfg(all(doctest, feature = "shutdown"))]
+#[doc = include_str!("../../docs/embedding.md")]
+struct Embedding;

@@ -44,3 +44,8 @@ pub type Uptime = fn() -> Option<std::time::Duration>;
 
 /// How often an announced deadline is checked against its clock.
 const COMPARE: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

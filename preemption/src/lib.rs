@@ -26,3 +26,8 @@ pub use handler::Preemption;
 pub use minimal::Criterion;
 pub use plan_json::{PlanLineError, PlanOptions, plan_json_line};
 pub use select::{Proof, Requirement, Selection, Strategy, StrategyError, select};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -22,3 +22,8 @@ fn split_digits(text: &str) -> (&str, &str) {
 fn abbreviated(text: &str) -> String {
     text.chars().take(40).collect()
 }
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -16,3 +16,8 @@ pub use programs::ProgramRuntime;
 pub use winddown_engine::{
     CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer,
 };
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

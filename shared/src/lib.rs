@@ -111,3 +111,8 @@ pub use winddown_quantities::{
     QuantityFormat, parse_duration, seconds_up,
 };
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

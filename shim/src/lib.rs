@@ -81,3 +81,8 @@ fn close_inherited() {
         let _ = nix::unistd::close(fd);
     }
 }
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -86,3 +86,8 @@ pub use start::{
 pub use state_file::{StateFile, StateTimes};
 pub use unit_stop::UnitStop;
 pub use winddown_shared::{AdmissionGate, BootClock};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -33,3 +33,8 @@ pub use logind::{Bus, InhibitorConfig, LogindInhibitor, hold_block};
 pub use notify::{InheritedError, LOCK_NAME, LockStore, NoStore, Notifier};
 pub use shutdown_socket::{Accept, InhibitorSocket};
 pub use system_state::{SystemStateError, shutdown_in_progress};
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
