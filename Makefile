@@ -21,8 +21,8 @@ FILES := preemption/src/**/*.rs \
 	$(addprefix shutdown/src/,plan.rs plan/*.rs role.rs budget.rs policy.rs)
 
 # Those that other agents can be built from, each before those that need it.
-CRATES := $(addprefix --package winddown-,quantities files shared yaml notices systemd preemption eviction shutdown \
-	shim engine machine runtimes cri api-client cluster pod-references companion config static-pods control node)
+CRATES := $(addprefix --package winddown-,quantities shared host yaml notices systemd preemption eviction shutdown \
+	shim engine runtimes cri api-client cluster pod-references companion config static-pods control node)
 
 # How programs are built that ship. `PROFILE=release` makes larger ones in a third of the time.
 PROFILE := dist

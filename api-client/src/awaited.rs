@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::sleep;
-use winddown_files::{Hint, Watch, Watched};
+use winddown_host::{Hint, Watch, Watched};
 
 use super::error::CredentialsError;
 use super::health::ApiState;

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
-use winddown_files::refuse_if_others_may_write;
+use winddown_host::refuse_if_others_may_write;
 
 use super::error::CredentialsError;
 use super::material::{Assembly, Found};

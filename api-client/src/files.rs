@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use winddown_files::regular;
+use winddown_host::regular;
 
 use super::error::CredentialsError;
 

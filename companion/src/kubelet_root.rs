@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use winddown_files::{Mount, kernel, mounts, regular};
+use winddown_host::{Mount, kernel, mounts, regular};
 use winddown_shared::PodUid;
 
 use super::local_node::NodeError;

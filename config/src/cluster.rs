@@ -173,7 +173,7 @@ impl ClusterSettings {
     #[must_use]
     pub fn node_addresses(&self) -> Vec<IpAddr> {
         match self.node_ips.as_slice() {
-            [] => winddown_engine::environment::host_addresses(),
+            [] => winddown_host::host_addresses(),
             own => own.to_vec(),
         }
     }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use winddown_files::{Durability, regular, replace_private};
+use winddown_host::{Durability, regular, replace_private};
 
 use super::{Config, ConfigError, DEFAULT_FILE, Warning};
 

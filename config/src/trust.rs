@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use winddown_files::{OthersMayRead, OthersMayWrite, others_may_read, others_may_write};
+use winddown_host::{OthersMayRead, OthersMayWrite, others_may_read, others_may_write};
 use winddown_shared::display::clean;
 
 use super::{Config, Mode, RuntimeKind, reference};

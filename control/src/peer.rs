@@ -5,7 +5,7 @@ use std::path::Path;
 
 use tokio::net::UnixStream;
 use tokio::net::unix::UCred;
-use winddown_files::{Users, kernel};
+use winddown_host::{Users, kernel};
 
 /// The client that made a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

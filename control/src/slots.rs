@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use winddown_files::{ConnectionLimiter, ConnectionSlot};
+use winddown_host::{ConnectionLimiter, ConnectionSlot};
 
 use super::{Limits, Peer};
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt
 use std::path::{Path, PathBuf};
 
 use tokio::net::{UnixListener, UnixStream};
-use winddown_files::Watch;
+use winddown_host::Watch;
 use winddown_shared::error_chain;
 
 /// The listening socket. Its file is removed on drop, unless it was replaced.

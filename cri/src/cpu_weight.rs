@@ -11,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use winddown_files::kernel;
+use winddown_host::kernel;
 use winddown_shared::error_chain;
 
 use super::Context;

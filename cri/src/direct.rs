@@ -14,8 +14,7 @@ use std::sync::Arc;
 
 use nix::sys::signal::Signal as Named;
 use rustix::process::{Signal, pidfd_send_signal};
-use winddown_engine::ready::Ready;
-use winddown_files::kernel;
+use winddown_host::{kernel, ready::Ready};
 
 /// The stop signal of an image that specifies none.
 pub(crate) const DEFAULT_SIGNAL: &str = "SIGTERM";

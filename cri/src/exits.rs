@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::time::{Instant, sleep, timeout};
-use winddown_engine::ready::Ready;
+use winddown_host::ready::Ready;
 use winddown_shared::{Backoff, error_chain};
 
 use super::direct::Direct;

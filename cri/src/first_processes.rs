@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::Semaphore;
-use winddown_engine::ready::Ready;
-use winddown_files::kernel;
+use winddown_host::{kernel, ready::Ready};
 use winddown_shared::PodUid;
 
 use super::client::Client;

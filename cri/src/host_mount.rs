@@ -12,7 +12,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use winddown_engine::mount_table::{self, UnmountError};
+use winddown_host::mount_table::{self, UnmountError};
 
 use super::mounts;
 

@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_engine::files;
+use winddown_host::pod_logs;
 use winddown_shared::error_chain;
-use winddown_shim::log;
 
 use super::{Context, api};
 
@@ -47,7 +46,7 @@ struct ContainerLog {
 /// Rotates the logs that are too long, and returns them. Blocking.
 fn turn_all(logs: Vec<ContainerLog>, max_bytes: u64, max_files: u32) -> Vec<ContainerLog> {
     let turned = logs.into_iter().filter(|one| {
-        let turned = log::rotate_beyond(&one.path, max_bytes, max_files);
+        let turned = pod_logs::rotate_beyond(&one.path, max_bytes, max_files);
         turned.unwrap_or_else(|error| {
             let ContainerLog { pod, container, path, .. } = one;
             tracing::warn!(%pod, %container, path = %path.display(), error = error_chain(&error), "cannot turn a log");
@@ -63,14 +62,14 @@ fn running(context: &Context) -> Vec<ContainerLog> {
     for entry in entries {
         let state = entry.lock();
         let (namespace, name) = &state.label;
-        let logs = files::pod_logs(&context.config.log_dir, namespace, name, entry.uid());
+        let logs = pod_logs::pod_logs(&context.config.log_dir, namespace, name, entry.uid());
         for container in &state.containers {
             if let Some(run) = container.run.as_ref().filter(|run| run.is_running()) {
                 all.push(ContainerLog {
                     id: Arc::clone(&run.id),
                     pod: format!("{namespace}/{name}"),
                     container: Arc::clone(&container.name),
-                    path: logs.join(files::run_log(&container.name, run.attempt)),
+                    path: logs.join(pod_logs::run_log(&container.name, run.attempt)),
                 });
             }
         }

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
-use winddown_files::{kernel, mounts, regular};
+use winddown_host::{kernel, mounts, regular};
 
 use super::tree::{Bounds, NewDirectory, Tree};
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use winddown_engine::{files, stopping};
-use winddown_files::kernel;
+use winddown_host::kernel;
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
 use super::config::CriConfig;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::OnceCell;
-use winddown_files::regular;
+use winddown_host::regular;
 use winddown_shared::{Pod, PodEventKind, RuntimeError};
 
 use super::client::CallError;

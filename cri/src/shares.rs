@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::amounts;
-use winddown_files::kernel;
+use winddown_host::kernel;
 use winddown_shared::service_units::UnitError;
 use winddown_shared::{Pod, PodUid, QosClass, error_chain};
 

@@ -8,8 +8,8 @@ use std::path::Path;
 use k8s_openapi::api::core::v1 as k8s;
 use rustix::fs::{FileType, Mode, fchmod, fchown, fstat};
 use rustix::process::Gid;
-use winddown_engine::{files, mount_table, removal};
-use winddown_files::regular;
+use winddown_engine::files;
+use winddown_host::{mount_table, regular, removal};
 use winddown_shared::{Pod, PodUid, RuntimeError};
 
 use super::config::CriConfig;

@@ -22,7 +22,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_machine::host::{boot_id, group_id, node_name, wall_clock};
+use winddown_host::machine::{boot_id, group_id, node_name, wall_clock};
 use winddown_node_api::PodStreams;
 use winddown_shared::display::duration;
 use winddown_shared::{LockState, PluginError, WallClock, WallTime, critical, error_chain};

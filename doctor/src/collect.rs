@@ -19,7 +19,7 @@ use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, KILLERS, NotObser
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError};
-use winddown_files::OthersMayWrite;
+use winddown_host::OthersMayWrite;
 use winddown_companion::kubelet::processes::{self, Process};
 use winddown_node::{policy_of, trusted_paths};
 
@@ -123,7 +123,7 @@ pub async fn collect(place: &Place) -> Facts {
     let node = match &agent {
         Fact::Known(status) => status.node.name.clone(),
         Fact::Unknown(..) if !place.live => place.root.display().to_string(),
-        Fact::Unknown(..) => config.config.node_name_or(&winddown_machine::host::node_name()),
+        Fact::Unknown(..) => config.config.node_name_or(&winddown_host::machine::node_name()),
     };
     Facts {
         live: place.live,

@@ -9,7 +9,7 @@ use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, Sy
 
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::{ReportEntry, Status};
-use winddown_files::OthersMayWrite;
+use winddown_host::OthersMayWrite;
 use winddown_companion::kubelet::processes::Process;
 
 /// The result of one observation.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use winddown_config::Mode;
 use winddown_control::api::{LockState, Protection};
-use winddown_files::OneThread;
+use winddown_host::OneThread;
 use winddown_node::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
 use winddown_systemd::Bus;
 use winddown_systemd::inspect::{Inspector, LoginView};

@@ -22,7 +22,7 @@ use std::time::Duration;
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
-use winddown_files::{Durability, replace};
+use winddown_host::{Durability, replace};
 use winddown_shared::{
     EndNotice, Grace, NodeEnding, PodUid, ShutdownKind, WallClock, critical, error_chain,
 };

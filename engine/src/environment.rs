@@ -1,15 +1,13 @@
 //! Computes a container's environment and command line from its spec and the node's facts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::path::Path;
-use std::sync::OnceLock;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_files::kernel;
+use winddown_host::meminfo::MemInfo;
+use winddown_host::{host_addresses, kernel};
 use winddown_shared::{Pod, Quantity, RuntimeError};
-
-use crate::meminfo::MemInfo;
 
 /// The most bytes of a container's variables and command line together: a few variables that double each other
 /// (`$(A)$(A)`) would take all memory. The kernel passes at most 6 MiB to a program.
@@ -135,33 +133,6 @@ impl NodeFacts {
     pub fn host_address(&self) -> Option<IpAddr> {
         self.address.or_else(|| host_addresses().first().copied())
     }
-}
-
-/// The source addresses that this host uses towards the rest of the world, IPv4 before IPv6; at most one of each
-/// family. Empty while it has no route there.
-///
-/// Once found, they stay the same until the agent exits. Sends nothing, and does not block.
-pub fn host_addresses() -> Vec<IpAddr> {
-    static FOUND: OnceLock<Vec<IpAddr>> = OnceLock::new();
-    if let Some(found) = FOUND.get() {
-        return found.clone();
-    }
-    let found = outward_addresses();
-    if found.is_empty() { found } else { FOUND.get_or_init(|| found).clone() }
-}
-
-/// The source addresses that the kernel would use for the documentation's example addresses, which are reached through
-/// the default route.
-fn outward_addresses() -> Vec<IpAddr> {
-    let from = |own: &str, other: &str| {
-        let socket = UdpSocket::bind(own).ok()?;
-        // For datagrams this only looks up the route.
-        socket.connect(other).ok()?;
-        let address = socket.local_addr().ok()?.ip();
-        (!address.is_unspecified() && !address.is_loopback()).then_some(address)
-    };
-    let both = [from("0.0.0.0:0", "192.0.2.1:9"), from("[::]:0", "[2001:db8::1]:9")];
-    both.into_iter().flatten().collect()
 }
 
 /// The variables of `container`, in the spec's order; a later one of the same name wins.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::timeout;
-use winddown_files::OneThread;
+use winddown_host::OneThread;
 use winddown_shim::{exit, log};
 
 /// How long a message may take to be read.

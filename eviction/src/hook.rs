@@ -14,7 +14,7 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
-use winddown_files::refuse_if_others_may_write;
+use winddown_host::refuse_if_others_may_write;
 use winddown_shared::PodLabel;
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::host::LiveHost;
 use super::tree::Tree;
 use super::{InstallError, Runtime};
 use winddown_config::Config;
-use winddown_files::regular;
+use winddown_host::regular;
 
 /// The chosen runtime, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]

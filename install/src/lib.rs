@@ -56,7 +56,7 @@ use record::{Entry, Record};
 use tree::{Found, Tree};
 
 use winddown_config::{Config, Mode};
-use winddown_files::{Trusted, regular};
+use winddown_host::{Trusted, regular};
 
 /// The runtime of the pods. With `Process` they run below the agent, whose unit then needs a looser sandbox; otherwise
 /// the unit is sandboxed. With `Cri`, the container runtime's scopes are stopped after the unit.

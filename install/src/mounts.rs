@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub(super) fn below(proc_root: &Path, directory: &Path) -> Vec<PathBuf> {
     // The kernel's mount table has resolved paths.
     let Ok(directory) = directory.canonicalize() else { return Vec::new() };
-    let mut points = winddown_engine::mount_table::below(proc_root, &directory).unwrap_or_default();
+    let mut points = winddown_host::mount_table::below(proc_root, &directory).unwrap_or_default();
     points.retain(|point| *point != directory);
     points
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use winddown_files::regular;
+use winddown_host::regular;
 
 use super::assets::{PACKAGED_PROGRAMS, PROGRAMS};
 use super::error::InstallError;

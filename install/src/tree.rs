@@ -8,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Component, Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
-use winddown_files::regular;
+use winddown_host::regular;
 
 use super::assets::PACKAGED_UNIT;
 use super::error::InstallError;
@@ -211,7 +211,7 @@ impl Tree {
     /// exists. A mount point is emptied but kept. A symbolic link is left alone.
     pub(super) fn remove_all(&self, path: &str) -> Result<bool, InstallError> {
         let resolved = self.resolve(path)?;
-        match winddown_engine::removal::contents(&resolved) {
+        match winddown_host::removal::contents(&resolved) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {
                 Err(InstallError::file("remove", resolved)(e))
             }
@@ -297,5 +297,5 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 fn sync_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), winddown_files::sync_directory)
+    path.parent().map_or(Ok(()), winddown_host::sync_directory)
 }

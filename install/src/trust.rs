@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nix::unistd::{Gid, Group, Uid, User};
-use winddown_files::{OthersMayWrite, Trusted, others_may_write_besides};
+use winddown_host::{OthersMayWrite, Trusted, others_may_write_besides};
 
 use super::assets::{Item, Kind, LOGS};
 use super::error::InstallError;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use winddown_config::Config;
-use winddown_files::regular;
+use winddown_host::regular;
 
 use super::assets::{
     CONFIG, LOGIND_DROP_IN, LOGS, MANIFESTS, PROCESS_DROP_IN, STATE, SYSUSERS, UNIT,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use winddown_files::OthersMayWrite;
+use winddown_host::OthersMayWrite;
 use winddown_shared::display::clean;
 
 /// A path through which somebody else decides what root runs or believes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use winddown_engine::PodStreams;
-use winddown_files::SharedWatch;
+use winddown_host::SharedWatch;
 use winddown_shared::NodeHandle;
 use winddown_shared::status::{StatusEntry, is_terminal};
 

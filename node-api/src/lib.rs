@@ -56,7 +56,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 pub use winddown_engine::PodStreams;
-use winddown_files::{SharedWatch, Watch};
+use winddown_host::{SharedWatch, Watch};
 use winddown_shared::{NodeHandle, Plugin, PluginName, Reviews, error_chain};
 
 use context::Context;

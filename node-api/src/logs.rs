@@ -15,8 +15,7 @@ use hyper::body::{Bytes, Frame};
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
-use winddown_engine::files;
-use winddown_files::Subscription;
+use winddown_host::{Subscription, pod_logs};
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{NodeHandle, PodUid};
 
@@ -118,7 +117,7 @@ pub(crate) async fn open(
             }
             (None, _) => None,
         };
-        let runs = files::logged_runs(&directory).unwrap_or_default();
+        let runs = pod_logs::logged_runs(&directory).unwrap_or_default();
         let attempt = attempt(&container_ref, status.as_ref(), &runs, options.previous)?;
         let path = directory.join(format!("{attempt}.log"));
         let is_given_up = || here.strong_count() == 0;
@@ -159,10 +158,10 @@ fn directory(
 ) -> Result<PathBuf, Failure> {
     let ContainerRef { namespace, pod, container } = container_ref;
     let names = [namespace, pod, container, entry.pod.uid().as_str()];
-    if !names.into_iter().all(files::is_safe) {
+    if !names.into_iter().all(pod_logs::is_safe) {
         return Err(Failure::new(StatusCode::BAD_REQUEST, "these are no names of a pod"));
     }
-    let logs = files::pod_logs(&context.log_dir, namespace, pod, entry.pod.uid());
+    let logs = pod_logs::pod_logs(&context.log_dir, namespace, pod, entry.pod.uid());
     Ok(logs.join(container))
 }
 

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use winddown_files::ConnectionLimiter;
-pub(crate) use winddown_files::ConnectionSlot;
+use winddown_host::ConnectionLimiter;
+pub(crate) use winddown_host::ConnectionSlot;
 
 /// The most guests at the same time.
 const GUESTS: usize = 128;

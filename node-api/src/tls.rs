@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error as RustlsError, RootCertStore, ServerConfig};
-use winddown_files::{OneThread, regular};
+use winddown_host::{OneThread, regular};
 use winddown_shared::error_chain;
 
 /// The most bytes of a file. A bundle of all public CAs is a fifth of this.

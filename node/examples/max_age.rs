@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use winddown_config::Config;
 use winddown_control::{ControlSocket, Limits, Server};
-use winddown_machine::host::{host_name, wall_clock};
+use winddown_host::machine::{host_name, wall_clock};
 use winddown_node::{Configured, Node, policy_of};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
 use winddown_shared::display::duration;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use winddown_machine::host::{boot_clock, boot_id, host_name, wall_clock};
+use winddown_host::machine::{boot_clock, boot_id, host_name, wall_clock};
 use winddown_shared::{BootClock, PluginError, Runtime, WallClock};
 
 use crate::core::CoreParts;

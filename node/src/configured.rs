@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use winddown_config::{Config, Mode, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_eviction::parse_threshold;
-use winddown_machine::{AllocatableConfig, Capacity};
+use winddown_host::{AllocatableConfig, Capacity};
 use winddown_preemption::Strategy;
 use winddown_shared::{
     Inhibitor, LockState, Quantity, ResourceName, ShutdownBlock, WallTime, error_chain,

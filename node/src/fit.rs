@@ -8,8 +8,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::api::core::v1::Node as ServerNode;
 use tokio::sync::watch;
-use winddown_machine::host::host_name;
-use winddown_machine::{Capacity, LocalNode, ReadError, Roots};
+use winddown_host::{Capacity, LocalNode, ReadError, Roots, machine::host_name};
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, GateState,
     NodeFit, NodeSource, NodeView, Others, Pod, Rejection, ResourceName, Runtime, VictimLock,

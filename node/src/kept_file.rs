@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use winddown_files::{Durability, regular, replace_private};
+use winddown_host::{Durability, regular, replace_private};
 use winddown_shared::PodUid;
 
 /// The most bytes of a file; larger than any pod object, of which the API server accepts up to 1.5 MiB.

@@ -19,7 +19,7 @@ use winddown_eviction::{
     Cadence, Condition, Conditions, EvictedBefore, EvictionController, EvictionParts, EvictionView,
     HookCommand, Policy, Readmit, Signal,
 };
-use winddown_machine::UsagePaths;
+use winddown_host::UsagePaths;
 use winddown_shared::{DesiredPods, KillReason, Pod, PodWorkers, Runtime, RuntimeSyncer, critical};
 
 use crate::core::Core;

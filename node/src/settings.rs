@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use winddown_machine::{AllocatableConfig, Capacity};
+use winddown_host::{AllocatableConfig, Capacity};
 use winddown_shared::WallTime;
 
 /// The settings of a node, which may change while it runs.

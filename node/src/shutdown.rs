@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
-use winddown_files::OneThread;
+use winddown_host::OneThread;
 use winddown_notices::{NoticeAggregator, Operator};
 use winddown_shared::{
     Inhibitor, LockState, Runtime, ShutdownKind, ShutdownWork, WallTime, error_chain,

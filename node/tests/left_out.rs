@@ -173,7 +173,7 @@ mod with_eviction {
     use futures_util::FutureExt as _;
     use futures_util::future::{BoxFuture, ready};
     use winddown_eviction::{Policy, Reclaimable};
-    use winddown_machine::UsagePaths;
+    use winddown_host::UsagePaths;
     use winddown_node::{Eviction, PressureSource, RuntimeFigures};
     use winddown_shared::{Freed, ImagePlaces, PodStats, PodUid, RuntimeError};
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Mutex, watch};
 use tokio::task::{JoinHandle, spawn_blocking};
-use winddown_files::{Durability, regular, replace};
+use winddown_host::{Durability, regular, replace};
 
 /// How long to wait for the disk.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -111,7 +111,7 @@ fn remove(file: &Path) -> io::Result<()> {
 }
 
 fn sync(directory: &Path) -> io::Result<()> {
-    winddown_files::sync_directory(directory)
+    winddown_host::sync_directory(directory)
 }
 
 #[cfg(test)]

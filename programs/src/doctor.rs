@@ -29,7 +29,7 @@ pub(super) fn run(
         socket: global.socket.clone(),
         bus: winddown_systemd::Bus::System,
         patience: LOOK,
-        wall: winddown_machine::host::wall_clock(),
+        wall: winddown_host::machine::wall_clock(),
     };
     // The checks need no second thread; those that may hang run on threads of their own.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

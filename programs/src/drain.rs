@@ -24,7 +24,7 @@ pub(super) async fn run(
         return withdraw(global, args.output, out).await;
     }
     let mut lines = match args.deadline {
-        Some(When::At(at)) if at < winddown_machine::host::wall_clock().now() => {
+        Some(When::At(at)) if at < winddown_host::machine::wall_clock().now() => {
             let what = format!("--deadline {at}: already past");
             return Err(CommandError::message(Exit::Usage, what)
                 .with_hint("give a duration such as 90s, or a time that is still to come"));

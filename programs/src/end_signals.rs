@@ -5,7 +5,7 @@ use std::io;
 use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use winddown_files::kernel;
+use winddown_host::kernel;
 
 /// The signals that request the process to stop.
 pub(super) struct EndSignals {

@@ -29,6 +29,6 @@ pub(super) fn run(
 /// Checks the manifest and returns its bytes; the agent parses it again with its own node name.
 fn read((path, open): (&Path, Box<dyn Read>)) -> Result<Vec<u8>, CommandError> {
     let bytes = pods::bytes(path, open)?;
-    pods::checked(path, &bytes, &winddown_machine::host::node_name())?;
+    pods::checked(path, &bytes, &winddown_host::machine::node_name())?;
     Ok(bytes)
 }

@@ -29,7 +29,7 @@ pub(super) fn run(
         _ if args.start => source.report(reports::OF_START, out)?,
         (None, Some(id), _) => source.report(checked_id(id)?, out)?,
         (None, None, Some(boot)) => {
-            let this = winddown_machine::host::boot_id();
+            let this = winddown_host::machine::boot_id();
             let id = of_boot(&source.list(out)?, &this, boot)?;
             source.report(&id, out)?
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::sys::wait::WaitStatus;
-use winddown_files::regular;
+use winddown_host::regular;
 use winddown_shared::WallTime;
 
 use crate::members;

@@ -3,7 +3,7 @@
 use std::io;
 
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
-use winddown_files::regular;
+use winddown_host::regular;
 
 use crate::order::Command;
 

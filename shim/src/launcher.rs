@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
-use winddown_files::kernel;
+use winddown_host::kernel;
 
 use super::identity;
 use crate::order::{Command, Input};

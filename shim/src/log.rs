@@ -13,25 +13,18 @@
 //! A failed write never affects the container. If the disk is full, output is dropped and counted, a partial line is
 //! removed, and the next write that succeeds reports how much was lost.
 
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, renameat, statat, unlinkat};
-use rustix::io::Errno;
-use winddown_files::regular;
+use winddown_host::pod_logs::{NAMES, open, rotate};
+use winddown_host::regular;
 use winddown_shared::WallTime;
 
 use crate::order::LogTarget;
 
 /// The maximum output in one log line, in bytes; containerd and CRI-O use the same.
 const MAX_LINE: usize = 16 * 1024;
-/// How many names at the end of a log's path its pod may have replaced: `POD/CONTAINER/ATTEMPT.log`.
-const NAMES: usize = 3;
-/// The largest number of files that a log may be configured to have.
-pub const MOST_FILES: u32 = 1000;
 /// How much of the end of a file is read for a termination message: two lines of the maximum length are complete in it.
 const READ: u64 = 2 * (MAX_LINE as u64 + 128);
 /// How much of the end of the log a termination message may take, in bytes and lines.
@@ -230,15 +223,6 @@ impl Tail {
     }
 }
 
-/// Opens the log at `path` for reading.
-///
-/// # Errors
-/// It does not exist, is not a regular file, cannot be opened, or there is a link on the way to it.
-pub fn open(path: &Path) -> io::Result<File> {
-    let (logs, name) = regular::split(path, NAMES);
-    regular::open_below(logs, name)
-}
-
 /// Returns the end of the log at `path` without the log format: at most 80 lines and 2048 bytes. Blocking.
 ///
 /// # Errors
@@ -282,91 +266,6 @@ fn content(line: &str) -> Option<&str> {
     let is_line =
         is_whole && matches!(stream, "stdout" | "stderr") && at.parse::<WallTime>().is_ok();
     words.next().filter(|_| is_line)
-}
-
-/// A log in the directory of its container.
-struct Place {
-    directory: OwnedFd,
-    name: OsString,
-}
-
-impl Place {
-    /// Opens the directory of the log at `path`.
-    fn find(path: &Path) -> io::Result<Self> {
-        let (logs, below) = regular::split(path, NAMES);
-        let name = below.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-        let directory = below.parent().unwrap_or(Path::new(""));
-        Ok(Self { directory: regular::directory_below(logs, directory)?, name })
-    }
-
-    /// The name of the rotated file of this number; 0 is the log itself.
-    fn numbered(&self, n: u32) -> OsString {
-        numbered(&self.name, n)
-    }
-
-    fn is_free(&self, n: u32) -> bool {
-        let found = statat(&self.directory, self.numbered(n), AtFlags::SYMLINK_NOFOLLOW);
-        found.is_err_and(|error| error == Errno::NOENT)
-    }
-
-    fn remove(&self, n: u32) -> rustix::io::Result<()> {
-        unlinkat(&self.directory, self.numbered(n), AtFlags::empty())
-    }
-}
-
-/// Rotates the log if it is longer than `max_bytes`: `0.log` becomes `0.log.1`, and so on up to `max_files` files.
-/// Returns true if a new file has to be started; also if there is none, because then an earlier rotation was not
-/// followed by one.
-///
-/// # Errors
-/// As [`rotate`]; also if the log is not a regular file.
-pub fn rotate_beyond(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<bool> {
-    match open(path) {
-        Ok(log) if log.metadata()?.len() > max_bytes => rotate(path, max_files).map(|()| true),
-        Ok(_) => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
-        Err(error) => Err(error),
-    }
-}
-
-/// Rotates the log: `0.log` becomes `0.log.1`, and so on up to `max_files` files.
-///
-/// # Errors
-/// A file cannot be renamed or removed, or there is a link on the way to it. A missing file is no error when renaming.
-pub fn rotate(path: &Path, max_files: u32) -> io::Result<()> {
-    let place = Place::find(path)?;
-    let last = max_files.max(1) - 1;
-    // Only up to the first free number: after a rotation that failed half-way, the older files have moved already.
-    let free = (1..last).find(|&n| place.is_free(n)).unwrap_or(last);
-    for n in (1..=free).rev() {
-        let (from, to) = (place.numbered(n - 1), place.numbered(n));
-        match renameat(&place.directory, from, &place.directory, to) {
-            Err(error) if error != Errno::NOENT => return Err(error.into()),
-            _ => {}
-        }
-    }
-    if max_files <= 1 {
-        place.remove(0)?;
-    }
-    Ok(())
-}
-
-/// Removes a log and its rotated files. Returns whether the log existed.
-pub fn remove(path: &Path) -> bool {
-    let Ok(place) = Place::find(path) else { return false };
-    let was_there = place.remove(0).is_ok();
-    // A pod that makes more files than it is rotated into keeps the rest until its directory is removed.
-    let _ = (1..=MOST_FILES).try_for_each(|n| place.remove(n));
-    was_there
-}
-
-/// The name of the rotated file of this number of the log `name`, which may be a path; 0 is the log itself.
-pub fn numbered(name: impl AsRef<std::ffi::OsStr>, n: u32) -> OsString {
-    let mut name = name.as_ref().to_owned();
-    if n > 0 {
-        name.push(format!(".{n}"));
-    }
-    name
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::Instant;
-use winddown_files::{CgroupMemoryEvents, kernel};
+use winddown_host::{CgroupMemoryEvents, kernel};
 
 use crate::procfs::Process;
 

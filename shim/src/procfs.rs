@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use winddown_files::{ProcStat, kernel};
+use winddown_host::{ProcStat, kernel};
 
 use super::record::Identity;
 

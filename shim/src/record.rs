@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use winddown_files::regular;
+use winddown_host::regular;
 use winddown_shared::{WallTime, error_chain};
 
 /// The pod's record. For this and the following names see the [module](self).
@@ -225,7 +225,7 @@ pub fn make_passage(path: &Path) -> Result<(), RecordError> {
 /// # Errors
 /// The directory is gone or its disk fails.
 pub fn sync_dir(path: &Path) -> Result<(), RecordError> {
-    winddown_files::sync_directory(path).map_err(RecordError::new("sync", path))
+    winddown_host::sync_directory(path).map_err(RecordError::new("sync", path))
 }
 
 /// Creates (or truncates) a file that only its owner can read.

@@ -11,7 +11,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::Pid;
 use rustix::event::{PollFd, PollFlags, poll};
 use tokio::time::Instant;
-use winddown_files::kernel;
+use winddown_host::kernel;
 use winddown_shared::{WallClock, WallTime};
 
 use super::log::Stream;

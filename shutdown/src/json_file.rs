@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
-use winddown_files::{Durability, regular, replace, replace_private};
+use winddown_host::{Durability, regular, replace, replace_private};
 
 /// Why a file could not be written or read.
 #[derive(Debug, thiserror::Error)]

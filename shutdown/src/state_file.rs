@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use winddown_files::Durability;
+use winddown_host::Durability;
 use winddown_shared::WallTime;
 
 use crate::json_file::{FileError, JsonFile};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use winddown_files::OthersMayWrite;
+use winddown_host::OthersMayWrite;
 use winddown_shared::display::clean;
 use winddown_shared::{WallClock, error_chain};
 
@@ -194,7 +194,7 @@ impl ManifestDirectory {
 /// # Errors
 /// The directory, or what leads to it, cannot be looked at.
 pub fn others_may_write(directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
-    let look = |path: &Path| winddown_files::others_may_write(Path::new("/"), path);
+    let look = |path: &Path| winddown_host::others_may_write(Path::new("/"), path);
     let directory = std::path::absolute(directory)?;
     let mut found = look(&directory)?;
     let mut names = std::fs::read_dir(&directory)?

@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use winddown_files::{Change, Hint, Watch, Watched, Watcher};
+use winddown_host::{Change, Hint, Watch, Watched, Watcher};
 use winddown_shared::error_chain;
 
 use super::file::Role;

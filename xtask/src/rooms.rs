@@ -8,8 +8,10 @@ mod paths;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 
 pub(crate) use cycles::Edge;
 
@@ -17,7 +19,7 @@ pub(crate) use cycles::Edge;
 const MOST_LINES: usize = 12_000;
 
 /// Folders with code that does not run on nodes.
-const NOT_PRODUCT: [&str; 2] = ["benches", "xtask"];
+const NOT_PRODUCT: [&str; 3] = ["benches", "tests", "xtask"];
 
 /// A crate of the product.
 pub(crate) struct Crate {
@@ -70,14 +72,13 @@ pub(crate) fn wrong(crates: &[Crate]) -> Vec<String> {
 /// The crates of the product, by name.
 pub(crate) fn look(repository: &Path) -> Result<Vec<Crate>> {
     let mut crates = Vec::new();
-    for folder in children(repository)? {
-        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let root = folder.join("src");
-        if !root.is_dir() || NOT_PRODUCT.contains(&&*name) {
+    for folder in members(repository)? {
+        let name = folder.display().to_string();
+        if NOT_PRODUCT.iter().any(|other| folder.starts_with(other)) {
             continue;
         }
         let mut sources = Vec::new();
-        read(&root, &[], &mut sources)?;
+        read(&repository.join(folder).join("src"), &[], &mut sources)?;
         crates.push(Crate {
             name,
             lines: sources.iter().map(|source| without_tests(&source.text)).sum(),
@@ -85,6 +86,22 @@ pub(crate) fn look(repository: &Path) -> Result<Vec<Crate>> {
         });
     }
     Ok(crates)
+}
+
+/// The folders of all crates, relative to the repository.
+fn members(repository: &Path) -> Result<Vec<PathBuf>> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
+    let output = cargo.current_dir(repository).output().context("cargo cannot be started")?;
+    let metadata: Value = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    let manifests = metadata["packages"].as_array().into_iter().flatten();
+    let manifests = manifests.filter_map(|one| Path::new(one["manifest_path"].as_str()?).parent());
+    let root = metadata["workspace_root"].as_str().unwrap_or_default();
+    let mut folders: Vec<PathBuf> =
+        manifests.filter_map(|folder| Some(folder.strip_prefix(root).ok()?.to_owned())).collect();
+    folders.sort();
+    Ok(folders)
 }
 
 /// The number of lines of a file without the tests at its end.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
-use winddown_files::regular;
+use winddown_host::regular;
 use winddown_shared::{Backoff, WallClock, error_chain, fraction};
 
 use super::plan::{BootstrapStep, next};

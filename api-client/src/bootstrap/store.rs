@@ -7,7 +7,7 @@ use kube::config::{
     AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
 };
 use rcgen::KeyPair;
-use winddown_files::{Durability, regular};
+use winddown_host::{Durability, regular};
 
 use crate::CredentialsError;
 use crate::kubeconfig::load;
@@ -151,7 +151,7 @@ fn replace(path: &Path, what: &'static str, contents: &[u8]) -> Result<(), Crede
     let write = || {
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        winddown_files::replace_private(path, Durability::PowerCut, contents)
+        winddown_host::replace_private(path, Durability::PowerCut, contents)
     };
     write().map_err(|source| CredentialsError::Write { what, path: path.to_path_buf(), source })
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use winddown_files::{Users, regular};
+use winddown_host::{Users, regular};
 
 use super::control_group::{Place, place};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use winddown_files::{others_may_write, regular};
+use winddown_host::{others_may_write, regular};
 
 use super::below;
 

@@ -6,8 +6,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use winddown_engine::ready::Ready;
-use winddown_files::{ProcStat, kernel};
+use winddown_host::{ProcStat, kernel, ready::Ready};
 use winddown_shared::Backoff;
 
 /// How long the parent of an exited process may take to reap it.

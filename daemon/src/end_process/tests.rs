@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// Calls that start a task or a thread whose panic would go unnoticed.
 const BARE: [&str; 4] = ["tokio::spawn(", "thread::spawn(", "thread::Builder", "runtime.spawn("];
 
-/// Top-level folders whose code is not part of the agent.
-const NOT_OF_THE_AGENT: [&str; 2] = ["benches", "xtask"];
+/// Folders whose code is not part of the agent.
+const NOT_OF_THE_AGENT: [&str; 5] = [".git", "benches", "target", "tests", "xtask"];
 
 const ANSWER: &str = "its caller waits for the answer and hears of its end";
 const ONCE: &str = "does one thing and ends; what is left undone is done by the next look";
@@ -66,13 +66,7 @@ const ALLOWED: [(&str, usize, &str); 40] = [
 fn no_long_lived_task_is_started_bare() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut found = BTreeMap::new();
-    for folder in fs::read_dir(root).unwrap() {
-        let folder = folder.unwrap();
-        let sources = folder.path().join("src");
-        let name = folder.file_name();
-        if !sources.is_dir() || NOT_OF_THE_AGENT.iter().any(|other| name == *other) {
-            continue;
-        }
+    for sources in sources(root) {
         look(&sources, &mut |path, text| {
             let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
             let bare = code.filter(|line| BARE.iter().any(|word| line.contains(word))).count();
@@ -95,6 +89,20 @@ fn no_long_lived_task_is_started_bare() {
     );
     let gone: Vec<_> = allowed.keys().filter(|file| !found.contains_key(*file)).collect();
     assert!(gone.is_empty(), "nothing is started there any more: {gone:?}");
+}
+
+/// The sources of each crate of the agent. A crate may be in the folder of another.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap()) {
+        let (path, name) = (entry.path(), entry.file_name());
+        if name == "src" {
+            found.push(path);
+        } else if path.is_dir() && !NOT_OF_THE_AGENT.iter().any(|other| name == *other) {
+            found.extend(sources(&path));
+        }
+    }
+    found
 }
 
 /// Calls `each` for every source file that is not a test or a fake.

@@ -15,11 +15,10 @@ use winddown_cluster::after_nodes::AfterNodes;
 use winddown_cluster::node::{LeaseTimes, LeaseTimesError, NodeFacts, NodeSettings, Registration};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_cri::CriRuntime;
-use winddown_machine::LocalNode;
+use winddown_host::{LocalNode, machine};
 use winddown_shared::{Allocatable, WallClock};
 
 use winddown_config::{Config, EndedPods, OrphanedPods, RuntimeKind};
-use winddown_machine::host;
 use winddown_node::Identity;
 use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts, connect_early};
 
@@ -116,7 +115,7 @@ fn node_settings(config: &Config) -> Result<NodeSettings, LeaseTimesError> {
 
 /// The facts of the Node object that do not change while the agent runs, and the labels as of the start.
 fn facts(config: &Config, identity: &Identity) -> NodeFacts {
-    let host_name = host::host_name().trim().to_ascii_lowercase();
+    let host_name = machine::host_name().trim().to_ascii_lowercase();
     let view = LocalNode {
         name: identity.name.as_str().into(),
         host_name: host_name.clone(),
@@ -218,10 +217,10 @@ fn info(config: &Config, identity: &Identity, labels: &BTreeMap<String, String>)
         architecture: label("kubernetes.io/arch"),
         operating_system: label("kubernetes.io/os"),
         boot_id: identity.boot_id.clone(),
-        machine_id: host::first_line("/etc/machine-id"),
-        system_uuid: host::first_line("/sys/class/dmi/id/product_uuid"),
-        kernel_version: host::first_line("/proc/sys/kernel/osrelease"),
-        os_image: host::os_image(),
+        machine_id: machine::first_line("/etc/machine-id"),
+        system_uuid: machine::first_line("/sys/class/dmi/id/product_uuid"),
+        kernel_version: machine::first_line("/proc/sys/kernel/osrelease"),
+        os_image: machine::os_image(),
         container_runtime_version: own_runtime(config.runtime).name,
         kubelet_version: concat!("v", env!("CARGO_PKG_VERSION"), "-winddown").to_owned(),
         kube_proxy_version: String::new(),

@@ -15,7 +15,7 @@ use winddown_companion::{
     WithoutApi, companion,
 };
 use winddown_cri::PodContainers;
-use winddown_files::OneThread;
+use winddown_host::OneThread;
 use winddown_shared::{
     FoundPod, PodUid, PodUidMap, RuntimeError, StoppedContainer, critical, error_chain,
 };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio::time::timeout;
-use winddown_files::{Durability, replace_private};
+use winddown_host::{Durability, replace_private};
 use winddown_shared::service_units::{ServiceUnits as _, UnitChange, UnitError, UnitPhase};
 use winddown_systemd::Bus;
 use winddown_systemd::units::UnitsClient;

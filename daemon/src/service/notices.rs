@@ -7,7 +7,7 @@ use winddown_notices::{CloudSettings, Endpoint, FileSource, NoticeAggregator, wa
 use winddown_shared::{WallClock, critical};
 
 use winddown_config::Config;
-use winddown_machine::host;
+use winddown_host::machine;
 use winddown_node::policy_of;
 
 /// A notice takes effect this long before its deadline at the earliest: pods keep running while a maintenance
@@ -39,7 +39,7 @@ pub(super) fn listen(
     let lead = lead(policy.delay_wanted());
     if let Some(file) = &config.notices.file {
         tracing::info!(file = %file.display(), "listening for notices in a file");
-        let source = FileSource::new(file, wall.clone(), host::uptime);
+        let source = FileSource::new(file, wall.clone(), machine::uptime);
         let publisher = aggregator.publisher("file", Some(lead));
         follow(source.watch(publisher), stop);
     }
@@ -52,7 +52,7 @@ pub(super) fn listen(
             poll: config.notices.poll,
             lead,
             wall: wall.clone(),
-            uptime: host::uptime,
+            uptime: machine::uptime,
             boot_id: boot_id.to_owned(),
             directory: config.state_directory.clone(),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::{Sleep, sleep};
 
-use winddown_machine::host::wall_clock;
+use winddown_host::machine::wall_clock;
 
 use super::{ServiceOptions, StartError, keep, load};
 use winddown_node::Configuration;

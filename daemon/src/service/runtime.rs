@@ -16,7 +16,7 @@ use winddown_systemd::inspect::{InspectError, Inspector};
 use winddown_systemd::units::UnitsClient;
 
 use winddown_config::Config;
-use winddown_machine::host::is_in_memory;
+use winddown_host::machine::is_in_memory;
 use winddown_node::{Identity, memory_for_pods};
 
 use super::cluster;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use winddown_files::regular::read_first;
+use winddown_host::regular::read_first;
 
 /// How the kernel shows the names of containerd's and CRI-O's, which it cuts after 15 bytes: containerd-shim-runc-v2,
 /// containerd-shim-kata-v2; conmon, conmonrs.

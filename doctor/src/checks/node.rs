@@ -8,7 +8,7 @@ use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_control::api::ManifestProblem;
-use winddown_files::Writers;
+use winddown_host::Writers;
 
 /// Less is not enough for the state of a hundred pods and the reports.
 const FEW_BYTES: u64 = 64 * 1024 * 1024;

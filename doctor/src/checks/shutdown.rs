@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_files::shell_word;
+use winddown_host::shell_word;
 use winddown_shared::display::{age, pod_count};
 use winddown_shared::seconds_up;
 use winddown_systemd::drop_in;

@@ -9,7 +9,7 @@ use crate::facts::{Fact, Facts, NotObserved, OutOfReach};
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_config::RuntimeKind;
-use winddown_files::has_plain_characters;
+use winddown_host::has_plain_characters;
 use winddown_shared::seconds_up;
 
 const INSTALL: &str = "winddown install";

@@ -5,7 +5,7 @@ use std::io;
 
 use winddown_companion::{READ_BUDGETS, RightsUnknown, may, may_taint, missing_for_requests};
 use winddown_config::Config;
-use winddown_machine::host::node_name;
+use winddown_host::machine::node_name;
 use winddown_node::cluster::connect;
 use winddown_shared::{WallClock, error_chain};
 

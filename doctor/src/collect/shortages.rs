@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use winddown_eviction::{Observations, Policy};
-use winddown_machine::{NodeUsage, UsagePaths};
+use winddown_host::{NodeUsage, UsagePaths};
 use winddown_shared::NodeStats;
 
 use super::{Place, blocking, silent};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::unistd::{AccessFlags, access};
-use winddown_files::{CgroupMemory, cgroup_cpu_time, cgroup_number, cgroup_of_process, kernel};
+use winddown_host::{CgroupMemory, cgroup_cpu_time, cgroup_number, cgroup_of_process, kernel};
 use winddown_shared::MemoryFigure;
 
 /// How many bytes the kernel is asked to reclaim at a time, which takes only a moment even with a slow disk.

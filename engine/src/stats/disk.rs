@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, Stat, fstat, openat, statat}
 use tokio::time::Instant;
 use winddown_shared::DiskUse;
 
-use crate::removal::OPEN;
+use winddown_host::removal::OPEN;
 
 /// How much may still be examined.
 #[derive(Clone, Copy, Debug)]
@@ -220,7 +220,7 @@ mod tests {
         }
         let total = walk(&tree, &mut budget(10_000)).unwrap();
         // Before the temporary directory is: std's way of removing it needs a descriptor for each level.
-        crate::removal::tree(&tree).unwrap();
+        winddown_host::removal::tree(&tree).unwrap();
         assert_eq!(total.inodes, 1 + 3 * 2500);
     }
 

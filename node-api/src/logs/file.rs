@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use winddown_engine::files::{MOST_LOGS, numbered_log, open_log};
+use winddown_host::pod_logs::{MOST_FILES, numbered, open};
 
 /// How many bytes are read at once.
 const BLOCK: usize = 32 * 1024;
@@ -23,8 +23,8 @@ impl LogFile {
     /// # Errors
     /// The log does not exist, is not a regular file or cannot be opened.
     pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
-        let file = open_log(&path).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => open_log(&rotated_path(&path, 1)),
+        let file = open(&path).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => open(&rotated_path(&path, 1)),
             _ => Err(error),
         })?;
         Ok(Self { path, file, at: 0 })
@@ -98,8 +98,8 @@ impl LogFile {
         let own = self.file.metadata()?;
         let own = (own.dev(), own.ino());
         let mut newer = None;
-        for number in 0..=MOST_LOGS {
-            let file = match open_log(&rotated_path(&self.path, number)) {
+        for number in 0..=MOST_FILES {
+            let file = match open(&rotated_path(&self.path, number)) {
                 Ok(file) => file,
                 // The newest is created shortly after the previous one was renamed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && number == 0 => continue,
@@ -117,7 +117,7 @@ impl LogFile {
 }
 
 fn rotated_path(path: &Path, number: u32) -> PathBuf {
-    numbered_log(path, number).into()
+    numbered(path, number).into()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use winddown_files::{ProcStat, kernel};
+use winddown_host::{ProcStat, kernel};
 
 /// The current resource usage of the agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 use winddown_eviction::{MeasureError, Policy, Signals, Wanted};
-use winddown_machine::{NodeUsage, Reading, UsagePaths};
+use winddown_host::{NodeUsage, Reading, UsagePaths};
 use winddown_shared::{NodeStats, Pod, PodStats, PodUid, RuntimeError, error_chain};
 
 use super::RuntimeFigures;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use winddown_machine::{Armed, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
+use winddown_host::{Armed, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
 use winddown_shared::error_chain;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::time::timeout;
-use winddown_machine::host::is_in_memory;
+use winddown_host::machine::is_in_memory;
 use winddown_shared::{
     AdmissionGate, EarlierKill, GateReason, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer,
 };

@@ -14,7 +14,7 @@ use winddown_control::api::{
     PlannedPod, PlannedWork, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
 };
 use winddown_control::{ApiError, Peer};
-use winddown_files::OneThread;
+use winddown_host::OneThread;
 use winddown_shared::{
     Grace, InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, WallTime, error_chain,
 };

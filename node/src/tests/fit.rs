@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use winddown_machine::{Capacity, ReadError};
+use winddown_host::{Capacity, ReadError};
 
 use super::*;
 use crate::fit::Fit;

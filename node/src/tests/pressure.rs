@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use winddown_eviction::Reclaimable;
-use winddown_machine::UsagePaths;
+use winddown_host::UsagePaths;
 use winddown_shared::{Freed, ImagePlaces, PodStats, PodUid, RuntimeError};
 
 use super::*;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use winddown_files::{Hint, Watch, Watched, Watcher};
+use winddown_host::{Hint, Watch, Watched, Watcher};
 use winddown_shared::error_chain;
 
 /// Events of the file's directory, or of the nearest directory above it that exists.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use winddown_machine::host::wall_clock;
+use winddown_host::machine::wall_clock;
 
 fn main() -> ExitCode {
     std::hint::black_box(winddown_install::BUILD_MARK);

@@ -31,7 +31,7 @@ pub(super) fn read(
     stdin: impl Read,
     config: &Config,
 ) -> Result<PlannedInput, CommandError> {
-    let node = config.node_name_or(&winddown_machine::host::node_name());
+    let node = config.node_name_or(&winddown_host::machine::node_name());
     let mut given = match path {
         _ if path.is_dir() => in_directory(path, &node)?,
         _ if path == Path::new("-") => of_one(checked(path, &bytes(path, stdin)?, &node)?),
@@ -65,7 +65,7 @@ fn of_one(pod: Pod) -> PlannedInput {
 }
 
 fn in_directory(path: &Path, node: &str) -> Result<PlannedInput, CommandError> {
-    let now = winddown_machine::host::wall_clock().now();
+    let now = winddown_host::machine::wall_clock().now();
     let read =
         load_directory(path, node, now).map_err(|error| CommandError::unreadable(path, error))?;
     if read.pods.is_empty() && read.errors.is_empty() {

@@ -169,7 +169,7 @@ fn reports_are_read_from_disk_when_no_agent_answers() {
     assert!(ran.err.contains("no report of boot -4: only 3 boots left reports"), "{}", ran.err);
     world.keep(5, "b3", "drain", "clean");
     assert_eq!(shown("--boot -1"), "04", "a drain is no shutdown");
-    world.keep(6, &winddown_machine::host::boot_id(), "loginManager", "cancelled");
+    world.keep(6, &winddown_host::machine::boot_id(), "loginManager", "cancelled");
     assert_eq!((shown("-b 0"), shown("-b -1")), ("06".to_owned(), "04".to_owned()));
     assert_eq!(world.run("report -b 0 --check").exit, Exit::Success);
     assert_eq!(world.run("report --id ../../etc/passwd").exit, Exit::Usage);

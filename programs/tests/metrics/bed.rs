@@ -18,7 +18,7 @@ use winddown_config::{Config, EvictionSettings, GuardedNamespace, ShutdownPeriod
 use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
-use winddown_machine::UsagePaths;
+use winddown_host::UsagePaths;
 use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts};
 use winddown_node::{Configured, Identity, Node, PressureSource, RuntimeFigures};
 use winddown_shared::{

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::sync::watch;
 use winddown_engine::files;
-use winddown_engine::ready::Ready;
+use winddown_host::ready::Ready;
 use winddown_shared::{PodUid, error_chain};
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};

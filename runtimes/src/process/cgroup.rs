@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_files::{cgroup_number, kernel};
+use winddown_host::{cgroup_number, kernel};
 use winddown_shared::{Pod, PodUid, QosClass, RuntimeError};
 use winddown_shim::members::{self, PROCS};
 

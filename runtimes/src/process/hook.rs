@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use winddown_engine::action::ActionError;
-use winddown_engine::ready::Ready;
+use winddown_host::ready::Ready;
 use winddown_engine::stopping::KILLED;
 use winddown_shared::Pod;
 use winddown_shim::order::{Command, Order};

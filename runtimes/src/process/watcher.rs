@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_engine::ready::Ready;
+use winddown_host::ready::Ready;
 use winddown_shared::{PodUid, critical};
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio::sync::broadcast;
 use winddown_engine::status::status;
 use winddown_engine::unsupported::{self, refused_or_ignored};
-use winddown_engine::{mount_table, removal, stopping, sync};
+use winddown_engine::{stopping, sync};
+use winddown_host::{mount_table, removal};
 use winddown_shared::{
     Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,
     RuntimePod, SyncedPod, UnsupportedField,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use winddown_engine::plan;
-use winddown_files::regular;
+use winddown_host::regular;
 use winddown_shared::{RuntimeError, critical, error_chain};
 use winddown_shim::order::MessageSource;
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use winddown_engine::driver::Target;
-use winddown_files::kernel;
+use winddown_host::kernel;
 use winddown_shared::{RuntimeError, error_chain};
 use winddown_shim::procfs::Process;
 

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use winddown_host::pod_logs::{remove, rotate_beyond};
 
 use super::*;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use winddown_files::Durability;
+use winddown_host::Durability;
 
 use super::{RecordPlace, RunRecord, VERSION};
 use crate::json_file::{FileError, JsonFile};

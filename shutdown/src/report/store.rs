@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::{Outcome, ReportSink, ShutdownReport};
 use crate::json_file::{FileError, JsonFile};
 use names::{Kind, Named, outdated};
-use winddown_files::{Durability, replace_private};
+use winddown_host::{Durability, replace_private};
 use winddown_shared::error_chain;
 
 mod names;

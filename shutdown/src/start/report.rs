@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use winddown_files::Durability;
+use winddown_host::Durability;
 use winddown_shared::{Pod, WallTime};
 
 use crate::json_file::{FileError, JsonFile};

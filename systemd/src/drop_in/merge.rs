@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use winddown_files::regular;
+use winddown_host::regular;
 use winddown_shared::error_chain;
 
 use super::{DIRECTORIES, Setting, below, parse_time_span};

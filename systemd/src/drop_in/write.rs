@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use winddown_files::{Durability, regular};
+use winddown_host::{Durability, regular};
 use winddown_shared::{error_chain, seconds_up};
 
 use super::{NAME, below};
@@ -146,12 +146,12 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     fs::DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
     // The temporary file is hidden, so logind never reads a half-written one.
-    winddown_files::replace(path, 0o644, Durability::PowerCut, text.as_bytes())
+    winddown_host::replace(path, 0o644, Durability::PowerCut, text.as_bytes())
 }
 
 fn sync_directory(file: &Path) -> io::Result<()> {
     let directory = file.parent().ok_or(io::ErrorKind::InvalidInput)?;
-    winddown_files::sync_directory(directory)
+    winddown_host::sync_directory(directory)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use winddown_files::OneThread;
+use winddown_host::OneThread;
 use winddown_shared::error_chain;
 
 use super::session::{CallError, LoginCalls};

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
-use winddown_files::OneThread;
+use winddown_host::OneThread;
 use winddown_shared::{InhibitorState, LockState, ShutdownKind, ShutdownRequest, error_chain};
 
 use self::steps::{StepResult, carry_out};

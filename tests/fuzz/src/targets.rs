@@ -75,7 +75,7 @@ pub(crate) static ALL: [Target; 18] = [
     Target {
         name: "kernel_files",
         what: "the kernel: /proc and /sys of the node",
-        laws: winddown_machine::fuzzing::kernel_file,
+        laws: winddown_host::fuzzing::kernel_file,
         longest: 1024,
         short: 1500,
     },

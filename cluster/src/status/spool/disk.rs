@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use winddown_files::regular;
+use winddown_host::regular;
 
 /// A file system. Every call may block.
 pub(crate) trait Disk: Debug + Send + Sync {
@@ -55,7 +55,7 @@ impl Disk for RealDisk {
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
-        winddown_files::sync_directory(path)
+        winddown_host::sync_directory(path)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

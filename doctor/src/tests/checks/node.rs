@@ -5,7 +5,7 @@ use super::Severity::{Info, Problem, Warning};
 use super::check;
 use winddown_config::{Exposed, Exposure, Mode};
 use winddown_control::api::ManifestProblem;
-use winddown_files::{OthersMayRead, OthersMayWrite, Writers};
+use winddown_host::{OthersMayRead, OthersMayWrite, Writers};
 
 fn written_by(path: &str, who: Writers) -> OthersMayWrite {
     OthersMayWrite { path: path.into(), who }

@@ -43,7 +43,7 @@ pub(super) struct Agent {
 }
 
 fn wall() -> WallClock {
-    winddown_machine::host::wall_clock()
+    winddown_host::machine::wall_clock()
 }
 
 impl Machine {

@@ -6,7 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use winddown_files::{cgroup_of_process, kernel};
+use winddown_host::{cgroup_of_process, kernel};
 
 /// Where systemd puts the agent itself (`DelegateSubgroup=`).
 pub(super) const OWN: &str = "agent";

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rustix::fs::{Access, access};
-use winddown_files::{cgroup_of_process, kernel};
+use winddown_host::{cgroup_of_process, kernel};
 use winddown_shared::{Pod, UnsupportedField};
 
 use super::amounts;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_files::{ProcStat, kernel};
+use winddown_host::{ProcStat, kernel};
 use winddown_shim::procfs;
 
 /// The resource usage of a set of processes.

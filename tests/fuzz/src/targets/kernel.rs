@@ -1,6 +1,6 @@
 //! Control groups and processes.
 
-use winddown_files::{
+use winddown_host::{
     CgroupMemory, CgroupMemoryEvents, MemoryStat, Mount, cgroup_number, cgroup_of_process, mounts,
 };
 

@@ -5,7 +5,7 @@ use std::fmt;
 use serde_json::{Value, json};
 use winddown_cri::CriRuntime;
 use winddown_engine::unsupported;
-use winddown_machine::LocalNode;
+use winddown_host::LocalNode;
 use winddown_runtimes::process::ProcessRuntime;
 use winddown_shared::{Allocatable, Pod, Runtime as _, UnsupportedField, platform_fits};
 

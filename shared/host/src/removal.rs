@@ -10,7 +10,7 @@ use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use winddown_files::regular;
+use crate::regular;
 
 /// How deep directories are entered. What is deeper is first moved up: each level costs stack and a file descriptor,
 /// and a pod can make more levels than the agent has of either.
@@ -69,7 +69,8 @@ fn empty(top: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// How a directory of a pod is opened: never through a link.
-pub(crate) const OPEN: OFlags =
+/// How a directory is opened that is emptied: no link is followed.
+pub const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 struct Removal<'a> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use winddown_engine::meminfo::MemInfo;
+use crate::meminfo::MemInfo;
 
 use super::{mounts, tasks};
 

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_files::kernel;
+use crate::kernel;
 use winddown_shared::{FsLayout, FsStats};
 
 use super::{Reading, UsagePaths, mounts};

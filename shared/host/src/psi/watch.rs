@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_engine::ready::Ready;
+use crate::ready::Ready;
 
 use super::arm::{self, Armed, PsiTrigger, StallKind, Unarmed};
 use crate::usage::CgroupTree;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use tokio::time::Instant;
-use winddown_engine::meminfo::MemInfo;
-use winddown_files::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number};
+use crate::meminfo::MemInfo;
+use crate::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number};
 use winddown_shared::{MemoryStats, PidStats, PressureStats, SwapStats};
 
 use super::cgroups::CgroupTree;

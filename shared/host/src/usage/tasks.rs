@@ -5,7 +5,7 @@ pub(super) fn running(loadavg: &[u8]) -> Option<u64> {
     let mut fields = loadavg.split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
     let field = fields.nth(3)?;
     let slash = field.iter().position(|&b| b == b'/')?;
-    winddown_files::cgroup_number(&field[slash + 1..])
+    crate::cgroup_number(&field[slash + 1..])
 }
 
 #[cfg(test)]

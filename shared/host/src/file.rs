@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use winddown_files::kernel;
+use crate::kernel;
 
 /// An upper bound for the size of files, in case one is not what it should be.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;

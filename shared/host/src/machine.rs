@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
-use winddown_files::{ProcStat, kernel, regular};
+use crate::{ProcStat, kernel, regular};
 use winddown_shared::{BootClock, WallClock, WallTime};
 
 /// The host's name according to the kernel; `localhost` if it has none that can be read.

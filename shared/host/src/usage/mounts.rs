@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use winddown_files::mounts;
+use crate::mounts;
 
 /// The device, as `(major, minor)`, of the file system that `path` (absolute, without symbolic links) is on.
 ///

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use winddown_engine::meminfo::MemInfo;
+use crate::meminfo::MemInfo;
 
 use crate::file::{self, ReadError, Roots};
 

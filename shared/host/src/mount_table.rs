@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use winddown_files::{kernel, mounts};
+use crate::{kernel, mounts};
 use winddown_shared::RuntimeError;
 
 /// The maximum number of processes that an error names.

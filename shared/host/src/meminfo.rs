@@ -50,7 +50,7 @@ impl MemInfo {
 /// Parses a value such as `  24684092 kB`, as bytes.
 fn bytes(text: &[u8]) -> Option<u64> {
     let number = text.trim_ascii().strip_suffix(b"kB")?;
-    winddown_files::cgroup_number(number)?.checked_mul(1024)
+    crate::cgroup_number(number)?.checked_mul(1024)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 
-use winddown_files::kernel;
+use crate::kernel;
 
 use crate::file::ReadError;
 

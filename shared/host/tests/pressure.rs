@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use winddown_machine::{NodeUsage, PsiPlace, PsiTrigger, PsiWatch, UsagePaths};
+use winddown_host::{NodeUsage, PsiPlace, PsiTrigger, PsiWatch, UsagePaths};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 const LIMIT: u64 = 16 << 20;
@@ -26,7 +26,7 @@ struct Thrasher {
 impl Thrasher {
     /// Returns none, and skips the test with the reason, if no cgroup can be created.
     fn start(test: &str) -> Option<Self> {
-        let name = format!("winddown-machine-test-{}-{test}", std::process::id());
+        let name = format!("winddown-host-test-{}-{test}", std::process::id());
         let is_v2 = Path::new(CGROUPS).join("cgroup.controllers").exists();
         let at = |root: &str| Path::new(CGROUPS).join(root).join(&name);
         let (cgroup, limit, unified) = match is_v2 {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
-use winddown_files::cgroup_cpu_time;
+use crate::cgroup_cpu_time;
 use winddown_shared::NodeStats;
 
 use crate::file::ReadError;
@@ -121,7 +121,7 @@ impl NodeUsage {
     /// The CPU time that the node's cgroup has used so far. None if it is not counted.
     pub fn cpu_time(places: &UsagePaths) -> Option<Duration> {
         let file = CgroupTree::find(&places.cgroup).cpu_time(&places.node_cgroup);
-        cgroup_cpu_time(&winddown_files::kernel::read(file).ok()?)
+        cgroup_cpu_time(&crate::kernel::read(file).ok()?)
     }
 
     async fn read_disks(&mut self, reading: &mut Reading) {

@@ -1,0 +1,99 @@
+//! What is true of this machine, read in one place each: its files, mounts, processes and cgroups, what it has, and
+//! how much of it pods may use.
+//!
+//! Files that others write or read at the same time (how they are opened, replaced and watched, and who may write
+//! them):
+//!
+//! * [`regular`]: what another user put in a file's place is neither followed nor waited for.
+//! * [`kernel`]: files that nobody can replace.
+//! * [`others_may_write`]: who besides root decides what a path leads to; [`others_may_read`]: who may read a secret.
+//! * [`replace()`]: readers and crashes see the old content or the new one, never a part; [`replace_private`]: nobody
+//!   else reads it. [`removal`]: a directory that others write to is removed, and nothing outside it.
+//! * [`Watch`]: inotify, as a hint that a check is worthwhile. [`SharedWatch`]: the same, for any number of readers of
+//!   files that others write.
+//! * [`OneThread`]: blocking work, of which a hung disk delays one thread.
+//! * [`pod_logs`]: the names of pods' logs, and their rotation.
+//!
+//! The kernel:
+//!
+//! * [`Users`]: whose a process is. [`Ready`](ready::Ready): waits for a process or a pipe.
+//! * [`mounts`]: what the kernel says is mounted; [`mount_table`]: what is mounted below a directory, and its end.
+//! * [`CgroupMemory`] and what follows it: the files of a cgroup. [`meminfo`]: those of the whole machine.
+//! * [`ConnectionLimiter`]: a fair limit on the connections of clients that are not authorized yet.
+//! * [`machine`]: the machine's name, clocks and boot; [`host_addresses`].
+//!
+//! The node:
+//!
+//! * [`Capacity`]: CPUs, memory, huge pages, disk and process ids, as the kernel reports them.
+//! * [`AllocatableConfig`]: what is reserved; [`AllocatableConfig::allocatable`] is the rest, for pods.
+//! * [`LocalNode`]: the node as admission sees it when there is no Node object.
+//! * [`NodeUsage`]: what is in use now.
+//! * [`PsiWatch`]: reports immediately when tasks stall because memory is short.
+//!
+//! Every path of the node is relative to [`Roots`] or [`UsagePaths`], so that tests can use trees of their own.
+
+mod addresses;
+mod allocatable;
+mod capacity;
+mod cgroup;
+mod connection_limiter;
+mod file;
+#[cfg(debug_assertions)]
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod kernel;
+mod local_node;
+pub mod machine;
+pub mod meminfo;
+pub mod mount_table;
+mod mounts;
+mod one_thread;
+pub mod pod_logs;
+mod proc_stat;
+mod process;
+mod psi;
+pub mod ready;
+pub mod regular;
+pub mod removal;
+mod replace;
+mod shared_watch;
+mod shell_word;
+mod usage;
+mod watch;
+mod writers;
+
+pub use addresses::host_addresses;
+pub use allocatable::AllocatableConfig;
+pub use capacity::Capacity;
+pub use cgroup::{
+    CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_cpu_time, cgroup_number, cgroup_of_process,
+};
+pub use connection_limiter::{ConnectionLimiter, ConnectionSlot};
+pub use file::{ReadError, Roots};
+pub use local_node::LocalNode;
+pub use mounts::{Mount, mounts};
+pub use one_thread::OneThread;
+pub use proc_stat::ProcStat;
+pub use process::Users;
+pub use psi::{Armed, PsiPlace, PsiTrigger, PsiWatch, StallKind, Unarmed};
+pub use replace::{Durability, replace, replace_private, sync_directory};
+pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
+pub use shell_word::{has_plain_characters, shell_word};
+pub use usage::{NodeUsage, Reading, UsagePaths};
+pub use watch::{Change, Hint, Watch, Watched, Watcher};
+pub use writers::{
+    OthersMayRead, OthersMayWrite, Trusted, Writers, others_may_read, others_may_write,
+    others_may_write_besides, refuse_if_others_may_write,
+};
+
+/// Reports that a test was skipped. Fails if `WINDDOWN_NO_SKIP` is set.
+#[cfg(test)]
+fn skip(test: &str, why: &str) {
+    println!("SKIPPED: {test}: {why}");
+    assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test} was skipped: {why}");
+}
+
+/// The examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
