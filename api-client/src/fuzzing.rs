@@ -17,3 +17,8 @@ pub fn certificate(bytes: &[u8]) {
         assert_eq!(CertificateFacts::of_der(&[bytes, b"\0"].concat()), Some(facts));
     }
 }
+
+#[test]
+fn any_credentials_keep_the_laws() {
+    winddown_fuzz::short("certificates", certificate);
+}

@@ -28,7 +28,7 @@ mod exec;
 #[cfg(test)]
 mod fake;
 mod files;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod health;

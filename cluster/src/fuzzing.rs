@@ -23,3 +23,8 @@ pub fn api_object(json: &[u8]) {
     let owners = mirrored.metadata.owner_references.unwrap_or_default();
     assert!(owners.iter().any(|owner| owner.kind == "Node"), "a mirror belongs to its node");
 }
+
+#[test]
+fn any_object_of_the_api_keeps_the_laws() {
+    winddown_fuzz::short("api_objects", api_object);
+}

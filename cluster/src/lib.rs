@@ -13,7 +13,7 @@
 pub mod after_boot;
 pub mod after_nodes;
 pub mod events;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod mirror;

@@ -19,7 +19,7 @@ mod spool;
 pub use follow::{Follow, update_of};
 pub use metadata::{MetadataChange, MetadataError, change_metadata};
 pub use outbox::{Outbox, OutboxConfig, OutboxDriver, OutboxStats};
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use patch::fuzzing;
 pub(crate) use patch::{BY_NODE, DISRUPTION_TARGET, end_unseen};
 pub use patch::{ReportedStatus, patch};

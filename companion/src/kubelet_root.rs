@@ -229,7 +229,7 @@ fn unread(path: &Path, error: &io::Error) -> NodeError {
     NodeError::because(format!("{} cannot be read: {error}", path.display()))
 }
 
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 #[cfg(test)]
 mod tests;

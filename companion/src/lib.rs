@@ -58,7 +58,7 @@ mod stop;
 mod tests;
 mod unused_volumes;
 
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub use kubelet_root::fuzzing;
 

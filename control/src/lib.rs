@@ -34,10 +34,10 @@
 pub mod api;
 mod client;
 mod connection;
-#[cfg(any(test, debug_assertions))]
+#[cfg(any(test, fuzzing))]
 #[path = "tests/fake.rs"]
 mod fake;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod json;

@@ -87,7 +87,7 @@ impl<A: AgentApi> Server<A> {
     }
 
     /// Serves one request on an established connection.
-    #[cfg(any(test, debug_assertions))]
+    #[cfg(any(test, fuzzing))]
     pub(super) async fn serve_connection<S>(&self, stream: S, peer: Peer)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

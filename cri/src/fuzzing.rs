@@ -91,3 +91,8 @@ fn facts(answer: &[u8]) {
     let facts = labels::read_container(&container.labels, &container.annotations);
     assert_eq!(facts.is_some(), container.labels.contains_key(labels::CONTAINER_NAME));
 }
+
+#[test]
+fn any_answer_of_the_runtime_keeps_the_laws() {
+    winddown_fuzz::short("cri", answer);
+}

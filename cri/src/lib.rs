@@ -59,7 +59,7 @@ mod first_processes;
 mod foreign_containers;
 mod foreign_hooks;
 mod foreign_pods;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod garbage;

@@ -55,7 +55,7 @@ pub(super) enum Stage {
 
 impl ObservedContainer {
     /// The runtime's report without the message on disk.
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, fuzzing))]
     pub(super) fn without_message(status: api::ContainerStatus) -> Self {
         Self { status, process: None, message: String::new() }
     }

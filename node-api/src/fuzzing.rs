@@ -37,3 +37,8 @@ fn given(options: &LogOptions, log: &[u8], size: usize) -> Vec<u8> {
     log.chunks(size).for_each(|piece| lines.take(piece, &mut out));
     out
 }
+
+#[test]
+fn any_log_keeps_the_laws() {
+    winddown_fuzz::short("logs", log);
+}

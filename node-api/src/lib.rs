@@ -27,7 +27,7 @@ mod cache;
 mod connection;
 mod context;
 mod figures;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod hangup;

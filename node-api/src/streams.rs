@@ -23,7 +23,7 @@ use crate::answer::{self, Body, Failure};
 use crate::context::Context;
 use crate::route::{StreamKind, Target};
 
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use options::read as options;
 use server::Answer;
 use tunnel::Far;

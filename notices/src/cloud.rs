@@ -13,7 +13,7 @@
 
 mod aws;
 mod azure;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod gcp;
 mod http;

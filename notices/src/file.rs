@@ -7,7 +7,7 @@
 //! links are not followed, only a regular file is opened, and content that is not a notice is never quoted.
 
 mod content;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod watch;
 

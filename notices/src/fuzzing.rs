@@ -19,3 +19,8 @@ pub(crate) fn laws(announced: &Announcement) {
     // The ellipsis of a truncated text is cut off again and put back.
     assert_eq!(again.text.chars().count(), text.chars().count(), "{text:?}");
 }
+
+#[test]
+fn any_notice_keeps_the_laws() {
+    winddown_fuzz::short("notices", notice);
+}

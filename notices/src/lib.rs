@@ -27,7 +27,7 @@ mod aggregator;
 mod announcement;
 mod cloud;
 mod file;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod kept;

@@ -10,3 +10,8 @@ pub fn memory(text: &[u8]) {
         assert!(resident.is_some_and(|resident: u64| own <= resident), "{text:?}");
     }
 }
+
+#[test]
+fn any_memory_of_a_process_keeps_the_laws() {
+    winddown_fuzz::short("procfs", memory);
+}

@@ -5,7 +5,7 @@
 //!
 //! Each runtime is a module of its own and implements [`winddown_shared::Runtime`].
 
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod process;

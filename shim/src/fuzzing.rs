@@ -58,3 +58,13 @@ fn logged(reads: &mut dyn Iterator<Item = &[u8]>) -> Vec<u8> {
     assert_eq!(usize::try_from(counted).ok(), Some(written), "every line is counted");
     log
 }
+
+#[test]
+fn any_state_of_a_process_keeps_the_laws() {
+    winddown_fuzz::short("procfs", process_state);
+}
+
+#[test]
+fn any_output_of_a_container_keeps_the_laws() {
+    winddown_fuzz::short("container_logs", container_log);
+}

@@ -21,7 +21,7 @@
 
 pub mod exit;
 pub mod fault;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod identity;

@@ -60,3 +60,8 @@ impl ReadHalf for Received {
         Ok((taken, Vec::new()))
     }
 }
+
+#[test]
+fn any_message_on_the_bus_keeps_the_laws() {
+    winddown_fuzz::short("dbus", wire);
+}

@@ -4,7 +4,7 @@
 //! from "hangs".
 
 mod error;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod proxies;
 mod views;

@@ -14,7 +14,7 @@
 //! No other crate of the workspace speaks D-Bus.
 
 pub mod drop_in;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod inspect;

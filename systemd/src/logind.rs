@@ -26,7 +26,7 @@ pub use self::bus::Bus;
 use self::bus::BusLogin;
 #[cfg(feature = "stand-in")]
 pub use self::bus::PeerConnector;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) use self::bus::fuzzing as bus_fuzzing;
 pub(crate) use self::bus::proxies;
 use self::session::LoginManager;

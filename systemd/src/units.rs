@@ -13,7 +13,7 @@
 
 mod client;
 mod error;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod path;
 mod properties;

@@ -14,8 +14,8 @@ seconds=${1:-600}
 target_dir=${CARGO_TARGET_DIR:-target}
 learned=${XDG_CACHE_HOME:-$HOME/.cache}/winddown/fuzz
 RUSTC_WORKSPACE_WRAPPER=$PWD/tests/fuzz/instrumented.sh ${CARGO:-cargo} build --quiet \
-    --package winddown-fuzz --features guided --bin guided
-program=$target_dir/debug/guided
+    --package winddown-fuzz --features guided --example guided
+program=$target_dir/debug/examples/guided
 found=$target_dir/fuzz
 mkdir -p "$found"
 [ $# -gt 0 ] || set -- $(ls tests/fuzz/corpus)

@@ -16,12 +16,12 @@ use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 use winddown_shared::WallTime;
 
-#[cfg(any(test, debug_assertions))]
+#[cfg(any(test, fuzzing))]
 pub(in crate::status) mod apply;
 mod conditions;
 mod containers;
 mod difference;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod merge;
 #[cfg(test)]

@@ -32,3 +32,8 @@ pub fn kubelet_file(text: &[u8]) {
         assert_eq!(plain["volumeHandle"], found.volume_handle);
     }
 }
+
+#[test]
+fn any_file_of_a_kubelet_keeps_the_laws() {
+    winddown_fuzz::short("kubelet_files", kubelet_file);
+}

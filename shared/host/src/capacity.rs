@@ -8,7 +8,7 @@ use crate::meminfo::MemInfo;
 use crate::file::{self, ReadError, Roots};
 
 mod cpu;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod huge_pages;
 #[cfg(test)]

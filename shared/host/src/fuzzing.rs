@@ -12,3 +12,8 @@ pub fn kernel_file(text: &[u8]) {
     usage::fuzzing::laws(text);
     capacity::fuzzing::laws(text);
 }
+
+#[test]
+fn any_file_of_the_kernel_keeps_the_laws() {
+    winddown_fuzz::short("kernel_files", kernel_file);
+}

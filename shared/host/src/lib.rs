@@ -38,7 +38,7 @@ mod capacity;
 mod cgroup;
 mod connection_limiter;
 mod file;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod kernel;

@@ -15,7 +15,7 @@ use winddown_shared::NodeStats;
 use crate::file::ReadError;
 
 mod cgroups;
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 mod kernel;
 mod kernel_file;

@@ -1,6 +1,6 @@
 //! The login manager behind a D-Bus connection.
 
-#[cfg(debug_assertions)]
+#[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub(crate) mod proxies;
 mod signal_verification;

@@ -50,18 +50,18 @@ const PIECES: [&[u8]; 44] = [
 
 /// A source of mutations; the same seed gives the same ones.
 #[derive(Clone, Debug)]
-pub struct Mutator {
+pub(crate) struct Mutator {
     state: u64,
 }
 
 impl Mutator {
     /// One that begins at `seed`.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
     /// `input` with one to four changes, and at most `longest` bytes. `other` gives pieces.
-    pub fn mutate(&mut self, input: &[u8], other: &[u8], longest: usize) -> Vec<u8> {
+    pub(crate) fn mutate(&mut self, input: &[u8], other: &[u8], longest: usize) -> Vec<u8> {
         let mut bytes = input.to_vec();
         for _ in 0..=self.below(4) {
             self.change(&mut bytes, other);

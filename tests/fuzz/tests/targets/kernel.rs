@@ -1,11 +1,11 @@
-//! Control groups and processes.
+//! Control groups and tables of mounts.
 
 use winddown_host::{
     CgroupMemory, CgroupMemoryEvents, MemoryStat, Mount, cgroup_number, cgroup_of_process, mounts,
 };
 
 /// The input is taken for each of the files; lines before the first empty one for the usage.
-pub(super) fn cgroups(text: &[u8]) {
+pub(crate) fn cgroups(text: &[u8]) {
     let at = text.windows(2).position(|two| two == b"\n\n").unwrap_or(0);
     let (usage, stat) = text.split_at(at);
     if let Some(memory) = CgroupMemory::parse(usage, stat, Some(usage)) {
@@ -26,14 +26,7 @@ pub(super) fn cgroups(text: &[u8]) {
     }
 }
 
-/// The input is taken for a process's state, for its memory and for a table of mounts.
-pub(super) fn procfs(text: &[u8]) {
-    winddown_shim::fuzzing::process_state(text);
-    winddown_runtimes::fuzzing::memory(text);
-    mount_table(text);
-}
-
-fn mount_table(text: &[u8]) {
+pub(crate) fn mount_table(text: &[u8]) {
     let found: Vec<Mount> = mounts(text).collect();
     let lines = text.split(|&byte| byte == b'\n').count();
     assert!(found.len() <= lines, "a line has one mount point at most");

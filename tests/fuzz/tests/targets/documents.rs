@@ -18,7 +18,7 @@ fn shown(file: &str, error: &str) {
     }
 }
 
-pub(super) fn configuration(bytes: &[u8]) {
+pub(crate) fn configuration(bytes: &[u8]) {
     let file = Path::new("c.yaml");
     let config = match Config::parse(file, bytes) {
         Ok((config, _)) => config,
@@ -36,7 +36,7 @@ pub(super) fn configuration(bytes: &[u8]) {
     assert!(!config.shutdown.total().is_zero() || yaml.lines().any(says_none), "{yaml}");
 }
 
-pub(super) fn manifest(bytes: &[u8]) {
+pub(crate) fn manifest(bytes: &[u8]) {
     let file = Path::new("p.yaml");
     let pod = match read_manifest(file, bytes, NODE) {
         Ok(pod) => pod,

@@ -12,13 +12,13 @@ fn text(bytes: &[u8]) -> Option<&str> {
 }
 
 /// What is shown to people fits a line and cannot move a cursor, whatever they wrote.
-pub(super) fn shown(error: &dyn Error) {
+pub(crate) fn shown(error: &dyn Error) {
     let shown = error_chain(error);
     assert!(!shown.is_empty() && shown.chars().count() <= 1600, "{shown:?}");
     assert!(!shown.contains(['\n', '\u{1b}']), "{shown:?}");
 }
 
-pub(super) fn quantities(bytes: &[u8]) {
+pub(crate) fn quantities(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let quantity: Quantity = match text.parse() {
         Ok(quantity) => quantity,
@@ -45,7 +45,7 @@ pub(super) fn quantities(bytes: &[u8]) {
     assert!(quantity.is_negative() || double.as_nanos() >= quantity.as_nanos(), "{text:?}");
 }
 
-pub(super) fn durations(bytes: &[u8]) {
+pub(crate) fn durations(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match text.parse::<GoDuration>() {
         Ok(duration) => {
@@ -81,7 +81,7 @@ pub(super) fn durations(bytes: &[u8]) {
     }
 }
 
-pub(super) fn thresholds(bytes: &[u8]) {
+pub(crate) fn thresholds(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     match parse_threshold(text) {
         Ok(Some(ThresholdValue::Share(share))) => {

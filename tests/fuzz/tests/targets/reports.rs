@@ -3,7 +3,7 @@
 use winddown_render::report::{html, svg, text};
 use winddown_shutdown::ShutdownReport;
 
-pub(super) fn laws(json: &[u8]) {
+pub(crate) fn laws(json: &[u8]) {
     let Ok(report) = serde_json::from_slice::<ShutdownReport>(json) else { return };
     let again = serde_json::to_vec(&report).unwrap_or_default();
     assert_eq!(serde_json::from_slice::<ShutdownReport>(&again).ok(), Some(report.clone()));
