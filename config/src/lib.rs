@@ -6,6 +6,7 @@
 
 mod changes;
 mod cluster;
+mod emit;
 mod eviction;
 mod kubelet_fields;
 mod notices;
@@ -30,10 +31,10 @@ pub use changes::{Change, Changes};
 pub use cluster::{
     ClusterSettings, CompanionSettings, EndedPods, Mode, NodeTaint, OrphanedPods, WithoutApi,
 };
+pub use emit::scalar;
 pub use eviction::EvictionSettings;
 pub use notices::NoticesConfig;
 pub use origin::{LAST_IN_FORCE, Loaded, Origin, load};
-pub use print::scalar;
 pub use reference::default_yaml;
 pub use schema::schema;
 pub use shutdown::{

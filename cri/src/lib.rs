@@ -36,9 +36,9 @@ use winddown_engine::end_notices::EndNotices;
 use winddown_engine::failure::{blocking, caused, failed};
 use winddown_engine::pods::Pods;
 use winddown_engine::status::status;
+use winddown_engine::stopping;
 use winddown_engine::termination_message::TerminationMessages;
 use winddown_engine::unsupported::refused_or_ignored;
-use winddown_engine::stopping;
 use winddown_host::mount_table;
 use winddown_shared::{
     Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,

@@ -16,11 +16,11 @@ use winddown_systemd::inspect::ServiceView;
 use winddown_systemd::{Bus, drop_in};
 
 use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, KILLERS, NotObserved, OutOfReach};
+use winddown_companion::kubelet::processes::{self, Process};
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError};
 use winddown_host::OthersMayWrite;
-use winddown_companion::kubelet::processes::{self, Process};
 use winddown_node::{policy_of, trusted_paths};
 
 /// The node to observe, and how.

@@ -7,10 +7,10 @@ use winddown_shared::WallTime;
 use winddown_systemd::drop_in::Setting;
 use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
+use winddown_companion::kubelet::processes::Process;
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::{ReportEntry, Status};
 use winddown_host::OthersMayWrite;
-use winddown_companion::kubelet::processes::Process;
 
 /// The result of one observation.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use winddown_host::regular;
 pub use winddown_host::pod_logs::{
     is_safe, logged_runs, logs_of_container, pod_logs, remove as remove_log, run_log,
 };
+use winddown_host::regular;
 
 /// Makes paths absolute, because supervisors run in `/`.
 ///

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown_config::reference::default_of;
-use winddown_config::{Config, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme};
-use winddown_files::regular;
 use winddown_companion::kubelet::processes::strangers;
 use winddown_companion::kubelet::{
     Change, Configuration, Kubelet, Periods, PriorityPeriod, below, is_configuration, refusal,
 };
+use winddown_config::reference::default_of;
+use winddown_config::{Config, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme};
+use winddown_host::regular;
 use winddown_shared::display::clean;
 use winddown_systemd::drop_in;
 

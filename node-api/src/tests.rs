@@ -24,9 +24,9 @@ use rcgen::{
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
-use winddown_shared::testing::FakeKiller;
 use winddown_host::SharedWatch;
 use winddown_shared::status::StatusStore;
+use winddown_shared::testing::FakeKiller;
 use winddown_shared::{
     GateReasons, NodeHandle, NodeHandleParts, PluginName, PluginNotes, Pod, ReviewError, Reviews,
     VictimLock, WallClock,

@@ -22,9 +22,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use winddown_shared::testing::{FakeKiller, pod};
 use winddown_node_api::{NodeApi, NodeUsageStats, StatsProvider, TlsFiles};
 use winddown_shared::status::StatusStore;
+use winddown_shared::testing::{FakeKiller, pod};
 use winddown_shared::{
     GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName, PluginNotes, ReviewError,
     Reviews, RuntimeError, VictimLock, WallClock, WallTime,

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use winddown_control::AgentApi;
 use winddown_control::api::{DrainRequest, ErrorCode, KillBody, PodState};
-use winddown_shared::testing::{FakeRuntime, pod};
 use winddown_node::{Node, NodeBuilder};
+use winddown_shared::testing::{FakeRuntime, pod};
 use winddown_shared::{Counter, Plugin, PluginError, PluginMetric, PluginName};
 use winddown_static_pods::DesiredManifests;
 
@@ -94,8 +94,8 @@ async fn plug_ins_that_could_not_be_told_apart_start_no_node() {
 mod with_shutdown {
     use super::*;
     use winddown_control::api::{EndedBy, ProtectionReason, ProtectionState};
-    use winddown_shared::testing::FakeInhibitor;
     use winddown_node::{KubeletFacts, KubeletPresence, Shutdown};
+    use winddown_shared::testing::FakeInhibitor;
     use winddown_shared::{Inhibitor, LockState};
     use winddown_shutdown::{Outcome, Policy};
 

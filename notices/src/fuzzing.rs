@@ -5,14 +5,14 @@ use crate::{Announcement, cloud, file};
 /// Reads the bytes as a notice file and as responses of the metadata services. Panics if a property is violated.
 pub fn notice(content: &[u8]) {
     let Ok(text) = std::str::from_utf8(content) else { return };
-    file::fuzzing::laws(text);
-    for announced in cloud::fuzzing::answers(text) {
+    let announced = file::fuzzing::announced(text).into_iter();
+    for announced in announced.chain(cloud::fuzzing::answers(text)) {
         laws(&announced);
     }
 }
 
 /// Asserts that the text for people is one line of bounded length, wherever it came from.
-pub(crate) fn laws(announced: &Announcement) {
+fn laws(announced: &Announcement) {
     let text = &announced.text;
     assert!(text.chars().count() <= 201 && !text.contains(char::is_control), "{text:?}");
     let again = Announcement::new(announced.when, text);

@@ -18,9 +18,9 @@ use winddown_companion::{
     CompanionConfig, KubeletRuntime, LocalNode, NodeError, RuntimePodState, companion,
 };
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
-use winddown_shared::testing::FakeInhibitor;
 use winddown_node::cluster::Cluster;
 use winddown_node::{Configured, Identity, Node, ShutdownHandle};
+use winddown_shared::testing::FakeInhibitor;
 use winddown_shared::{FoundPod, Inhibitor, LockState, PodKiller, PodUid, PodUidMap, WallClock};
 use winddown_shutdown::BootClock;
 

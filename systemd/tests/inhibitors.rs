@@ -11,8 +11,8 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use winddown_shared::testing::FakeKiller;
 use winddown_shared::status::StatusStore;
+use winddown_shared::testing::FakeKiller;
 use winddown_shared::{
     GateReason, GateReasons, Inhibitor as _, LockState, NodeHandle, NodeHandleParts, Plugin as _,
     PluginNotes, ShutdownPoint, ShutdownWork, VictimLock, WallClock, WallTime, WorkContext,

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::testing::{FakeInhibitor, FakeRuntime};
 use winddown_shared::status::StatusStore;
+use winddown_shared::testing::{FakeInhibitor, FakeRuntime};
 use winddown_shared::{
     Pod, PodWorkers, RunningPods, RuntimeSyncer, UpdateKind, WallClock, WallTime, WorkerTimes,
 };

@@ -3,8 +3,8 @@
 
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
-use winddown_shared::testing::pod;
 use winddown_shared::status::Phase;
+use winddown_shared::testing::pod;
 use winddown_shared::{Pod, PodUid, WallClock, WallTime};
 
 use super::{MirrorAction, Mirrors, ObservedMirror, api_reference, mirror_of, plan};

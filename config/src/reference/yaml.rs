@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::{Field, Kind, Section, default_of, sections};
-use crate::print::{scalar, write_entry};
+use crate::emit::{scalar, write_entry};
 use crate::{API_VERSION, KIND};
 
 /// The maximum length of a line.

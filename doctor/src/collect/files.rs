@@ -14,9 +14,9 @@ use crate::facts::{
     Command, ConfigFact, ConfigRead, DOCKERS_SCOPES, Fact, Installed, NotObserved, RUNTIME_UNITS,
     SocketFile, StateDirectory, UNIT,
 };
+use winddown_companion::kubelet::{UNIT_DIRECTORIES, below};
 use winddown_config::{Config, ConfigError, Origin};
 use winddown_control::api::ReportEntry;
-use winddown_companion::kubelet::{UNIT_DIRECTORIES, below};
 use winddown_node::reports;
 
 /// Prefixes of the scopes that container runtimes create for containers.

@@ -42,7 +42,9 @@ impl OnDisk {
         };
         let unit = match live {
             true => winddown_companion::kubelet::enabled_unit(root),
-            false => winddown_companion::kubelet::find(root, live).into_iter().find_map(|found| found.unit),
+            false => winddown_companion::kubelet::find(root, live)
+                .into_iter()
+                .find_map(|found| found.unit),
         };
         Self { kubelets, unit: Fact::Known(unit), config: Fact::Known(config(root, live)) }
     }
@@ -57,7 +59,8 @@ pub(crate) fn wants(config: &KubeletConfig) -> Option<Duration> {
 }
 
 fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
-    let kubelet = winddown_companion::kubelet::find(root, live).into_iter().next().unwrap_or_default();
+    let kubelet =
+        winddown_companion::kubelet::find(root, live).into_iter().next().unwrap_or_default();
     let place = kubelet.unit_file(root).map(|file| file.display().to_string());
     let place = place.unwrap_or_else(|| kubelet.name());
     let unit = kubelet.unit.clone().unwrap_or_else(|| "kubelet.service".to_owned());

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
-use winddown_shared::testing::static_pod;
 use winddown_shared::Quantity;
+use winddown_shared::testing::static_pod;
 
 use super::*;
 use crate::condition::Condition;

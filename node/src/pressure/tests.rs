@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 use winddown_eviction::{
     Outcome, PressureRule, PressureScope, Reclaimable, Signal, Threshold, ThresholdValue,
 };
-use winddown_shared::testing::{FakeKiller, FakeRecorder, pod};
 use winddown_host::{CgroupMemory, cgroup_number};
+use winddown_shared::testing::{FakeKiller, FakeRecorder, pod};
 use winddown_shared::{
     ContainerStats, Freed, GateReasons, ImagePlaces, PodStats, PodUid, RuntimeError, VictimLock,
     WallClock, WallTime,

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use winddown_shared::testing::{FakeRecorder, FakeRuntime};
 use winddown_preemption::{Preemption, Strategy};
 use winddown_shared::status::StatusStore;
+use winddown_shared::testing::{FakeRecorder, FakeRuntime};
 use winddown_shared::{
     Admission, DesiredPods, Event, Intake, NodeFit, NodeView, Pod, PodWorkers, ResourceName,
     RuntimeSyncer, WallClock, WallTime, WorkerTimes,

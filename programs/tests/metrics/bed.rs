@@ -17,10 +17,10 @@ use winddown_cluster::pods::OrphanPolicy;
 use winddown_config::{Config, EvictionSettings, GuardedNamespace, ShutdownPeriods};
 use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
-use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_host::UsagePaths;
 use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts};
 use winddown_node::{Configured, Identity, Node, PressureSource, RuntimeFigures};
+use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
     CONFIG_SOURCE_ANNOTATION, Freed, ImagePlaces, LockState, NodeHandle, Plugin, PluginName, Pod,
     PodStats, PodUid, RuntimeError, WallClock, WallTime,

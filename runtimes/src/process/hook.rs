@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use winddown_engine::action::ActionError;
-use winddown_host::ready::Ready;
 use winddown_engine::stopping::KILLED;
+use winddown_host::ready::Ready;
 use winddown_shared::Pod;
 use winddown_shim::order::{Command, Order};
 use winddown_shim::procfs::Process;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use crate::{ProcStat, kernel, regular};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::{SysconfVar, sysconf};
-use crate::{ProcStat, kernel, regular};
 use winddown_shared::{BootClock, WallClock, WallTime};
 
 /// The host's name according to the kernel; `localhost` if it has none that can be read.

@@ -5,9 +5,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::{kernel, mounts};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
-use crate::{kernel, mounts};
 use winddown_shared::RuntimeError;
 
 /// The maximum number of processes that an error names.

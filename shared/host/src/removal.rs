@@ -6,11 +6,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 
+use crate::regular;
 use rustix::fs::{
     AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, renameat, statat, unlinkat,
 };
 use rustix::io::Errno;
-use crate::regular;
 
 /// How deep directories are entered. What is deeper is first moved up: each level costs stack and a file descriptor,
 /// and a pod can make more levels than the agent has of either.

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
 use crate::cgroup_cpu_time;
+use tokio::task::JoinHandle;
 use winddown_shared::NodeStats;
 
 use crate::file::ReadError;

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::{DesiredPods, Intake, WAITING_FOR_PREEMPTION};
-use crate::testing::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::status::StatusStore;
+use crate::testing::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::{
     Admission, AdmitHandler, BootClock, CONFIG_SOURCE_ANNOTATION, EarlierKill, GateReason,
     GateState, Grace, KillReason, KillRequest, Others, Owed, PluginName, Pod, PodKiller, PodUid,

@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
 use crate::{
     GateReason, Grace, KillReason, Pod, PodStopped, PodSyncer, PodUid, RuntimePod, RuntimeView,
     StatusOverride, Stop, StoppedContainer, SyncError, SyncUpdate, Synced, UpdateKind,
 };
+use tokio::time::Instant;
 
 /// A [`PodSyncer`] without a runtime. A step succeeds at once unless the pod's [`Script`] says otherwise. It panics if
 /// two steps of one UID overlap, because the workers must prevent that.

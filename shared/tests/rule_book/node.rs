@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::watch;
-use winddown_shared::testing::{FakeRecorder, FakeRuntime};
 use winddown_shared::status::StatusStore;
+use winddown_shared::testing::{FakeRecorder, FakeRuntime};
 use winddown_shared::{
     Admission, AdmitHandler, DesiredPods, Event, Intake, Lifecycle, Others, Pod, PodKiller, PodUid,
     PodWorkers, Rejection, RuntimeSyncer, WallClock, WallTime, WorkerTimes,

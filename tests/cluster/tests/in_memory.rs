@@ -12,8 +12,8 @@ use winddown_cluster::pods::{
     EarlierPods, Keep, NodeSide, PodController, PodControllerConfig, Prepare, RunError,
 };
 use winddown_cluster::status::{Follow, Outbox};
-use winddown_shared::testing::FakeRuntime;
 use winddown_shared::status::StatusStore;
+use winddown_shared::testing::FakeRuntime;
 use winddown_shared::{
     Admission, Intake, KillReason, KillRequest, Pod, PodUid, PodWorkers, RuntimeSyncer,
     StatusOverride, WallClock, WorkerTimes,

@@ -3,8 +3,13 @@
 #![cfg_attr(fuzzing, no_main)]
 
 #[cfg(fuzzing)]
-#[path = "../tests/targets.rs"]
-mod targets;
+#[path = "../tests/targets"]
+mod targets {
+    pub(crate) mod documents;
+    pub(crate) mod kernel;
+    pub(crate) mod numbers;
+    pub(crate) mod reports;
+}
 
 #[cfg(fuzzing)]
 mod guided {

@@ -9,42 +9,22 @@ pub(crate) static ALL: [Target; 18] = [
         longest: 4096,
         short: 300,
     },
-    Target {
-        name: "certificates",
-        what: "credentials: DER and PEM",
-        longest: 2048,
-        short: 2000,
-    },
+    Target { name: "certificates", what: "credentials: DER and PEM", longest: 2048, short: 2000 },
     Target {
         name: "cgroups",
         what: "the kernel: files of control groups",
         longest: 512,
         short: 2000,
     },
-    Target {
-        name: "configuration",
-        what: "a person: config.yaml",
-        longest: 8192,
-        short: 300,
-    },
-    Target {
-        name: "container_logs",
-        what: "a container: its output",
-        longest: 70_000,
-        short: 200,
-    },
+    Target { name: "configuration", what: "a person: config.yaml", longest: 8192, short: 300 },
+    Target { name: "container_logs", what: "a container: its output", longest: 70_000, short: 200 },
     Target {
         name: "control_requests",
         what: "a local user: the control socket",
         longest: 2048,
         short: 40,
     },
-    Target {
-        name: "cri",
-        what: "the container runtime: its answers",
-        longest: 1024,
-        short: 1500,
-    },
+    Target { name: "cri", what: "the container runtime: its answers", longest: 1024, short: 1500 },
     Target {
         name: "dbus",
         what: "anybody on the bus: messages as they come from the socket",
@@ -105,10 +85,5 @@ pub(crate) static ALL: [Target; 18] = [
         longest: 8192,
         short: 150,
     },
-    Target {
-        name: "thresholds",
-        what: "a person: when to evict",
-        longest: 64,
-        short: 2000,
-    },
+    Target { name: "thresholds", what: "a person: when to evict", longest: 64, short: 2000 },
 ];

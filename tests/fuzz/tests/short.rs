@@ -8,7 +8,12 @@ use std::path::Path;
 
 use winddown_fuzz::short;
 
-mod targets;
+mod targets {
+    pub(crate) mod documents;
+    pub(crate) mod kernel;
+    pub(crate) mod numbers;
+    pub(crate) mod reports;
+}
 
 use targets::{documents, kernel, numbers, reports};
 

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use winddown_shared::GoDuration;
 
-use super::Root;
 use super::super::Configuration;
+use super::Root;
 
 #[derive(Deserialize)]
 struct Row {

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use tokio::time::Instant;
 use crate::meminfo::MemInfo;
 use crate::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number};
+use tokio::time::Instant;
 use winddown_shared::{MemoryStats, PidStats, PressureStats, SwapStats};
 
 use super::cgroups::CgroupTree;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
 use crate::kernel;
+use tokio::time::Instant;
 use winddown_shared::{FsLayout, FsStats};
 
 use super::{Reading, UsagePaths, mounts};

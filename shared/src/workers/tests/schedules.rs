@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::super::{PodWorkers, WorkerTimes, completion::EndSender};
 use super::{pod, request, static_pod, tries, uid, with_grace};
-use crate::testing::FakeRecorder;
 use crate::grace::FAR;
 use crate::lock::schedule;
+use crate::testing::FakeRecorder;
 use crate::{
     Grace, Lifecycle, Pod, PodKiller, PodStopped, PodSyncer, RuntimePod, RuntimeView, Stop,
     SyncError, SyncUpdate, Synced, UpdateKind,

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::testing::{FakeInhibitor, FakeKiller};
 use winddown_shared::WallClock;
+use winddown_shared::testing::{FakeInhibitor, FakeKiller};
 
 use super::agents::Site;
 use super::world::{Disk, World};

@@ -19,9 +19,9 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::ring::default_provider};
 use winddown_cri::CriRuntime;
-use winddown_shared::testing::FakeKiller;
 use winddown_node_api::{NodeApi, NodeUsageStats, StatsProvider, TlsFiles};
 use winddown_shared::status::StatusStore;
+use winddown_shared::testing::FakeKiller;
 use winddown_shared::{
     ContainerState, GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName, PluginNotes,
     Pod, PodStatsSource as _, ReviewError, Reviews, Runtime as _, RuntimeError, VictimLock,
