@@ -6,6 +6,7 @@ use crate::Pod;
 
 mod affinity;
 mod failure;
+pub(crate) mod gate;
 mod handler;
 mod node_fit;
 mod node_view;
@@ -17,6 +18,7 @@ mod sysctls;
 mod taints;
 #[cfg(test)]
 mod tests;
+pub(crate) mod victim_lock;
 
 pub use failure::{AdmissionFailure, FitFailures};
 pub use handler::{NodeFit, NodeSource};

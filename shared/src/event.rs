@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{KillReason, PluginName, PodEvent, PodUid, ResourceName, StatusOverride};
+use crate::{KillReason, PluginName, PodEvent, PodLabel, PodUid, ResourceName, StatusOverride};
+
+pub(crate) mod of_pod;
 
 /// Receives events. Must not block: it is called on the kill path.
 pub trait Recorder: Send + Sync + 'static {
@@ -275,28 +277,4 @@ pub enum Event {
         /// notice, it is held until the login manager announces the shutdown.
         released: bool,
     },
-}
-
-/// The identity of a pod in an event.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PodLabel {
-    /// `metadata.namespace`.
-    pub namespace: Arc<str>,
-    /// `metadata.name`.
-    pub name: Arc<str>,
-    /// `metadata.uid`.
-    pub uid: PodUid,
-}
-
-impl PodLabel {
-    /// The pod as the kubelet's messages name it: `name_namespace(uid)`.
-    pub fn kubelet_title(&self) -> String {
-        format!("{}_{}({})", self.name, self.namespace, self.uid)
-    }
-}
-
-impl std::fmt::Display for PodLabel {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
 }

@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::status::StatusStore;
-use crate::syncer::UpdateKind;
 use crate::workers::has_terminal_phase;
+use crate::workers::syncer::UpdateKind;
 use crate::{
     Admission, BootClock, EarlierKill, GateState, KillReason, KillRequest, Lifecycle, Others, Owed,
     Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, RunningPods, Runtime, RuntimePod,

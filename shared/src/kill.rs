@@ -10,6 +10,11 @@ use tokio::time::Instant;
 use crate::grace::instant_after;
 use crate::{GateReason, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
 
+pub(crate) mod consent;
+pub(crate) mod gate_reason;
+pub(crate) mod grace;
+pub(crate) mod node_ending;
+
 /// Why a pod is requested to terminate. Names the controller, never the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KillReason {

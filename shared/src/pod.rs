@@ -7,24 +7,28 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 
-use crate::RuntimePod;
-use crate::event::PodLabel;
-
 mod amounts;
 mod compact;
+mod container_kind;
 pub mod http_get;
+mod label;
+pub(crate) mod on_reboot;
 mod priority;
 mod qos;
 mod requests;
+mod runtime_pod;
 mod totals;
 mod uid;
 
+pub use container_kind::ContainerKind;
+pub use label::PodLabel;
 pub use priority::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, SYSTEM_CRITICAL_PRIORITY,
     SYSTEM_NODE_CRITICAL_PRIORITY,
 };
 pub use qos::QosClass;
 pub use requests::{Requests, ResourceName};
+pub use runtime_pod::RuntimePod;
 pub use uid::{PodUid, PodUidMap, UidHasher};
 
 /// A pod object with the identity that every part of the agent relies on. Cheap to clone; read-only.

@@ -3,13 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1 as api;
 use tokio::sync::broadcast;
 
 use crate::{
-    Consent, Grace, KillReason, NodeEnding, Pod, PodLabel, PodStopped, PodUid, Recorder, Requests,
-    StoppedContainer, WallTime,
+    Consent, ContainerKind, Grace, KillReason, NodeEnding, Pod, PodLabel, PodStopped, PodUid,
+    Recorder, RuntimePod, StoppedContainer, WallTime,
 };
+
+pub(crate) mod found_pod;
+pub(crate) mod garbage;
+pub mod service_units;
+pub(crate) mod stats;
+pub(crate) mod stats_source;
 
 /// The operations that the pod workers need from a container runtime.
 ///
@@ -247,30 +252,6 @@ impl PodRuntimeStatus {
     }
 }
 
-/// The role of a container in its pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ContainerKind {
-    /// Runs to completion before the next one starts.
-    Init,
-    /// An init container with `restartPolicy: Always` (KEP-753): runs alongside the regular ones
-    /// and stops after them.
-    Sidecar,
-    /// An ordinary container.
-    Regular,
-    /// Added to a running pod to debug it (`kubectl debug`): runs once, and nothing depends on it.
-    Ephemeral,
-}
-
-impl ContainerKind {
-    /// The kind of an entry of `spec.initContainers`.
-    pub fn of_init(container: &api::Container) -> Self {
-        match container.restart_policy.as_deref() {
-            Some("Always") => Self::Sidecar,
-            _ => Self::Init,
-        }
-    }
-}
-
 /// One container, as the runtime sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerStatus {
@@ -330,43 +311,6 @@ pub struct ContainerExit {
     pub started_at: Option<WallTime>,
     /// When it exited.
     pub finished_at: Option<WallTime>,
-}
-
-/// A pod of which the runtime holds something.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RuntimePod {
-    /// The UID it was started with.
-    pub uid: PodUid,
-    /// `metadata.name` it was started with.
-    pub name: Arc<str>,
-    /// `metadata.namespace` it was started with.
-    pub namespace: Arc<str>,
-    /// Whether any container runs; otherwise only remains are left.
-    pub running: bool,
-    /// The grace period in its spec when it was started, if the runtime kept it.
-    pub grace: Option<Duration>,
-    /// The resources that it requested when it was started, if the runtime kept them.
-    pub requests: Option<Requests>,
-}
-
-// === impl RuntimePod ===
-
-impl RuntimePod {
-    /// The running pod that [`Pod::of_runtime`] stands for.
-    pub(crate) fn of_stand_in(pod: &Pod) -> Self {
-        let PodLabel { namespace, name, uid } = pod.label().clone();
-        let (grace, requests) = (pod.own_grace(), pod.kept_requests());
-        Self { uid, name, namespace, running: true, grace, requests }
-    }
-
-    /// The label that identifies the pod in events and errors.
-    pub fn label(&self) -> PodLabel {
-        PodLabel {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-            uid: self.uid.clone(),
-        }
-    }
 }
 
 /// Why the runtime could not do what was requested.

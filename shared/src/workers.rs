@@ -27,8 +27,8 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::lock::{Mutex, MutexGuard};
-use crate::syncer::{PodSyncer, RuntimeView, UpdateKind};
+use crate::base::lock::{Mutex, MutexGuard};
+use crate::workers::syncer::{PodSyncer, RuntimeView, UpdateKind};
 use crate::{
     Event, GateReason, Grace, KillError, KillReason, KillRequest, NodeEnding, Pod, PodKiller,
     PodLabel, PodStopped, PodUid, Recorder, RunningPods, RuntimePod,
@@ -40,8 +40,11 @@ mod observer;
 mod places;
 mod queries;
 mod record;
+pub(crate) mod runtime_syncer;
+pub(crate) mod start_turn;
 mod state;
 mod static_names;
+pub(crate) mod syncer;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -456,15 +459,15 @@ impl<S: PodSyncer> Inner<S> {
 /// leave pods that no task can stop, so it is critical.
 fn start(name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
     #[cfg(test)]
-    if crate::lock::is_scheduled() {
+    if crate::base::lock::is_scheduled() {
         shuttle::future::spawn(task);
         return;
     }
-    crate::critical::spawn(name, task);
+    crate::base::critical::spawn(name, task);
 }
 
 /// The grace period plus half of it, and at least ten seconds; saturating.
 fn default_deadline(begun: Instant, grace: Duration) -> Instant {
     let wait = grace.saturating_add(grace / 2).max(Duration::from_secs(10));
-    crate::grace::instant_after(begun, wait)
+    crate::kill::grace::instant_after(begun, wait)
 }

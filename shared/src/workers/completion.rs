@@ -4,8 +4,8 @@ use std::sync::{Arc, PoisonError};
 
 use tokio::sync::Notify;
 
+use crate::base::lock::{Mutex, MutexGuard};
 use crate::kill::PodStopped;
-use crate::lock::{Mutex, MutexGuard};
 
 /// Reports that all containers of a pod have stopped, and how.
 pub(super) type EndSender = CompletionSender<Arc<PodStopped>>;

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::record::Record;
 use super::{PodWorkers, default_deadline};
-use crate::syncer::PodSyncer;
+use crate::workers::syncer::PodSyncer;
 use crate::{Pod, PodUid};
 
 /// The pods that occupy a place on the node, in no particular order.

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::PodWorkers;
 use super::record::{Lifecycle, Record};
-use crate::syncer::PodSyncer;
+use crate::workers::syncer::PodSyncer;
 use crate::{KillReason, Pod, PodUid};
 
 /// A pod as the workers see it at one moment.

@@ -7,9 +7,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::completion::{CompletionReceiver, CompletionSender, EndSender};
-use crate::grace::instant_after;
 use crate::kill::PodStopped;
-use crate::syncer::UpdateKind;
+use crate::kill::grace::instant_after;
+use crate::workers::syncer::UpdateKind;
 use crate::{GraceSender, KillReason, Pod, RuntimePod, StatusOverride};
 
 /// The stage of a pod's life. A pod moves down this list and never back; leaving `Finished` means

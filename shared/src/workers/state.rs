@@ -15,7 +15,7 @@ use super::static_names::StaticNames;
 use super::timetable::Timetable;
 use crate::kill::PodStopped;
 use crate::status::is_terminal;
-use crate::syncer::{RuntimeView, Stop, SyncUpdate, UpdateKind};
+use crate::workers::syncer::{RuntimeView, Stop, SyncUpdate, UpdateKind};
 use crate::{
     Grace, KillReason, KillRequest, Owed, Pod, PodUid, PodUidMap, RunningPods, RuntimePod,
 };

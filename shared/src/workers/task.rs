@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use super::Inner;
 use super::state::{Outcome, Work};
-use crate::critical::panic_text;
-use crate::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
+use crate::base::critical::panic_text;
+use crate::workers::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
 use crate::{Event, Grace, Pod, PodLabel, PodStopped, PodUid, RuntimePod, error_chain};
 
 /// Carries out the steps of one pod until there is nothing to do.

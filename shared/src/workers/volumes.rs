@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::PodWorkers;
-use crate::syncer::PodSyncer;
+use crate::workers::syncer::PodSyncer;
 use crate::{PodUid, error_chain};
 
 /// How long before the deadline the mounts are read, so that the answer is ready at the deadline.

@@ -7,11 +7,11 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{State, Wake, Work};
-use crate::grace::instant_after;
 use crate::kill::PodStopped;
-use crate::syncer::{Retry, Stop, SyncUpdate, UpdateKind};
+use crate::kill::grace::instant_after;
 use crate::workers::WorkerTimes;
 use crate::workers::record::{Ending, Lifecycle, Record};
+use crate::workers::syncer::{Retry, Stop, SyncUpdate, UpdateKind};
 use crate::{Grace, Pod, PodUid, StatusOverride};
 
 /// The shortest delay before a pod is checked again, whatever a step returns: a step that always

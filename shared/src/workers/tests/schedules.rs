@@ -15,8 +15,8 @@ use tokio::time::Instant;
 
 use super::super::{PodWorkers, WorkerTimes, completion::EndSender};
 use super::{pod, request, static_pod, tries, uid, with_grace};
-use crate::grace::FAR;
-use crate::lock::schedule;
+use crate::base::lock::schedule;
+use crate::kill::grace::FAR;
 use crate::testing::FakeRecorder;
 use crate::{
     Grace, Lifecycle, Pod, PodKiller, PodStopped, PodSyncer, RuntimePod, RuntimeView, Stop,

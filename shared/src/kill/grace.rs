@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::KillReason;
-use crate::lock::{Mutex, MutexGuard};
+use crate::base::lock::{Mutex, MutexGuard};
 
 /// Stands for "never" where an instant is needed: 30 years, which any clock can add.
 pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

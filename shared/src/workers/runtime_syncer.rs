@@ -14,8 +14,8 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::status::{Phase, StatusInput, StatusStore, generate, phase, unmade};
-use crate::syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
 use crate::workers::has_terminal_phase;
+use crate::workers::syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
 use crate::{
     Event, GateReason, Grace, KillReason, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid,
     PodUidMap, PodWorkers, Recorder, Rejection, Runtime, RuntimeError, RuntimePod, StatusOverride,

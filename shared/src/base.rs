@@ -1,0 +1,9 @@
+//! What everything here is made of: clocks, text for people, locks, tasks that must not die.
+
+pub(crate) mod backoff;
+pub(crate) mod clock;
+pub mod critical;
+pub mod display;
+pub(crate) mod error_chain;
+pub(crate) mod lock;
+pub(crate) mod plugin_name;
