@@ -24,20 +24,53 @@ pub(super) fn cycles(sources: &[Source]) -> Vec<Edge> {
     let modules: BTreeSet<&Module> = sources.iter().map(|source| &source.module).collect();
     let mut needs: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
     for source in sources {
-        let code: Vec<&str> =
-            source.text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
-        let code = code.join("\n");
-        // Unit tests come last in a file.
-        let code = code.split("\nmod tests {").next().unwrap_or_default();
-        let named = paths(code);
+        let named = paths(&code(&source.text));
         let named = named.iter().filter_map(|path| resolve(path, &source.module, &modules));
         let other =
             named.filter(|to| !to.starts_with(&source.module) && !source.module.starts_with(to));
         needs.entry(&source.module).or_default().extend(other);
     }
+    of_a_cycle(&needs)
+}
+
+/// The same between the rooms of a crate, which are the modules in its root. What the root re-exports is of the room
+/// that it comes from.
+pub(super) fn between_rooms(sources: &[Source]) -> Vec<Edge> {
+    let room_of = |source: &Source| source.module.get(..1).map(<[String]>::to_vec);
+    let rooms: BTreeSet<Module> = sources.iter().filter_map(room_of).collect();
+    let root = sources.iter().filter(|source| source.module.is_empty());
+    let root: String =
+        root.map(|source| source.text.replace("pub use ", "pub use self::")).collect();
+    let exported: BTreeMap<String, Module> = paths(&root)
+        .into_iter()
+        .filter(|path| path.len() > 2)
+        .filter_map(|mut path| Some((path.pop()?, vec![path.swap_remove(1)])))
+        .collect();
+    let mut needs: BTreeMap<&Module, BTreeSet<&Module>> = BTreeMap::new();
+    for source in sources {
+        let Some(room) = room_of(source).and_then(|room| rooms.get(&room)) else { continue };
+        for path in paths(&code(&source.text)) {
+            let [first, name, ..] = &*path else { continue };
+            let room_or_name = rooms.get([name.clone()].as_slice()).or_else(|| exported.get(name));
+            let to = room_or_name.filter(|to| first == "crate" && *to != room);
+            needs.entry(room).or_default().extend(to);
+        }
+    }
+    of_a_cycle(&needs)
+}
+
+/// The product's part of a source, without comments. Unit tests come last in a file.
+fn code(text: &str) -> String {
+    let code: Vec<&str> =
+        text.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let code = code.join("\n");
+    code.split("\nmod tests {").next().unwrap_or_default().to_owned()
+}
+
+fn of_a_cycle(needs: &BTreeMap<&Module, BTreeSet<&Module>>) -> Vec<Edge> {
     let edges = needs.iter().flat_map(|(from, to)| to.iter().map(move |to| (*from, *to)));
     edges
-        .filter(|(from, to)| reaches(to, from, &needs))
+        .filter(|(from, to)| reaches(to, from, needs))
         .map(|(from, to)| Edge { from: from.clone(), to: to.clone() })
         .collect()
 }
@@ -91,12 +124,16 @@ mod tests {
     use super::*;
 
     fn found(sources: &[(&str, &str)]) -> Vec<String> {
+        found_by(cycles, sources)
+    }
+
+    fn found_by(look: fn(&[Source]) -> Vec<Edge>, sources: &[(&str, &str)]) -> Vec<String> {
         let source = |(module, text): &(&str, &str)| Source {
             module: module.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             text: (*text).to_owned(),
         };
         let sources: Vec<Source> = sources.iter().map(source).collect();
-        cycles(&sources).iter().map(ToString::to_string).collect()
+        look(&sources).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -120,5 +157,17 @@ mod tests {
             ("c", "use crate::a::b;\n#[cfg(test)]\nmod tests {\nuse super::super::a;\n}"),
         ];
         assert_eq!(found(&text), [""; 0]);
+    }
+
+    #[test]
+    fn rooms_that_need_each_other_by_what_the_root_re_exports_are_found() {
+        let text = [
+            ("", "mod a; mod b; mod c;\npub use a::x::A;\npub use b::{self, B as Other};"),
+            ("a", "mod x; use crate::b::B;"),
+            ("a::x", "struct A;"),
+            ("b", "use crate::{A, Root};"),
+            ("c", "use crate::{A, b};"),
+        ];
+        assert_eq!(found_by(between_rooms, &text), ["a needs b", "b needs a"]);
     }
 }
