@@ -53,7 +53,7 @@ const ALLOWED: [(&str, usize, &str); 40] = [
     ("notices/src/kept.rs", 1, ANSWER),
     ("runtimes/src/process/hook.rs", 1, ANSWER),
     ("runtimes/src/systemd/hook.rs", 1, ANSWER),
-    ("shared/src/critical.rs", 1, "the seam itself"),
+    ("shared/src/base/critical.rs", 1, "the seam itself"),
     ("shutdown/src/controller/finalize.rs", 1, "tries to keep a report for as long as it can"),
     ("shutdown/src/journal/writer.rs", 1, "a copy on disk that is missing costs no pod its end"),
     ("systemd/src/logind/bus.rs", 1, "the connection ends with its reader, and another is made"),
