@@ -36,6 +36,14 @@ fn root() -> PathBuf {
     crate_directory.parent().expect("the repository").to_owned()
 }
 
+/// The folder of each package of the workspace.
+fn members() -> Vec<PathBuf> {
+    let workspace = std::fs::read_to_string(root().join("Cargo.toml")).expect("the workspace");
+    let (_, members) = workspace.split_once("members = [").expect("its members");
+    let (members, _) = members.split_once(']').expect("their end");
+    members.split('"').skip(1).step_by(2).map(|member| root().join(member)).collect()
+}
+
 fn pages() -> Vec<Page> {
     let files = page::files(&root());
     assert!(files.len() > 20);
@@ -279,11 +287,9 @@ const TROUBLES: [(&str, Option<&str>); 16] = [
 #[test]
 fn the_log_lines_of_troubleshooting_are_those_of_the_program() {
     let mut source = String::new();
-    for folder in std::fs::read_dir(root()).expect("the repository") {
-        let sources = folder.expect("an entry").path().join("src");
-        if sources.is_dir() {
-            read_sources(&sources, &mut source);
-        }
+    let tests = root().join("tests");
+    for folder in members().iter().filter(|folder| !folder.starts_with(&tests)) {
+        read_sources(&folder.join("src"), &mut source);
     }
     let text =
         std::fs::read_to_string(root().join("docs/how-to/troubleshooting.md")).expect("the page");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::root;
+use super::{members, root};
 
 /// A row of the table: what is tried, and the tests of each package that try it.
 struct Row {
@@ -31,11 +31,9 @@ fn row(line: &str) -> Row {
 
 /// Returns the directory of each package of the workspace.
 fn packages() -> BTreeMap<String, PathBuf> {
-    let folders = ["", "tests"].map(|folder| root().join(folder));
-    let entries = folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("a folder"));
     let mut found = BTreeMap::new();
-    for folder in entries.map(|entry| entry.expect("an entry").path()) {
-        let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+    for folder in members() {
+        let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).expect("a manifest");
         let name =
             manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'));
         found.extend(name.map(|name| (name.to_owned(), folder)));

@@ -1,7 +1,6 @@
 //! The kinds of lines, their catalog and their documentation agree.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use winddown_daemon::logging::KINDS;
@@ -20,12 +19,8 @@ const FIELDS: [&str; 10] = [
     "SOURCE",
 ];
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
 fn catalog() -> String {
-    std::fs::read_to_string(repository().join("packaging/catalog/winddown.catalog")).unwrap()
+    std::fs::read_to_string(super::repository().join("packaging/catalog/winddown.catalog")).unwrap()
 }
 
 /// Id and text of each entry.
@@ -40,7 +35,7 @@ fn each_kind_of_line_has_a_text_in_the_catalog_and_a_row_in_the_docs() {
     let described: BTreeSet<&str> = entries(&catalog).into_iter().map(|(id, _)| id).collect();
     let known: BTreeSet<&str> = KINDS.iter().map(|kind| kind.id).collect();
     assert_eq!(described, known);
-    let page = std::fs::read_to_string(repository().join("docs/reference/logs.md")).unwrap();
+    let page = std::fs::read_to_string(super::repository().join("docs/reference/logs.md")).unwrap();
     for kind in &KINDS {
         let row = format!("| `{}` | {} | `{}` |", kind.name, kind.phase, kind.id);
         assert!(page.contains(&row), "docs/reference/logs.md lacks {row}");
@@ -63,11 +58,7 @@ fn catalog_texts_name_only_fields_that_lines_have() {
 #[test]
 fn every_kind_that_a_statement_names_is_known() {
     let mut named = BTreeSet::new();
-    let crates = std::fs::read_dir(repository()).unwrap();
-    let mut folders: Vec<PathBuf> = crates
-        .map(|folder| folder.unwrap().path().join("src"))
-        .filter(|folder| folder.is_dir())
-        .collect();
+    let mut folders = super::sources();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             let path = entry.path();

@@ -19,13 +19,9 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn no_line_of_the_log_keeps_an_errors_cause_to_itself() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut files = Vec::new();
-    for member in std::fs::read_dir(&root).unwrap() {
-        let path = member.unwrap().path().join("src");
-        if path.is_dir() {
-            sources(&path, &mut files);
-        }
+    for folder in super::sources() {
+        sources(&folder, &mut files);
     }
     let (mut told, mut bad) = (0, Vec::new());
     for file in files {
