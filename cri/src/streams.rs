@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use winddown_engine::failure::failed;
-use winddown_engine::{PodStream, PodStreams, StreamRequest, StreamServer};
+use winddown_host::{PodStream, PodStreams, StreamRequest, StreamServer};
 use winddown_shared::{PodUid, RuntimeError};
 
 use super::pod::PodState;

@@ -33,14 +33,12 @@ pub mod state_lock;
 pub mod stats;
 pub mod status;
 pub mod stopping;
-mod streams;
 pub mod support;
 pub mod sync;
 pub mod termination_message;
 pub mod unsupported;
 
 pub use environment::NodeFacts;
-pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 
 /// The examples of the README.
 #[cfg(doctest)]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
-use winddown_engine::PodStreams;
+use winddown_host::PodStreams;
 use winddown_host::SharedWatch;
 use winddown_shared::NodeHandle;
 use winddown_shared::status::{StatusEntry, is_terminal};

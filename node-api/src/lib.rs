@@ -55,7 +55,7 @@ use futures_util::future::BoxFuture;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-pub use winddown_engine::PodStreams;
+pub use winddown_host::PodStreams;
 use winddown_host::{SharedWatch, Watch};
 use winddown_shared::{NodeHandle, Plugin, PluginName, Reviews, error_chain};
 

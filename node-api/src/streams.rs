@@ -15,7 +15,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONNECTION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
 use hyper::{HeaderMap, Request, Response, StatusCode};
-use winddown_engine::{PodStream, StreamRequest};
+use winddown_host::{PodStream, StreamRequest};
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{Pod, error_chain};
 

@@ -13,9 +13,7 @@ mod programs;
 pub mod systemd;
 
 pub use programs::ProgramRuntime;
-pub use winddown_engine::{
-    CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer,
-};
+pub use winddown_host::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 
 /// The examples of the README.
 #[cfg(doctest)]

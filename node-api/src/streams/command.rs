@@ -24,7 +24,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
-use winddown_engine::CommandStream;
+use winddown_host::CommandStream;
 use winddown_shared::{RuntimeError, error_chain};
 
 use super::patience::{FAREWELL, LAST_WORDS, TAKES};

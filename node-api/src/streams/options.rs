@@ -1,6 +1,6 @@
 //! The options of a stream request.
 
-use winddown_engine::{Stdio, StreamRequest};
+use winddown_host::{Stdio, StreamRequest};
 
 use crate::route::StreamKind;
 

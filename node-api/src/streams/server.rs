@@ -13,7 +13,7 @@ use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use winddown_engine::StreamServer;
+use winddown_host::StreamServer;
 use winddown_shared::error_chain;
 
 use crate::answer::{self, Body};

@@ -7,7 +7,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
-use winddown_engine::CommandStream;
+use winddown_host::CommandStream;
 use winddown_shared::status::is_terminal;
 use winddown_shared::{NodeHandle, PodUid};
 

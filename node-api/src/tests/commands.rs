@@ -21,7 +21,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::{WebSocketStream, client_async};
-use winddown_engine::{CommandStream, PodStream, PodStreams, StreamRequest};
+use winddown_host::{CommandStream, PodStream, PodStreams, StreamRequest};
 use winddown_shared::{PodUid, RuntimeError};
 
 use super::Bench;

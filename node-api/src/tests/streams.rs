@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
-use winddown_engine::{PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
+use winddown_host::{PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 use winddown_shared::{PodUid, RuntimeError};
 
 use super::clients::Client;

@@ -12,7 +12,7 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, ptsname, unlockpt};
 use winddown_engine::pod::ended;
 use winddown_engine::stopping::KILLED;
-use winddown_engine::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest};
+use winddown_host::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest};
 use winddown_shared::{PodUid, RuntimeError};
 use winddown_shim::order::Input;
 

@@ -12,6 +12,7 @@
 //! * [`Watch`]: inotify, as a hint that a check is worthwhile. [`SharedWatch`]: the same, for any number of readers of
 //!   files that others write.
 //! * [`OneThread`]: blocking work, of which a hung disk delays one thread.
+//! * [`PodStreams`]: streams into pods.
 //! * [`pod_logs`]: the names of pods' logs, and their rotation.
 //!
 //! The kernel:
@@ -58,6 +59,7 @@ pub mod removal;
 mod replace;
 mod shared_watch;
 mod shell_word;
+mod streams;
 mod usage;
 mod watch;
 mod writers;
@@ -79,6 +81,7 @@ pub use psi::{Armed, PsiPlace, PsiTrigger, PsiWatch, StallKind, Unarmed};
 pub use replace::{Durability, replace, replace_private, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use shell_word::{has_plain_characters, shell_word};
+pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
 pub use usage::{NodeUsage, Reading, UsagePaths};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
 pub use writers::{

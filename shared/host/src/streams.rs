@@ -1,4 +1,5 @@
-//! The interface for streams into pods: exec, attach, port-forward.
+//! The interface for streams into pods: exec, attach, port-forward. They are descriptors and local sockets of this
+//! machine.
 
 use std::fmt;
 use std::net::SocketAddr;
