@@ -21,7 +21,7 @@ mod tests;
 ///
 /// ```
 /// # use std::sync::Arc;
-/// # use winddown_runtime_cache::RuntimeCache;
+/// # use winddown_engine::cache::RuntimeCache;
 /// use winddown_shared::Runtime;
 /// # async fn example<R: Runtime>(runtime: Arc<R>) {
 /// let cache = RuntimeCache::new(RuntimeCache::PERIOD, move || {
