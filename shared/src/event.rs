@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{KillReason, PluginName, PodEvent, PodLabel, PodUid, ResourceName, StatusOverride};
+use crate::{KillReason, PluginName, PodEvent, PodLabel, ResourceName, StatusOverride};
 
 pub(crate) mod of_pod;
 

@@ -7,8 +7,8 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::grace::instant_after;
 use crate::{GateReason, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
+use grace::instant_after;
 
 pub(crate) mod consent;
 pub(crate) mod gate_reason;

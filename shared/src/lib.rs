@@ -10,9 +10,6 @@
 //!
 //! `examples/agent.rs` is a complete agent in 150 lines: a runtime, a controller, and a source of pods.
 
-#[cfg(test)]
-extern crate self as winddown_shared;
-
 mod admission;
 mod base;
 mod event;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use crate::{
-    Consent, ContainerKind, Grace, KillReason, NodeEnding, Pod, PodLabel, PodStopped, PodUid,
-    Recorder, RuntimePod, StoppedContainer, WallTime,
+    Consent, ContainerKind, Grace, KillReason, NodeEnding, Pod, PodStopped, PodUid, Recorder,
+    RuntimePod, StoppedContainer, WallTime,
 };
 
 pub(crate) mod found_pod;

@@ -435,7 +435,7 @@ impl Node {
 
     /// Whether the node has its own kernel, so that its processes, sockets and control groups are invisible to the
     /// host.
-    pub(crate) fn has_own_kernel(&self) -> bool {
+    pub fn has_own_kernel(&self) -> bool {
         self.base.has_kernel()
     }
 

@@ -159,7 +159,8 @@ impl Stage {
                 node.write(&manifest(INTRUDER), manifest_of, 0o644)?;
             }
             Deed::Eviction => {
-                node.run(&["fallocate", "-l", "40M", &format!("/var/lib/winddown/{FILLER}")]).await?;
+                node.run(&["fallocate", "-l", "40M", &format!("/var/lib/winddown/{FILLER}")])
+                    .await?;
                 return self.asked(&before, 1).await;
             }
             Deed::ShutdownCalledOff => {
