@@ -13,7 +13,7 @@ CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 CARGO_MUTANTS_VERSION := 27.1.0
 CARGO_MUTANTS := $(CACHE)/tools/bin/cargo-mutants
 GRAMMAR := $(CACHE)/tools/grammar/bin/winddown-grammar
-# What people read. benches/ is a notebook, docs/pod-fields.md and docs/conformance.md are made by programs.
+# What people read. tests/bench/ is a notebook, docs/pod-fields.md and docs/conformance.md are made by programs.
 PAGES = $(shell git ls-files '*.md' ':!benches' ':!tests/corpus' ':!docs/pod-fields.md' ':!docs/conformance.md')
 # The pure planners. FILES=… takes others, or some of them.
 FILES := preemption/src/**/*.rs \
@@ -62,7 +62,7 @@ demo: ## Rehearse a shutdown on this machine: real agent, real pods, stand-in fo
 	@tests/node/packages.sh build || $(DEPS)
 	@$(CARGO) build --quiet --package winddown
 	@# 5: a pod needed SIGKILL. One of the examples ignores SIGTERM on purpose.
-	@$(TARGET)/debug/winddown drill examples/node --config examples/node-config.yaml || [ $$? = 5 ]
+	@$(TARGET)/debug/winddown drill docs/examples/node --config docs/examples/node-config.yaml || [ $$? = 5 ]
 
 demo-node: ## The same in a disposable systemd node: real logind, real power-off (needs root)
 	@tests/node/packages.sh test
@@ -77,7 +77,7 @@ test: ## Run every test but the longest; the last line counts passed, failed and
 test-all: ## The same with packages and new random seeds, then chaos, restarts, reboots, calm and fuzzing (over an hour)
 	@tests/node/packages.sh test packages fuzz
 	@tests/node/took.sh say test-all
-	@for tool in cargo-deb cargo-generate-rpm; do packaging/tools.sh $$tool >/dev/null || exit; done
+	@for tool in cargo-deb cargo-generate-rpm; do programs/packaging/tools.sh $$tool >/dev/null || exit; done
 	@CARGO="$(CARGO)" MAKE="$(MAKE)" tests/node/stages.sh
 
 lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documentation, licences, bans, layering
@@ -140,7 +140,7 @@ ifneq ($(PICTURES),)
 	@# 5: one of the examples ignores SIGTERM on purpose. The first line is script's own.
 	@script --quiet --return --log-out $(TARGET)/demo.sent --log-timing programs/tests/live/demo.timing \
 		--command "stty cols 110 rows 34; TERM=xterm-256color LC_ALL=C.UTF-8 $(TARGET)/debug/winddown \
-		drill examples/node --config examples/node-config.yaml" </dev/null >/dev/null || [ $$? = 5 ]
+		drill docs/examples/node --config docs/examples/node-config.yaml" </dev/null >/dev/null || [ $$? = 5 ]
 	@sed '1d' $(TARGET)/demo.sent > programs/tests/live/demo.sent
 	@$(CARGO) run --quiet --package winddown-node-tests --bin pictures
 	@WINDDOWN_BLESS=1 $(CARGO) test --quiet --package winddown-render --test pictures --test browser
@@ -152,7 +152,7 @@ chaos: ## Play N schedules (500) of random faults on disposable nodes; KIND=rebo
 	@tests/node/packages.sh test
 	@$(CARGO) run --quiet --package winddown-node-tests --bin $(or $(KIND),chaos) -- \
 		$(or $(N),$(if $(filter reboots,$(KIND)),30,500)) $(if $(SEED),$(if $(filter reboots,$(KIND)),,--seed) $(SEED)) \
-		$(if $(WRITE),--into benches/reliability.md)
+		$(if $(WRITE),--into tests/bench/reliability.md)
 
 restarts: ## Restart the agent N times (300) in the middle of all that it does to pods, with each runtime
 	@tests/node/packages.sh test
@@ -193,7 +193,7 @@ bench: ## Measure everything that has a target (WINDDOWN_KUBELET=…, RUNS=3), o
 	@tests/node/packages.sh test
 	@$(CARGO) build --quiet --profile dist --locked --package winddown
 	@$(CARGO) build --quiet --profile dist --locked --package winddown-bench
-	@ended=0; with='$(if $(WRITE),--into docs/performance.md --into benches/notebook.md) $(if $(CHECK),--check)'; \
+	@ended=0; with='$(if $(WRITE),--into docs/performance.md --into tests/bench/notebook.md) $(if $(CHECK),--check)'; \
 	runs='--runs $(or $(RUNS),3)'; kubelet=$${WINDDOWN_KUBELET:-}; \
 	for what in $(or $(WHAT),all planners kills scaling processes fleet); do case $$what in \
 		all) $(BENCH) all $$runs --kubelet "$$kubelet" --choices "$${WINDDOWN_KUBELET_CHOICES:-}" $$with ;; \
@@ -215,11 +215,11 @@ $(CARGO_DENY):
 	@echo "Building cargo-deny $(CARGO_DENY_VERSION) into $(CACHE)/tools (a minute or two, once)"
 	@$(CARGO) install --quiet --locked --root $(CACHE)/tools --debug cargo-deny@$(CARGO_DENY_VERSION)
 
-$(GRAMMAR): xtask/grammar/Cargo.lock xtask/grammar/src/main.rs
+$(GRAMMAR): tests/xtask/grammar/Cargo.lock tests/xtask/grammar/src/main.rs
 	@tests/node/packages.sh build
 	@echo "Building the grammar check into $(CACHE)/tools/grammar (a minute or two, once)"
 	@CARGO_TARGET_DIR=$(CACHE)/tools/grammar/target $(CARGO) install --quiet --locked --force \
-		--root $(CACHE)/tools/grammar --path xtask/grammar
+		--root $(CACHE)/tools/grammar --path tests/xtask/grammar
 	@touch $@
 
 $(CARGO_MUTANTS):

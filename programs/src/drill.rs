@@ -42,18 +42,18 @@ const NODE_NAME: &str = "drill";
 
 /// The pods of a rehearsal without a directory.
 const BUILT_IN: &[(&str, &str)] = &[
-    ("broker.yaml", include_str!("../../examples/node/broker.yaml")),
-    ("cache.yaml", include_str!("../../examples/node/cache.yaml")),
-    ("database.yaml", include_str!("../../examples/node/database.yaml")),
-    ("dns.yaml", include_str!("../../examples/node/dns.yaml")),
-    ("mailer.yaml", include_str!("../../examples/node/mailer.yaml")),
-    ("network-agent.yaml", include_str!("../../examples/node/network-agent.yaml")),
-    ("nightly-report.yaml", include_str!("../../examples/node/nightly-report.yaml")),
-    ("queue-worker.yaml", include_str!("../../examples/node/queue-worker.yaml")),
-    ("stubborn.yaml", include_str!("../../examples/node/stubborn.yaml")),
-    ("thumbnails.yaml", include_str!("../../examples/node/thumbnails.yaml")),
-    ("web-1.yaml", include_str!("../../examples/node/web-1.yaml")),
-    ("web-2.yaml", include_str!("../../examples/node/web-2.yaml")),
+    ("broker.yaml", include_str!("../../docs/examples/node/broker.yaml")),
+    ("cache.yaml", include_str!("../../docs/examples/node/cache.yaml")),
+    ("database.yaml", include_str!("../../docs/examples/node/database.yaml")),
+    ("dns.yaml", include_str!("../../docs/examples/node/dns.yaml")),
+    ("mailer.yaml", include_str!("../../docs/examples/node/mailer.yaml")),
+    ("network-agent.yaml", include_str!("../../docs/examples/node/network-agent.yaml")),
+    ("nightly-report.yaml", include_str!("../../docs/examples/node/nightly-report.yaml")),
+    ("queue-worker.yaml", include_str!("../../docs/examples/node/queue-worker.yaml")),
+    ("stubborn.yaml", include_str!("../../docs/examples/node/stubborn.yaml")),
+    ("thumbnails.yaml", include_str!("../../docs/examples/node/thumbnails.yaml")),
+    ("web-1.yaml", include_str!("../../docs/examples/node/web-1.yaml")),
+    ("web-2.yaml", include_str!("../../docs/examples/node/web-2.yaml")),
 ];
 
 /// Returns the configuration of a rehearsal without `--config`: for the built-in pods, one with a group for each of
@@ -65,8 +65,8 @@ fn default_config(pods: Option<&Path>) -> Result<Config, ConfigError> {
     if pods.is_some() {
         return Ok(Config::default());
     }
-    let text = include_bytes!("../../examples/node-config.yaml");
-    Config::parse(Path::new("examples/node-config.yaml"), text).map(|(config, _)| config)
+    let text = include_bytes!("../../docs/examples/node-config.yaml");
+    Config::parse(Path::new("docs/examples/node-config.yaml"), text).map(|(config, _)| config)
 }
 
 /// Why a rehearsal failed.

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use winddown_config::{Config, default_yaml};
 use winddown_static_pods::read_manifest;
 
-const GOOD: &str = include_str!("../../static-pods/tests/data/good.yaml");
+const GOOD: &str = include_str!("../../node/static-pods/tests/data/good.yaml");
 
 fn read_both(bytes: &[u8]) {
     if let Err(error) = Config::parse(Path::new("c.yaml"), bytes) {

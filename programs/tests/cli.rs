@@ -58,7 +58,7 @@ fn doctor_finds_a_problem_where_there_is_no_bus_and_where_there_are_no_files() {
 
 #[test]
 fn a_pod_of_the_agents_own_gives_its_nodes_name_to_the_plan_and_to_doctor() {
-    let pods = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/node/dns.yaml");
+    let pods = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples/node/dns.yaml");
     let named = |arguments: &[&str]| {
         let output = winddown(arguments).env("NODE_NAME", "Worker-7").output().expect("it runs");
         let said: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
-#[path = "../../xtask/src/words/by_hand.rs"]
+#[path = "../../tests/xtask/src/words/by_hand.rs"]
 mod by_hand;
 #[path = "docs/claims.rs"]
 mod claims;
@@ -184,7 +184,8 @@ fn commands(block: &Block) -> Vec<String> {
 #[test]
 fn every_piece_of_yaml_is_accepted() {
     let directory = tempfile::tempdir().expect("a directory");
-    let node = std::fs::read_to_string(root().join("examples/node-config.yaml")).expect("text");
+    let node =
+        std::fs::read_to_string(root().join("docs/examples/node-config.yaml")).expect("text");
     let mut accepted = 0;
     for page in pages() {
         for block in page.blocks.iter().filter(|block| block.words() == ["yaml"]) {

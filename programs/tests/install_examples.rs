@@ -13,7 +13,7 @@ use winddown_shared::Pod;
 use winddown_static_pods::read_manifest;
 
 fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples")
 }
 
 fn pods() -> BTreeMap<String, Pod> {

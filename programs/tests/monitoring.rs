@@ -20,7 +20,7 @@ fn repository() -> PathBuf {
 }
 
 fn monitoring(file: &str) -> PathBuf {
-    repository().join("packaging/monitoring").join(file)
+    repository().join("programs/packaging/monitoring").join(file)
 }
 
 fn read(path: &Path) -> String {

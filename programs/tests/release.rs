@@ -30,7 +30,7 @@ fn the_hosted_workflow_calls_targets_that_there_are() {
 fn checksums_are_of_all_packages_and_say_so_when_there_are_none() {
     let packages = tempfile::tempdir().unwrap();
     let run = || {
-        let script = repository().join("packaging/checksums.sh");
+        let script = repository().join("programs/packaging/checksums.sh");
         Command::new(script).arg(packages.path()).output().unwrap()
     };
     let output = run();
@@ -51,7 +51,7 @@ fn checksums_are_of_all_packages_and_say_so_when_there_are_none() {
 /// What a package manager is told as it removes winddown: it cannot be refused.
 #[test]
 fn a_package_that_goes_says_loudly_what_its_kubelet_needs_and_else_nothing() {
-    let scripts = repository().join("packaging/scripts");
+    let scripts = repository().join("programs/packaging/scripts");
     for script in ["deb/prerm", "rpm/pre_uninstall.sh"] {
         let text = fs::read_to_string(scripts.join(script)).unwrap();
         assert!(text.contains("\n    tell_of_kubelet\n"), "{script}");

@@ -142,7 +142,7 @@ fn a_configuration_that_the_agent_accepts_is_as_the_schema_says() {
     let schema = answers(winddown().args(["config", "schema"])).remove(0);
     let default = winddown().args(["config", "default"]).output().expect("the program runs");
     let mut files = vec![("default".to_owned(), String::from_utf8(default.stdout).expect("text"))];
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/examples");
     for entry in std::fs::read_dir(examples).expect("a directory") {
         let path = entry.expect("an entry").path();
         if path.extension().is_some_and(|ending| ending == "yaml") {

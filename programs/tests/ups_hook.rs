@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
-const HOOK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/nut/winddown-ups");
+const HOOK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/examples/nut/winddown-ups");
 
 /// Returns the notice after these calls of the hook. Each has upsmon's event, and the battery's runtime by `upsc`,
 /// which fails if it is unknown.

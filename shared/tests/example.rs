@@ -1,4 +1,4 @@
-//! Runs the example in `examples/`.
+//! Runs the example in `docs/examples/`.
 
 #[path = "../examples/agent.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]

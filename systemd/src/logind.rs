@@ -54,7 +54,7 @@ pub struct InhibitorConfig {
     pub bus: Bus,
     /// The unix socket on which another program announces shutdowns in place of logind; `bus` and `root` are then
     /// unused. Its server is trusted only if it runs as root or as this user. The protocol is in
-    /// examples/shutdown-socket.
+    /// docs/examples/shutdown-socket.
     pub socket: Option<PathBuf>,
     /// A lock that an earlier process of this agent took. It is used until a new one is granted, then dropped.
     pub inherited_lock: Option<OwnedFd>,

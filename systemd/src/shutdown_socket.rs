@@ -1,5 +1,5 @@
 //! The protocol of a unix socket that grants locks and announces shutdowns, without logind: lines of JSON, and an open
-//! connection as the lock. `examples/shutdown-socket` documents it.
+//! connection as the lock. `docs/examples/shutdown-socket` documents it.
 
 mod lines;
 mod server;

@@ -19,7 +19,7 @@ fn stage(test: &str) -> Option<tempfile::TempDir> {
     }
     let into = tempfile::tempdir().expect("a directory");
     let program = PathBuf::from(assert_cmd::cargo::cargo_bin!("winddown"));
-    let mut build = Command::new(root().join("packaging/build.sh"));
+    let mut build = Command::new(root().join("programs/packaging/build.sh"));
     build.arg("--programs").arg(program.parent().expect("a folder"));
     build.arg("--out").arg(into.path()).args(["--fast", "stage"]);
     text_of(&mut build).expect("laid out");
@@ -101,8 +101,13 @@ fn paths(text: &str) -> Vec<String> {
 
 /// Whether the path leads from the repository's root to something that is used on nodes.
 fn is_of_the_repository(path: &str) -> bool {
-    let used =
-        ["cluster/rbac", "docs/", "examples/", "packaging/kubernetes", "packaging/monitoring"];
+    let used = [
+        "cluster/rbac",
+        "docs/",
+        "docs/examples/",
+        "programs/packaging/kubernetes",
+        "programs/packaging/monitoring",
+    ];
     let is_data = [".json", ".yaml"].iter().any(|ending| path.ends_with(ending));
     (is_data || used.iter().any(|used| path.starts_with(used))) && root().join(path).exists()
 }

@@ -20,7 +20,8 @@ const FIELDS: [&str; 10] = [
 ];
 
 fn catalog() -> String {
-    std::fs::read_to_string(super::repository().join("packaging/catalog/winddown.catalog")).unwrap()
+    std::fs::read_to_string(super::repository().join("programs/packaging/catalog/winddown.catalog"))
+        .unwrap()
 }
 
 /// Id and text of each entry.

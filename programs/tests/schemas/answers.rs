@@ -26,9 +26,9 @@ pub(crate) fn end_notice(bed: &Bed, reason: &str) -> Vec<Value> {
     vec![serde_json::from_str(&text).expect("JSON")]
 }
 
-/// Returns every line shown in examples/shutdown-socket, and the agent's lines on its own socket.
+/// Returns every line shown in docs/examples/shutdown-socket, and the agent's lines on its own socket.
 pub(crate) fn socket_lines(bed: &Bed) -> Vec<Value> {
-    let page = include_str!("../../../examples/shutdown-socket/README.md");
+    let page = include_str!("../../../docs/examples/shutdown-socket/README.md");
     let json = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
     let of = |text: &str| -> Vec<Value> {
         let lines = serde_json::Deserializer::from_str(text).into_iter();

@@ -1,4 +1,4 @@
-//! `packaging/kubernetes`: it is what the API's types have, it fits together, and it asks the node for what it needs.
+//! `programs/packaging/kubernetes`: it is what the API's types have, it fits together, and it asks the node for what it needs.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
@@ -41,7 +41,7 @@ fn every_object_has_the_fields_of_its_type_and_no_others() {
     let spec = set.spec;
     assert_eq!(spec.selector.match_labels, spec.template.metadata.unwrap().labels);
     let image = format!("localhost/winddown:{}", env!("CARGO_PKG_VERSION"));
-    assert_eq!(pod().1.image, Some(image), "the name that packaging/image.sh gives");
+    assert_eq!(pod().1.image, Some(image), "the name that programs/packaging/image.sh gives");
 }
 
 #[test]

@@ -21,7 +21,7 @@ impl Packages {
     /// A tool failed; the error contains its output.
     pub async fn make(revision: &str, formats: &[&str]) -> TestResult<Self> {
         let dir = tempfile::tempdir()?;
-        let script = repository().join("packaging/build.sh");
+        let script = repository().join("programs/packaging/build.sh");
         let mut build = Command::new(script);
         build.arg("--programs").arg(programs().await?).arg("--out").arg(dir.path());
         build.args(["--fast", "--revision", revision]).args(formats);

@@ -1,4 +1,4 @@
-//! The messages of CRI and the server side of its calls, generated from `cri/proto`.
+//! The messages of CRI and the server side of its calls, generated from `runtimes/cri/proto`.
 //!
 //! Formatted as the generator writes them, so that a test can compare.
 

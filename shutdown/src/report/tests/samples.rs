@@ -1,4 +1,4 @@
-//! Builders of short sample reports, for tests here and of the rendering in render/.
+//! Builders of short sample reports, for tests here and of the rendering in programs/render/.
 
 use std::time::Duration;
 

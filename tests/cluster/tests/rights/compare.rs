@@ -33,7 +33,7 @@ pub(crate) fn manifest(name: &str) -> Vec<Value> {
 
 /// The objects that run companion as a DaemonSet.
 pub(crate) fn daemon_set() -> Vec<Value> {
-    objects("packaging/kubernetes/companion.yaml")
+    objects("programs/packaging/kubernetes/companion.yaml")
 }
 
 fn objects(file: &str) -> Vec<Value> {

@@ -43,14 +43,14 @@ async fn demo() -> Result<(), Box<dyn Error>> {
 
     let mut node = Node::boot(&base).await?;
     step("The node is up. Installing winddown in it:");
-    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
     let config = fs::read(examples.join("node-config.yaml"))?;
     node.write("/etc/winddown/config.yaml", config, 0o644)?;
     node.install_programs(&programs, "/opt/winddown")?;
     print(&node.run(&["/opt/winddown/winddown", "install", "--runtime", "process"]).await?);
 
     let pods = copy_pods(&node, &examples.join("node"))?;
-    step(&format!("{pods} pods from examples/node, and `systemctl start winddown`:"));
+    step(&format!("{pods} pods from docs/examples/node, and `systemctl start winddown`:"));
     node.run(&["systemctl", "start", "winddown"]).await?;
     node.wait_until("all pods to run", START, async || running(&node).await == Some(pods)).await?;
     print(&node.run(&["winddown", "status"]).await?);

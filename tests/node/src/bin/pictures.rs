@@ -13,7 +13,7 @@ use winddown_node_tests::{Need, Suite, install_pods};
 /// How long two hundred pods may take to start, and a node to shut down.
 const PATIENCE: Duration = Duration::from_secs(120);
 const NODE: i32 = 2_000_001_000;
-const REPORTS: &str = "render/tests/reports";
+const REPORTS: &str = "programs/render/tests/reports";
 const SCREENS: &str = "programs/tests/live";
 
 #[tokio::main(flavor = "current_thread")]

@@ -172,7 +172,7 @@ impl Fault {
         // If the first shutdown is cancelled, the second one is wanted.
         let takes_back = [Self::Cancel, Self::LogindRestarted, Self::DbusRestarted];
         // Once logind is bypassed, systemd restarts nothing: an agent that is killed has had its chance, as
-        // benches/reliability.md says.
+        // tests/bench/reliability.md says.
         let past = [Self::ShutdownPastLogind];
         self != other
             && !is(&containerd, &containerd)

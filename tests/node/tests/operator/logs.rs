@@ -3,7 +3,7 @@
 use serde_json::Value;
 use winddown_node_tests::scenario::{SOON, Scenario, TestResult, seven_pods};
 
-const CATALOG: &str = include_str!("../../../../packaging/catalog/winddown.catalog");
+const CATALOG: &str = include_str!("../../../../programs/packaging/catalog/winddown.catalog");
 
 #[tokio::test]
 async fn decisions_are_found_by_pod_and_phase_and_the_journal_explains_them() -> TestResult {

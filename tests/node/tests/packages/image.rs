@@ -66,7 +66,7 @@ async fn the_tarball_for_arm64_runs_in_an_emulator() -> TestResult {
         return Ok(());
     }
     let dir = tempfile::tempdir()?;
-    let mut script = Command::new(repository().join("packaging/static.sh"));
+    let mut script = Command::new(repository().join("programs/packaging/static.sh"));
     script.args(["--machine", "aarch64", "--profile", "dev", "--own"]).arg(programs().await?);
     script.arg("--out").arg(dir.path());
     let made = made(script).await?;
@@ -82,7 +82,7 @@ async fn the_tarball_for_arm64_runs_in_an_emulator() -> TestResult {
     let version = format!("winddown {}", env!("CARGO_PKG_VERSION"));
     assert!(emulated("winddown", &["--version"])?.starts_with(&version));
     assert!(emulated("winddownd", &["--version"])?.contains(env!("CARGO_PKG_VERSION")));
-    let plan = ["plan", "shutdown", "-f", "examples/node"];
+    let plan = ["plan", "shutdown", "-f", "docs/examples/node"];
     let own = text_of(
         Command::new(programs().await?.join("winddown")).args(plan).current_dir(repository()),
     )?;
@@ -98,7 +98,7 @@ async fn the_static_tarball_and_image_run_on_a_node() -> TestResult {
     }
     let Some(base) = base_or_skip(test, Flavour::Containerd).await? else { return Ok(()) };
     let dir = tempfile::tempdir()?;
-    let mut script = Command::new(repository().join("packaging/static.sh"));
+    let mut script = Command::new(repository().join("programs/packaging/static.sh"));
     script.args(["--profile", "dev", "--own"]).arg(programs().await?).arg("--out").arg(dir.path());
     let made = made(script).await?;
     let [tarball, image] = &made[..] else { return Err(format!("{made:?}").into()) };
@@ -112,7 +112,7 @@ async fn the_static_tarball_and_image_run_on_a_node() -> TestResult {
     node.run(&["sh", "-ec", "cd /root && tar -xzf winddown.tar.gz --strip-components=1"]).await?;
     manual_and_completions_are_put_in_place(&mut node, ".gz").await?;
     let install = "cd /root && ./winddown install --runtime process --start && \
-                   cp examples/node/web-1.yaml examples/node/dns.yaml /etc/winddown/pods";
+                   cp docs/examples/node/web-1.yaml docs/examples/node/dns.yaml /etc/winddown/pods";
     node.run(&["sh", "-ec", install]).await?;
     let runs = async || {
         let said = node.exec(&["winddown", "status", "-o", "json"], SOON).await;
@@ -137,7 +137,7 @@ async fn the_daemon_set_takes_logind_s_lock_and_raises_its_delay() -> TestResult
         return Ok(());
     };
     let dir = tempfile::tempdir()?;
-    let mut script = Command::new(repository().join("packaging/image.sh"));
+    let mut script = Command::new(repository().join("programs/packaging/image.sh"));
     script.arg("--shared").arg("--programs").arg(programs().await?);
     script.arg("--out").arg(dir.path());
     let made = made(script).await?;
@@ -197,7 +197,7 @@ async fn delay(node: &Node) -> TestResult<Duration> {
     Ok(Duration::from_micros(said.trim().trim_start_matches("t ").parse()?))
 }
 
-/// packaging/kubernetes/companion.yaml, as a kubelet would run its pod.
+/// programs/packaging/kubernetes/companion.yaml, as a kubelet would run its pod.
 struct DaemonSet {
     config: String,
     /// How long logind has to wait.
@@ -212,7 +212,7 @@ const CREDENTIALS: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 impl DaemonSet {
     fn read() -> TestResult<Self> {
-        let file = repository().join("packaging/kubernetes/companion.yaml");
+        let file = repository().join("programs/packaging/kubernetes/companion.yaml");
         let objects: Vec<Value> = serde_saphyr::from_multiple(&std::fs::read_to_string(file)?)?;
         let of =
             |kind: &str| objects.iter().find(|object| object["kind"] == kind).ok_or("no object");

@@ -43,7 +43,7 @@ esac
 
 /// What is to be seen after a command with these words, and by what.
 const EFFECTS: [(&str, &str, &str); 6] = [
-    ("kubectl apply", "", "packaging/kubernetes/companion.yaml configured"),
+    ("kubectl apply", "", "programs/packaging/kubernetes/companion.yaml configured"),
     ("ds/winddown", "", "held"),
     ("skopeo", "curl --silent http://registry.example.com/v2/winddown/tags/list", "0.1.0"),
     ("/metrics", "", "\nkubelet_desired_pods{static=\"true\"} 0\n"),
@@ -57,7 +57,7 @@ async fn a_node_with_curl_jq_man_and_skopeo_does_what_the_pages_say() -> TestRes
     let recipe = Suite::Trixie.with(Flavour::Tools);
     let Some(base) = base_or_skip(test, recipe).await? else { return Ok(()) };
     let dir = tempfile::tempdir()?;
-    let mut script = Command::new(repository().join("packaging/image.sh"));
+    let mut script = Command::new(repository().join("programs/packaging/image.sh"));
     script.arg("--shared").arg("--programs").arg(programs().await?).arg("--out").arg(dir.path());
     let made = made(script).await?;
     let [image] = &made[..] else { return Err(format!("{made:?}").into()) };
@@ -67,7 +67,7 @@ async fn a_node_with_curl_jq_man_and_skopeo_does_what_the_pages_say() -> TestRes
     node.install_programs(&programs().await?, HOME)?;
     node.install(image, &format!("{HOME}/{IMAGE}"))?;
     node.write("/usr/local/bin/kubectl", KUBECTL, 0o755)?;
-    for folder in ["cluster/rbac", "packaging/kubernetes"] {
+    for folder in ["cluster/rbac", "programs/packaging/kubernetes"] {
         lay_out(&node, &repository().join(folder), &Path::new(HOME).join(folder))?;
     }
     node.start().await?;

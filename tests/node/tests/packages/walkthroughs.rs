@@ -45,7 +45,7 @@ async fn a_node_of_eks_does_what_its_walkthrough_says() -> TestResult {
     walk(test, "EKS", "/var/lib/kubelet/kubeconfig").await
 }
 
-/// What packaging/build.sh writes into the tarball beside files of the repository and programs.
+/// What programs/packaging/build.sh writes into the tarball beside files of the repository and programs.
 const UNPACKED: &str =
     "cd /root; ./winddown man --dir man; mkdir completions kubernetes monitoring rbac
 ./winddown completions bash >completions/winddown.bash
@@ -77,10 +77,14 @@ async fn a_single_server_does_what_its_walkthrough_says() -> TestResult {
     node.add_disk(DISK).await?;
     node.install_programs(&programs().await?, HOME)?;
     node.install(
-        &repository().join("packaging/catalog/winddown.catalog"),
+        &repository().join("programs/packaging/catalog/winddown.catalog"),
         "/root/winddown.catalog",
     )?;
-    lay_out(&node, &repository().join("examples/node"), &Path::new(HOME).join("examples/node"))?;
+    lay_out(
+        &node,
+        &repository().join("docs/examples/node"),
+        &Path::new(HOME).join("docs/examples/node"),
+    )?;
     node.start().await?;
     prepare(&node)?;
     node.run(&["sh", "-ec", UNPACKED]).await?;

@@ -6,8 +6,8 @@ use winddown_node_tests::packages::add_packages;
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult, seven_pods};
 use winddown_node_tests::{Node, Suite, in_long_form};
 
-const HOOK: &str = include_str!("../../../../examples/nut/winddown-ups");
-const README: &str = include_str!("../../../../examples/nut/README.md");
+const HOOK: &str = include_str!("../../../../docs/examples/nut/winddown-ups");
+const README: &str = include_str!("../../../../docs/examples/nut/README.md");
 const NOTICE: &str = "/run/nut/winddown-notice";
 
 /// What the driver plays.
@@ -72,7 +72,7 @@ async fn the_pods_end_while_the_battery_lasts_and_come_back_with_the_power() -> 
     Ok(())
 }
 
-/// Lays the tools out, as examples/nut/README.md has it, and starts them.
+/// Lays the tools out, as docs/examples/nut/README.md has it, and starts them.
 async fn install(node: &Node) -> TestResult {
     add_packages(node, &["nut-server", "nut-client"])?;
     node.write("/usr/lib/winddown/winddown-ups", HOOK, 0o755)?;

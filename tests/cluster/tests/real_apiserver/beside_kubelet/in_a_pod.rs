@@ -1,4 +1,4 @@
-//! winddown as the pod of its own DaemonSet, `packaging/kubernetes/companion.yaml`.
+//! winddown as the pod of its own DaemonSet, `programs/packaging/kubernetes/companion.yaml`.
 
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl Machine {
     /// Makes the image of programs that need the node's libraries, and gives it to containerd.
     async fn import_own_image(&self) -> TestResult {
         let folder = tempfile::tempdir()?;
-        let mut script = Command::new(repository().join("packaging/image.sh"));
+        let mut script = Command::new(repository().join("programs/packaging/image.sh"));
         script.arg("--shared").arg("--programs").arg(programs().await?);
         script.arg("--out").arg(folder.path());
         let made =

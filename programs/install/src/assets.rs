@@ -1,0 +1,223 @@
+//! The parts of an installation: every file with its path and content.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use winddown_shared::seconds_up;
+
+use super::Runtime;
+
+macro_rules! unit_file {
+    ($name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../systemd/units/", $name))
+    };
+}
+
+pub(super) const UNIT: &str = "/etc/systemd/system/winddown.service";
+/// The unit of a package. If it exists, the package owns the programs and the units.
+pub(super) const PACKAGED_UNIT: &str = "/usr/lib/systemd/system/winddown.service";
+/// The programs, in the order of installation: a program comes before those that start it.
+pub(super) const PROGRAMS: [&str; 3] = ["winddown-shim", "winddownd", "winddown"];
+/// The directory of a package's programs.
+pub(super) const PACKAGED_PROGRAMS: &str = "/usr/bin";
+pub(super) const PROCESS_DROP_IN: &str =
+    "/etc/systemd/system/winddown.service.d/10-process-runtime.conf";
+/// The stop timeout of a package's unit, if it has to be longer than the package's.
+pub(super) const STOP_TIME_DROP_IN: &str =
+    "/etc/systemd/system/winddown.service.d/20-stop-time.conf";
+pub(super) const WANTS: &str = "/etc/systemd/system/multi-user.target.wants/winddown.service";
+/// The agent's drop-in for logind. The agent writes it when logind gives less time than the configuration needs, and
+/// removes it when logind gives enough without it.
+pub(super) const LOGIND_DROP_IN: &str = "/etc/systemd/logind.conf.d/zz-winddown.conf";
+/// The agent's drop-in for logind while `/etc` is read-only.
+pub(super) const VOLATILE_LOGIND_DROP_IN: &str = "/run/systemd/logind.conf.d/zz-winddown.conf";
+/// The slice of all pods, the parent of each pod's slice.
+pub(super) const SLICE: &str = "/etc/systemd/system/winddown.slice";
+pub(super) const SURVIVORS: &str = "/etc/systemd/system/winddown-survivors.slice";
+pub(super) const SYSUSERS: &str = "/etc/sysusers.d/winddown.conf";
+pub(super) const TMPFILES: &str = "/etc/tmpfiles.d/winddown.conf";
+pub(super) const CONFIG: &str = "/etc/winddown/config.yaml";
+pub(super) const MANIFESTS: &str = "/etc/winddown/pods";
+pub(super) const STATE: &str = "/var/lib/winddown";
+pub(super) const LOGS: &str = "/var/log/winddown";
+
+/// The target of a link that masks a file of the same name.
+pub(super) const MASK: &str = "/dev/null";
+
+/// The prefixes of the scopes in which container runtimes run containers.
+const SCOPES: [&str; 2] = ["cri-containerd-", "crio-"];
+
+/// The time between the end of the budget and systemd's SIGKILL, for writing the report and killing the last pods.
+const STOP_SLACK: Duration = Duration::from_secs(30);
+/// The shortest stop timeout: systemd's default.
+const STOP_AT_LEAST: Duration = Duration::from_secs(90);
+
+/// A file, link or directory to be installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) path: String,
+    pub(super) kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Directory { mode: u32 },
+    Link { target: &'static str },
+    File { mode: u32, body: Body, owner: Owner },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Body {
+    Text(String),
+    /// A copy of a file on this machine (not below the root).
+    Copy {
+        from: Source,
+        sha256: String,
+    },
+}
+
+/// A file to copy. It is opened once: what is copied is what was looked at, whatever takes its name meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) path: PathBuf,
+    pub(super) file: Arc<File>,
+}
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for Source {}
+
+/// Who may change a file once it is installed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Only `install` may change it.
+    Install,
+    /// `install` creates it, or replaces a file with this SHA-256, then leaves it alone. `uninstall` removes it unless
+    /// it was edited.
+    Once { instead_of: Option<String> },
+    /// The operator owns it: `install` only creates it if it is missing.
+    Operator,
+}
+
+/// The choices that determine the parts of an installation.
+#[derive(Clone, Debug)]
+pub(super) struct Choices {
+    /// Whether a package owns the programs and the units.
+    pub(super) packaged: bool,
+    pub(super) runtime: Runtime,
+    pub(super) enable: bool,
+    /// The directory of the programs, without the root; checked to be safe in a unit file.
+    pub(super) bin_dir: String,
+    pub(super) programs: Vec<Program>,
+    /// The initial text of the configuration, and the owner of the file.
+    pub(super) config: (String, Owner),
+    /// The longest time that the configuration allows for a shutdown.
+    pub(super) budget: Duration,
+}
+
+/// A program to install.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) from: Source,
+    pub(super) sha256: String,
+}
+
+/// Lists everything to install: directories before their content, and the unit after everything it needs.
+pub(super) fn items(choices: &Choices) -> Vec<Item> {
+    let mut items = vec![
+        // Pods of other users must reach their termination log, but not list the directory.
+        directory(STATE, 0o711),
+        directory(LOGS, 0o750),
+        directory("/etc/winddown", 0o755),
+        directory(MANIFESTS, 0o755),
+        file(CONFIG, 0o644, choices.config.1.clone(), choices.config.0.clone()),
+        // The unit's sandbox makes this directory writable for the agent's drop-in.
+        directory("/etc/systemd/logind.conf.d", 0o755),
+    ];
+    if choices.packaged {
+        items.extend(beside_a_package(choices));
+        return items;
+    }
+    items.extend(choices.programs.iter().map(|program| {
+        let body = Body::Copy { from: program.from.clone(), sha256: program.sha256.clone() };
+        let path = format!("{}/{}", choices.bin_dir, program.name);
+        Item { path, kind: Kind::File { mode: 0o755, body, owner: Owner::Install } }
+    }));
+    items.extend([
+        file(SYSUSERS, 0o644, Owner::Install, unit_file!("sysusers.d/winddown.conf").to_owned()),
+        file(TMPFILES, 0o644, Owner::Install, unit_file!("tmpfiles.d/winddown.conf").to_owned()),
+    ]);
+    let survivors = unit_file!("winddown-survivors.slice").to_owned();
+    items.push(file(SLICE, 0o644, Owner::Install, unit_file!("winddown.slice").to_owned()));
+    items.push(file(SURVIVORS, 0o644, Owner::Install, survivors));
+    match choices.runtime {
+        Runtime::Process => items.push(file(
+            PROCESS_DROP_IN,
+            0o644,
+            Owner::Install,
+            unit_file!("winddown.service.d/10-process-runtime.conf").to_owned(),
+        )),
+        // The transient services set their order to the agent's unit themselves.
+        Runtime::Systemd => {}
+        Runtime::Cri => items.extend(SCOPES.map(|prefix| {
+            let path = format!("/etc/systemd/system/{prefix}.scope.d/50-winddown.conf");
+            let text = unit_file!("scope.d/50-winddown.conf").to_owned();
+            file(&path, 0o644, Owner::Install, text)
+        })),
+    }
+    items.push(file(UNIT, 0o644, Owner::Install, unit(&choices.bin_dir, choices.budget)));
+    if choices.enable {
+        items.push(Item { path: WANTS.to_owned(), kind: Kind::Link { target: UNIT } });
+    }
+    items
+}
+
+/// Lists what a package does not do: its unit is for the process runtime and the default grace periods, and not enabled.
+fn beside_a_package(choices: &Choices) -> Vec<Item> {
+    let link = |path: &str, target| Item { path: path.to_owned(), kind: Kind::Link { target } };
+    let mut items = Vec::new();
+    if choices.runtime != Runtime::Process {
+        // Mask the drop-in in /usr.
+        items.push(link(PROCESS_DROP_IN, MASK));
+    }
+    // The package's unit has the default.
+    let stop = stop_time(choices.budget);
+    if stop > STOP_AT_LEAST {
+        let text = format!(
+            "# The shutdown budget of the configuration plus 30 s. Installed by \"winddown install\".\n\n\
+             [Service]\nTimeoutStopSec={}s\n",
+            seconds_up(stop)
+        );
+        items.push(file(STOP_TIME_DROP_IN, 0o644, Owner::Install, text));
+    }
+    if choices.enable {
+        items.push(link(WANTS, PACKAGED_UNIT));
+    }
+    items
+}
+
+fn stop_time(budget: Duration) -> Duration {
+    budget.saturating_add(STOP_SLACK).max(STOP_AT_LEAST)
+}
+
+fn unit(bin_dir: &str, budget: Duration) -> String {
+    let stop = stop_time(budget);
+    unit_file!("winddown.service")
+        .replace("@BIN_DIR@", bin_dir)
+        .replace("@TIMEOUT_STOP@", &format!("{}s", seconds_up(stop)))
+}
+
+fn directory(path: &str, mode: u32) -> Item {
+    Item { path: path.to_owned(), kind: Kind::Directory { mode } }
+}
+
+fn file(path: &str, mode: u32, owner: Owner, text: String) -> Item {
+    Item { path: path.to_owned(), kind: Kind::File { mode, body: Body::Text(text), owner } }
+}

@@ -1,0 +1,218 @@
+//! Problems that an operator can fix.
+
+use winddown_shared::WAITING_FOR_PREEMPTION;
+use winddown_shared::display::{clean, seconds};
+
+use super::pod_state;
+use crate::rows::being_drained;
+use winddown_control::api::{ClosedBy, LockState, ManifestProblem, PodState, Status};
+
+/// A problem, and what to do next. Both are safe to print.
+pub(crate) struct Problem {
+    pub(crate) text: String,
+    pub(crate) next: String,
+}
+
+// The commands that a status can tell to type. A test types each on a node.
+const PLAN_PREEMPTION: &str = "winddown plan preemption";
+const STATUS_WIDE: &str = "winddown status -o wide";
+const DRAIN: &str = "winddown drain";
+const UNDRAIN: &str = "winddown undrain";
+const RELOAD: &str = "systemctl reload winddown";
+const DOCTOR: &str = "winddown doctor";
+const JOURNAL: &str = "journalctl -u winddown -e";
+
+/// All commands that a status can tell to type.
+pub const COMMANDS: [&str; 7] =
+    [PLAN_PREEMPTION, STATUS_WIDE, DRAIN, UNDRAIN, RELOAD, DOCTOR, JOURNAL];
+
+/// The number of manifest problems that are shown unless all are requested.
+const MANIFESTS: usize = 20;
+
+/// The problems of a node, the worst first. Unless `all` is set, only the first problems of the manifests are listed,
+/// and the rest are counted.
+pub(crate) fn of(status: &Status, all: bool) -> Vec<Problem> {
+    let mut found = Vec::new();
+    node(status, &mut found);
+    manifests(status, all, &mut found);
+    for pod in &status.rejected {
+        found.push(Problem {
+            text: format!(
+                "{} was rejected, {}: {}",
+                clean(&format!("{}/{}", pod.namespace, pod.name)),
+                clean(&pod.reason),
+                clean(&pod.message)
+            ),
+            next: String::new(),
+        });
+    }
+    for pod in &status.pods {
+        let state = pod_state(pod);
+        if state == WAITING_FOR_PREEMPTION {
+            let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
+            found.push(Problem {
+                text: format!("{name} does not fit yet, {}", clean(&pod.message)),
+                next: format!("`{PLAN_PREEMPTION}` shows what there is and who has it"),
+            });
+        }
+        if let Some((what, next)) = trouble(&state).filter(|_| pod.state != PodState::Terminating) {
+            let said = pod.containers.iter().find(|c| c.reason == state && !c.message.is_empty());
+            let why = said.map(|c| format!(": {}", clean(&c.message))).unwrap_or_default();
+            let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
+            found.push(Problem {
+                text: format!("{name} {what}, {}{why}", clean(&state)),
+                next: next.to_owned(),
+            });
+        }
+    }
+    for warning in &status.config.warnings {
+        found.push(Problem { text: clean(warning).into_owned(), next: String::new() });
+    }
+    found
+}
+
+/// What is wrong with a pod in this state, and what to do next; none if nothing is wrong.
+fn trouble(state: &str) -> Option<(&'static str, &'static str)> {
+    match state {
+        "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError" => {
+            Some(("does not stay up", ""))
+        }
+        "CreateContainerConfigError" => Some(("cannot be started as it is written", "")),
+        "ErrImageNeverPull" | "ImageInspectError" => {
+            Some(("has no image", "crictl lists those of this node"))
+        }
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" => Some((
+            "has no image",
+            "pulled with crictl on this node, it shows what the registry answers",
+        )),
+        _ => None,
+    }
+}
+
+fn manifests(status: &Status, all: bool, found: &mut Vec<Problem>) {
+    let problems = &status.manifests.problems;
+    let shown = if all { problems.len() } else { MANIFESTS.min(problems.len()) };
+    for problem in problems.iter().take(shown) {
+        found.push(Problem { text: manifest(problem), next: String::new() });
+    }
+    match problems.len() - shown {
+        0 => {}
+        more => found.push(Problem {
+            text: format!("and {more} more things are wrong in the manifests"),
+            next: format!("`{STATUS_WIDE}` lists them all"),
+        }),
+    }
+    if let Some(last) = found.last_mut().filter(|_| !problems.is_empty()) {
+        let fix = "fix or remove the file; it is read again at once";
+        let gap = if last.next.is_empty() { "" } else { "; " };
+        last.next.push_str(&format!("{gap}{fix}"));
+    }
+}
+
+fn node(status: &Status, found: &mut Vec<Problem>) {
+    for notice in &status.notices {
+        if let Some(problem) = &notice.problem {
+            let (source, problem) = (clean(&notice.source), clean(problem));
+            found.push(Problem {
+                text: format!("no notice from {source} can be heard: {problem}"),
+                next: "what it said before stays in force; shutdownNotices names the sources"
+                    .to_owned(),
+            });
+        }
+    }
+    if status.admission_closed_by == [ClosedBy::Drain] {
+        let (text, next) = match &status.drain {
+            Some(drain) => (
+                being_drained(drain),
+                format!("`{UNDRAIN}` calls it off: pods that were not asked yet run on"),
+            ),
+            None => (
+                "the node was drained: its pods are ended and no new one is let in".to_owned(),
+                format!("`{UNDRAIN}` brings the pods back"),
+            ),
+        };
+        found.push(Problem { text, next });
+    }
+    if let Some(verdict) = status.protection.as_ref().filter(|verdict| verdict.is_unexplained()) {
+        found.push(Problem {
+            text: clean(&verdict.text).into_owned(),
+            next: clean(&verdict.next).into_owned(),
+        });
+    }
+    let (lock, plan) = (&status.lock, &status.shutdown_plan);
+    match lock.state {
+        LockState::Waiting => found.push(Problem {
+            text: "a shutdown now would not wait for the pods: the lock is not held".to_owned(),
+            next: format!("`{JOURNAL}` shows the attempts; it is tried again until it works"),
+        }),
+        LockState::Absent => found.push(Problem {
+            text: "a shutdown cannot be delayed on this node: there is no login manager".to_owned(),
+            next: format!("start systemd-logind, or end the pods with `{DRAIN}` before a shutdown"),
+        }),
+        _ => {}
+    }
+    if let Some(delay) = lock.delay_seconds
+        && lock.state == LockState::Held
+        && delay < lock.wanted_seconds
+    {
+        let (delay, wanted) = (seconds(delay), seconds(lock.wanted_seconds));
+        let by = lock.set_by.as_ref().map(|file| format!(", set by {}", clean(file)));
+        let by = by.unwrap_or_default();
+        found.push(Problem {
+            text: format!("logind waits {delay} of the {wanted} wanted{by}: pods get less time"),
+            next: format!("`{DOCTOR}` says how to raise it"),
+        });
+    }
+    if !plan.enabled {
+        found.push(Problem {
+            text: "graceful shutdown is switched off".to_owned(),
+            next: format!("set shutdownGracePeriod in the configuration, then `{RELOAD}`"),
+        });
+    }
+    if !status.runtime.healthy && !status.runtime.name.is_empty() {
+        let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
+        found.push(Problem {
+            text: format!("runtime {name}: {message}"),
+            next: format!("pods that run go on; `{DOCTOR}` looks at the runtime"),
+        });
+    }
+}
+
+/// Formats a problem as compilers do: `file:line: field: message`.
+pub(crate) fn manifest(problem: &ManifestProblem) -> String {
+    let mut text = clean(&problem.file).into_owned();
+    if let Some(line) = problem.line {
+        text.push_str(&format!(":{line}"));
+    }
+    text.push_str(": ");
+    if !problem.field.is_empty() {
+        text.push_str(&clean(&problem.field));
+        text.push_str(": ");
+    }
+    text.push_str(&clean(&problem.message));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::COMMANDS;
+
+    /// What other crates say of themselves is shown as well.
+    const SOURCES: [&str; 2] =
+        [include_str!("problems.rs"), include_str!("../../../../node/src/protection/sentences.rs")];
+
+    #[test]
+    fn a_status_tells_to_type_no_command_but_those_that_are_typed_by_a_test() {
+        for source in SOURCES {
+            let lines = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+            let lines = lines.take_while(|line| !line.contains("mod tests"));
+            for line in lines {
+                for command in line.split('`').skip(1).step_by(2) {
+                    let is_field = command.contains(": ");
+                    let is_one = command.starts_with('{') || COMMANDS.contains(&command);
+                    assert!(is_one || is_field, "{command}: {line}");
+                }
+            }
+        }
+    }
+}

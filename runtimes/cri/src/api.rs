@@ -1,0 +1,25 @@
+//! The gRPC messages and clients, generated from `runtimes/cri/proto`.
+//!
+//! They keep the generator's formatting, so that a test can compare them.
+
+#![allow(
+    clippy::all,
+    clippy::pedantic,
+    clippy::nursery,
+    clippy::unwrap_used,
+    missing_docs,
+    unreachable_pub,
+    rustdoc::all,
+    rust_2018_idioms,
+    dead_code
+)]
+
+#[rustfmt::skip]
+#[path = "generated/runtime.v1.rs"]
+mod runtime_v1;
+
+#[rustfmt::skip]
+#[path = "generated/grpc.health.v1.rs"]
+pub(crate) mod health;
+
+pub(crate) use runtime_v1::*;
