@@ -14,7 +14,7 @@ CARGO_MUTANTS_VERSION := 27.1.0
 CARGO_MUTANTS := $(CACHE)/tools/bin/cargo-mutants
 GRAMMAR := $(CACHE)/tools/grammar/bin/winddown-grammar
 # What people read. tests/bench/ is a notebook, docs/pod-fields.md and docs/conformance.md are made by programs.
-PAGES = $(shell git ls-files '*.md' ':!benches' ':!tests/corpus' ':!docs/pod-fields.md' ':!docs/conformance.md')
+PAGES = $(shell git ls-files '*.md' ':!tests/bench' ':!tests/corpus' ':!docs/pod-fields.md' ':!docs/conformance.md')
 # The pure planners. FILES=… takes others, or some of them.
 FILES := preemption/src/**/*.rs \
 	$(addprefix eviction/src/,choose.rs decide.rs rank.rs pending_reclaim.rs usage.rs threshold.rs threshold/*.rs) \
@@ -82,14 +82,14 @@ test-all: ## The same with packages and new random seeds, then chaos, restarts, 
 
 lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documentation, licences, bans, layering
 	@tests/node/packages.sh lint
-	@# .codespellrc has the words that are right; .codespell-words those that pages of ours do not use.
+	@# tests/words/codespell has the words that are right; tests/words/banned those that pages of ours do not use.
 	@if command -v codespell >/dev/null; then \
-		git ls-files -z | xargs -0 codespell && \
-		git ls-files -z '*.md' | xargs -0 codespell --dictionary - --dictionary .codespell-words; \
+		git ls-files -z | xargs -0 codespell --config tests/words/codespell && \
+		git ls-files -z '*.md' | xargs -0 codespell --config tests/words/codespell --dictionary - --dictionary tests/words/banned; \
 	else \
 		echo "codespell is not here: spelling is NOT checked"; [ -z "$(WINDDOWN_NO_SKIP)" ]; \
 	fi
-	$(GRAMMAR) .grammar-rules $(PAGES)
+	$(GRAMMAR) tests/words/grammar $(PAGES)
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --workspace --no-deps

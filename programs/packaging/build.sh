@@ -142,7 +142,7 @@ xtask() {
 stage_scripts() {
     rm -rf "$packages/scripts"
     for script in programs/packaging/scripts/deb/* programs/packaging/scripts/rpm/*; do
-        target=$packages/scripts/${script#packaging/scripts/}
+        target=$packages/scripts/${script#programs/packaging/scripts/}
         mkdir -p "${target%/*}"
         { printf '#!/bin/sh\nset -e\n\n'; cat programs/packaging/scripts/shared.sh; echo; cat "$script"; } >"$target"
         chmod 0755 "$target"

@@ -72,7 +72,7 @@ fn every_installed_page_names_what_is_installed() {
 
     // What the programs tell people to type.
     let mut said = String::new();
-    for part in ["cli", "doctor", "install", "render"] {
+    for part in ["programs", "programs/doctor", "programs/install", "programs/render"] {
         read_sources(&root().join(part).join("src"), &mut said);
     }
     let ours: Vec<&str> = said.split("/usr/share/winddown/").skip(1).collect();

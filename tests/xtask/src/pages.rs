@@ -19,9 +19,9 @@ pub(crate) const PACKAGE: Layout = Layout {
     places: &[
         ("README.md", "usr/share/doc/winddown/README.md"),
         ("CHANGELOG.md", "usr/share/doc/winddown/CHANGELOG.md"),
-        ("SECURITY.md", "usr/share/doc/winddown/SECURITY.md"),
+        (".github/SECURITY.md", "usr/share/doc/winddown/SECURITY.md"),
+        ("docs/examples", "usr/share/winddown/examples"),
         ("docs", "usr/share/doc/winddown/docs"),
-        ("examples", "usr/share/winddown/examples"),
         ("cluster/rbac", "usr/share/winddown/rbac"),
         ("programs/packaging/kubernetes", "usr/share/winddown/kubernetes"),
         ("programs/packaging/monitoring", "usr/share/winddown/monitoring"),
@@ -34,9 +34,8 @@ pub(crate) const TARBALL: Layout = Layout {
     places: &[
         ("README.md", "README.md"),
         ("CHANGELOG.md", "CHANGELOG.md"),
-        ("SECURITY.md", "SECURITY.md"),
+        (".github/SECURITY.md", "SECURITY.md"),
         ("docs", "docs"),
-        ("examples", "examples"),
         ("cluster/rbac", "rbac"),
         ("programs/packaging/kubernetes", "kubernetes"),
         ("programs/packaging/monitoring", "monitoring"),
@@ -52,6 +51,10 @@ pub(crate) fn write(repository: &Path, layout: &Layout, into: &Path) -> Result<(
 }
 
 fn copy(repository: &Path, layout: &Layout, path: &Path, to: &Path) -> Result<()> {
+    if layout.installed(path).is_some_and(|place| !to.ends_with(place)) {
+        // It has a place of its own.
+        return Ok(());
+    }
     let from = repository.join(path);
     let at = || format!("cannot copy {} to {}", from.display(), to.display());
     if from.is_dir() {
@@ -118,7 +121,7 @@ impl Layout {
     fn paths(&self, text: &str) -> String {
         let mut out = text.to_owned();
         for (from, to) in self.places.iter().filter(|(from, _)| !from.ends_with(".md")) {
-            // `docs` and `examples` alone are words.
+            // `docs` alone is a word.
             let is_name = |next: Option<char>| match next {
                 Some('/') => true,
                 next => from.contains('/') && !next.is_some_and(is_of_path),
@@ -203,15 +206,15 @@ mod tests {
             ("README.md", "[`x[0]` y](tests/README.md) z", "`x[0]` y z", "`x[0]` y z"),
             (
                 "docs/how-to/a.md",
-                "![e](../../../docs/examples/nut/README.md)",
+                "![e](../examples/nut/README.md)",
                 "![e](../../../../winddown/examples/nut/README.md)",
-                "![e](../../../docs/examples/nut/README.md)",
+                "![e](../examples/nut/README.md)",
             ),
             (
                 "docs/examples/nut/README.md",
-                "[d](../../docs/a.md)",
+                "[d](../../a.md)",
                 "[d](../../../doc/winddown/docs/a.md)",
-                "[d](../../docs/a.md)",
+                "[d](../../a.md)",
             ),
             (
                 "docs/a.md",
@@ -233,10 +236,10 @@ mod tests {
 
     #[test]
     fn paths_of_the_repository_become_those_of_a_node() {
-        let text = "-f cluster/rbac/a.yaml -f /usr/share/winddown/examples/b, `programs/packaging/monitoring` has examples";
+        let text = "-f cluster/rbac/a.yaml -f docs/examples/b, `programs/packaging/monitoring` has examples";
         let package = "-f /usr/share/winddown/rbac/a.yaml -f /usr/share/winddown/examples/b, \
                        `/usr/share/winddown/monitoring` has examples";
-        let tarball = "-f rbac/a.yaml -f /usr/share/winddown/examples/b, `monitoring` has examples";
+        let tarball = "-f rbac/a.yaml -f docs/examples/b, `monitoring` has examples";
         assert_eq!(page(&PACKAGE, "docs/a.md", text), package);
         assert_eq!(page(&TARBALL, "docs/a.md", text), tarball);
     }

@@ -21,8 +21,8 @@ const MOST_LINES: usize = 12_000;
 /// The crate whose modules in the root are rooms, none of which needs itself by way of others.
 const IN_ROOMS: &str = "shared";
 
-/// Folders with code that does not run on nodes.
-const NOT_PRODUCT: [&str; 3] = ["benches", "tests", "xtask"];
+/// The folder with code that does not run on nodes.
+const NOT_PRODUCT: &str = "tests";
 
 /// A crate of the product.
 pub(crate) struct Crate {
@@ -77,7 +77,7 @@ pub(crate) fn look(repository: &Path) -> Result<Vec<Crate>> {
     let mut crates = Vec::new();
     for folder in members(repository)? {
         let name = folder.display().to_string();
-        if NOT_PRODUCT.iter().any(|other| folder.starts_with(other)) {
+        if folder.starts_with(NOT_PRODUCT) {
             continue;
         }
         let mut sources = Vec::new();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const BARE: [&str; 4] = ["tokio::spawn(", "thread::spawn(", "thread::Builder", "runtime.spawn("];
 
 /// Folders whose code is not part of the agent.
-const NOT_OF_THE_AGENT: [&str; 5] = [".git", "benches", "target", "tests", "xtask"];
+const NOT_OF_THE_AGENT: [&str; 3] = [".git", "target", "tests"];
 
 const ANSWER: &str = "its caller waits for the answer and hears of its end";
 const ONCE: &str = "does one thing and ends; what is left undone is done by the next look";
