@@ -61,7 +61,6 @@ pub use pod::{
 };
 pub use runtime::found_pod::{FoundContainer, FoundPod};
 pub use runtime::garbage::{Freed, Garbage, MemoryFigure};
-pub use runtime::service_units;
 pub use runtime::stats::{
     ContainerStats, DiskUse, FsLayout, FsStats, MemoryStats, NodeStats, PidStats, PodStats,
     PressureStats, SwapStats, VolumeStats,

@@ -12,7 +12,6 @@ use crate::{
 
 pub(crate) mod found_pod;
 pub(crate) mod garbage;
-pub mod service_units;
 pub(crate) mod stats;
 pub(crate) mod stats_source;
 

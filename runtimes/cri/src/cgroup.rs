@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::timeout;
-use winddown_shared::service_units::UnitError;
+use winddown_host::service_units::UnitError;
 use winddown_shared::{PodUid, QosClass, error_chain};
 
 use super::Context;

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use winddown_engine::amounts;
 use winddown_host::kernel;
-use winddown_shared::service_units::UnitError;
+use winddown_host::service_units::UnitError;
 use winddown_shared::{Pod, PodUid, QosClass, error_chain};
 
 use super::Context;

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 
 use futures_util::future::BoxFuture;
-use winddown_shared::service_units::UnitError;
+use winddown_host::service_units::UnitError;
 
 /// What systemd does for slices of pods. Every call resolves when systemd has accepted the request; none waits for it to
 /// be carried out.

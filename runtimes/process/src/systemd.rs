@@ -45,7 +45,7 @@ mod names;
 mod open;
 mod start;
 mod unit_cache;
-pub use winddown_shared::service_units as units;
+pub use winddown_host::service_units as units;
 
 pub use open::SystemdOpenError;
 

@@ -57,6 +57,7 @@ pub mod ready;
 pub mod regular;
 pub mod removal;
 mod replace;
+pub mod service_units;
 mod shared_watch;
 mod shell_word;
 mod streams;

@@ -8,9 +8,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
-use winddown_shared::service_units::{
-    NewUnit, ServiceUnits, UnitChange, UnitError, UnitView, Whom,
-};
+use winddown_host::service_units::{NewUnit, ServiceUnits, UnitChange, UnitError, UnitView, Whom};
 use winddown_shared::{critical, error_chain};
 use zbus::fdo::DBusProxy;
 use zbus::names::BusName;

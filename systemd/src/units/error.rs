@@ -1,6 +1,6 @@
 //! Classifies failed calls to systemd.
 
-use winddown_shared::service_units::UnitError;
+use winddown_host::service_units::UnitError;
 use zbus::fdo;
 
 /// Classifies the error of a call about `unit`.

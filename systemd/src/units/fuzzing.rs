@@ -1,6 +1,6 @@
 //! Properties of how systemd's signals about units are handled, for any message.
 
-use winddown_shared::service_units::UnitChange;
+use winddown_host::service_units::UnitChange;
 use zbus::Message;
 
 use super::signals::{TrustedSender, UnitSignals};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use winddown_shared::service_units::{Keep, NewUnit, UnitOutput};
+use winddown_host::service_units::{Keep, NewUnit, UnitOutput};
 use zbus::Variant;
 
 /// The agent's unit. Pods' services are stopped after it, because stopping the agent stops them in order.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
-use winddown_shared::service_units::{UnitChange, UnitView};
+use winddown_host::service_units::{UnitChange, UnitView};
 use zbus::message::{Header, Type};
 use zbus::names::OwnedUniqueName;
 use zbus::{MatchRule, Message, OwnedObjectPath, OwnedVariant};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use winddown_host::service_units::{UnitEnd, UnitExit, UnitPhase, UnitView};
 use winddown_shared::WallTime;
-use winddown_shared::service_units::{UnitEnd, UnitExit, UnitPhase, UnitView};
 use zbus::{OwnedVariant, Variant};
 
 /// A unit's properties. Times are in microseconds.

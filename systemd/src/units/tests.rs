@@ -2,7 +2,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use winddown_shared::service_units::{Keep, NewUnit, UnitExit, UnitLimits, UnitPhase, UnitView};
+use winddown_host::service_units::{Keep, NewUnit, UnitExit, UnitLimits, UnitPhase, UnitView};
 use zbus::{OwnedVariant, Variant};
 
 use super::path::unit_of;

@@ -11,8 +11,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use winddown_host::service_units::ServiceUnits as _;
 use winddown_shared::Inhibitor as _;
-use winddown_shared::service_units::ServiceUnits as _;
 use winddown_shared::{LockState, ShutdownKind};
 use winddown_systemd::stand_in::{Behaviour, StandIn};
 use winddown_systemd::units::UnitsClient;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio::time::timeout;
+use winddown_host::service_units::{ServiceUnits as _, UnitChange, UnitError, UnitPhase};
 use winddown_host::{Durability, replace_private};
-use winddown_shared::service_units::{ServiceUnits as _, UnitChange, UnitError, UnitPhase};
 use winddown_systemd::Bus;
 use winddown_systemd::units::UnitsClient;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use winddown_cri::PodSlices;
-use winddown_shared::service_units::{ServiceUnits as _, UnitError};
+use winddown_host::service_units::{ServiceUnits as _, UnitError};
 use winddown_systemd::Bus;
 use winddown_systemd::units::UnitsClient;
 

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use serde_json::json;
 use tokio::time::Instant;
 use winddown_cri::{CgroupDriver, CriRuntime, PodSlices};
+use winddown_host::service_units::UnitError;
 use winddown_runtimes_tests::Fault;
-use winddown_shared::service_units::UnitError;
 use winddown_shared::{Runtime as _, RuntimeError, error_chain};
 
 use crate::bed::{

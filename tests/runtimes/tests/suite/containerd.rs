@@ -14,8 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 use winddown_cri::PodSlices;
+use winddown_host::service_units::UnitError;
 use winddown_node_tests::SYSTEMD_CGROUPS;
-use winddown_shared::service_units::UnitError;
 
 use crate::bed::{ACT, eventually};
 

@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::WallTime;
 use tokio::sync::broadcast;
+use winddown_shared::WallTime;
 
 /// Transient services of a service manager.
 ///
