@@ -16,6 +16,35 @@
 //! [`Reclaim`], and stops pods through [`PodKiller`](winddown_shared::PodKiller) after a [`Hook`] has run, so it can be
 //! tested without a machine. [`EvictionView`] is what others see of it: conditions, history, thresholds, and the pods
 //! that would be evicted.
+//!
+//! # Design
+//!
+//! `eviction/` makes two pure decisions: `decide` (from measurements, policy and state to conditions and at most one act)
+//! and `choose` (which pod to end, and why not the others). One task carries them out; kills and reclaim run beside it, so
+//! a hung one delays no other. It sees the machine as `Signals` and reclaimable space as `Reclaim`, and chooses under the
+//! `VictimLock` that it shares with preemption. Only this crate parses thresholds; the configuration knows where they are
+//! in the file. A ring of fixed size holds the last three minutes; a decision keeps its part of it (`curve.rs`). The types
+//! of measurements are in `shared::stats`, because machine and runtimes produce them and eviction reads them.
+//!
+//! Eviction runs as one task per node, in `node/src/pressure`. It measures through `shared/host/` (the node) and
+//! `RuntimeFigures` (the pods), reclaims through the runtime, and ends pods through the workers. Admission checks the
+//! shutdown gate, then the pressure gate, then node fit, then whether the runtime supports what the pod asks for; refused
+//! pods are checked again when the conditions or the node change. While the gate is closed, eviction pauses.
+//! `WINDDOWN_NODE_CGROUP` makes a cgroup's limits the node's; tests use it to create real pressure without harming the
+//! machine.
+//!
+//! `shared/host/` measures. `NodeUsage` keeps the kernel's files open and queries file systems off the async threads with a
+//! deadline; what cannot be measured is absent, never zero. The kernel's own triggers wake `PsiWatch`. Two more seams of a
+//! runtime report what pods use (`PodStatsSource`) and reclaim space or memory without ending one (`Garbage`). Memory is
+//! read from cgroups, so a hung runtime hides no shortage. Disk usage is measured in bounded time and cached.
+//!
+//! Eviction wakes on the pressure stall information of the cgroup that bounds the node, or of the whole machine if that
+//! cgroup has none. Before a pod is chosen for a disk, its usage of that disk is measured; a pod without that measurement
+//! is skipped. After a pod has ended, no further pod is evicted for a signal until the freed space appears or 30 s pass
+//! (`pending_reclaim.rs`).
+//!
+//! `RuntimeSyncer` enforces `activeDeadlineSeconds`: a step that finds the time over completes the pod and sets its status
+//! message. It reads wall time once, for the pod's age when this agent first saw it.
 
 mod admit;
 mod cadence;

@@ -14,6 +14,24 @@
 //! does everything else, and answers requests to that plug-in with an error or an empty plan. Without its feature, a
 //! plug-in's crate is not compiled. The feature `config` creates the plug-ins from winddown's configuration file, which
 //! has fields for all of them.
+//!
+//! # Design
+//!
+//! The end of a single pod (for a critical pod, by eviction, by a drain, by an operator or a plug-in, or because no source
+//! wants it any more) is recorded too, in a file of `/run/winddown/kills` that is written before the pod is asked
+//! (`node/src/kept_kills.rs`). Both records keep the end of the grace as time since the boot; the intake converts it when it
+//! hands the kill to a worker. So the next agent continues with the rest, and chooses no second victim. `KillReason::owes` is
+//! the one table of what a reason owes a manifest's pod afterwards: when it starts again, and whether the file stays until then.
+//!
+//! **The start.** `start_plan` (pure) is the plan of a shutdown, backwards. `OrderedStart` follows the desired pods and
+//! their statuses, and publishes whose turn it is (`shared::StartTurn`); the intake alone lets pods in. A pod whose turn
+//! has not come has no worker. The report is the state: it is written at each turn, and the next agent of the boot
+//! continues from it.
+//!
+//! Whether a node is protected is one pure rule, `node/src/protection.rs`: the doctor applies it to its facts, and the agent to
+//! its own state when a request for the status or the metrics arrives. For the kubelet the agent looks with the doctor's eyes
+//! (`doctor::KubeletLook`), at most once in five seconds and only when asked. A property of all combinations of facts keeps
+//! findings and verdict together.
 #![cfg_attr(
     not(all(
         feature = "shutdown",

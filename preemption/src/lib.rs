@@ -10,6 +10,16 @@
 //! Everything here is a pure function of its arguments: no clock, no I/O, no randomness. Nothing here
 //! stops a pod either: the caller carries out the plan, checks the fit again, and only then starts the
 //! critical pod.
+//!
+//! # Design
+//!
+//! `preemption/` only decides: `select` is a function of the arriving pod, the candidates and the shortage; `Preemption`
+//! puts it behind `AdmissionFailureHandler`; the intake ends the victims and checks the fit again. `distance` reproduces
+//! the kubelet's heuristic down to the order of float operations, because equal distances decide about victims; an estimate
+//! without divisions leaves only near-ties to compute exactly. `minimal` first takes the lowest sufficient priority limit.
+//! A covering bound (weights on the resources) then gives the smallest number, and swaps and branch and bound improve the
+//! set. Its work is bounded by a number of pods, so the answer is the same on every machine, and `Proof` says up to which
+//! criterion the answer is known to be optimal.
 
 mod distance;
 mod error;

@@ -4,7 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
 #![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
 
-#[path = "../../tests/xtask/src/words/by_hand.rs"]
+#[path = "docs/by_hand.rs"]
 mod by_hand;
 #[path = "docs/claims.rs"]
 mod claims;

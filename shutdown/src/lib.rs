@@ -35,6 +35,65 @@
 //! # Design
 //! [`Policy`], [`Budget`] and [`plan`] are pure: no clock, no I/O. [`run_plan`] carries out a plan on
 //! tokio's clock and knows nothing of login managers, so drains use it too.
+//!
+//! # Design
+//!
+//! **A restart in the middle.** Each step is persisted before it takes effect. `RunRecord` is the report so far plus the
+//! boot clock; it is written before each group is asked to end and before the lock is released. An agent that finds a
+//! record of its own boot closes the gate first. When it learns of the shutdown, it resumes with the same start, deadline
+//! and group times, and with the rest of each grace; the runtime reports how pods ended in the meantime. `ShutdownSignals`
+//! merges the login manager's state with notices and the stop of the agent's unit, the signal of a machine that goes down
+//! past both. `Budget::within` only ever reduces time, and `Plan::shorten` divides what
+//! is left.
+//!
+//! **Pods that stay.** `in_place.rs` (pure) decides which pods do not fail because of a reboot. The kill carries that
+//! decision (`StatusOverride::restarts_on_node`), the report keeps it for the next agent, and a worker treats a pod that
+//! stays as one that has not ended. What a pod of an earlier boot left behind is removed only when every source was read
+//! completely. A pod that survives a soft-reboot is asked to end only if a notice says that the node is lost. The run asks
+//! the runtime (`survives_soft_reboot`) whether the pod was started that way, because annotations and policies change while
+//! pods run.
+//!
+//! **Two copies of the record.** `/run/winddown` is in memory. Every step waits for that write alone, because most of a run
+//! has to survive only the agent. The state directory gets every step afterwards, one write at a time; the latest step
+//! wins. A run waits for that disk only at the first promise to a pod, because that must survive the machine. After a power
+//! cut the copy on disk may be a group behind. At the end, a run waits only for what outlasts the machine: mounts, and the
+//! network of pods that have their own.
+//!
+//! **What runs.** `PodKiller::running` has three answers: these pods run, nothing runs, and unknown. The pod workers add
+//! what the intake learns from the runtime: pods that run and are in no source (a broken manifest, an unreachable
+//! directory, an orphan). A run ends every listed pod, and reads the list again until the runtime has answered or the
+//! plan's deadline has come (`run/discovery.rs`); pods found late share the time that is left. While the runtime is silent,
+//! a run also asks the pods that the sources want, because they may be running; only the runtime can confirm that they
+//! ended. Until it answers, a pod that is in an earlier agent's record but not in the list counts as neither running nor
+//! gone. A report that mentions the runtime's silence (`podsUnknown`) is never Clean.
+//!
+//! **Order.** Unless a period is configured, groups are roles (`shutdown/src/role.rs`): ordinary pods, system pods, the
+//! node's own, control plane, etcd. `role/control_plane.rs` recognises the parts of a control plane by one table of names,
+//! which it compares with labels, images, containers and the programs of a command line (`role/programs.rs` reads shell
+//! scripts and wrappers); only pods that no tenant can make are compared. A configured period switches to the kubelet's
+//! priority groups unless `shutdownOrder: role`. In either order, pods without a manifest are a last group of their own,
+//! because it is unknown what needs them. Drivers of volumes, devices and networks (`role.rs` recognises them) end in a
+//! round of their own at the end of the last group that has time for them. The later roles divide the time that is reserved
+//! for them by what their pods ask for (`plan/divide.rs`). The endpoint drain comes before the first group, and is cut
+//! before any time that pods ask for. Warnings and `plan shutdown` show `Plan::guaranteed`.
+//!
+//! **Work of plug-ins.** A plug-in's work during a shutdown (`shared::ShutdownWork`) is part of the plan, which deducts its
+//! time from the pods' (`plan/work.rs`), and of the run, which does it between the groups (`run/work.rs`) and before the
+//! release (`controller/release.rs`). Sending the last statuses to the cluster is such work; the plan reserves no time for
+//! it, so it gets what is left. So is waiting for other nodes: `after_nodes/decide.rs` (pure) decides which nodes to wait
+//! for, from the last state of the watch.
+//!
+//! **The report.** `shutdown/src/report/` holds what is known of a run. The agent writes it as JSON and in no other form.
+//! `programs/render/src/report/` turns it into text, a picture (`svg/`) and a page (`html/`), by pure functions of `ShutdownReport`
+//! that share their sentences (`sentences.rs`). `store/names.rs` decides from file names alone which reports to keep:
+//! shutdowns by boot, drains and drills separately. At its start the agent collects what earlier agents left (report, run
+//! record, boot mark) as `Evidence`; the pure `last_boot` decides how the node went down. If the machine did not wait for a
+//! run, its report is made then, from its record.
+//!
+//! A defect in the planner would hit one agent after the other. So the shutdown controller has a fallback that shares no
+//! code with the planner and the run: it asks every pod at once, with the pod's own grace within the time left, waits for
+//! all, and records this in the report. If even that fails, the lock is not released: the process exits, and the next one
+//! tries.
 
 mod budget;
 mod controller;

@@ -7,6 +7,14 @@
 //!
 //! Connections use HTTP/1.1: each watch has its own, the kernel detects dead peers, and no timer
 //! runs while there are no requests.
+//!
+//! # Design
+//!
+//! `api-client` provides the one `kube::Client`. It re-reads credentials when a request shows the need, so no part holds
+//! a stale client and an idle node does not wake. Until there are credentials it watches the directories on the way to
+//! their files (`awaited.rs`). It does not retry; each part has its own back-off. Requests that the
+//! node's state depends on bypass the rate limit; events come behind them, and at the end of a shutdown no request waits
+//! for the rate. Every request updates `ApiHealth`, which logs one line per change.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -32,6 +32,18 @@
 //! - While the API server is away, the last known pods remain. Until it has listed them for the first time, the pods are
 //!   those that the container runtime has, as far as the kubelet recorded them there ([`LocalNode::pods`]). While the
 //!   node goes down, these are stopped at once through the container runtime.
+//!
+//! # Design
+//!
+//! `companion` is a runtime. `KubeletRuntime` starts nothing, knows its pods from the API's watch (until its first list
+//! from what the kubelet recorded in the container runtime, `found.rs`), and stops a pod by evicting it, then deleting
+//! it; a pod with responders first gets an `EvictionRequest` (`eviction_requests.rs`). A pod is gone when the kubelet has
+//! taken its sandbox down, or when the API says so and the container runtime agrees (`runtime_poller.rs`: one query for
+//! all pods). Annotations make no mirror pod: `mirror.rs` (pure) compares what a pod says of itself with the sandboxes.
+//! `kubelet_root.rs` reads from the kubelet's own directory what it still holds for a pod. `kubelet_hold.rs` stops the
+//! kubelet's service before winddown stops pods that the kubelet was not told to end. The companion writes only
+//! conditions, the cordon and its own taint to the Node object: cordon and taint are two barriers of one kind, each with
+//! its annotation (`cluster/src/node/cordon.rs`).
 
 mod api;
 mod api_outage;

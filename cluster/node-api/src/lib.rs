@@ -20,6 +20,18 @@
 //! with 250 requests at a time, or 8 without a certificate, whose heads take at most 512 KiB while they wait to be
 //! authorized. At most 2048 requests are answered at a time, among them 1536 logs and 256 streams. A log is read as its
 //! client takes it, one block at a time, and no reader has a thread of its own or keeps others from reading.
+//!
+//! # Design
+//!
+//! `node-api` speaks HTTP/2, and HTTP/1.1 for upgrades; a body's end is sent apart from its data (`body.rs`). It gets pods
+//! from the node's handle and logs from their files, whatever runs the pods. A reader finds the file
+//! that follows the one it holds, however often the log was rotated (`logs/file.rs`). A log is read as its client takes
+//! it; one inotify watch wakes all followers, and a container's status tells them its end. `ServingCertificate` of
+//! `api-client` only writes a file: the server checks its files before each connection. The container runtime serves a
+//! stream (exec, attach, port-forward) at a loopback address that it names for one connection; the node API passes the
+//! bytes on. An exec in a program of the host is a command that the runtime starts beside it; the node API speaks the
+//! channels of a WebSocket to its client. Usage of pods is measured on request, by eviction's source (`PodStatsSource`),
+//! and reused for five seconds.
 
 mod answer;
 mod body;

@@ -4,6 +4,13 @@
 //! single objects by name, never all Secrets of a namespace; watches an object only while a pod
 //! waits for it; never logs a secret; and keeps secrets in memory file systems. It leaves to the
 //! runtime what the runtime can do by itself (the pod's own fields, `$(NAME)`).
+//!
+//! # Design
+//!
+//! `pod-references` resolves a pod's references before the node gets the pod. Variables from ConfigMaps, Secrets,
+//! services and resource amounts (without a limit: what the node has for pods) become literal `env`; volumes with content
+//! from the API become read-only directories of the host, secrets in memory. Objects are read by name; an object is
+//! watched only while a pod waits for it.
 
 mod allowance;
 mod atomic;

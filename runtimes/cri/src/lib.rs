@@ -19,6 +19,33 @@
 //! * A pod's cgroup gets the weight of the pod's CPU request, but no limits; the limits of its containers are applied.
 //! * Volumes are `hostPath` and `emptyDir`. [`check_supported`] refuses everything else that is not supported, and
 //!   names the field.
+//!
+//! # Design
+//!
+//! `runtimes/cri/src/tree.rs` resolves the paths of volumes one name at a time, by descriptors, in the files of process 1 or inside
+//! one volume. `host_mount` makes the mounts that the agent's unit may not make, parts of volumes and volumes in memory: it
+//! runs `winddownd` again, as a transient unit outside the sandbox.
+//!
+//! A pod may have the logs' directory or the agent's own as a volume. What it can reach there is opened, made, renamed and
+//! removed below the last directory that only root can change (`winddown_host::regular`), where no link is followed and no
+//! pipe waited for; what waits for a termination message waits two seconds.
+//!
+//! After a failed call the agent first looks up what the call left behind: what the runtime holds counts, not what it
+//! answered. A stop may hold a container's mount namespace so that the kernel reports its end at once; the namespace is
+//! released when the pod is cleaned up. The end of the connection to the runtime is an event; pods that failed meanwhile
+//! are retried when the runtime is back.
+//!
+//! A stop waits at most a second for adoption. The first process of each container is recorded beside its termination
+//! message; an agent that was started beside a silent runtime ends a pod by these records (`runtimes/cri/src/offline_stop.rs`).
+//! Control groups show whether a process still belongs to its container, and whether anything else of the pod runs. If they
+//! cannot show that, the stop fails and the pod is left alone.
+//!
+//! The agent's node treats the configured runtime as one type (`programs/daemon/src/service/configured.rs`), so that it is compiled
+//! once and not once for each runtime.
+//!
+//! While many containers end, the pods' control group has the weight of that many processes, and the agent runs at nice
+//! -10: otherwise dying containers wait for a processor behind the runtime's clean-up. An exit code is read from the
+//! zombie, before its parent collects it.
 
 use std::collections::HashSet;
 use std::fs::File;

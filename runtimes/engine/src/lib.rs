@@ -10,6 +10,13 @@
 //! * [`cache`]: the last answers of a runtime that has to be polled.
 //!
 //! Each runtime is a crate or a module of its own, and implements [`winddown_shared::Runtime`] with these parts.
+//!
+//! # End notices
+//!
+//! A run announces the end to all pods (`PodKiller::announce`) under the reason that owns it; `lame_duck`
+//! withdraws the announcement. `RuntimeSyncer` passes the earliest announced end to the runtime, and `Grace` carries the
+//! reason of a single pod's end. From both, `runtimes/engine/src/end_notices.rs` writes each pod's file: one writer, in order. A
+//! stop waits at most 100 ms for its file.
 
 pub mod action;
 pub mod amounts;

@@ -22,6 +22,16 @@
 //! - No deadline is farther ahead than [`LONGEST_NOTICE`](winddown_shared::LONGEST_NOTICE).
 //! - No input from a file or a server can cause a panic, unbounded growth, or a hang of anything
 //!   other than its own source.
+//!
+//! # Design
+//!
+//! `shutdown/notices/` is the only crate that knows cloud metadata services and the notice file. Each source publishes
+//! to one aggregator, which converts wall time to tokio's clock and publishes the notice in force (the one with the
+//! earliest deadline) as `shared::Notices`. Consumers know neither the aggregator nor the sources. A source that fails
+//! withdraws nothing. Events that a cloud still lists from an earlier boot are skipped (`cloud/seen.rs`). A deadline in
+//! wall time is compared with the clock every few seconds, an operator's duration with the time since boot. An operator's
+//! notice and drain arrive through the control socket and are kept on disk for the boot, so a restarted agent still knows
+//! them. A notice's clock runs on; that of a drain stands while no agent runs, because the node stays up.
 
 mod aggregator;
 mod announcement;

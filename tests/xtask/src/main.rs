@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "it reads the repository")]
 
 mod inventory;
+mod layers;
 #[cfg(test)]
 mod links;
 mod pages;
@@ -10,22 +11,19 @@ mod plugins;
 #[cfg(test)]
 mod published;
 mod rooms;
-mod scenarios;
-mod words;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | pages FORM DIR | plugins | rooms | scenarios | words\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | map | pages FORM DIR | plugins | rooms\n\n\
     cri-proto      write what is generated from runtimes/cri/proto; commit the result\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
+    map            draw the map of ARCHITECTURE.md\n\
     pages package|tarball DIR  write the pages, and the files that they name, as they are installed, below DIR\n\
     plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
-    rooms          how large each crate is, and which files need each other\n\
-    scenarios BEFORE  check that tests/README.md lists the tests that went since a commit, and why\n\
-    words BEFORE [AFTER]  how many words each page of docs/ has at two commits; the sums go into tests/bench/notebook.md";
+    rooms          how large each crate is, which files need each other, and which folders use which";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -35,20 +33,15 @@ fn main() -> Result<()> {
         }
         ["pages", "package", into] => pages::write(&repository(), &pages::PACKAGE, Path::new(into)),
         ["pages", "tarball", into] => pages::write(&repository(), &pages::TARBALL, Path::new(into)),
+        ["map"] => layers::write_map(&repository()),
         ["plugins"] => plugins::build(&repository()),
-        ["scenarios", before] => scenarios::check(&repository(), before, &testing_page()?),
-        ["words", before] => words::show(&repository(), before, "HEAD"),
-        ["words", before, after] => words::show(&repository(), before, after),
-        ["rooms"] => rooms::show(&repository()),
+        ["rooms"] => {
+            rooms::show(&repository())?;
+            layers::show(&repository())
+        }
         ["inventory", out] => inventory::write(&repository(), Path::new(out), made_at()?),
         _ => bail!("{USAGE}"),
     }
-}
-
-/// The page with the reasons why tests were removed.
-fn testing_page() -> Result<String> {
-    let path = repository().join("tests/README.md");
-    std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The date of generated files, in seconds since 1970: taken from the environment, never from the clock.

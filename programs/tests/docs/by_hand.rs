@@ -1,4 +1,4 @@
-//! Counts the words that people wrote. The test that limits them includes this file too.
+//! Counts the words that people wrote.
 
 /// Whether `make pages` or `make conformance` writes the page: these are reference pages and counted separately.
 pub(crate) fn is_generated(page: &str) -> bool {
