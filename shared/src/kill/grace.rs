@@ -69,7 +69,10 @@ impl Grace {
     /// the end was promised sooner, to others or by an agent that was gone before it had sent the signal.
     #[must_use]
     pub fn of_first_signal(self) -> Grace {
-        Grace { floor: Some(instant_after(Instant::now(), Self::SHORTEST)), ..self }
+        let floor = Some(instant_after(Instant::now(), Self::SHORTEST));
+        let grace = Grace { floor, ..self };
+        // A later end is not a shortening.
+        Grace { seen: grace.kill_at(), ..grace }
     }
 
     /// The reason for the stop; `None` if the pod completed by itself, or a container is to be restarted.
