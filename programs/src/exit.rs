@@ -15,7 +15,7 @@ Exit codes:
   2  the command line is wrong
   3  the configuration or a manifest is invalid
   4  the agent cannot be reached
-  5  pods were left running or needed SIGKILL
+  5  pods were left or needed SIGKILL, or a drain was called off
   6  refused: no permission, or not possible now
   7  doctor found warnings
   8  doctor found problems

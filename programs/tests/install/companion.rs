@@ -185,7 +185,9 @@ fn what_to_switch_off_is_said_with_file_and_fields_and_nothing_is_switched_off()
             "eks",
             "/etc/kubernetes/kubelet/config.json:34: shutdownGracePeriod: 2m30s",
             "      \"shutdownGracePeriod\": \"0s\",\n      \"shutdownGracePeriodCriticalPods\": \"0s\",\n      \
-             \"shutdownGracePeriodByPodPriority\": [],\n",
+             \"shutdownGracePeriodByPodPriority\": [],\n  \
+             /etc/kubernetes/kubelet/config.json: nodeadm of EKS writes it at each boot: make the change in \
+             spec.kubelet.config of the node's NodeConfig as well\n",
             "systemctl restart kubelet",
         ),
     ] {

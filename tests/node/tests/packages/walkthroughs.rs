@@ -24,6 +24,8 @@ if grep -qsE '^ *\"?shutdownGracePeriod\"?: \"?0s' /var/lib/kubelet/config.yaml 
 fi
 printf '[Login]\\nInhibitDelayMaxSec=150\\n' >/etc/systemd/logind.conf.d/99-kubelet.conf
 systemctl kill -s HUP systemd-logind
+# Some kubelets' units leave children alone when they stop: the lock is the kubelet's own.
+trap 'kill $!' TERM
 systemd-inhibit --who=kubelet --what=shutdown --mode=delay --why=pods sleep infinity & wait
 ";
 

@@ -17,7 +17,7 @@ const fn beginning(kind: NextStepKind) -> &'static str {
         NextStepKind::Start => "systemctl start winddown",
         NextStepKind::Restart => "systemctl restart winddown ",
         NextStepKind::DrainAndRestart => "winddown drain && systemctl restart winddown",
-        NextStepKind::ChangeKubelet => "set these fields in /var/lib/kubelet/config.yaml",
+        NextStepKind::ChangeKubelet => "set these fields in /",
         NextStepKind::RaiseDelay => "mkdir -p /etc/systemd/logind.conf.d",
         NextStepKind::RestartKubelet => "systemctl restart kubelet",
         NextStepKind::ShowStatus => "winddown status",
@@ -63,8 +63,10 @@ async fn what_a_companions_installation_says_to_do_next_is_typed_as_it_is() -> T
     let test = "what_a_companions_installation_says_to_do_next_is_typed_as_it_is";
     let Some((scenario, _api)) = super::kubelet(test).await? else { return Ok(()) };
     let (node, mut seen) = (&scenario.node, Vec::new());
+    // With the kubelet's settings as they are before the steps change them.
+    node.run(&["make-image"]).await?;
     type_next(node, "winddown install --companion", "Next:\n", &mut seen).await?;
-    let in_image = "make-image; winddown install --companion --root /image";
+    let in_image = "winddown install --companion --root /image";
     type_next(node, in_image, "Next:\n", &mut seen).await?;
     // Here the kubelet never had to raise logind's delay.
     let leave = "rm /etc/systemd/logind.conf.d/99-kubelet.conf; winddown uninstall 2>&1; true";
