@@ -33,7 +33,7 @@ DEPS := if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --
 	else echo "Going on without: what needs it is skipped."; fi
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build manual demo demo-node test test-all lint crates packages pages chaos restarts pressure conformance beside-kubelet bench fuzz mutants published
+.PHONY: help deps build manual demo demo-node test test-all lint crates packages pages chaos restarts pressure conformance beside-kubelet bench fuzz mutants published node-base
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -210,6 +210,14 @@ mutants: $(CARGO_MUTANTS) ## Change the planners in every small way: does a test
 	$(CARGO_MUTANTS) mutants --package winddown-preemption --package winddown-eviction \
 		--package winddown-shutdown $(foreach file,$(FILES),--file '$(file)') \
 		--jobs 1 --minimum-test-timeout 60 --output target
+
+# The Debian roots that disposable nodes are laid over: some minutes, once. The tests call it.
+node-base:
+	@for flavour in plain containerd $(and $(WINDDOWN_LONG),rpm); do \
+		tests/node/base.sh bookworm $$flavour & done; \
+	for flavour in plain tools uml $(and $(WINDDOWN_LONG),uml-containerd qemu); do \
+		tests/node/base.sh trixie $$flavour & done; \
+	$(if $(WINDDOWN_LONG),tests/node/base.sh sid plain &) wait
 
 $(CARGO_DENY):
 	@tests/node/packages.sh build

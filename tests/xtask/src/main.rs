@@ -81,7 +81,7 @@ fn generate(out: &Path, side: Side) -> Result<()> {
 
 fn repository() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.join("../..")
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
 }
 
 #[cfg(test)]
