@@ -120,16 +120,16 @@ crates: ## Pack the libraries as a registry takes them, and build each from its 
 # trying. MACHINE=aarch64 makes the tarball and the image alone, on any machine.
 packages: ## Build target/packages: .deb, .rpm, a static tarball and an OCI image (two builds, optimised most; or TRIAL=1)
 ifeq ($(MACHINE),)
-	@packaging/build.sh $(if $(TRIAL),--fast) --check deb
+	@programs/packaging/build.sh $(if $(TRIAL),--fast) --check deb
 	@tests/node/packages.sh packages
 	$(CARGO) build --profile $(PROFILE) --locked --package winddown
-	@packaging/build.sh $(if $(TRIAL),--fast) --programs $(TARGET)/$(PROFILE) deb rpm
-	@packaging/static.sh --profile $(PROFILE)
+	@programs/packaging/build.sh $(if $(TRIAL),--fast) --programs $(TARGET)/$(PROFILE) deb rpm
+	@programs/packaging/static.sh --profile $(PROFILE)
 else
 	@tests/node/packages.sh cross
 	$(CARGO) build --profile dist --locked --package winddown
 	rustup target add $(MACHINE)-unknown-linux-musl
-	@packaging/static.sh --machine $(MACHINE)
+	@programs/packaging/static.sh --machine $(MACHINE)
 endif
 
 pages: ## Write the tables that programs make into the pages; PICTURES=1 also draws docs/img, of runs (root)
