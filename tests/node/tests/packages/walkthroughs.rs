@@ -200,7 +200,8 @@ async fn walk(test: &str, heading: &str, kubeconfig: &str) -> TestResult {
         let text = if program.ends_with("iptables") { "#!/bin/sh\n" } else { STAND_IN };
         node.write(program, text, 0o755)?;
     }
-    std::fs::create_dir_all(node.host_path("/etc/systemd/logind.conf.d"))?;
+    // The file makes the folder; a folder alone would be made in the root that all nodes share.
+    node.write("/etc/systemd/logind.conf.d/00-empty.conf", "", 0o644)?;
     // The stand-in does not say when it is ready.
     let drop_in = "/etc/systemd/system/k3s.service.d/stand-in.conf";
     node.write(drop_in, "[Service]\nType=simple\n", 0o644)?;
