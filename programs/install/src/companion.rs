@@ -6,14 +6,17 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown_companion::kubelet::processes::strangers;
+use winddown_companion::kubelet::processes::{Process, strangers};
 use winddown_companion::kubelet::{
-    Change, Configuration, Kubelet, Periods, PriorityPeriod, below, is_configuration, refusal,
+    self, Change, Configuration, Kubelet, Periods, PriorityPeriod, below, is_configuration, refusal,
 };
 use winddown_config::reference::default_of;
-use winddown_config::{Config, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme};
+use winddown_config::{
+    Config, ConfigError, Mode, ShutdownPeriods, runtime_endpoints, scalar, with_scheme,
+};
 use winddown_host::regular;
 use winddown_shared::display::clean;
+use winddown_shared::seconds_up;
 use winddown_systemd::drop_in;
 
 use super::assets::CONFIG;
@@ -93,11 +96,11 @@ pub(super) fn find(
 pub(super) fn overlooked(root: &Path) -> Option<String> {
     let name = match same_directory(root, Path::new("/")) {
         true => {
-            let found = winddown_companion::kubelet::find(root, true);
+            let found = kubelet::find(root, true);
             let running = found.iter().find(|kubelet| kubelet.pid.is_some()).map(Kubelet::name);
-            running.or_else(|| winddown_companion::kubelet::enabled_unit(root))
+            running.or_else(|| kubelet::enabled_unit(root))
         }
-        false => winddown_companion::kubelet::find(root, false).first().map(Kubelet::name),
+        false => kubelet::find(root, false).first().map(Kubelet::name),
     }?;
     Some(format!(
         "a kubelet is here ({name}), and this agent would not end its pods: `winddown install --companion` makes it"
@@ -109,7 +112,7 @@ fn others_by_that_name(root: &Path, live: bool) -> Vec<String> {
     /// Any user can start as many as they like.
     const MOST: usize = 4;
     let found = if live { strangers(root).unwrap_or_default() } else { Vec::new() };
-    let sentence = |(process, why): &(winddown_companion::kubelet::processes::Process, _)| {
+    let sentence = |(process, why): &(Process, _)| {
         format!(
             "process {} has the name {} and is not taken for this machine's kubelet: {why}",
             process.pid, process.name
@@ -141,7 +144,7 @@ fn configuration(
     }
     let said = kubelet.configuration(root);
     match said.as_ref().and_then(|said| said.problem.clone()) {
-        Some(winddown_companion::kubelet::Problem { file, why }) => {
+        Some(kubelet::Problem { file, why }) => {
             Err(InstallError::KubeletConfiguration { file, why })
         }
         None => Ok(said),
@@ -154,7 +157,7 @@ fn one_kubelet(
     asked: &Companion,
     strangers: &[String],
 ) -> Result<Kubelet, InstallError> {
-    let mut found = winddown_companion::kubelet::find(root, live);
+    let mut found = kubelet::find(root, live);
     let names = |found: &[Kubelet]| found.iter().map(Kubelet::name).collect::<Vec<_>>();
     if let Some(name) = &asked.kubelet {
         let all = names(&found);
@@ -189,7 +192,7 @@ fn only_credentials(
     asked: &Companion,
     strangers: &[String],
 ) -> Result<Kubelet, InstallError> {
-    let mut found = winddown_companion::kubelet::find_credentials(root);
+    let mut found = kubelet::find_credentials(root);
     if let Some(file) = &asked.kubeconfig {
         found.retain(|kubelet| kubelet.kubeconfig() == Some(file));
         return Ok(found.pop().unwrap_or_else(|| Kubelet::with_kubeconfig(file)));
@@ -347,14 +350,15 @@ impl KubeletSetup {
     /// # Errors
     /// winddown refuses a value. The error names where that is from, as the comment above the field does.
     pub(super) fn config(&self) -> Result<Config, InstallError> {
-        let refused = |error: winddown_config::ConfigError| {
-            let said = error.to_string();
-            let first = said.lines().next().unwrap_or_default();
-            let mut parts = first.strip_prefix(CONFIG).unwrap_or(first).splitn(4, ':').skip(1);
-            let line = parts.next().and_then(|line| line.parse::<usize>().ok());
+        let refused = |error| {
+            let first = match &error {
+                ConfigError::Invalid(problems) => problems.list().first(),
+                _ => None,
+            };
+            let line = first.and_then(|problem| problem.line);
             let above = line.and_then(|line| self.text.lines().nth(line.checked_sub(2)?));
             let origin = above.and_then(|line| line.strip_prefix("# ")).unwrap_or("the kubelet");
-            let why = parts.nth(1).unwrap_or(first).trim().to_owned();
+            let why = first.map_or_else(|| error.to_string(), ToString::to_string);
             InstallError::KubeletValue { origin: origin.to_owned(), why }
         };
         let parsed = Config::parse(Path::new(CONFIG), self.text.as_bytes());
@@ -438,7 +442,7 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
         return Vec::new();
     }
     let live = host.is_some();
-    let found = winddown_companion::kubelet::find(root, live);
+    let found = kubelet::find(root, live);
     let same = |kubelet: &&Kubelet| kubelet.kubeconfig() == config.cluster.kubeconfig.as_deref();
     let kubelet = found.iter().find(same).or(found.first()).cloned().unwrap_or_default();
     let said = kubelet.configuration(root);
@@ -462,7 +466,7 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
 /// writes what the kubelet would have written, had it been the first.
 fn delay_again(root: &Path, wanted: Duration) -> Option<NextStep> {
     let delay = drop_in::find_without_ours(root).map_or(drop_in::DEFAULT, |set| set.value);
-    let wanted = wanted.as_secs() + u64::from(wanted.subsec_nanos() > 0);
+    let wanted = seconds_up(wanted);
     let directory = "/etc/systemd/logind.conf.d";
     (delay < Duration::from_secs(wanted)).then(|| {
         NextStepKind::RaiseDelay.typed(format!(

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use winddown_companion::kubelet::processes::{self, Process};
-use winddown_companion::kubelet::{Change, Periods};
+use winddown_companion::kubelet::{self, Change, Periods};
 
 use super::{MOST_PROCESSES, not_observed};
 use crate::facts::{Fact, KubeletConfig, NotObserved};
@@ -41,10 +41,8 @@ impl OnDisk {
             Some(Err(error)) => not_observed(&error, &root.join("proc")),
         };
         let unit = match live {
-            true => winddown_companion::kubelet::enabled_unit(root),
-            false => winddown_companion::kubelet::find(root, live)
-                .into_iter()
-                .find_map(|found| found.unit),
+            true => kubelet::enabled_unit(root),
+            false => kubelet::find(root, live).into_iter().find_map(|found| found.unit),
         };
         Self { kubelets, unit: Fact::Known(unit), config: Fact::Known(config(root, live)) }
     }
@@ -59,8 +57,7 @@ pub(crate) fn wants(config: &KubeletConfig) -> Option<Duration> {
 }
 
 fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
-    let kubelet =
-        winddown_companion::kubelet::find(root, live).into_iter().next().unwrap_or_default();
+    let kubelet = kubelet::find(root, live).into_iter().next().unwrap_or_default();
     let place = kubelet.unit_file(root).map(|file| file.display().to_string());
     let place = place.unwrap_or_else(|| kubelet.name());
     let unit = kubelet.unit.clone().unwrap_or_else(|| "kubelet.service".to_owned());
@@ -75,7 +72,7 @@ fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
             ..KubeletConfig::default()
         });
     };
-    if let Some(winddown_companion::kubelet::Problem { file, why: problem }) = said.problem {
+    if let Some(kubelet::Problem { file, why: problem }) = said.problem {
         let place = file.display().to_string();
         return Some(KubeletConfig {
             file: place.clone(),
