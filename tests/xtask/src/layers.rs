@@ -101,7 +101,8 @@ fn crowded(repository: &Path, crates: usize) -> Result<Vec<String>> {
 // === impl Workspace ===
 
 impl Workspace {
-    fn read(repository: &Path) -> Result<Self> {
+    /// Asks cargo.
+    pub(crate) fn read(repository: &Path) -> Result<Self> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
         let output = cargo.current_dir(repository).output().context("cannot start cargo")?;
@@ -139,6 +140,11 @@ impl Workspace {
         }
         map.push('\n');
         map
+    }
+
+    /// The folders of all crates, relative to the root.
+    pub(crate) fn folders(&self) -> impl Iterator<Item = &str> {
+        self.packages.iter().map(|package| self.folder(package))
     }
 
     /// The folder of a crate, relative to the root.

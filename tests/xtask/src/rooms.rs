@@ -8,10 +8,10 @@ mod paths;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+
+use crate::layers::Workspace;
 
 pub(crate) use cycles::Edge;
 
@@ -22,7 +22,7 @@ const MOST_LINES: usize = 12_000;
 const IN_ROOMS: &str = "shared";
 
 /// The folder with code that does not run on nodes.
-const NOT_PRODUCT: &str = "tests";
+const NOT_PRODUCT: &str = "tests/";
 
 /// A crate of the product.
 pub(crate) struct Crate {
@@ -75,37 +75,18 @@ pub(crate) fn wrong(crates: &[Crate]) -> Vec<String> {
 /// The crates of the product, by name.
 pub(crate) fn look(repository: &Path) -> Result<Vec<Crate>> {
     let mut crates = Vec::new();
-    for folder in members(repository)? {
-        let name = folder.display().to_string();
-        if folder.starts_with(NOT_PRODUCT) {
-            continue;
-        }
+    let workspace = Workspace::read(repository)?;
+    for folder in workspace.folders().filter(|folder| !folder.starts_with(NOT_PRODUCT)) {
         let mut sources = Vec::new();
         read(&repository.join(folder).join("src"), &[], &mut sources)?;
         let mut cycles = cycles::cycles(&sources);
-        if name == IN_ROOMS {
+        if folder == IN_ROOMS {
             cycles.extend(cycles::between_rooms(&sources));
         }
         let lines = sources.iter().map(|source| without_tests(&source.text)).sum();
-        crates.push(Crate { name, lines, cycles });
+        crates.push(Crate { name: folder.to_owned(), lines, cycles });
     }
     Ok(crates)
-}
-
-/// The folders of all crates, relative to the repository.
-fn members(repository: &Path) -> Result<Vec<PathBuf>> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
-    let output = cargo.current_dir(repository).output().context("cargo cannot be started")?;
-    let metadata: Value = serde_json::from_slice(&output.stdout)
-        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
-    let manifests = metadata["packages"].as_array().into_iter().flatten();
-    let manifests = manifests.filter_map(|one| Path::new(one["manifest_path"].as_str()?).parent());
-    let root = metadata["workspace_root"].as_str().unwrap_or_default();
-    let mut folders: Vec<PathBuf> =
-        manifests.filter_map(|folder| Some(folder.strip_prefix(root).ok()?.to_owned())).collect();
-    folders.sort();
-    Ok(folders)
 }
 
 /// The number of lines of a file without the tests at its end.
