@@ -18,7 +18,6 @@
 //! boot, so a restart needs no API server. A shutdown waits for the API only in its last work (`ShutdownWork`), between the
 //! last pod's end and the report, within the reserve.
 //!
-//!
 //! * `pods`: a pod of the API is identified by its UID and has one entry: what the API says, and what the node was given
 //!   (`pods/known.rs`). Each step follows from what the API wants and what the node reports (`pods/plan.rs`, pure), so the
 //!   controller can be killed at any point. One queue per direction handles a UID at most once at a time. A running pod

@@ -49,6 +49,13 @@ need cc gcc
 [ -e /usr/include/stdio.h ] || missing="$missing libc6-dev"
 for target in "$@"; do
     case $target in
+    packages | test)
+        need strip binutils
+        need dpkg-deb dpkg
+        need git git
+        ;;
+    esac
+    case $target in
     build) ;;
     lint)
         need codespell codespell
@@ -62,18 +69,12 @@ for target in "$@"; do
         [ -e /usr/aarch64-linux-gnu/include/stdio.h ] || missing="$missing libc6-dev-arm64-cross"
         ;;
     packages)
-        need strip binutils
-        need dpkg-deb dpkg
-        need git git
         # The static program is linked with musl where rustup has its target.
         if [ -d "$(rustc --print sysroot)/lib/rustlib/$(uname -m)-unknown-linux-musl" ]; then
             need musl-gcc musl-tools
         fi
         ;;
     test)
-        need strip binutils
-        need dpkg-deb dpkg
-        need git git
         # The packages' judges.
         need lintian lintian
         need rpm rpm

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::meminfo::MemInfo;
-
 use crate::file::{self, ReadError, Roots};
+use crate::meminfo::MemInfo;
 
 mod cpu;
 #[cfg(any(test, fuzzing))]

@@ -69,7 +69,6 @@ fn empty(top: BorrowedFd<'_>) -> io::Result<()> {
 }
 
 /// How a directory of a pod is opened: never through a link.
-/// How a directory is opened that is emptied: no link is followed.
 pub const OPEN: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 

@@ -103,7 +103,6 @@ impl Service {
     }
 }
 
-/// Settings for what a shutdown writes alone: the kubelet owns the rest of the Node object.
 /// What the configuration chose for a shutdown without the API server.
 fn without_api(choice: config::WithoutApi) -> WithoutApi {
     match choice {
@@ -112,6 +111,7 @@ fn without_api(choice: config::WithoutApi) -> WithoutApi {
     }
 }
 
+/// Settings for what a shutdown writes alone: the kubelet owns the rest of the Node object.
 fn node_settings(config: &Config) -> NodeSettings {
     NodeSettings {
         cordon_on_shutdown: config.cluster.cordon_on_shutdown,
