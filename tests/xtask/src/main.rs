@@ -4,6 +4,7 @@
 
 mod inventory;
 mod layers;
+mod limits;
 #[cfg(test)]
 mod links;
 mod pages;
@@ -16,10 +17,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | map | pages FORM DIR | plugins | rooms\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | limits | map | pages FORM DIR | plugins | rooms\n\n\
     cri-proto      write what is generated from runtimes/cri/proto; commit the result\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
+    limits         which types, traits and functions are large, and why
     map            draw the map of ARCHITECTURE.md\n\
     pages package|tarball DIR  write the pages, and the files that they name, as they are installed, below DIR\n\
     plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
@@ -33,6 +35,7 @@ fn main() -> Result<()> {
         }
         ["pages", "package", into] => pages::write(&repository(), &pages::PACKAGE, Path::new(into)),
         ["pages", "tarball", into] => pages::write(&repository(), &pages::TARBALL, Path::new(into)),
+        ["limits"] => limits::show(&repository()),
         ["map"] => layers::write_map(&repository()),
         ["plugins"] => plugins::build(&repository()),
         ["rooms"] => {

@@ -35,10 +35,11 @@ pub(crate) struct Crate {
 }
 
 /// A file of a crate.
-struct Source {
+pub(crate) struct Source {
     /// The module's path within the crate; empty for the crate itself.
     module: Vec<String>,
-    text: String,
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
 }
 
 /// Prints one line per crate, largest first.
@@ -74,19 +75,27 @@ pub(crate) fn wrong(crates: &[Crate]) -> Vec<String> {
 
 /// The crates of the product, by name.
 pub(crate) fn look(repository: &Path) -> Result<Vec<Crate>> {
-    let mut crates = Vec::new();
-    let workspace = Workspace::read(repository)?;
-    for folder in workspace.folders().filter(|folder| !folder.starts_with(NOT_PRODUCT)) {
-        let mut sources = Vec::new();
-        read(&repository.join(folder).join("src"), &[], &mut sources)?;
+    let measure = |(name, sources): (String, Vec<Source>)| {
         let mut cycles = cycles::cycles(&sources);
-        if folder == IN_ROOMS {
+        if name == IN_ROOMS {
             cycles.extend(cycles::between_rooms(&sources));
         }
         let lines = sources.iter().map(|source| without_tests(&source.text)).sum();
-        crates.push(Crate { name: folder.to_owned(), lines, cycles });
-    }
-    Ok(crates)
+        Crate { name, lines, cycles }
+    };
+    Ok(sources(repository)?.into_iter().map(measure).collect())
+}
+
+/// The folder of each crate of the product, with the files of the crate: without tests and generated code.
+pub(crate) fn sources(repository: &Path) -> Result<Vec<(String, Vec<Source>)>> {
+    let workspace = Workspace::read(repository)?;
+    let product = workspace.folders().filter(|folder| !folder.starts_with(NOT_PRODUCT));
+    let of_crate = |folder: &str| {
+        let mut sources = Vec::new();
+        read(&repository.join(folder).join("src"), &[], &mut sources)?;
+        Ok((folder.to_owned(), sources))
+    };
+    product.map(of_crate).collect()
 }
 
 /// The number of lines of a file without the tests at its end.
@@ -111,7 +120,7 @@ fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>) -> Result<(
         } else if path.extension().is_some_and(|ending| ending == "rs") {
             let text = fs::read_to_string(&path)
                 .with_context(|| format!("cannot read {}", path.display()))?;
-            sources.push(Source { module, text });
+            sources.push(Source { module, path, text });
         }
     }
     Ok(())
@@ -141,10 +150,12 @@ mod tests {
 
     #[test]
     fn a_crate_that_is_too_large_and_a_cycle_are_wrong() {
-        let sources = [
-            Source { module: vec!["a".into()], text: "use super::b::B;".into() },
-            Source { module: vec!["b".into()], text: "use crate::a::A;".into() },
-        ];
+        let source = |name: &str, text: &str| Source {
+            module: vec![name.into()],
+            path: PathBuf::new(),
+            text: text.into(),
+        };
+        let sources = [source("a", "use super::b::B;"), source("b", "use crate::a::A;")];
         let one = |lines| Crate { name: "one".into(), lines, cycles: cycles::cycles(&sources) };
         let wrong = wrong(&[one(MOST_LINES), one(MOST_LINES + 1)]);
         assert_eq!(wrong.len(), 5, "{wrong:?}");

@@ -130,6 +130,7 @@ mod tests {
     fn found_by(look: fn(&[Source]) -> Vec<Edge>, sources: &[(&str, &str)]) -> Vec<String> {
         let source = |(module, text): &(&str, &str)| Source {
             module: module.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+            path: module.replace("::", "/").into(),
             text: (*text).to_owned(),
         };
         let sources: Vec<Source> = sources.iter().map(source).collect();
