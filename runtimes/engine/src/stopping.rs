@@ -5,18 +5,19 @@
 //! exited. All of this is within the grace period, which may be shortened at any time; when it is over, all remaining
 //! containers are killed.
 //!
-//! A container that still waits, a sidecar for its turn or one for its hook, is sent its stop signal a little before
-//! the end, so that it is not killed without a stop signal.
+//! A container that still waits, a sidecar for its turn or one for its hook, is sent its stop signal at the
+//! [last call](LastCall), so that it is not killed without a stop signal.
 //!
 //! Before all that, the pod's end notice is written; the stop waits for it for 100 ms at most.
 //!
 //! Running containers are stopped without waiting for anything first, not even for a start in progress.
 
+mod last_call;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
     ContainerExit, ContainerKind, EndCause, Grace, Pod, PodEventKind, PodStopped, ProbeKind,
     RuntimeError, StoppedContainer, WallTime, error_chain,
@@ -27,11 +28,8 @@ use crate::driver::{self, Driver, Target, act};
 use crate::entry::Entry;
 use crate::plan;
 use crate::pod::{self, PodState, RunScope};
+use crate::stopping::last_call::LastCall;
 
-/// The longest time before the end of the grace period at which a container that still waits, for other containers or
-/// for its preStop hook, is sent the stop signal. The kubelet grants as much beyond the grace period
-/// (`minimumGracePeriodInSeconds`).
-const LAST_CALL: Duration = Duration::from_secs(2);
 /// The exit code of a container that was killed with SIGKILL.
 pub const KILLED: i32 = 137;
 /// The reason of an exit that was not observed; its exit code is made up.
@@ -56,8 +54,8 @@ pub async fn stop<D: Driver>(
         }
     }
     entry.bump();
-    let of_first_signal = grace.clone().of_first_signal();
-    let last_call = last_call(&of_first_signal);
+    let of_first_signal = grace.clone().at_least(Grace::SHORTEST);
+    let last_call = LastCall::of(&of_first_signal);
     let notices = driver.end_notices();
     notices.tell(entry).await;
     let seen = begin(driver, entry);
@@ -116,7 +114,7 @@ pub async fn stop_to_restart<D: Driver>(
         tracing::info!(%pod, "Container {name} definition changed, will be restarted (pod {pod})");
     }
     driver.pods().record_event(entry, Some(name), PodEventKind::Killing(why));
-    let (id, last_call) = (Arc::clone(&target.id), last_call(&grace));
+    let (id, last_call) = (Arc::clone(&target.id), LastCall::of(&grace));
     let ended = end_one(driver, entry, target, grace, last_call).await;
     if ended.is_err()
         && let Some(run) = entry.lock().run(name, &id)
@@ -167,13 +165,13 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::RunScope>) -> Vec<Tar
     running.filter_map(target).collect()
 }
 
-/// Stops one container; it is sent the stop signal `last_call` before the end of the grace period at the latest.
+/// Stops one container; it is sent the stop signal at the last call of the grace period at the latest.
 async fn end_one<D: Driver>(
     driver: &Arc<D>,
     entry: &driver::Entry<D>,
     target: Target,
     grace: Grace,
-    last_call: Duration,
+    last_call: LastCall,
 ) -> Result<(), RuntimeError> {
     let (name, id) = (&*target.name, &*target.id);
     let due = async {
@@ -188,7 +186,7 @@ async fn end_one<D: Driver>(
         () = pod::ended(entry, name, id) => return Ok(()),
         () = due => {}
     }
-    driver.end(entry, &target, grace).await
+    driver.end(entry, &target, last_call.grace_of_signal(grace)).await
 }
 
 /// Runs the preStop hook of a container's run (its name and its id). If it runs already, because the container was
@@ -198,14 +196,14 @@ async fn run_hook<D: Driver>(
     entry: &driver::Entry<D>,
     (name, id): (&str, &str),
     hook: &Action,
-    (grace, last_call): (Grace, Duration),
+    (grace, last_call): (Grace, LastCall),
 ) {
     let turn = Arc::new(());
     let is_first = entry.lock().run(name, id).is_some_and(|run| run.begin_hook(&turn));
     if !is_first {
         tokio::select! {
             () = pod::hook_over(entry, name, id) => {}
-            () = last_call_of(grace, last_call) => {}
+            () = last_call.wait(grace) => {}
         }
         return;
     }
@@ -278,12 +276,12 @@ pub(crate) fn grace_of_restart(pod: &Pod, name: &str, why: EndCause) -> Duration
 }
 
 /// Resolves when a sidecar may be stopped: neither a regular or init container runs, nor a sidecar that started after
-/// it; or less than `last_call` of the grace period is left. Cancel-safe.
+/// it; or at the last call. Cancel-safe.
 async fn turn<B: RunScope>(
     entry: &Entry<PodState<B>>,
     name: &str,
     grace: Grace,
-    last_call: Duration,
+    last_call: LastCall,
 ) {
     let is_free = |state: &PodState<B>| {
         let all = state.containers.iter();
@@ -291,7 +289,7 @@ async fn turn<B: RunScope>(
     };
     tokio::select! {
         () = entry.wait_for(|state| is_free(state).then_some(())) => {}
-        () = last_call_of(grace, last_call) => {}
+        () = last_call.wait(grace) => {}
     }
 }
 
@@ -312,9 +310,9 @@ fn is_needed<'a>(
     })
 }
 
-/// Runs a container's preStop hook until `last_call` is left of the grace period: the container must get SIGTERM before
-/// SIGKILL, however long its hook takes. `run` is given the time it has; its future is dropped when the grace period is
-/// shortened and `last_call` comes earlier.
+/// Runs a container's preStop hook until the last call: the container must get SIGTERM before SIGKILL, however long its
+/// hook takes. `run` is given the time it has; its future is dropped when the grace period is shortened and the last
+/// call comes earlier.
 ///
 /// # Errors
 /// The hook failed or did not end in time: why, for the report.
@@ -322,19 +320,19 @@ async fn pre_stop(
     pod: &str,
     container: &str,
     grace: Grace,
-    last_call: Duration,
+    last_call: LastCall,
     run: impl AsyncFnOnce(Duration) -> Result<(), ActionError>,
 ) -> Result<(), String> {
-    let time = grace.remaining().saturating_sub(last_call);
+    let time = last_call.remaining(&grace);
     if time.is_zero() {
         return Err("no time was left for it".to_owned());
     }
     tokio::select! {
         biased;
-        () = last_call_of(grace, last_call) => {
-            let left = format!("{last_call:.1?}");
-            tracing::warn!(%pod, container, left, "the preStop hook took all but the last of the grace");
-            Err(format!("it took all but the last {left} of the grace period"))
+        () = last_call.wait(grace.clone()) => {
+            let taken = last_call.taken(&grace);
+            tracing::warn!(%pod, container, taken, "the preStop hook did not end in time");
+            Err(format!("it took {taken}"))
         }
         outcome = run(time) => outcome.map_err(|error| {
             tracing::warn!(%pod, container, error = error_chain(&error), "the preStop hook failed");
@@ -343,26 +341,11 @@ async fn pre_stop(
     }
 }
 
-/// How long before the end of the grace period a container that still waits is sent the stop signal: a quarter of the
-/// grace period, at most 2 s.
-fn last_call(grace: &Grace) -> Duration {
-    (grace.remaining() / 4).min(LAST_CALL)
-}
-
-/// Resolves `before` the end of the grace period, following every shortening. Cancel-safe.
-async fn last_call_of(mut grace: Grace, before: Duration) {
-    loop {
-        let at = grace.kill_at().checked_sub(before).unwrap_or_else(Instant::now);
-        tokio::select! {
-            () = sleep_until(at) => return,
-            () = grace.changed() => {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use ContainerKind::{Init, Regular, Sidecar};
+    use tokio::time::Instant;
+    use winddown_shared::KillReason;
 
     use super::*;
 
@@ -393,7 +376,8 @@ mod tests {
     async fn a_hook_is_over_when_it_is_done_or_at_the_last_call_of_the_grace_however_that_came() {
         let (pod, secs) = ("default/web", Duration::from_secs);
         let took = async |grace: Grace, length: Duration| {
-            let (began, last_call) = (Instant::now(), last_call(&grace));
+            let grace = grace.because(KillReason::Shutdown);
+            let (began, last_call) = (Instant::now(), LastCall::of(&grace));
             let run = async |left| {
                 tokio::time::sleep(length.min(left)).await;
                 Err(ActionError::Timeout)

@@ -65,11 +65,11 @@ impl Grace {
         Grace { reason: reason.into(), ..self }
     }
 
-    /// For a container that has not been sent its stop signal yet: it has [`SHORTEST`](Self::SHORTEST) from now, even if
-    /// the end was promised sooner, to others or by an agent that was gone before it had sent the signal.
+    /// For a container that has not been sent its stop signal yet: it has `length` from now, even if the end was
+    /// promised sooner, to others or by an agent that was gone before it had sent the signal.
     #[must_use]
-    pub fn of_first_signal(self) -> Grace {
-        let floor = Some(instant_after(Instant::now(), Self::SHORTEST));
+    pub fn at_least(self, length: Duration) -> Grace {
+        let floor = Some(instant_after(Instant::now(), length)).max(self.floor);
         let grace = Grace { floor, ..self };
         // A later end is not a shortening.
         Grace { seen: grace.kill_at(), ..grace }
