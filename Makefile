@@ -180,9 +180,9 @@ pressure-oom-killers:
 	@WINDDOWN_LONG=1 $(CARGO) run --quiet --package winddown-node-tests --bin beside-oom-killers -- \
 		$(if $(WRITE),--into docs/explanation/comparison.md)
 
-conformance: ## Write docs/conformance.md: Kubernetes' own suite on a node of ours (root; RUNS=1, ADD=1, FOCUS=…, WINDDOWN_E2E_TEST=…, …)
+conformance: ## Kubernetes' own suite on a node of ours (root; RUNS=1, ADD=1, FOCUS=…, WINDDOWN_E2E_TEST=…, …); WRITE=1: docs/conformance.md
 	@[ '$(RUNS)' = 0 ] || $(CARGO) build --quiet --package winddown
-	@tests/conformance/run.sh
+	@WRITE=$(WRITE) tests/conformance/run.sh
 
 beside-kubelet: ## Compare winddown and the kubelet's own shutdown, for docs/companion.md (WINDDOWN_KUBELET=…, …)
 	@tests/node/packages.sh test

@@ -221,7 +221,8 @@ def always(runs):
 
 
 def page(work):
-    """Writes the page from the records of the runs on each node."""
+    """Writes the page from the records of the runs on each node: beside them, or with WRITE=1 the tracked one."""
+    into = PAGE if os.environ.get("WRITE") else pathlib.Path(work) / PAGE.name
     of = {node: records(f"{work}/{node}") for node in ("winddown", "kubelet")}
     of = {node: runs for node, runs in of.items() if runs}
     if "winddown" not in of:
@@ -237,7 +238,7 @@ def page(work):
     lines = [
         "# Conformance of a node",
         "",
-        f"`make conformance` writes this page: what Kubernetes' own suite, {', '.join(suites)}, says of a node in cluster mode with",
+        f"`make conformance WRITE=1` writes this page: what Kubernetes' own suite, {', '.join(suites)}, says of a node in cluster mode with",
         "containerd. The tests are those of sig-node that every node has to pass (`[NodeConformance]`), without the slow",
         "and the disruptive, with images made on the machine. The last table says in how many runs each passed.",
         "",
@@ -257,8 +258,8 @@ def page(work):
     for name in sorted(tests, key=lambda name: (name in passed, name)):
         cells = [cell(name, runs) for runs in of.values()]
         lines.append(f"| {' | '.join(one.replace('|', chr(92) + '|') for one in (f'`{name}`', *cells))} |")
-    PAGE.write_text("\n".join(lines) + "\n")
-    print(result.replace("*", ""), f"The table is in {PAGE}")
+    into.write_text("\n".join(lines) + "\n")
+    print(result.replace("*", ""), f"The table is in {into}")
 
 
 if __name__ == "__main__":
