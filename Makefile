@@ -116,11 +116,11 @@ crates: ## Pack the libraries as a registry takes them, and build each from its 
 	@# Where it is not told one folder for all, cargo compiles what they depend on once for each.
 	CARGO_TARGET_DIR=$(TARGET) $(CARGO) package --quiet --locked --allow-dirty $(CRATES)
 
-# A deb names who answers for it: WINDDOWN_MAINTAINER='Name <address>'. TRIAL=1 makes packages that say they are for
-# trying. MACHINE=aarch64 makes the tarball and the image alone, on any machine.
+# Packages name who answers for them, and where: WINDDOWN_MAINTAINER='Name <address> https://repository'. TRIAL=1 makes
+# some that say they are for trying. MACHINE=aarch64 makes the tarball and the image alone, on any machine.
 packages: ## Build target/packages: .deb, .rpm, a static tarball and an OCI image (two builds, optimised most; or TRIAL=1)
 ifeq ($(MACHINE),)
-	@programs/packaging/build.sh $(if $(TRIAL),--fast) --check deb
+	@programs/packaging/build.sh $(if $(TRIAL),--fast) --check deb rpm
 	@tests/node/packages.sh packages
 	$(CARGO) build --profile $(PROFILE) --locked --package winddown
 	@programs/packaging/build.sh $(if $(TRIAL),--fast) --programs $(TARGET)/$(PROFILE) deb rpm

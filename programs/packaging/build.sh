@@ -2,16 +2,15 @@
 # Makes packages from programs that are built already.
 #
 #   programs/packaging/build.sh [--programs DIR] [--machine MACHINE [--own DIR]] [--out DIR] [--revision N]
-#                      [--maintainer WHO] [--fast] [--check] deb|rpm|tarball|stage...
+#                      [--fast] [--check] deb|rpm|tarball|stage...
 #
 # --programs: target/dist unless said otherwise. The deb and the rpm want programs that are linked
 # with the system's libc, the tarball such that are linked with nothing.
 # MACHINE: what the programs are for, this one unless said otherwise. Those for another one cannot be run here: units
 # and manuals come from this machine's own, in target/dist unless said otherwise.
 # --out: target/packages. N: the package's own revision of the same version, 1.
-# WHO: "Name <address>", who answers for the deb; also from the environment, WINDDOWN_MAINTAINER. Without
-# it there is no deb, except with --fast: that one says that it is for trying.
-# --fast: packages for trying: larger, in a fraction of the time.
+# --fast: packages for trying: larger, in a fraction of the time. Without it there is a deb or an rpm only of somebody who
+# answers for it: WINDDOWN_MAINTAINER='Name <address> https://repository'.
 # --check: stop before anything is made.
 # stage: no package, but what the packages hold in folders of --out: "package" and "tarball".
 #
@@ -29,7 +28,7 @@ packages=$repository/target/packages
 cargo=${CARGO:-cargo}
 export LC_ALL=C
 
-maintainer=${WINDDOWN_MAINTAINER:-}
+. programs/packaging/maintainer.sh
 trial='For trying only, nobody answers for it <nobody@localhost>'
 check= programs= own=${CARGO_TARGET_DIR:-target}/dist out=$packages revision=1 fast= payload=zstd formats= machine=$(uname -m)
 while [ $# -gt 0 ]; do
@@ -39,7 +38,6 @@ while [ $# -gt 0 ]; do
     --own) own=$2 && shift ;;
     --out) out=$2 && shift ;;
     --revision) revision=$2 && shift ;;
-    --maintainer) maintainer=$2 && shift ;;
     --fast) fast=--fast payload=none ;;
     --check) check=1 ;;
     deb | rpm | tarball | stage) formats="$formats $1" ;;
@@ -63,11 +61,10 @@ die() {
 }
 
 case "$maintainer,$fast, $formats " in
-*' <'*@*'>,'*) ;;
 ,--fast,*) maintainer=$trial ;;
-,,*' deb '*) die "who answers for the deb? WINDDOWN_MAINTAINER='Name <address>', or --maintainer; --fast makes one for trying" ;;
-,,*) ;;
-*) die "--maintainer '$maintainer': write it as 'Name <address>'" ;;
+,,*' deb '* | ,,*' rpm '*)
+    die "who answers for the packages? WINDDOWN_MAINTAINER='Name <address> https://repository'; --fast makes some for trying"
+    ;;
 esac
 [ -z "$check" ] || exit 0
 [ -x "$binary" ] || die "$binary is not there: run 'cargo build --profile dist --locked --package winddown' first"
@@ -152,7 +149,11 @@ stage_scripts() {
     if [ "$maintainer" = "$trial" ]; then
         cat programs/packaging/deb/lintian-overrides-trial >>"$root/usr/share/lintian/overrides/winddown"
     fi
-    cp programs/packaging/deb/copyright "$packages/copyright"
+    {
+        head -n 2 programs/packaging/deb/copyright
+        [ -z "$sources" ] || printf 'Upstream-Contact: %s\nSource: %s\n' "$maintainer" "$sources"
+        tail -n +3 programs/packaging/deb/copyright
+    } >"$packages/copyright"
     cat >"$packages/changelog" <<CHANGELOG
 winddown ($version-$revision) unstable; urgency=medium
 
@@ -189,7 +190,8 @@ make_rpm() {
     check_libc
     # "builtin": what rpm's own finder says differs between machines that have it and those without.
     "$(programs/packaging/tools.sh cargo-generate-rpm)" generate-rpm --package programs --auto-req builtin --payload-compress $payload \
-        --set-metadata "release = \"$revision\"" --output "$out/" 9>&-
+        --set-metadata "release = \"$revision\"" --set-metadata "vendor = \"$maintainer\"" \
+        ${sources:+--set-metadata "url = \"$sources\""} --output "$out/" 9>&-
     echo "$out/winddown-$version-$revision.$(uname -m).rpm"
 }
 
@@ -238,7 +240,7 @@ date_everything "$root"
 date_everything "$packages/scripts"
 date_everything "$packages/copyright"
 if [ "$maintainer" = "$trial" ]; then
-    echo "build.sh: for trying only: no --maintainer answers for these packages" >&2
+    echo "build.sh: for trying only: WINDDOWN_MAINTAINER names nobody who answers for these packages" >&2
 fi
 for format in $formats; do
     "make_$format"

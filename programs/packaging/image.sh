@@ -17,6 +17,13 @@ umask 022
 cd "$(dirname "$0")/../.."
 export LC_ALL=C
 
+. programs/packaging/maintainer.sh
+answerable=
+if [ -n "$maintainer" ]; then
+    authors=$(printf %s "$maintainer" | sed 's/[\\"]/\\&/g')
+    answerable=",\"org.opencontainers.image.authors\":\"$authors\",\"org.opencontainers.image.source\":\"$sources\""
+fi
+
 programs= out=target/packages machine=$(uname -m) shared= level=9
 while [ $# -gt 0 ]; do
     case $1 in
@@ -103,7 +110,7 @@ layer=$(add "$work/layer.tar.gz" $type.layer.v1.tar+gzip)
 cat >"$work/config" <<CONFIG
 {"created":"$created","architecture":"$architecture","os":"linux",
 "config":{"Entrypoint":["/usr/bin/winddownd"],"Env":["PATH=/usr/bin"],"StopSignal":"SIGTERM",
-"Labels":{"org.opencontainers.image.title":"winddown","org.opencontainers.image.version":"$version","org.opencontainers.image.licenses":"Apache-2.0"}},
+"Labels":{"org.opencontainers.image.title":"winddown","org.opencontainers.image.version":"$version","org.opencontainers.image.licenses":"Apache-2.0"$answerable}},
 "rootfs":{"type":"layers","diff_ids":["sha256:$layer_id"]},
 "history":[{"created":"$created","created_by":"programs/packaging/image.sh"}]}
 CONFIG
