@@ -122,6 +122,8 @@ impl RealApi {
         let program_etcd = std::env::var_os("WINDDOWN_ETCD").unwrap_or_else(|| "etcd".into());
         let arguments = [
             "--data-dir=etcd".to_owned(),
+            // A busy disk is not what is tested.
+            "--unsafe-no-fsync".to_owned(),
             format!("--listen-client-urls={etcd}"),
             format!("--advertise-client-urls={etcd}"),
             format!("--listen-peer-urls={peers}"),

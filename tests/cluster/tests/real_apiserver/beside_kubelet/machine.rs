@@ -128,7 +128,7 @@ impl Machine {
             // The programs stay, for what they say of such a node.
             Ends::Kubelet | Ends::Requests => {
                 let all = "cp $(dirname $(command -v winddown))/winddown* /root/
-winddown uninstall; rm -r /etc/winddown";
+winddown uninstall --force; rm -r /etc/winddown";
                 node.run(&["sh", "-ec", all]).await?;
             }
         }
