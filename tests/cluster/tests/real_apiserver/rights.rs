@@ -330,3 +330,67 @@ async fn the_agents_account_gets_tokens_of_pods_on_its_own_node_only() {
     }
     api.remove("tokens", own).await;
 }
+
+#[tokio::test]
+async fn the_policies_let_the_agents_account_make_and_report_pods_of_its_own_node_and_no_other() {
+    let Some(api) = RealApi::get().await else { return };
+    CHECKED.get_or_init(|| check_the_companions_account(api)).await;
+    let (own, other) = ("policy-a", "policy-b");
+    api.namespace("policy").await;
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "policies-of-the-test"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "winddown:cluster"},
+        "subjects": [{"kind": "ServiceAccount", "name": "winddown", "namespace": "kube-system"}],
+    });
+    api.apply(&[binding]).await;
+    for node in [own, other] {
+        api.apply(&[json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})]).await;
+        api.pod("policy", &format!("on-{node}"), node).await;
+    }
+    let connection = companion(api, own, true).await;
+    let pods: Api<Pod> = Api::namespaced(connection.client(), "policy");
+    let params = PatchParams::default();
+    let status = Patch::Strategic(json!({"status": {"message": "seen"}}));
+    // A new policy takes a moment until it is in force.
+    let refused = async {
+        loop {
+            let said = refusal(pods.patch_status("on-policy-b", &params, &status).await);
+            if said.starts_with("403") {
+                return said;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let said = timeout(LONG, refused).await.unwrap();
+    let wanted = "winddown on node 'policy-a' may not write to what belongs to node 'policy-b'";
+    assert!(said.contains(wanted), "{said}");
+    pods.patch_status("on-policy-a", &params, &status).await.unwrap();
+
+    let made = async |name: &str, node: Option<&str>| {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"containers": [{"name": "a", "image": "x"}]},
+        });
+        if let Some(node) = node {
+            pod["spec"]["nodeName"] = json!(node);
+        }
+        let pod = serde_json::from_value(pod).unwrap();
+        refusal(pods.create(&PostParams::default(), &pod).await)
+    };
+    assert_eq!(made("made-a", Some(own)).await, "it was let");
+    assert!(made("made-b", Some(other)).await.contains(wanted));
+    let nowhere = "winddown on node 'policy-a' may not write to what belongs to node ''";
+    assert!(made("made", None).await.contains(nowhere));
+    let delete = DeleteParams::default().grace_period(0);
+    assert!(refusal(pods.delete("on-policy-b", &delete).await).contains(wanted));
+    pods.delete("made-a", &delete).await.unwrap();
+
+    // Others are none of the policies' business: a node with a certificate of its own, and the administrator.
+    let node = api.node(other).await;
+    for client in [node.client(), api.admin().await] {
+        let pods: Api<Pod> = Api::namespaced(client, "policy");
+        pods.patch_status("on-policy-b", &params, &status).await.unwrap();
+    }
+    api.remove("policy", own).await;
+}
