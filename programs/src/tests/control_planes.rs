@@ -10,12 +10,14 @@ use winddown_static_pods::read_manifest;
 
 use super::world::run;
 
-const LAYOUTS: [(&str, &str); 13] = [
+const LAYOUTS: [(&str, &str); 15] = [
     ("bottlerocket", include_str!("control_planes/bottlerocket.yaml")),
     ("eks", include_str!("control_planes/eks.yaml")),
     ("gce", include_str!("control_planes/gce.yaml")),
     ("gke", include_str!("control_planes/gke.yaml")),
+    ("k0s", include_str!("control_planes/k0s.yaml")),
     ("k3s", include_str!("control_planes/k3s.yaml")),
+    ("k3s-agent", include_str!("control_planes/k3s-agent.yaml")),
     ("kops", include_str!("control_planes/kops.yaml")),
     ("kubeadm", include_str!("control_planes/kubeadm.yaml")),
     ("kubespray", include_str!("control_planes/kubespray.yaml")),
