@@ -25,6 +25,7 @@ mod shutdown_socket;
 #[cfg(feature = "stand-in")]
 pub mod stand_in;
 mod system_state;
+mod trouble;
 pub mod units;
 
 #[cfg(feature = "stand-in")]

@@ -218,5 +218,11 @@ impl Drop for Handle {
     }
 }
 
+/// How a failed call is told.
+#[cfg(test)]
+pub(crate) fn translated(error: &zbus::Error) -> String {
+    bus::translate("Inhibit", error, Duration::from_secs(5)).to_string()
+}
+
 #[cfg(test)]
 mod tests;

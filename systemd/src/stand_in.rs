@@ -35,7 +35,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use winddown_shared::{ShutdownKind, error_chain};
+use winddown_shared::ShutdownKind;
 use zbus::{Connection, Structure, Variant};
 
 pub use self::locks::LockRecord;
@@ -368,6 +368,9 @@ fn kind_name(kind: ShutdownKind) -> &'static str {
 
 fn log_unsent(sent: zbus::Result<()>) {
     if let Err(error) = sent {
-        tracing::debug!(error = error_chain(&error), "a receiver of the stand-in's signal is gone");
+        tracing::debug!(
+            error = crate::trouble::trouble(&error),
+            "a receiver of the stand-in's signal is gone"
+        );
     }
 }

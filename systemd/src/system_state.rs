@@ -7,14 +7,15 @@ use zbus::connection::Builder;
 use zbus::proxy::CacheProperties;
 
 use crate::manager::ManagerProxy;
+use crate::trouble::trouble;
 
 /// The service manager's state while the machine goes down.
 const STOPPING: &str = "stopping";
 
 /// The service manager could not be queried.
 #[derive(Debug, thiserror::Error)]
-#[error("the service manager does not say whether the machine is going down")]
-pub struct SystemStateError(#[source] zbus::Error);
+#[error("the service manager does not say whether the machine is going down: {}", trouble(.0))]
+pub struct SystemStateError(zbus::Error);
 
 /// Returns how the machine is going down, or `None` if it is not. The machine is going down if systemd's `SystemState`
 /// property is `stopping`, which covers every shutdown that systemd carries out, also those unknown to logind

@@ -23,3 +23,5 @@ mod state;
 mod tests;
 
 pub use client::UnitsClient;
+#[cfg(test)]
+pub(crate) use error::sorted;

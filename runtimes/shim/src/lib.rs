@@ -35,6 +35,7 @@ pub mod order;
 mod output;
 pub mod procfs;
 pub mod record;
+mod step;
 mod supervise;
 mod tree;
 

@@ -20,6 +20,7 @@ use super::output::{LAST_CHUNKS, Output, Source};
 use crate::journal_copy::JournalCopy;
 use crate::log_pipes::in_input;
 use crate::order::LogTarget;
+use crate::step::refused;
 
 /// Writes the log `path` until there is nothing more to write. `rest` is the maximum size in bytes and the number of
 /// files.
@@ -59,9 +60,10 @@ impl<'a, F: AsFd> Writer<'a, F> {
         let sources = vec![Source::new(out, Stream::Out)?, Source::new(error, Stream::Err)?];
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGTERM);
-        signals.thread_block().map_err(|e| e.to_string())?;
+        signals.thread_block().map_err(refused("cannot block signals"))?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        let asked = SignalFd::with_flags(&signals, flags).map_err(|e| e.to_string())?;
+        let asked =
+            SignalFd::with_flags(&signals, flags).map_err(refused("cannot listen for SIGTERM"))?;
         Ok(Self { output: Output::new(sources, target, wall), journal, asked })
     }
 

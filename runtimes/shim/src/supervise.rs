@@ -22,6 +22,7 @@ use crate::members::PROCS;
 use crate::order::Order;
 use crate::procfs::{self, CONTAINER_MARK, POD_MARK};
 use crate::record::{self, Identity, StartedRecord};
+use crate::step::refused;
 
 /// Supervises the container whose attempt directory is `dir`.
 pub(crate) fn container(dir: &Path, wall: &WallClock) -> ExitCode {
@@ -106,9 +107,8 @@ fn isolate() -> Result<SignalFd, String> {
     for fault in [Signal::SIGSEGV, Signal::SIGBUS, Signal::SIGFPE, Signal::SIGILL] {
         blocked.remove(fault);
     }
-    let step = |what: &'static str| move |e: nix::Error| format!("{what}: {e}");
-    blocked.thread_block().map_err(step("cannot block signals"))?;
-    nix::sys::prctl::set_child_subreaper(true).map_err(step("cannot become subreaper"))?;
+    blocked.thread_block().map_err(refused("cannot block signals"))?;
+    nix::sys::prctl::set_child_subreaper(true).map_err(refused("cannot become subreaper"))?;
     // EPERM: it is a process group leader already, which is just as good.
     let _ = nix::unistd::setsid();
     let _ = std::env::set_current_dir("/");
@@ -116,7 +116,7 @@ fn isolate() -> Result<SignalFd, String> {
     heard.add(Signal::SIGCHLD);
     heard.add(Signal::SIGTERM);
     SignalFd::with_flags(&heard, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
-        .map_err(step("cannot listen for SIGCHLD"))
+        .map_err(refused("cannot listen for SIGCHLD"))
 }
 
 /// Whether process 1 sent SIGTERM: the machine goes down, and there is no agent to stop the pods. SIGTERM from other

@@ -2,37 +2,27 @@
 
 use std::time::Duration;
 
+use crate::trouble::{is_no_bus, trouble};
+
 /// Why a query failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// The service does not run and cannot be started.
-    #[error("{whom} is not there")]
+    /// There is no bus, or the service does not run and cannot be started.
+    #[error("{whom} is out of reach: {}", trouble(.cause))]
     Absent {
         /// The service that was queried.
         whom: &'static str,
         /// The error from the bus.
-        #[source]
-        source: zbus::Error,
-    },
-    /// There is no bus.
-    #[error(
-        "{whom} is out of reach: no D-Bus answers at {address}; `systemctl start dbus` starts it"
-    )]
-    NoBus {
-        /// The service to be queried.
-        whom: &'static str,
-        /// The address of the bus.
-        address: String,
+        cause: zbus::Error,
     },
     /// The caller lacks permission.
-    #[error("{whom} may not be asked by this user")]
+    #[error("{whom} may not be asked by this user: {}", trouble(.cause))]
     Denied {
         /// The service that was queried.
         whom: &'static str,
         /// The error from the bus.
-        #[source]
-        source: zbus::Error,
+        cause: zbus::Error,
     },
     /// The service does not answer.
     #[error("{whom} has not answered within {after:?}")]
@@ -43,13 +33,12 @@ pub enum InspectError {
         after: Duration,
     },
     /// The service answered with an error.
-    #[error("{whom} answered with an error")]
+    #[error("{whom} answered with an error: {}", trouble(.cause))]
     Failed {
         /// The service that was queried.
         whom: &'static str,
         /// The service's error.
-        #[source]
-        source: zbus::Error,
+        cause: zbus::Error,
     },
 }
 
@@ -70,7 +59,7 @@ impl InspectError {
     /// Returns the kind of the error.
     pub fn kind(&self) -> InspectErrorKind {
         match self {
-            Self::Absent { .. } | Self::NoBus { .. } => InspectErrorKind::Absent,
+            Self::Absent { .. } => InspectErrorKind::Absent,
             Self::Denied { .. } => InspectErrorKind::Denied,
             Self::Silent { .. } => InspectErrorKind::Silent,
             Self::Failed { .. } => InspectErrorKind::Failed,
@@ -78,16 +67,11 @@ impl InspectError {
     }
 
     /// Classifies an error from the bus; `whom` is the service that was queried.
-    pub(super) fn of(whom: &'static str, source: zbus::Error) -> Self {
-        if let zbus::Error::Connection(io, address) = &source
-            && by_io(io.kind()) == InspectErrorKind::Absent
-        {
-            return Self::NoBus { whom, address: address.to_string() };
-        }
-        match kind(&source) {
-            InspectErrorKind::Absent => Self::Absent { whom, source },
-            InspectErrorKind::Denied => Self::Denied { whom, source },
-            InspectErrorKind::Silent | InspectErrorKind::Failed => Self::Failed { whom, source },
+    pub(crate) fn of(whom: &'static str, cause: zbus::Error) -> Self {
+        match kind(&cause) {
+            InspectErrorKind::Absent => Self::Absent { whom, cause },
+            InspectErrorKind::Denied => Self::Denied { whom, cause },
+            InspectErrorKind::Silent | InspectErrorKind::Failed => Self::Failed { whom, cause },
         }
     }
 }
@@ -103,10 +87,9 @@ fn kind(error: &zbus::Error) -> InspectErrorKind {
 }
 
 fn by_io(kind: std::io::ErrorKind) -> InspectErrorKind {
-    use std::io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound, PermissionDenied};
     match kind {
-        NotFound | NotADirectory | ConnectionRefused => InspectErrorKind::Absent,
-        PermissionDenied => InspectErrorKind::Denied,
+        kind if is_no_bus(kind) => InspectErrorKind::Absent,
+        std::io::ErrorKind::PermissionDenied => InspectErrorKind::Denied,
         _ => InspectErrorKind::Failed,
     }
 }

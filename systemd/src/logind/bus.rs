@@ -21,6 +21,7 @@ use self::proxies::{Inhibitor, LoginProxy};
 use self::signal_verification::kind_named;
 use super::session::{AbortOnDrop, CallError, Listed, LoginCalls, LoginManager, Session};
 use crate::manager::ManagerProxy;
+use crate::trouble::trouble;
 
 /// The well-known name of logind.
 pub(super) const LOGIN1: &str = "org.freedesktop.login1";
@@ -263,16 +264,14 @@ fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
 
 /// Classifies an error by what can be done about it.
 pub(super) fn translate(call: &'static str, error: &zbus::Error, after: Duration) -> CallError {
-    let detail = error.to_string();
+    let detail = trouble(error);
     match error {
         zbus::Error::InputOutput(io) if io.kind() == std::io::ErrorKind::TimedOut => {
             CallError::Timeout { call, after }
         }
-        zbus::Error::InputOutput(io) if io.kind() == std::io::ErrorKind::NotFound => {
-            CallError::Absent { call, detail }
-        }
-        zbus::Error::Connection(io, address) if io.kind() == std::io::ErrorKind::NotFound => {
-            let detail = format!("no D-Bus answers at {address}; `systemctl start dbus` starts it");
+        zbus::Error::InputOutput(io) | zbus::Error::Connection(io, _)
+            if io.kind() == std::io::ErrorKind::NotFound =>
+        {
             CallError::Absent { call, detail }
         }
         zbus::Error::FDO(fdo) => match &**fdo {

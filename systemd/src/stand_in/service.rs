@@ -2,7 +2,6 @@
 
 use std::os::unix::net::UnixStream;
 
-use winddown_shared::error_chain;
 use zbus::connection::Builder;
 use zbus::message::Header;
 use zbus::proxy::CacheProperties;
@@ -10,6 +9,7 @@ use zbus::{Connection, Guid, fdo, interface};
 
 use super::locks::LockRecord;
 use super::{Behaviour, PATH, StandIn};
+use crate::trouble::trouble;
 
 /// The names in the order of acquisition: when logind appears on the bus, systemd is already there.
 const NAMES: [&str; 2] = ["org.freedesktop.systemd1", "org.freedesktop.login1"];
@@ -23,11 +23,10 @@ pub struct OnBus {
 
 /// The stand-in cannot serve on the bus.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot serve as logind on the bus at {address}")]
+#[error("cannot serve as logind on the bus at {address}: {}", trouble(.cause))]
 pub struct StandInError {
     address: String,
-    #[source]
-    source: zbus::Error,
+    cause: zbus::Error,
 }
 
 // === impl OnBus ===
@@ -42,7 +41,7 @@ impl OnBus {
             self.connection
                 .release_name(name)
                 .await
-                .map_err(|source| StandInError { address: "its own".into(), source })?;
+                .map_err(|cause| StandInError { address: "its own".into(), cause })?;
         }
         Ok(())
     }
@@ -73,7 +72,7 @@ pub(super) async fn serve_on(stand_in: StandIn, address: &str) -> Result<OnBus, 
         .serve_at(PATH, Login(stand_in.clone()))
         .serve_at(SYSTEMD_PATH, Systemd(stand_in.clone()))
         .build();
-    let failed = |source| StandInError { address: address.to_owned(), source };
+    let failed = |cause| StandInError { address: address.to_owned(), cause };
     let connection = built.await.map_err(failed)?;
     for name in NAMES {
         connection.request_name(name).await.map_err(failed)?;
@@ -97,7 +96,7 @@ pub(super) async fn serve_peer(stand_in: StandIn, stream: UnixStream) {
             stand_in.lock().connections.retain(|other| !other.is_closed());
         }
         Err(error) => {
-            tracing::debug!(error = error_chain(&error), "a peer of the stand-in went away");
+            tracing::debug!(error = trouble(&error), "a peer of the stand-in went away");
         }
     }
 }

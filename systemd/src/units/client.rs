@@ -9,7 +9,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 use winddown_host::service_units::{NewUnit, ServiceUnits, UnitChange, UnitError, UnitView, Whom};
-use winddown_shared::{critical, error_chain};
+use winddown_shared::critical;
 use zbus::fdo::DBusProxy;
 use zbus::names::BusName;
 use zbus::proxy::CacheProperties;
@@ -20,6 +20,7 @@ use super::properties::{Properties, properties};
 use super::signals::{PROPERTIES, TrustedSender, UnitSignals, rules};
 use crate::logind::Bus;
 use crate::manager::{Listed, MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, UNIT};
+use crate::trouble::trouble;
 
 /// How many changes a subscriber may lag behind before it must list all services.
 const CHANGES: usize = 4096;
@@ -125,7 +126,8 @@ impl UnitsClient {
         let mut published = self.0.connection.clone();
         let waits = tokio::time::timeout(self.0.timeout, published.wait_for(Option::is_some));
         let connection = waits.await.ok().and_then(Result::ok).and_then(|found| found.clone());
-        let why = || "there is no connection to systemd".to_owned();
+        let why =
+            || "there is no connection to it; `systemctl start dbus` starts the bus".to_owned();
         connection.ok_or_else(|| UnitError::Silent { call, why: why() })
     }
 }
@@ -165,8 +167,6 @@ impl ServiceUnits for UnitsClient {
         let whom = if whom == Whom::All { "all" } else { "main" };
         match self.call("KillUnit", unit, &(unit, whom, signal)).await.map(drop) {
             Err(UnitError::Absent { .. }) => Ok(()),
-            // Its main process has exited.
-            Err(UnitError::Refused { why, .. }) if why.contains("NoSuchProcess") => Ok(()),
             outcome => outcome,
         }
     }
@@ -246,7 +246,7 @@ async fn keep(
                 tracing::warn!("the connection to systemd has ended; connecting again");
             }
             Ok(Err(error)) => {
-                tracing::debug!(error = error_chain(&error), "cannot connect to systemd");
+                tracing::debug!(error = trouble(&error), "cannot connect to systemd");
             }
             Err(_) => tracing::debug!(patience = ?timeout, "systemd or the bus does not answer"),
         }
@@ -327,7 +327,7 @@ async fn read(
             Some(subscribed) = subscribing.join_next() => {
                 if let Ok(Err(error)) = subscribed {
                     tracing::warn!(
-                        error = error_chain(&error),
+                        error = trouble(&error),
                         "systemd was re-executed and does not report its units"
                     );
                     // The next connection tries again.

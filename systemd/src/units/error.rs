@@ -3,9 +3,11 @@
 use winddown_host::service_units::UnitError;
 use zbus::fdo;
 
+use crate::trouble::trouble;
+
 /// Classifies the error of a call about `unit`.
-pub(super) fn sorted(call: &'static str, unit: &str, error: &zbus::Error) -> UnitError {
-    let why = error.to_string();
+pub(crate) fn sorted(call: &'static str, unit: &str, error: &zbus::Error) -> UnitError {
+    let why = trouble(error);
     match error {
         zbus::Error::MethodError(name, ..) => by_name(call, unit, name.as_str(), why),
         zbus::Error::FDO(error) => match &**error {
@@ -23,7 +25,8 @@ pub(super) fn sorted(call: &'static str, unit: &str, error: &zbus::Error) -> Uni
 fn by_name(call: &'static str, unit: &str, name: &str, why: String) -> UnitError {
     match name.strip_prefix("org.freedesktop.").unwrap_or(name) {
         "systemd1.UnitExists" => UnitError::Exists { unit: unit.to_owned() },
-        "systemd1.NoSuchUnit" | "DBus.Error.UnknownObject" => {
+        // Without its main process a unit cannot be signalled either.
+        "systemd1.NoSuchUnit" | "systemd1.NoSuchProcess" | "DBus.Error.UnknownObject" => {
             UnitError::Absent { call, unit: unit.to_owned() }
         }
         "DBus.Error.NoReply"
