@@ -1,8 +1,7 @@
 if [ "$1" = 0 ]; then
     # rpm removes the directories that a package has, and cargo-generate-rpm 0.21 gives it none.
     for directory in /usr/share/doc/winddown/docs/* /usr/share/doc/winddown/docs /usr/share/doc/winddown \
-        /usr/share/winddown/examples/* /usr/share/winddown/examples \
-        /usr/share/winddown/monitoring /usr/share/winddown/schemas /usr/share/winddown /usr/share/licenses/winddown \
+        /usr/share/winddown/*/* /usr/share/winddown/* /usr/share/winddown /usr/share/licenses/winddown \
         /usr/lib/systemd/system/cri-containerd-.scope.d /usr/lib/systemd/system/crio-.scope.d \
         /usr/lib/systemd/system/winddown.service.d; do
         rmdir "$directory" 2>/dev/null || true
