@@ -25,9 +25,9 @@ pub use decide::{AfterBootPolicy, Verdict, decide};
 pub use driver::AfterBoot;
 
 /// The maximum length of the list: more pods than a node terminates in a month.
-const MOST: usize = 8192;
+const MAX_LISTED_PODS: usize = 8192;
 /// How long the list is kept.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+const LIST_MAX_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The key of the list, which is one record.
 const LIST: &str = "ended";
 
@@ -88,7 +88,7 @@ impl TerminatedPods {
         boot: Option<Arc<str>>,
         wall: WallClock,
     ) -> Self {
-        let limits = SpoolLimits { most: 1, longest: LONGEST };
+        let limits = SpoolLimits { most: 1, longest: LIST_MAX_AGE };
         Self::with_spool(Spool::new(directory, limits, wall.clone()), boot, wall)
     }
 
@@ -117,7 +117,7 @@ impl TerminatedPods {
                 return;
             }
             list.pods.push_back(ended);
-            if list.pods.len() > MOST
+            if list.pods.len() > MAX_LISTED_PODS
                 && let Some(oldest) = list.pods.pop_front()
             {
                 list.known.remove(&oldest.uid);

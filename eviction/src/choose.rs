@@ -98,9 +98,9 @@ impl Ending {
 }
 
 /// How long to wait for terminating pods under memory or PID pressure.
-const SOON: Duration = HARD_GRACE.saturating_add(BEYOND_GRACE);
+const ENDING_TIMEOUT: Duration = HARD_GRACE.saturating_add(BEYOND_GRACE);
 /// The same for disks, where a pod's files are removed after it has stopped.
-const SOON_ON_DISK: Duration = Duration::from_secs(40);
+const ENDING_TIMEOUT_ON_DISK: Duration = Duration::from_secs(40);
 
 /// Chooses the pod to evict.
 ///
@@ -154,8 +154,8 @@ pub fn choose<'a>(
 /// Whether a terminating pod will be gone soon enough to wait for what it frees.
 pub(crate) fn comes_in_time(act: &Act, ending: &Ending, now: Instant) -> bool {
     let soon = match act.resource() {
-        Resource::Memory | Resource::Pids => SOON,
-        Resource::EphemeralStorage | Resource::Inodes => SOON_ON_DISK,
+        Resource::Memory | Resource::Pids => ENDING_TIMEOUT,
+        Resource::EphemeralStorage | Resource::Inodes => ENDING_TIMEOUT_ON_DISK,
     };
     // A pod whose hook runs first is due later, and cannot be hurried.
     let can_wait = !act.hard || ending.has_minimal_grace;

@@ -41,7 +41,7 @@ use view::Shown;
 pub use view::{EvictedStaticPod, EvictionView, Explanation, ThresholdView};
 
 /// The timeout of a node measurement.
-const MEASURE: Duration = Duration::from_secs(2);
+const NODE_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The loop's dependencies and settings.
 pub struct EvictionParts<K, S, R> {
@@ -235,7 +235,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let started = Instant::now();
         let apart = self.last_sample.map_or(Duration::ZERO, |last| started - last);
         self.last_sample = Some(started);
-        let stats = match timeout(MEASURE, self.parts.signals.node()).await {
+        let stats = match timeout(NODE_MEASURE_TIMEOUT, self.parts.signals.node()).await {
             Ok(Ok(stats)) => stats,
             Ok(Err(error)) => return self.not_measured(&error_chain(&error)),
             Err(_) => return self.not_measured("no answer within 2s"),

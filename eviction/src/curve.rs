@@ -12,11 +12,11 @@ use crate::signal::Signal;
 mod tests;
 
 /// The interval that one value covers.
-const EACH: Duration = Duration::from_secs(3);
+const VALUE_INTERVAL: Duration = Duration::from_secs(3);
 /// The number of values up to an eviction: three minutes.
-const BEFORE: usize = 60;
+const VALUES_BEFORE: usize = 60;
 /// The number of values after it: half a minute.
-const AFTER: usize = 10;
+const VALUES_AFTER: usize = 10;
 /// The signals whose samples are kept.
 const KEPT: [Signal; 2] = [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable];
 
@@ -42,7 +42,7 @@ pub struct Curve {
 #[derive(Debug)]
 pub(crate) struct Samples {
     since: Instant,
-    ring: [Slot; BEFORE],
+    ring: [Slot; VALUES_BEFORE],
 }
 
 /// The minimum of each signal in one interval. The number tells it from older intervals in the same slot.
@@ -56,13 +56,13 @@ struct Slot {
 
 impl Samples {
     pub(crate) fn new(since: Instant) -> Self {
-        Self { since, ring: [Slot::default(); BEFORE] }
+        Self { since, ring: [Slot::default(); VALUES_BEFORE] }
     }
 
     /// Adds what was available at `now`.
     pub(crate) fn note(&mut self, now: Instant, observed: &Observations) {
         let number = self.number(now);
-        let slot = &mut self.ring[number % BEFORE];
+        let slot = &mut self.ring[number % VALUES_BEFORE];
         if slot.number != number {
             *slot = Slot { number, ..Slot::default() };
         }
@@ -76,21 +76,21 @@ impl Samples {
     pub(crate) fn curve(&self, now: Instant, signal: Signal, threshold: i64) -> Option<Curve> {
         let kept = KEPT.iter().position(|kept| *kept == signal)?;
         let last = self.number(now);
-        let mut numbers = last.saturating_sub(BEFORE - 1)..=last;
+        let mut numbers = last.saturating_sub(VALUES_BEFORE - 1)..=last;
         let first = numbers.find(|number| self.least(kept, *number).is_some())?;
-        let mut available = Vec::with_capacity(BEFORE + AFTER);
+        let mut available = Vec::with_capacity(VALUES_BEFORE + VALUES_AFTER);
         available.extend((first..=last).map(|number| self.least(kept, number)));
-        let (seconds_each, chosen_at) = (EACH.as_secs(), last - first);
+        let (seconds_each, chosen_at) = (VALUE_INTERVAL.as_secs(), last - first);
         Some(Curve { seconds_each, available, chosen_at, threshold, of: (kept, first) })
     }
 
     fn number(&self, now: Instant) -> usize {
-        let number = now.saturating_duration_since(self.since).as_secs() / EACH.as_secs();
+        let number = now.saturating_duration_since(self.since).as_secs() / VALUE_INTERVAL.as_secs();
         usize::try_from(number).unwrap_or(usize::MAX)
     }
 
     fn least(&self, kept: usize, number: usize) -> Option<i64> {
-        let slot = &self.ring[number % BEFORE];
+        let slot = &self.ring[number % VALUES_BEFORE];
         slot.least[kept].filter(|_| slot.number == number)
     }
 }
@@ -103,7 +103,7 @@ impl Curve {
         let (kept, first) = self.of;
         let number = samples.number(now);
         let place = number.saturating_sub(first);
-        if place <= self.chosen_at + AFTER {
+        if place <= self.chosen_at + VALUES_AFTER {
             self.available.resize(self.available.len().max(place + 1), None);
             self.available[place] = samples.least(kept, number);
         }

@@ -65,7 +65,7 @@ pub struct Act {
 
 /// Gaps shorter than this do not reset a soft threshold's grace: the kubelet would not have sampled
 /// in between.
-pub const FORGIVEN: Duration = Duration::from_secs(10);
+pub const FORGIVEN_GAP: Duration = Duration::from_secs(10);
 
 /// Decides what one sample means.
 ///
@@ -145,7 +145,8 @@ fn track(
 ) -> (Tracked, bool) {
     let met = observed.map(|observed| is_met(threshold, &observed, was.active));
     if met != Some(true) {
-        let forgiven = was.last.is_some_and(|last| now.saturating_duration_since(last) < FORGIVEN);
+        let forgiven =
+            was.last.is_some_and(|last| now.saturating_duration_since(last) < FORGIVEN_GAP);
         let first = was.first.filter(|_| forgiven && !threshold.is_hard());
         // A threshold that was not measured keeps its state.
         return (Tracked { first, active: was.active && met.is_none(), ..was }, false);

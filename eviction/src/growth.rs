@@ -11,9 +11,9 @@ use crate::observation::signed;
 mod tests;
 
 /// The shortest interval between two measurements that yields a rate.
-const APART: Duration = Duration::from_millis(500);
+const MIN_MEASUREMENT_INTERVAL: Duration = Duration::from_millis(500);
 /// The age at which a measurement is dropped, because it says nothing about the current rate.
-const STALE: Duration = Duration::from_secs(30);
+const MEASUREMENT_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// The last measurement of each pod.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ struct Seen {
 impl Growth {
     /// Adds a measurement of `pods`; `stats` is in the same order.
     pub(crate) fn note(&mut self, pods: &[Pod], stats: &[Option<PodStats>], now: Instant) {
-        self.0.retain(|_, seen| now.saturating_duration_since(seen.at) < STALE);
+        self.0.retain(|_, seen| now.saturating_duration_since(seen.at) < MEASUREMENT_MAX_AGE);
         for (pod, stats) in pods.iter().zip(stats) {
             let Some(stats) = stats else { continue };
             let Some(bytes) = stats.memory_working_set else { continue };
@@ -38,7 +38,7 @@ impl Growth {
             let before = self.0.get(pod.uid()).copied();
             let apart = before.map(|before| now.saturating_duration_since(before.at));
             let seen = match before.zip(apart) {
-                Some((before, apart)) if apart < APART => before,
+                Some((before, apart)) if apart < MIN_MEASUREMENT_INTERVAL => before,
                 Some((before, apart)) => Seen {
                     at: now,
                     bytes,

@@ -16,9 +16,9 @@ use crate::seams::Reclaimed;
 use crate::signal::Cause;
 
 /// The number of evictions that are kept, and of all other decisions.
-const KEPT: usize = 64;
+const MAX_KEPT_DECISIONS: usize = 64;
 /// The number of pods that are kept of a ranking.
-const RANKED: usize = 10;
+const MAX_KEPT_RANKED: usize = 10;
 
 /// One decision. The JSON form is a stable interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -170,7 +170,7 @@ impl History {
         self.last += 1;
         record.id = self.last;
         let is_alike = |known: &Record| known.outcome.is_eviction() == record.outcome.is_eviction();
-        if self.records.iter().filter(|known| is_alike(known)).count() == KEPT
+        if self.records.iter().filter(|known| is_alike(known)).count() == MAX_KEPT_DECISIONS
             && let Some(oldest) = self.records.iter().position(is_alike)
         {
             self.records.remove(oldest);
@@ -309,7 +309,7 @@ impl From<&Considered<'_>> for RankedPod {
 }
 
 pub(crate) fn first_of(considered: &[Considered<'_>]) -> Vec<RankedPod> {
-    considered.iter().take(RANKED).map(RankedPod::from).collect()
+    considered.iter().take(MAX_KEPT_RANKED).map(RankedPod::from).collect()
 }
 
 #[cfg(test)]
@@ -362,7 +362,7 @@ mod tests {
         for pod in 0..100 {
             evict(&mut history, &pod.to_string());
         }
-        assert_eq!(evicted(&history).len(), KEPT);
+        assert_eq!(evicted(&history).len(), MAX_KEPT_DECISIONS);
         assert_eq!(evicted(&history).last().map(String::as_str), Some("99"));
     }
 

@@ -21,9 +21,9 @@ use winddown_shared::PodLabel;
 mod tests;
 
 /// The number of bytes that are kept of a command's output.
-const OUTPUT: usize = 4 << 10;
+const MAX_OUTPUT_BYTES: usize = 4 << 10;
 /// How long to keep reading the output after the command has exited.
-const LAST_WORDS: Duration = Duration::from_millis(50);
+const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The command that runs before a pod is asked to stop, and its timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Hook for HookCommand {
                 Err(_) => Some(format!("it was killed after {:?}", rule.timeout)),
             };
             out.append(&mut err);
-            out.truncate(OUTPUT);
+            out.truncate(MAX_OUTPUT_BYTES);
             HookRun {
                 took_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
                 error,
@@ -140,7 +140,7 @@ async fn run(
     match select(pin!(child.wait()), said).await {
         Either::Left((status, said)) => {
             // Processes that the command started may hold the pipes open.
-            let _ = timeout(LAST_WORDS, said).await;
+            let _ = timeout(LAST_OUTPUT_TIMEOUT, said).await;
             status
         }
         Either::Right((_, status)) => status.await,
@@ -152,7 +152,7 @@ async fn first_of(pipe: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
     let Some(mut pipe) = pipe else { return };
     let mut read = [0; 1024];
     while let Ok(length @ 1..) = pipe.read(&mut read).await {
-        let room = OUTPUT.saturating_sub(kept.len());
+        let room = MAX_OUTPUT_BYTES.saturating_sub(kept.len());
         kept.extend(read.iter().take(length.min(room)));
     }
 }

@@ -81,7 +81,7 @@ pub use controller::{
     EvictedStaticPod, EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView,
 };
 pub use curve::Curve;
-pub use decide::{Act, Decision, FORGIVEN, Snapshot, decide};
+pub use decide::{Act, Decision, FORGIVEN_GAP, Snapshot, decide};
 pub use history::{Outcome, PodName, RankedPod, Record};
 pub use hook::{Hook, HookCall, HookCommand, HookRule, HookRun};
 pub use limits::{OverLimit, has_local_limits, over_limit};

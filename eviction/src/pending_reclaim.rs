@@ -17,9 +17,9 @@ use crate::signal::Signal;
 mod tests;
 
 /// How long to wait for freed space after a pod has stopped, as the kubelet waits for its clean-up.
-const LONGEST: Duration = Duration::from_secs(30);
+const FREED_SPACE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait if the resource would be exhausted before that.
-const IN_A_HURRY: Duration = Duration::from_secs(5);
+const HURRIED_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The amounts that a pod leaves behind, by [`Signal::index`]: bytes, inodes or tasks.
 pub(crate) type Amounts = [i64; Signal::COUNT];
@@ -139,14 +139,14 @@ impl Expected {
             return false;
         }
         let waited = now.saturating_duration_since(ended.at);
-        waited < if self.runs_out(&ended, waited) { IN_A_HURRY } else { LONGEST }
+        waited < if self.runs_out(&ended, waited) { HURRIED_TIMEOUT } else { FREED_SPACE_TIMEOUT }
     }
 
     /// Whether the resource would run out before the wait is over, at the rate since the pods stopped.
     fn runs_out(&self, ended: &Ended, waited: Duration) -> bool {
         let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
         let fallen = i128::from(ended.left.saturating_sub(self.left));
-        let rest = nanos(LONGEST.saturating_sub(waited));
+        let rest = nanos(FREED_SPACE_TIMEOUT.saturating_sub(waited));
         self.left <= 0 || i128::from(self.left) * nanos(waited) < fallen.saturating_mul(rest)
     }
 }

@@ -37,7 +37,7 @@ pub(crate) struct Tracked {
 }
 
 /// After a configuration change, new thresholds evict no pod for this long, so that a typo can be corrected.
-pub(crate) const SETTLE: Duration = Duration::from_secs(10);
+pub(crate) const NEW_THRESHOLD_DELAY: Duration = Duration::from_secs(10);
 
 impl EvictionState {
     /// The state after `new` replaces `old`: thresholds in both keep their state, new ones evict no pod for 10 s.
@@ -47,7 +47,9 @@ impl EvictionState {
         for (place, threshold) in tracked.iter_mut().zip(new.thresholds()) {
             *place = match old.thresholds().iter().position(|known| known == threshold) {
                 Some(known) => self.tracked[known],
-                None => Tracked { not_before: Some(now + SETTLE), ..Tracked::default() },
+                None => {
+                    Tracked { not_before: Some(now + NEW_THRESHOLD_DELAY), ..Tracked::default() }
+                }
             };
         }
         Self { tracked, ..*self }

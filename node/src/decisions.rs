@@ -13,7 +13,7 @@ use winddown_control::api::Decision;
 pub use log_line::log_decision;
 
 /// The number of decisions that are kept for `status`.
-const KEPT: usize = 20;
+const MAX_KEPT_DECISIONS: usize = 20;
 
 /// Logs every decision and keeps the last ones. Clones share their state.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl Recorder for Decisions {
         log_decision(event, &decision);
         lock(&self.0.listeners).retain(|listener| listener.send(event.clone()).is_ok());
         let mut last = lock(&self.0.last);
-        if last.len() == KEPT {
+        if last.len() == MAX_KEPT_DECISIONS {
             last.pop_front();
         }
         last.push_back(decision);

@@ -42,7 +42,7 @@ use starting::Starting;
 pub use cluster::{AfterNodesFacts, ClusterFacts};
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
 pub use facts::{GuardFacts, InhibitorFacts, NodeFacts, StartFacts};
-pub use port::{TRY_AGAIN, serve_over_tcp};
+pub use port::{BIND_RETRY_DELAY, serve_over_tcp};
 pub use process::{ProcessReader, ProcessUsage};
 pub use starting::Start;
 

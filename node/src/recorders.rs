@@ -74,7 +74,7 @@ impl WorkerObserver for Recorders {
 
 /// The shortest interval between checks of starting pods. An event for each of them would be expensive when many
 /// pods start at once.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const MIN_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Measures how long pods take to start. Sleeps while none is starting.
 pub(crate) async fn measure_starts(
@@ -93,7 +93,7 @@ pub(crate) async fn measure_starts(
                 changed = changes.changed() => if changed.is_err() { return },
                 () = stop.cancelled() => return,
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(MIN_CHECK_INTERVAL).await;
         }
     }
 }

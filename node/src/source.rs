@@ -94,10 +94,10 @@ impl Source {
 }
 
 /// How long a source may be silent before the pods of the others are admitted without it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const SILENT_SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Keeps `wanted` at the union of what `sources` want; `None` until all of them have reported, or at least one has and
-/// [`PATIENCE`] is over. While a source is silent, the set is marked as incomplete.
+/// [`SILENT_SOURCE_TIMEOUT`] is over. While a source is silent, the set is marked as incomplete.
 pub(crate) async fn merge(
     mut sources: Vec<Source>,
     wanted: watch::Sender<Option<Arc<DesiredPods>>>,
@@ -106,7 +106,7 @@ pub(crate) async fn merge(
         wanted.send_replace(Some(Arc::new(DesiredPods::all(Vec::new()))));
         return std::future::pending().await;
     }
-    let (until, mut is_late) = (Instant::now() + PATIENCE, false);
+    let (until, mut is_late) = (Instant::now() + SILENT_SOURCE_TIMEOUT, false);
     loop {
         let mut all = DesiredPods::all(Vec::new());
         let spoken = sources.iter_mut().filter_map(|source| source.add_to(&mut all).then_some(()));
@@ -171,7 +171,7 @@ mod tests {
         tokio::spawn(merge(sources, wanted));
         let says = |name: &str| Some(Arc::new(DesiredPods::all(vec![pod(name)])));
         own.send_replace(says("a"));
-        tokio::time::sleep(PATIENCE - Duration::from_secs(1)).await;
+        tokio::time::sleep(SILENT_SOURCE_TIMEOUT - Duration::from_secs(1)).await;
         assert!(seen.borrow().is_none());
         let now = seen.wait_for(Option::is_some).await.unwrap().clone().unwrap();
         assert_eq!((now.pods.len(), now.complete), (1, false), "nothing is ended for want of it");

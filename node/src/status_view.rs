@@ -157,7 +157,7 @@ fn waiting(entry: &StatusEntry) -> api::PodStatus {
 }
 
 /// How many pods a problem of a manifest names.
-const NAMED: usize = 3;
+const MAX_NAMED_PODS: usize = 3;
 
 /// Says of a manifest that cannot be used which pods it keeps running; none if there is no pod that only the runtime
 /// knows.
@@ -165,7 +165,7 @@ fn kept_for_want_of_a_manifest(pods: &[RuntimePod]) -> Option<String> {
     let mut names: Vec<String> =
         pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
     names.sort_unstable();
-    let more = names.len().saturating_sub(NAMED);
+    let more = names.len().saturating_sub(MAX_NAMED_PODS);
     let said = names[..names.len() - more].join(", ");
     match (names.len(), more) {
         (0, _) => None,

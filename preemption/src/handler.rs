@@ -22,7 +22,7 @@ const MESSAGE: &str = "Preempted in order to admit critical pod";
 const DISRUPTION_MESSAGE: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
 
 /// The most pods that a message names of each list.
-const NAMED: usize = 3;
+const MAX_NAMED_PODS: usize = 3;
 
 /// Preempts pods for critical pods that lack nothing but resources.
 ///
@@ -116,8 +116,8 @@ fn message(pod: &Pod, others: &[Pod], victims: &[usize], requirements: &[Require
 
 /// Names the first few pods and counts the rest.
 fn names<'a>(pods: impl ExactSizeIterator<Item = &'a Pod>) -> String {
-    let more = pods.len().saturating_sub(NAMED);
-    let named: Vec<String> = pods.take(NAMED).map(|pod| pod.label().to_string()).collect();
+    let more = pods.len().saturating_sub(MAX_NAMED_PODS);
+    let named: Vec<String> = pods.take(MAX_NAMED_PODS).map(|pod| pod.label().to_string()).collect();
     match more {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),

@@ -12,7 +12,7 @@ use super::{CommandError, Output};
 pub(super) const LAST_THREADS: Duration = Duration::from_millis(500);
 
 /// The interval at which a wait is reported.
-const TICK: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs a command that talks to the agent on a single-threaded runtime.
 pub(super) fn block_on<T>(
@@ -30,7 +30,7 @@ pub(super) async fn patiently<T>(
 ) -> T {
     let mut answer = std::pin::pin!(answer);
     let start = Instant::now();
-    let mut tick = interval_at(start + TICK, TICK);
+    let mut tick = interval_at(start + REPORT_INTERVAL, REPORT_INTERVAL);
     let mut told = false;
     loop {
         tokio::select! {

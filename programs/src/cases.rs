@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 use std::path::Path;
 
-use super::lines::{LONGEST, LineError, Lines};
+use super::lines::{LineError, Lines, MAX_LINE_BYTES};
 use super::{CommandError, Exit, Output};
 
 /// A quoted key that every case of a kind contains. It identifies a line that is a complete case.
@@ -140,7 +140,7 @@ impl<R: BufRead> Cases<R> {
                 self.ahead = Some(line);
                 return Ok(Some((first, Err(CaseError::Open))));
             }
-            if self.case.len() + line.len() > LONGEST {
+            if self.case.len() + line.len() > MAX_LINE_BYTES {
                 return Ok(Some((first, Err(LineError::Long.into()))));
             }
             depth.take(&line);

@@ -12,7 +12,7 @@ use winddown_control::Client;
 use winddown_control::api::{DrainEvent, DrainRequest, Envelope, NoticeBody, WithdrawAnswer};
 use winddown_render::{PODS_UNKNOWN, group_title};
 
-const TICK: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) async fn run(
     global: &GlobalArgs,
@@ -37,7 +37,7 @@ pub(super) async fn run(
         }
     };
     let start = Instant::now();
-    let mut tick = interval_at(start + TICK, TICK);
+    let mut tick = interval_at(start + REPORT_INTERVAL, REPORT_INTERVAL);
     let mut tally = Tally::default();
     loop {
         let event = tokio::select! {

@@ -26,7 +26,7 @@ use winddown_shutdown::{Outcome, ProgressPhase, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
-use start::{LIMIT as START, Start, Step, is_probed, not_ready};
+use start::{START_TIMEOUT, Start, Step, is_probed, not_ready};
 
 use crate::ask;
 use crate::end_signals::EndSignals;
@@ -292,8 +292,8 @@ impl Drill {
         Ok(report.outcome)
     }
 
-    /// Waits until every pod is ready, has finished or was refused, for at most [`START`], and then until programs whose
-    /// readiness nothing tells have had `settle` to begin.
+    /// Waits until every pod is ready, has finished or was refused, for at most [`START_TIMEOUT`], and then until
+    /// programs whose readiness nothing tells have had `settle` to begin.
     async fn until_started(
         &self,
         settle: Duration,
@@ -301,7 +301,7 @@ impl Drill {
         out: &mut Output,
     ) -> Result<(), DrillError> {
         let mut manifests = self.manifests.clone();
-        let read = timeout(START, manifests.wait_for(|m| m.generation > 0)).await;
+        let read = timeout(START_TIMEOUT, manifests.wait_for(|m| m.generation > 0)).await;
         let (wanted, problems, settle) = match read {
             Ok(Ok(m)) => {
                 let problems = m.errors.iter().map(ToString::to_string).collect();
@@ -346,7 +346,7 @@ impl Drill {
 
     async fn until_locked(&self) {
         let mut state = self.inhibitor.state();
-        let _ = timeout(START, state.wait_for(|s| s.lock == LockState::Held)).await;
+        let _ = timeout(START_TIMEOUT, state.wait_for(|s| s.lock == LockState::Held)).await;
     }
 
     /// Reads the report once the run is over. The stand-in may have stopped waiting earlier, which the report then
@@ -355,7 +355,7 @@ impl Drill {
         use ProgressPhase::{Cancelled, Released};
         let mut progress = self.shutdown.progress();
         let over = progress.wait_for(|now| matches!(now.phase, Released | Cancelled));
-        let _ = timeout(START, over).await;
+        let _ = timeout(START_TIMEOUT, over).await;
         let store = self.shutdown.reports().clone();
         let read = tokio::task::spawn_blocking(move || store.latest()).await;
         read.ok().and_then(Result::ok).flatten().ok_or(DrillError::NoReport)

@@ -3,13 +3,13 @@
 use std::io::{self, BufRead, Read};
 
 /// The maximum bytes of one line, and of one case: room for about ten thousand pods.
-pub(super) const LONGEST: usize = 64 * 1024 * 1024;
+pub(super) const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Why a line was rejected. The next one can still be read.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum LineError {
     /// The line is too long.
-    #[error("longer than {LONGEST} bytes")]
+    #[error("longer than {MAX_LINE_BYTES} bytes")]
     Long,
     /// The line is not UTF-8.
     #[error("not UTF-8")]
@@ -39,13 +39,13 @@ impl<R: BufRead> Lines<R> {
     /// The input cannot be read.
     pub(super) fn next_line(&mut self) -> io::Result<Option<Result<String, LineError>>> {
         let mut line = Vec::new();
-        let most = u64::try_from(LONGEST).unwrap_or(u64::MAX);
+        let most = u64::try_from(MAX_LINE_BYTES).unwrap_or(u64::MAX);
         let read = self.input.by_ref().take(most).read_until(b'\n', &mut line)?;
         if read == 0 {
             return Ok(None);
         }
         self.number += 1;
-        if read == LONGEST && line.last() != Some(&b'\n') {
+        if read == MAX_LINE_BYTES && line.last() != Some(&b'\n') {
             self.input.skip_until(b'\n')?;
             return Ok(Some(Err(LineError::Long)));
         }
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn a_line_that_does_not_end_is_one_error_and_the_next_is_read() {
-        let long = io::repeat(b' ').take(u64::try_from(LONGEST).unwrap() + 1);
+        let long = io::repeat(b' ').take(u64::try_from(MAX_LINE_BYTES).unwrap() + 1);
         let input = io::BufReader::new(long.chain(&b"\n{}\n"[..]));
         let mut lines = Lines::new(input);
         assert_eq!(lines.next_line().unwrap(), Some(Err(LineError::Long)));

@@ -146,7 +146,7 @@ pub(super) enum Input {
 }
 
 /// The bytes of a file that are checked to distinguish manifests from cases.
-const HEAD: u64 = 64 * 1024;
+const HEAD_BYTES: u64 = 64 * 1024;
 
 /// Opens `file`, and determines its kind from its beginning: cases are JSON objects, each with its pods.
 pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
@@ -164,7 +164,7 @@ pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
     }
     let mut reader = BufReader::new(opened);
     let mut head = Vec::new();
-    reader.by_ref().take(HEAD).read_to_end(&mut head).map_err(unreadable)?;
+    reader.by_ref().take(HEAD_BYTES).read_to_end(&mut head).map_err(unreadable)?;
     let text = String::from_utf8_lossy(&head);
     let has = |key: &str| text.contains(key);
     let is_object = text.trim_start().starts_with('{');

@@ -150,7 +150,7 @@ const WRITES_ONE: &str =
     "`winddown report -o json > FILE` writes one, on the node that it is about";
 
 /// The maximum size of a report in bytes.
-const LARGEST: u64 = 64 << 20;
+const MAX_REPORT_BYTES: u64 = 64 << 20;
 
 fn from_file(path: &Path) -> Result<serde_json::Value, CommandError> {
     let named = |what: &str| format!("{}: {what}", path.display());
@@ -158,8 +158,8 @@ fn from_file(path: &Path) -> Result<serde_json::Value, CommandError> {
     let mut bytes = Vec::new();
     // Limit the bytes read instead of checking the file's size: it may be a pipe.
     let file = std::fs::File::options().read(true).open(path).map_err(unreadable)?;
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > LARGEST {
+    file.take(MAX_REPORT_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > MAX_REPORT_BYTES {
         return Err(CommandError::message(Exit::Failure, named("is too large for a report")));
     }
     serde_json::from_slice(&bytes).map_err(|error| {

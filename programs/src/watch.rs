@@ -18,7 +18,7 @@ mod terminal;
 mod tests;
 
 /// The pause before connecting again to an agent that went away.
-const RETRY: Duration = Duration::from_secs(1);
+const RECONNECT_DELAY: Duration = Duration::from_secs(1);
 
 /// Shows every change until the reader closes the output or the process is terminated.
 ///
@@ -91,7 +91,7 @@ async fn lines(
 
 async fn reconnect(client: &Client) -> Result<Lines, ClientError> {
     loop {
-        sleep(RETRY).await;
+        sleep(RECONNECT_DELAY).await;
         match client.watch().await {
             Err(error) if error.may_come_back() => {}
             other => return other,

@@ -33,7 +33,7 @@ use rejected_static::RejectedStatic;
 use removals::Removals;
 
 /// How long the runtime may take to answer before it counts as silent.
-const SILENCE: Duration = Duration::from_secs(2);
+const RUNTIME_SILENT_AFTER: Duration = Duration::from_secs(2);
 
 /// How long running pods count as possibly wanted while no source has been read. A node whose
 /// sources cannot be read is shut down all the same.
@@ -262,7 +262,7 @@ impl<R: Runtime> Intake<R> {
     /// their termination, and the runtime reports the result as far as it can.
     async fn find_running(&mut self, desired: &mut watch::Receiver<Option<Arc<DesiredPods>>>) {
         let mut wait = Duration::from_millis(100);
-        let silent_at = Instant::now() + SILENCE;
+        let silent_at = Instant::now() + RUNTIME_SILENT_AFTER;
         loop {
             let listed = {
                 let listing = self.what_runs();

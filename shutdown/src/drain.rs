@@ -10,7 +10,7 @@ use winddown_shared::{
     StatusOverride, WallClock,
 };
 
-use crate::policy::LONGEST;
+use crate::policy::MAX_GROUPS_TOTAL;
 use crate::report::{Ended, ReportHeader};
 use crate::{
     Budget, BudgetReport, GroupPeriod, Plan, Policy, ProgressPhase, ProgressSender, RunOrder,
@@ -21,7 +21,7 @@ use crate::{
 mod tests;
 
 /// The time of a drain if neither the policy nor the operator gives one.
-const UNCONFIGURED: Duration = Duration::from_secs(60);
+const DEFAULT_DRAIN_TIME: Duration = Duration::from_secs(60);
 
 const MESSAGE: &str = "Pod was ended because an operator drained the node.";
 
@@ -105,12 +105,13 @@ pub async fn drain<K: PodKiller>(
 impl DrainOrder {
     /// Returns the time that a drain may take if the operator gives none.
     pub fn default_time(policy: &Policy) -> Duration {
-        if policy.is_enabled() { policy.requested() } else { UNCONFIGURED }
+        if policy.is_enabled() { policy.requested() } else { DEFAULT_DRAIN_TIME }
     }
 
     /// Returns the plan for draining `pods`. Its deadline is the time that the drain may take.
     pub fn plan(&self, pods: &[Pod]) -> Plan {
-        let time = self.time.map_or_else(|| Self::default_time(&self.policy), |t| t.min(LONGEST));
+        let time =
+            self.time.map_or_else(|| Self::default_time(&self.policy), |t| t.min(MAX_GROUPS_TOTAL));
         let halved;
         let policy = if self.policy.is_enabled() {
             &*self.policy

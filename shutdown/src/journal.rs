@@ -22,7 +22,7 @@ mod writer;
 
 /// How long a run waits for one place, over all writes. After that, the run no longer waits for the
 /// place before its end.
-const PATIENCE: Duration = Duration::from_millis(250);
+const PLACE_WRITE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The writer of a run's record: the current header, and the places in which the record is stored.
 ///
@@ -262,7 +262,7 @@ impl Journal {
 impl Place {
     fn new(of: &Arc<dyn RecordPlace>) -> Self {
         let writer = Writer::new(Arc::clone(of));
-        Self { writer, patience: PATIENCE, overdue: false, told: false }
+        Self { writer, patience: PLACE_WRITE_TIMEOUT, overdue: false, told: false }
     }
 
     fn is_volatile(&self) -> bool {

@@ -14,7 +14,7 @@ mod tests;
 pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// The most that all groups together may ask for.
-pub(crate) const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(crate) const MAX_GROUPS_TOTAL: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The time kept back at the end of a shutdown, unless configured otherwise.
 const DEFAULT_RESERVE: Duration = Duration::from_secs(2);
@@ -173,7 +173,7 @@ impl Policy {
             total = total.saturating_add(period);
             sorted.push(GroupPolicy { priority, period });
         }
-        if total > LONGEST {
+        if total > MAX_GROUPS_TOTAL {
             return Err(PolicyError::TooLong);
         }
         sorted.sort_unstable_by_key(|group| group.priority);
@@ -186,13 +186,13 @@ impl Policy {
     /// Keeps `reserve` back at the end of a shutdown for the report and final statuses (2 s by default).
     /// It is used in full only if the login manager gives at least ten times as much.
     pub fn with_reserve(self, reserve: Duration) -> Self {
-        Self { reserve: reserve.min(LONGEST), ..self }
+        Self { reserve: reserve.min(MAX_GROUPS_TOTAL), ..self }
     }
 
     /// Makes pods not ready for `drain` before the first SIGTERM, so that load balancers stop sending
     /// them traffic (k8s#116965). This is in addition to the groups' time.
     pub fn with_endpoint_drain(self, drain: Duration) -> Self {
-        Self { endpoint_drain: drain.min(LONGEST), ..self }
+        Self { endpoint_drain: drain.min(MAX_GROUPS_TOTAL), ..self }
     }
 
     /// Lets pods of these namespaces stay while the node reboots if they ask for it ([`may_stay`](crate::may_stay)).
@@ -256,7 +256,7 @@ fn check_periods(total: Duration, critical: Duration) -> Result<Duration, Policy
             return Err(PolicyError::BelowOneSecond { field, value: go_text(value) });
         }
     }
-    if total > LONGEST {
+    if total > MAX_GROUPS_TOTAL {
         return Err(PolicyError::TooLong);
     }
     total.checked_sub(critical).ok_or_else(|| PolicyError::CriticalLongerThanTotal {

@@ -21,7 +21,7 @@ pub use file::RecordFile;
 
 /// The longest plausible time in a record. A run's deadline comes from a notice or the configuration, and
 /// the run may have begun some time after the boot.
-const LONGEST: Duration = LONGEST_NOTICE.saturating_mul(2);
+const MAX_PLAUSIBLE_TIME: Duration = LONGEST_NOTICE.saturating_mul(2);
 
 /// The version of the record's schema. It increases when a reader of the old one would be misled.
 pub(crate) const VERSION: u32 = 1;
@@ -116,7 +116,7 @@ impl RunRecord {
         };
         let found = places.iter().filter_map(read).filter(|r| r.report.boot_id == boot_id);
         let found = found.filter(|record| {
-            let possible = record.longest() <= LONGEST;
+            let possible = record.longest() <= MAX_PLAUSIBLE_TIME;
             if !possible {
                 tracing::warn!(
                     "the record of an earlier run is not used: it names impossible times"

@@ -36,7 +36,7 @@ mod work;
 
 /// How much longer a group waits than its time, so that a pod that gets SIGKILL at the last moment is seen
 /// to exit before the next group starts.
-const REAPING: Duration = Duration::from_millis(100);
+const REAP_TIME: Duration = Duration::from_millis(100);
 
 /// The parameters of [`run_plan`], in addition to the plan.
 #[derive(Clone)]

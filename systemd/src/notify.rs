@@ -22,10 +22,10 @@ use winddown_shared::error_chain;
 pub const LOCK_NAME: &str = "winddown-inhibitor";
 
 /// How often more time is requested: well within what one request can be for.
-const RENEW: Duration = Duration::from_secs(30 * 60);
+const RENEW_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// The timeout for the service manager to close a stored descriptor.
-const BARRIER: Duration = Duration::from_secs(2);
+const BARRIER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Stores a copy of the delay lock that survives a crash of the agent.
 pub trait LockStore: Send + Sync + 'static {
@@ -220,7 +220,7 @@ impl LockStore for Notifier {
 /// Does `work`, and asks for what is left of `time`: before it, and then often enough.
 async fn renewing<T>(time: Duration, ask: impl Fn(Duration), work: impl Future<Output = T>) -> T {
     let begun = Instant::now();
-    let mut renewals = interval_at(begun + RENEW, RENEW);
+    let mut renewals = interval_at(begun + RENEW_INTERVAL, RENEW_INTERVAL);
     tokio::pin!(work);
     ask(time);
     loop {
@@ -242,7 +242,7 @@ async fn barrier() -> io::Result<()> {
     sd_notify::notify_with_fds(&[NotifyState::Custom("BARRIER=1")], &[theirs.as_fd()])?;
     drop(theirs);
     let mut ours = pipe::Receiver::from_owned_fd(ours.into())?;
-    tokio::time::timeout(BARRIER, ours.read(&mut [0])).await??;
+    tokio::time::timeout(BARRIER_TIMEOUT, ours.read(&mut [0])).await??;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use super::reloading::Shared;
 mod tests;
 
 /// Files that belong together are written one after the other: all that change within this time are read once.
-const GATHER: Duration = Duration::from_millis(100);
+const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// A watched directory, and the entry in it on the way to an awaited file.
 type Place = (Option<Watched>, OsString);
@@ -49,7 +49,7 @@ impl Shared {
             }
             tokio::select! {
                 () = sleep(self.look_every()) => {}
-                () = has_changed(&mut watch, &places) => sleep(GATHER).await,
+                () = has_changed(&mut watch, &places) => sleep(GATHER_TIME).await,
             }
         }
     }

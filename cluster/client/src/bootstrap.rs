@@ -31,8 +31,8 @@ use store::Store;
 
 /// A certificate is renewed after a random share of its lifetime between these two, so that nodes
 /// that were created together do not renew together.
-const EARLIEST: f64 = 0.7;
-const LATEST: f64 = 0.9;
+const EARLIEST_RENEWAL: f64 = 0.7;
+const LATEST_RENEWAL: f64 = 0.9;
 
 /// How a node gets a client certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +82,9 @@ impl Renewal {
     /// long as one can be requested.
     pub(super) async fn take_what_is_there(&self) -> Result<(), CredentialsError> {
         let found = self.shared.read().await;
-        if let (Ok(()), BootstrapStep::Ask(With::Bootstrap)) = (&found, self.step(LATEST, None)) {
+        if let (Ok(()), BootstrapStep::Ask(With::Bootstrap)) =
+            (&found, self.step(LATEST_RENEWAL, None))
+        {
             // Useless, but no reason to fail: a new one can be requested.
             tracing::warn!(
                 folder = %self.bootstrap.folder.display(),
@@ -100,7 +102,7 @@ impl Renewal {
     /// Requests and renews the certificate forever.
     pub(super) async fn run(&self) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
-        let mut share = EARLIEST + (LATEST - EARLIEST) * fraction();
+        let mut share = EARLIEST_RENEWAL + (LATEST_RENEWAL - EARLIEST_RENEWAL) * fraction();
         let mut made = None;
         let mut said = None;
         loop {
@@ -116,7 +118,7 @@ impl Renewal {
                     backoff.reset();
                     made = Some(self.wall.now());
                     said = None;
-                    share = EARLIEST + (LATEST - EARLIEST) * fraction();
+                    share = EARLIEST_RENEWAL + (LATEST_RENEWAL - EARLIEST_RENEWAL) * fraction();
                 }
                 Err(error) => {
                     let text = error_chain(&error);
@@ -170,7 +172,7 @@ impl Renewal {
         self.store.keep(&chain, &key, &self.bootstrap.kubeconfig).await?;
         self.shared.read().await?;
         self.store.forget_pending().await?;
-        if self.step(LATEST, Some(self.wall.now())) == BootstrapStep::Ask(With::Bootstrap) {
+        if self.step(LATEST_RENEWAL, Some(self.wall.now())) == BootstrapStep::Ask(With::Bootstrap) {
             return Err(AskError::Useless);
         }
         tracing::info!(folder = %self.bootstrap.folder.display(), "a new client certificate is in use");

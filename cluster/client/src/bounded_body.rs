@@ -15,11 +15,11 @@ use tokio::time::Sleep;
 mod tests;
 
 /// The most bytes of an answer: a list of all pods of a large node has a hundredth of that.
-const LARGEST_ANSWER: u64 = 64 << 20;
+const MAX_ANSWER_BYTES: u64 = 64 << 20;
 /// The most bytes of one line of a watch, which has one object. etcd takes no object of more than 1.5 MiB.
-const LONGEST_LINE: u64 = 8 << 20;
+const MAX_LINE_BYTES: u64 = 8 << 20;
 /// How long an answer may take from its head to its end, unless it is a watch.
-const PATIENCE: Duration = Duration::from_secs(120);
+const BODY_TIMEOUT: Duration = Duration::from_secs(120);
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -30,11 +30,11 @@ pub(super) struct BoundedBody<B>(Option<(B, Bound)>);
 /// Why the rest of an answer is not read.
 #[derive(Debug, thiserror::Error)]
 enum TooMuch {
-    #[error("the API server's answer is longer than {} MiB: the rest is not read", LARGEST_ANSWER >> 20)]
+    #[error("the API server's answer is longer than {} MiB: the rest is not read", MAX_ANSWER_BYTES >> 20)]
     Answer,
-    #[error("the API server's answer to a watch has a line of more than {} MiB: the rest is not read", LONGEST_LINE >> 20)]
+    #[error("the API server's answer to a watch has a line of more than {} MiB: the rest is not read", MAX_LINE_BYTES >> 20)]
     Line,
-    #[error("the API server's answer has not ended within {PATIENCE:?}: the rest is not read")]
+    #[error("the API server's answer has not ended within {BODY_TIMEOUT:?}: the rest is not read")]
     Late,
 }
 
@@ -56,8 +56,8 @@ impl<B> BoundedBody<B> {
         {
             true => Bound::Watch { line: 0 },
             false => {
-                let until = Box::pin(tokio::time::sleep(PATIENCE));
-                Bound::Answer { left: LARGEST_ANSWER, until }
+                let until = Box::pin(tokio::time::sleep(BODY_TIMEOUT));
+                Bound::Answer { left: MAX_ANSWER_BYTES, until }
             }
         };
         Self(Some((body, bound)))
@@ -117,7 +117,7 @@ impl Bound {
             Self::Watch { line } => {
                 for piece in data.split_inclusive(|&byte| byte == b'\n') {
                     *line += piece.len() as u64;
-                    if *line > LONGEST_LINE {
+                    if *line > MAX_LINE_BYTES {
                         return Err(TooMuch::Line);
                     }
                     if piece.ends_with(b"\n") {

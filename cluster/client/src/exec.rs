@@ -1,7 +1,7 @@
 //! Credentials from a command: the `exec` user of a kubeconfig.
 //!
 //! kube's own implementation blocks while the command runs, and lets it use the agent's terminal. Here
-//! the command has no terminal and [`PATIENCE`] to answer, and its answer is kept until it expires.
+//! the command has no terminal and [`COMMAND_TIMEOUT`] to answer, and its answer is kept until it expires.
 
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -22,11 +22,11 @@ use super::material::{Assembly, Found};
 mod tests;
 
 /// The timeout of the command.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long before its credentials expire the command is run again, so that no request uses expired ones.
-const AHEAD: Duration = Duration::from_secs(10);
+const REFRESH_AHEAD: Duration = Duration::from_secs(10);
 
-const LARGEST_ANSWER: u64 = 1 << 20;
+const MAX_ANSWER_BYTES: u64 = 1 << 20;
 const LARGEST_COMPLAINT: u64 = 16 << 10;
 const VERSIONS: [&str; 2] =
     ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
@@ -73,7 +73,7 @@ struct CommandOutput {
 
 /// When the command has to be run again for credentials that expire at this time.
 pub(super) fn renewal(expires: Timestamp) -> Timestamp {
-    expires.checked_sub(AHEAD).unwrap_or(expires)
+    expires.checked_sub(REFRESH_AHEAD).unwrap_or(expires)
 }
 
 /// Returns the file that `command` stands for: its path, or the first file of that name in the directories of `PATH`.
@@ -125,7 +125,7 @@ impl Plugin {
             version,
             info: info.to_string(),
             hint: config.install_hint.clone().unwrap_or_default(),
-            patience: PATIENCE,
+            patience: COMMAND_TIMEOUT,
             place,
         })
     }
@@ -189,9 +189,12 @@ impl Plugin {
         let failed = |source: std::io::Error| {
             CredentialsError::because(self.name(), "its answer cannot be read", source)
         };
-        let (out, err, status) =
-            tokio::try_join!(read(out, LARGEST_ANSWER), read(err, LARGEST_COMPLAINT), child.wait())
-                .map_err(failed)?;
+        let (out, err, status) = tokio::try_join!(
+            read(out, MAX_ANSWER_BYTES),
+            read(err, LARGEST_COMPLAINT),
+            child.wait()
+        )
+        .map_err(failed)?;
         Ok(CommandOutput { status, out, err })
     }
 

@@ -8,7 +8,7 @@ use winddown_host::regular;
 use super::error::CredentialsError;
 
 /// The maximum size of a file of credentials. A bundle of every public authority is a fifth of it.
-const LARGEST: u64 = 1 << 20;
+const MAX_CREDENTIALS_BYTES: u64 = 1 << 20;
 
 /// The files that were read, each with its state just before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,11 +34,11 @@ impl Files {
         self.remember(path);
         let failed = |source| CredentialsError::Read { what, path: path.to_path_buf(), source };
         let size = std::fs::metadata(path).map_err(failed)?.len();
-        if size > LARGEST {
+        if size > MAX_CREDENTIALS_BYTES {
             let problem = format!("{size} bytes are too many for {what}: name the right file");
             return Err(CredentialsError::contents(path.display().to_string(), problem));
         }
-        regular::read(path, LARGEST).map_err(failed)
+        regular::read(path, MAX_CREDENTIALS_BYTES).map_err(failed)
     }
 
     /// Remembers the state of a file that other code reads.

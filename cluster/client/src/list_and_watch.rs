@@ -14,7 +14,7 @@ use winddown_shared::fraction;
 use crate::refusal::{self, Refusal};
 
 /// The shortest time between two lists. The longest is twice that, so that nodes that started together drift apart.
-const LIST_AGAIN: Duration = Duration::from_secs(1800);
+const RELIST_INTERVAL: Duration = Duration::from_secs(1800);
 
 /// Lists the objects and then watches them. Never ends. Goes on after an error when the next event is requested, so
 /// callers wait before that.
@@ -30,7 +30,7 @@ where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let begin = move || {
-        let list_again = sleep(LIST_AGAIN.mul_f64(1.0 + fraction()));
+        let list_again = sleep(RELIST_INTERVAL.mul_f64(1.0 + fraction()));
         let events = watcher(api.clone(), config.clone()).take_until(list_again).boxed();
         // Dropped when the version has expired: this watcher would ask for it again.
         stream::unfold(Some(events), |events| async move {

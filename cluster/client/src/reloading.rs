@@ -26,7 +26,7 @@ use super::transport::{Transport, TransportConfig};
 mod tests;
 
 /// How long a caller must have waited before it gave up for the server to count as silent.
-const SILENCE: Duration = Duration::from_secs(1);
+const SERVER_SILENT_AFTER: Duration = Duration::from_secs(1);
 
 type Answer = Response<BoundedBody<Incoming>>;
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -119,7 +119,7 @@ struct AnswerWait<'a> {
 
 impl Drop for AnswerWait<'_> {
     fn drop(&mut self) {
-        let silence = self.shared.transport_config.answer_timeout.min(SILENCE);
+        let silence = self.shared.transport_config.answer_timeout.min(SERVER_SILENT_AFTER);
         // The other connections of the pool may lead to the same dead peer (k8s#48638).
         if !self.is_over && self.since.elapsed() >= silence {
             self.shared.leave_connections(self.current);

@@ -16,7 +16,7 @@ use super::error::{CredentialsError, RequestError};
 use super::material::Material;
 
 /// The kernel detects a dead peer after about a minute, so this process needs no timer for it.
-const KEEPALIVE: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIME: Duration = Duration::from_secs(30);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
 const KEEPALIVE_TRIES: u32 = 3;
 /// Connections kept for the next burst of writes, for 90 s: as many as a typical node stops pods at once. Without
@@ -49,10 +49,10 @@ impl Transport {
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         tcp.set_connect_timeout(Some(config.connect_timeout));
-        tcp.set_keepalive(Some(KEEPALIVE));
+        tcp.set_keepalive(Some(KEEPALIVE_TIME));
         tcp.set_keepalive_interval(Some(KEEPALIVE_EVERY));
         tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-        tcp.set_tcp_user_timeout(Some(KEEPALIVE + KEEPALIVE_EVERY * KEEPALIVE_TRIES));
+        tcp.set_tcp_user_timeout(Some(KEEPALIVE_TIME + KEEPALIVE_EVERY * KEEPALIVE_TRIES));
         let connector =
             material.config.rustls_https_connector_with_connector(tcp).map_err(|source| {
                 let problem = "no TLS connection can be made with what is in them";

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 /// The length of outage that stops wait out.
-const OUTAGE: Duration = Duration::from_secs(10);
+const BRIDGED_OUTAGE: Duration = Duration::from_secs(10);
 /// The minimum wait: the first request may show that the outage is over.
 const FIRST_TRY: Duration = Duration::from_secs(1);
 
@@ -64,11 +64,11 @@ impl ApiOutage {
 
 /// The part of a grace period that may be spent waiting for an API server that does not answer.
 pub(super) fn patience(grace: Duration) -> Duration {
-    (grace / 3).clamp(FIRST_TRY, OUTAGE)
+    (grace / 3).clamp(FIRST_TRY, BRIDGED_OUTAGE)
 }
 
 fn patience_ends(failing: Instant, begun: Instant, grace: Duration) -> Instant {
-    (failing + OUTAGE).min(begun + patience(grace)).max(failing.max(begun) + FIRST_TRY)
+    (failing + BRIDGED_OUTAGE).min(begun + patience(grace)).max(failing.max(begun) + FIRST_TRY)
 }
 
 #[cfg(test)]

@@ -20,13 +20,13 @@ use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
 /// The longest wait before a failed watch is restarted once requests are answered again.
-const SOON: Duration = Duration::from_millis(100);
+const MAX_RESTART_DELAY: Duration = Duration::from_millis(100);
 /// How long the API server may take to tell the UID of this node's object.
-const NODE_UID: Duration = Duration::from_secs(1);
+const NODE_UID_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the first list of the API server waits for the container runtime to say which of its pods are a manifest's.
-const FIRST_PROOF: Duration = Duration::from_secs(1);
+const FIRST_PROOF_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the API server may take to list the pods before the container runtime is asked for them.
-const FIRST_LIST: Duration = Duration::from_secs(1);
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest and the longest wait before the container runtime is asked again: container runtimes from before 2023
 /// provide no events.
 const FIND_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
@@ -101,7 +101,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             };
             if !was_listed && listed {
                 // Before it is known which of them are a manifest's, a shutdown would end the first pods in another order.
-                let _ = timeout(FIRST_PROOF, self.prove()).await;
+                let _ = timeout(FIRST_PROOF_TIMEOUT, self.prove()).await;
             }
             if dirty && listed {
                 self.known.publish();
@@ -118,7 +118,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             tokio::select! {
                 () = sleep(wait) => {}
                 // Another request was answered, and a caller may be waiting for the watch.
-                () = self.outage.recovered() => sleep(wait.min(SOON)).await,
+                () = self.outage.recovered() => sleep(wait.min(MAX_RESTART_DELAY)).await,
             }
         }
     }
@@ -126,7 +126,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Until the API server has listed the pods, follows those that the container runtime has.
     async fn follow_runtime(&self) {
         let unlisted = async {
-            sleep(FIRST_LIST).await;
+            sleep(FIRST_LIST_TIMEOUT).await;
             let mut backoff = Backoff::new(FIND_AGAIN[0], FIND_AGAIN[1]);
             let mut going_down = self.config.going_down.clone();
             loop {
@@ -155,7 +155,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             // What cannot be asked now is asked when such a pod changes, or is stopped.
             let _ = self.prove().await;
             // Whoever changes such a pod all the time is heard no more often than this.
-            sleep(SOON).await;
+            sleep(MAX_RESTART_DELAY).await;
         }
     }
 
@@ -167,7 +167,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         if !self.known.has_open() {
             return Ok(());
         }
-        let node_uid = timeout(NODE_UID, self.api.node_uid());
+        let node_uid = timeout(NODE_UID_TIMEOUT, self.api.node_uid());
         let (found, node_uid) = tokio::join!(self.node.pods(), node_uid);
         // Without the API server the container runtime's word is enough.
         let node_uid = node_uid.ok().and_then(Result::ok);

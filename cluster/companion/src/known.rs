@@ -15,7 +15,7 @@ use super::local_node::NodeError;
 use super::mirror::{self, Claim, Verdict};
 
 /// How many changed UIDs a slow receiver may fall behind before it has to check all pods.
-const CHANGES: usize = 1024;
+const CHANGES_CAPACITY: usize = 1024;
 /// The error before the API server or the container runtime has listed the pods.
 pub(super) const UNLISTED: &str = "the API server has not listed this node's pods yet";
 /// The problem while only the container runtime has.
@@ -84,7 +84,7 @@ impl Known {
     pub(super) fn new(own: Option<PodUid>, node: String) -> Self {
         Self {
             pods: Mutex::default(),
-            changes: broadcast::Sender::new(CHANGES),
+            changes: broadcast::Sender::new(CHANGES_CAPACITY),
             desired: watch::Sender::new(None),
             listed: watch::Sender::new(false),
             not_found: Mutex::default(),

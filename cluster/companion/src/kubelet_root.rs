@@ -22,7 +22,7 @@ const STAGED: &str = "plugins/kubernetes.io/csi";
 /// The file that names a directory's volume.
 const VOLUME: &str = "vol_data.json";
 /// Maximum size in bytes of a file that is read; a claim takes a few hundred bytes.
-const LARGEST: u64 = 16 << 20;
+const MAX_FILE_BYTES: u64 = 16 << 20;
 
 /// A kubelet's root directory (`--root-dir`).
 #[derive(Clone, Debug)]
@@ -222,7 +222,7 @@ fn entries(path: &Path) -> Result<Vec<PathBuf>, NodeError> {
 }
 
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    regular::read(path, LARGEST)
+    regular::read(path, MAX_FILE_BYTES)
 }
 
 fn unread(path: &Path, error: &io::Error) -> NodeError {

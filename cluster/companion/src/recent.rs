@@ -7,9 +7,9 @@ use tokio::time::{Instant, timeout};
 use winddown_api_client::node_pods::Refused;
 
 /// How long an answer is reused.
-const FRESH: Duration = Duration::from_secs(10);
+const ANSWER_MAX_AGE: Duration = Duration::from_secs(10);
 /// How long to wait for an answer; after that it counts as unknown.
-const ANSWER: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One answer, requested once for many callers.
 #[derive(Debug, Default)]
@@ -27,8 +27,8 @@ impl<T> Recent<T> {
         with: impl FnOnce(Option<&T>) -> R,
     ) -> R {
         let mut read = self.0.lock().await;
-        if read.as_ref().is_none_or(|(at, _)| at.elapsed() >= FRESH) {
-            let answer = timeout(ANSWER, ask).await.ok();
+        if read.as_ref().is_none_or(|(at, _)| at.elapsed() >= ANSWER_MAX_AGE) {
+            let answer = timeout(ANSWER_TIMEOUT, ask).await.ok();
             let answer = answer.and_then(|answer| answer.inspect_err(failed).ok());
             *read = Some((Instant::now(), answer));
         }

@@ -12,7 +12,7 @@ use super::local_node::LocalNode;
 use super::runtime_poller::RuntimePoller;
 
 /// The grace period of restarted containers; short, because they should have stopped already.
-const GRACE: Duration = Duration::from_secs(1);
+const RESTARTED_GRACE: Duration = Duration::from_secs(1);
 
 /// The pods that were stopped while the kubelet was not held, with the time, by the UID that the runtime knows.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ impl RestartGuard {
 
     async fn end_pod_again<N: LocalNode>(&self, node: &N, runtime_uid: PodUid, pod: PodLabel) {
         tracing::warn!(%pod, "the kubelet has started its containers again: they are ended again");
-        if let Err(error) = node.stop(&runtime_uid, GRACE).await {
+        if let Err(error) = node.stop(&runtime_uid, RESTARTED_GRACE).await {
             tracing::warn!(%pod, "its containers cannot be stopped: {error}");
         }
         self.add(runtime_uid, pod);

@@ -14,12 +14,12 @@ use super::api::NodePods;
 use super::config::CompanionConfig;
 use super::follow::Follower;
 use super::local_node::{LocalNode, NodeError};
-use super::stop::{Core, LOOK_AGAIN};
+use super::stop::{Core, MOUNT_CHECK_INTERVAL};
 
 /// How long a kubelet is given to unmount volumes before the clean-up fails.
-const UNMOUNTED: Duration = Duration::from_secs(2);
+const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long one call waits for the first list of pods.
-const FIRST_LIST: Duration = Duration::from_secs(5);
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The problem while requests fail.
 const AWAY: &str = "the API server is away: pods are as last known";
 
@@ -77,7 +77,7 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
     /// Resolves when the kubelet has unmounted the pod's volumes, unprepared its claims and released its
     /// network.
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
-        let until = Instant::now() + UNMOUNTED;
+        let until = Instant::now() + UNMOUNT_TIMEOUT;
         loop {
             self.core.give_network_back(uid).await.map_err(|why| unread(&why))?;
             let mounts = self.mounts(uid).await?;
@@ -86,7 +86,7 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
                 let what = format!("the kubelet has not released {first} yet");
                 return Err(RuntimeError::Failed { what, source: None });
             }
-            sleep(LOOK_AGAIN).await;
+            sleep(MOUNT_CHECK_INTERVAL).await;
         }
     }
 
@@ -106,7 +106,7 @@ impl<N: LocalNode> Runtime for KubeletRuntime<N> {
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
         let mut desired = self.desired();
         let first = desired.wait_for(Option::is_some);
-        match timeout(FIRST_LIST, first).await {
+        match timeout(FIRST_LIST_TIMEOUT, first).await {
             Ok(_) => Ok(self.core.known.list()),
             Err(_) => self.core.known.listed().map(|()| self.core.known.list()),
         }

@@ -13,7 +13,7 @@ use super::local_node::{LocalNode, NodeError, RuntimePodState};
 /// The shortest and the longest wait between two polls; in between, twice as long as a poll takes, so that polls do not
 /// delay the pods. Container runtimes from before 2023 provide no events, and a poll costs two requests for any number
 /// of pods. A slow poll waits for CPU time and does not use it: it is no reason to notice exits later.
-const BETWEEN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
+const POLL_INTERVAL_BOUNDS: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(100)];
 
 /// The newest poll, shared by all that wait.
 #[derive(Debug, Default)]
@@ -59,7 +59,8 @@ impl RuntimePoller {
             let found = node.look().await.map(Arc::new);
             // Fails if there are no receivers: the answer is not kept for later ones.
             let _ = self.newest.send(Some(RuntimeSnapshot { begun, found }));
-            sleep((2 * begun.elapsed()).clamp(BETWEEN[0], BETWEEN[1])).await;
+            sleep((2 * begun.elapsed()).clamp(POLL_INTERVAL_BOUNDS[0], POLL_INTERVAL_BOUNDS[1]))
+                .await;
         }
     }
 }

@@ -3,7 +3,7 @@
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-use super::stop::LOOK_AGAIN;
+use super::stop::MOUNT_CHECK_INTERVAL;
 
 /// Runs checks on demand, one at a time, and shares each with all callers that asked before it began. The next one
 /// waits as long as the last one took (up to 50 ms), so that many pods do not occupy a CPU or the kernel's mount lock.
@@ -35,7 +35,7 @@ impl<T: Clone> SharedLook<T> {
                 return newest.found.clone();
             }
             let took = newest.ended - newest.begun;
-            sleep_until(newest.ended + took.min(LOOK_AGAIN)).await;
+            sleep_until(newest.ended + took.min(MOUNT_CHECK_INTERVAL)).await;
         }
         let begun = Instant::now();
         let found = look().await;

@@ -37,14 +37,14 @@ mod responders;
 use asking::StopRequest;
 
 /// First and longest wait between two attempts to stop containers through the runtime.
-const TRY_AGAIN: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+const STOP_RETRY_BOUNDS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 /// How long after its request the kubelet learns of a deletion, and so how much later it kills.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
 /// The wait between two checks of the mounts.
-pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(50);
+pub(super) const MOUNT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of concurrent requests that stop pods, each with a connection of its own: enough for a whole group on
 /// most nodes. While a kubelet stops the first pods of a group, requests for the others are delayed.
-const AT_ONCE: usize = 100;
+const MAX_CONCURRENT_STOPS: usize = 100;
 /// With this much left of its grace period a container was not killed: the API takes whole seconds.
 const NOT_KILLED: Duration = Duration::from_secs(2);
 /// The minimum grace period that containers get when their own is over.
@@ -84,7 +84,7 @@ impl<A, N> Core<A, N> {
             outage: ApiOutage::new(),
             budgets: Budgets::default(),
             serves_requests: Recent::default(),
-            turns: Semaphore::new(AT_ONCE),
+            turns: Semaphore::new(MAX_CONCURRENT_STOPS),
             poller: RuntimePoller::default(),
             kubelet: KubeletHold::default(),
             restart_guard: RestartGuard::default(),
@@ -270,7 +270,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 sleep(KUBELET_LAG).await;
             } => {}
         }
-        let mut wait = TRY_AGAIN[0];
+        let mut wait = STOP_RETRY_BOUNDS[0];
         loop {
             let over = grace.remaining().is_zero();
             let is_away = self.kubelet.is_held()
@@ -288,7 +288,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 return;
             }
             sleep(wait).await;
-            wait = (wait * 2).min(TRY_AGAIN[1]);
+            wait = (wait * 2).min(STOP_RETRY_BOUNDS[1]);
         }
     }
 
@@ -529,7 +529,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
         let freed = self.known.not_free().into_iter().map(async |uid| {
             // If it cannot be queried, it is not waited for.
             while self.mounted(&uid).await.is_ok_and(|held| !held.is_empty()) {
-                sleep(LOOK_AGAIN).await;
+                sleep(MOUNT_CHECK_INTERVAL).await;
             }
         });
         tokio::select! {

@@ -9,7 +9,7 @@ use winddown_shared::{PodUid, PodUidMap};
 
 /// How long to wait for an unused volume. A kubelet unstages a volume soon after its last pod is gone; one that is
 /// still staged after this time, and was unused before the pod's stop began, is not waited for.
-const STALE: Duration = Duration::from_secs(10);
+const UNUSED_VOLUME_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Since when volumes have been unused, and when the stops of pods began.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ impl UnusedVolumes {
         let begun = seen.pods.get(uid).copied().unwrap_or(at);
         unused.retain(|point| {
             let Some(volume) = seen.volumes.get_mut(point) else { return true };
-            let is_stale = volume.since <= begun && at - volume.since >= STALE;
+            let is_stale = volume.since <= begun && at - volume.since >= UNUSED_VOLUME_TIMEOUT;
             if is_stale && !std::mem::replace(&mut volume.is_said, true) {
                 tracing::warn!(
                     "{point} is mounted for a volume that no pod has, and the kubelet does not give it \

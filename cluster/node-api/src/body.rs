@@ -11,7 +11,7 @@ use crate::answer::Body;
 use crate::connection::{OpenRequest, Place};
 
 /// The most bytes of a block; a frame of HTTP/2.
-const BLOCK: usize = 16 * 1024;
+const MAX_BLOCK_BYTES: usize = 16 * 1024;
 
 /// A body whose end is not sent together with data.
 ///
@@ -56,7 +56,7 @@ impl hyper::body::Body for Blocks {
                 }
             }
         }
-        let length = self.left.len().min(BLOCK);
+        let length = self.left.len().min(MAX_BLOCK_BYTES);
         Poll::Ready(Some(Ok(Frame::data(self.left.split_to(length)))))
     }
 

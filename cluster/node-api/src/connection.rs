@@ -16,13 +16,13 @@ use crate::route::{Endpoint, route};
 use crate::streams::Tunnel;
 
 /// The most bytes of a request's head.
-pub(crate) const LONGEST_HEAD: u32 = 32 * 1024;
+pub(crate) const MAX_HEAD_BYTES: u32 = 32 * 1024;
 /// The most bytes of the heads of requests on one connection that wait to be authorized.
 pub(crate) const MOST_WAITING: u32 = 512 * 1024;
 /// How long a client may take for the TLS handshake, again for the head of its request, and again to leave.
-pub(crate) const HELLO: Duration = Duration::from_secs(10);
+pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an authorized client may keep a connection without a request; the kubelet's time.
-const IDLE: Duration = Duration::from_secs(90);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
 pub(crate) struct Connection {
     pub(crate) context: Arc<Context>,
@@ -132,8 +132,8 @@ impl Connection {
                 return;
             }
             let most = match (requests, is_authorized) {
-                (0, true) => IDLE,
-                (0, false) => HELLO,
+                (0, true) => IDLE_TIMEOUT,
+                (0, false) => HANDSHAKE_TIMEOUT,
                 (1.., _) => Duration::MAX,
             };
             if timeout(most, usage.changed()).await.is_err() {
@@ -144,11 +144,11 @@ impl Connection {
 
     /// Resolves when a client that was told to leave has had the time for it. An authorized one gets its answers first.
     pub(crate) async fn has_overstayed(&self) {
-        sleep(HELLO).await;
+        sleep(HANDSHAKE_TIMEOUT).await;
         let mut usage = self.usage.subscribe();
         if usage.borrow().is_authorized {
             let _ = usage.wait_for(|usage| usage.requests == 0).await;
-            sleep(HELLO).await;
+            sleep(HANDSHAKE_TIMEOUT).await;
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use winddown_shared::{NodeHandle, NodeStats, PodStats, PodUid, RuntimeError, WallTime};
 
 /// How long a measurement is reused. A scraper, which comes every ten seconds or less often, gets a new one each time.
-const KEEP: Duration = Duration::from_secs(5);
+const MEASUREMENT_MAX_AGE: Duration = Duration::from_secs(5);
 
 /// Measures the node and its pods.
 pub trait StatsProvider: Send + Sync + 'static {
@@ -65,10 +65,12 @@ impl Kept {
         Self { figures, node, last: Default::default() }
     }
 
-    /// Returns a measurement that is at most [`KEEP`] old.
+    /// Returns a measurement that is at most [`MEASUREMENT_MAX_AGE`] old.
     pub(crate) async fn get(&self, disks: bool) -> Result<Arc<Taken>, RuntimeError> {
         let mut last = self.last[usize::from(disks)].lock().await;
-        if let Some(taken) = last.as_ref().filter(|taken| taken.measured.elapsed() < KEEP) {
+        if let Some(taken) =
+            last.as_ref().filter(|taken| taken.measured.elapsed() < MEASUREMENT_MAX_AGE)
+        {
             return Ok(Arc::clone(taken));
         }
         let figures = self.figures.measure(disks).await?;

@@ -14,16 +14,16 @@ use hyper_util::rt::TokioExecutor;
 use winddown_shared::error_chain;
 
 use crate::answer;
-use crate::connection::{Connection, LONGEST_HEAD};
+use crate::connection::{Connection, MAX_HEAD_BYTES};
 use crate::request::answer;
 
 /// The most requests at a time on the connection of a client with a certificate of the cluster; those of Go's server, and
 /// so of the kubelet's. With more to ask, Go's client opens another connection.
-const REQUESTS: u32 = 250;
+const MAX_CONCURRENT_REQUESTS: u32 = 250;
 /// The same without a certificate: anyone may open such a connection.
 const REQUESTS_OF_STRANGERS: u32 = 8;
 /// How much of a request's body, which nothing here reads, is taken in, in bytes: the least that every client expects.
-const WINDOW: u32 = 65_535;
+const BODY_WINDOW_BYTES: u32 = 65_535;
 /// The most bytes of an answer that wait for their client.
 const SEND_BUFFER: usize = 64 * 1024;
 
@@ -33,7 +33,8 @@ pub(crate) async fn serve<S>(connection: Arc<Connection>, io: S) -> Result<(), S
 where
     S: Read + Write + Unpin,
 {
-    let most = if connection.is_of_cluster() { REQUESTS } else { REQUESTS_OF_STRANGERS };
+    let most =
+        if connection.is_of_cluster() { MAX_CONCURRENT_REQUESTS } else { REQUESTS_OF_STRANGERS };
     let of = Arc::clone(&connection);
     let service = service_fn(move |request: Request<Incoming>| {
         let connection = Arc::clone(&of);
@@ -52,9 +53,9 @@ where
     let mut served = pin!(
         Builder::new(TokioExecutor::new())
             .max_concurrent_streams(most)
-            .max_header_list_size(LONGEST_HEAD)
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
+            .max_header_list_size(MAX_HEAD_BYTES)
+            .initial_stream_window_size(BODY_WINDOW_BYTES)
+            .initial_connection_window_size(BODY_WINDOW_BYTES)
             .max_send_buf_size(SEND_BUFFER)
             .serve_connection(io, service)
     );

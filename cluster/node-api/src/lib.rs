@@ -74,23 +74,23 @@ use winddown_shared::{NodeHandle, Plugin, PluginName, Reviews, error_chain};
 use context::Context;
 use figures::Kept;
 pub use figures::{NodeUsageStats, StatsProvider};
-use places::{ANSWERED, Places};
+use places::{MAX_ANSWERED_CLIENTS, Places};
 use tls::Tls;
 pub use tls::TlsFiles;
 use who::Gatekeeper;
 
 /// How long to wait before trying again to bind the address.
-const TRY_AGAIN: Duration = Duration::from_secs(10);
+const BIND_RETRY_DELAY: Duration = Duration::from_secs(10);
 /// The most streams that are open at the same moment.
-const STREAMS: usize = 256;
+const MAX_OPEN_STREAMS: usize = 256;
 /// The most logs that are open at the same moment, so that places are left for streams and measurements: clients that
 /// take nothing of a log may keep it open for ever.
-const LOGS: usize = ANSWERED - 512;
+const MAX_OPEN_LOGS: usize = MAX_ANSWERED_CLIENTS - 512;
 /// The most logs that are read at the same moment: half of the agent's threads for disks, which they keep if the disk
 /// of the logs hangs.
-const READS: usize = 4;
+const MAX_CONCURRENT_LOG_READS: usize = 4;
 /// How often to check for certificates if no event reports them.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The node API, a plug-in for a node.
 pub struct NodeApi {
@@ -151,7 +151,7 @@ impl NodeApi {
         node.say(format!("listening on {address}"));
         let gatekeeper = Gatekeeper::new(self.reviews, node_name.clone());
         let places = Places::new();
-        let reads = Arc::new(Semaphore::new(READS));
+        let reads = Arc::new(Semaphore::new(MAX_CONCURRENT_LOG_READS));
         let context = Context {
             node: node.clone(),
             gatekeeper,
@@ -162,8 +162,8 @@ impl NodeApi {
             node_name,
             figures: Kept::new(self.figures, node.clone()),
             pod_streams: self.streams,
-            streams: Arc::new(Semaphore::new(STREAMS)),
-            logs: Arc::new(Semaphore::new(LOGS)),
+            streams: Arc::new(Semaphore::new(MAX_OPEN_STREAMS)),
+            logs: Arc::new(Semaphore::new(MAX_OPEN_LOGS)),
             log_dir,
             log_max_bytes,
         };
@@ -194,7 +194,7 @@ async fn certificates(
         let why = if why.is_empty() { error_chain(&error) } else { why };
         node.say(format!("not listening: {why}"));
         tokio::select! {
-            _ = timeout(LOOK_AGAIN, watch.next()) => {}
+            _ = timeout(CERTIFICATE_CHECK_INTERVAL, watch.next()) => {}
             Ok(()) = waits_for.changed() => {}
         }
     }
@@ -211,7 +211,7 @@ async fn bind(address: SocketAddr, node: &NodeHandle) -> TcpListener {
                     node.say(format!("not listening: {address}: {error}"));
                     tracing::error!(%address, error, "the node API cannot listen");
                 }
-                tokio::time::sleep(TRY_AGAIN).await;
+                tokio::time::sleep(BIND_RETRY_DELAY).await;
             }
         }
     }

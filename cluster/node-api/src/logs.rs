@@ -28,11 +28,11 @@ pub(crate) use lines::Lines;
 pub(crate) use options::LogOptions;
 
 /// How much of a log is read before another reader has its turn, if nothing of it is for the client.
-const TURN: usize = 1024 * 1024;
+const TURN_BYTES: usize = 1024 * 1024;
 /// How much of the end of a log is searched for its last lines at least, in bytes.
 const LEAST_SEARCHED: u64 = 16 * 1024 * 1024;
 /// How long the runtime may take to write a container's last output to its log.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A log that is being read: one block at a time, and only when the client has taken the previous one.
 pub(crate) struct Reading {
@@ -269,7 +269,7 @@ impl Reader {
 
     /// Returns the next piece of the container's output.
     fn next(&mut self) -> io::Result<Piece> {
-        let (mut out, mut left) = (Vec::new(), TURN);
+        let (mut out, mut left) = (Vec::new(), TURN_BYTES);
         let mut next = None;
         while out.is_empty() && !self.lines.is_full() {
             let read = self.file.read(self.end, &mut self.block)?;
@@ -309,7 +309,7 @@ impl Following {
     /// Waits until there may be more output.
     async fn more(&mut self) {
         if self.last_words.is_none() && self.run.has_ended() {
-            self.last_words = Some(Instant::now() + LAST_WORDS);
+            self.last_words = Some(Instant::now() + LAST_OUTPUT_TIMEOUT);
         }
         let is_there = match self.last_words {
             Some(until) => timeout_at(until, self.growing.changed()).await.unwrap_or(true),

@@ -10,10 +10,10 @@ use winddown_host::ConnectionLimiter;
 pub(crate) use winddown_host::ConnectionSlot;
 
 /// The most guests at the same time.
-const GUESTS: usize = 128;
+const MAX_GUESTS: usize = 128;
 /// The most clients that are answered at the same time. A follower of a log takes three of the agent's 16 384 file
 /// descriptors.
-pub(crate) const ANSWERED: usize = 2048;
+pub(crate) const MAX_ANSWERED_CLIENTS: usize = 2048;
 
 pub(crate) struct Places {
     pub(crate) guests: Arc<ConnectionLimiter>,
@@ -22,8 +22,8 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn new() -> Self {
-        let guests = ConnectionLimiter::new(GUESTS);
-        Self { guests, answered: Arc::new(Semaphore::new(ANSWERED)) }
+        let guests = ConnectionLimiter::new(MAX_GUESTS);
+        Self { guests, answered: Arc::new(Semaphore::new(MAX_ANSWERED_CLIENTS)) }
     }
 
     /// Moves an authorized client to a place of its own; `None` if all are taken.
@@ -58,7 +58,7 @@ mod tests {
         let address = IpAddr::from([192, 0, 2, 1]);
         let seat = places.guests.take_slot(address);
         let answered: Vec<_> = std::iter::from_fn(|| places.answer(&seat)).collect();
-        assert_eq!(answered.len(), ANSWERED);
+        assert_eq!(answered.len(), MAX_ANSWERED_CLIENTS);
         let _crowd: Vec<ConnectionSlot> =
             (0..500).map(|_| places.guests.take_slot(address)).collect();
         assert!(!seat.leave.is_cancelled());

@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use winddown_shared::error_chain;
 
-use crate::connection::{Connection, HELLO, LONGEST_HEAD};
+use crate::connection::{Connection, HANDSHAKE_TIMEOUT, MAX_HEAD_BYTES};
 use crate::context::Context;
 use crate::hangup::hangup;
 use crate::http2;
@@ -88,7 +88,8 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let tls = context.tls.acceptor().await.map_err(|error| error_chain(&error))?;
-    let agreed = timeout(HELLO, tls.accept(stream)).await.map_err(|error| error.to_string())?;
+    let agreed =
+        timeout(HANDSHAKE_TIMEOUT, tls.accept(stream)).await.map_err(|error| error.to_string())?;
     let stream = agreed.map_err(|error| error_chain(&error))?;
     let session = stream.get_ref().1;
     let shown = session.peer_certificates().and_then(|chain| chain.first());
@@ -116,10 +117,10 @@ where
     });
     hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HELLO)
+        .header_read_timeout(HANDSHAKE_TIMEOUT)
         // A client that has sent all it has to say may close its half; `hangup` notices one that is gone.
         .half_close(true)
-        .max_buf_size(LONGEST_HEAD as usize)
+        .max_buf_size(MAX_HEAD_BYTES as usize)
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades()
         .await

@@ -16,7 +16,7 @@ use winddown_host::{OneThread, regular};
 use winddown_shared::error_chain;
 
 /// The most bytes of a file. A bundle of all public CAs is a fifth of this.
-const LARGEST: u64 = 1 << 20;
+const MAX_PEM_FILE_BYTES: u64 = 1 << 20;
 
 /// HTTP/2 in the negotiation of protocols (ALPN, RFC 7301).
 pub(crate) const HTTP2: &[u8] = b"h2";
@@ -156,7 +156,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
 }
 
 fn contents(path: &Path) -> Result<Vec<u8>, TlsError> {
-    let read = regular::read(path, LARGEST);
+    let read = regular::read(path, MAX_PEM_FILE_BYTES);
     read.map_err(|source| TlsError::Read { path: path.to_owned(), source })
 }
 

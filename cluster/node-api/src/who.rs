@@ -20,11 +20,11 @@ const ALLOWED_HOLDS: Duration = Duration::from_secs(300);
 const DENIED_HOLDS: Duration = Duration::from_secs(30);
 
 /// The most cached answers of each kind.
-const KEPT: usize = 512;
+const MAX_CACHED_ANSWERS: usize = 512;
 /// The most bytes of a token; longer ones are refused without asking the API server.
 const LONGEST_TOKEN: usize = 16 * 1024;
 /// The most concurrent requests to the API server, because clients with forged tokens can cause many.
-const QUESTIONS: usize = 16;
+const MAX_CONCURRENT_QUESTIONS: usize = 16;
 
 /// The group of every authenticated user.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -56,10 +56,10 @@ impl Gatekeeper {
         Self {
             reviews,
             node,
-            known: Cache::new(KEPT),
-            unknown: Cache::new(KEPT),
-            judged: Cache::new(KEPT),
-            questions: Semaphore::new(QUESTIONS),
+            known: Cache::new(MAX_CACHED_ANSWERS),
+            unknown: Cache::new(MAX_CACHED_ANSWERS),
+            judged: Cache::new(MAX_CACHED_ANSWERS),
+            questions: Semaphore::new(MAX_CONCURRENT_QUESTIONS),
         }
     }
 

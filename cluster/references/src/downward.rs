@@ -10,7 +10,7 @@ use winddown_shared::{Pod, Quantity};
 use super::problem::Problem;
 
 /// Delay until the retry of a pod that waits for the node's amounts.
-const AGAIN: Duration = Duration::from_secs(2);
+const AMOUNTS_RETRY_DELAY: Duration = Duration::from_secs(2);
 
 /// The node's allocatable resources: what a container without a limit of its own may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -179,7 +179,7 @@ impl ResolveError {
             Self::Wrong(why) => Problem::Invalid { field: field(), why },
             Self::NodeUnknown => Problem::Unreadable {
                 message: format!("{}: what this node has is not known yet", field()),
-                after: Some(AGAIN),
+                after: Some(AMOUNTS_RETRY_DELAY),
             },
         }
     }

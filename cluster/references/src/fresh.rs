@@ -15,9 +15,9 @@ use super::{mounting, needs};
 use winddown_shared::fraction;
 
 /// How many pods are refreshed concurrently.
-const AT_ONCE: usize = 4;
+const MAX_CONCURRENT_REFRESHES: usize = 4;
 /// The shortest delay before a failed refresh is retried. The longest is twice that.
-const SOON: Duration = Duration::from_secs(10);
+const MIN_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Refreshes volumes when they are due: reads their objects again, renews their tokens, and writes
 /// what has changed.
@@ -49,7 +49,7 @@ impl Freshener {
     async fn look(&self) {
         let due = self.0.lock().timetable.take_due(Instant::now());
         let looks = futures_util::stream::iter(due);
-        looks.for_each_concurrent(AT_ONCE, |uid| self.look_at(uid)).await;
+        looks.for_each_concurrent(MAX_CONCURRENT_REFRESHES, |uid| self.look_at(uid)).await;
     }
 
     async fn look_at(&self, uid: PodUid) {
@@ -98,7 +98,7 @@ impl Freshener {
     }
 
     fn again_soon(&self, uid: &PodUid) {
-        self.0.look_at(uid, Instant::now() + SOON.mul_f64(1.0 + fraction()));
+        self.0.look_at(uid, Instant::now() + MIN_RETRY_DELAY.mul_f64(1.0 + fraction()));
     }
 }
 
@@ -136,9 +136,9 @@ mod tests {
         resolver.refresh(&Pod::new(serde_json::from_value(object).unwrap()).unwrap());
         let stop = CancellationToken::new();
         let frees = async {
-            tokio::time::sleep(SOON / 2).await;
+            tokio::time::sleep(MIN_RETRY_DELAY / 2).await;
             std::fs::remove_file(&disk).unwrap();
-            tokio::time::sleep(SOON * 3).await;
+            tokio::time::sleep(MIN_RETRY_DELAY * 3).await;
             stop.cancel();
         };
         tokio::join!(freshener.run(stop.clone()), frees);

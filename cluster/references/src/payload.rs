@@ -12,7 +12,7 @@ use super::object::{Found, Hidden, Key, Kind, Object};
 use super::problem::Problem;
 
 /// What a file takes in memory, where Secrets are, is a multiple of this.
-const PAGE: usize = 4096;
+const PAGE_BYTES: usize = 4096;
 
 /// The files of a volume, by their path in it.
 pub(crate) type Payload = BTreeMap<String, File>;
@@ -221,8 +221,8 @@ impl Making<'_> {
                 why: format!("{path:?} is not a path below the volume: write one without `..`"),
             });
         }
-        let pages = bytes.bytes().len().div_ceil(PAGE).max(1);
-        self.allowance.take(&self.field, pages * PAGE)?;
+        let pages = bytes.bytes().len().div_ceil(PAGE_BYTES).max(1);
+        self.allowance.take(&self.field, pages * PAGE_BYTES)?;
         self.files.insert(path.to_owned(), File { bytes, mode, owner });
         Ok(())
     }

@@ -19,7 +19,7 @@ use super::singleflight::SingleFlight;
 use winddown_api_client::refusal::{self, Refusal};
 
 /// How many objects of one pod are read at once.
-const AT_ONCE: usize = 8;
+const MAX_CONCURRENT_READS: usize = 8;
 
 /// Reads objects and services. Concurrent reads of the same thing share one request.
 pub(crate) struct Reader {
@@ -65,7 +65,11 @@ impl Reader {
             let found = self.object(&key, max_age).await;
             (key, found)
         };
-        futures_util::stream::iter(keys).map(one).buffer_unordered(AT_ONCE).collect().await
+        futures_util::stream::iter(keys)
+            .map(one)
+            .buffer_unordered(MAX_CONCURRENT_READS)
+            .collect()
+            .await
     }
 
     async fn object(&self, key: &Key, max_age: Duration) -> Found {

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// The number of answers below which none are removed.
-const REMEMBERED: usize = 64;
+const PRUNE_FROM_ANSWERS: usize = 64;
 
 /// Answers by key, kept for a while.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ where
     V: Clone + Send + Sync + 'static,
 {
     pub(crate) fn new(keep: Duration) -> Self {
-        let state = State { entries: HashMap::new(), look_at: REMEMBERED };
+        let state = State { entries: HashMap::new(), look_at: PRUNE_FROM_ANSWERS };
         Self { state: Arc::new(Mutex::new(state)), keep }
     }
 
@@ -127,7 +127,7 @@ impl<K: Eq + Hash, V> State<K, V> {
             Entry::Asking(_) => true,
             Entry::Known { asked_at, .. } => now.saturating_duration_since(*asked_at) < keep,
         });
-        self.look_at = (2 * self.entries.len()).max(REMEMBERED);
+        self.look_at = (2 * self.entries.len()).max(PRUNE_FROM_ANSWERS);
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Token {
 }
 
 /// The longest time after which a token is renewed, however long it lives.
-const DAY: Duration = Duration::from_secs(24 * 3600);
+const MAX_RENEWAL_DELAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Requests a token of the pod's service account that is valid for as long as the pod exists.
 ///
@@ -75,7 +75,7 @@ pub(crate) async fn request(
 /// How long a token with this lifetime is used. Only the length of its life matters, because the
 /// node's clock and the server's may differ.
 fn renew_after(lives: Duration) -> Duration {
-    (lives.max(Duration::from_secs(60)) * 4 / 5).min(DAY)
+    (lives.max(Duration::from_secs(60)) * 4 / 5).min(MAX_RENEWAL_DELAY)
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
 /// The capacity of the channel of arrivals.
-const ARRIVALS: usize = 256;
+const ARRIVALS_CAPACITY: usize = 256;
 
 /// Knows which pods wait for which objects. Clones share one state.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ enum Seen {
 impl Waiting {
     /// Creates an instance without pods. The receiver gets the pods whose objects have appeared.
     pub(crate) fn new(client: Client) -> (Self, mpsc::Receiver<PodUid>) {
-        let (arrived, arrivals) = mpsc::channel(ARRIVALS);
+        let (arrived, arrivals) = mpsc::channel(ARRIVALS_CAPACITY);
         (Self { client, state: Arc::default(), arrived }, arrivals)
     }
 

@@ -16,11 +16,11 @@ use super::decide::by_time;
 use super::{AfterBootPolicy, TerminatedPod, TerminatedPods, Verdict, decide};
 
 /// The timeout of one request.
-const DEADLINE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of concurrent requests.
-const CONCURRENCY: usize = 4;
+const MAX_CONCURRENT_REQUESTS: usize = 4;
 /// The interval between checks of a pod without a due time.
-const LOOK: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
+const CHECK_BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(300));
 
 /// Removes the pods that this node terminated from the API, according to the policy.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl AfterBoot {
     }
 
     async fn go_through(&mut self, pods: &impl PodApi) {
-        let mut reading = LOOK;
+        let mut reading = CHECK_BACKOFF;
         while let Err(error) = self.ended.load().await {
             if reading.failures() == 0 {
                 tracing::error!(
@@ -96,7 +96,8 @@ impl AfterBoot {
                     (ended, looked)
                 }
             });
-            let looked: Vec<_> = stream::iter(looks).buffer_unordered(CONCURRENCY).collect().await;
+            let looked: Vec<_> =
+                stream::iter(looks).buffer_unordered(MAX_CONCURRENT_REQUESTS).collect().await;
             let mut over = HashSet::new();
             for (ended, looked) in looked {
                 if self.note(&ended, looked, &mut outage) {
@@ -131,7 +132,7 @@ impl AfterBoot {
                     over.insert(ended.uid);
                 }
                 Verdict::Wait(Some(left)) => {
-                    self.next.insert(ended.uid, (now + left, LOOK));
+                    self.next.insert(ended.uid, (now + left, CHECK_BACKOFF));
                 }
                 // Not due in this boot.
                 Verdict::Wait(None) => {}
@@ -149,7 +150,8 @@ impl AfterBoot {
         }
         match looked {
             Looked::Verdict(Verdict::Wait(after)) => {
-                let (at, look) = self.next.entry(ended.uid.clone()).or_insert_with(|| (now, LOOK));
+                let (at, look) =
+                    self.next.entry(ended.uid.clone()).or_insert_with(|| (now, CHECK_BACKOFF));
                 *at = now + after.unwrap_or_else(|| look.after_failure(None));
                 false
             }
@@ -170,7 +172,8 @@ impl AfterBoot {
                         "cannot look after the pods that this node has ended; trying on"
                     );
                 }
-                let (at, look) = self.next.entry(ended.uid.clone()).or_insert_with(|| (now, LOOK));
+                let (at, look) =
+                    self.next.entry(ended.uid.clone()).or_insert_with(|| (now, CHECK_BACKOFF));
                 *at = now + look.after_failure(after);
                 false
             }
@@ -187,7 +190,7 @@ async fn look(
 ) -> Looked {
     let TerminatedPod { namespace, name, uid, .. } = ended.clone();
     let label = PodLabel { namespace, name, uid };
-    let pod = match timeout(DEADLINE, pods.get(&label)).await {
+    let pod = match timeout(REQUEST_TIMEOUT, pods.get(&label)).await {
         Ok(Ok(pod)) => pod,
         Ok(Err(refused)) => return failed(&refused),
         Err(_) => return late(),
@@ -196,7 +199,7 @@ async fn look(
     if verdict != Verdict::Delete {
         return Looked::Verdict(verdict);
     }
-    match timeout(DEADLINE, pods.delete(&label, Duration::ZERO)).await {
+    match timeout(REQUEST_TIMEOUT, pods.delete(&label, Duration::ZERO)).await {
         Ok(Ok(())) => Looked::Removed,
         Ok(Err(refused)) if refused.refusal.is_gone() => Looked::Verdict(Verdict::Forget),
         Ok(Err(refused)) => failed(&refused),
@@ -211,5 +214,5 @@ fn failed(refused: &Refused) -> Looked {
 }
 
 fn late() -> Looked {
-    Looked::Failed { after: None, error: format!("no answer within {DEADLINE:?}") }
+    Looked::Failed { after: None, error: format!("no answer within {REQUEST_TIMEOUT:?}") }
 }

@@ -10,7 +10,7 @@ use winddown_shared::display::in_seconds;
 use super::{Seen, Stage};
 
 /// The number of nodes that are named.
-const NAMED: usize = 10;
+const MAX_NAMED_NODES: usize = 10;
 
 /// The progress since a wait began.
 pub(super) struct Progress {
@@ -61,13 +61,13 @@ impl Progress {
         }
         let mut nodes: Vec<_> = self.nodes.iter().collect();
         nodes.sort_by_key(|(_, at)| **at != Where::Awaited);
-        said.extend(nodes.iter().take(NAMED).map(|(name, at)| match at {
+        said.extend(nodes.iter().take(MAX_NAMED_NODES).map(|(name, at)| match at {
             Where::Awaited => format!("{name} has not reported a clean shutdown"),
             Where::Down(Duration::ZERO) => format!("{name} was down"),
             Where::Down(after) => format!("{name} was down after {}", in_seconds(*after)),
             Where::Gone(after) => format!("{name} was gone after {}", in_seconds(*after)),
         }));
-        if let Some(more @ 1..) = nodes.len().checked_sub(NAMED) {
+        if let Some(more @ 1..) = nodes.len().checked_sub(MAX_NAMED_NODES) {
             said.push(format!("{more} more"));
         }
         said.join(", ")

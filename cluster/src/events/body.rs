@@ -10,17 +10,20 @@ use super::queue::Queued;
 /// The reporter of every event.
 pub(super) const CONTROLLER: &str = "winddown";
 /// The API's limits for a message and for shorter texts, in bytes.
-const NOTE: usize = 1024;
-const WORD: usize = 128;
+const MAX_NOTE_BYTES: usize = 1024;
+const MAX_WORD_BYTES: usize = 128;
 /// The API's limit for a name, less the suffix that makes it unique.
-const NAME: usize = 253 - 17;
+const MAX_NAME_BYTES: usize = 253 - 17;
 
 /// The name of the event: the same for each attempt, so that an event is not written twice if an
 /// answer was lost.
 pub(super) fn name(queued: &Queued) -> String {
     let nanos = queued.at.as_nanosecond().wrapping_add(i128::from(queued.number));
     let nanos = u64::try_from(nanos).unwrap_or(queued.number);
-    format!("{}.{nanos:x}", cut(queued.draft.about.name(), NAME).trim_end_matches(['.', '-']))
+    format!(
+        "{}.{nanos:x}",
+        cut(queued.draft.about.name(), MAX_NAME_BYTES).trim_end_matches(['.', '-'])
+    )
 }
 
 /// The object to create.
@@ -28,7 +31,7 @@ pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -
     let draft = &queued.draft;
     let annotations: BTreeMap<String, String> =
         draft.annotations.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-    let reason = cut(&draft.reason, WORD).to_owned();
+    let reason = cut(&draft.reason, MAX_WORD_BYTES).to_owned();
     api::Event {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -44,7 +47,7 @@ pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -
         reason: Some(reason),
         note: Some(shortened(message)),
         reporting_controller: Some(CONTROLLER.to_owned()),
-        reporting_instance: Some(cut(instance, WORD).to_owned()),
+        reporting_instance: Some(cut(instance, MAX_WORD_BYTES).to_owned()),
         ..api::Event::default()
     }
 }
@@ -55,10 +58,10 @@ pub(super) fn series(queued: &Queued, count: i32) -> serde_json::Value {
 }
 
 fn shortened(message: &str) -> String {
-    if message.len() <= NOTE {
+    if message.len() <= MAX_NOTE_BYTES {
         return message.to_owned();
     }
-    format!("{}...", cut(message, NOTE - 3))
+    format!("{}...", cut(message, MAX_NOTE_BYTES - 3))
 }
 
 fn cut(text: &str, most: usize) -> &str {

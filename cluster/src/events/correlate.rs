@@ -10,14 +10,14 @@ use super::queue::Queued;
 use super::{EventDraft, EventKind, Subject, Weight};
 
 /// How long a series continues after its last event, and how long messages are compared.
-const WINDOW: Duration = Duration::from_secs(600);
+const SERIES_WINDOW: Duration = Duration::from_secs(600);
 /// If there are more different messages than this for one reason and object, the rest are one series.
-const SIMILAR: usize = 10;
+const MAX_DIFFERENT_MESSAGES: usize = 10;
 /// The burst of events of one object, and the time until one more is allowed.
-const BURST: f64 = 25.0;
-const REFILL: Duration = Duration::from_secs(300);
+const EVENT_BURST: f64 = 25.0;
+const BURST_REFILL_INTERVAL: Duration = Duration::from_secs(300);
 /// The number of entries from which on old ones are removed.
-const REMEMBERED: usize = 1024;
+const PRUNE_FROM_ENTRIES: usize = 1024;
 
 /// What to do with one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Correlator {
             series: HashMap::new(),
             classes: HashMap::new(),
             buckets: HashMap::new(),
-            look_at: REMEMBERED,
+            look_at: PRUNE_FROM_ENTRIES,
         }
     }
 
@@ -141,7 +141,7 @@ impl Correlator {
         }
         similar.last = now;
         let is_known = similar.messages.contains(&draft.message);
-        if !is_known && similar.messages.len() < SIMILAR {
+        if !is_known && similar.messages.len() < MAX_DIFFERENT_MESSAGES {
             similar.messages.push(Arc::clone(&draft.message));
             return SeriesKey { class, message: Some(Arc::clone(&draft.message)) };
         }
@@ -149,9 +149,11 @@ impl Correlator {
     }
 
     fn take_token(&mut self, about: &Subject, now: Instant) -> bool {
-        let bucket = self.buckets.entry(about.whole()).or_insert(Bucket { tokens: BURST, at: now });
-        let gained = now.saturating_duration_since(bucket.at).div_duration_f64(REFILL);
-        bucket.tokens = (bucket.tokens + gained).min(BURST);
+        let bucket =
+            self.buckets.entry(about.whole()).or_insert(Bucket { tokens: EVENT_BURST, at: now });
+        let gained =
+            now.saturating_duration_since(bucket.at).div_duration_f64(BURST_REFILL_INTERVAL);
+        bucket.tokens = (bucket.tokens + gained).min(EVENT_BURST);
         bucket.at = now;
         let may = bucket.tokens >= 1.0;
         if may {
@@ -167,12 +169,12 @@ impl Correlator {
         }
         self.series.retain(|_, series| is_recent(series.last, now));
         self.classes.retain(|_, similar| is_recent(similar.last, now));
-        let until_full = REFILL.mul_f64(BURST);
+        let until_full = BURST_REFILL_INTERVAL.mul_f64(EVENT_BURST);
         self.buckets.retain(|_, b| now.saturating_duration_since(b.at) < until_full);
-        self.look_at = (2 * (self.series.len() + self.buckets.len())).max(REMEMBERED);
+        self.look_at = (2 * (self.series.len() + self.buckets.len())).max(PRUNE_FROM_ENTRIES);
     }
 }
 
 fn is_recent(last: Instant, now: Instant) -> bool {
-    now.saturating_duration_since(last) < WINDOW
+    now.saturating_duration_since(last) < SERIES_WINDOW
 }

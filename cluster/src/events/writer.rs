@@ -19,10 +19,10 @@ use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
 /// The timeout of one request.
-const REQUEST: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout while a shutdown waits, and the longest pause between two requests then.
-const HASTY_REQUEST: Duration = Duration::from_secs(2);
-const HASTE: Duration = Duration::from_millis(250);
+const HASTY_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+const HASTY_PAUSE: Duration = Duration::from_millis(250);
 /// The API server keeps events for an hour: an older one is not worth writing.
 const TOO_OLD: Duration = Duration::from_secs(3600);
 
@@ -32,7 +32,7 @@ const MOST_FAILURES: u32 = 9;
 
 /// Concurrent requests while a shutdown waits for the last events. With fewer, a node that goes
 /// down would wait for a hundred answers one after the other.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT_REQUESTS: usize = 16;
 /// Concurrent requests before that, which leave the API server room for what terminates pods. A
 /// request that hangs delays no other object.
 const BESIDE_OTHERS: usize = 2;
@@ -114,7 +114,7 @@ impl EventWriter {
             let is_flushing = *flushes.borrow_and_update() > 0;
             let most = match self.is_out {
                 true => 1,
-                false if is_flushing => AT_ONCE,
+                false if is_flushing => MAX_CONCURRENT_REQUESTS,
                 false => BESIDE_OTHERS,
             };
             let has_room = failure.is_none() && under_way.len() < most;
@@ -189,7 +189,7 @@ impl EventWriter {
         let wait = self.backoff.after_failure(after);
         tokio::select! {
             () = sleep(wait) => {}
-            () = self.requests.in_haste(HASTE) => {}
+            () = self.requests.in_haste(HASTY_PAUSE) => {}
         }
     }
 }
@@ -246,8 +246,8 @@ impl Requests {
                     text: refusal::text(&error),
                 }),
             },
-            () = sleep(REQUEST) => Err(unanswered(REQUEST)),
-            () = self.in_haste(HASTY_REQUEST) => Err(unanswered(HASTY_REQUEST)),
+            () = sleep(REQUEST_TIMEOUT) => Err(unanswered(REQUEST_TIMEOUT)),
+            () = self.in_haste(HASTY_REQUEST_TIMEOUT) => Err(unanswered(HASTY_REQUEST_TIMEOUT)),
         }
     }
 

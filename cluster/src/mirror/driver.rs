@@ -20,14 +20,14 @@ use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
 /// The timeout of one request.
-const DEADLINE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The number of concurrent requests.
-const CONCURRENCY: usize = 4;
+const MAX_CONCURRENT_REQUESTS: usize = 4;
 /// How often mirrors are listed, in case a change was not reported.
-const LISTING: Duration = Duration::from_secs(600);
+const RELIST_INTERVAL: Duration = Duration::from_secs(600);
 
 /// How long a failed attempt is remembered after its last backoff.
-const REMEMBERED: Duration = Duration::from_secs(60);
+const FAILURE_MEMORY: Duration = Duration::from_secs(60);
 
 /// Whether the static pod of a mirror is still terminating.
 pub type IsEnding = Arc<dyn Fn(&ObservedMirror) -> bool + Send + Sync>;
@@ -104,7 +104,7 @@ impl MirrorDriver {
             }
             let wanted = desired.borrow_and_update().clone();
             for step in self.due(wanted.as_deref(), now) {
-                if under_way.len() > CONCURRENCY {
+                if under_way.len() > MAX_CONCURRENT_REQUESTS {
                     break;
                 }
                 under_way.push(futures_util::FutureExt::boxed(self.take(step, client)));
@@ -123,7 +123,7 @@ impl MirrorDriver {
                     Done::MirrorAction(name, outcome) => self.note(&name, outcome),
                     Done::Listed(Ok(())) => {
                         listing.reset();
-                        list_at = Some(Instant::now() + LISTING);
+                        list_at = Some(Instant::now() + RELIST_INTERVAL);
                     }
                     Done::Listed(Err(error)) => {
                         if listing.failures() == 0 {
@@ -153,7 +153,7 @@ impl MirrorDriver {
         let names: std::collections::HashSet<Name> = steps.iter().map(MirrorAction::name).collect();
         // After a quiet time the delays start over.
         self.trials.retain(|name, trial| {
-            trial.busy || names.contains(name) || trial.not_before + REMEMBERED > now
+            trial.busy || names.contains(name) || trial.not_before + FAILURE_MEMORY > now
         });
         let due = |step: &MirrorAction| {
             let trial = self.trials.get(&step.name());
@@ -256,8 +256,8 @@ impl MirrorAction {
 async fn list(client: kube::Client, node_name: Arc<str>, mirrors: Mirrors) -> Done {
     let pods = Api::<api::Pod>::all(client);
     let of_node = ListParams::default().fields(&format!("spec.nodeName={node_name}"));
-    Done::Listed(match timeout(DEADLINE, pods.list(&of_node)).await {
-        Err(_) => Err(format!("no answer within {DEADLINE:?}")),
+    Done::Listed(match timeout(REQUEST_TIMEOUT, pods.list(&of_node)).await {
+        Err(_) => Err(format!("no answer within {REQUEST_TIMEOUT:?}")),
         Ok(Err(error)) => Err(refusal::text(&error)),
         Ok(Ok(list)) => {
             let found: Vec<Pod> = list.into_iter().filter_map(|pod| Pod::new(pod).ok()).collect();
@@ -324,5 +324,7 @@ fn has_finalizers(pod: &api::Pod) -> bool {
 async fn in_time<T>(
     request: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<Result<T, kube::Error>, String> {
-    timeout(DEADLINE, request).await.map_err(|_| format!("no answer within {DEADLINE:?}"))
+    timeout(REQUEST_TIMEOUT, request)
+        .await
+        .map_err(|_| format!("no answer within {REQUEST_TIMEOUT:?}"))
 }

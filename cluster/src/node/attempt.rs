@@ -22,10 +22,10 @@ pub(super) struct Attempt {
 }
 
 /// A quiet time after which a dispute with another writer counts as over.
-const PEACE: Duration = Duration::from_secs(600);
+const DISPUTE_OVER_AFTER: Duration = Duration::from_secs(600);
 
 /// The wait after a refusal that only an outside change can lift.
-const REFUSED: Duration = Duration::from_secs(60);
+const REFUSAL_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 impl Attempt {
     /// For writes that the cluster waits for: retried within 10 s.
@@ -69,7 +69,7 @@ impl Attempt {
         let again = self.done.replace(inputs) == Some(inputs);
         if again && !heartbeat {
             let last = self.fought.replace(now);
-            if last.is_none_or(|last| now.saturating_duration_since(last) > PEACE) {
+            if last.is_none_or(|last| now.saturating_duration_since(last) > DISPUTE_OVER_AFTER) {
                 self.fights.reset();
             }
             self.not_before = Some(now + self.fights.after_failure(None));
@@ -82,7 +82,7 @@ impl Attempt {
         let first = self.failures.failures() == 0;
         let asked = match refusal {
             Refusal::NotAllowed | Refusal::Invalid => {
-                (self.failures.longest() > REFUSED).then_some(REFUSED)
+                (self.failures.longest() > REFUSAL_RETRY_DELAY).then_some(REFUSAL_RETRY_DELAY)
             }
             other => other.retry_after(),
         };

@@ -16,7 +16,7 @@ pub(super) struct TickSource(watch::Sender<u64>);
 
 /// The jitter of a tick, so that nodes that started together drift apart. The kubelet's value for
 /// leases.
-const SPREAD: f64 = 0.04;
+const TICK_JITTER: f64 = 0.04;
 
 // === impl TickSource ===
 
@@ -34,7 +34,7 @@ impl TickSource {
     /// Ticks forever, about every `interval`. One timer wakes lease, ping and status together.
     pub(super) async fn beat(&self, interval: Duration) {
         loop {
-            tokio::time::sleep(interval.mul_f64(1.0 + SPREAD * fraction())).await;
+            tokio::time::sleep(interval.mul_f64(1.0 + TICK_JITTER * fraction())).await;
             self.0.send_modify(|beats| *beats += 1);
         }
     }

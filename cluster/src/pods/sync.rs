@@ -20,7 +20,7 @@ use super::seams::{Prepare, PrepareError, StatusSide};
 use crate::status::StatusUpdate;
 
 /// More steps in a row than any pod needs; after these the queue takes over.
-const STEPS: usize = 6;
+const MAX_STEPS: usize = 6;
 
 /// How soon a pod that is held back is retried.
 const HELD_BACK: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ pub(crate) async fn look<A: PodApi, T: StatusSide, R: Prepare>(
     uid: PodUid,
 ) -> Outcome {
     let mut outcome = Outcome::At(Instant::now());
-    for _ in 0..STEPS {
+    for _ in 0..MAX_STEPS {
         if let Some(end) = parts.step(&uid).await {
             outcome = end;
             break;

@@ -27,7 +27,7 @@ pub use driver::OutboxDriver;
 use state::State;
 
 /// The longest time at the end of a [`flush`](Outbox::flush) for writing unsent statuses to disk.
-const SPOOLING: Duration = Duration::from_secs(1);
+const SPOOL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Accepts pod statuses and sends them to the API server until the server has them. Cheap to clone;
 /// clones share one state.
@@ -156,7 +156,7 @@ impl Outbox {
         let waiting = self.lock().unacknowledged(Instant::now());
         self.0.changed.notify_one();
         let whole = deadline.saturating_duration_since(Instant::now());
-        let spool_at = deadline - SPOOLING.min(whole / 2);
+        let spool_at = deadline - SPOOL_TIMEOUT.min(whole / 2);
         let mut left = wait_until(waiting, spool_at).await;
         if left.is_empty() {
             return Vec::new();

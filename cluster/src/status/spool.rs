@@ -23,9 +23,9 @@ use disk::RealDisk;
 use file::{Envelope, file_name};
 
 /// How long a caller waits for the disk. The write continues in the background.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DISK_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The number of concurrent writes. A file system commits concurrent ones together.
-const WRITERS: usize = 8;
+const MAX_CONCURRENT_WRITES: usize = 8;
 
 /// A directory of records, one JSON file per pod UID. Cheap to clone; clones are the same spool.
 ///
@@ -166,7 +166,7 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
             limits,
             state: Mutex::default(),
             naming: Mutex::default(),
-            writers: Arc::new(Semaphore::new(WRITERS)),
+            writers: Arc::new(Semaphore::new(MAX_CONCURRENT_WRITES)),
         };
         Self { inner: Arc::new(inner), records: PhantomData }
     }
@@ -198,7 +198,7 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
             });
             write.await
         };
-        match tokio::time::timeout(PATIENCE, tokio::spawn(write)).await {
+        match tokio::time::timeout(DISK_WRITE_TIMEOUT, tokio::spawn(write)).await {
             Ok(Ok(Ok(outcome))) => outcome,
             // The runtime is shutting down, or the disk is too slow.
             Ok(_) | Err(_) => {

@@ -29,9 +29,9 @@ const MEASURE_PODS: Duration = Duration::from_secs(2);
 /// The timeout when only growth is measured.
 const MEASURE_GROWTH: Duration = Duration::from_millis(50);
 /// The interval between measurements for growth.
-const GROWTH: Duration = Duration::from_secs(1);
+const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
 /// How long to wait for the files of a stopped pod to be removed.
-const FILES: Duration = Duration::from_secs(30);
+const POD_FILES_TIMEOUT: Duration = Duration::from_secs(30);
 /// The first pause when no pod qualifies; it doubles each time.
 const NO_VICTIM_FIRST: Duration = Duration::from_secs(1);
 /// The longest such pause.
@@ -85,7 +85,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Does nothing where growth does not count.
     pub(super) async fn follow_growth(&mut self) {
         let now = Instant::now();
-        let lately = self.grown_at.is_some_and(|at| now.saturating_duration_since(at) < GROWTH);
+        let lately =
+            self.grown_at.is_some_and(|at| now.saturating_duration_since(at) < GROWTH_INTERVAL);
         if self.policy.memory_tie.is_none() || lately {
             return;
         }
@@ -205,7 +206,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             deadline: Some(due),
             ..KillRequest::new(KillReason::Eviction)
         };
-        let files = if condition == Condition::Disk { FILES } else { Duration::ZERO };
+        let files = if condition == Condition::Disk { POD_FILES_TIMEOUT } else { Duration::ZERO };
         let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let gone = instant_after(due + files, hook_time);
         let ending = Ending { due: gone, has_minimal_grace, evicted_for: condition.into() };
@@ -235,7 +236,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             }
             let outcome = end(&*killer, &*recorder, &pod, cause, request, now).await;
             if outcome.is_ok() && condition == Condition::Disk {
-                killer.volumes_released(pod.uid(), Instant::now() + FILES).await;
+                killer.volumes_released(pod.uid(), Instant::now() + POD_FILES_TIMEOUT).await;
             }
             Completion::Ended(Ended { pod, condition, record, outcome: Some(outcome) })
         };

@@ -16,9 +16,9 @@ use crate::seams::{Reclaim, Signals, Wanted};
 use crate::usage::left_behind;
 
 /// The interval between checks of the limits.
-const EVERY: Duration = Duration::from_secs(10);
+const CHECK_INTERVAL: Duration = Duration::from_secs(10);
 /// The timeout of their measurement.
-const MEASURE: Duration = Duration::from_millis(500);
+const MEASURE_TIMEOUT: Duration = Duration::from_millis(500);
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Evicts all pods that exceed a limit of their own, unless the policy spares them. They stop concurrently with
@@ -28,7 +28,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if !self.policy.local_storage_limits || now < self.next_limits {
             return;
         }
-        self.next_limits = now + EVERY;
+        self.next_limits = now + CHECK_INTERVAL;
         let mut pods = self.parts.killer.non_terminating_pods();
         pods.retain(|pod| has_local_limits(pod) && !self.policy.spares(pod));
         // A victim whose hook still runs is staying, and would be asked twice.
@@ -37,7 +37,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return;
         }
         let measured = self.parts.signals.pods(&pods, Wanted::Disk);
-        let Ok(stats) = timeout(MEASURE, measured).await else {
+        let Ok(stats) = timeout(MEASURE_TIMEOUT, measured).await else {
             return tracing::warn!("what pods have on disks could not be measured within 500ms");
         };
         let layout = self.policy.layout();

@@ -14,11 +14,11 @@ use crate::seams::{Reclaim, Reclaimed, Signals};
 use crate::signal::Signal;
 
 /// The timeout of one reclaim.
-const LONGEST: Duration = Duration::from_secs(60);
+const RECLAIM_TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause between reclaims for one signal, unless a pod has stopped in between.
-const AGAIN: Duration = Duration::from_secs(10);
+const RECLAIM_INTERVAL: Duration = Duration::from_secs(10);
 /// The pause after a reclaim that hung: eviction must not wait for it again.
-const AFTER_HANGING: Duration = Duration::from_secs(5 * 60);
+const HUNG_RECLAIM_PAUSE: Duration = Duration::from_secs(5 * 60);
 
 /// The result of a reclaim.
 pub(super) struct ReclaimDone {
@@ -31,7 +31,7 @@ pub(super) struct ReclaimDone {
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     pub(super) fn may_reclaim(&self, act: &Act, now: Instant) -> bool {
         let lately = self.reclaimed[act.signal.index()]
-            .is_some_and(|last| now.saturating_duration_since(last) < AGAIN);
+            .is_some_and(|last| now.saturating_duration_since(last) < RECLAIM_INTERVAL);
         let hangs = self.reclaim_hangs_until.is_some_and(|until| now < until);
         !act.reclaim.is_empty() && !self.policy.shadow && !lately && !hangs
     }
@@ -47,7 +47,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             let mut reclaimed = Reclaimed::default();
             let work = reclaim_each(&*reclaim, kinds, &mut reclaimed);
             let hung = tokio::select! {
-                done = timeout(LONGEST, work) => done.is_err(),
+                done = timeout(RECLAIM_TIMEOUT, work) => done.is_err(),
                 // The images of pods that end now must not count as unused.
                 () = paused => false,
             };
@@ -67,7 +67,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if !done.hung {
             self.pending_reclaim.note_reclaimed(now);
         }
-        self.reclaim_hangs_until = done.hung.then(|| now + AFTER_HANGING);
+        self.reclaim_hangs_until = done.hung.then(|| now + HUNG_RECLAIM_PAUSE);
         self.shown.conclude(done.record, Outcome::Reclaimed(done.reclaimed));
     }
 }

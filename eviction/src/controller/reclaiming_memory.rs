@@ -14,11 +14,11 @@ use crate::seams::{Reclaim, ReclaimError, Signals};
 use crate::signal::Resource;
 
 /// The pause between two attempts: a pod that needs its memory has it back by then.
-const AGAIN: Duration = Duration::from_secs(10);
+const RECLAIM_INTERVAL: Duration = Duration::from_secs(10);
 /// The pause after an attempt that timed out: the disk with the swap hangs.
-const AFTER_HANGING: Duration = Duration::from_secs(5 * 60);
+const HUNG_RECLAIM_PAUSE: Duration = Duration::from_secs(5 * 60);
 /// How long to wait for an attempt beyond its own time limit.
-const PATIENCE: Duration = Duration::from_millis(500);
+const RECLAIM_OVERRUN: Duration = Duration::from_millis(500);
 
 /// How much of a pod's memory to reclaim, and how long that may take.
 #[derive(Clone, Copy)]
@@ -84,9 +84,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let work = async move {
             let begun = Instant::now();
             let reclaimed = reclaim.reclaim_memory(&uid, figure, bytes, time);
-            let taken = timeout(time + PATIENCE, reclaimed).await;
+            let taken = timeout(time + RECLAIM_OVERRUN, reclaimed).await;
             let took = begun.elapsed();
-            let pause = if taken.is_ok() { AGAIN } else { AFTER_HANGING };
+            let pause = if taken.is_ok() { RECLAIM_INTERVAL } else { HUNG_RECLAIM_PAUSE };
             let taken = taken.unwrap_or_else(|_| {
                 Err(ReclaimError { what: format!("still not done after {took:?}"), source: None })
             });

@@ -23,7 +23,7 @@ use crate::signal::Signal;
 use crate::state::EvictionState;
 
 /// The timeout of a pod measurement.
-const MEASURE: Duration = Duration::from_secs(2);
+const POD_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The measurements and decisions of the loop. Clones share one view.
 #[derive(Clone, Debug)]
@@ -189,7 +189,8 @@ impl EvictionView {
         let Some(act) = act else { return explanation };
         let pods = killer.non_terminating_pods();
         let measured = signals.pods(&pods, Wanted::of(act.resource()));
-        let stats: Vec<Option<PodStats>> = timeout(MEASURE, measured).await.unwrap_or_default();
+        let stats: Vec<Option<PodStats>> =
+            timeout(POD_MEASURE_TIMEOUT, measured).await.unwrap_or_default();
         let candidates: Vec<Candidate<'_>> = pods
             .iter()
             .enumerate()

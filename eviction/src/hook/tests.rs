@@ -89,7 +89,7 @@ async fn one_that_is_no_longer_waited_for_ends_with_what_it_has_started() {
 async fn of_much_output_the_beginning_is_kept() {
     let ran = shell("yes | head -c 1000000", LONG).await;
     assert_eq!(ran.error, None);
-    assert_eq!(ran.output.len(), OUTPUT - 1, "without the end of the last line");
+    assert_eq!(ran.output.len(), MAX_OUTPUT_BYTES - 1, "without the end of the last line");
 }
 
 async fn is_gone(pid: &str) {

@@ -93,7 +93,7 @@ impl Loaded {
         if self.origin != Origin::File || self.file != below(DEFAULT_FILE) {
             return Ok(());
         }
-        let most = regular::CONFIGURATION;
+        let most = regular::MAX_CONFIGURATION_BYTES;
         if regular::read(&copy, most).is_ok_and(|old| old == self.text) {
             return Ok(());
         }

@@ -26,12 +26,12 @@ use crate::api::{
 pub use error::ClientError;
 
 /// The most bytes of an answer, or of a line of one.
-const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
+const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 /// How long the agent may take for an answer that needs no waiting for pods.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONTROL_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause before connecting again while the agent's accept queue is full.
-const FULL: Duration = Duration::from_millis(50);
+const FULL_QUEUE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A client of the control socket. Each call opens its own connection.
 #[derive(Clone, Debug)]
@@ -228,8 +228,8 @@ impl Client {
         &self,
         answer: impl Future<Output = Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
-        tokio::time::timeout(PATIENCE, answer).await.unwrap_or_else(|_| {
-            Err(ClientError::Silent { socket: self.socket.clone(), after: PATIENCE })
+        tokio::time::timeout(CONTROL_ANSWER_TIMEOUT, answer).await.unwrap_or_else(|_| {
+            Err(ClientError::Silent { socket: self.socket.clone(), after: CONTROL_ANSWER_TIMEOUT })
         })
     }
 
@@ -259,12 +259,12 @@ impl Client {
     }
 
     async fn connect(&self) -> Result<UnixStream, ClientError> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + CONTROL_ANSWER_TIMEOUT;
         loop {
             match UnixStream::connect(&self.socket).await {
                 // The accept queue is full: the agent is alive but busy.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < end => {
-                    sleep(FULL).await;
+                    sleep(FULL_QUEUE_PAUSE).await;
                 }
                 connected => return connected.map_err(|error| self.connect_error(error)),
             }
@@ -325,7 +325,9 @@ impl Client {
             io::ErrorKind::PermissionDenied => {
                 ClientError::Denied { group: group_of(&socket), socket }
             }
-            io::ErrorKind::WouldBlock => ClientError::Silent { socket, after: PATIENCE },
+            io::ErrorKind::WouldBlock => {
+                ClientError::Silent { socket, after: CONTROL_ANSWER_TIMEOUT }
+            }
             // The standard library's error names a C constant.
             io::ErrorKind::InvalidInput => {
                 self.io(io::Error::new(io::ErrorKind::InvalidInput, "its path is too long"))
@@ -389,8 +391,8 @@ impl Lines {
 
 /// Adds to an answer, or to a line of one, which is bounded.
 fn append(whole: &mut Vec<u8>, data: &[u8]) -> io::Result<()> {
-    if whole.len().saturating_add(data.len()) > LARGEST_ANSWER {
-        let why = format!("the answer is longer than {} MiB", LARGEST_ANSWER >> 20);
+    if whole.len().saturating_add(data.len()) > MAX_ANSWER_BYTES {
+        let why = format!("the answer is longer than {} MiB", MAX_ANSWER_BYTES >> 20);
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
     }
     whole.extend_from_slice(data);

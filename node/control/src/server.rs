@@ -25,7 +25,7 @@ pub struct Server<A> {
 }
 
 /// How long open connections may continue after the server was told to stop.
-const FAREWELL: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long to wait after a failed accept, for example without a free file descriptor.
 const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
@@ -169,7 +169,7 @@ async fn taken<T>(accepted: io::Result<T>) -> Option<T> {
 
 async fn drain_connections(tasks: TaskTracker, abort: CancellationToken) {
     tasks.close();
-    if tokio::time::timeout(FAREWELL, tasks.wait()).await.is_err() {
+    if tokio::time::timeout(CLOSE_TIMEOUT, tasks.wait()).await.is_err() {
         abort.cancel();
         tasks.wait().await;
     }

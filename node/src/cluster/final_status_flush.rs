@@ -16,13 +16,13 @@ use super::facts::Clean;
 
 /// The timeout if the API server was unreachable before: long enough to persist what the next agent sends after
 /// the boot.
-const AWAY: Duration = Duration::from_secs(1);
+const UNREACHABLE_SERVER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The timeout without credentials: nothing can be sent.
 const NO_CREDENTIALS: Duration = Duration::from_millis(100);
 
 /// The timeout if the API server was connected but does not answer any more.
-const SILENT: Duration = Duration::from_secs(3);
+const SILENT_SERVER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Sends the final statuses, conditions and events of a node that is going down, for as long as there is time.
 pub(super) struct FinalReport {
@@ -81,13 +81,13 @@ impl FinalReport {
         let until = match self.cluster.api().state {
             ApiState::Connected | ApiState::Unknown => until,
             ApiState::Unsigned { .. } => until.min(begun + NO_CREDENTIALS),
-            _ => until.min(begun + AWAY),
+            _ => until.min(begun + UNREACHABLE_SERVER_TIMEOUT),
         };
         self.cluster.change(|changing| changing.clean = Clean::Down { clean });
         // The last changes may not have reached the outbox yet.
         self.statuses.all().iter().for_each(|entry| self.submit(entry));
         let telling = async {
-            let left = self.flush(until.min(begun + SILENT)).await;
+            let left = self.flush(until.min(begun + SILENT_SERVER_TIMEOUT)).await;
             let answers = self.cluster.0.connection.last_contact().is_some_and(|at| at >= begun);
             if left.is_any() && answers { self.flush(until).await } else { left }
         };

@@ -10,7 +10,7 @@ use winddown_shared::error_chain;
 use winddown_control::{AgentApi, Server};
 
 /// How long to wait before trying again to bind the address; see [`serve_over_tcp`].
-pub const TRY_AGAIN: Duration = Duration::from_secs(10);
+pub const BIND_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Serves metrics and health on `address` until `stop` is cancelled.
 ///

@@ -15,11 +15,11 @@ use winddown_shared::NodeStats;
 mod tests;
 
 /// The longest time for which an answer of the file systems is used.
-const LONGEST: Duration = Duration::from_secs(10);
+const MAX_ANSWER_AGE: Duration = Duration::from_secs(10);
 
 /// Samples closer together than this mean fast polling. Slightly less than the second between calm samples,
 /// because the timer of the previous sample may have been late.
-const HURRIED: Duration = Duration::from_millis(980);
+const FAST_POLLING_GAP: Duration = Duration::from_millis(980);
 
 /// The last answer of the file systems, and for how long it may be used.
 pub(super) struct DiskTurns {
@@ -59,7 +59,8 @@ impl DiskTurns {
         let last_look = self.last_look.replace(now);
         let Some(last) = self.last else { return true };
         self.follow(&last.stats);
-        let are_due = last_look.is_none_or(|look| now.saturating_duration_since(look) < HURRIED)
+        let are_due = last_look
+            .is_none_or(|look| now.saturating_duration_since(look) < FAST_POLLING_GAP)
             || now.saturating_duration_since(last.at) >= self.good_for(&last);
         if are_due {
             // If the query is cancelled, the file systems are still due.
@@ -114,6 +115,6 @@ impl DiskTurns {
             let steps = u32::try_from(left / fallen.max(1)).unwrap_or(u32::MAX);
             (fallen > 0).then(|| apart.saturating_mul(steps) / 4)
         });
-        times.min().map_or(LONGEST, |time| time.min(LONGEST))
+        times.min().map_or(MAX_ANSWER_AGE, |time| time.min(MAX_ANSWER_AGE))
     }
 }

@@ -22,16 +22,16 @@ mod tests;
 const DISK_AGE: Duration = Duration::from_secs(10);
 
 /// How long to wait for a walk. The next sample comes soon, and the walk may have finished by then.
-const WALK: Duration = Duration::from_millis(400);
+const WALK_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// The age from which the result of a walk is not used any more.
-const STALE: Duration = Duration::from_secs(60);
+const WALK_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// The first backoff if the runtime does not report where its images are; it doubles with each failure.
-const ASK_FIRST: Duration = Duration::from_secs(1);
+const FIRST_ASK_DELAY: Duration = Duration::from_secs(1);
 
 /// The longest backoff.
-const ASK_MOST: Duration = Duration::from_secs(30);
+const MAX_ASK_DELAY: Duration = Duration::from_secs(30);
 
 /// The places where the node is measured, which include the runtime's once it has reported them.
 pub(super) struct Places {
@@ -76,7 +76,7 @@ impl Places {
 
     /// Asks the runtime for its places, with backoff, until it answers.
     pub(super) async fn find(self) {
-        let mut wait = ASK_FIRST;
+        let mut wait = FIRST_ASK_DELAY;
         let images = loop {
             match self.runtime.places().await {
                 Ok(places) => break places,
@@ -86,7 +86,7 @@ impl Places {
                 }
             }
             tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(ASK_MOST);
+            wait = (wait * 2).min(MAX_ASK_DELAY);
         };
         let places = UsagePaths {
             pods_cgroup: self.runtime.cgroup().await,
@@ -130,8 +130,8 @@ impl Measured {
         self.walk();
         let asked = Instant::now();
         let is_younger = |at: &Option<Instant>, age| at.is_some_and(|at| asked - at < age);
-        let _ = timeout(WALK, walked.wait_for(|at| is_younger(at, DISK_AGE))).await;
-        is_younger(&self.walked.borrow(), STALE)
+        let _ = timeout(WALK_TIMEOUT, walked.wait_for(|at| is_younger(at, DISK_AGE))).await;
+        is_younger(&self.walked.borrow(), WALK_MAX_AGE)
     }
 }
 

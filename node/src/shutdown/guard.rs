@@ -48,7 +48,7 @@ struct Kept {
 }
 
 /// How often the end of a hold is compared with its clock: timers stand still while the machine sleeps.
-const COMPARE: Duration = Duration::from_secs(5);
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 thread_local! {
@@ -297,7 +297,7 @@ async fn reached(clock: &BootClock, at: Option<Duration>) {
     loop {
         match at.saturating_sub(clock.now()) {
             Duration::ZERO => return,
-            left => sleep(left.min(COMPARE)).await,
+            left => sleep(left.min(CLOCK_CHECK_INTERVAL)).await,
         }
     }
 }

@@ -9,9 +9,9 @@ use tokio::time::{Instant, timeout};
 use crate::protection::{AgentRole, KubeletFacts, KubeletPresence};
 
 /// How long a look is good for. Kubelets come and go by the hand of an operator, who then asks again.
-const FRESH: Duration = Duration::from_secs(5);
+const KUBELET_LOOK_MAX_AGE: Duration = Duration::from_secs(5);
 /// How long a look may take: it reads files, and the disk may hang.
-const PATIENCE: Duration = Duration::from_secs(1);
+const KUBELET_LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How the kubelet is looked at.
 pub(super) type Look = Box<dyn Fn() -> BoxFuture<'static, KubeletFacts> + Send + Sync>;
@@ -46,10 +46,10 @@ impl KubeletLook {
     pub(super) async fn refresh(&self) {
         let Some(look) = &self.look else { return };
         let mut last = self.last.lock().await;
-        if last.is_some_and(|last| last.elapsed() < FRESH) {
+        if last.is_some_and(|last| last.elapsed() < KUBELET_LOOK_MAX_AGE) {
             return;
         }
-        let found = timeout(PATIENCE, look()).await.unwrap_or_default();
+        let found = timeout(KUBELET_LOOK_TIMEOUT, look()).await.unwrap_or_default();
         *last = Some(Instant::now());
         self.found.send_if_modified(|old| std::mem::replace(old, found) != found);
     }
@@ -85,7 +85,7 @@ mod tests {
         join_all((0..100).map(|_| look.refresh())).await;
         assert_eq!(looks.load(Ordering::SeqCst), 1);
         assert_eq!(look.found().borrow().presence, Some(KubeletPresence::Runs));
-        tokio::time::advance(FRESH).await;
+        tokio::time::advance(KUBELET_LOOK_MAX_AGE).await;
         look.refresh().await;
         assert_eq!(looks.load(Ordering::SeqCst), 2);
         assert_eq!(

@@ -15,7 +15,7 @@ use winddown_control::api::LastBootStatus;
 mod tests;
 
 /// How long the agent's stop waits for the disk.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DISK_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The result at the start.
 #[derive(Clone, Debug)]
@@ -98,7 +98,7 @@ impl LastBootState {
 /// Stores in `state` that the agent was stopped properly. Waits at most a second for the disk.
 pub(super) async fn note_stopped(state: PathBuf, boot_id: String, now: WallTime) {
     let write = tokio::task::spawn_blocking(move || note_stop(&state, &boot_id, now));
-    if tokio::time::timeout(PATIENCE, write).await.is_err() {
+    if tokio::time::timeout(DISK_WRITE_TIMEOUT, write).await.is_err() {
         tracing::warn!("the disk does not answer: the agent's stop is not noted");
     }
 }

@@ -11,7 +11,7 @@ use winddown_shutdown::{ProgressPhase, UnitStop};
 use super::Joined;
 
 /// Added to the time that the policy wants; what takes longer is not waited for.
-const SLACK: Duration = Duration::from_secs(10);
+const STOP_SLACK: Duration = Duration::from_secs(10);
 
 impl<R: Runtime> Joined<R> {
     /// Waits until the controller has ended the pods. Tells it first of a shutdown of this kind that nothing else
@@ -35,6 +35,6 @@ impl<R: Runtime> Joined<R> {
             };
             let _ = progress.wait_for(|progress| begun && is_over(progress.phase)).await;
         };
-        let _ = timeout(delay + SLACK, over).await;
+        let _ = timeout(delay + STOP_SLACK, over).await;
     }
 }

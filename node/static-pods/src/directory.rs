@@ -16,16 +16,16 @@ use winddown_shared::{WallClock, error_chain};
 
 use super::file::Role;
 use super::problem_log::ProblemLog;
-use super::scan::{SETTLE, Scanner};
+use super::scan::{SETTLE_TIME, Scanner};
 use super::watch::{self as events, DirectoryWatch};
 use super::{DesiredManifests, ManifestProblem};
 
 /// Delay between an event and the scan, so that files written together are seen together.
-const DEBOUNCE: Duration = Duration::from_millis(50);
+const DEBOUNCE_DELAY: Duration = Duration::from_millis(50);
 /// Minimum delay between two scans, however many events there are.
-const PAUSE: Duration = Duration::from_millis(200);
+const MIN_SCAN_INTERVAL: Duration = Duration::from_millis(200);
 /// A file system that takes longer than this to answer is reported.
-const PATIENCE: Duration = Duration::from_secs(10);
+const SLOW_SCAN: Duration = Duration::from_secs(10);
 /// The first state waits for files that have yet to settle, for at most this many scans. A file that is written to all
 /// the time does not delay the others forever.
 const FIRST_LOOKS: u32 = 4;
@@ -85,12 +85,12 @@ impl ManifestDirectory {
                         next = self.look(&mut watch, std::mem::take(&mut closed), may_hold) => next,
                     };
                     let now = Instant::now();
-                    earliest = now + PAUSE;
+                    earliest = now + MIN_SCAN_INTERVAL;
                     due = now + next.min(self.rescan);
                 }
                 complete = watch.next(&self.directory) => {
                     closed.extend(complete);
-                    due = due.min(earliest.max(Instant::now() + DEBOUNCE));
+                    due = due.min(earliest.max(Instant::now() + DEBOUNCE_DELAY));
                 }
             }
         }
@@ -119,7 +119,7 @@ impl ManifestDirectory {
             let others = others_may_write(scanner.directory()).unwrap_or_default();
             (attached, unsettled, empty, scanner.desired(wall), others)
         });
-        let done = match tokio::time::timeout(PATIENCE, &mut work).await {
+        let done = match tokio::time::timeout(SLOW_SCAN, &mut work).await {
             Ok(done) => done,
             Err(_) => {
                 self.report_silence();
@@ -134,7 +134,7 @@ impl ManifestDirectory {
                 if !(first && unsettled && may_hold) {
                     self.publish(desired);
                 }
-                if unsettled { SETTLE } else { empty }
+                if unsettled { SETTLE_TIME } else { empty }
             }
             Err(error) => {
                 tracing::error!(
@@ -180,7 +180,7 @@ impl ManifestDirectory {
         let mut desired = DesiredManifests { complete: false, ..(*current).clone() };
         let what = format!(
             "the file system has not answered for {} s: its pods are kept",
-            PATIENCE.as_secs()
+            SLOW_SCAN.as_secs()
         );
         let silence = ManifestProblem::of_file(&self.directory, &what, true, self.wall.now());
         desired.errors.insert(0, silence);

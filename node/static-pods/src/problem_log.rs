@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::ManifestProblem;
 
 /// The maximum number of problems that are logged in a minute. Any others are only counted.
-pub(super) const MOST: usize = 50;
+pub(super) const MAX_LOGGED_PER_MINUTE: usize = 50;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -48,7 +48,7 @@ impl ProblemLog {
         let known: HashSet<&ManifestProblem> = before.iter().collect();
         for problem in now.iter().filter(|problem| !known.contains(problem)) {
             let minute = self.minute.get_or_insert_with(|| Minute::new(at));
-            if minute.named >= MOST {
+            if minute.named >= MAX_LOGGED_PER_MINUTE {
                 self.unnamed.insert(problem.clone());
                 continue;
             }

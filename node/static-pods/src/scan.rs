@@ -15,7 +15,7 @@ use super::{DesiredManifests, ManifestError, ManifestProblem, read_manifest};
 
 /// How long a file has to stay unchanged before it is read, or counts as removed, unless its writer is known to have
 /// closed it. Editors remove a file and write it again.
-pub(super) const SETTLE: Duration = Duration::from_millis(500);
+pub(super) const SETTLE_TIME: Duration = Duration::from_millis(500);
 
 /// How long a file has to be empty, in seconds, before it counts as the manifest of no pod: nobody is writing it.
 const EMPTY_SECONDS: i64 = 5;
@@ -64,7 +64,7 @@ impl Scanner {
         let now = Instant::now();
         self.scan(&closed, now, wall);
         // Nobody waits here for what has yet to settle.
-        self.scan(&closed, now + SETTLE, wall);
+        self.scan(&closed, now + SETTLE_TIME, wall);
         Ok(self.desired(wall))
     }
 
@@ -74,8 +74,8 @@ impl Scanner {
 
     /// Scans the directory. `closed` are files that a writer has just closed or moved here.
     ///
-    /// Returns whether a file has yet to settle, so that another scan is due after [`SETTLE`]. Reads only files that
-    /// have changed.
+    /// Returns whether a file has yet to settle, so that another scan is due after [`SETTLE_TIME`]. Reads only files
+    /// that have changed.
     pub(super) fn scan(
         &mut self,
         closed: &HashSet<OsString>,
@@ -267,7 +267,7 @@ impl Entry {
             return true;
         }
         match self.pending {
-            Some((pending, since)) if pending == state => look.now - since >= SETTLE,
+            Some((pending, since)) if pending == state => look.now - since >= SETTLE_TIME,
             _ => {
                 self.pending = Some((state, look.now));
                 false

@@ -1,7 +1,7 @@
 //! The limit on the work of a search.
 
 /// The most pods that the searches of one choice may examine: a millisecond or two of work.
-const MOST: u64 = 80_000;
+const MAX_EXAMINED_PODS: u64 = 80_000;
 
 /// The work so far, and its limit.
 #[derive(Debug)]
@@ -13,7 +13,7 @@ pub(super) struct Effort {
 
 impl Effort {
     pub(super) fn new(spent: u64) -> Self {
-        Self { spent, left: MOST }
+        Self { spent, left: MAX_EXAMINED_PODS }
     }
 
     pub(super) fn spent(&self) -> u64 {

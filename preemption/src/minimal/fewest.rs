@@ -8,14 +8,14 @@
 
 use super::effort::Effort;
 use super::items::Items;
-use super::search::{self, Outcome, SLACK};
+use super::search::{self, Outcome, ROUNDING_SLACK};
 use super::swaps;
 
 /// The most steps towards the best weights, for each number of pods.
-const STEPS: usize = 48;
+const MAX_WEIGHT_STEPS: usize = 48;
 
 /// The most pods that [`by_two_kinds`] may examine.
-const DIVIDING: u64 = 200_000;
+const MAX_DIVIDED_PODS: u64 = 200_000;
 
 /// A set that is enough.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ fn bound(items: &Items, at_least: usize, effort: &mut Effort) -> Bound {
 /// so, whether swaps lead to one. Tries each resource but the first in turn.
 fn by_two_kinds(items: &Items, size: usize, effort: &mut Effort) -> Outcome {
     let mut outcome = Outcome::Unknown;
-    let most = effort.spent().saturating_add(DIVIDING);
+    let most = effort.spent().saturating_add(MAX_DIVIDED_PODS);
     for resource in 1..items.need.len() {
         let is_of_it = |item: &usize| {
             let parts = &items.items[*item].parts;
@@ -124,12 +124,12 @@ struct Weighed {
 fn weigh(items: &Items, kinds: &mut [Kind<'_>], effort: &mut Effort) -> Weighed {
     let mut best = (f64::INFINITY, Vec::new());
     let mut path = Path::new(items.need.len());
-    for _ in 0..STEPS {
+    for _ in 0..MAX_WEIGHT_STEPS {
         let weights = &path.weights;
         effort.add(items.len());
         let freed = freed_by_the_best(items, kinds, &scores(items, weights));
         let sum: f64 = freed.iter().zip(weights).map(|(freed, weight)| freed * weight).sum();
-        if sum < 1.0 - SLACK {
+        if sum < 1.0 - ROUNDING_SLACK {
             return Weighed { weights: path.weights, falls_short: true };
         }
         if sum < best.0 {
@@ -171,7 +171,7 @@ impl Path {
                 self.between = if two > one { (self.between.0, at) } else { (at, self.between.1) };
                 let middle = f64::midpoint(self.between.0, self.between.1);
                 self.weights = vec![1.0 - middle, middle];
-                self.between.1 - self.between.0 > SLACK
+                self.between.1 - self.between.0 > ROUNDING_SLACK
             }
             _ if self.alone < freed.len() => {
                 self.weights.swap(self.alone - 1, self.alone);
@@ -191,7 +191,7 @@ impl Path {
     fn descend(&mut self, freed: &[f64], sum: f64) -> bool {
         let mean = freed.iter().sum::<f64>() / count(freed.len());
         let slope: f64 = freed.iter().map(|freed| (freed - mean) * (freed - mean)).sum();
-        if slope < SLACK {
+        if slope < ROUNDING_SLACK {
             return false;
         }
         let pace = (sum - 1.0 + 1e-6) / slope;

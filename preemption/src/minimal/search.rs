@@ -8,10 +8,10 @@ use super::swaps;
 use crate::Proof;
 
 /// The largest set that is searched for: the recursion goes one call deeper for each pod.
-const DEEPEST: usize = 1024;
+const MAX_SEARCHED_SET: usize = 1024;
 
 /// Tolerance for rounding errors when sums of scores are compared.
-pub(super) const SLACK: f64 = 1e-9;
+pub(super) const ROUNDING_SLACK: f64 = 1e-9;
 
 /// A set, and how good it is known to be among the sets of its size.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) enum Outcome {
 pub(super) fn best(items: &Items, start: Vec<usize>, effort: &mut Effort) -> Best {
     let start = swaps::improve(items, start, effort);
     let size = start.len();
-    if size > DEEPEST {
+    if size > MAX_SEARCHED_SET {
         return Best { set: start, proof: Proof::UpTo(Criterion::Number) };
     }
     let mut search = Search::new(items, size, effort);
@@ -56,7 +56,7 @@ pub(super) fn best(items: &Items, start: Vec<usize>, effort: &mut Effort) -> Bes
 
 /// Finds any set of this size that is enough.
 pub(super) fn any(items: &Items, size: usize, effort: &mut Effort) -> Outcome {
-    if size > DEEPEST {
+    if size > MAX_SEARCHED_SET {
         return Outcome::Unknown;
     }
     let mut search = Search::new(items, size, effort);
@@ -140,7 +140,7 @@ impl<'a> Search<'a> {
     /// Tries every way to choose `number` more pods, from index `from` on, that free what is `left`.
     fn descend(&mut self, from: usize, number: usize, left: &[i64], weight: u128, rest: u64) {
         let items = self.items;
-        let lacking = items.score_of(left) - SLACK;
+        let lacking = items.score_of(left) - ROUNDING_SLACK;
         let mut after = left.to_vec();
         for place in from..items.len().saturating_sub(number - 1) {
             // The pod before it frees the same, ranks first, and was skipped: this one cannot be better.

@@ -2,7 +2,7 @@
 
 /// The largest table, in entries, that has a row for every index. If it would be larger, one row serves
 /// for all, which gives a weaker bound.
-const MOST: usize = 1 << 16;
+const MAX_TABLE_ENTRIES: usize = 1 << 16;
 
 /// For every index of a list and every number, the sum of that many of the best values from there on.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl<T: Copy + Ord + Default + std::ops::Add<Output = T>> Suffix<T> {
 
     fn new(values: &[T], most: usize, better: fn(T, T) -> bool) -> Self {
         let numbers = most + 1;
-        let single = numbers.saturating_mul(values.len() + 1) > MOST;
+        let single = numbers.saturating_mul(values.len() + 1) > MAX_TABLE_ENTRIES;
         let rows = if single { 1 } else { values.len() + 1 };
         let mut sums = vec![T::default(); rows * numbers];
         let mut best: Vec<T> = Vec::with_capacity(numbers);

@@ -4,14 +4,14 @@ use super::effort::Effort;
 use super::items::Items;
 
 /// The most pairs examined in one round. Sets with more pairs are left as they are.
-const PAIRS: usize = 50_000;
+const MAX_PAIRS: usize = 50_000;
 
 /// The most rounds. Each improves the set by one swap.
-const ROUNDS: usize = 40;
+const MAX_ROUNDS: usize = 40;
 
 /// Improves a set that is enough.
 pub(super) fn improve(items: &Items, mut set: Vec<usize>, effort: &mut Effort) -> Vec<usize> {
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let left = items.left(&set);
         let is_better = |inside: usize, outside: usize| {
             let (inside, outside) = (&items.items[inside], &items.items[outside]);
@@ -40,7 +40,7 @@ pub(super) fn repair(
     mut set: Vec<usize>,
     effort: &mut Effort,
 ) -> Option<Vec<usize>> {
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         let left = items.left(&set);
         let lack = |left: &mut dyn Iterator<Item = i64>| -> u64 {
             let parts = left.zip(&items.need).map(|(left, need)| millionths(left, *need));
@@ -76,7 +76,7 @@ fn best_pair<G: Ord>(
     gain: impl Fn(usize, usize) -> Option<G>,
 ) -> Option<(usize, usize)> {
     let pairs = set.len().saturating_mul(items.len() - set.len());
-    if pairs > PAIRS {
+    if pairs > MAX_PAIRS {
         return None;
     }
     effort.add(pairs);

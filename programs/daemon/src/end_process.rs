@@ -40,7 +40,7 @@ mod fault {
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
 
-    const LOOK: Duration = Duration::from_millis(20);
+    const EXIT_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
     pub(super) fn of(task: &'static str) -> Option<BoxFuture<'static, ()>> {
         let directory = PathBuf::from(std::env::var_os("WINDDOWN_FAULTS")?);
@@ -49,7 +49,7 @@ mod fault {
         let wanted = directory.join("panics").join(task);
         let told = async move {
             while std::fs::remove_file(&wanted).is_err() {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(EXIT_CHECK_INTERVAL).await;
             }
         };
         Some(told.boxed())

@@ -296,7 +296,7 @@ impl Service {
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
         // Clones share the limits, and scrapes over TCP cannot crowd out root on the socket.
         let scraped = config.metrics_address.map(|address| {
-            let again = metrics::TRY_AGAIN;
+            let again = metrics::BIND_RETRY_DELAY;
             tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
         });
         let served = critical::spawn("control server", server.serve(socket));

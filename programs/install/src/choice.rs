@@ -42,8 +42,8 @@ pub fn choose(root: &Path, config: Option<&Path>) -> Result<Choice, InstallError
     let tree = Tree::new(root);
     let there = tree.resolve_whole(CONFIG)?;
     let file = if there.exists() { Some(there.as_path()) } else { config };
-    let text =
-        file.and_then(|file| Some((file, regular::read(file, regular::CONFIGURATION).ok()?)));
+    let text = file
+        .and_then(|file| Some((file, regular::read(file, regular::MAX_CONFIGURATION_BYTES).ok()?)));
     // Ignore an invalid configuration here; `install` will report its errors.
     let parsed = text.and_then(|(file, text)| Config::parse(file, &text).ok());
     let is_live = LiveHost::at(root).is_some();

@@ -110,7 +110,7 @@ pub(super) fn overlooked(root: &Path) -> Option<String> {
 /// Processes that have a kubelet's name and are not this machine's kubelet, as a sentence each.
 fn others_by_that_name(root: &Path, live: bool) -> Vec<String> {
     /// Any user can start as many as they like.
-    const MOST: usize = 4;
+    const MAX_NAMED_PROCESSES: usize = 4;
     let found = if live { strangers(root).unwrap_or_default() } else { Vec::new() };
     let sentence = |(process, why): &(Process, _)| {
         format!(
@@ -118,7 +118,7 @@ fn others_by_that_name(root: &Path, live: bool) -> Vec<String> {
             process.pid, process.name
         )
     };
-    found.iter().take(MOST).map(sentence).collect()
+    found.iter().take(MAX_NAMED_PROCESSES).map(sentence).collect()
 }
 
 /// Refuses a path that others than root can change: what is there decides what root does.

@@ -62,7 +62,7 @@ impl Host for LiveHost {
     }
 
     fn kubelet_holds_lock(&self) -> Option<bool> {
-        for _ in 0..LOOKS {
+        for _ in 0..LOCK_CHECKS {
             let said = output("busctl", &LIST_INHIBITORS).ok()?;
             if lists_kubelet(&said)? {
                 return Some(true);
@@ -75,7 +75,7 @@ impl Host for LiveHost {
 }
 
 /// Together 10 s: a kubelet takes less from its start to its lock.
-const LOOKS: u32 = 40;
+const LOCK_CHECKS: u32 = 40;
 const BETWEEN_LOOKS: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 const LIST_INHIBITORS: [&str; 6] = [
@@ -112,11 +112,11 @@ fn output(program: &str, args: &[&str]) -> Result<String, HostError> {
         Ok(started) => started,
         Err(source) => return Err(HostError::Start { command, source }),
     };
-    if !ended_within(&child, PATIENCE) {
+    if !ended_within(&child, COMMAND_TIMEOUT) {
         // Both fail only if it has just exited by itself.
         let _ = child.kill();
         let _ = child.wait();
-        return Err(HostError::Timeout { command, after: PATIENCE });
+        return Err(HostError::Timeout { command, after: COMMAND_TIMEOUT });
     }
     let status = match child.wait() {
         Ok(status) => status,
@@ -155,7 +155,7 @@ pub(super) fn command_line(program: &str, args: &[&str]) -> String {
 }
 
 /// The timeout of a command. Starting the agent waits for its READY=1, which waits for logind.
-const PATIENCE: Duration = Duration::from_secs(120);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(120);
 
 fn ended_within(child: &Child, patience: Duration) -> bool {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);

@@ -279,11 +279,11 @@ fn configuration(
     let text = match (&options.config, beside) {
         (_, Some(beside)) => beside.text.clone(),
         (None, None) => containers.default_config(options.runtime),
-        (Some(path), None) => regular::read_to_string(path, regular::CONFIGURATION)
+        (Some(path), None) => regular::read_to_string(path, regular::MAX_CONFIGURATION_BYTES)
             .map_err(InstallError::file("read", path))?,
     };
     let there = tree.resolve_whole(CONFIG)?;
-    let existing = match regular::read(&there, regular::CONFIGURATION) {
+    let existing = match regular::read(&there, regular::MAX_CONFIGURATION_BYTES) {
         Ok(existing) => Some(existing),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(InstallError::file("read", there)(error)),

@@ -44,7 +44,7 @@ pub(super) enum Entry {
 impl Record {
     pub(super) fn load(tree: &Tree) -> Result<Self, InstallError> {
         let path = tree.resolve(RECORD)?;
-        let text = match regular::read(&path, regular::CONFIGURATION) {
+        let text = match regular::read(&path, regular::MAX_CONFIGURATION_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(InstallError::file("read", path)(error)),

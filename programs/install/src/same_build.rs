@@ -9,7 +9,7 @@ use std::io::{self, BufRead as _, BufReader, Read};
 const EDGE: u8 = 1;
 const BEGINNING: &str = "winddown's program of version ";
 /// The longest mark that is read.
-const LONGEST: u64 = 128;
+const MAX_MARK_BYTES: u64 = 128;
 
 /// The mark of this version. Each program refers to it when it starts, so that it is in the program's file.
 pub const BUILD_MARK: &str =
@@ -23,7 +23,7 @@ pub(super) fn version_in(program: impl Read) -> io::Result<Option<String>> {
     let mut program = BufReader::new(program);
     loop {
         let mut part = Vec::new();
-        if program.by_ref().take(LONGEST).read_until(EDGE, &mut part)? == 0 {
+        if program.by_ref().take(MAX_MARK_BYTES).read_until(EDGE, &mut part)? == 0 {
             return Ok(None);
         }
         let Some(text) = part.strip_suffix(&[EDGE]) else {

@@ -124,7 +124,7 @@ const DRAINED: &str = "the node stays drained: an agent that is installed before
 /// Whether the state directory has a drain of this boot, which the next agent continues.
 fn is_drained(tree: &Tree) -> bool {
     let read = |path: &str| {
-        regular::read_to_string(&tree.resolve(path).ok()?, regular::CONFIGURATION).ok()
+        regular::read_to_string(&tree.resolve(path).ok()?, regular::MAX_CONFIGURATION_BYTES).ok()
     };
     let drain = read(&format!("{STATE}/operator-drain.json"));
     let boot_id = read("/proc/sys/kernel/random/boot_id");
@@ -173,7 +173,7 @@ fn steps(
 fn switch_kubelet_on(tree: &Tree, host: Option<&dyn Host>) -> Vec<NextStep> {
     let read = || {
         let file = tree.resolve_whole(CONFIG).ok()?;
-        Config::parse(&file, &regular::read(&file, regular::CONFIGURATION).ok()?).ok()
+        Config::parse(&file, &regular::read(&file, regular::MAX_CONFIGURATION_BYTES).ok()?).ok()
     };
     read().map(|(config, _)| companion::switch_on(tree.root(), host, &config)).unwrap_or_default()
 }

@@ -57,7 +57,7 @@ pub(super) fn summary(cluster: &ClusterStatus, times: Times) -> (String, Style) 
 }
 
 /// The number of nodes that are named.
-const NAMED: usize = 5;
+const MAX_NAMED_NODES: usize = 5;
 
 /// The line about the nodes that shut down before this one, and its style.
 pub(super) fn after_nodes(after: &AfterNodesStatus) -> (String, Style) {
@@ -83,10 +83,10 @@ pub(super) fn after_nodes(after: &AfterNodesStatus) -> (String, Style) {
         NodeStage::Down => "down",
         NodeStage::Unknown => "unknown",
     };
-    let named = nodes.iter().take(NAMED);
+    let named = nodes.iter().take(MAX_NAMED_NODES);
     let mut named: Vec<_> =
         named.map(|node| format!("{} {}", clean(&node.name), stage(node.stage))).collect();
-    if let Some(more @ 1..) = nodes.len().checked_sub(NAMED) {
+    if let Some(more @ 1..) = nodes.len().checked_sub(MAX_NAMED_NODES) {
         named.push(format!("{more} more"));
     }
     (format!("{title}; {}", named.join(", ")), style)

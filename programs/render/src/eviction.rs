@@ -14,7 +14,7 @@ use winddown_control::api::{
 };
 
 /// The number of decisions about a pod shown unless the view is wide, and of others.
-const DECISIONS: usize = 5;
+const SHOWN_DECISIONS: usize = 5;
 
 /// The thresholds, the pods that would be evicted in eviction order, and the latest decisions. A wide view has all
 /// pods, including those that would stay, and all decisions.
@@ -194,7 +194,7 @@ fn shown_of(history: &[EvictionRecord], wide: bool) -> Vec<&EvictionRecord> {
         .filter(|record| {
             let count = if record.victim.is_some() { &mut about_a_pod } else { &mut others };
             *count += 1;
-            wide || *count <= DECISIONS
+            wide || *count <= SHOWN_DECISIONS
         })
         .collect();
     shown.reverse();

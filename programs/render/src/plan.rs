@@ -158,7 +158,7 @@ pub fn reports(list: &ReportList, view: &View) -> String {
 
 /// The durations of the latest shutdowns, newest last; none if there are fewer than three.
 pub fn trend(list: &ReportList) -> Option<String> {
-    const SHOWN: usize = 10;
+    const SHOWN_PODS: usize = 10;
     let is_shutdown = |entry: &&ReportEntry| {
         entry.pods > 0 && !matches!(entry.trigger.as_str(), "drain" | "drill")
     };
@@ -166,7 +166,7 @@ pub fn trend(list: &ReportList) -> Option<String> {
         .reports
         .iter()
         .filter(is_shutdown)
-        .take(SHOWN)
+        .take(SHOWN_PODS)
         .map(|entry| match entry.outcome.as_str() {
             "clean" => seconds(entry.took_seconds),
             outcome => format!("{} ({})", seconds(entry.took_seconds), clean(outcome)),

@@ -13,10 +13,10 @@ use winddown_control::api::{PodState, PodStatus, Status};
 pub(super) mod problems;
 
 /// The number of decisions shown unless the view is wide.
-const DECISIONS: usize = 5;
+const SHOWN_DECISIONS: usize = 5;
 
 /// The width of the labels at the left, in columns.
-const LABEL: usize = 11;
+const LABEL_COLUMNS: usize = 11;
 
 /// The status as text.
 pub fn status(status: &Status, view: &View) -> String {
@@ -152,7 +152,7 @@ impl Page<'_> {
             return;
         }
         self.heading("LAST DECISIONS");
-        let shown = if self.view.wide { usize::MAX } else { DECISIONS };
+        let shown = if self.view.wide { usize::MAX } else { SHOWN_DECISIONS };
         let skipped = status.decisions.len().saturating_sub(shown);
         for decision in status.decisions.iter().skip(skipped) {
             let when = decision.time.map(|then| times(status).age(then)).unwrap_or_default();
@@ -167,10 +167,10 @@ impl Page<'_> {
     }
 
     fn labelled(&mut self, label: &str, text: &str, style: Style) {
-        let lines = wrap(text, self.view.width, LABEL);
+        let lines = wrap(text, self.view.width, LABEL_COLUMNS);
         for (number, line) in lines.iter().enumerate() {
             let label = if number == 0 { label } else { "" };
-            let label = format!("{label:<LABEL$}");
+            let label = format!("{label:<LABEL_COLUMNS$}");
             self.text.push_str(&self.paint.with(HEAD, &label));
             self.line(line, Some(style));
         }

@@ -45,7 +45,7 @@ struct Cell {
 const GAP: &str = "  ";
 
 /// The narrowest width to which a column is cut.
-const NARROWEST: usize = 8;
+const MIN_COLUMN_WIDTH: usize = 8;
 
 impl Column {
     /// Creates a column of words that may be cut.
@@ -158,7 +158,7 @@ impl Table {
         while excess > 0 {
             let shrinkable = widths.iter().zip(&self.columns).enumerate();
             let widest = shrinkable
-                .filter(|(_, (width, column))| column.may_shrink && **width > NARROWEST)
+                .filter(|(_, (width, column))| column.may_shrink && **width > MIN_COLUMN_WIDTH)
                 .max_by_key(|(_, (width, _))| **width)
                 .map(|(index, _)| index);
             let Some(width) = widest.and_then(|index| widths.get_mut(index)) else { break };

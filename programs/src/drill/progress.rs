@@ -15,10 +15,10 @@ use crate::Output;
 use winddown_render::{fit, group_title};
 
 /// The columns of a bar.
-const WIDTH: usize = 24;
+const BAR_COLUMNS: usize = 24;
 
 /// How often the bars are redrawn while nothing happens, to update their clock.
-const REDRAW: Duration = Duration::from_millis(250);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Shows the run until the stand-in's shutdown is over, and returns its outcome.
 pub(super) async fn follow(
@@ -42,7 +42,7 @@ pub(super) async fn follow(
                 return Ok(outcome.ok());
             }
             Ok(()) = progress.changed() => {}
-            () = tokio::time::sleep(REDRAW), if say && out.draws => {}
+            () = tokio::time::sleep(REDRAW_INTERVAL), if say && out.draws => {}
         }
     }
 }
@@ -112,14 +112,15 @@ impl Screen {
 /// Draws a group in one line that does not wrap, because only then can it be overwritten.
 fn bar(group: &GroupProgress, columns: Option<usize>, color: bool) -> String {
     let done = group.ended + group.failed;
-    let filled = (WIDTH * done).checked_div(group.pods).unwrap_or(WIDTH).min(WIDTH);
+    let filled =
+        (BAR_COLUMNS * done).checked_div(group.pods).unwrap_or(BAR_COLUMNS).min(BAR_COLUMNS);
     let (paint, plain) = match (color, group.started, group.forced + group.failed) {
         (false, ..) => ("", ""),
         (true, None, _) => ("\x1b[2m", "\x1b[0m"),
         (true, Some(_), 0) => ("\x1b[32m", "\x1b[0m"),
         (true, Some(_), _) => ("\x1b[33m", "\x1b[0m"),
     };
-    let bar = format!("{}{}", "█".repeat(filled), "░".repeat(WIDTH - filled));
+    let bar = format!("{}{}", "█".repeat(filled), "░".repeat(BAR_COLUMNS - filled));
     let mut room = columns.map_or(usize::MAX, |columns| columns.saturating_sub(1));
     let parts = [format!("  {:>29}  ", title(group)), bar, format!("  {}", result(group))];
     let [title, bar, result] = parts.map(|part| {

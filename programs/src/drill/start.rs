@@ -8,11 +8,11 @@ use winddown_shared::Pod;
 use winddown_shared::display::clean;
 
 /// How long pods may take to start before the rehearsal continues without the late ones.
-pub(super) const LIMIT: Duration = Duration::from_secs(30);
+pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often it is said which pods are waited for.
-const TELL: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// How many pods are named in a line.
-const NAMED: usize = 3;
+const MAX_NAMED_PODS: usize = 3;
 
 /// The wait for the pods of a rehearsal.
 pub(super) struct Start {
@@ -44,12 +44,12 @@ impl Start {
         self.up_since = if all_up { self.up_since.or(Some(now)) } else { None };
         let over = match self.up_since {
             Some(since) => since + self.settle,
-            None => self.begun + LIMIT,
+            None => self.begun + START_TIMEOUT,
         };
         if now >= over {
             return Step::Go;
         }
-        let tell = self.told + TELL;
+        let tell = self.told + REPORT_INTERVAL;
         if !all_up && now >= tell {
             self.told = now;
             return Step::Tell;
@@ -75,9 +75,12 @@ pub(super) fn not_ready(late: &[&PodStatus]) -> String {
     if late.is_empty() {
         return String::new();
     }
-    let names: Vec<_> =
-        late.iter().take(NAMED).map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
-    let more = match late.len().saturating_sub(NAMED) {
+    let names: Vec<_> = late
+        .iter()
+        .take(MAX_NAMED_PODS)
+        .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+        .collect();
+    let more = match late.len().saturating_sub(MAX_NAMED_PODS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -94,7 +97,7 @@ mod tests {
     async fn a_program_has_its_time_to_settle_from_when_the_last_pod_is_up() {
         let begun = Instant::now();
         let mut start = Start::new(begun, SECOND);
-        assert_eq!(start.step(false, begun), Step::Wait(TELL));
+        assert_eq!(start.step(false, begun), Step::Wait(REPORT_INTERVAL));
         assert_eq!(start.step(true, begun + SECOND / 2), Step::Wait(SECOND));
         assert_eq!(start.step(true, begun + SECOND), Step::Wait(SECOND / 2));
         let again = "a pod that fell over is waited for anew";
@@ -116,7 +119,7 @@ mod tests {
                 Step::Go => break,
             }
         }
-        assert_eq!((now - begun, told), (LIMIT, 5));
+        assert_eq!((now - begun, told), (START_TIMEOUT, 5));
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,12 +3,12 @@
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::RETRY;
+use super::RECONNECT_DELAY;
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError, Lines};
 
 /// The statuses that may wait to be drawn; the agent waits when there are more.
-const WAITING: usize = 4;
+const MAX_QUEUED_STATUSES: usize = 4;
 
 /// An event from the agent.
 pub(super) enum FeedEvent {
@@ -25,7 +25,7 @@ pub(super) fn listen(
     client: &Client,
     first: Result<Lines, ClientError>,
 ) -> mpsc::Receiver<FeedEvent> {
-    let (events, receiver) = mpsc::channel(WAITING);
+    let (events, receiver) = mpsc::channel(MAX_QUEUED_STATUSES);
     let client = client.clone();
     tokio::spawn(async move {
         let mut answer = first;
@@ -42,7 +42,7 @@ pub(super) fn listen(
             if events.send(printer).await.is_err() || !again {
                 return;
             }
-            sleep(RETRY).await;
+            sleep(RECONNECT_DELAY).await;
             answer = client.watch().await;
         }
     });

@@ -15,7 +15,7 @@ use winddown_control::Client;
 use winddown_control::api::Status;
 use winddown_render::{Scene, counts_down, live};
 
-const SECOND: Duration = Duration::from_secs(1);
+const REDRAW_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows the node until the user types `q` or Ctrl-C, or a signal requests the process to stop.
 /// Nothing is drawn while nothing changes and nothing counts down.
@@ -158,7 +158,7 @@ impl View {
         if !counting || self.gone.is_some() {
             return std::future::pending().await;
         }
-        sleep_until(self.at + Duration::from_secs(older.as_secs()) + SECOND).await;
+        sleep_until(self.at + Duration::from_secs(older.as_secs()) + REDRAW_INTERVAL).await;
     }
 
     /// Returns the exit code, which is an error if the agent never answered.

@@ -15,7 +15,7 @@ use super::config::{CgroupDriver, CriConfig};
 use super::spec::{cgroup_parent, pod_cgroup};
 
 /// How long systemd may take to accept that slices are stopped.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SLICE_STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// All of them, because the class of an unconfigured pod is unknown.
 const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
 
@@ -32,7 +32,7 @@ pub(super) async fn stop_slices(context: &Context, uid: &PodUid) {
     // Awaited here: a stop that came later could end the pod's next containers.
     let stops = CLASSES.map(|qos| slices.stop(cgroup_parent(root, driver, uid, qos)));
     let late = |_| vec![Err(UnitError::Silent { call: "StopUnit", why: "it is late".to_owned() })];
-    let answers = timeout(PATIENCE, join_all(stops)).await.unwrap_or_else(late);
+    let answers = timeout(SLICE_STOP_TIMEOUT, join_all(stops)).await.unwrap_or_else(late);
     if let Some(error) = answers.into_iter().find_map(Result::err) {
         tracing::warn!(%uid, error = error_chain(&error), "a slice of a pod that is gone stays until the next boot");
     }

@@ -19,7 +19,7 @@ use super::config::{CgroupDriver, CriConfig};
 use super::spec::pods_cgroup;
 
 /// Number of concurrent stops from which on the weight is raised.
-const MANY: u64 = 8;
+const RAISE_FROM_STOPS: u64 = 8;
 
 /// The scale on which a cgroup version measures weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) async fn follow(context: Arc<Context>) {
     let mut written = 0;
     loop {
         let count = u64::try_from(*stops.borrow_and_update()).unwrap_or(u64::MAX);
-        let is_wanted = count >= MANY;
+        let is_wanted = count >= RAISE_FROM_STOPS;
         // Written only when the count halves or doubles.
         if is_wanted && (count >= written * 2 || count <= written / 2) {
             // Also if the write fails: a later change tries again.
@@ -97,7 +97,7 @@ fn raise(
     let has: u64 = text.trim().parse().map_err(io::Error::other)?;
     let scale = group.scale;
     // So high a value was not configured: an agent that was killed left it.
-    let found = if has >= scale.one * MANY { scale.one } else { has };
+    let found = if has >= scale.one * RAISE_FROM_STOPS { scale.one } else { has };
     let usual = usual.unwrap_or(found);
     let weight = count.saturating_mul(scale.one).clamp(usual, scale.most);
     put(&group, weight)?;

@@ -8,15 +8,15 @@ use winddown_shared::{Backoff, PodUid};
 
 use super::{Context, api, exits, labels, list};
 
-/// The wait before a stream that broke off is opened again; it doubles up to [`LONGEST`] while no event comes.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The wait before a stream that broke off is opened again; it doubles up to [`MAX_REOPEN_DELAY`] while no event comes.
+const FIRST_REOPEN_DELAY: Duration = Duration::from_secs(1);
 /// The longest wait. A CRI-O without events ends each stream at once.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_REOPEN_DELAY: Duration = Duration::from_secs(60);
 
 /// Follows the events for as long as the agent lives.
 pub(super) async fn follow(context: Arc<Context>) {
     let mut health = context.health.subscribe();
-    let mut backoff = Backoff::new(AGAIN, LONGEST);
+    let mut backoff = Backoff::new(FIRST_REOPEN_DELAY, MAX_REOPEN_DELAY);
     loop {
         let Ok(epoch) = health.wait_for(|h| h.reachable).await.map(|h| h.epoch) else { return };
         let is_lacking = match context.client.events().await {
@@ -96,6 +96,6 @@ mod tests {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        timeout(LONGEST, again).await.unwrap();
+        timeout(MAX_REOPEN_DELAY, again).await.unwrap();
     }
 }

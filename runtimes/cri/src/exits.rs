@@ -23,12 +23,13 @@ use super::{Context, labels, observe};
 mod code;
 
 /// The longest wait between two questions to a runtime that has not noticed an exit yet.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_QUERY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a stop waits for the runtime to report an exit code that the kernel does not provide: for the rest of
 /// its time, within these bounds. A containerd that systemd restarts is back in less than the longer one.
-const SILENCE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(10));
+const EXIT_REPORT_TIMEOUT_BOUNDS: (Duration, Duration) =
+    (Duration::from_secs(2), Duration::from_secs(10));
 /// How long the runtime is given to notice an exit that the kernel has reported.
-const PATIENCE: Duration = Duration::from_secs(30);
+const EXIT_NOTICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Records the runtime's report about a container, and watches it if it runs. Returns whether it has exited.
 pub(super) fn enter(
@@ -135,12 +136,12 @@ async fn take_end(
         Some(code) => {
             if observe::enter_early(context, entry, name, id, code) {
                 // The runtime is busy with other containers; the details that it adds can wait.
-                sleep(LONGEST).await;
+                sleep(MAX_QUERY_INTERVAL).await;
             }
         }
         None => {
             let left = entry.lock().time_left().unwrap_or_default();
-            let patience = left.clamp(SILENCE.0, SILENCE.1);
+            let patience = left.clamp(EXIT_REPORT_TIMEOUT_BOUNDS.0, EXIT_REPORT_TIMEOUT_BOUNDS.1);
             let settled = timeout(patience, settle(context, entry, name, id)).await;
             if settled.is_err() && entry.lock().stopping {
                 // It has exited, and a stop does not have to wait for a hung runtime.
@@ -162,8 +163,8 @@ pub(super) async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>, name: 
         return;
     }
     let settling = Settling { entry, name, id };
-    let deadline = Instant::now() + PATIENCE;
-    let mut backoff = Backoff::new(Duration::from_millis(2), LONGEST);
+    let deadline = Instant::now() + EXIT_NOTICE_TIMEOUT;
+    let mut backoff = Backoff::new(Duration::from_millis(2), MAX_QUERY_INTERVAL);
     while Instant::now() < deadline {
         match observe::ask(context, entry, id, false).await {
             Ok(seen) if observe::enter(context, entry, &seen) => break,

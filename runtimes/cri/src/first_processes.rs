@@ -11,7 +11,7 @@ use winddown_host::{kernel, ready::Ready};
 use winddown_shared::PodUid;
 
 use super::client::Client;
-use super::list::PARALLEL;
+use super::list::MAX_CONCURRENT_QUERIES;
 use super::{api, labels, observe};
 
 #[derive(Debug)]
@@ -32,7 +32,7 @@ struct Followed {
 
 impl Default for FirstProcesses {
     fn default() -> Self {
-        Self { all: Mutex::default(), turns: Semaphore::new(PARALLEL) }
+        Self { all: Mutex::default(), turns: Semaphore::new(MAX_CONCURRENT_QUERIES) }
     }
 }
 

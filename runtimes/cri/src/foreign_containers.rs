@@ -15,7 +15,7 @@ use super::first_processes::FirstProcesses;
 use super::{api, caused, failed, foreign_hooks, foreign_pods, labels};
 
 /// How long the runtime may take to answer a query: callers have a fallback.
-const ANSWER: Duration = Duration::from_secs(2);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The containers of all pods in a container runtime, whatever created them. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl PodContainers {
     /// # Errors
     /// The endpoint is not a socket.
     pub fn new(endpoint: &str) -> Result<Self, EndpointError> {
-        let times = CriTimes { ask: ANSWER, ..CriTimes::default() };
+        let times = CriTimes { ask: QUERY_TIMEOUT, ..CriTimes::default() };
         let client = Arc::new(Client::new(endpoint, times)?);
         Ok(Self { client, processes: Arc::default() })
     }

@@ -11,9 +11,9 @@ use super::client::Client;
 use super::labels;
 
 /// What is left of the grace period for the signal when a hook would use all of it: a quarter, and at most this.
-const LEFT: Duration = Duration::from_secs(2);
+const MAX_SIGNAL_TIME: Duration = Duration::from_secs(2);
 /// The shortest time of a command: the runtime takes whole seconds, and none means no limit.
-const SHORTEST: Duration = Duration::from_secs(1);
+const MIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A container's preStop hook; `None` if it has none.
 pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
@@ -30,9 +30,9 @@ pub(super) async fn run(
     grace: Duration,
 ) -> (Duration, bool) {
     let begun = Instant::now();
-    let within = grace.saturating_sub(LEFT.min(grace / 4));
+    let within = grace.saturating_sub(MAX_SIGNAL_TIME.min(grace / 4));
     let ran = if let Some(command) = hook.exec.and_then(|exec| exec.command) {
-        match client.exec_sync(&container.id, command, within.max(SHORTEST)).await {
+        match client.exec_sync(&container.id, command, within.max(MIN_COMMAND_TIMEOUT)).await {
             Ok(answer) => {
                 if answer.exit_code != 0 {
                     let (pod, name) = labels::title(&container.labels);

@@ -19,11 +19,11 @@ use super::{
 };
 
 /// Number of sandboxes that are stopped at the same time.
-const PARALLEL: usize = 4;
+const MAX_CONCURRENT_STOPS: usize = 4;
 /// How long no stop must have been in progress before sandboxes are stopped.
-const QUIET: Duration = Duration::from_millis(300);
+const QUIET_TIME: Duration = Duration::from_millis(300);
 /// How long a clean-up waits for that before it continues anyway.
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Delays clean-ups while containers are being stopped: tearing down a sandbox costs the runtime more than stopping
 /// a container, and in a shutdown the next group of pods is waiting to be signalled.
@@ -287,7 +287,7 @@ fn take_old_sandboxes(state: &mut PodState) -> Vec<Arc<str>> {
 
 impl Default for Cleaning {
     fn default() -> Self {
-        Self { stops: watch::Sender::new(0), turns: Semaphore::new(PARALLEL) }
+        Self { stops: watch::Sender::new(0), turns: Semaphore::new(MAX_CONCURRENT_STOPS) }
     }
 }
 
@@ -304,11 +304,11 @@ impl Cleaning {
     }
 
     /// Waits for a slot to clean up one pod. Unless that is urgent, it waits first until nothing is being stopped,
-    /// for [`PATIENCE`] at most.
+    /// for [`QUIET_TIMEOUT`] at most.
     async fn turn(&self, is_urgent: bool) -> Option<SemaphorePermit<'_>> {
         if !is_urgent {
             // After that time the clean-up continues regardless.
-            let _ = timeout(PATIENCE, self.quiet()).await;
+            let _ = timeout(QUIET_TIMEOUT, self.quiet()).await;
         }
         // The semaphore is never closed.
         self.turns.acquire().await.ok()
@@ -319,7 +319,7 @@ impl Cleaning {
         loop {
             // Cannot fail: the sender is a field of `self`.
             let _ = stops.wait_for(|stops| *stops == 0).await;
-            if timeout(QUIET, stops.changed()).await.is_err() {
+            if timeout(QUIET_TIME, stops.changed()).await.is_err() {
                 return;
             }
         }
@@ -343,7 +343,7 @@ mod tests {
         let cleaning = Cleaning::default();
         let began = Instant::now();
         cleaning.turn(false).await;
-        assert_eq!(began.elapsed(), QUIET);
+        assert_eq!(began.elapsed(), QUIET_TIME);
         let began = Instant::now();
         let stop = async {
             let first = cleaning.hold();
@@ -360,7 +360,7 @@ mod tests {
             began.elapsed()
         };
         let ((), cleaned) = tokio::join!(stop, clean);
-        assert_eq!(cleaned, Duration::from_millis(3100) + QUIET);
+        assert_eq!(cleaned, Duration::from_millis(3100) + QUIET_TIME);
     }
 
     #[tokio::test(start_paused = true)]
@@ -369,6 +369,6 @@ mod tests {
         let _hung = cleaning.hold();
         let began = Instant::now();
         cleaning.turn(false).await;
-        assert_eq!(began.elapsed(), PATIENCE);
+        assert_eq!(began.elapsed(), QUIET_TIMEOUT);
     }
 }

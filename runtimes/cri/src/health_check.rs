@@ -9,18 +9,18 @@ use winddown_shared::error_chain;
 use super::health::{CriHealth, note_gone, read, version};
 use super::{Context, api, list};
 
-/// The shortest wait between two checks of a runtime that is not healthy; it doubles up to [`UNWELL`] or
-/// [`AWAY`].
-const FASTEST: Duration = Duration::from_millis(100);
+/// The shortest wait between two checks of a runtime that is not healthy; it doubles up to
+/// [`MAX_INTERVAL_UNHEALTHY`] or [`MAX_INTERVAL_SILENT`].
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest wait for a runtime that answers but is not healthy.
-const UNWELL: Duration = Duration::from_secs(5);
+const MAX_INTERVAL_UNHEALTHY: Duration = Duration::from_secs(5);
 /// The longest wait for a runtime that does not answer; shorter, because pods wait for it.
-const AWAY: Duration = Duration::from_secs(1);
+const MAX_INTERVAL_SILENT: Duration = Duration::from_secs(1);
 
 /// Checks the runtime's health periodically and when the connection is lost, and lists everything
 /// when the runtime comes back.
 pub(super) async fn follow(context: Arc<Context>) {
-    let mut wait = FASTEST;
+    let mut wait = MIN_INTERVAL;
     loop {
         let before = context.health.borrow().clone();
         context.client.forget_losses();
@@ -46,9 +46,9 @@ pub(super) async fn follow(context: Arc<Context>) {
         }
         wait = match (now.is_well(), now.reachable) {
             (true, _) => context.config.times.health,
-            _ if is_back => FASTEST,
-            (false, true) => (wait * 2).clamp(FASTEST, UNWELL),
-            (false, false) => (wait * 2).clamp(FASTEST, AWAY),
+            _ if is_back => MIN_INTERVAL,
+            (false, true) => (wait * 2).clamp(MIN_INTERVAL, MAX_INTERVAL_UNHEALTHY),
+            (false, false) => (wait * 2).clamp(MIN_INTERVAL, MAX_INTERVAL_SILENT),
         };
         rest(&context, wait, now.reachable).await;
     }

@@ -6,9 +6,9 @@ use winddown_shared::RuntimeError;
 use super::{CriRuntime, api};
 
 /// Maximum number of images that are reported, the kubelet's `nodeStatusMaxImages`.
-const MOST: usize = 50;
+const MAX_REPORTED_IMAGES: usize = 50;
 /// Maximum number of names per image.
-const NAMES: usize = 5;
+const MAX_NAMES_PER_IMAGE: usize = 5;
 
 impl CriRuntime {
     /// The largest images on the node: the scheduler prefers nodes that have a pod's image. Cancel-safe.
@@ -29,8 +29,15 @@ impl CriRuntime {
 /// The largest images first, each with its digests before its tags.
 fn largest(mut images: Vec<api::Image>) -> Vec<ContainerImage> {
     images.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.id.cmp(&b.id)));
-    let told = images.into_iter().take(MOST).map(|image| ContainerImage {
-        names: Some(image.repo_digests.into_iter().chain(image.repo_tags).take(NAMES).collect()),
+    let told = images.into_iter().take(MAX_REPORTED_IMAGES).map(|image| ContainerImage {
+        names: Some(
+            image
+                .repo_digests
+                .into_iter()
+                .chain(image.repo_tags)
+                .take(MAX_NAMES_PER_IMAGE)
+                .collect(),
+        ),
         size_bytes: i64::try_from(image.size).ok(),
     });
     told.collect()

@@ -13,7 +13,7 @@ use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
 use super::{Context, api, dirs, exits, health, observe, sandbox};
 
 /// Number of containers whose status is requested at the same time.
-pub(super) const PARALLEL: usize = 8;
+pub(super) const MAX_CONCURRENT_QUERIES: usize = 8;
 
 /// A listing's sandboxes and containers of one pod.
 #[derive(Debug, Default)]
@@ -72,7 +72,7 @@ pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError>
     }
     let asked =
         entries.into_iter().map(|(entry, starts, found)| take(context, entry, starts, found));
-    stream::iter(asked).for_each_concurrent(PARALLEL, |taking| taking).await;
+    stream::iter(asked).for_each_concurrent(MAX_CONCURRENT_QUERIES, |taking| taking).await;
     context.set_adopted();
     Ok(())
 }

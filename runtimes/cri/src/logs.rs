@@ -13,7 +13,7 @@ use winddown_shared::error_chain;
 use super::{Context, api};
 
 /// The interval between two checks of the logs' lengths.
-const LOOK: Duration = Duration::from_secs(10);
+const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Rotates logs that have become too long, for as long as the agent lives.
 pub(super) async fn follow(context: Arc<Context>) {
@@ -21,7 +21,7 @@ pub(super) async fn follow(context: Arc<Context>) {
         return;
     }
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(LOG_CHECK_INTERVAL).await;
         let (logs, max_bytes, max_files) =
             (running(&context), context.config.log_max_bytes, context.config.log_max_files);
         let turn_all = move || turn_all(logs, max_bytes, max_files);

@@ -14,7 +14,7 @@ use super::client::CallError;
 use super::{Context, api, labels};
 
 /// How long to wait for a name that stays taken.
-const PATIENCE: Duration = Duration::from_secs(3);
+const FREE_NAME_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Creates an object. While its name is taken, looks for the existing one, and tries again for a while.
 /// As cancel-safe as `make`.
@@ -29,7 +29,7 @@ where
     M: Future<Output = Result<T, CallError>>,
     F: Future<Output = Option<T>>,
 {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + FREE_NAME_TIMEOUT;
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200));
     loop {
         match make().await {

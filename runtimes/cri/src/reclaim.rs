@@ -16,7 +16,7 @@ mod images;
 pub(crate) use images::ImageAges;
 
 /// How long to wait for the runtime to report containers that have just exited.
-const TOLD: Duration = Duration::from_secs(5);
+const EXIT_REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Garbage for CriRuntime {
     /// Removes every run of a container except the newest. For pods that were stopped, removes the newest too, and the
@@ -119,7 +119,7 @@ async fn note_exits(entry: &PodEntry) {
             pod::settled(entry, name, id).await;
         }
     };
-    let _ = tokio::time::timeout(TOLD, told).await;
+    let _ = tokio::time::timeout(EXIT_REPORT_TIMEOUT, told).await;
 }
 
 /// Removes the `emptyDir` volumes of a pod that was stopped and cleaned up. They count as one item.

@@ -124,10 +124,10 @@ pub(super) async fn config(
     let host = blocking(move || {
         // A node without this file resolves no names, and neither do its pods.
         let mut resolv_conf =
-            regular::read_to_string(&path, regular::CONFIGURATION).unwrap_or_default();
+            regular::read_to_string(&path, regular::MAX_CONFIGURATION_BYTES).unwrap_or_default();
         if has_own_network
             && spec::asks_only_this_host(&resolv_conf)
-            && let Ok(text) = regular::read_to_string(&upstream, regular::CONFIGURATION)
+            && let Ok(text) = regular::read_to_string(&upstream, regular::MAX_CONFIGURATION_BYTES)
         {
             resolv_conf = text;
         }

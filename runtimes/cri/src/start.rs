@@ -27,7 +27,7 @@ use attempt::Begun;
 /// The kubelet's reason for a container whose configuration cannot be generated.
 const CONFIG_ERROR: &str = "CreateContainerConfigError";
 /// How long a container waits for something that the node will have soon, such as an address.
-const SOON: Duration = Duration::from_secs(1);
+const AWAITED_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Why a container was not started.
 enum StartError {
@@ -70,7 +70,7 @@ pub(super) async fn start(
                 PodEventKind::Failed { error: message.clone() },
             );
             if let Some(container) = entry.lock().container(name) {
-                container.wait(CONFIG_ERROR, message, SOON);
+                container.wait(CONFIG_ERROR, message, AWAITED_RETRY_DELAY);
             }
         }
         Err(StartError::Trouble(reason, message)) => {

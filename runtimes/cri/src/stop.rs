@@ -17,7 +17,7 @@ mod container;
 pub(super) use container::end;
 
 /// How long a stop waits until containers that never ran are removed. They delay no other pod's turn for longer.
-const REMOVAL: Duration = Duration::from_secs(1);
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Resolves when no start of a pod that is being stopped is in progress, its running containers are known, and obsolete
 /// ones have been stopped. Starts notice that the pod is being stopped and give up soon.
@@ -54,7 +54,7 @@ async fn remove_created(context: &Context, entry: &PodEntry) {
             tracing::warn!(pod = %pod::title(entry), container = %name, error = error_chain(&error), "cannot remove a container that was created and not started");
         }
     });
-    let _ = timeout(REMOVAL, join_all(removals)).await;
+    let _ = timeout(REMOVAL_TIMEOUT, join_all(removals)).await;
 }
 
 async fn remove_one_created(

@@ -106,7 +106,7 @@ pub(super) fn write_hosts(
     let path = dirs::hosts(config, pod.uid());
     let node = match pod.is_on_host_network() {
         true => {
-            let most = regular::CONFIGURATION;
+            let most = regular::MAX_CONFIGURATION_BYTES;
             Some(regular::read_to_string(&config.hosts_file, most).unwrap_or_default())
         }
         false => None,

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use winddown_shared::Quantity;
 
 /// The length of a CPU quota's period, in microseconds; the kernel's default.
-pub const PERIOD: i64 = 100_000;
+pub const CPU_PERIOD_MICROS: i64 = 100_000;
 /// The smallest quota that the kernel accepts.
 const MIN_QUOTA: i64 = 1000;
 /// The range of CPU shares; one CPU is 1024.
@@ -33,7 +33,7 @@ pub fn weight(shares: i64) -> i64 {
 
 /// The CPU quota per period for a limit in thousandths of a CPU.
 pub fn quota(milli: i64) -> i64 {
-    (milli.saturating_mul(PERIOD) / 1000).max(MIN_QUOTA)
+    (milli.saturating_mul(CPU_PERIOD_MICROS) / 1000).max(MIN_QUOTA)
 }
 
 #[cfg(test)]

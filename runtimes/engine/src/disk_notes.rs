@@ -8,7 +8,7 @@ use winddown_shared::error_chain;
 use crate::files;
 
 /// The maximum number of notes in a batch.
-const BATCH: usize = 256;
+const MAX_BATCH_NOTES: usize = 256;
 
 /// Writes notes without delaying a stop. One thread at a time writes them, however many pods are stopped; a disk that
 /// hangs delays the notes and nothing else.
@@ -23,7 +23,7 @@ impl Notes {
         let (notes, mut queue) = mpsc::unbounded_channel();
         tokio::spawn(async move {
             let mut batch: Vec<PathBuf> = Vec::new();
-            while queue.recv_many(&mut batch, BATCH).await > 0 {
+            while queue.recv_many(&mut batch, MAX_BATCH_NOTES).await > 0 {
                 let paths = std::mem::take(&mut batch);
                 let write_all = move || paths.iter().for_each(|path| write(path));
                 let _ = tokio::task::spawn_blocking(write_all).await;

@@ -36,11 +36,11 @@ pub const VARIABLE: &str = "WINDDOWN_NOTICE";
 /// The name of the file in a pod's directory.
 pub const FILE: &str = "notice.json";
 /// How long the stop of a pod waits for its file: a thousand times what writing a file in memory takes.
-const PATIENCE: Duration = Duration::from_millis(100);
+const FILE_WRITE_TIMEOUT: Duration = Duration::from_millis(100);
 /// Delay before jobs that failed are tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+const FAILED_JOBS_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The maximum number of jobs in a batch.
-const BATCH: usize = 256;
+const MAX_BATCH_JOBS: usize = 256;
 
 /// Writes the end notices of pods.
 #[derive(Debug)]
@@ -83,8 +83,8 @@ impl EndNotices {
             loop {
                 let has_failed = !jobs.is_empty();
                 tokio::select! {
-                    received = due.recv_many(&mut jobs, BATCH) => if received == 0 { return },
-                    () = sleep(AGAIN), if has_failed => {}
+                    received = due.recv_many(&mut jobs, MAX_BATCH_JOBS) => if received == 0 { return },
+                    () = sleep(FAILED_JOBS_RETRY_DELAY), if has_failed => {}
                 }
                 let work = move || carry_out(jobs);
                 jobs = tokio::task::spawn_blocking(work).await.unwrap_or_default();
@@ -160,7 +160,7 @@ impl EndNotices {
     /// Like [`refresh`](Self::refresh), and waits a moment for the update.
     pub(crate) async fn tell<B: RunScope>(&self, entry: &PodEntry<B>) {
         if let Some(done) = self.refresh(entry)
-            && timeout(PATIENCE, done).await.is_err()
+            && timeout(FILE_WRITE_TIMEOUT, done).await.is_err()
         {
             let pod = crate::pod::title(entry);
             tracing::warn!(%pod, "the pod ends before it can read why: its notice is not written yet");

@@ -11,7 +11,7 @@ use winddown_shared::{
 use crate::pod::{PodEntry, RunScope};
 
 /// How many changes a slow reader may fall behind before it has to check all pods.
-const CHANGES: usize = 1024;
+const CHANGES_CAPACITY: usize = 1024;
 
 /// The pods that a runtime knows, and their spontaneous changes.
 pub struct Pods<B: RunScope> {
@@ -24,7 +24,11 @@ pub struct Pods<B: RunScope> {
 impl<B: RunScope> Default for Pods<B> {
     fn default() -> Self {
         let recorder = Mutex::new(Weak::<()>::new() as Weak<dyn Recorder>);
-        Self { known: Mutex::default(), changes: broadcast::Sender::new(CHANGES), recorder }
+        Self {
+            known: Mutex::default(),
+            changes: broadcast::Sender::new(CHANGES_CAPACITY),
+            recorder,
+        }
     }
 }
 

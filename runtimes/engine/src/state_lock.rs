@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 /// How long to wait for the lock to become free.
-const PATIENCE: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 /// The delay between two attempts.
-const PAUSE: Duration = Duration::from_millis(20);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Takes the lock, waiting a moment for it: an agent that was killed while it forked leaves a child that holds a copy
 /// of the lock until it executes its program. None if another agent holds it. Cancel-safe.
@@ -19,7 +19,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// # Errors
 /// The file cannot be created or locked.
 pub async fn take(path: &Path) -> io::Result<Option<File>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
         let path = path.to_owned();
         let tried = tokio::task::spawn_blocking(move || attempt(&path)).await;
@@ -27,7 +27,7 @@ pub async fn take(path: &Path) -> io::Result<Option<File>> {
         if taken.is_some() || Instant::now() >= deadline {
             return Ok(taken);
         }
-        sleep(PAUSE).await;
+        sleep(LOCK_RETRY_INTERVAL).await;
     }
 }
 

@@ -8,7 +8,7 @@ use winddown_host::OneThread;
 use winddown_shim::{exit, log};
 
 /// How long a message may take to be read.
-const PATIENCE: Duration = Duration::from_secs(2);
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reads termination messages, one at a time: if the disk hangs that pods write them to, one thread does, and no end of
 /// a container waits for it longer than two seconds.
@@ -19,7 +19,7 @@ impl TerminationMessages {
     /// Returns what [`of_container`] returns, or nothing if it takes longer than two seconds. Cancel-safe.
     pub async fn of_container(&self, file: PathBuf, log: Option<PathBuf>) -> String {
         let read = self.0.run(move |()| of_container(&file, log.as_deref()));
-        timeout(PATIENCE, read).await.ok().and_then(Result::ok).unwrap_or_default()
+        timeout(READ_TIMEOUT, read).await.ok().and_then(Result::ok).unwrap_or_default()
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
             let mut both = std::pin::pin!(async { tokio::join!(read(), read()) });
             assert!(both.as_mut().now_or_never().is_none());
             // A thread that works keeps the clock from going on by itself.
-            tokio::time::advance(PATIENCE).await;
+            tokio::time::advance(READ_TIMEOUT).await;
             assert_eq!(both.await, (String::new(), String::new()));
             spawn_blocking(|| ()).await.unwrap();
             drop(go);

@@ -15,7 +15,7 @@ use crate::procfs;
 use crate::record::{self, ExitRecord};
 
 /// The bytes reserved on disk for the record before the command runs.
-const RESERVE: usize = 8 * 1024;
+const RESERVED_BYTES: usize = 8 * 1024;
 /// The maximum length of a termination message, in bytes; the kubelet's limit.
 const MAX_MESSAGE: u64 = 4096;
 /// How many names at the end of the path of a termination message its pod may have replaced, if it has the directory of
@@ -35,7 +35,7 @@ pub(crate) struct Seen {
 
 /// Reserves space for the record, so that a full disk cannot prevent it later.
 pub(crate) fn reserve(dir: &Path) -> io::Result<()> {
-    record::create(&dir.join(record::EXIT_RESERVE))?.write_all(&[b' '; RESERVE])
+    record::create(&dir.join(record::EXIT_RESERVE))?.write_all(&[b' '; RESERVED_BYTES])
 }
 
 /// Builds the record from the observation.
@@ -62,7 +62,7 @@ pub fn write(dir: &Path, mut exit: ExitRecord) -> io::Result<File> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(&room)?;
     let mut attempt = |exit: &ExitRecord| {
         let mut json = serde_json::to_vec(exit)?;
-        json.resize(json.len().max(RESERVE), b' ');
+        json.resize(json.len().max(RESERVED_BYTES), b' ');
         file.rewind()?;
         file.write_all(&json)?;
         file.set_len(json.len() as u64)
@@ -94,7 +94,7 @@ pub fn explain(
     log_tail: impl FnOnce() -> String,
 ) -> (&'static str, String) {
     let start_error =
-        regular::read_to_string(&dir.join(record::START_ERROR), regular::CONFIGURATION)
+        regular::read_to_string(&dir.join(record::START_ERROR), regular::MAX_CONFIGURATION_BYTES)
             .unwrap_or_default();
     if !start_error.is_empty() {
         return ("StartError", start_error);

@@ -28,7 +28,8 @@ pub(crate) fn take(command: &Command) -> Result<(), (String, io::Error)> {
         setgid(Gid::from_raw(gid)).map_err(failed(format!("runAsGroup {gid}")))?;
     } else if let Some(uid) = command.uid {
         let gid = group_of(
-            &regular::read(PASSWD.as_ref(), 64 * regular::CONFIGURATION).unwrap_or_default(),
+            &regular::read(PASSWD.as_ref(), 64 * regular::MAX_CONFIGURATION_BYTES)
+                .unwrap_or_default(),
             uid,
         );
         let what = format!("group {gid} of runAsUser {uid}");

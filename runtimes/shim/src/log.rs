@@ -26,7 +26,7 @@ use crate::order::LogTarget;
 /// The maximum output in one log line, in bytes; containerd and CRI-O use the same.
 const MAX_LINE: usize = 16 * 1024;
 /// How much of the end of a file is read for a termination message: two lines of the maximum length are complete in it.
-const READ: u64 = 2 * (MAX_LINE as u64 + 128);
+const TAIL_READ_BYTES: u64 = 2 * (MAX_LINE as u64 + 128);
 /// How much of the end of the log a termination message may take, in bytes and lines.
 const TAIL_BYTES: usize = 2048;
 const TAIL_LINES: usize = 80;
@@ -152,7 +152,7 @@ impl LogFile {
 
     /// The end of the output without the log format: at most 80 lines and 2048 bytes.
     pub fn tail(&self) -> String {
-        plain(&self.tail.0, self.tail.0.len() >= Tail::KEPT)
+        plain(&self.tail.0, self.tail.0.len() >= Tail::KEPT_BYTES)
     }
 
     fn announce_loss(&mut self, at: WallTime) -> io::Result<()> {
@@ -209,15 +209,15 @@ impl LogFile {
 
 impl Tail {
     /// More than the message needs, because the prefix of each line is removed later.
-    const KEPT: usize = TAIL_BYTES * 4;
+    const KEPT_BYTES: usize = TAIL_BYTES * 4;
 
     fn keep(&mut self, text: &[u8]) {
-        if text.len() >= Self::KEPT {
+        if text.len() >= Self::KEPT_BYTES {
             self.0.clear();
-            self.0.extend_from_slice(&text[text.len() - Self::KEPT..]);
+            self.0.extend_from_slice(&text[text.len() - Self::KEPT_BYTES..]);
             return;
         }
-        let over = (self.0.len() + text.len()).saturating_sub(Self::KEPT);
+        let over = (self.0.len() + text.len()).saturating_sub(Self::KEPT_BYTES);
         self.0.drain(..over);
         self.0.extend_from_slice(text);
     }
@@ -229,10 +229,10 @@ impl Tail {
 /// See [`open`]; also if the log cannot be read.
 pub fn tail(path: &Path) -> io::Result<String> {
     let mut file = open(path)?;
-    let begins = file.metadata()?.len().saturating_sub(READ);
+    let begins = file.metadata()?.len().saturating_sub(TAIL_READ_BYTES);
     file.seek(SeekFrom::Start(begins))?;
     let mut bytes = Vec::new();
-    file.take(READ).read_to_end(&mut bytes)?;
+    file.take(TAIL_READ_BYTES).read_to_end(&mut bytes)?;
     // The first line has lost its head: it could be the content of any file.
     let cut = if begins == 0 {
         0

@@ -15,8 +15,8 @@ use crate::procfs::Process;
 pub const PROCS: &str = "cgroup.procs";
 
 /// How many times killed processes are searched for again, and how long all of them may take to exit.
-pub const ROUNDS: usize = 6;
-const WAIT: Duration = Duration::from_millis(500);
+pub const SEARCH_ROUNDS: usize = 6;
+const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Sends SIGKILL to all processes in v2 cgroups and below them at once. Does nothing for v1 cgroups, whose processes
 /// are also in a v2 cgroup or are found by other means.
@@ -30,7 +30,7 @@ pub fn kill(dirs: &[PathBuf]) {
 
 /// Kills everything in these cgroups and below them, v1 or v2. Returns whether nothing is left. Blocks.
 pub fn end(dirs: &[PathBuf]) -> bool {
-    for _ in 0..ROUNDS {
+    for _ in 0..SEARCH_ROUNDS {
         let Ok(listed) = pids(dirs) else { return false };
         if listed.is_empty() {
             return true;
@@ -52,7 +52,7 @@ pub fn end_processes(processes: &[Process]) {
     for process in processes {
         let _ = process.signal(Signal::KILL);
     }
-    let deadline = Instant::now() + WAIT;
+    let deadline = Instant::now() + EXIT_TIMEOUT;
     for process in processes {
         let left = deadline.saturating_duration_since(Instant::now());
         process.ended_within(left.as_millis().try_into().unwrap_or(u16::MAX));

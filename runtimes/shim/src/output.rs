@@ -11,7 +11,7 @@ use super::log::{Lines, LogFile, Stream};
 use crate::order::LogTarget;
 
 /// The number of bytes read at once.
-const CHUNK: usize = 16 * 1024;
+const CHUNK_BYTES: usize = 16 * 1024;
 /// The number of chunks read from each pipe after the end: the maximum capacity of a pipe, 1 MiB.
 pub(crate) const LAST_CHUNKS: usize = 64;
 
@@ -36,7 +36,7 @@ pub(crate) struct Source {
 impl<'a> Output<'a> {
     pub(crate) fn new(sources: Vec<Source>, target: LogTarget, wall: &'a WallClock) -> Self {
         let log = LogFile::open(target);
-        Self { sources, log, wall, chunk: vec![0; CHUNK], text: Vec::new() }
+        Self { sources, log, wall, chunk: vec![0; CHUNK_BYTES], text: Vec::new() }
     }
 
     /// Reads what the pipes hold, at most `rounds` chunks of each. Closed pipes are removed. `also` gets everything

@@ -42,7 +42,7 @@ pub const SUPERVISOR: &str = "supervisor";
 /// The text that the supervisor writes to its own file once nothing of the container is left.
 pub const ENDED: &str = "ended";
 /// More than any record has: a pod's with all its variables is below half of it.
-const LARGEST: u64 = 256 * 1024 * 1024;
+const MAX_RECORD_BYTES: u64 = 256 * 1024 * 1024;
 /// Why the program could not be started.
 pub const START_ERROR: &str = "start-error";
 /// Where a container may write why it terminated.
@@ -153,7 +153,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Option<T> {
 /// # Errors
 /// The record cannot be read, so its content is unknown.
 pub fn try_read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    let bytes = match regular::read(path, LARGEST) {
+    let bytes = match regular::read(path, MAX_RECORD_BYTES) {
         Ok(bytes) => bytes,
         Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             return Ok(None);
@@ -196,7 +196,7 @@ pub fn write<T: Serialize>(path: &Path, record: &T, durable: bool) -> Result<(),
 /// Whether the supervisor of this attempt killed all other processes before it exited. If not, it was killed itself,
 /// and processes may be left even though the exit is recorded.
 pub fn is_cleaned_up(dir: &Path) -> bool {
-    regular::read_to_string(&dir.join(SUPERVISOR), LARGEST)
+    regular::read_to_string(&dir.join(SUPERVISOR), MAX_RECORD_BYTES)
         .is_ok_and(|said| said.ends_with(&format!("{ENDED}\n")))
 }
 

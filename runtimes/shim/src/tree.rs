@@ -12,9 +12,9 @@ use rustix::process::Signal;
 use crate::members;
 use crate::procfs::{self, Process};
 
-/// The pause after a round that did not kill everything; doubles up to [`LONGEST_PAUSE`].
-const PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// The pause after a round that did not kill everything; doubles up to [`MAX_ROUND_PAUSE`].
+const ROUND_PAUSE: Duration = Duration::from_millis(1);
+const MAX_ROUND_PAUSE: Duration = Duration::from_secs(1);
 
 /// Kills every descendant of this process and reaps it, until none is left.
 ///
@@ -30,7 +30,7 @@ pub(crate) fn end_all(proc_root: &Path, cgroups: &[PathBuf]) {
 }
 
 fn end_all_pausing(proc_root: &Path, cgroups: &[PathBuf], mut pause: impl FnMut(Duration)) {
-    let mut time = PAUSE;
+    let mut time = ROUND_PAUSE;
     let me = nix::unistd::getpid();
     // Usually there are no children, and /proc need not be read.
     while has_children() {
@@ -51,7 +51,7 @@ fn end_all_pausing(proc_root: &Path, cgroups: &[PathBuf], mut pause: impl FnMut(
         } else {
             // A set-user-ID program may not be signalled, or not even be visible.
             pause(time);
-            time = (time * 2).min(LONGEST_PAUSE);
+            time = (time * 2).min(MAX_ROUND_PAUSE);
         }
     }
 }
@@ -104,7 +104,7 @@ mod tests {
             }
         });
         assert_eq!(pauses[..3], [1, 2, 4].map(Duration::from_millis));
-        assert_eq!(pauses[11], LONGEST_PAUSE);
+        assert_eq!(pauses[11], MAX_ROUND_PAUSE);
         // It was reaped already.
         assert!(child.wait().is_err());
     }

@@ -8,7 +8,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 /// More than any of them has: 64 MiB.
-const MOST: u64 = 64 * 1024 * 1024;
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Opens a file of the kernel's for reading.
 ///
@@ -25,7 +25,7 @@ pub fn open(path: impl AsRef<Path>) -> io::Result<File> {
 /// It does not exist, or cannot be read.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?.take(MOST).read_to_end(&mut bytes)?;
+    open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -35,6 +35,6 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// As [`read`]; also if it is not UTF-8.
 pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     let mut text = String::new();
-    open(path)?.take(MOST).read_to_string(&mut text)?;
+    open(path)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
     Ok(text)
 }

@@ -43,8 +43,9 @@ pub fn first_line(path: &str) -> String {
 
 /// The operating system's name for itself.
 pub fn os_image() -> String {
-    let text = regular::read_to_string("/etc/os-release".as_ref(), regular::CONFIGURATION)
-        .unwrap_or_default();
+    let text =
+        regular::read_to_string("/etc/os-release".as_ref(), regular::MAX_CONFIGURATION_BYTES)
+            .unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     name.map_or_else(|| "Linux".to_owned(), |name| name.trim_matches(['"', '\'']).to_owned())
 }

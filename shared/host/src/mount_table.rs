@@ -11,7 +11,7 @@ use rustix::mount::{UnmountFlags, unmount};
 use winddown_shared::RuntimeError;
 
 /// The maximum number of processes that an error names.
-const NAMED: usize = 3;
+const MAX_NAMED_PROCESSES: usize = 3;
 
 /// Why a file system could not be unmounted.
 #[derive(Debug, thiserror::Error)]
@@ -109,7 +109,7 @@ fn holders(proc_root: &Path, point: &Path) -> String {
     for process in entries.map(|entry| entry.path()) {
         let pid = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
         let Some(pid) = pid.filter(|_| holds(&process, point)) else { continue };
-        if named.len() < NAMED {
+        if named.len() < MAX_NAMED_PROCESSES {
             let name = kernel::read_to_string(process.join("comm")).unwrap_or_default();
             named.push(format!("process {pid} ({})", name.trim()));
         } else {

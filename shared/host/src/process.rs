@@ -24,7 +24,8 @@ impl Users {
     /// # Errors
     /// The process is gone, or `/proc` cannot be read.
     pub fn of(process: &Path) -> io::Result<Self> {
-        let status = regular::read_to_string(&process.join("status"), regular::CONFIGURATION)?;
+        let status =
+            regular::read_to_string(&process.join("status"), regular::MAX_CONFIGURATION_BYTES)?;
         Self::in_status(&status).ok_or_else(|| io::Error::other("its status has no line Uid:"))
     }
 

@@ -20,7 +20,7 @@ use rustix::fs::{
 };
 
 /// A file that may be as large as a configuration: 1 MiB.
-pub const CONFIGURATION: u64 = 1024 * 1024;
+pub const MAX_CONFIGURATION_BYTES: u64 = 1024 * 1024;
 
 /// Opens a regular file for reading, wherever the links of its path lead: for files whose path only root can change.
 ///

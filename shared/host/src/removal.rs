@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 /// How deep directories are entered. What is deeper is first moved up: each level costs stack and a file descriptor,
 /// and a pod can make more levels than the agent has of either.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Removes a directory with its content, or a file or link. Blocking.
 ///
@@ -99,7 +99,7 @@ impl Removal<'_> {
         if FileType::from_raw_mode(facts.st_mode) != FileType::Directory {
             return gone(unlinkat(parent, name, AtFlags::empty()));
         }
-        if depth == DEEPEST {
+        if depth == MAX_DEPTH {
             return self.move_up(parent, name);
         }
         let below = openat(parent, name, OPEN, Mode::empty())?;

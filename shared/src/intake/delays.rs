@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Minimum delay after the first rejection; it doubles with every further one.
-const FIRST: Duration = Duration::from_secs(10);
+const FIRST_DELAY: Duration = Duration::from_secs(10);
 
 /// Time without a rejection after which a pod's delay starts from the beginning.
-const FORGIVEN: Duration = Duration::from_secs(10 * 60);
+const FORGIVEN_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// The number of names from which on expired ones are pruned.
-const FEW: usize = 64;
+const PRUNE_FROM: usize = 64;
 
 /// Delays of static pods that the node terminated or refused because it ran short of something: 10
 /// s, doubling each time up to five minutes. After ten minutes without a rejection, a pod starts
@@ -35,28 +35,29 @@ struct Past {
 
 impl ReturnDelays {
     /// The longest delay before a pod is tried again.
-    pub const MOST: Duration = Duration::from_secs(5 * 60);
+    pub const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
     /// Returns the minimum delay for a pod that is rejected now. `full_name` is
     /// [`Pod::full_name`](crate::Pod::full_name).
     pub fn next(&mut self, full_name: &Arc<str>, now: Instant) -> Duration {
         self.forget_old(now);
         let past = self.past.entry(full_name.clone()).or_insert(Past { count: 0, last: now });
-        if now.saturating_duration_since(past.last) >= FORGIVEN {
+        if now.saturating_duration_since(past.last) >= FORGIVEN_AFTER {
             past.count = 0;
         }
-        let wait = FIRST.saturating_mul(1 << past.count.min(10)).min(Self::MOST);
+        let wait = FIRST_DELAY.saturating_mul(1 << past.count.min(10)).min(Self::MAX_DELAY);
         *past = Past { count: past.count.saturating_add(1), last: now };
         wait
     }
 
     /// Removes expired entries. Runs only now and then, so that the amortized cost per call is small.
     fn forget_old(&mut self, now: Instant) {
-        if self.past.len() < self.prune_at.max(FEW) {
+        if self.past.len() < self.prune_at.max(PRUNE_FROM) {
             return;
         }
-        let is_recent =
-            |past: &mut Past| now.saturating_duration_since(past.last) < FORGIVEN + Self::MOST;
+        let is_recent = |past: &mut Past| {
+            now.saturating_duration_since(past.last) < FORGIVEN_AFTER + Self::MAX_DELAY
+        };
         self.past.retain(|_, past| is_recent(past));
         self.prune_at = self.past.len() * 2;
     }
@@ -77,8 +78,8 @@ mod tests {
             now += wait;
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
-        assert_eq!(delays.next(&Arc::from("other_default"), now), FIRST);
-        assert_eq!(delays.next(&name, now + FORGIVEN), FIRST, "long ago is forgotten");
+        assert_eq!(delays.next(&Arc::from("other_default"), now), FIRST_DELAY);
+        assert_eq!(delays.next(&name, now + FORGIVEN_AFTER), FIRST_DELAY, "long ago is forgotten");
     }
 
     #[tokio::test(start_paused = true)]
@@ -88,6 +89,6 @@ mod tests {
             let now = Instant::now() + Duration::from_secs(u64::from(i) * 60);
             delays.next(&format!("web-{i}_default").into(), now);
         }
-        assert!(delays.past.len() <= FEW, "{}", delays.past.len());
+        assert!(delays.past.len() <= PRUNE_FROM, "{}", delays.past.len());
     }
 }

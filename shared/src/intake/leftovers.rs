@@ -13,17 +13,17 @@ use crate::{
 };
 
 /// Interval at which the runtime is listed without a reason: the safety net for a lost event.
-const LIST_AGAIN: Duration = Duration::from_secs(300);
+const RELIST_INTERVAL: Duration = Duration::from_secs(300);
 
 /// How long one call to the runtime may hold up a pass. The runtime bounds its own calls, but by
 /// what its own pods can bear; here, every new pod waits.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const RUNTIME_CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Delay before a failed listing is retried.
 const LIST_RETRY: Duration = Duration::from_secs(10);
 
 /// Finished pods come in groups: all that finish within this time share one pass.
-const GATHER: Duration = Duration::from_millis(100);
+const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// What the runtime holds of a UID.
 pub(super) enum Found {
@@ -68,7 +68,7 @@ impl<R: Runtime> Intake<R> {
                 // A time and not a delay: this future is created again whenever there may be room for a pod.
                 () = tokio::time::sleep_until(self.list_at) => return Wakeup::Pass,
             }
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep(GATHER_TIME).await;
             return Wakeup::Pass;
         }
     }
@@ -91,7 +91,7 @@ impl<R: Runtime> Intake<R> {
         }
     }
 
-    /// Lists the runtime, within [`PATIENCE`].
+    /// Lists the runtime, within [`RUNTIME_CALL_TIMEOUT`].
     pub(super) async fn what_runs(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
         self.workers.listing_begins();
         patiently("listing the pods", self.runtime.list_pods()).await
@@ -116,7 +116,7 @@ impl<R: Runtime> Intake<R> {
     /// Processes a listing. A pod that a worker knows is left to its worker, except for containers of a pod that had
     /// finished before the listing began: they are orphans and are stopped, unless another agent runs them.
     pub(super) fn note(&mut self, pods: Vec<RuntimePod>, tracked: &HashMap<PodUid, Lifecycle>) {
-        self.list_at = Instant::now() + LIST_AGAIN;
+        self.list_at = Instant::now() + RELIST_INTERVAL;
         self.workers.syncer().note_listed(&pods);
         self.listed = Some(pods.iter().filter(|pod| pod.running).cloned().collect());
         for pod in pods {
@@ -201,6 +201,6 @@ pub(super) async fn patiently<T>(
     what: &str,
     call: impl Future<Output = Result<T, RuntimeError>>,
 ) -> Result<T, RuntimeError> {
-    let timeout = |_| RuntimeError::Timeout { what: what.to_owned(), after: PATIENCE };
-    tokio::time::timeout(PATIENCE, call).await.map_err(timeout)?
+    let timeout = |_| RuntimeError::Timeout { what: what.to_owned(), after: RUNTIME_CALL_TIMEOUT };
+    tokio::time::timeout(RUNTIME_CALL_TIMEOUT, call).await.map_err(timeout)?
 }

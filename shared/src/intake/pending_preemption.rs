@@ -34,13 +34,13 @@ pub const WAITING_FOR_PREEMPTION: &str = "WaitingForPreemption";
 
 /// Delay before held pods are tried again when nothing is known to be terminating; it doubles every
 /// time.
-const ASK_FIRST: Duration = Duration::from_millis(100);
+const FIRST_ASK_DELAY: Duration = Duration::from_millis(100);
 
 /// Upper limit of that delay.
-const ASK_MOST: Duration = Duration::from_secs(10);
+const MAX_ASK_DELAY: Duration = Duration::from_secs(10);
 
 /// How many of the awaited pods are named in a message.
-const NAMED: usize = 3;
+const MAX_NAMED_PODS: usize = 3;
 
 /// The held pods and the pods they wait for.
 pub(super) struct PendingPreemption {
@@ -94,7 +94,7 @@ impl PendingPreemption {
     /// Resolves when room may have become free; never while no pod is held. Cancel-safe.
     pub(super) async fn room_may_have_come(&mut self) -> Vec<Event> {
         let is_anybody_held = !self.order.is_empty();
-        let idle = ASK_FIRST.saturating_mul(1 << self.idle_rounds.min(10)).min(ASK_MOST);
+        let idle = FIRST_ASK_DELAY.saturating_mul(1 << self.idle_rounds.min(10)).min(MAX_ASK_DELAY);
         let first = tokio::select! {
             biased;
             Some(first) = self.ends.join_next() => first,
@@ -305,8 +305,8 @@ impl<R: Runtime> Intake<R> {
         let mut names: Vec<String> =
             leaving.chain(&occupants.stuck).map(|pod| pod.label().to_string()).collect();
         names.sort_unstable();
-        let more = names.len().saturating_sub(NAMED);
-        names.truncate(NAMED);
+        let more = names.len().saturating_sub(MAX_NAMED_PODS);
+        names.truncate(MAX_NAMED_PODS);
         let names = names.join(", ");
         match more {
             0 => format!("waiting for pods that are ending: {names}").into(),

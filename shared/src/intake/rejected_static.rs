@@ -50,7 +50,7 @@ impl RejectedStatic {
             pod.uid().clone(),
             Wait {
                 not_before: now + wait,
-                at_last: now + ReturnDelays::MOST,
+                at_last: now + ReturnDelays::MAX_DELAY,
                 seen: self.changes,
                 retryable,
             },
@@ -153,7 +153,7 @@ impl<R: Runtime> Intake<R> {
         }
         if !self.workers.is_known_terminated(pod.uid()) {
             // Its termination will be reported as a change.
-            return self.rejected_static.put_off(pod.uid(), ReturnDelays::MOST);
+            return self.rejected_static.put_off(pod.uid(), ReturnDelays::MAX_DELAY);
         }
         if matches!(self.admission.decide(pod, others), Verdict::Refused(_)) {
             return self.rejected_static.note(pod, true);

@@ -10,7 +10,7 @@ use crate::KillReason;
 use crate::base::lock::{Mutex, MutexGuard};
 
 /// Stands for "never" where an instant is needed: 30 years, which any clock can add.
-pub(crate) const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+pub(crate) const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
 /// The grace period of a stop, which can only shrink while the stop is in flight, and the reason for the stop.
 ///
@@ -147,7 +147,7 @@ impl Shared {
 /// `at` plus `length`, capped at 30 years: a pod may specify more seconds than the clock can represent.
 #[must_use]
 pub fn instant_after(at: Instant, length: Duration) -> Instant {
-    at + length.min(FAR)
+    at + length.min(FAR_FUTURE)
 }
 
 #[cfg(test)]

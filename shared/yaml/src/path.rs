@@ -78,8 +78,8 @@ pub struct Shortened<'a>(pub &'a str);
 
 impl fmt::Display for Shortened<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const MOST: usize = 80;
-        let (short, end) = match self.0.char_indices().nth(MOST) {
+        const MAX_SHOWN_CHARS: usize = 80;
+        let (short, end) = match self.0.char_indices().nth(MAX_SHOWN_CHARS) {
             Some((end, _)) => (&self.0[..end], "…"),
             None => (self.0, ""),
         };

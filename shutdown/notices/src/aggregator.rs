@@ -14,7 +14,7 @@ use crate::{Announcement, When};
 mod tests;
 
 /// Deadlines closer together than this count as equal: servers' clocks have whole seconds.
-const SAME: Duration = Duration::from_secs(1);
+const SAME_DEADLINE_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// Aggregates the notices of all sources. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -285,7 +285,7 @@ fn heard(slots: &[Slot]) -> BTreeSet<Arc<str>> {
 
 /// Whether two deadlines count as equal. Two that have both passed do, however far apart they are.
 fn is_same(before: Instant, deadline: Instant, now: Instant) -> bool {
-    apart(before, deadline) < SAME || (before <= now && deadline <= now)
+    apart(before, deadline) < SAME_DEADLINE_TOLERANCE || (before <= now && deadline <= now)
 }
 
 fn apart(a: Instant, b: Instant) -> Duration {

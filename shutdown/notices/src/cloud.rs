@@ -70,7 +70,7 @@ pub struct CloudSettings {
 pub async fn watch_cloud(aggregator: &NoticeAggregator, cloud: Cloud, settings: CloudSettings) {
     let CloudSettings { endpoint, poll, lead, wall, uptime, boot_id, directory } = settings;
     let publisher = || aggregator.publisher(cloud.as_str(), Some(lead));
-    let every = poll.max(poll::FASTEST);
+    let every = poll.max(poll::MIN_POLL_INTERVAL);
     let clocks = Clocks { wall, uptime };
     let seen =
         async |of: &str| Seen::open(directory.join(format!("notices-{of}.json")), &boot_id).await;
@@ -95,7 +95,7 @@ pub async fn watch_cloud(aggregator: &NoticeAggregator, cloud: Cloud, settings: 
             let (preempted, maintenance) = (publisher(), publisher());
             let of = |value| gcp::Gcp::new(endpoint.clone(), value);
             let (seen, seen_too) = tokio::join!(seen("gcp-preempted"), seen("gcp-maintenance"));
-            let every = poll::FASTEST;
+            let every = poll::MIN_POLL_INTERVAL;
             tokio::join!(
                 poll::follow(of(gcp::Value::Preempted), &preempted, every, &clocks, seen),
                 poll::follow(of(gcp::Value::Maintenance), &maintenance, every, &clocks, seen_too),

@@ -31,13 +31,13 @@ use watch::FileWatch;
 mod tests;
 
 /// The most bytes read of the file.
-const LARGEST: u64 = 4096;
+const MAX_FILE_BYTES: u64 = 4096;
 
 /// How often the file is read without an event: some file systems do not report changes.
-const LOOK: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How soon a file that has just become empty, or been created, is read again.
-const SETTLE: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Follows one notice file. Neither the file nor its directory needs to exist.
 #[derive(Clone, Debug)]
@@ -204,11 +204,11 @@ impl Last {
     /// How long to wait for an event before the file is read again.
     fn pause(&self) -> Duration {
         match &self.announced {
-            _ if self.settling => SETTLE,
-            Some(Announcement { when: When::In(_), .. }) => LOOK,
+            _ if self.settling => SETTLE_TIME,
+            Some(Announcement { when: When::In(_), .. }) => POLL_INTERVAL,
             Some(Announcement { when: When::At(_), .. }) => COMPARE,
             None if self.content.is_some() => COMPARE,
-            None => LOOK,
+            None => POLL_INTERVAL,
         }
     }
 }
@@ -237,7 +237,7 @@ fn look(path: &Path) -> Look {
         return Look::Failed(not_a_file(&metadata));
     }
     let mut bytes = Vec::new();
-    if let Err(error) = file.take(LARGEST).read_to_end(&mut bytes) {
+    if let Err(error) = file.take(MAX_FILE_BYTES).read_to_end(&mut bytes) {
         return Look::Failed(error);
     }
     let written = metadata.modified().ok().and_then(|at| WallTime::try_from(at).ok());

@@ -12,10 +12,10 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use winddown_host::{Durability, regular, replace};
 
 /// How long to wait for the disk.
-const PATIENCE: Duration = Duration::from_secs(1);
+const DISK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The most bytes of a file that are parsed.
-const LARGEST: u64 = 64 * 1024;
+const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// A file that is replaced atomically: a reader sees the old or the new content, even after a crash.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl KeptFile {
 
     /// Reads the content, or `None` if the file does not exist. Blocks on the file system.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
-        let bytes = match regular::read_first(&self.path, LARGEST) {
+        let bytes = match regular::read_first(&self.path, MAX_FILE_BYTES) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -87,9 +87,9 @@ impl KeptFile {
     }
 }
 
-/// Waits at most [`PATIENCE`] for `work`, which continues after that.
+/// Waits at most [`DISK_TIMEOUT`] for `work`, which continues after that.
 async fn in_time<T>(work: JoinHandle<io::Result<T>>) -> Result<T, String> {
-    match tokio::time::timeout(PATIENCE, work).await {
+    match tokio::time::timeout(DISK_TIMEOUT, work).await {
         Ok(Ok(done)) => done.map_err(|error| error.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => Err("the disk does not answer".to_owned()),

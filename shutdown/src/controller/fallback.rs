@@ -24,7 +24,7 @@ use crate::run_context::RunContext;
 use crate::{Budget, GroupReport, PodEnd, PodReport, RunOrder};
 
 /// How often the time limit is checked.
-const LOOK: Duration = Duration::from_millis(250);
+const LIMIT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
 impl<K: PodKiller> ShutdownController<K> {
     /// Requests all running pods to stop, and waits until they have stopped, the time is over, or `cancel` is
@@ -76,7 +76,7 @@ impl<K: PodKiller> ShutdownController<K> {
                 () = cancel.cancelled() => {}
                 Ok(()) = more.changed() => {}
                 // Wakes up to check whether the time has been shortened.
-                () = tokio::time::sleep_until(until.min(Instant::now() + LOOK)) => {}
+                () = tokio::time::sleep_until(until.min(Instant::now() + LIMIT_CHECK_INTERVAL)) => {}
             }
         };
         if cancel.is_cancelled() {

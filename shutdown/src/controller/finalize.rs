@@ -26,8 +26,8 @@ const LONGEST_TELLING: Duration = Duration::from_secs(10);
 const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The initial and the longest backoff between attempts to store a report.
-const RETRY: Duration = Duration::from_secs(1);
-const RETRY_AT_MOST: Duration = Duration::from_secs(60);
+const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
+const MAX_STORE_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The task that writes the start of the run into the state file.
 pub(super) type Noted = JoinHandle<StateTimes>;
@@ -153,10 +153,10 @@ impl<K: PodKiller> ShutdownController<K> {
 
 /// Retries: a disk that was full when the run was called off may have space again.
 async fn retry_store(sink: Arc<dyn ReportSink>, report: ShutdownReport) {
-    let (report, mut wait) = (Arc::new(report), RETRY);
+    let (report, mut wait) = (Arc::new(report), STORE_RETRY_DELAY);
     loop {
         sleep(wait).await;
-        wait = (wait * 2).min(RETRY_AT_MOST);
+        wait = (wait * 2).min(MAX_STORE_RETRY_DELAY);
         let (sink, report) = (Arc::clone(&sink), Arc::clone(&report));
         if let Ok(Ok(())) = spawn_blocking(move || sink.keep(&report)).await {
             tracing::info!("the shutdown report is kept now");

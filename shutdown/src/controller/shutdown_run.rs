@@ -36,7 +36,7 @@ pub(crate) fn status_of_ended() -> StatusOverride {
 
 /// A run that begins this long after the signal plans for the time left instead of starting with groups
 /// whose time is already over.
-const LATE: Duration = Duration::from_secs(1);
+const LATE_START: Duration = Duration::from_secs(1);
 
 /// The state of a run, in addition to the controller's parts.
 struct ShutdownRun {
@@ -215,7 +215,7 @@ impl<K: PodKiller> ShutdownController<K> {
         let late = shutdown_run.started.elapsed();
         let carried_work = carried.map_or(&[][..], |carried| &carried.work);
         let work = WorkReport::left(&self.parts.work, carried_work, late);
-        let (mut plan, first_group) = if late < LATE && carried.is_none() {
+        let (mut plan, first_group) = if late < LATE_START && carried.is_none() {
             let plan = plan_with(&pods, &shutdown_run.policy, &work, Some(budget.pods));
             let first_group = plan.endpoint_drain;
             (plan, first_group)

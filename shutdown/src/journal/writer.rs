@@ -12,7 +12,7 @@ use winddown_shared::error_chain;
 use crate::{RecordPlace, RunRecord};
 
 /// The shortest time between a write and one that [`put_later`](Writer::put_later) asks for.
-const PACE: Duration = Duration::from_secs(1);
+const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Writes records to one place, on a blocking thread.
 ///
@@ -41,7 +41,7 @@ struct Tray {
 struct State {
     next: Option<Arc<RunRecord>>,
     busy: bool,
-    /// The record that is queued when `PACE` has passed since `queued`.
+    /// The record that is queued when `MIN_WRITE_INTERVAL` has passed since `queued`.
     later: Option<Arc<RunRecord>>,
     /// Whether a task waits for that.
     waits: bool,
@@ -124,7 +124,7 @@ async fn queue_later(tray: Weak<Tray>, place: Arc<dyn RecordPlace>, mut due: Ins
 impl State {
     /// When the next later record may be queued; `None` for now.
     fn due(&self) -> Option<Instant> {
-        self.queued.map(|at| at + PACE).filter(|due| *due > Instant::now())
+        self.queued.map(|at| at + MIN_WRITE_INTERVAL).filter(|due| *due > Instant::now())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::budget::whole_seconds;
 use crate::policy::go_text;
 
 /// The most pods that are named one by one.
-const NAMED: usize = 5;
+const MAX_NAMED_PODS: usize = 5;
 
 /// A warning about a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Plan {
         }
         let (usual, chosen): (Vec<Cut<'_>>, Vec<Cut<'_>>) =
             self.cuts().partition(|cut| cut.wants == Grace::DEFAULT);
-        warnings.extend(cut_warnings(&chosen, NAMED));
+        warnings.extend(cut_warnings(&chosen, MAX_NAMED_PODS));
         warnings.extend(cut_warnings(&usual, 1));
         warnings.extend(self.without_priority());
         warnings

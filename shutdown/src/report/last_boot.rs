@@ -10,7 +10,7 @@ use crate::{RunPhase, RunRecord};
 mod tests;
 
 /// The most pods that [`LastBoot::describe`] names for each way in which they ended.
-const NAMED: usize = 5;
+const MAX_NAMED_PODS: usize = 5;
 
 /// The evidence that an agent finds on disk at its start.
 #[derive(Clone, Debug, Default)]
@@ -182,9 +182,10 @@ fn summary(report: &ShutdownReport) -> String {
 /// Names the first pods that ended as `end`, and counts the rest.
 fn named(report: &ShutdownReport, end: PodEnd, count: usize) -> String {
     let pods = report.pods().map(|(_, pod)| pod).filter(|pod| pod.end == end);
-    let mut names = pods.take(NAMED).map(PodReport::full_name).collect::<Vec<_>>().join(", ");
-    if count > NAMED {
-        names.push_str(&format!(" and {} more", count - NAMED));
+    let mut names =
+        pods.take(MAX_NAMED_PODS).map(PodReport::full_name).collect::<Vec<_>>().join(", ");
+    if count > MAX_NAMED_PODS {
+        names.push_str(&format!(" and {} more", count - MAX_NAMED_PODS));
     }
     names
 }

@@ -73,17 +73,21 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 
 /// Durations from here on are stored in whole seconds, because an `f64` has no exact thousandths there. logind's
 /// `infinity` is longer.
-const COARSE: Duration = Duration::from_secs(1 << 40);
+const WHOLE_SECONDS_FROM: Duration = Duration::from_secs(1 << 40);
 
 fn rounded(duration: Duration) -> f64 {
     let seconds = duration.as_secs_f64();
-    if duration < COARSE { (seconds * 1000.0).round() / 1000.0 } else { seconds.trunc() }
+    if duration < WHOLE_SECONDS_FROM {
+        (seconds * 1000.0).round() / 1000.0
+    } else {
+        seconds.trunc()
+    }
 }
 
 /// Reads seconds and rounds them as [`rounded`] does, so that numbers from other writers round-trip too.
 fn read_seconds<E: serde::de::Error>(seconds: f64) -> Result<Duration, E> {
     let read = Duration::try_from_secs_f64(seconds).map_err(E::custom)?;
-    if read >= COARSE {
+    if read >= WHOLE_SECONDS_FROM {
         return Ok(Duration::from_secs(read.as_secs()));
     }
     let millis = (read + Duration::from_micros(500)).as_millis();

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped};
 
 use super::outcome::Failure;
-use super::{Cancelled, Place, REAPING, Run, RunStop, changed};
+use super::{Cancelled, Place, REAP_TIME, Run, RunStop, changed};
 use crate::PodEnd;
 use crate::grace::room;
 use crate::in_place::status_of_staying;
@@ -183,7 +183,7 @@ impl<K: PodKiller> Run<'_, K> {
         match wait {
             Wait::Group { index, begun } => {
                 let end = self.order.started + self.latest_end(index);
-                if end > begun { end + REAPING } else { begun }
+                if end > begun { end + REAP_TIME } else { begun }
             }
             Wait::End => self.order.started + self.budget_of_pods().abandon_at(),
             Wait::Drivers { until } => until,

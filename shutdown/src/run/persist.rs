@@ -9,7 +9,7 @@ use super::Run;
 use crate::{PodEnd, RunPhase};
 
 /// The shortest interval between two notes of ends, which are persisted together.
-const TOGETHER: Duration = Duration::from_millis(100);
+const MIN_NOTE_INTERVAL: Duration = Duration::from_millis(100);
 
 impl<K: PodKiller> Run<'_, K> {
     /// Persists the run's progress.
@@ -27,8 +27,8 @@ impl<K: PodKiller> Run<'_, K> {
     /// the end of the group.
     pub(super) fn has_to_note(&mut self, end: PodEnd) {
         if self.params.journal.is_some() {
-            let wait = if end == PodEnd::Killed { Duration::ZERO } else { TOGETHER };
-            let at = (self.noted + TOGETHER).max(Instant::now() + wait);
+            let wait = if end == PodEnd::Killed { Duration::ZERO } else { MIN_NOTE_INTERVAL };
+            let at = (self.noted + MIN_NOTE_INTERVAL).max(Instant::now() + wait);
             self.note_at = Some(self.note_at.map_or(at, |known| known.min(at)));
         }
     }

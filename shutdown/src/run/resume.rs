@@ -13,7 +13,7 @@ use crate::{GroupReport, PodEnd, PodReport, Role};
 /// The error of a pod that ended unobserved.
 const UNSEEN: &str = "it ended while no agent was there to see when";
 /// How long to wait, at the end of a run, for the runtime to report such ends.
-const TELLS: Duration = Duration::from_secs(1);
+const END_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl<K: PodKiller> Run<'_, K> {
     /// Takes over an earlier agent's record: when pods were requested to stop and with which grace periods,
@@ -112,7 +112,7 @@ impl<K: PodKiller> Run<'_, K> {
     /// unknown.
     pub(super) async fn take_unseen_ends(&mut self) {
         let abandon_at = self.order.started + self.budget_of_pods().abandon_at();
-        let until = abandon_at.min(Instant::now() + TELLS);
+        let until = abandon_at.min(Instant::now() + END_REPORT_TIMEOUT);
         while let Ok(Some(told)) = timeout_at(until, self.unseen_ends.join_next()).await {
             let Ok((place, Some(stopped))) = told else { continue };
             let begun = self.order.started;

@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use winddown_shared::{Pod, PodKiller};
 
 use super::kills::Wait;
-use super::{Place, REAPING, Run, RunStop};
+use super::{Place, REAP_TIME, Run, RunStop};
 use crate::role::is_driver;
 
 /// The longest wait for the release of a pod's resources, counted from the last pod's exit. A release that
 /// takes longer hangs, and the time is better spent on pods that are still running.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl<K: PodKiller> Run<'_, K> {
     /// Waits in the background until a stopped pod has released its resources. Does not wait for resources
@@ -28,7 +28,7 @@ impl<K: PodKiller> Run<'_, K> {
         }
         let now = Instant::now();
         self.last_exit = now;
-        let until = self.end_of_kills().min(now + PATIENCE);
+        let until = self.end_of_kills().min(now + RELEASE_TIMEOUT);
         let (killer, uid) = (Arc::clone(self.killer), pod.uid().clone());
         let wait = async move { killer.volumes_released(&uid, until).await };
         let id = self.releases.spawn(wait).id();
@@ -60,9 +60,9 @@ impl<K: PodKiller> Run<'_, K> {
     pub(super) fn released_until(&self, wait: Wait) -> Instant {
         let most = match wait {
             Wait::Group { .. } | Wait::Drivers { .. } => self.answered_until(wait),
-            Wait::End | Wait::More | Wait::Work => self.end_of_kills() + REAPING,
+            Wait::End | Wait::More | Wait::Work => self.end_of_kills() + REAP_TIME,
         };
-        most.min(self.last_exit + PATIENCE + REAPING)
+        most.min(self.last_exit + RELEASE_TIMEOUT + REAP_TIME)
     }
 
     pub(super) fn take_release(&mut self, answer: Result<(Id, Vec<String>), JoinError>) {

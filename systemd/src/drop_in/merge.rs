@@ -117,7 +117,7 @@ fn read(root: &Path, file: PathBuf) -> Option<Source> {
     let content = if masked {
         Content::Mask
     } else {
-        match regular::read(&path, regular::CONFIGURATION) {
+        match regular::read(&path, regular::MAX_CONFIGURATION_BYTES) {
             Ok(bytes) if bytes.is_empty() => Content::Mask,
             Ok(bytes) => Content::Text(String::from_utf8_lossy(&bytes).into_owned()),
             Err(error) if error.kind() == ErrorKind::NotFound && !path.is_symlink() => return None,

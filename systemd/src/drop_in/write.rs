@@ -119,7 +119,7 @@ pub(super) fn is_there(root: &Path) -> bool {
 fn is_signed(path: &Path) -> bool {
     let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
     let text = if is_file {
-        regular::read(path, regular::CONFIGURATION).unwrap_or_default()
+        regular::read(path, regular::MAX_CONFIGURATION_BYTES).unwrap_or_default()
     } else {
         Vec::new()
     };
@@ -133,7 +133,9 @@ fn write_in(root: &Path, place: &str, text: &str) -> Result<Written, WriteError>
     if fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/null")) {
         return Err(WriteError::Masked { file });
     }
-    if regular::read(&path, regular::CONFIGURATION).is_ok_and(|old| old == text.as_bytes()) {
+    if regular::read(&path, regular::MAX_CONFIGURATION_BYTES)
+        .is_ok_and(|old| old == text.as_bytes())
+    {
         return Ok(Written::Unchanged { file });
     }
     match replace(&path, text) {

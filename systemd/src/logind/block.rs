@@ -13,9 +13,9 @@ use super::bus::{Bus, translate};
 use super::session::CallError;
 
 /// The timeout for logind to grant the lock.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause between attempts to take a lock that was refused.
-const RETRY: Duration = Duration::from_secs(1);
+const LOCK_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Makes logind refuse shutdowns while `wanted` holds a reason, and publishes the state of the lock: held, waiting for
 /// logind to grant it, or released. Must be called inside a tokio runtime with I/O and time enabled.
@@ -53,7 +53,7 @@ pub fn hold_block(
             });
             tokio::select! {
                 changed = wanted.changed() => if changed.is_err() { return },
-                () = sleep(RETRY), if failure.is_some() => {}
+                () = sleep(LOCK_RETRY_DELAY), if failure.is_some() => {}
             }
         }
     });
@@ -68,8 +68,8 @@ async fn take(bus: &Bus, block: &ShutdownBlock) -> Result<OwnedFd, CallError> {
         let lock = login.build().await?.inhibit("shutdown", &block.who, &block.why, "block").await;
         lock.map(OwnedFd::from)
     };
-    match timeout(TIMEOUT, asked).await {
-        Ok(lock) => lock.map_err(|error| translate(call, &error, TIMEOUT)),
-        Err(_) => Err(CallError::Timeout { call, after: TIMEOUT }),
+    match timeout(LOCK_TIMEOUT, asked).await {
+        Ok(lock) => lock.map_err(|error| translate(call, &error, LOCK_TIMEOUT)),
+        Err(_) => Err(CallError::Timeout { call, after: LOCK_TIMEOUT }),
     }
 }

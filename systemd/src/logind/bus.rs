@@ -26,7 +26,7 @@ use crate::trouble::trouble;
 /// The well-known name of logind.
 pub(super) const LOGIN1: &str = "org.freedesktop.login1";
 /// The capacity for events that wait for the supervisor; only the owner of the name can add events.
-const QUEUE: usize = 32;
+const QUEUE_CAPACITY: usize = 32;
 
 /// The smallest value, in microseconds, that is taken as a wall time. For an immediate shutdown, logind reports a
 /// scheduled time of 0 or, since systemd 257, the time since boot at which it stops waiting.
@@ -109,7 +109,7 @@ impl BusLogin {
         // All messages in one stream: the order of signals and owner changes decides whether a
         // signal came from the owner. It also reveals forgeries, which are logged.
         let messages = MessageStream::from(&connection);
-        let (tx, heard) = mpsc::channel(QUEUE);
+        let (tx, heard) = mpsc::channel(QUEUE_CAPACITY);
         let (owner_tx, owner_rx) = oneshot::channel();
         let reader = AbortOnDrop(tokio::spawn(signal_verification::read_signals(
             messages,

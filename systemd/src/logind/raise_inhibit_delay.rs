@@ -13,13 +13,13 @@ use crate::drop_in::{self, Applied, Setting};
 
 /// How long logind may take to apply its configuration after a reload (kubernetes#133133: reading
 /// once is too early).
-const SETTLE: Duration = Duration::from_secs(5);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The first pause between two reads; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const FIRST_CHECK_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two reads.
-const LONGEST_PAUSE: Duration = Duration::from_millis(800);
+const MAX_CHECK_PAUSE: Duration = Duration::from_millis(800);
 /// The timeout of file system operations, for a hung disk.
-const DISK: Duration = Duration::from_secs(5);
+const DISK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +93,8 @@ async fn settle(
     predicted: Option<&Option<Setting>>,
 ) -> Result<Duration, CallError> {
     let predicted = predicted.map(|set| set.as_ref().map_or(drop_in::DEFAULT, |set| set.value));
-    let deadline = Instant::now() + SETTLE;
-    let mut pause = FIRST_PAUSE;
+    let deadline = Instant::now() + SETTLE_TIMEOUT;
+    let mut pause = FIRST_CHECK_PAUSE;
     loop {
         let delay = calls.delay().await?;
         let final_word = predicted == Some(delay);
@@ -102,7 +102,7 @@ async fn settle(
             return Ok(delay);
         }
         tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(MAX_CHECK_PAUSE);
     }
 }
 
@@ -112,10 +112,10 @@ async fn on_disk<T: Send + 'static>(
     work: impl FnOnce(&Path) -> T + Send + 'static,
 ) -> Result<T, String> {
     let root = PathBuf::from(root);
-    match timeout(DISK, disk.run(move |()| work(&root))).await {
+    match timeout(DISK_TIMEOUT, disk.run(move |()| work(&root))).await {
         Ok(Ok(done)) => Ok(done),
         Ok(Err(error)) => Err(format!("looking for logind's drop-ins failed: {error}")),
-        Err(_) => Err(format!("the disk did not answer within {DISK:?}")),
+        Err(_) => Err(format!("the disk did not answer within {DISK_TIMEOUT:?}")),
     }
 }
 
@@ -132,7 +132,8 @@ mod tests {
         let (began, begins) = mpsc::channel();
         let first = on_disk((root, &disk), move |_| hangs.recv());
         let second = on_disk((root, &disk), move |_| began.send(()));
-        let (first, second, ()) = tokio::join!(first, second, tokio::time::advance(DISK * 2));
+        let (first, second, ()) =
+            tokio::join!(first, second, tokio::time::advance(DISK_TIMEOUT * 2));
         assert!(first.is_err() && second.is_err());
         drop(comes_back);
         assert_eq!(on_disk((root, &disk), |_| ()).await, Ok(()));

@@ -17,7 +17,7 @@ use super::session::{
 use crate::shutdown_socket::{Answer, Inhibit, LineError, Lines, Request, Shutdown, Turn};
 
 /// The capacity for events that wait for the supervisor.
-const QUEUE: usize = 32;
+const QUEUE_CAPACITY: usize = 32;
 
 /// Opens connections to the socket.
 #[derive(Clone)]
@@ -91,7 +91,7 @@ impl LoginManager for SocketLogin {
             Ok((lines, first))
         };
         let (lines, first) = self.bounded(call, connect).await?;
-        let (tx, heard) = mpsc::channel(QUEUE);
+        let (tx, heard) = mpsc::channel(QUEUE_CAPACITY);
         let listener = AbortOnDrop(tokio::spawn(listen(lines, first, tx)));
         let calls =
             SocketCalls { login: self.clone(), granted: AtomicU64::new(0), _listener: listener };

@@ -10,7 +10,7 @@ use tokio::net::UnixStream;
 use super::{VERSION, Versioned};
 
 /// The longest line, in bytes.
-const LONGEST: u64 = 64 * 1024;
+const MAX_LINE_BYTES: u64 = 64 * 1024;
 
 pub(crate) struct Lines(BufReader<UnixStream>);
 
@@ -47,7 +47,7 @@ impl Lines {
     /// Reads the next line; `None` if the peer closed the connection. Not cancel-safe.
     pub(crate) async fn read<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LineError> {
         let mut text = Vec::new();
-        (&mut self.0).take(LONGEST).read_until(b'\n', &mut text).await?;
+        (&mut self.0).take(MAX_LINE_BYTES).read_until(b'\n', &mut text).await?;
         if text.is_empty() {
             return Ok(None);
         }

@@ -23,15 +23,15 @@ use super::{Answer, Holder, Inhibit, LineError, Lines, Request, Shutdown, Turn};
 
 const NAME: PluginName = PluginName::of("inhibitors");
 /// The most programs served at once; others wait until one disconnects.
-const MOST: usize = 64;
+const MAX_PROGRAMS: usize = 64;
 /// The longest name, and the longest reason, in bytes.
-const LONGEST_TEXT: usize = 256;
+const MAX_TEXT_BYTES: usize = 256;
 /// The timeout for a program to send its request.
-const TIMEOUT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time kept for naming the late holders before the work is dropped.
 const TO_NAME_THEM: Duration = Duration::from_millis(100);
 /// The pause after a failed `accept`, e.g. because of too many open files.
-const PAUSE: Duration = Duration::from_millis(200);
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(200);
 
 /// The programs that connect.
 pub type Accept = Pin<Box<dyn Stream<Item = io::Result<UnixStream>> + Send + Sync>>;
@@ -89,7 +89,7 @@ impl InhibitorSocket {
                     node.say(told(&now));
                 }
                 Some(_) = programs.join_next() => {}
-                Some(next) = accept.next(), if programs.len() < MOST => match next {
+                Some(next) = accept.next(), if programs.len() < MAX_PROGRAMS => match next {
                     Ok(stream) => {
                         let program = Program {
                             lines: Lines::of(stream),
@@ -101,7 +101,7 @@ impl InhibitorSocket {
                     }
                     Err(error) => {
                         tracing::warn!("the socket for inhibitors: {error}");
-                        sleep(PAUSE).await;
+                        sleep(ACCEPT_BACKOFF).await;
                     }
                 },
             }
@@ -234,7 +234,7 @@ struct Program {
 impl Program {
     async fn serve(mut self) {
         let served = async {
-            match timeout(TIMEOUT, self.lines.read()).await {
+            match timeout(REQUEST_TIMEOUT, self.lines.read()).await {
                 Ok(Ok(Some(Request::Watch))) => self.tell_changes().await,
                 Ok(Ok(Some(Request::Inhibit(asked)))) => self.hold(asked).await,
                 Ok(Ok(None)) | Err(_) => Ok(()),
@@ -253,8 +253,9 @@ impl Program {
 
     async fn hold(&mut self, asked: Inhibit) -> Result<(), LineError> {
         let Inhibit { who, why, turn } = asked;
-        if who.is_empty() || who.len() > LONGEST_TEXT || why.len() > LONGEST_TEXT {
-            let reason = format!("who is 1 to {LONGEST_TEXT} bytes long, and why at most as long");
+        if who.is_empty() || who.len() > MAX_TEXT_BYTES || why.len() > MAX_TEXT_BYTES {
+            let reason =
+                format!("who is 1 to {MAX_TEXT_BYTES} bytes long, and why at most as long");
             return self.refuse(reason).await;
         }
         // As in logind: a shutdown that has begun waits only for locks granted before.

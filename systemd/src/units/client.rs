@@ -23,10 +23,10 @@ use crate::manager::{Listed, MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, UNIT};
 use crate::trouble::trouble;
 
 /// How many changes a subscriber may lag behind before it must list all services.
-const CHANGES: usize = 4096;
+const CHANGES_CAPACITY: usize = 4096;
 /// The first pause between two attempts to connect; it doubles up to the longest.
-const PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(100);
+const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(5);
 
 /// A client of systemd for services whose names begin with a prefix. Clones share the connection, which is closed with
 /// the last clone.
@@ -47,7 +47,7 @@ impl UnitsClient {
     /// Starts connecting in the background. Every call waits for the connection and for the reply, at most `timeout`
     /// each. Must be called inside a tokio runtime.
     pub fn start(bus: Bus, prefix: &str, timeout: Duration) -> Self {
-        let signals = Arc::new(UnitSignals::new(prefix, CHANGES));
+        let signals = Arc::new(UnitSignals::new(prefix, CHANGES_CAPACITY));
         let (published, connection) = watch::channel(None);
         let keeper = critical::spawn(
             "units of systemd",
@@ -233,11 +233,11 @@ async fn keep(
     signals: Arc<UnitSignals>,
     published: watch::Sender<Option<Connection>>,
 ) {
-    let mut pause = PAUSE;
+    let mut pause = FIRST_RECONNECT_DELAY;
     loop {
         match tokio::time::timeout(timeout, connect(&bus, timeout, &signals)).await {
             Ok(Ok((connection, ended))) => {
-                pause = PAUSE;
+                pause = FIRST_RECONNECT_DELAY;
                 published.send_replace(Some(connection));
                 signals.missed();
                 // Resolves when the reader stops: the connection is closed, or systemd does not report on it.
@@ -251,7 +251,7 @@ async fn keep(
             Err(_) => tracing::debug!(patience = ?timeout, "systemd or the bus does not answer"),
         }
         sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(MAX_RECONNECT_DELAY);
     }
 }
 

@@ -11,7 +11,7 @@ use winddown_shared::{Backoff, WallClock, error_chain, fraction};
 use super::plan::{BootstrapStep, next};
 use super::request::{AskError, Purpose, ask, waits};
 use super::store::Store;
-use super::{EARLIEST, LATEST};
+use super::{EARLIEST_RENEWAL, LATEST_RENEWAL};
 use crate::CertificateFacts;
 
 /// A certificate for the node's own server: requested, kept in one file with its key, and renewed.
@@ -38,7 +38,7 @@ impl ServingCertificate {
     /// certificate, or an empty string while there is one. Dropping the future leaves nothing half done on disk.
     pub async fn run(self, client: kube::Client, wall: WallClock, told: watch::Sender<String>) {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(60));
-        let mut share = EARLIEST + (LATEST - EARLIEST) * fraction();
+        let mut share = EARLIEST_RENEWAL + (LATEST_RENEWAL - EARLIEST_RENEWAL) * fraction();
         let mut made = None;
         loop {
             let facts = self.kept().await;
@@ -51,7 +51,7 @@ impl ServingCertificate {
                     Ok(()) => {
                         backoff.reset();
                         made = Some(wall.now());
-                        share = EARLIEST + (LATEST - EARLIEST) * fraction();
+                        share = EARLIEST_RENEWAL + (LATEST_RENEWAL - EARLIEST_RENEWAL) * fraction();
                         continue;
                     }
                     Err(error) => {
@@ -117,7 +117,7 @@ impl ServingCertificate {
 }
 
 fn read(file: &Path, note: &str) -> Option<CertificateFacts> {
-    let text = regular::read(file, regular::CONFIGURATION).ok()?;
+    let text = regular::read(file, regular::MAX_CONFIGURATION_BYTES).ok()?;
     CertificateFacts::of_pem(text.strip_prefix(note.as_bytes())?)
 }
 

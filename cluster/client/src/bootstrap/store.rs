@@ -41,7 +41,7 @@ impl Store {
     pub(super) async fn pending_key(&self) -> Result<KeyPair, CredentialsError> {
         let path = self.pending();
         aside(move || {
-            let kept = regular::read_to_string(&path, regular::CONFIGURATION).ok();
+            let kept = regular::read_to_string(&path, regular::MAX_CONFIGURATION_BYTES).ok();
             if let Some(key) = kept.and_then(|text| KeyPair::from_pem(&text).ok()) {
                 return Ok(key);
             }

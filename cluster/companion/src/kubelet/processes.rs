@@ -14,7 +14,7 @@ use super::control_group::{Place, place};
 pub const KUBELETS: [&str; 5] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"];
 
 /// Maximum number of bytes read from a command line.
-const LONGEST: u64 = 64 * 1024;
+const MAX_PROC_FILE_BYTES: u64 = 64 * 1024;
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<Process>> {
         };
         // The process may have exited since.
         let comm = entry.path().join("comm");
-        let Ok(name) = regular::read_to_string(&comm, LONGEST) else { continue };
+        let Ok(name) = regular::read_to_string(&comm, MAX_PROC_FILE_BYTES) else { continue };
         if names.contains(&name.trim_end()) {
             found.push(Process { pid, name: name.trim_end().to_owned() });
         }
@@ -128,7 +128,8 @@ fn judge(proc: &Path, pid: u32) -> io::Result<Result<Option<String>, Stranger>> 
     if fs::metadata(process.join("exe")).is_ok_and(|exe| exe.permissions().mode() & 0o4000 != 0) {
         return Ok(Err(Stranger::Setuid));
     }
-    let groups = |process: &Path| regular::read_to_string(&process.join("cgroup"), LONGEST);
+    let groups =
+        |process: &Path| regular::read_to_string(&process.join("cgroup"), MAX_PROC_FILE_BYTES);
     let manager = groups(&proc.join("1")).unwrap_or_default();
     Ok(match place(&groups(&process).unwrap_or_default(), &manager) {
         Place::Service(unit) => Ok(Some(unit)),
@@ -153,7 +154,7 @@ fn is_of_here(proc: &Path, process: &Path) -> bool {
 /// The parent of a process and the time at which it started, in ticks since the boot; zeros if it is gone.
 pub(super) fn parent_and_start(root: &Path, pid: u32) -> (u32, u64) {
     let stat = root.join(format!("proc/{pid}/stat"));
-    let text = regular::read_to_string(&stat, LONGEST).unwrap_or_default();
+    let text = regular::read_to_string(&stat, MAX_PROC_FILE_BYTES).unwrap_or_default();
     // The name, in parentheses, may contain anything.
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
     let fields: Vec<&str> = fields.split_whitespace().collect();
@@ -165,7 +166,7 @@ pub(super) fn parent_and_start(root: &Path, pid: u32) -> (u32, u64) {
 /// The arguments of a process, without its name; empty if it is gone or cannot be read.
 pub(super) fn arguments(root: &Path, pid: u32) -> Vec<String> {
     let file = root.join(format!("proc/{pid}/cmdline"));
-    let Ok(bytes) = regular::read_first(&file, LONGEST) else { return Vec::new() };
+    let Ok(bytes) = regular::read_first(&file, MAX_PROC_FILE_BYTES) else { return Vec::new() };
     bytes
         .split(|&byte| byte == 0)
         .skip(1)

@@ -26,7 +26,7 @@ pub(super) fn read(root: &Path, path: &Path) -> Result<String, String> {
     if let Some(why) = refusal(root, path) {
         return Err(why);
     }
-    let text = regular::read_to_string(&below(root, path), regular::CONFIGURATION);
+    let text = regular::read_to_string(&below(root, path), regular::MAX_CONFIGURATION_BYTES);
     text.map_err(|error| error.to_string())
 }
 

@@ -138,7 +138,7 @@ fn claims_that_cannot_be_read_are_unknown_and_not_none() {
         assert!(scene.held(CLAIMED).is_err(), "{text}");
         assert!(scene.held(UNCLAIMED).is_ok(), "a pod without claims does not need it");
     }
-    let large = " ".repeat(usize::try_from(LARGEST).unwrap() + 1);
+    let large = " ".repeat(usize::try_from(MAX_FILE_BYTES).unwrap() + 1);
     scene.write(CLAIMS, &large);
     assert!(scene.held(CLAIMED).unwrap_err().contains("larger than"));
 }

@@ -11,7 +11,7 @@ use winddown_shared::Backoff;
 use winddown_shared::display::in_seconds;
 
 /// Maximum duration of one request.
-const REQUEST: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The minimum wait before a refused eviction is repeated.
 const EVICTION_PAUSE: Duration = Duration::from_secs(1);
 /// Added before rounding down to the API's whole seconds, to make up for time that has just passed.
@@ -267,7 +267,11 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Maximum duration of one request. While the node goes down, a server that does not answer must be noticed before
     /// the pod loses its grace period.
     pub(super) fn answer_time(&self, grace: &Grace) -> Duration {
-        if self.is_going_down() { patience(grace.remaining()).min(REQUEST) } else { REQUEST }
+        if self.is_going_down() {
+            patience(grace.remaining()).min(REQUEST_TIMEOUT)
+        } else {
+            REQUEST_TIMEOUT
+        }
     }
 
     /// Records the failure of a request that was sent at that time.

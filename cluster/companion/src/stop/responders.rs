@@ -8,7 +8,7 @@ use winddown_api_client::refusal;
 use winddown_shared::display::in_seconds;
 
 /// The wait between two checks of the request's state.
-const LOOK: Duration = Duration::from_secs(1);
+const STATE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<A: EndPods, N: LocalNode> Core<A, N> {
     /// Lets the pod's responders stop it, within the time for disruption budgets. Returns when the grace period of the
@@ -63,7 +63,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                     }
                 }
             };
-            let mut wait = LOOK;
+            let mut wait = STATE_CHECK_INTERVAL;
             match answer(request, until, "request the pod's eviction").await {
                 Ok(became) => {
                     self.outage.worked();

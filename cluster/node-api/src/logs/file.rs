@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use winddown_host::pod_logs::{MOST_FILES, numbered, open};
 
 /// How many bytes are read at once.
-const BLOCK: usize = 32 * 1024;
+const READ_BLOCK_BYTES: usize = 32 * 1024;
 
 /// The log of one run: `3.log`, whose rotated files are `3.log.1`, `3.log.2` and so on. Every call blocks.
 pub(crate) struct LogFile {
@@ -47,7 +47,7 @@ impl LogFile {
         most: u64,
         is_given_up: impl Fn() -> bool,
     ) -> io::Result<()> {
-        let mut block = vec![0; BLOCK];
+        let mut block = vec![0; READ_BLOCK_BYTES];
         // The newline of the last line does not count.
         let (mut end, mut left) = (size, lines);
         let mut is_last = true;
@@ -57,8 +57,8 @@ impl LogFile {
             if is_given_up() {
                 return Err(io::ErrorKind::ConnectionAborted.into());
             }
-            let begin = end.saturating_sub(BLOCK as u64).max(first);
-            let length = usize::try_from(end - begin).unwrap_or(BLOCK);
+            let begin = end.saturating_sub(READ_BLOCK_BYTES as u64).max(first);
+            let length = usize::try_from(end - begin).unwrap_or(READ_BLOCK_BYTES);
             self.file.read_exact_at(&mut block[..length], begin)?;
             for (offset, byte) in block[..length].iter().enumerate().rev() {
                 let at_end = std::mem::take(&mut is_last);
@@ -86,7 +86,7 @@ impl LogFile {
         block: &'a mut Vec<u8>,
     ) -> io::Result<&'a [u8]> {
         let left = end.map_or(u64::MAX, |end| end.saturating_sub(self.at));
-        block.resize(usize::try_from(left).unwrap_or(BLOCK).min(BLOCK), 0);
+        block.resize(usize::try_from(left).unwrap_or(READ_BLOCK_BYTES).min(READ_BLOCK_BYTES), 0);
         let read = self.file.read_at(block, self.at)?;
         self.at += read as u64;
         Ok(&block[..read])

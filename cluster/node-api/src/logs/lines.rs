@@ -8,7 +8,7 @@ use winddown_shared::WallTime;
 use super::LogOptions;
 
 /// The most bytes of a head; longer than any time, stream and tags.
-const LONGEST_HEAD: usize = 128;
+const MAX_HEAD_BYTES: usize = 128;
 
 /// Converts what the runtime wrote to what the container wrote. Buffers no more than the head of a line.
 pub(crate) struct Lines {
@@ -74,7 +74,7 @@ impl Lines {
                         &bytes[more..]
                     } else if end.is_some() {
                         rest
-                    } else if head.len() > LONGEST_HEAD {
+                    } else if head.len() > MAX_HEAD_BYTES {
                         self.part = Part::PassedOver;
                         rest
                     } else {
@@ -130,17 +130,17 @@ impl Lines {
 
 const STREAMS: [&str; 2] = ["stdout", "stderr"];
 
-/// How many of `bytes` still belong to the head: up to the third space of both, or just beyond [`LONGEST_HEAD`].
+/// How many of `bytes` still belong to the head: up to the third space of both, or just beyond [`MAX_HEAD_BYTES`].
 fn head_in(head: &[u8], bytes: &[u8]) -> usize {
     let blanks = head.iter().filter(|byte| **byte == b' ').count();
     let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b' ');
     let third = ends.map(|(at, _)| at + 1).nth(2_usize.saturating_sub(blanks));
-    third.unwrap_or(bytes.len()).min(LONGEST_HEAD + 1)
+    third.unwrap_or(bytes.len()).min(MAX_HEAD_BYTES + 1)
 }
 
 /// Parses a head into its time, stream and whether the line is partial.
 fn read_head(head: &[u8]) -> Option<(WallTime, usize, bool)> {
-    let head = std::str::from_utf8(head).ok().filter(|head| head.len() <= LONGEST_HEAD)?;
+    let head = std::str::from_utf8(head).ok().filter(|head| head.len() <= MAX_HEAD_BYTES)?;
     let mut words = head.split(' ');
     let at = words.next()?.parse().ok()?;
     let stream = words.next()?;
@@ -254,7 +254,7 @@ and its end
         for _ in 0..1000 {
             lines.take(&[b'x'; 1000], &mut out);
             if let Part::Head(head) = &lines.part {
-                assert!(head.len() <= LONGEST_HEAD);
+                assert!(head.len() <= MAX_HEAD_BYTES);
             }
         }
         lines.take(b"\n2026-01-01T00:00:00Z stdout F again\n", &mut out);

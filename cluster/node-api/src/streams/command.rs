@@ -27,7 +27,7 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use winddown_host::CommandStream;
 use winddown_shared::{RuntimeError, error_chain};
 
-use super::patience::{FAREWELL, LAST_WORDS, TAKES};
+use super::patience::{CLOSE_TIMEOUT, LAST_OUTPUT_TIMEOUT, WRITE_TIMEOUT};
 use crate::answer::{self, Body, Failure};
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
@@ -42,9 +42,9 @@ const RESIZE: u8 = 4;
 /// Closes the channel that the message names; version 5 only.
 const CLOSE: u8 = 255;
 /// The most bytes of output in a message.
-const BLOCK: usize = 16 * 1024;
+const MAX_OUTPUT_BYTES: usize = 16 * 1024;
 /// The most bytes of a client's message; `kubectl` sends 32 KiB.
-const LONGEST: usize = 1024 * 1024;
+const MAX_CLIENT_MESSAGE_BYTES: usize = 1024 * 1024;
 
 /// Negotiates the protocol and returns the head of the response.
 ///
@@ -82,7 +82,9 @@ pub(super) async fn serve(
     ended: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let bounds = WebSocketConfig::default();
-    let bounds = bounds.max_message_size(Some(LONGEST)).max_frame_size(Some(LONGEST));
+    let bounds = bounds
+        .max_message_size(Some(MAX_CLIENT_MESSAGE_BYTES))
+        .max_frame_size(Some(MAX_CLIENT_MESSAGE_BYTES));
     let socket = WebSocketStream::from_raw_socket(client, Role::Server, Some(bounds)).await;
     let (to_client, mut from_client) = socket.split();
     let mut to_client = Teller(to_client);
@@ -103,7 +105,7 @@ pub(super) async fn serve(
         let _ = socket.get_mut().shutdown().await;
     };
     // A client that is stuck is not waited for.
-    let _ = timeout(FAREWELL, farewell).await;
+    let _ = timeout(CLOSE_TIMEOUT, farewell).await;
     served
 }
 
@@ -129,7 +131,7 @@ async fn run(
                 None => stderr = None,
             },
             how = &mut exit, if ended.is_none() => {
-                (ended, deadline) = (Some(how), Instant::now() + LAST_WORDS);
+                (ended, deadline) = (Some(how), Instant::now() + LAST_OUTPUT_TIMEOUT);
                 [&mut stdout, &mut stderr].into_iter().flatten().for_each(Source::note_exit);
             }
             // Another process may still hold the output open after the command has exited.
@@ -214,7 +216,7 @@ struct Source {
 impl Source {
     fn new(fd: OwnedFd) -> io::Result<Self> {
         let pipe = Receiver::from_file_unchecked(fd.into())?;
-        Ok(Self { pipe, block: vec![0; BLOCK], unread: 0 })
+        Ok(Self { pipe, block: vec![0; MAX_OUTPUT_BYTES], unread: 0 })
     }
 
     fn note_exit(&mut self) {
@@ -247,7 +249,9 @@ struct Teller(SplitSink<Socket, Message>);
 impl Teller {
     async fn tell(&mut self, channel: u8, words: &[u8]) -> io::Result<()> {
         let message = [&[channel], words].concat();
-        timeout(TAKES, self.0.send(Message::binary(message))).await?.map_err(io::Error::other)
+        timeout(WRITE_TIMEOUT, self.0.send(Message::binary(message)))
+            .await?
+            .map_err(io::Error::other)
     }
 }
 

@@ -19,7 +19,7 @@ use winddown_shared::error_chain;
 use crate::answer::{self, Body};
 
 /// How long the server may take to answer.
-const ANSWERS: Duration = Duration::from_secs(10);
+const SERVER_ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of a refusal that are passed on.
 const LONGEST_REFUSAL: usize = 64 * 1024;
 
@@ -39,8 +39,8 @@ pub(super) async fn ask(
     server: &StreamServer,
     request: &Request<Incoming>,
 ) -> Result<Answer, String> {
-    let asked = timeout(ANSWERS, exchange(server, request));
-    asked.await.map_err(|_| format!("no answer within {} s", ANSWERS.as_secs()))?
+    let asked = timeout(SERVER_ANSWER_TIMEOUT, exchange(server, request));
+    asked.await.map_err(|_| format!("no answer within {} s", SERVER_ANSWER_TIMEOUT.as_secs()))?
 }
 
 async fn exchange(server: &StreamServer, request: &Request<Incoming>) -> Result<Answer, String> {

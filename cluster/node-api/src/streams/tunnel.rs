@@ -12,10 +12,10 @@ use winddown_shared::status::is_terminal;
 use winddown_shared::{NodeHandle, PodUid};
 
 use super::command;
-use super::patience::{FAREWELL, LAST_WORDS, TAKES};
+use super::patience::{CLOSE_TIMEOUT, LAST_OUTPUT_TIMEOUT, WRITE_TIMEOUT};
 
 /// The most bytes that are buffered in one direction.
-const BLOCK: usize = 16 * 1024;
+const MAX_BUFFERED_BYTES: usize = 16 * 1024;
 
 /// An open stream.
 pub(crate) struct Tunnel {
@@ -41,7 +41,7 @@ impl Tunnel {
         let client = TokioIo::new(client.await.map_err(io::Error::other)?);
         let ended = async {
             ended(&node, &pod).await;
-            tokio::time::sleep(LAST_WORDS).await;
+            tokio::time::sleep(LAST_OUTPUT_TIMEOUT).await;
         };
         match far {
             Far::Server(server) => relay(client, TokioIo::new(server), ended).await,
@@ -63,7 +63,7 @@ async fn relay(
         () = ended => Ok(()),
     };
     // A client that is stuck is not waited for.
-    let _ = timeout(FAREWELL, to_client.shutdown()).await;
+    let _ = timeout(CLOSE_TIMEOUT, to_client.shutdown()).await;
     passed
 }
 
@@ -71,7 +71,7 @@ async fn pass_on(
     from: &mut (impl AsyncRead + Unpin),
     to: &mut (impl AsyncWrite + Unpin),
 ) -> io::Result<()> {
-    let mut block = vec![0; BLOCK];
+    let mut block = vec![0; MAX_BUFFERED_BYTES];
     loop {
         let read = from.read(&mut block).await?;
         if read == 0 {
@@ -81,7 +81,7 @@ async fn pass_on(
             to.write_all(&block[..read]).await?;
             to.flush().await
         };
-        timeout(TAKES, taken).await??;
+        timeout(WRITE_TIMEOUT, taken).await??;
     }
 }
 

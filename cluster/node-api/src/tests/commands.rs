@@ -228,7 +228,7 @@ async fn a_command_that_reads_nothing_ends_with_a_client_that_closes_or_resets_t
         }
         timeout(SOON, gone).await.unwrap().unwrap_err();
     }
-    let all = u32::try_from(crate::STREAMS).unwrap();
+    let all = u32::try_from(crate::MAX_OPEN_STREAMS).unwrap();
     drop(timeout(SOON, bench.context.streams.acquire_many(all)).await.unwrap().unwrap());
 }
 
@@ -275,6 +275,6 @@ async fn a_terminal_has_the_size_of_its_clients_and_ends_with_an_older_client_an
         }
         timeout(SOON, gone).await.unwrap().unwrap_err();
     }
-    let all = u32::try_from(crate::STREAMS).unwrap();
+    let all = u32::try_from(crate::MAX_OPEN_STREAMS).unwrap();
     drop(timeout(SOON, bench.context.streams.acquire_many(all)).await.unwrap().unwrap());
 }

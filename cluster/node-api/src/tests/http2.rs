@@ -18,7 +18,7 @@ use super::logs::{append, new_log};
 use super::streams::{SOON, api_server, upgrade};
 use super::{Bench, Cluster, client};
 use crate::connection::MOST_WAITING;
-use crate::places::ANSWERED;
+use crate::places::MAX_ANSWERED_CLIENTS;
 use crate::server::converse;
 
 const LOG: &str = "/containerLogs/ns/web/main";
@@ -325,7 +325,7 @@ async fn requests_of_one_connection_are_answered_side_by_side() {
     assert_eq!(answered(&mut sender, "/healthz").await.0, 200);
     assert_eq!(
         bench.context.places.free(),
-        ANSWERED - 100,
+        MAX_ANSWERED_CLIENTS - 100,
         "the first is in the place of its connection"
     );
 }
@@ -355,7 +355,7 @@ async fn each_answer_takes_a_place_until_its_body_has_ended_or_its_client_is_gon
     append(&mut new_log(&bench.log("0.log")), "one");
     let known = api_server(&bench).await;
     let places = &bench.context.places;
-    let others = places.take(ANSWERED - 2);
+    let others = places.take(MAX_ANSWERED_CLIENTS - 2);
     let mut sender = requests(&known).await;
     let first = follows(&mut sender).await;
     let second = follows(&mut sender).await;
@@ -398,7 +398,7 @@ async fn who_is_refused_is_told_to_go_as_over_http_1_1() {
         assert!(said == "Unauthorized\n" || said.starts_with("Forbidden "), "{said}");
         assert_eq!(goodbye, Some(NO_ERROR), "{token:?}");
     }
-    assert_eq!(bench.context.places.free(), ANSWERED);
+    assert_eq!(bench.context.places.free(), MAX_ANSWERED_CLIENTS);
 }
 
 #[tokio::test]
@@ -462,7 +462,7 @@ async fn logs_that_are_open_leave_places_for_what_is_no_log() {
     let known = api_server(&bench).await;
     let mut sender = requests(&known).await;
     let first = follows(&mut sender).await;
-    let all_but_one = u32::try_from(crate::LOGS - 1).unwrap();
+    let all_but_one = u32::try_from(crate::MAX_OPEN_LOGS - 1).unwrap();
     let _others = bench.context.logs.try_acquire_many(all_but_one).unwrap();
     for query in ["", "?follow=true"] {
         let (status, text) = answered(&mut sender, &format!("{LOG}{query}")).await;
@@ -501,7 +501,7 @@ async fn who_opens_and_resets_streams_in_a_flood_is_cut_off() {
         let _ = flooded.await;
         assert_eq!(known.get("/healthz", None).await.unwrap().0, 200);
     }
-    assert_eq!(bench.context.places.free(), ANSWERED);
+    assert_eq!(bench.context.places.free(), MAX_ANSWERED_CLIENTS);
 }
 
 #[tokio::test]

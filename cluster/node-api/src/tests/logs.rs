@@ -198,7 +198,7 @@ fn a_log_is_opened_in_turn_so_that_a_disk_that_hangs_leaves_threads_for_others()
         assert!(opening.as_mut().now_or_never().is_none(), "others read as much as they may");
         drop(others);
         assert!(opening.await.is_ok());
-        assert_eq!(reads.available_permits(), crate::READS);
+        assert_eq!(reads.available_permits(), crate::MAX_CONCURRENT_LOG_READS);
     });
 }
 
@@ -223,7 +223,8 @@ fn a_log_that_never_ends_holds_up_no_other_and_is_given_up_with_its_client() {
         let tail = timeout(Duration::from_secs(30), tail).await;
         assert_eq!(tail.expect("no more is searched than a log is long").unwrap(), "");
         endless.shutdown().await;
-        let all = bench.context.reads.acquire_many(crate::READS.try_into().unwrap());
+        let all =
+            bench.context.reads.acquire_many(crate::MAX_CONCURRENT_LOG_READS.try_into().unwrap());
         drop(timeout(Duration::from_secs(30), all).await.expect("no thread reads on").unwrap());
     });
 }
@@ -239,7 +240,8 @@ fn a_search_ends_with_its_client_however_long_a_log_may_be() {
         File::create(bench.log("1.log")).unwrap().set_len(1 << 40).unwrap();
         let client = timeout(Duration::from_millis(200), read(&bench, "tailLines=1"));
         assert!(client.await.is_err(), "it searches for an hour");
-        let all = bench.context.reads.acquire_many(crate::READS.try_into().unwrap());
+        let all =
+            bench.context.reads.acquire_many(crate::MAX_CONCURRENT_LOG_READS.try_into().unwrap());
         timeout(Duration::from_secs(10), all).await.is_ok()
     });
     // A thread that searches on would hold up the end of the runtime.

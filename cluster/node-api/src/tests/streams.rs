@@ -164,7 +164,7 @@ async fn a_stream_is_passed_on_byte_for_byte_and_who_the_client_is_is_not() {
     assert_eq!(*runtime.asked.lock().unwrap(), [(PodUid::new("u1"), wanted)]);
     echoes(&mut stream, b"bye").await;
     ends(stream).await;
-    assert_eq!(bench.context.streams.available_permits(), crate::STREAMS);
+    assert_eq!(bench.context.streams.available_permits(), crate::MAX_OPEN_STREAMS);
 }
 
 #[tokio::test]
@@ -209,7 +209,7 @@ async fn a_stream_ends_with_the_runtime_the_client_and_the_pod() {
     echoes(&mut stream, b"last words").await;
     ends(stream).await;
     let all_are_free = async {
-        let all = u32::try_from(crate::STREAMS).unwrap();
+        let all = u32::try_from(crate::MAX_OPEN_STREAMS).unwrap();
         drop(bench.context.streams.acquire_many(all).await.unwrap());
     };
     timeout(SOON, all_are_free).await.unwrap();
@@ -234,7 +234,7 @@ async fn who_takes_nothing_holds_up_no_other_and_there_are_only_so_many_streams(
         () = others => {}
     }
     // All streams but the stuck one, as soon as the others are released.
-    let rest = u32::try_from(crate::STREAMS - 1).unwrap();
+    let rest = u32::try_from(crate::MAX_OPEN_STREAMS - 1).unwrap();
     let _taken = timeout(SOON, bench.context.streams.acquire_many(rest)).await.unwrap().unwrap();
     let answer = client.raw(upgrade("POST", EXEC).as_bytes()).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("try again later"), "{answer}");

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use super::Core;
 use crate::node::conditions::{READY, find};
 use crate::node::lease::LeaseError;
-use crate::node::lease::keeper::{Keeper, RETRY};
+use crate::node::lease::keeper::{Keeper, RENEWAL_BACKOFF};
 use crate::node::ticker::Ticker;
 use winddown_api_client::refusal::Refusal;
 use winddown_shared::Backoff;
@@ -21,7 +21,7 @@ impl Core {
         };
         let mut keeper =
             Keeper::new(self.leases.clone(), self.name.clone(), times, self.clock.clone());
-        let mut backoff = Backoff::new(RETRY.0, RETRY.1);
+        let mut backoff = Backoff::new(RENEWAL_BACKOFF.0, RENEWAL_BACKOFF.1);
         let mut nodes = self.server.subscribe();
         loop {
             let node = nodes.borrow_and_update().clone();

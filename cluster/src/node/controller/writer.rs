@@ -80,7 +80,7 @@ struct Plan {
 }
 
 /// How often to check for a node that another party creates, in case the watch does not report it.
-const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const NODE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 impl<'a> Writer<'a> {
     pub(super) fn new(core: &'a Core) -> Self {
@@ -169,7 +169,7 @@ impl<'a> Writer<'a> {
             Registered::NotOurs => {
                 // There is no Node object to write to, so nothing is left to wait for.
                 self.core.acknowledge(generation);
-                Next::At(now + LOOK_AGAIN)
+                Next::At(now + NODE_CHECK_INTERVAL)
             }
             Registered::Failed(fault) => {
                 let refusal = fault.refusal();

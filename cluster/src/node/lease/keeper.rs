@@ -15,7 +15,7 @@ use crate::node::fault::Fault;
 use winddown_api_client::refusal::Refusal;
 
 /// The number of attempts after which a renewal has failed, as in the kubelet.
-const TRIES: u32 = 5;
+const RENEWAL_TRIES: u32 = 5;
 
 /// Renews one lease. Caches the lease as the server last sent it, so that a renewal is one request.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Keeper {
     async fn tries(&mut self, uid: &Arc<str>) -> Result<(), LeaseError> {
         let owner = Owner { name: self.name.clone(), uid: uid.clone() };
         let mut tries = 0;
-        while tries < TRIES {
+        while tries < RENEWAL_TRIES {
             tries += 1;
             let remembered = self.known.is_some();
             let known = match self.known.take() {
@@ -110,5 +110,5 @@ impl Keeper {
 }
 
 /// The backoff after a failed renewal: from 200 ms to 7 s, as in the kubelet.
-pub(in crate::node) const RETRY: (Duration, Duration) =
+pub(in crate::node) const RENEWAL_BACKOFF: (Duration, Duration) =
     (Duration::from_millis(200), Duration::from_secs(7));

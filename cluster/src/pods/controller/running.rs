@@ -17,10 +17,10 @@ use crate::pods::{removal, sync, watch as api_watch};
 use winddown_api_client::node_pods::PodApi;
 
 /// How long unwanted pods may delay the controller's readiness.
-const SETTLING: Duration = Duration::from_secs(30);
+const UNWANTED_PODS_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The timeout for reading an earlier agent's final statuses.
-const RECALLING: Duration = Duration::from_secs(30);
+const RECALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The tasks of a controller. One that stops too early stops them all.
 pub(super) struct Running<A, T, R> {
@@ -50,7 +50,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
             return running.end(result).await;
         }
         // Otherwise a pod whose end never reached the API would run again.
-        let recalled = timeout(RECALLING, parts.statuses.recalled());
+        let recalled = timeout(RECALL_TIMEOUT, parts.statuses.recalled());
         tokio::select! {
             recalled = recalled => if recalled.is_err() {
                 tracing::warn!("what an earlier agent said of its pods cannot be read; going on without");
@@ -69,7 +69,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
     async fn settle(&mut self, state: &watch::Sender<RunState>) -> Result<(), RunError> {
         let parts = self.parts.clone();
         let mut unsettled = parts.unsettled.subscribe();
-        let settled = timeout(SETTLING, unsettled.wait_for(PodUidMap::is_empty));
+        let settled = timeout(UNWANTED_PODS_TIMEOUT, unsettled.wait_for(PodUidMap::is_empty));
         tokio::select! {
             _ = settled => {}
             result = self.next() => return result,

@@ -18,7 +18,7 @@ mod tests;
 /// Patches of one attempt: the second one is for a pod that needs more changes than was known.
 const MOST_PATCHES: u64 = 2;
 /// The wait for a busy server that does not name one.
-const BUSY: Duration = Duration::from_secs(1);
+const BUSY_SERVER_DELAY: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: u16 = 429;
 
 /// The requests to the API server that are needed here.
@@ -176,7 +176,10 @@ fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, Fault> {
         Refusal::Invalid | Refusal::NotAllowed => Fault::Refused(error_text(&error)),
         Refusal::Busy { after } => {
             let busy = matches!(&error, kube::Error::Api(s) if s.code == TOO_MANY_REQUESTS);
-            Fault::Later { after: after.or(busy.then_some(BUSY)), error: error_text(&error) }
+            Fault::Later {
+                after: after.or(busy.then_some(BUSY_SERVER_DELAY)),
+                error: error_text(&error),
+            }
         }
         Refusal::NoAnswer => Fault::Later { after: None, error: error_text(&error) },
     })

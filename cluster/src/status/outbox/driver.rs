@@ -15,7 +15,7 @@ use super::{Outbox, OutboxConfig, SpooledStatus};
 use crate::status::spool::{Kept, SpoolError};
 
 /// How long sending waits until statuses from disk have been read, which go first.
-const READING: Duration = Duration::from_secs(2);
+const SPOOL_READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Sends what is in an [`Outbox`]. There is one for each.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl OutboxDriver {
     ) {
         let mut reading = std::pin::pin!(reading.fuse());
         let mut under_way = FuturesUnordered::new();
-        let send_from = Instant::now() + READING;
+        let send_from = Instant::now() + SPOOL_READ_TIMEOUT;
         let mut read = false;
         loop {
             let (to_keep, jobs, next) = {

@@ -14,9 +14,9 @@ use crate::status::patch::{BY_NODE, DISRUPTION_TARGET};
 use winddown_shared::Backoff;
 
 /// The first foreign change is reverted immediately, further ones ever more slowly.
-const REASSERT: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));
+const REASSERT_BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));
 /// After this long without a foreign change the next one is reverted immediately again.
-const PEACE: Duration = Duration::from_secs(300);
+const DISPUTE_OVER_AFTER: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(super) struct Entry {
@@ -110,7 +110,7 @@ impl Entry {
             place: Place::Idle,
             dirty: false,
             backoff: Backoff::EAGER,
-            reassert: REASSERT,
+            reassert: REASSERT_BACKOFF,
             reassert_from: None,
             not_taken: None,
             on_disk: None,
@@ -153,7 +153,10 @@ impl Entry {
 
     /// When a foreign change may be reverted.
     pub(super) fn may_reassert(&mut self, now: Instant) -> Instant {
-        if self.reassert_from.is_some_and(|from| now.saturating_duration_since(from) > PEACE) {
+        if self
+            .reassert_from
+            .is_some_and(|from| now.saturating_duration_since(from) > DISPUTE_OVER_AFTER)
+        {
             self.reassert.reset();
         }
         self.reassert_from.map_or(now, |from| from.max(now))

@@ -24,7 +24,7 @@ pub(super) const RECORD: &str = ".json";
 /// The suffix that is appended to the name of an unreadable file.
 pub(super) const BAD: &str = ".bad";
 /// The maximum size of a file. A larger one is no record.
-pub(super) const LARGEST: u64 = 4 << 20;
+pub(super) const MAX_RECORD_BYTES: u64 = 4 << 20;
 
 /// A record with what identifies it.
 #[derive(Debug, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use winddown_shared::error_chain;
 
-use super::file::{BAD, Envelope, LARGEST, RECORD, is_left_over};
+use super::file::{BAD, Envelope, MAX_RECORD_BYTES, RECORD, is_left_over};
 use super::{Inner, Kept, SpoolError};
 
 /// How many unreadable files are kept for inspection.
@@ -56,7 +56,7 @@ fn one<R: DeserializeOwned>(
     inner: &Inner,
     path: &Path,
 ) -> Result<Option<Kept<R>>, Box<dyn std::error::Error>> {
-    let bytes = match inner.disk.read(path, LARGEST) {
+    let bytes = match inner.disk.read(path, MAX_RECORD_BYTES) {
         // It was removed meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read?,

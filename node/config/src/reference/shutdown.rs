@@ -21,9 +21,9 @@ const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
 const ORDER: &str = "shutdownOrder";
 const DRAIN: &str = "shutdownEndpointDrainPeriod";
 /// The longest time for all groups together.
-const LONGEST: &str = "24h";
+const MAX_GROUPS_TOTAL: &str = "24h";
 /// A period of a shutdown; 0 turns it off.
-const PERIODS: Kind = Kind::duration("1s", LONGEST);
+const PERIODS: Kind = Kind::duration("1s", MAX_GROUPS_TOTAL);
 
 pub(super) fn section() -> Section {
     let period = |name, kind| Top::kept_by(Box::new(Periods), name, kind).live();
@@ -49,7 +49,7 @@ pub(super) fn section() -> Section {
                  `role` if neither period above is written, and `priority` otherwise.",
             )
             .live(),
-        Top::new(DRAIN, |c| &mut c.shutdown.endpoint_drain, Kind::duration("0s", LONGEST))
+        Top::new(DRAIN, |c| &mut c.shutdown.endpoint_drain, Kind::duration("0s", MAX_GROUPS_TOTAL))
             .doc(
                 "How long pods are not ready before the first SIGTERM, so that load balancers turn away \
                  from them. Comes before the time above and is at most as long. When time is short, \
@@ -186,7 +186,7 @@ impl Options for GuardedNamespace {
             Row::<Self>::new(
                 "timeout",
                 |guarded| &mut guarded.timeout,
-                Kind::duration("1s", LONGEST),
+                Kind::duration("1s", MAX_GROUPS_TOTAL),
             )
             .doc("How long a pod may, from when it first asks.")
             .required(),
@@ -284,8 +284,8 @@ impl Place<Config> for Periods {
         }
         groups.sort_by_key(|group| group.priority);
         let sum: Duration = groups.iter().map(|group| group.period).sum();
-        if parse_duration(LONGEST).is_ok_and(|most| sum > most) {
-            let what = format!("the groups add up to {}: at most {LONGEST}", go(sum));
+        if parse_duration(MAX_GROUPS_TOTAL).is_ok_and(|most| sum > most) {
+            let what = format!("the groups add up to {}: at most {MAX_GROUPS_TOTAL}", go(sum));
             fields.fail(BY_PRIORITY, at, what);
         }
         if !groups.is_empty() {
@@ -319,8 +319,12 @@ fn period(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Duration> {
         );
         fields.fail(field.name, at, what);
     }
-    if parse_duration(LONGEST).is_ok_and(|most| value > most) {
-        fields.fail(field.name, at, format!("{} is too long: at most {LONGEST}", go(value)));
+    if parse_duration(MAX_GROUPS_TOTAL).is_ok_and(|most| value > most) {
+        fields.fail(
+            field.name,
+            at,
+            format!("{} is too long: at most {MAX_GROUPS_TOTAL}", go(value)),
+        );
     }
     Some(value)
 }

@@ -129,11 +129,15 @@ async fn a_choice_by_disk_waits_for_a_walk_and_a_choice_by_memory_does_not() {
 async fn what_is_too_old_to_choose_by_is_not_told_until_a_walk_has_ended() {
     let (_, signals) = walking(5 * SECOND);
     for _ in 0..2 {
-        assert_eq!(measured(&signals, Wanted::Disk).await, (false, WALK), "nothing is known");
+        assert_eq!(
+            measured(&signals, Wanted::Disk).await,
+            (false, WALK_TIMEOUT),
+            "nothing is known"
+        );
         tokio::time::sleep(5 * SECOND).await;
         assert_eq!(measured(&signals, Wanted::Disk).await, (true, Duration::ZERO));
         tokio::time::sleep(30 * SECOND).await;
-        assert_eq!(measured(&signals, Wanted::Disk).await, (true, WALK), "it will do");
+        assert_eq!(measured(&signals, Wanted::Disk).await, (true, WALK_TIMEOUT), "it will do");
         tokio::time::sleep(120 * SECOND).await;
     }
 }

@@ -10,7 +10,7 @@ use tracing_subscriber::prelude::*;
 use winddown_shared::WallTime;
 
 use crate::ManifestProblem;
-use crate::problem_log::{MOST, ProblemLog};
+use crate::problem_log::{MAX_LOGGED_PER_MINUTE, ProblemLog};
 
 /// Every event as a line: its level and its message.
 struct Lines(Arc<Mutex<Vec<String>>>);
@@ -69,10 +69,10 @@ fn broken(files: std::ops::Range<usize>) -> Vec<ManifestProblem> {
 fn a_hundred_thousand_broken_manifests_are_a_screenful_of_lines_and_their_number() {
     let mut ear = Ear::new();
     let told = ear.hear(broken(0..100_000));
-    assert_eq!(told.len(), MOST + 1);
+    assert_eq!(told.len(), MAX_LOGGED_PER_MINUTE + 1);
     assert_eq!(told[0], "WARN /pods/000000.yaml: is empty");
     assert_eq!(
-        told[MOST],
+        told[MAX_LOGGED_PER_MINUTE],
         "WARN 99950 more problems in the manifests: `winddown status -o wide` lists them all"
     );
     for _ in 0..10 {
@@ -87,7 +87,7 @@ fn a_hundred_thousand_broken_manifests_are_a_screenful_of_lines_and_their_number
 #[test]
 fn while_they_are_being_copied_their_number_is_said_once_a_minute() {
     let mut ear = Ear::new();
-    assert_eq!(ear.hear(broken(0..60)).len(), MOST + 1);
+    assert_eq!(ear.hear(broken(0..60)).len(), MAX_LOGGED_PER_MINUTE + 1);
     for seconds in 1..60 {
         ear.wait(1);
         assert_eq!(ear.hear(broken(0..60 + seconds)), [""; 0]);

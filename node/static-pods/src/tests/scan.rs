@@ -11,7 +11,7 @@ use winddown_shared::WallTime;
 
 use super::{manifest, put};
 use crate::DesiredManifests;
-use crate::scan::{SETTLE, Scanner};
+use crate::scan::{SETTLE_TIME, Scanner};
 
 /// A directory, its scanner, and a clock that the test moves.
 struct Bench {
@@ -48,7 +48,7 @@ impl Bench {
     /// Scans twice, so that everything has settled.
     fn settle(&mut self) -> DesiredManifests {
         self.look(&[]);
-        self.wait(SETTLE);
+        self.wait(SETTLE_TIME);
         self.look(&[])
     }
 
@@ -84,12 +84,12 @@ fn a_file_is_read_when_it_has_settled_and_not_before() {
     bench.put("a.yaml", &manifest("web", "ls"));
     let desired = bench.look(&[]);
     assert_eq!((names(&desired).len(), desired.complete), (0, false));
-    bench.wait(SETTLE / 2);
+    bench.wait(SETTLE_TIME / 2);
     bench.put("a.yaml", &manifest("web", "ls, -l"));
     bench.look(&[]);
-    bench.wait(SETTLE / 2);
+    bench.wait(SETTLE_TIME / 2);
     assert_eq!(names(&bench.look(&[])), [""; 0]);
-    bench.wait(SETTLE / 2);
+    bench.wait(SETTLE_TIME / 2);
     let desired = bench.look(&[]);
     assert_eq!((names(&desired), desired.complete), (vec!["web-node1".to_owned()], true));
 }
@@ -231,7 +231,7 @@ fn a_removed_file_takes_its_pod_along_once_it_stays_away() {
     bench.settle();
     std::fs::remove_file(bench.pods().join("a.yaml")).unwrap();
     assert_eq!(names(&bench.look(&[])), ["web-node1"]);
-    bench.wait(SETTLE);
+    bench.wait(SETTLE_TIME);
     let desired = bench.look(&[]);
     assert_eq!((names(&desired).len(), desired.complete), (0, true));
 }
@@ -243,7 +243,7 @@ fn a_file_that_an_editor_removes_and_writes_anew_keeps_its_pod() {
     let before = bench.settle().pods[0].clone();
     std::fs::rename(bench.pods().join("a.yaml"), bench.pods().join("a.yaml~")).unwrap();
     bench.look(&[]);
-    bench.wait(SETTLE / 2);
+    bench.wait(SETTLE_TIME / 2);
     bench.put("a.yaml", &manifest("web", "ls"));
     let desired = bench.settle();
     assert!(desired.pods[0].is_same_object(&before));
@@ -263,7 +263,7 @@ fn two_files_with_the_same_pod_are_an_error_that_names_both() {
                    already: remove one of the two files, or rename its pod";
     assert_eq!(errors(&bench, &desired), [message]);
     let since = desired.errors[0].since;
-    bench.wait(SETTLE);
+    bench.wait(SETTLE_TIME);
     assert_eq!(bench.look(&[]).errors[0].since, since);
 
     std::fs::remove_file(bench.pods().join("b.yaml")).unwrap();

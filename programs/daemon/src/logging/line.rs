@@ -13,7 +13,7 @@ use super::kinds::{self, Kind};
 const KIND: &str = "log_kind";
 
 /// The longest value in bytes; longer ones are truncated, because a line must fit into a datagram.
-const LONGEST: usize = 16 * 1024;
+const MAX_VALUE_BYTES: usize = 16 * 1024;
 
 /// A line, independent of its sink.
 #[derive(Clone, Debug)]
@@ -95,8 +95,8 @@ impl Line {
     }
 
     fn put(&mut self, field: &Field, mut value: String) {
-        if value.len() > LONGEST {
-            value.truncate(value.floor_char_boundary(LONGEST));
+        if value.len() > MAX_VALUE_BYTES {
+            value.truncate(value.floor_char_boundary(MAX_VALUE_BYTES));
             value.push('…');
         }
         match field.name() {

@@ -21,13 +21,13 @@ use tracing::Level;
 use super::line::Line;
 
 /// How long a repetition is held back at first.
-pub(super) const WINDOW: Duration = Duration::from_secs(60);
+pub(super) const FIRST_WINDOW: Duration = Duration::from_secs(60);
 
 /// The longest such time, for a pod that keeps failing.
-const LONGEST: Duration = Duration::from_secs(16 * 60);
+const MAX_WINDOW: Duration = Duration::from_secs(16 * 60);
 
 /// How many lines about the same state are written in such a time if each says something else than the one before.
-const CHANGES: u32 = 10;
+const MAX_CHANGED_LINES: u32 = 10;
 
 /// The number of remembered lines at which expired ones are removed.
 const PRUNE_AT: usize = 512;
@@ -36,7 +36,7 @@ const PRUNE_AT: usize = 512;
 const PRUNE_EVERY: Duration = Duration::from_secs(1);
 
 /// The maximum number of remembered lines; further lines are written but not remembered.
-const MOST: usize = 4096;
+const MAX_REMEMBERED_LINES: usize = 4096;
 
 /// Fields whose values differ between attempts.
 const CHANGING: [&str; 12] = [
@@ -92,8 +92,8 @@ impl RateLimiter {
         let last = key(&line);
         match self.said.entry(about.map_or(last, state)) {
             std::collections::hash_map::Entry::Vacant(free) => {
-                if known < MOST {
-                    let (window, changes, held) = (WINDOW, 0, None);
+                if known < MAX_REMEMBERED_LINES {
+                    let (window, changes, held) = (FIRST_WINDOW, 0, None);
                     free.insert(Written { written: now, window, last, changes, held });
                 }
                 Verdict::Write(line)
@@ -107,11 +107,11 @@ impl RateLimiter {
                     return Verdict::Write(counted(line, before, None));
                 }
                 let is_change = said.last != last;
-                if always || (is_change && said.changes < CHANGES) {
+                if always || (is_change && said.changes < MAX_CHANGED_LINES) {
                     // What was held back is no longer true.
                     (said.held, said.last) = (None, last);
                     said.changes += u32::from(is_change);
-                    let is_last = is_change && !always && said.changes == CHANGES;
+                    let is_last = is_change && !always && said.changes == MAX_CHANGED_LINES;
                     return Verdict::Write(if is_last { flapping(line) } else { line });
                 }
                 let times = said.held.as_ref().map_or(1, |held| held.times.saturating_add(1));
@@ -177,7 +177,8 @@ impl Written {
         self.written = now;
         (self.last, self.changes) = (key(line), 0);
         let of_a_pod = line.kind.is_some() && line.field("uid").is_some();
-        self.window = if again && of_a_pod { (self.window * 2).min(LONGEST) } else { WINDOW };
+        self.window =
+            if again && of_a_pod { (self.window * 2).min(MAX_WINDOW) } else { FIRST_WINDOW };
     }
 }
 

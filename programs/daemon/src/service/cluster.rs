@@ -23,9 +23,9 @@ use winddown_node::Identity;
 use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts, connect_early};
 
 /// How many times the lease is renewed within its duration, as by the kubelet.
-const RENEWALS: u32 = 4;
+const RENEWALS_PER_LEASE: u32 = 4;
 /// How long to wait after a pull before the images are listed, so that several pulls cost one listing.
-const SETTLE: Duration = Duration::from_secs(10);
+const PULL_SETTLE_TIME: Duration = Duration::from_secs(10);
 /// How often images are listed regardless: no runtime reports that another program pulled or removed some.
 const BY_OTHERS: Duration = Duration::from_secs(5 * 60);
 
@@ -98,7 +98,7 @@ pub(super) fn after_nodes(config: &Config) -> Option<AfterNodes> {
 fn node_settings(config: &Config) -> Result<NodeSettings, LeaseTimesError> {
     let settings = &config.cluster;
     let lease = settings.node_lease_duration;
-    let renew = (lease / RENEWALS).max(Duration::from_secs(1));
+    let renew = (lease / RENEWALS_PER_LEASE).max(Duration::from_secs(1));
     Ok(NodeSettings {
         lease: Some(LeaseTimes::new(lease, renew)?),
         update_frequency: config.node_status_update_frequency,
@@ -188,7 +188,7 @@ pub(super) fn with_runtime_facts(mut parts: Cluster, cri: Arc<CriRuntime>) -> Cl
             });
             let pulled = async {
                 cri.images_changed().await;
-                sleep(SETTLE).await;
+                sleep(PULL_SETTLE_TIME).await;
             };
             tokio::select! {
                 Ok(()) = health.changed() => {}

@@ -32,9 +32,9 @@ use winddown_node::cluster::{Cluster, connect_early};
 const OWN_UID: &str = "POD_UID";
 
 /// How long reading the kubelet's directory may take; it may be on a disk that hangs.
-const LOOK: Duration = Duration::from_secs(2);
+const KUBELET_DIRECTORY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait for a shutdown of an earlier agent to resume; after that it is taken not to.
-const SETTLED: Duration = Duration::from_secs(15);
+const RESUME_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What the agent needs from a machine that a kubelet runs: its container runtime, the kubelet's service and files.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ pub(super) async fn log_going_down(
     going_down: watch::Sender<bool>,
 ) {
     let begun = progress.wait_for(|progress| progress.phase != ProgressPhase::Idle);
-    if timeout(SETTLED, begun).await.is_err() {
+    if timeout(RESUME_TIMEOUT, begun).await.is_err() {
         going_down.send_replace(false);
     }
     let mut last = ProgressPhase::Idle;
@@ -150,13 +150,14 @@ impl KubeletNode {
     /// Whether no process of the machine holds a container.
     async fn holds_no_container(&self) -> bool {
         let look = self.reading.run(|()| may_run_containers(Path::new("/proc")));
-        matches!(timeout(LOOK, look).await, Ok(Ok(Ok(false))))
+        matches!(timeout(KUBELET_DIRECTORY_TIMEOUT, look).await, Ok(Ok(Ok(false))))
     }
 
     async fn holds(&self) -> Result<Arc<KubeletHolds>, NodeError> {
         let look = async || {
             let root = self.root.clone();
-            match timeout(LOOK, self.reading.run(move |()| root.look())).await {
+            match timeout(KUBELET_DIRECTORY_TIMEOUT, self.reading.run(move |()| root.look())).await
+            {
                 Ok(Ok(found)) => found.map(Arc::new),
                 Ok(Err(panicked)) => Err(NodeError::because(panicked.to_string())),
                 Err(_) => Err(NodeError::because("the kubelet's directory does not answer")),

@@ -27,7 +27,7 @@ const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
 const IDLE_TICK: Duration = Duration::from_secs(3600);
 
 /// How long the service manager may take to report whether the machine is going down.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Added to the plan's time when the service manager is asked to extend the stop timeout. The node waits ten seconds
 /// longer than the plan wants, after the question how the machine goes down.
@@ -174,7 +174,7 @@ async fn changed(api: &mut Option<watch::Receiver<ApiHealth>>) {
 /// How the machine is going down. If the service manager does not answer, the stop is taken for a restart of the agent:
 /// ending the pods of a node that stays up is the greater harm.
 async fn going_down() -> Option<ShutdownKind> {
-    shutdown_in_progress(PATIENCE).await.unwrap_or_else(|error| {
+    shutdown_in_progress(SYSTEMD_ANSWER_TIMEOUT).await.unwrap_or_else(|error| {
         tracing::debug!(error = error_chain(&error), "taken for a restart of the agent");
         None
     })

@@ -29,13 +29,13 @@ pub(super) fn usage_places(config: &Config) -> UsagePaths {
 }
 
 /// How long the parts of a look at the kubelet may take each.
-const GLANCE: Duration = Duration::from_millis(800);
+const KUBELET_LOOK_PART_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// Looks at the kubelet of the machine, as the doctor does.
 pub(super) fn look_at_kubelet(
     root: &Path,
 ) -> impl Fn() -> BoxFuture<'static, KubeletFacts> + Send + Sync + use<> {
-    let kubelet = Arc::new(KubeletLook::new(root, Bus::System, GLANCE));
+    let kubelet = Arc::new(KubeletLook::new(root, Bus::System, KUBELET_LOOK_PART_TIMEOUT));
     move || {
         let kubelet = Arc::clone(&kubelet);
         async move { kubelet.look().await }.boxed()
@@ -43,14 +43,15 @@ pub(super) fn look_at_kubelet(
 }
 
 /// How long the agent's start waits for systemd's answer; a system bus answers within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The boot clock, with the time when user space was last started, which a soft reboot does again. Where the kind
 /// of a shutdown is unknown, this distinguishes a soft reboot from the others.
 pub(super) async fn boot_clock_of_user_space() -> BootClock {
     let clock = boot_clock();
-    let asked =
-        async { Inspector::connect(&Bus::System, PATIENCE).await?.soft_rebooted_at().await };
+    let asked = async {
+        Inspector::connect(&Bus::System, SYSTEMD_ANSWER_TIMEOUT).await?.soft_rebooted_at().await
+    };
     match asked.await {
         Ok(Some(at)) => {
             // systemd's monotonic clock does not count the time that the machine is suspended.

@@ -17,7 +17,7 @@ const UNIT: &str = "kubelet.service";
 /// A file in the volatile directory while this agent has the service stopped, so that the next agent starts it again.
 const MARK: &str = "kubelet-stopped";
 /// How long systemd may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the kubelet may take to exit. It waits for nothing on SIGTERM.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
@@ -64,7 +64,7 @@ impl KubeletService {
 
     /// Resolves when the service no longer runs, once it was seen running. Cancel-safe.
     pub(super) async fn ended(&self) {
-        let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
+        let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
         let mut changes = systemd.changes();
         loop {
             match systemd.look(UNIT).await {
@@ -85,7 +85,7 @@ impl KubeletService {
     /// See [`KubeletError`]. The service may still stop afterwards.
     pub(super) async fn stop(&self) -> Result<(), KubeletError> {
         // The client is not kept: it is needed once, when the machine goes down.
-        let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
+        let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
         let state = systemd.look(UNIT).await.map_err(KubeletError::Systemd)?;
         let runs = state.is_some_and(|state| state.main_pid.is_some());
         // A service that has just exited may be restarted by systemd.
@@ -109,7 +109,7 @@ impl KubeletService {
         if !self.mark.exists() {
             return Ok(());
         }
-        let systemd = UnitsClient::start(Bus::System, UNIT, PATIENCE);
+        let systemd = UnitsClient::start(Bus::System, UNIT, SYSTEMD_ANSWER_TIMEOUT);
         systemd.start_unit(UNIT).await.map_err(KubeletError::Systemd)?;
         tracing::info!("the kubelet is started again");
         // If the mark stays, the next agent starts the running service, which has no effect.

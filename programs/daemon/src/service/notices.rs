@@ -12,14 +12,14 @@ use winddown_node::policy_of;
 
 /// A notice takes effect this long before its deadline at the earliest: pods keep running while a maintenance
 /// window is hours away.
-const LEAD: Duration = Duration::from_secs(600);
+const NOTICE_LEAD_TIME: Duration = Duration::from_secs(600);
 
-/// Added to the time that the plan wants; the sum is used where it is longer than [`LEAD`].
-const SLACK: Duration = Duration::from_secs(60);
+/// Added to the time that the plan wants; the sum is used where it is longer than [`NOTICE_LEAD_TIME`].
+const PLAN_SLACK: Duration = Duration::from_secs(60);
 
 /// How long before its deadline a notice takes effect, for a plan that wants this much time.
 pub(super) fn lead(wanted: Duration) -> Duration {
-    LEAD.max(wanted + SLACK)
+    NOTICE_LEAD_TIME.max(wanted + PLAN_SLACK)
 }
 
 /// Creates an aggregator and follows the configured sources until `stop` is cancelled.

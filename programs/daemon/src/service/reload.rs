@@ -12,7 +12,7 @@ use super::{ServiceOptions, StartError, keep, load};
 use winddown_node::Configuration;
 
 /// A read that takes longer is logged; it continues.
-const SLOW: Duration = Duration::from_secs(10);
+const SLOW_READ: Duration = Duration::from_secs(10);
 
 /// The result of a read. The outer error is a panic.
 pub(super) type Loaded = Result<Result<Configuration, StartError>, JoinError>;
@@ -34,7 +34,7 @@ impl Reading {
                 keep(&options.root, loaded);
                 Ok(configuration)
             }),
-            slow: Box::pin(sleep(SLOW)),
+            slow: Box::pin(sleep(SLOW_READ)),
         }
     }
 
@@ -46,7 +46,7 @@ impl Reading {
             () = &mut self.slow, if !self.slow.is_elapsed() => tracing::warn!(
                 "reload: the configuration file has not been read for {} s, as if its disk were \
                  dead; the configuration stays as it was until it is read",
-                SLOW.as_secs()
+                SLOW_READ.as_secs()
             ),
         }
         (&mut self.thread).await

@@ -30,7 +30,7 @@ const LEAVES_SERVICES: u32 = 257;
 /// The slices that have to survive a soft-reboot for that; both have unit files.
 const SLICES: [&str; 2] = ["winddown.slice", "winddown-survivors.slice"];
 /// How long systemd may take to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why the runtime cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +118,7 @@ async fn survivors(config: &Config) -> Survivors {
 /// The reason why no service survives a soft-reboot; `None` if services do.
 async fn impossible() -> Option<String> {
     let seen = async {
-        let inspector = Inspector::connect(&Bus::System, PATIENCE).await?;
+        let inspector = Inspector::connect(&Bus::System, SYSTEMD_ANSWER_TIMEOUT).await?;
         let version = inspector.system().await?.major().unwrap_or(0);
         let mut stopped = None;
         for slice in SLICES {

@@ -11,14 +11,14 @@ const HOLDERS: [&str; 2] = ["containerd-shim", "conmon"];
 /// How it shows the first process of a machine with logind. Any other means that this is not the machine's `/proc`.
 const INIT: &str = "systemd";
 /// The longest name.
-const LONGEST: u64 = 64;
+const MAX_NAME_BYTES: u64 = 64;
 
 /// Whether a container may run on the machine with this `/proc`. Blocks.
 ///
 /// # Errors
 /// That is not known: `/proc` cannot be read, or shows only some processes.
 pub(super) fn may_run_containers(proc: &Path) -> io::Result<bool> {
-    let name = |process: &Path| read_first(&process.join("comm"), LONGEST);
+    let name = |process: &Path| read_first(&process.join("comm"), MAX_NAME_BYTES);
     if name(&proc.join("1"))?.trim_ascii_end() != INIT.as_bytes() {
         return Err(io::Error::other("process 1 is not systemd"));
     }

@@ -11,12 +11,12 @@ const LOW: char = '▁';
 const LEVELS: [char; 7] = ['▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const CHOSEN: &str = "chosen";
 /// The minimum width of a curve, in columns.
-const LEAST: usize = 16;
+const MIN_CURVE_COLUMNS: usize = 16;
 
 /// Draws one block per value, the mark of the eviction, and a caption. On a narrow screen the oldest values are left
 /// out.
 pub(super) fn lines(curve: &MemoryCurve, width: Option<usize>) -> Option<[String; 3]> {
-    let room = width.map_or(usize::MAX, |width| width.max(LEAST));
+    let room = width.map_or(usize::MAX, |width| width.max(MIN_CURVE_COLUMNS));
     let left_out = curve.available.len().saturating_sub(room);
     let shown = curve.available.get(left_out..)?;
     let most = shown.iter().flatten().copied().max()?;

@@ -10,10 +10,10 @@ use crate::rows::{Row, rows};
 use winddown_control::api::{Phase, Status};
 
 /// The width of the labels at the left, in columns.
-const LABEL: usize = 10;
+const LABEL_COLUMNS: usize = 10;
 
 /// The screen height below which only the most important lines are shown.
-const LOW: usize = 14;
+const LOW_SCREEN_ROWS: usize = 14;
 
 /// The rows of `winddown status` that are shown here, most important first: all that have a label, except the node,
 /// which is the title, and the configuration's file.
@@ -33,7 +33,7 @@ const SHOWN: [&str; 13] = [
     "last boot",
 ];
 /// The number of these that are always shown.
-const ALWAYS: usize = 3;
+const ALWAYS_SHOWN: usize = 3;
 
 impl Page<'_> {
     pub(super) fn head(&mut self, status: &Status, height: usize) {
@@ -44,11 +44,13 @@ impl Page<'_> {
                 // On a small screen, the other rows are shown only if something is wrong.
                 let wrong = row.style == BAD || row.style == WARN;
                 let wanted = match label {
-                    "last boot" => wrong && height >= LOW,
-                    "plan" => height >= LOW,
+                    "last boot" => wrong && height >= LOW_SCREEN_ROWS,
+                    "plan" => height >= LOW_SCREEN_ROWS,
                     // A shutdown's own row says enough.
-                    "admission" => height >= LOW || status.shutdown.phase == Phase::Idle,
-                    _ => number < ALWAYS || height >= LOW || wrong,
+                    "admission" => {
+                        height >= LOW_SCREEN_ROWS || status.shutdown.phase == Phase::Idle
+                    }
+                    _ => number < ALWAYS_SHOWN || height >= LOW_SCREEN_ROWS || wrong,
                 };
                 if wanted {
                     self.row(row, status);
@@ -73,7 +75,7 @@ impl Page<'_> {
     fn row(&mut self, row: &Row, status: &Status) {
         let mut text = row.text.clone();
         let shutdown = &status.shutdown;
-        let room = self.columns.saturating_sub(LABEL + text.len() + 2).min(30);
+        let room = self.columns.saturating_sub(LABEL_COLUMNS + text.len() + 2).min(30);
         if let ("shutdown", Phase::Running, Some(since), Some(deadline), 8..) =
             (row.label, shutdown.phase, shutdown.since, shutdown.deadline, room)
         {
@@ -83,8 +85,8 @@ impl Page<'_> {
             };
             text.push_str(&format!("  {}", self.bar(millis(now), millis(deadline), room)));
         }
-        let text = fit(&text, self.columns.saturating_sub(LABEL));
-        let label = span(HEAD, format!("{:<LABEL$}", row.label));
+        let text = fit(&text, self.columns.saturating_sub(LABEL_COLUMNS));
+        let label = span(HEAD, format!("{:<LABEL_COLUMNS$}", row.label));
         self.two(vec![label, span(row.style, text)], vec![]);
     }
 }

@@ -13,7 +13,7 @@ use crate::{Column, PODS_UNKNOWN, Table};
 use winddown_control::api::{PodState, PodStatus, Status};
 
 /// The screen width from which the less important columns are shown.
-const WIDE: usize = 110;
+const WIDE_SCREEN_COLUMNS: usize = 110;
 
 impl Page<'_> {
     /// Adds at most `room` lines, including the heading. Returns the number of visible pods and of those above them.
@@ -32,7 +32,7 @@ impl Page<'_> {
             return (0, 0);
         }
         let ending = pods.iter().any(|pod| pod.grace_left_seconds.is_some());
-        let wide = self.columns >= WIDE;
+        let wide = self.columns >= WIDE_SCREEN_COLUMNS;
         let mut columns = vec![Column::words("POD"), Column::words("STATE")];
         if ending {
             columns.push(Column::numbers(if self.columns < 60 { "LEFT" } else { "GRACE LEFT" }));

@@ -13,7 +13,7 @@ use crate::{Column, Table, group_title, wrap};
 use winddown_control::api::{GroupProgress, Phase, Status, ThresholdStatus};
 
 /// The minimum height of a section: its blank line, its heading and one line.
-const LEAST: usize = 3;
+const MIN_SECTION_ROWS: usize = 3;
 
 impl Page<'_> {
     /// Adds the whole node. Returns the number of visible pods and of those above them.
@@ -49,7 +49,7 @@ impl Page<'_> {
 
     /// Adds the blank line and heading of a section, then its newest lines.
     fn part_end(&mut self, mut lines: Vec<Line>, room: usize) {
-        if room >= LEAST {
+        if room >= MIN_SECTION_ROWS {
             let over = lines.len().saturating_sub(room);
             lines.drain(2..2 + over);
             self.lines.append(&mut lines);
@@ -184,5 +184,5 @@ fn divide(room: usize, pods: usize, parts: [usize; 4]) -> [usize; 4] {
         *given += more;
         spare -= more;
     }
-    given.map(|lines| if lines < LEAST { 0 } else { lines })
+    given.map(|lines| if lines < MIN_SECTION_ROWS { 0 } else { lines })
 }

@@ -17,13 +17,13 @@ pub(super) fn warnings(report: &ShutdownReport) -> Vec<String> {
 }
 
 fn undelivered(report: &ShutdownReport) -> Option<String> {
-    const NAMED: usize = 5;
+    const MAX_NAMED_PODS: usize = 5;
     let all = &report.unsent_statuses;
     if all.is_empty() {
         return None;
     }
-    let named: Vec<_> = all.iter().take(NAMED).map(|pod| clean(pod)).collect();
-    let more = match all.len().saturating_sub(NAMED) {
+    let named: Vec<_> = all.iter().take(MAX_NAMED_PODS).map(|pod| clean(pod)).collect();
+    let more = match all.len().saturating_sub(MAX_NAMED_PODS) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -162,7 +162,7 @@ pub(super) fn offset(at: Option<Duration>) -> String {
 }
 
 /// Shorter durations are not mentioned.
-const NOTABLE: Duration = Duration::from_millis(100);
+const SHORTEST_MENTIONED: Duration = Duration::from_millis(100);
 
 /// The longest pod name in a group's heading, in columns; headings are not wrapped in pictures.
 const LONGEST_NAME: usize = 63;
@@ -177,7 +177,7 @@ pub(super) fn held_by(group: &GroupReport) -> Option<(&PodReport, Duration)> {
     let (last, pod) = ends.pop()?;
     let (before, _) = ends.pop()?;
     let alone = last.saturating_sub(before.max(started));
-    (alone >= NOTABLE).then_some((pod, alone))
+    (alone >= SHORTEST_MENTIONED).then_some((pod, alone))
 }
 
 /// The grace period that a pod got, with its own if that is longer.
@@ -189,28 +189,28 @@ pub(super) fn grace(pod: &PodReport) -> String {
 /// The time between the request and the first SIGTERM, which the pod's preStop hooks take.
 pub(super) fn before_sigterm(pod: &PodReport) -> Option<String> {
     let span = pod.sigterm?.saturating_sub(pod.asked?);
-    (span >= NOTABLE).then(|| format!("SIGTERM after {}", in_seconds(span)))
+    (span >= SHORTEST_MENTIONED).then(|| format!("SIGTERM after {}", in_seconds(span)))
 }
 
 /// Groups with more pods than this are folded.
-const MANY: usize = 24;
+const FOLD_FROM_PODS: usize = 24;
 
 /// The number of pods that are shown of such a group.
-const SHOWN: usize = 12;
+const SHOWN_PODS: usize = 12;
 
 /// Splits the pods of a group, sorted by severity, into those that are shown and those that a list folds away: in a
 /// large group all but the slowest, and never one that had a problem.
 pub(super) fn fold(group: &GroupReport) -> (Vec<&PodReport>, Vec<&PodReport>) {
     let mut pods: Vec<&PodReport> = group.pods.iter().collect();
     pods.sort_by_key(|pod| severity(pod));
-    if pods.len() <= MANY {
+    if pods.len() <= FOLD_FROM_PODS {
         return (pods, Vec::new());
     }
-    let wrong = pods.partition_point(|pod| severity(pod) < FINE);
+    let wrong = pods.partition_point(|pod| severity(pod) < FINE_SEVERITY);
     if let Some(well) = pods.get_mut(wrong..) {
         well.sort_by_key(|pod| Reverse(pod.exit));
     }
-    let folded = pods.split_off(wrong.max(SHOWN).min(pods.len()));
+    let folded = pods.split_off(wrong.max(SHOWN_PODS).min(pods.len()));
     (pods, folded)
 }
 
@@ -226,7 +226,7 @@ pub(super) fn folded(pods: &[&PodReport]) -> (String, String) {
 }
 
 /// The severity of a pod that exited by itself, or was not asked to stop, and left nothing behind.
-const FINE: u8 = 4;
+const FINE_SEVERITY: u8 = 4;
 
 /// The severity of a pod's outcome; the worst is 0.
 pub(super) fn severity(pod: &PodReport) -> u8 {
@@ -235,7 +235,7 @@ pub(super) fn severity(pod: &PodReport) -> u8 {
         PodEnd::Killed => 1,
         _ if !pod.mounts.is_empty() => 2,
         PodEnd::Ending => 3,
-        PodEnd::Exited | PodEnd::Spared | PodEnd::Survives | PodEnd::Stays => FINE,
+        PodEnd::Exited | PodEnd::Spared | PodEnd::Survives | PodEnd::Stays => FINE_SEVERITY,
     }
 }
 

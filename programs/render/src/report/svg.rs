@@ -27,7 +27,7 @@ pub(super) const THEME: &str = include_str!("svg/theme.css");
 const TEXT: f64 = 15.0;
 
 /// The number of warnings that are shown.
-const WARNINGS: usize = 8;
+const SHOWN_WARNINGS: usize = 8;
 
 /// The report as a self-contained SVG 1.1 document, without scripts, fonts or links to external resources. It follows
 /// the viewer's light or dark scheme. The same report produces the same bytes.
@@ -142,12 +142,12 @@ impl Page<'_> {
             return;
         }
         self.y += 8.0;
-        for warning in warnings.iter().take(WARNINGS) {
+        for warning in warnings.iter().take(SHOWN_WARNINGS) {
             for line in sizes::wrap(warning, TEXT, 3) {
                 self.line("warn", TEXT, &line);
             }
         }
-        if let Some(more) = warnings.len().checked_sub(WARNINGS).filter(|more| *more > 0) {
+        if let Some(more) = warnings.len().checked_sub(SHOWN_WARNINGS).filter(|more| *more > 0) {
             self.line("dim", TEXT, &format!("and {more} more"));
         }
     }

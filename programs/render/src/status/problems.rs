@@ -27,7 +27,7 @@ pub const COMMANDS: [&str; 7] =
     [PLAN_PREEMPTION, STATUS_WIDE, DRAIN, UNDRAIN, RELOAD, DOCTOR, JOURNAL];
 
 /// The number of manifest problems that are shown unless all are requested.
-const MANIFESTS: usize = 20;
+const SHOWN_MANIFEST_PROBLEMS: usize = 20;
 
 /// The problems of a node, the worst first. Unless `all` is set, only the first problems of the manifests are listed,
 /// and the rest are counted.
@@ -91,7 +91,7 @@ fn trouble(state: &str) -> Option<(&'static str, &'static str)> {
 
 fn manifests(status: &Status, all: bool, found: &mut Vec<Problem>) {
     let problems = &status.manifests.problems;
-    let shown = if all { problems.len() } else { MANIFESTS.min(problems.len()) };
+    let shown = if all { problems.len() } else { SHOWN_MANIFEST_PROBLEMS.min(problems.len()) };
     for problem in problems.iter().take(shown) {
         found.push(Problem { text: manifest(problem), next: String::new() });
     }

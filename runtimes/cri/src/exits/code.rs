@@ -10,7 +10,7 @@ use winddown_host::{ProcStat, kernel, ready::Ready};
 use winddown_shared::Backoff;
 
 /// How long the parent of an exited process may take to reap it.
-const REAPED: Duration = Duration::from_secs(1);
+const REAP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The exit code of an exited process, as Kubernetes shows it (128 + signal if a signal killed it).
 /// `None` if the kernel does not report it to this process.
@@ -18,7 +18,7 @@ const REAPED: Duration = Duration::from_secs(1);
 /// Where this process may inspect the other one, the code is read before the parent reaps it: with a hundred
 /// containers exiting on a few CPUs the parents take their time.
 pub(super) async fn exit_code(ended: &Ready, pid: i32) -> Option<i32> {
-    let deadline = Instant::now() + REAPED;
+    let deadline = Instant::now() + REAP_TIMEOUT;
     let mut backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(8));
     while Instant::now() < deadline {
         // The reliable source first, then the one that is available earlier.

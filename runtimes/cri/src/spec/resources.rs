@@ -4,7 +4,7 @@ use std::iter;
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_engine::amounts::{PERIOD, amount, quota, shares};
+use winddown_engine::amounts::{CPU_PERIOD_MICROS, amount, quota, shares};
 use winddown_engine::oom_score::oom_score_adj;
 use winddown_shared::{Pod, PodUid, QosClass, Quantity};
 
@@ -30,7 +30,7 @@ pub(super) fn resources(
     api::LinuxContainerResources {
         cpu_shares: shares(cpu_request.unwrap_or(0)),
         cpu_quota: cpu_limit.filter(|&milli| milli > 0).map_or(0, quota),
-        cpu_period: PERIOD,
+        cpu_period: CPU_PERIOD_MICROS,
         memory_limit_in_bytes: amount(limits, "memory").map_or(0, Quantity::value),
         oom_score_adj: i64::from(oom_score_adj(pod, container, node_memory)),
         hugepage_limits: hugepages.collect(),

@@ -18,7 +18,7 @@ use super::patient;
 use crate::pod;
 
 /// How long to wait for a start that another caller began.
-const PATIENCE: Duration = Duration::from_secs(10);
+const OTHER_START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The outcome of a start.
 pub(super) enum Begun {
@@ -41,7 +41,7 @@ pub(super) async fn begin(
     name: &str,
     id: &str,
 ) -> Begun {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + OTHER_START_TIMEOUT;
     let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_millis(200));
     loop {
         let request = api::StartContainerRequest { container_id: id.to_owned() };

@@ -15,7 +15,7 @@ use super::super::{Context, dirs, exits, health, observe, volumes};
 use crate::pod;
 
 /// The longest wait before a failed call is repeated.
-const LONGEST: Duration = Duration::from_secs(1);
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Asks the container to stop: by a signal where that is possible, otherwise through the runtime, which receives
 /// the rest of the grace period and every reduction of it. Kills the container when the grace period is over. Resolves
@@ -73,7 +73,7 @@ impl<'a> Ending<'a> {
         grace: Grace,
     ) -> Self {
         let direct = entry.lock().run(name, id).and_then(|run| run.own.direct.clone());
-        let backoff = Backoff::new(Duration::from_millis(50), LONGEST);
+        let backoff = Backoff::new(Duration::from_millis(50), MAX_RETRY_DELAY);
         Self {
             context,
             entry,
@@ -101,7 +101,7 @@ impl<'a> Ending<'a> {
         loop {
             let give_up = self.grace.kill_at() + kill_time;
             // The runtime gets a chance first: it also kills processes outside the container's PID namespace.
-            let kill_directly = self.grace.kill_at() + (kill_time / 4).min(LONGEST);
+            let kill_directly = self.grace.kill_at() + (kill_time / 4).min(MAX_RETRY_DELAY);
             let mut grace = self.grace.clone();
             tokio::select! {
                 Some((made_at, outcome)) = calls.next() => {

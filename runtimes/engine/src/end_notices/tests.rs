@@ -193,12 +193,12 @@ async fn a_notice_that_could_not_be_written_is_written_once_it_can_be_unless_a_n
     bed.notices.announce(ending(60), &bed.pods);
     assert_eq!((bed.reads("a").await, bed.reads("b").await), (None, None));
     fs::remove_dir(&files[0]).unwrap();
-    sleep(AGAIN * 3 / 2).await;
+    sleep(FAILED_JOBS_RETRY_DELAY * 3 / 2).await;
     let notice = serde_json::from_slice(&fs::read(&files[0]).unwrap()).unwrap();
     assert_eq!(left(Some(notice)), 60);
     fs::remove_dir(&files[1]).unwrap();
     bed.notices.announce(None, &bed.pods);
-    sleep(AGAIN * 3 / 2).await;
+    sleep(FAILED_JOBS_RETRY_DELAY * 3 / 2).await;
     assert_eq!((bed.reads("a").await, bed.reads("b").await), (None, None));
 }
 

@@ -10,7 +10,7 @@ use winddown_host::{CgroupMemory, cgroup_cpu_time, cgroup_number, cgroup_of_proc
 use winddown_shared::MemoryFigure;
 
 /// How many bytes the kernel is asked to reclaim at a time, which takes only a moment even with a slow disk.
-const SOME: u64 = 4 << 20;
+const RECLAIM_STEP_BYTES: u64 = 4 << 20;
 
 /// The directories of one cgroup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,16 +115,17 @@ impl CgroupDirs {
             if !all && fallen <= last {
                 break;
             }
-            asked += SOME;
+            asked += RECLAIM_STEP_BYTES;
         }
         Ok(fallen)
     }
 
-    /// Reclaims [`SOME`] bytes with the first of `options` that the kernel knows; removes those before it. Returns
-    /// whether that much was reclaimed.
+    /// Reclaims [`RECLAIM_STEP_BYTES`] with the first of `options` that the kernel knows; removes those before it.
+    /// Returns whether that much was reclaimed.
     fn reclaim_some(&self, options: &mut &[&str]) -> io::Result<bool> {
         loop {
-            let text = format!("{SOME}{}", options.first().copied().unwrap_or_default());
+            let text =
+                format!("{RECLAIM_STEP_BYTES}{}", options.first().copied().unwrap_or_default());
             let file = OpenOptions::new().write(true).open(self.memory.join("memory.reclaim"));
             match file.and_then(|mut file| file.write_all(text.as_bytes())) {
                 Ok(()) => return Ok(true),

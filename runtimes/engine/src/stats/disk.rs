@@ -20,9 +20,9 @@ pub(crate) struct Budget {
 }
 
 /// The number of entries between two checks of the clock.
-const LOOK: u64 = 256;
+const ENTRIES_PER_CLOCK_CHECK: u64 = 256;
 /// How many directories are kept open, from the root on. A pod can nest more than the agent has file descriptors.
-const HELD: usize = 64;
+const MAX_OPEN_DIRECTORIES: usize = 64;
 
 /// Adds up `root` and everything below it on the same file system. A symbolic link counts as itself and is not
 /// followed, nor is one in place of `root`; a file with several hard links counts once. None if `root` does not exist. Blocks.
@@ -109,7 +109,7 @@ impl<'a> Walk<'a> {
             }
         }
         self.levels.push(Level { inode: own.st_ino, left });
-        if self.open.len() < HELD {
+        if self.open.len() < MAX_OPEN_DIRECTORIES {
             self.open.push(directory);
         } else {
             self.deep = Some(directory);
@@ -136,11 +136,13 @@ impl<'a> Walk<'a> {
             self.open.pop();
             return;
         };
-        let Some(level) = self.levels.get(HELD..).and_then(<[_]>::last) else { return };
+        let Some(level) = self.levels.get(MAX_OPEN_DIRECTORIES..).and_then(<[_]>::last) else {
+            return;
+        };
         let is_above = |fd: &OwnedFd| fstat(fd).is_ok_and(|found| found.st_ino == level.inode);
         match openat(below, c"..", OPEN, Mode::empty()).ok().filter(is_above) {
             Some(above) => self.deep = Some(above),
-            None => self.levels.truncate(HELD),
+            None => self.levels.truncate(MAX_OPEN_DIRECTORIES),
         }
     }
 }
@@ -149,7 +151,7 @@ impl Budget {
     fn take(&mut self) -> bool {
         let Some(entries) = self.entries.checked_sub(1) else { return false };
         self.entries = entries;
-        if entries % LOOK == 0 && Instant::now() >= self.until {
+        if entries % ENTRIES_PER_CLOCK_CHECK == 0 && Instant::now() >= self.until {
             self.entries = 0;
         }
         true
@@ -228,7 +230,7 @@ mod tests {
     fn a_walk_does_not_follow_a_directory_that_is_moved_out_of_the_tree() {
         let root = tempfile::tempdir().unwrap();
         let (tree, elsewhere) = (root.path().join("tree"), root.path().join("elsewhere"));
-        let deepest = tree.join("d/".repeat(HELD + 1));
+        let deepest = tree.join("d/".repeat(MAX_OPEN_DIRECTORIES + 1));
         fs::create_dir_all(&deepest).unwrap();
         fs::write(deepest.join("file"), "x").unwrap();
         fs::create_dir(&elsewhere).unwrap();
@@ -240,7 +242,7 @@ mod tests {
         }
         fs::rename(&deepest, elsewhere.join("d")).unwrap();
         // There is one with this name in the other directory too.
-        walk.levels[HELD].left.push(c"d".to_owned());
+        walk.levels[MAX_OPEN_DIRECTORIES].left.push(c"d".to_owned());
         let before = walk.total;
         walk.finish();
         assert_eq!(walk.total, before);

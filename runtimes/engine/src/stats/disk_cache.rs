@@ -10,8 +10,8 @@ use winddown_shared::{DiskUse, PodStats, PodUid, PodUidMap, VolumeStats};
 use super::disk::{Budget, walk};
 
 /// How long one measurement of all pods may take, and how many entries of one pod it examines.
-const TIME: Duration = Duration::from_secs(30);
-const ENTRIES: u64 = 500_000;
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(30);
+const MAX_ENTRIES_PER_POD: u64 = 500_000;
 
 /// The directories of a pod.
 #[derive(Clone, Debug)]
@@ -92,13 +92,13 @@ impl DiskCache {
         let known = Arc::clone(&self.known);
         let work = move || {
             let _turn = turn;
-            let until = Instant::now() + TIME;
+            let until = Instant::now() + MEASURE_TIMEOUT;
             for (_, pod) in due {
                 let began = Instant::now();
                 if began >= until {
                     return;
                 }
-                let disk = measure(&pod, Budget { entries: ENTRIES, until });
+                let disk = measure(&pod, Budget { entries: MAX_ENTRIES_PER_POD, until });
                 let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
                 known.insert(pod.uid, (began, Arc::new(disk)));
             }

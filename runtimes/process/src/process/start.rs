@@ -32,7 +32,7 @@ use crate::programs::pod::{self, PodEntry, Starting};
 use crate::programs::{blocking, caused, failed};
 
 /// What a pipe holds unless it is enlarged, in bytes.
-const PIPE: usize = 64 * 1024;
+const PIPE_BYTES: usize = 64 * 1024;
 
 /// Starts an attempt. Resolves when its process runs; the start continues if the future is dropped.
 ///
@@ -47,7 +47,7 @@ pub(super) async fn start(
 ) -> Result<(), RuntimeError> {
     let (context, pod, name) = (Arc::clone(context), pod.clone(), Arc::clone(name));
     blocking(move || {
-        let mut left = TRIES;
+        let mut left = START_TRIES;
         loop {
             let attempt = Attempt::prepare(&context, &starting, &pod, &name, next)?;
             let Some(attempt) = attempt else { return Ok(()) };
@@ -65,7 +65,7 @@ pub(super) async fn start(
 
 /// How often a start is tried again whose empty cgroup was removed before its process entered it: by systemd, or by a
 /// cleanup of the pod that was abandoned and goes on in its thread.
-const TRIES: u32 = 3;
+const START_TRIES: u32 = 3;
 
 /// Why an attempt does not run.
 struct Failure {
@@ -273,7 +273,7 @@ fn take_turn(entry: &PodEntry, name: &str, number: u32) -> Result<Arc<()>, Runti
 /// Writes an order to a supervisor. The pipe is enlarged for it, so that a supervisor that does not read it delays
 /// nothing.
 pub(super) fn send(stdin: &mut ChildStdin, order: &[u8]) -> io::Result<()> {
-    if order.len() > PIPE {
+    if order.len() > PIPE_BYTES {
         // Refused above the limit for users without privileges.
         let _ = fcntl_setpipe_size(&*stdin, order.len());
     }

@@ -52,7 +52,7 @@ pub(crate) fn end_leftovers(
         return false;
     }
     let marked = || procfs::marked(&config.proc_root, uid.as_str(), name);
-    for _ in 0..members::ROUNDS {
+    for _ in 0..members::SEARCH_ROUNDS {
         // Processes that cannot be listed may still exist.
         let Ok(left) = marked() else { return false };
         if left.is_empty() {

@@ -14,7 +14,7 @@ use super::{Context, ProgramDriver, paths};
 mod tests;
 
 /// How many times a container is killed before it counts as one that survives SIGKILL.
-const ROUNDS: u32 = 4;
+const KILL_ROUNDS: u32 = 4;
 
 /// Sends the stop signal, and kills the container when the grace period is over. Resolves when the container has
 /// exited.
@@ -45,9 +45,9 @@ pub(super) async fn end<D: ProgramDriver>(
     if let Some(run) = entry.lock().run(&target.name, &target.id) {
         run.forced |= run.end.is_none();
     }
-    for round in 0..ROUNDS {
+    for round in 0..KILL_ROUNDS {
         D::kill(context, entry, target, round).await;
-        if timeout(context.config.kill_timeout / ROUNDS, &mut ended).await.is_ok() {
+        if timeout(context.config.kill_timeout / KILL_ROUNDS, &mut ended).await.is_ok() {
             return Ok(());
         }
     }

@@ -14,14 +14,14 @@ use super::pod::{PodEntry, Run};
 
 /// The message of a run whose end was not observed.
 const UNOBSERVED: &str = "the container ended and its exit code was not recorded";
-/// Delay before a record that cannot be read is read again; doubles up to [`AGAIN_MAX`].
-const AGAIN: Duration = Duration::from_millis(100);
-const AGAIN_MAX: Duration = Duration::from_secs(10);
+/// Delay before a record that cannot be read is read again; doubles up to [`MAX_READ_DELAY`].
+const FIRST_READ_DELAY: Duration = Duration::from_millis(100);
+const MAX_READ_DELAY: Duration = Duration::from_secs(10);
 
 /// Reads how the attempt in `dir` ended; none if that was not recorded. A record that cannot be read (no file
 /// descriptor is left, for example) is read again, however long that takes: until then the container still runs.
 pub(crate) async fn read(dir: &Path) -> Option<ExitRecord> {
-    let (path, mut wait) = (dir.join(record::EXIT), AGAIN);
+    let (path, mut wait) = (dir.join(record::EXIT), FIRST_READ_DELAY);
     loop {
         let error = match record::try_read(&path) {
             Ok(record) => return record,
@@ -30,7 +30,7 @@ pub(crate) async fn read(dir: &Path) -> Option<ExitRecord> {
         tracing::warn!(path = %path.display(), error = error_chain(&error),
             "cannot read how a container ended: trying again until the file is readable or removed");
         sleep(wait).await;
-        wait = (wait * 2).min(AGAIN_MAX);
+        wait = (wait * 2).min(MAX_READ_DELAY);
     }
 }
 

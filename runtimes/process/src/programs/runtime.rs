@@ -16,7 +16,7 @@ use winddown_shared::{
 use super::{Context, ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod};
 
 /// How many times the removal of a directory is retried while files are still written to it.
-const REMOVALS: usize = 8;
+const REMOVAL_TRIES: usize = 8;
 
 impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
@@ -123,7 +123,7 @@ fn unsupported_here<D: ProgramDriver>(context: &Context<D>, pod: &Pod) -> Vec<Un
 fn remove_all(path: &Path) -> Result<(), RuntimeError> {
     use std::io::ErrorKind::{DirectoryNotEmpty, NotFound};
     let mut result = removal::tree(path);
-    for _ in 0..REMOVALS {
+    for _ in 0..REMOVAL_TRIES {
         match &result {
             Err(e) if e.kind() == DirectoryNotEmpty => result = removal::tree(path),
             _ => break,

@@ -20,7 +20,7 @@ use crate::programs::pod::{self, Container, PodEntry, Run};
 use crate::programs::{caused, exits, paths, pod_record};
 
 /// How long recording containers that exited while no agent ran may delay the agent's start.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RECORD_EXITS_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct FoundAttempt {
@@ -107,7 +107,7 @@ pub(crate) async fn adopt<U: ServiceUnits>(
         }
     }
     // Containers that exited while no agent ran are recorded before the runtime is used.
-    let _ = timeout(PATIENCE, join_all(ended)).await;
+    let _ = timeout(RECORD_EXITS_TIMEOUT, join_all(ended)).await;
     Ok(())
 }
 

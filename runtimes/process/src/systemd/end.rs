@@ -19,13 +19,13 @@ use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
 use crate::programs::pod::PodEntry;
 use crate::programs::{blocking, caused, exits, launch};
 
-/// Delay between two attempts to kill what a container left behind; doubles up to [`AGAIN_MAX`].
-const AGAIN: Duration = Duration::from_secs(2);
-const AGAIN_MAX: Duration = Duration::from_secs(60);
+/// Delay between two attempts to kill what a container left behind; doubles up to [`MAX_KILL_DELAY`].
+const FIRST_KILL_DELAY: Duration = Duration::from_secs(2);
+const MAX_KILL_DELAY: Duration = Duration::from_secs(60);
 /// How long a log may take to be complete after its container has exited.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a unit with killed processes may take to be unloaded.
-const UNLOADED: Duration = Duration::from_millis(300);
+const UNLOAD_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Watches a run until none of its processes is left. Costs one small task, and no work while the container runs. Without
 /// it the container would count as running for ever, so its failure is the process'.
@@ -101,14 +101,14 @@ async fn clear<U: ServiceUnits>(
         }
         return true;
     }
-    let mut wait = AGAIN;
+    let mut wait = FIRST_KILL_DELAY;
     while let Err(error) = unload(context, attempt).await {
         tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
             "what a container left behind may still run");
         sleep(wait).await;
-        wait = (wait * 2).min(AGAIN_MAX);
+        wait = (wait * 2).min(MAX_KILL_DELAY);
     }
-    timeout(UNLOADED, watched.over()).await.is_ok()
+    timeout(UNLOAD_TIMEOUT, watched.over()).await.is_ok()
 }
 
 async fn unload<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) -> Result<(), UnitError> {

@@ -20,7 +20,7 @@ use super::{Context, attempt, names};
 use crate::programs::Output;
 
 /// Added to a command's limit to get the unit's maximum runtime, which ends hooks whose agent was killed.
-const SPARE: Duration = Duration::from_secs(10);
+const RUNTIME_SLACK: Duration = Duration::from_secs(10);
 /// How long killed processes may take to exit before the unit is stopped.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -46,7 +46,7 @@ pub(crate) async fn exec<U: ServiceUnits>(
     let mut unit = attempt::command_unit(&context.config, pod, container, name.clone(), command)
         .map_err(broken)?;
     unit.slice = names::SLICE.to_owned();
-    unit.max_runtime = limit.checked_add(SPARE);
+    unit.max_runtime = limit.checked_add(RUNTIME_SLACK);
     let whither = |fd: Option<OwnedFd>| fd.map_or(UnitOutput::Null, UnitOutput::To);
     (unit.output, unit.error) = (whither(output.out), whither(output.error));
     let mut watched = context.driver.unit_cache.expect(&name);

@@ -12,7 +12,7 @@ use super::units::{ServiceUnits, UnitChange, UnitPhase};
 use super::{Context, names};
 
 /// Delay between two attempts to list the units while the service manager does not answer.
-const AGAIN: Duration = Duration::from_secs(1);
+const LIST_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Follows the changes until the runtime or the service manager's client is dropped.
 pub(crate) fn listen<U: ServiceUnits>(
@@ -73,7 +73,7 @@ async fn look_at_all<U: ServiceUnits>(context: &Context<U>) {
                     error = error_chain(&error),
                     "the units cannot be listed; trying again"
                 );
-                sleep(AGAIN).await;
+                sleep(LIST_RETRY_DELAY).await;
             }
         }
     }

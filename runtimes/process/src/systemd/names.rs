@@ -14,9 +14,9 @@ pub(crate) const SLICE: &str = "winddown.slice";
 pub(crate) const SURVIVORS: &str = "winddown-survivors.slice";
 const SERVICE: &str = ".service";
 /// The maximum length of a unit name in systemd.
-const MAX: usize = 255;
+const MAX_UNIT_NAME_BYTES: usize = 255;
 /// Room after the container's name for a number, the kind of unit and the suffix.
-const ROOM: usize = 40;
+const UNIT_NAME_RESERVE: usize = 40;
 
 /// The parts of the name of a unit of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ pub(crate) fn hook(uid: &PodUid, container: &str, agent: u32, number: u64) -> St
 
 /// Whether the names of a container's units are short enough for systemd.
 pub(crate) fn fits(uid: &PodUid, container: &str) -> bool {
-    of_pod(uid).len() + escape(container).len() + ROOM <= MAX
+    of_pod(uid).len() + escape(container).len() + UNIT_NAME_RESERVE <= MAX_UNIT_NAME_BYTES
 }
 
 /// Parses the name of a unit; none if it is not ours.

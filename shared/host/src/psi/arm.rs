@@ -12,8 +12,8 @@ use rustix::io::Errno;
 /// Without `CAP_SYS_RESOURCE` a window has to be a multiple of this.
 const UNPRIVILEGED_STEP: Duration = Duration::from_secs(2);
 /// The kernel's bounds of a window.
-const SHORTEST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(10);
+const MIN_WINDOW: Duration = Duration::from_millis(500);
+const MAX_WINDOW: Duration = Duration::from_secs(10);
 
 /// Which tasks must stall for the time to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +99,7 @@ pub enum Unarmed {
 
 /// Sets a trigger on a file. It lasts for as long as the file stays open.
 pub(super) fn arm(path: &Path, asked: PsiTrigger) -> Result<(File, Armed), Unarmed> {
-    let window = asked.window.clamp(SHORTEST, LONGEST);
+    let window = asked.window.clamp(MIN_WINDOW, MAX_WINDOW);
     let first = PsiTrigger { window, stall: asked.stall.min(window), ..asked };
     match set(path, first) {
         Ok(file) => Ok((file, Armed { trigger: first, as_asked: true })),

@@ -11,7 +11,7 @@ use crate::file::ReadError;
 
 /// No file that is read here is longer; a longer one is truncated.
 const MOST_BYTES: usize = 256 * 1024;
-const STEP: usize = 4096;
+const STEP_BYTES: usize = 4096;
 
 /// Stays open between reads, so that its path need not be looked up again.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ fn read_all(file: &File, text: &mut Vec<u8>) -> io::Result<()> {
     text.clear();
     let mut length = 0;
     while length < MOST_BYTES {
-        text.resize(length + STEP, 0);
+        text.resize(length + STEP_BYTES, 0);
         match file.read_at(&mut text[length..], length as u64) {
             Ok(0) => break,
             Ok(more) => length += more,

@@ -14,7 +14,7 @@ use super::{Reading, UsagePaths, mounts};
 use crate::file::ReadError;
 
 /// The age from which an answer says nothing any more: the others may have hung after it was given.
-const STALE: Duration = Duration::from_secs(60);
+const ANSWER_MAX_AGE: Duration = Duration::from_secs(60);
 
 /// The file systems of a node.
 #[derive(Debug)]
@@ -121,7 +121,7 @@ impl Disks {
 
 impl DisksUsage {
     pub(super) fn enter(self, reading: &mut Reading) {
-        let is_recent = |stats: &FsStats| stats.at.is_some_and(|at| at.elapsed() < STALE);
+        let is_recent = |stats: &FsStats| stats.at.is_some_and(|at| at.elapsed() < ANSWER_MAX_AGE);
         reading.stats.nodefs = self.nodefs.filter(is_recent);
         reading.stats.imagefs = self.imagefs.filter(is_recent);
         reading.stats.containerfs = self.containerfs.filter(is_recent);

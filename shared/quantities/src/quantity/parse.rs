@@ -136,8 +136,8 @@ fn small(digits: &str) -> Option<i128> {
 
 fn append_digit(number: i128, digit: u8) -> i128 {
     /// The largest number for which ten times the number plus nine fits.
-    const ROOM: i128 = i128::MAX / 10 - 1;
-    if number > ROOM { i128::MAX } else { number * 10 + i128::from(digit - b'0') }
+    const MAX_BEFORE_DIGIT: i128 = i128::MAX / 10 - 1;
+    if number > MAX_BEFORE_DIGIT { i128::MAX } else { number * 10 + i128::from(digit - b'0') }
 }
 
 fn reject_suffix(text: &str, number: &str, suffix: &str) -> QuantityError {

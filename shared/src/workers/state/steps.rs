@@ -16,7 +16,7 @@ use crate::{Grace, Pod, PodUid, StatusOverride};
 
 /// The shortest delay before a pod is checked again, whatever a step returns: a step that always
 /// returns "at once" must not occupy a CPU.
-const SOONEST: Duration = Duration::from_millis(10);
+const MIN_RECHECK_DELAY: Duration = Duration::from_millis(10);
 
 /// The outcome of a step.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl State {
             Outcome::Interrupted => {}
             Outcome::Synced { again_in } => {
                 let resync = self.jittered(times.resync);
-                let again_in = again_in.map_or(resync, |d| d.min(resync).max(SOONEST));
+                let again_in = again_in.map_or(resync, |d| d.min(resync).max(MIN_RECHECK_DELAY));
                 followup.earlier = self.rest(uid, generation, 0, instant_after(now, again_in));
             }
             Outcome::Failed(retry) => {
@@ -272,7 +272,7 @@ impl State {
     fn retry_in(&mut self, retry: Retry, failures: u32, times: &WorkerTimes) -> Duration {
         match retry {
             Retry::Transient => self.jittered(times.retry_transient),
-            Retry::After(wait) => wait.min(times.resync).max(SOONEST),
+            Retry::After(wait) => wait.min(times.resync).max(MIN_RECHECK_DELAY),
             Retry::Backoff => {
                 let doubled = times.retry_first.saturating_mul(1 << failures.min(16));
                 self.jittered(doubled.min(times.retry_most))

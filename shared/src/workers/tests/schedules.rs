@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::super::{PodWorkers, WorkerTimes, completion::EndSender};
 use super::{pod, request, static_pod, tries, uid, with_grace};
 use crate::base::lock::schedule;
-use crate::kill::grace::FAR;
+use crate::kill::grace::FAR_FUTURE;
 use crate::testing::FakeRecorder;
 use crate::{
     Grace, Lifecycle, Pod, PodKiller, PodStopped, PodSyncer, RuntimePod, RuntimeView, Stop,
@@ -131,7 +131,7 @@ fn job(workers: &Workers, run: impl FnOnce(&Workers) + Send + 'static) -> Box<dy
 
 /// Simulates that much time has passed: everything that waits for its time is due.
 fn pass_time(workers: &Workers) {
-    let wakes = workers.inner.lock().due(Instant::now() + FAR);
+    let wakes = workers.inner.lock().due(Instant::now() + FAR_FUTURE);
     for wake in wakes {
         workers.inner.spawn(Some(wake));
     }

@@ -274,7 +274,7 @@ proptest! {
                 };
                 let expected = published.into_iter().zip(leads).filter_map(counts).min();
                 let told = aggregator.notices().borrow().in_force.as_ref().map(|notice| notice.deadline);
-                let close = |a: Instant, b: Instant| apart(a, b) < SAME;
+                let close = |a: Instant, b: Instant| apart(a, b) < SAME_DEADLINE_TOLERANCE;
                 let agrees = match (expected, told) {
                     (Some(expected), Some(told)) => close(expected, told),
                     (expected, told) => expected == told,

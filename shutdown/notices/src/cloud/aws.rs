@@ -26,7 +26,7 @@ const EVENTS: &str = "/latest/meta-data/events/maintenance/scheduled";
 const TOKEN_SECONDS: &str = "21600";
 const TOKEN_USED: Duration = Duration::from_secs(21_000);
 
-const WITHIN: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) struct Aws {
     endpoint: Endpoint,
@@ -75,7 +75,7 @@ impl Aws {
                 method: Method::PUT,
                 path: TOKEN,
                 headers: &[("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECONDS)],
-                within: WITHIN,
+                within: REQUEST_TIMEOUT,
             })
             .await?;
         if answer.status != StatusCode::OK {
@@ -98,7 +98,7 @@ impl Aws {
     ) -> Result<(Option<String>, Option<WallTime>), RequestError> {
         let token = self.token().await?;
         let headers = &[("x-aws-ec2-metadata-token", token.as_str())];
-        let request = Request { method: Method::GET, path, headers, within: WITHIN };
+        let request = Request { method: Method::GET, path, headers, within: REQUEST_TIMEOUT };
         let answer = self.endpoint.send(&request).await?;
         let time = answer.server_time();
         let Response { status, body, .. } = answer;

@@ -18,13 +18,13 @@ mod tests;
 const EVENTS: &str = "/metadata/scheduledevents?api-version=2020-07-01";
 const NAME: &str = "/metadata/instance/compute/name?api-version=2021-02-01&format=text";
 
-const WITHIN: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The timeout of the first request, which enables the service for this machine: that takes up to two minutes.
-const FIRST_WITHIN: Duration = Duration::from_secs(150);
+const FIRST_REQUEST_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// The time assumed to be left once an event has started. The service does not say how much is left.
-const STARTED: Duration = Duration::from_secs(5);
+const STARTED_EVENT_TIME: Duration = Duration::from_secs(5);
 
 pub(super) struct Azure {
     endpoint: Endpoint,
@@ -74,11 +74,11 @@ impl Service for Azure {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => {
-                let name = self.get(NAME, WITHIN).await?.word(NAME)?.to_owned();
+                let name = self.get(NAME, REQUEST_TIMEOUT).await?.word(NAME)?.to_owned();
                 self.name.insert(name).clone()
             }
         };
-        let within = if self.answered { WITHIN } else { FIRST_WITHIN };
+        let within = if self.answered { REQUEST_TIMEOUT } else { FIRST_REQUEST_TIMEOUT };
         let answer = self.get(EVENTS, within).await?;
         self.answered = true;
         let events = scheduled(&answer.body, &name)
@@ -104,7 +104,7 @@ pub(super) fn scheduled(body: &str, name: &str) -> Result<Vec<CloudEvent>, Strin
             }
         };
         ending.push(not_before.map(|not_before| {
-            let when = not_before.map_or(When::In(STARTED), When::At);
+            let when = not_before.map_or(When::In(STARTED_EVENT_TIME), When::At);
             let text = match event.description.as_deref().map(str::trim) {
                 None | Some("") => format!("the machine is {what}"),
                 Some(description) => format!("the machine is {what}: {description}"),

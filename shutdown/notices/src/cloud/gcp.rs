@@ -16,15 +16,15 @@ use crate::{Announcement, When};
 mod tests;
 
 /// How long Google gives a preempted machine.
-const PREEMPTED: Duration = Duration::from_secs(30);
+const PREEMPTION_NOTICE: Duration = Duration::from_secs(30);
 
 /// How long in advance, at least, Google announces host maintenance.
-const MAINTENANCE: Duration = Duration::from_secs(60);
+const MAINTENANCE_NOTICE: Duration = Duration::from_secs(60);
 
 /// How long the server may hold a response, and the timeouts of requests that wait and do not wait.
 const HELD_SECONDS: u32 = 60;
-const WITHIN_HELD: Duration = Duration::from_secs(75);
-const WITHIN: Duration = Duration::from_secs(5);
+const HELD_REQUEST_TIMEOUT: Duration = Duration::from_secs(75);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 const FLAVOR: &str = "metadata-flavor";
 
@@ -57,10 +57,10 @@ impl Service for Gcp {
         let path = self.value.path();
         // Taken, so that after a failure the value is requested again without waiting for a change.
         let (asked, within) = match self.seen.take() {
-            None => (path.to_owned(), WITHIN),
+            None => (path.to_owned(), REQUEST_TIMEOUT),
             Some(seen) => (
                 format!("{path}?wait_for_change=true&timeout_sec={HELD_SECONDS}&last_etag={seen}"),
-                WITHIN_HELD,
+                HELD_REQUEST_TIMEOUT,
             ),
         };
         let headers = &[(FLAVOR, "Google")];
@@ -96,10 +96,10 @@ impl Value {
     pub(super) fn read(self, body: &str) -> Result<Option<Announcement>, String> {
         let told = |after, text| Some(Announcement::new(When::In(after), text));
         Ok(match (self, body.trim()) {
-            (Self::Preempted, "TRUE") => told(PREEMPTED, "the machine is preempted"),
+            (Self::Preempted, "TRUE") => told(PREEMPTION_NOTICE, "the machine is preempted"),
             (Self::Preempted, "FALSE") => None,
             (Self::Maintenance, "TERMINATE_ON_HOST_MAINTENANCE") => {
-                told(MAINTENANCE, "the machine is stopped for its host's maintenance")
+                told(MAINTENANCE_NOTICE, "the machine is stopped for its host's maintenance")
             }
             // Live migration does not end the machine.
             (Self::Maintenance, "NONE" | "MIGRATE_ON_HOST_MAINTENANCE") => None,

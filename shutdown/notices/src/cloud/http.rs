@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use winddown_shared::WallTime;
 
 /// The largest response body that is accepted, in bytes.
-const LARGEST: usize = 256 * 1024;
+const MAX_BODY_BYTES: usize = 256 * 1024;
 
 /// The address of a metadata service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(super) enum RequestError {
         #[source]
         source: hyper::Error,
     },
-    #[error("the answer to {path} cannot be read (at most {LARGEST} bytes of UTF-8)")]
+    #[error("the answer to {path} cannot be read (at most {MAX_BODY_BYTES} bytes of UTF-8)")]
     Body { path: String },
     #[error("{path} was answered with {status}{hint}")]
     Status { path: String, status: StatusCode, hint: &'static str },
@@ -104,7 +104,7 @@ impl Endpoint {
         let asked = async {
             let response = sender.send_request(self.http(request)?).await.map_err(failed)?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, LARGEST).collect().await;
+            let body = Limited::new(body, MAX_BODY_BYTES).collect().await;
             let body = body.map_err(|_| RequestError::Body { path: path() })?.to_bytes();
             let body =
                 String::from_utf8(body.into()).map_err(|_| RequestError::Body { path: path() })?;

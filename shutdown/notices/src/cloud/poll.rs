@@ -10,13 +10,13 @@ use super::seen::{CloudEvent, Seen};
 use crate::{NoticePublisher, Uptime};
 
 /// The shortest interval between polls, whatever the service answers.
-pub(super) const FASTEST: Duration = Duration::from_secs(1);
+pub(super) const MIN_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The longest backoff after failures: the shortest notice of a cloud is 30 s.
-const SLOWEST: Duration = Duration::from_secs(30);
+const MAX_POLL_DELAY: Duration = Duration::from_secs(30);
 
 /// Clocks that differ by less than this are taken to agree.
-const AGREE: Duration = Duration::from_secs(2);
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 
 /// One metadata service.
 pub(super) trait Service: Send {
@@ -103,7 +103,7 @@ fn pause(every: Duration, failures: u32) -> Duration {
     let factor = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
     match failures {
         0 => every,
-        _ => every.saturating_mul(factor).min(SLOWEST).max(every),
+        _ => every.saturating_mul(factor).min(MAX_POLL_DELAY).max(every),
     }
 }
 
@@ -111,7 +111,7 @@ fn pause(every: Duration, failures: u32) -> Duration {
 /// unless it is clearly wrong.
 fn clock(own: WallTime, server: Option<WallTime>) -> WallTime {
     match server {
-        Some(server) if own.duration_since(server).unsigned_abs() > AGREE => server,
+        Some(server) if own.duration_since(server).unsigned_abs() > CLOCK_TOLERANCE => server,
         _ => own,
     }
 }

@@ -17,8 +17,9 @@ use crate::kept::KeptFile;
 #[cfg(test)]
 mod tests;
 
-/// The most events kept, and the most characters of an id; services list a handful of events.
-const MOST: usize = 64;
+/// Services list a handful of events.
+const MAX_KEPT_EVENTS: usize = 64;
+/// In characters.
 const LONGEST_ID: usize = 128;
 
 /// Stored in place of a boot id for an event that was over when it was first listed.
@@ -133,7 +134,7 @@ impl Seen {
             let ahead = self.is_ahead(event, booted);
             // An event that lies ahead and has not started will start in this boot.
             let will_start = ahead && event.not_before.is_some();
-            if will_start || (!known && self.boots.len() < MOST) {
+            if will_start || (!known && self.boots.len() < MAX_KEPT_EVENTS) {
                 let boot = if ahead { self.boot_id.as_str() } else { EARLIER };
                 self.boots.insert(key, boot.to_owned());
             }

@@ -187,11 +187,14 @@ async fn a_file_that_stays_empty_is_told_and_not_read_every_second() {
         source.take(text.map_or_else(failed, found), &mut last, &publisher);
         last.pause()
     };
-    assert_eq!([Some(""), Some(""), Some("\n")].map(&mut pause), [SETTLE, COMPARE, COMPARE]);
+    assert_eq!([Some(""), Some(""), Some("\n")].map(&mut pause), [SETTLE_TIME, COMPARE, COMPARE]);
     let problem = aggregator.source_statuses().pop().and_then(|status| status.problem);
     assert!(problem.is_some_and(|problem| problem.contains("it is empty")));
     let rest = [Some("5m x"), Some(""), None, Some(""), Some("")];
-    assert_eq!(rest.map(&mut pause), [LOOK, SETTLE, LOOK, SETTLE, LOOK]);
+    assert_eq!(
+        rest.map(&mut pause),
+        [POLL_INTERVAL, SETTLE_TIME, POLL_INTERVAL, SETTLE_TIME, POLL_INTERVAL]
+    );
 }
 
 #[tokio::test]

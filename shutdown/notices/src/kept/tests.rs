@@ -34,7 +34,7 @@ fn a_slow_write_never_undoes_the_change_after_it() {
             let changes = async { tokio::join!(file.store(Some("a")), file.store(None::<String>)) };
             let let_go = async {
                 tokio::task::yield_now().await;
-                let free = tokio::time::timeout(PATIENCE * 5, spawn_blocking(|| ())).await;
+                let free = tokio::time::timeout(DISK_TIMEOUT * 5, spawn_blocking(|| ())).await;
                 go.send(()).expect("it waits");
                 assert!(free.is_ok(), "changes that wait leave a thread to others");
             };

@@ -7,7 +7,7 @@ use super::super::{ShutdownReport, Trigger};
 const SUFFIX: &str = ".json";
 
 /// How many characters of the boot id are in a name.
-const BOOT: usize = 8;
+const BOOT_ID_CHARS: usize = 8;
 
 /// The most shutdowns of one boot that are kept, so that shutdowns which are called off do not fill the disk.
 const PER_BOOT: usize = 10;
@@ -123,5 +123,5 @@ fn within(count: &mut usize, keep: usize) -> bool {
 
 /// Returns the beginning of a boot id, as used in names.
 fn boot(boot_id: &str) -> String {
-    boot_id.chars().filter(char::is_ascii_alphanumeric).take(BOOT).collect()
+    boot_id.chars().filter(char::is_ascii_alphanumeric).take(BOOT_ID_CHARS).collect()
 }

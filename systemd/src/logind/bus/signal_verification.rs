@@ -35,7 +35,7 @@ const CHANGED: &str = "PropertiesChanged";
 const TELLING: [&str; 3] =
     ["PreparingForShutdown", "PreparingForShutdownWithMetadata", "ScheduledShutdown"];
 /// The shortest time between two log lines about forged signals, which may arrive in a flood. Each line has a count.
-const QUIET: Duration = Duration::from_secs(10);
+const MIN_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Returns the match rules. The bus resolves logind's name for each message, so they also match a
 /// restarted logind, and broadcasts of other senders cost nothing.
@@ -217,7 +217,7 @@ impl Refusals {
 
     fn take(&mut self, message: &Message, why: &'static str, now: Instant) {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.told_at.is_some_and(|told| now.duration_since(told) < QUIET) {
+        if self.told_at.is_some_and(|told| now.duration_since(told) < MIN_LOG_INTERVAL) {
             return;
         }
         self.told_at = Some(now);

@@ -59,7 +59,7 @@ pub(super) async fn carry_out(
 fn scheduled(root: &Path) -> Option<ShutdownRequest> {
     let text = regular::read_to_string(
         &root.join("run/systemd/shutdown/scheduled"),
-        regular::CONFIGURATION,
+        regular::MAX_CONFIGURATION_BYTES,
     )
     .ok()?;
     let value = |name| text.lines().find_map(|line| line.strip_prefix(name));

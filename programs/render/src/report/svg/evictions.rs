@@ -9,16 +9,16 @@ use super::sizes::{MARGIN, fit};
 use crate::preemption::byte_text;
 
 /// The width of one value: the picture must be readable on a phone.
-const VALUE: f64 = 6.0;
+const VALUE_WIDTH: f64 = 6.0;
 /// The maximum number of values of a curve that are drawn.
-const VALUES: usize = 72;
+const MAX_DRAWN_VALUES: usize = 72;
 /// The width of the amounts at the left.
-const AMOUNTS: f64 = 60.0;
+const AMOUNTS_WIDTH: f64 = 60.0;
 const HEIGHT: f64 = 120.0;
 /// The minimum distance of two labels.
-const APART: f64 = 14.0;
+const MIN_LABEL_DISTANCE: f64 = 14.0;
 /// The maximum width of a heading, in columns.
-const HEADING: usize = 56;
+const MAX_HEADING_COLUMNS: usize = 56;
 
 /// The available memory around the memory evictions of `plan`, newest first, as a self-contained SVG 1.1 document; none
 /// if there was no such eviction.
@@ -36,7 +36,7 @@ pub fn evictions(plan: &EvictionPlan) -> Option<String> {
 }
 
 fn page(drawn: &Canvas, height: f64) -> String {
-    let width = x(VALUES) + MARGIN;
+    let width = x(MAX_DRAWN_VALUES) + MARGIN;
     let mut page = Canvas::default();
     page.markup(format_args!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" role="img" aria-labelledby="what">"#
@@ -51,7 +51,9 @@ fn page(drawn: &Canvas, height: f64) -> String {
 
 /// The left edge of a value.
 fn x(place: usize) -> f64 {
-    MARGIN + AMOUNTS + VALUE * u32::try_from(place.min(VALUES)).map_or(0.0, f64::from)
+    MARGIN
+        + AMOUNTS_WIDTH
+        + VALUE_WIDTH * u32::try_from(place.min(MAX_DRAWN_VALUES)).map_or(0.0, f64::from)
 }
 
 struct Chart<'a> {
@@ -63,16 +65,21 @@ struct Chart<'a> {
 impl Chart<'_> {
     fn draw(mut self, record: &EvictionRecord) {
         let victim = clean(record.victim.as_deref().unwrap_or_default());
-        self.out.text("head", 14.0, (MARGIN, self.y + 14.0), &fit(&victim, HEADING));
+        self.out.text("head", 14.0, (MARGIN, self.y + 14.0), &fit(&victim, MAX_HEADING_COLUMNS));
         let at = record.at.strftime("%Y-%m-%d %H:%M:%S UTC");
         let became = format!("{at} · {}", clean(&record.outcome));
-        self.out.text("dim", 12.0, (MARGIN, self.y + 34.0), &fit(&became, HEADING + 10));
+        self.out.text(
+            "dim",
+            12.0,
+            (MARGIN, self.y + 34.0),
+            &fit(&became, MAX_HEADING_COLUMNS + 10),
+        );
         let said = |text: &Option<String>| text.as_deref().map(|text| clean(text).into_owned());
         let of = said(&record.available).zip(said(&record.threshold));
         let of = of.map_or(String::new(), |(available, least)| format!(": {available} of {least}"));
         let each = self.curve.seconds_each;
         let what = format!("{}{of}; a bar is the least in {each} s", clean(&record.signal));
-        self.out.text("dim", 12.0, (MARGIN, self.y + 52.0), &fit(&what, HEADING + 10));
+        self.out.text("dim", 12.0, (MARGIN, self.y + 52.0), &fit(&what, MAX_HEADING_COLUMNS + 10));
         self.y += 64.0;
         // Drawn first, so that the mark is behind the bar of its interval.
         self.times();
@@ -82,7 +89,7 @@ impl Chart<'_> {
     fn bars(&mut self) {
         let MemoryCurve { available, threshold, .. } = self.curve;
         let threshold = *threshold;
-        let values = || available.iter().copied().take(VALUES).enumerate();
+        let values = || available.iter().copied().take(MAX_DRAWN_VALUES).enumerate();
         let top = values().filter_map(|(_, value)| value).fold(threshold.max(1), i64::max);
         let bottom = self.y + HEIGHT;
         let level = |value: i64| HEIGHT * value.max(0) as f64 / top as f64;
@@ -91,7 +98,7 @@ impl Chart<'_> {
             let class = if value < threshold { "arrow" } else { "bar" };
             // Tiny values stay visible.
             let height = level(value).max(2.0);
-            self.out.rect(class, x(place) + 1.0, bottom - height, VALUE - 1.0, height);
+            self.out.rect(class, x(place) + 1.0, bottom - height, VALUE_WIDTH - 1.0, height);
         }
         let limit = bottom - level(threshold);
         self.out.line("limit", (left, limit), (right, limit));
@@ -100,10 +107,10 @@ impl Chart<'_> {
             self.out.text("dim end", 11.0, (left - 8.0, y + 4.0), &byte_text(value));
         };
         amount(limit, threshold);
-        if limit - self.y >= APART {
+        if limit - self.y >= MIN_LABEL_DISTANCE {
             amount(self.y, top);
         }
-        if bottom - limit >= APART {
+        if bottom - limit >= MIN_LABEL_DISTANCE {
             amount(bottom, 0);
         }
     }
@@ -112,19 +119,20 @@ impl Chart<'_> {
     fn times(&mut self) {
         let (chosen, each) = (self.curve.chosen_at, self.curve.seconds_each.max(1));
         let bottom = self.y + HEIGHT;
-        let middle = x(chosen) + VALUE / 2.0;
+        let middle = x(chosen) + VALUE_WIDTH / 2.0;
         self.out.line("held", (middle, self.y - 4.0), (middle, bottom + 6.0));
         self.out.text("head mid", 11.0, (middle, bottom + 20.0), "chosen");
         let per_minute = usize::try_from(60 / each).unwrap_or(1).max(1);
         let before = (1..).map(|minutes| (minutes, minutes * per_minute));
-        for (minutes, back) in before.take_while(|(_, back)| *back <= chosen.min(VALUES)) {
-            let at = x(chosen - back) + VALUE / 2.0;
+        for (minutes, back) in before.take_while(|(_, back)| *back <= chosen.min(MAX_DRAWN_VALUES))
+        {
+            let at = x(chosen - back) + VALUE_WIDTH / 2.0;
             self.out.line("grid", (at, bottom), (at, bottom + 6.0));
             self.out.text("dim mid", 11.0, (at, bottom + 20.0), &format!("−{minutes} min"));
         }
         let after = self.curve.available.len().saturating_sub(chosen.saturating_add(1));
         if after >= 9 {
-            let at = x(chosen + after) + VALUE / 2.0;
+            let at = x(chosen + after) + VALUE_WIDTH / 2.0;
             let later = seconds(u32::try_from(after).map_or(0.0, f64::from) * each as f64);
             self.out.text("dim mid", 11.0, (at, bottom + 20.0), &format!("+{later}"));
         }
@@ -203,7 +211,7 @@ mod tests {
             let mut at: Vec<f64> =
                 amounts.map(|text| text.attribute("y").unwrap().parse().unwrap()).collect();
             at.sort_by(f64::total_cmp);
-            assert!(at.len() == 2 && at[1] - at[0] >= APART, "{at:?}");
+            assert!(at.len() == 2 && at[1] - at[0] >= MIN_LABEL_DISTANCE, "{at:?}");
             assert!(svg.contains(&format!(">{wanted}<")), "{svg}");
         }
     }

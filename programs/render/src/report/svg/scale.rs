@@ -6,14 +6,14 @@ use winddown_shared::display::in_seconds;
 use winddown_shutdown::ShutdownReport;
 
 /// The maximum number of ticks.
-const TICKS: u128 = 7;
+const MAX_TICKS: u128 = 7;
 
 /// The factor by which a magnified axis extends beyond the last event.
-const ROOM: f64 = 1.12;
+const AXIS_HEADROOM: f64 = 1.12;
 
 /// Limits that are more than this many times as late as the last event are left out, because the events would be
 /// indistinguishable.
-const FARTHEST: u32 = 4;
+const MAX_LIMIT_FACTOR: u32 = 4;
 
 /// A linear scale for the times from the signal to `end`, between two edges.
 #[derive(Clone, Copy, Debug)]
@@ -52,13 +52,13 @@ impl Reach {
 
     /// Whether the limits are so late that only the used part is shown.
     pub(super) fn is_magnified(self) -> bool {
-        self.limit > self.used.saturating_mul(FARTHEST)
+        self.limit > self.used.saturating_mul(MAX_LIMIT_FACTOR)
     }
 
     /// The end of the axis.
     pub(super) fn end(self) -> Duration {
         let end = if self.is_magnified() {
-            self.used.as_secs_f64() * ROOM
+            self.used.as_secs_f64() * AXIS_HEADROOM
         } else {
             self.used.max(self.limit).as_secs_f64() * 1.02
         };
@@ -96,7 +96,7 @@ impl Scale {
     /// Round times with their labels, starting at zero.
     pub(super) fn ticks(&self) -> Vec<(Duration, String)> {
         let step = step(self.end.as_millis().max(1));
-        (0..=TICKS)
+        (0..=MAX_TICKS)
             .map_while(|number| {
                 let at = u64::try_from(step.saturating_mul(number)).ok()?;
                 let at = Duration::from_millis(at);
@@ -112,11 +112,11 @@ fn step(end: u128) -> u128 {
     let seconds =
         [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 4000, 5000, 10_000, 15_000, 30_000];
     let minutes = [1, 2, 5, 10, 15, 30, 60, 120, 360, 720, 1440].map(|minutes| minutes * MINUTE);
-    let fits = |step: &u128| end / step < TICKS;
+    let fits = |step: &u128| end / step < MAX_TICKS;
     let known = seconds.into_iter().chain(minutes).find(fits);
     known.unwrap_or_else(|| {
         let days = 1440 * MINUTE;
-        (end / TICKS / days + 1) * days
+        (end / MAX_TICKS / days + 1) * days
     })
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
-use winddown_engine::amounts::{self, PERIOD, amount, shares, weight};
+use winddown_engine::amounts::{self, CPU_PERIOD_MICROS, amount, shares, weight};
 use winddown_shared::{Pod, Quantity};
 
 use super::place::Controller;
@@ -35,9 +35,9 @@ pub(super) fn of_container(
             let quota = amounts::quota(milli(limit));
             entries.extend(match (limit, is_v2) {
                 (None, _) => Vec::new(),
-                (Some(_), true) => vec![entry("cpu.max", format!("{quota} {PERIOD}"))],
+                (Some(_), true) => vec![entry("cpu.max", format!("{quota} {CPU_PERIOD_MICROS}"))],
                 (Some(_), false) => vec![
-                    entry("cpu.cfs_period_us", PERIOD.to_string()),
+                    entry("cpu.cfs_period_us", CPU_PERIOD_MICROS.to_string()),
                     entry("cpu.cfs_quota_us", quota.to_string()),
                 ],
             });

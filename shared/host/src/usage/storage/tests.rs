@@ -68,7 +68,7 @@ async fn what_a_file_system_said_a_minute_before_another_answered_is_not_used() 
         DisksUsage { nodefs: Some(said), ..DisksUsage::default() }.enter(&mut reading);
         reading.stats.nodefs.is_some()
     };
-    tokio::time::sleep(STALE - Duration::from_secs(1)).await;
+    tokio::time::sleep(ANSWER_MAX_AGE - Duration::from_secs(1)).await;
     assert!(is_used());
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!is_used());

@@ -38,8 +38,8 @@ fn events_that_end_this_machine_count_and_others_do_not() {
         (vec![event("Freeze", "Scheduled", AT, "vmss_1")], None),
         (vec![event("Something", "Scheduled", AT, "vmss_1")], None),
         (vec![event("Reboot", "Scheduled", AT, "vmss_3")], None),
-        (vec![event("Reboot", "Started", "", "vmss_1")], Some(When::In(STARTED))),
-        (vec![event("Reboot", "Started", AT, "vmss_1")], Some(When::In(STARTED))),
+        (vec![event("Reboot", "Started", "", "vmss_1")], Some(When::In(STARTED_EVENT_TIME))),
+        (vec![event("Reboot", "Started", AT, "vmss_1")], Some(When::In(STARTED_EVENT_TIME))),
         (
             vec![
                 event("Reboot", "Scheduled", LATER, "vmss_1"),
@@ -52,7 +52,7 @@ fn events_that_end_this_machine_count_and_others_do_not() {
                 event("Reboot", "Scheduled", AT, "vmss_1"),
                 event("Redeploy", "Started", "", "vmss_1"),
             ],
-            Some(When::In(STARTED)),
+            Some(When::In(STARTED_EVENT_TIME)),
         ),
         (
             vec![

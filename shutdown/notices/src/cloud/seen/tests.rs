@@ -142,7 +142,7 @@ async fn a_service_that_lists_without_end_is_not_kept_without_end() {
     let listed: Vec<_> =
         (0..1000).map(|n| event(&format!("{n}{}", "x".repeat(500)), None)).collect();
     assert!(counts(&mut seen, &listed).await.is_some());
-    assert_eq!(seen.boots.len(), MOST);
+    assert_eq!(seen.boots.len(), MAX_KEPT_EVENTS);
     assert!(seen.boots.keys().all(|key| key.chars().count() == LONGEST_ID));
 }
 
