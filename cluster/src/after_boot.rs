@@ -21,7 +21,7 @@ mod driver;
 #[cfg(test)]
 mod tests;
 
-pub use decide::{AfterBootPolicy, Verdict, decide};
+pub use decide::{AfterBootPolicy, AfterBootVerdict, decide};
 pub use driver::AfterBoot;
 
 /// The maximum length of the list: more pods than a node terminates in a month.
@@ -36,7 +36,7 @@ const LIST: &str = "ended";
 /// Adding a pod neither blocks nor fails; additions while the disk is busy are part of the next
 /// write. As a [`Recorder`] it receives every termination that a controller requests.
 #[derive(Clone, Debug)]
-pub struct TerminatedPods(Arc<Shared>);
+pub struct TerminatedPods(Arc<AfterBootShared>);
 
 /// A pod that this node has terminated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub struct TerminatedPod {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct AfterBootShared {
     spool: Spool<Vec<TerminatedPod>>,
     wall: WallClock,
     boot: Option<Arc<str>>,
@@ -98,7 +98,7 @@ impl TerminatedPods {
         wall: WallClock,
     ) -> Self {
         let (list, written) = (Mutex::default(), watch::Sender::new(0));
-        Self(Arc::new(Shared { spool, wall, boot, list, written }))
+        Self(Arc::new(AfterBootShared { spool, wall, boot, list, written }))
     }
 
     /// Records that the node terminates a pod. Does not wait for the disk.

@@ -1,6 +1,6 @@
 //! Nodes that go down before this one, without a coordinator: each node reads the progress in the others' objects.
 //!
-//! [`Follower`] watches the nodes of a selector all the time. At a shutdown [`wait`] waits for them,
+//! [`NodesFollower`] watches the nodes of a selector all the time. At a shutdown [`wait`] waits for them,
 //! never longer than its caller allows, whatever the API server does. [`decide`] makes the decision:
 //! unknown never counts as none, and the last known state counts until it is contradicted.
 
@@ -19,10 +19,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use crate::node::{CLEAN_SHUTDOWN, SHUTDOWN_IN_PROGRESS};
-use progress::Progress;
+use progress::WaitProgress;
 
-pub use decide::{Decision, Reason, decide};
-pub use follow::Follower;
+pub use decide::{AfterNodesDecision, Reason, decide};
+pub use follow::NodesFollower;
 
 /// Which nodes go down before this one, and which pods of this one wait for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,16 +37,16 @@ pub struct AfterNodes {
 
 /// What the API server has reported about the nodes that go down first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenNodes {
     /// The stage of each node by name; `None` before they were listed for the first time.
-    pub nodes: Option<BTreeMap<Arc<str>, Stage>>,
+    pub nodes: Option<BTreeMap<Arc<str>, DownStage>>,
     /// Why the watch does not work at the moment, for people.
     pub trouble: Option<Arc<str>>,
 }
 
 /// How far a node's shutdown is, according to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum DownStage {
     /// It has never reported whether it went down cleanly: winddown does not run on it.
     Silent,
     /// It is up, or went down without reporting it.
@@ -59,7 +59,7 @@ pub enum Stage {
 
 // === impl Stage ===
 
-impl Stage {
+impl DownStage {
     /// All stages.
     pub const ALL: [Self; 4] = [Self::Silent, Self::Up, Self::GoingDown, Self::Down];
 
@@ -92,11 +92,11 @@ impl Stage {
 /// Waits until the nodes in `seen` are down or gone, and reports the progress to `said`, in words for people.
 /// From `until` on it never completes: its caller has dropped it by then. Dropping it has no other effect.
 pub async fn wait(
-    mut seen: watch::Receiver<Seen>,
+    mut seen: watch::Receiver<SeenNodes>,
     until: Instant,
     said: impl Fn(String),
 ) -> Reason {
-    let mut progress = Progress::begun(Instant::now());
+    let mut progress = WaitProgress::begun(Instant::now());
     loop {
         let now = Instant::now();
         let decision = {
@@ -106,9 +106,9 @@ pub async fn wait(
             decide(&seen, until, now)
         };
         match decision {
-            Decision::GoOn(Reason::TimeOver) => return std::future::pending().await,
-            Decision::GoOn(reason) => return reason,
-            Decision::Wait { until, .. } => tokio::select! {
+            AfterNodesDecision::GoOn(Reason::TimeOver) => return std::future::pending().await,
+            AfterNodesDecision::GoOn(reason) => return reason,
+            AfterNodesDecision::Wait { until, .. } => tokio::select! {
                 Ok(()) = seen.changed() => {}
                 () = sleep_until(until) => {}
             },

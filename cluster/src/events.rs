@@ -27,7 +27,7 @@ use winddown_shared::{Event, Recorder, WallClock};
 pub use draft::{EventDraft, EventKind, NodeRef, Subject, Weight};
 pub use of_decision::events_of;
 pub use queue::EventCounts;
-use queue::Queue;
+use queue::EventQueue;
 pub use writer::EventWriter;
 
 /// The usual capacity of the queue.
@@ -37,7 +37,7 @@ pub const CAPACITY: usize = 1000;
 #[derive(Clone, Debug)]
 pub struct Events {
     node: NodeRef,
-    queue: Arc<Queue>,
+    queue: Arc<EventQueue>,
 }
 
 impl Events {
@@ -55,7 +55,7 @@ impl Events {
 
     /// Creates a queue without a writer: for a node without an API server, and for tests.
     pub fn unwritten(node: NodeRef, capacity: usize, wall: WallClock) -> Self {
-        Self { node, queue: Arc::new(Queue::new(capacity, wall)) }
+        Self { node, queue: Arc::new(EventQueue::new(capacity, wall)) }
     }
 
     /// Queues one event. If the queue is full the oldest routine event is dropped; a decision is

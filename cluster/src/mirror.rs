@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
-use winddown_shared::status::Phase;
+use winddown_shared::status::PodPhase;
 use winddown_shared::{Pod, PodLabel, PodUid, WallClock};
 
 use crate::pods::{MirrorSide, StatusSide};
@@ -32,11 +32,11 @@ pub use references::api_reference;
 
 /// The known mirror pods in the API. Cheap to clone; clones share one state. No method blocks.
 #[derive(Clone, Debug)]
-pub struct Mirrors(Arc<Shared>);
+pub struct Mirrors(Arc<MirrorShared>);
 
 #[derive(Debug)]
-struct Shared {
-    known: Mutex<Known>,
+struct MirrorShared {
+    known: Mutex<KnownMirrors>,
     /// Notified when there may be something to do.
     changed: Notify,
     /// Incremented when a static pod gets a mirror, or a different one.
@@ -45,7 +45,7 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownMirrors {
     /// By namespace and name, which a mirror shares with its static pod.
     seen: HashMap<Name, ObservedMirror>,
     /// The names by the mirrors' UIDs.
@@ -79,7 +79,7 @@ impl Mirrors {
         outbox: Outbox,
         wall: WallClock,
     ) -> (Self, MirrorDriver) {
-        let shared = Shared {
+        let shared = MirrorShared {
             known: Mutex::default(),
             changed: Notify::new(),
             names: watch::Sender::new(0),
@@ -119,7 +119,7 @@ impl Mirrors {
 
     /// Records the phase of the static pod. A terminated mirror cannot show that its pod runs
     /// again, so it is replaced.
-    pub fn says(&self, static_pod: &PodUid, phase: Phase) {
+    pub fn says(&self, static_pod: &PodUid, phase: PodPhase) {
         if phase.is_terminal() {
             return;
         }
@@ -165,7 +165,7 @@ impl Mirrors {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, KnownMirrors> {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -198,7 +198,7 @@ impl MirrorSide for Mirrors {
 
 // === impl Known ===
 
-impl Known {
+impl KnownMirrors {
     fn note_gone(&mut self, uid: &PodUid) {
         if !self.gone.contains(uid) {
             self.gone.push_back(uid.clone());

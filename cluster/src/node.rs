@@ -1,7 +1,7 @@
 //! The Node object, its lease, its conditions and its cordon.
 //!
 //! [`NodeController`] registers the node, keeps its labels, taints, resources and conditions as
-//! [`NodeFacts`] and the [`NodeHandle`] specify, renews its lease and cordons it while it goes down. It
+//! [`NodeFacts`] and the [`NodeControllerHandle`] specify, renews its lease and cordons it while it goes down. It
 //! owns only what it wrote: whatever people and other controllers put on the Node object stays,
 //! including changes that they make while this agent is down.
 //!
@@ -10,7 +10,7 @@
 //!   the difference. Changes during an outage of the server become one difference when it is back.
 //! - The start of a shutdown is written immediately: Ready and both conditions of KEP-6249 in one
 //!   request, then the cordon. It interrupts any request in progress. Nothing that stops pods waits for
-//!   it; [`NodeHandle::flush`] does, until a deadline.
+//!   it; [`NodeControllerHandle::flush`] does, until a deadline.
 //! - Next to a kubelet the cordon comes with a taint of this agent, because DaemonSets ignore a cordon.
 //! - Status, cordon, labels and taints are separate requests. An API server that refuses a node's own
 //!   labels or taints still gets its status.
@@ -36,7 +36,7 @@ mod ticker;
 mod tests;
 
 pub use conditions::{
-    CLEAN_SHUTDOWN, DRAIN_IN_PROGRESS, DRAINED, Draining, Health, Pressure, READY,
+    CLEAN_SHUTDOWN, DRAIN_IN_PROGRESS, DRAINED, DrainingNode, NodeHealth, Pressure, READY,
     SHUTDOWN_IN_PROGRESS, condition,
 };
 pub use controller::{
@@ -44,7 +44,7 @@ pub use controller::{
 };
 pub use cordon::{CORDONED_BY, CordonReason, TAINT, TAINTED_BY};
 pub use desired::NodeFacts;
-pub use handle::{NodeHandle, NodeState, NotDelivered};
+pub use handle::{NodeControllerHandle, NodeState, NotDelivered};
 pub use lease::{LEASE_NAMESPACE, LeaseTimes, LeaseTimesError};
 pub use managed_keys::LAST_APPLIED;
 pub use ping::{NoPing, Ping, PingTimes};

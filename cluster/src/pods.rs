@@ -27,4 +27,4 @@ pub use controller::{
 };
 pub use plan::OrphanPolicy;
 pub use queue::{QueueCounts, WorkerPanicked};
-pub use seams::{AsItIs, Keep, MirrorSide, NodeSide, Prepare, PrepareError, StatusSide};
+pub use seams::{AsItIs, KeepPods, MirrorSide, NodeSide, Prepare, PrepareError, StatusSide};

@@ -26,12 +26,12 @@ pub struct Candidate<'a> {
     /// The growth rate of its memory, in bytes per second; none if unknown. Breaks ties between similar pods.
     pub growth: Option<i64>,
     /// The state of its termination; none if it is not terminating.
-    pub ending: Option<Ending>,
+    pub ending: Option<CandidateEnding>,
 }
 
 /// The state of a pod's termination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct CandidateEnding {
     /// When it should be gone.
     pub due: Instant,
     /// Whether it was given at most one second, so that its grace period cannot be shortened further.
@@ -66,13 +66,13 @@ pub struct Considered<'a> {
     /// Its request; pods that use more than their request are evicted first.
     pub request: i64,
     /// Whether it was chosen, and if not, why.
-    pub verdict: Verdict,
+    pub verdict: CandidateVerdict,
 }
 
 /// Why a pod was chosen or passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Verdict {
+pub enum CandidateVerdict {
     /// It is evicted.
     Chosen,
     /// It qualifies, but only one pod is evicted at a time.
@@ -89,7 +89,7 @@ pub enum Verdict {
 
 // === impl Ending ===
 
-impl Ending {
+impl CandidateEnding {
     /// Whether the pod was evicted and is not overdue: it ends even if it still counts as staying, because a hook runs
     /// first.
     pub(crate) fn is_victim(&self, now: Instant) -> bool {
@@ -131,7 +131,7 @@ pub fn choose<'a>(
     for (ranked, &Candidate { stats, ending, .. }) in ranked {
         let Ranked { pod, usage, .. } = ranked;
         let verdict = judge(act, pod, usage, ending, policy, now);
-        if verdict == Verdict::Ending {
+        if verdict == CandidateVerdict::Ending {
             coming = coming.saturating_add(usage.unwrap_or(0));
             asked |=
                 ending.is_some_and(|ending| ending.evicted_for.contains(act.signal.condition()));
@@ -143,16 +143,17 @@ pub fn choose<'a>(
         considered.push(Considered { pod, usage, swap, zswap, request, verdict });
     }
     let waits = asked || coming >= act.deficit;
-    let first = considered.iter_mut().find(|c| c.verdict == Verdict::NotNeeded).filter(|_| !waits);
+    let first =
+        considered.iter_mut().find(|c| c.verdict == CandidateVerdict::NotNeeded).filter(|_| !waits);
     let victim = first.map(|first| {
-        first.verdict = Verdict::Chosen;
+        first.verdict = CandidateVerdict::Chosen;
         first.pod
     });
     Choice { victim, waits, considered }
 }
 
 /// Whether a terminating pod will be gone soon enough to wait for what it frees.
-pub(crate) fn comes_in_time(act: &Act, ending: &Ending, now: Instant) -> bool {
+pub(crate) fn comes_in_time(act: &Act, ending: &CandidateEnding, now: Instant) -> bool {
     let soon = match act.resource() {
         Resource::Memory | Resource::Pids => ENDING_TIMEOUT,
         Resource::EphemeralStorage | Resource::Inodes => ENDING_TIMEOUT_ON_DISK,
@@ -166,20 +167,20 @@ fn judge(
     act: &Act,
     pod: &Pod,
     usage: Option<i64>,
-    ending: Option<Ending>,
+    ending: Option<CandidateEnding>,
     policy: &Policy,
     now: Instant,
-) -> Verdict {
+) -> CandidateVerdict {
     match ending {
-        Some(ending) if comes_in_time(act, &ending, now) => return Verdict::Ending,
-        Some(ending) if ending.has_minimal_grace || !act.hard => return Verdict::Stuck,
+        Some(ending) if comes_in_time(act, &ending, now) => return CandidateVerdict::Ending,
+        Some(ending) if ending.has_minimal_grace || !act.hard => return CandidateVerdict::Stuck,
         _ => {}
     }
     if policy.spares(pod) {
-        Verdict::Critical
+        CandidateVerdict::Critical
     } else if usage.is_none() {
-        Verdict::NotMeasured
+        CandidateVerdict::NotMeasured
     } else {
-        Verdict::NotNeeded
+        CandidateVerdict::NotNeeded
     }
 }

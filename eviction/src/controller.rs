@@ -14,11 +14,11 @@ use winddown_shared::{
 };
 
 use crate::cadence::Cadence;
-use crate::choose::Ending;
+use crate::choose::CandidateEnding;
 use crate::condition::Conditions;
 use crate::decide::{Act, Snapshot, decide_without};
 use crate::growth::Growth;
-use crate::history::{Outcome, Record};
+use crate::history::{DecisionOutcome, DecisionRecord};
 use crate::hook::Hook;
 use crate::observation::Observations;
 use crate::pending_reclaim::PendingReclaim;
@@ -84,7 +84,7 @@ pub struct EvictionController<K, S, R> {
     next_sample: Instant,
     /// The wait before the next sample, as the last sample determined it.
     waited: Duration,
-    endings: PodUidMap<Ending>,
+    endings: PodUidMap<CandidateEnding>,
     /// Disk space and tasks that stopped pods have not freed yet.
     pending_reclaim: PendingReclaim,
     readmission: Readmission,
@@ -120,7 +120,7 @@ struct Hold {
 
 /// The result of a concurrent operation.
 enum Completion {
-    Ended(evict::Ended),
+    Ended(evict::EvictionEnd),
     Reclaimed(reclaiming::ReclaimDone),
     ReclaimedMemory(reclaiming_memory::MemoryReclaimDone),
 }
@@ -367,9 +367,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return;
         }
         tracing::warn!(processes, "the kernel killed processes of pods for want of memory");
-        let outcome = Outcome::KilledByKernel { processes };
+        let outcome = DecisionOutcome::KilledByKernel { processes };
         let cause = Cause::Signal(Signal::MemoryAvailable);
-        self.shown.note(Record::new(self.parts.wall.now(), cause, outcome));
+        self.shown.note(DecisionRecord::new(self.parts.wall.now(), cause, outcome));
     }
 
     fn pressure(&self, stats: &NodeStats) -> Option<PressureStats> {

@@ -29,7 +29,7 @@ pub struct Snapshot {
 
 /// The result of [`decide`].
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Decision {
+pub struct EvictionDecision {
     /// The state for the next decision.
     pub state: EvictionState,
     /// The conditions that the node should report.
@@ -73,7 +73,7 @@ pub const FORGIVEN_GAP: Duration = Duration::from_secs(10);
 /// is available as well. It is acted on when it has been met for its grace and has a new measurement since the last
 /// sample. Among several, hard thresholds come first, then memory, then the one with the larger relative deficit.
 #[must_use]
-pub fn decide(snapshot: &Snapshot, policy: &Policy, state: &EvictionState) -> Decision {
+pub fn decide(snapshot: &Snapshot, policy: &Policy, state: &EvictionState) -> EvictionDecision {
     decide_without(|_| false, snapshot, policy, state)
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn decide_without(
     snapshot: &Snapshot,
     policy: &Policy,
     state: &EvictionState,
-) -> Decision {
+) -> EvictionDecision {
     let now = snapshot.now;
     let mut next = *state;
     let mut met = 0;
@@ -124,10 +124,10 @@ pub(crate) fn decide_without(
         Some((_, act)) if act.hard && act.signal.resource() == Resource::Memory => Some(act),
         chosen => pressed.or(chosen.map(|(_, act)| act)),
     };
-    Decision { state: next, conditions: reported(&next, policy, now), act, met }
+    EvictionDecision { state: next, conditions: reported(&next, policy, now), act, met }
 }
 
-impl Decision {
+impl EvictionDecision {
     /// The thresholds that are met, whether their grace is over or not.
     pub fn met<'a>(&self, policy: &'a Policy) -> impl Iterator<Item = &'a Threshold> {
         let met = self.met;

@@ -17,10 +17,10 @@ const MEASUREMENT_MAX_AGE: Duration = Duration::from_secs(30);
 
 /// The last measurement of each pod.
 #[derive(Debug, Default)]
-pub(crate) struct Growth(PodUidMap<Seen>);
+pub(crate) struct Growth(PodUidMap<SeenUsage>);
 
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct SeenUsage {
     at: Instant,
     bytes: i64,
     /// Bytes per second.
@@ -39,12 +39,12 @@ impl Growth {
             let apart = before.map(|before| now.saturating_duration_since(before.at));
             let seen = match before.zip(apart) {
                 Some((before, apart)) if apart < MIN_MEASUREMENT_INTERVAL => before,
-                Some((before, apart)) => Seen {
+                Some((before, apart)) => SeenUsage {
                     at: now,
                     bytes,
                     rate: Some(rate(bytes.saturating_sub(before.bytes), apart)),
                 },
-                None => Seen { at: now, bytes, rate: None },
+                None => SeenUsage { at: now, bytes, rate: None },
             };
             self.0.insert(pod.uid().clone(), seen);
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 use winddown_shared::{PodLabel, WallTime};
 
-use crate::choose::{Considered, Verdict};
+use crate::choose::{CandidateVerdict, Considered};
 use crate::curve::{Curve, Samples};
 use crate::decide::Act;
 use crate::hook::HookRun;
@@ -23,7 +23,7 @@ const MAX_KEPT_RANKED: usize = 10;
 /// One decision. The JSON form is a stable interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Record {
+pub struct DecisionRecord {
     /// The number of the decision, counted from 1.
     pub id: u64,
     /// When the decision was made.
@@ -45,7 +45,7 @@ pub struct Record {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub victim: Option<PodName>,
     /// The outcome.
-    pub outcome: Outcome,
+    pub outcome: DecisionOutcome,
     /// The run of the hook before the pod was asked to stop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook: Option<HookRun>,
@@ -64,7 +64,7 @@ pub struct Record {
 /// The outcome of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
-pub enum Outcome {
+pub enum DecisionOutcome {
     /// Reclaim is in progress.
     Reclaiming,
     /// Reclaim finished; the next decision shows whether it was enough.
@@ -144,14 +144,14 @@ pub struct RankedPod {
     /// Its request.
     pub request: i64,
     /// Whether it was chosen, and if not, why.
-    pub verdict: Verdict,
+    pub verdict: CandidateVerdict,
 }
 
 /// The last 64 evictions, and the last 64 of all other decisions: what is repeated while the node is short, such as that
 /// no pod can be evicted, pushes no eviction out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    records: VecDeque<Record>,
+    records: VecDeque<DecisionRecord>,
     last: u64,
 }
 
@@ -160,7 +160,7 @@ pub(crate) struct History {
 impl History {
     /// Records a decision and returns its number. A repetition of a decision since the last eviction only increases its
     /// count, whatever was decided about other signals in between.
-    pub(crate) fn note(&mut self, mut record: Record) -> u64 {
+    pub(crate) fn note(&mut self, mut record: DecisionRecord) -> u64 {
         let lately = self.records.iter_mut().rev().take_while(|known| !known.outcome.is_eviction());
         if let Some(known) = { lately }.find(|known| known.is_like(&record)) {
             known.times = known.times.saturating_add(1);
@@ -169,7 +169,8 @@ impl History {
         }
         self.last += 1;
         record.id = self.last;
-        let is_alike = |known: &Record| known.outcome.is_eviction() == record.outcome.is_eviction();
+        let is_alike =
+            |known: &DecisionRecord| known.outcome.is_eviction() == record.outcome.is_eviction();
         if self.records.iter().filter(|known| is_alike(known)).count() == MAX_KEPT_DECISIONS
             && let Some(oldest) = self.records.iter().position(is_alike)
         {
@@ -180,7 +181,7 @@ impl History {
     }
 
     /// Records the outcome of a decision, unless the decision was dropped.
-    pub(crate) fn conclude(&mut self, id: u64, outcome: Outcome) {
+    pub(crate) fn conclude(&mut self, id: u64, outcome: DecisionOutcome) {
         if let Some(record) = self.records.iter_mut().rev().find(|record| record.id == id) {
             record.outcome = outcome;
         }
@@ -200,15 +201,15 @@ impl History {
     }
 
     /// All decisions, oldest first.
-    pub(crate) fn records(&self) -> Vec<Record> {
+    pub(crate) fn records(&self) -> Vec<DecisionRecord> {
         self.records.iter().cloned().collect()
     }
 }
 
 // === impl Record ===
 
-impl Record {
-    pub(crate) fn new(at: WallTime, signal: Cause, outcome: Outcome) -> Self {
+impl DecisionRecord {
+    pub(crate) fn new(at: WallTime, signal: Cause, outcome: DecisionOutcome) -> Self {
         Self {
             id: 0,
             at,
@@ -228,7 +229,7 @@ impl Record {
     }
 
     /// Creates the record of a decision about a shortage of the node.
-    pub(crate) fn about(act: &Act, at: WallTime, outcome: Outcome) -> Self {
+    pub(crate) fn about(act: &Act, at: WallTime, outcome: DecisionOutcome) -> Self {
         Self {
             threshold: Some(act.threshold.to_string()),
             available: Some(act.available.to_string()),
@@ -239,7 +240,7 @@ impl Record {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        matches!(self.outcome, Outcome::NoCandidate | Outcome::Shadow)
+        matches!(self.outcome, DecisionOutcome::NoCandidate | DecisionOutcome::Shadow)
             && (self.signal, &self.victim, &self.outcome)
                 == (other.signal, &other.victim, &other.outcome)
     }
@@ -247,7 +248,7 @@ impl Record {
 
 // === impl Outcome ===
 
-impl Outcome {
+impl DecisionOutcome {
     /// Whether a pod was asked to stop, or was about to be.
     fn is_eviction(&self) -> bool {
         match self {
@@ -323,19 +324,24 @@ mod tests {
         PodName { namespace: "shop".into(), name: pod.into(), uid: pod.to_owned() }
     }
 
-    fn note(history: &mut History, signal: Signal, outcome: Outcome, victim: Option<&str>) -> u64 {
-        let record = Record::new(WallTime::UNIX_EPOCH, Cause::Signal(signal), outcome);
-        history.note(Record { victim: victim.map(name), ..record })
+    fn note(
+        history: &mut History,
+        signal: Signal,
+        outcome: DecisionOutcome,
+        victim: Option<&str>,
+    ) -> u64 {
+        let record = DecisionRecord::new(WallTime::UNIX_EPOCH, Cause::Signal(signal), outcome);
+        history.note(DecisionRecord { victim: victim.map(name), ..record })
     }
 
     fn evict(history: &mut History, pod: &str) {
-        let id = note(history, MEMORY[0], Outcome::Evicting, Some(pod));
-        history.conclude(id, Outcome::Evicted { took_ms: 1 });
+        let id = note(history, MEMORY[0], DecisionOutcome::Evicting, Some(pod));
+        history.conclude(id, DecisionOutcome::Evicted { took_ms: 1 });
     }
 
     fn evicted(history: &History) -> Vec<String> {
-        let of = |record: Record| {
-            let is_eviction = matches!(record.outcome, Outcome::Evicted { .. });
+        let of = |record: DecisionRecord| {
+            let is_eviction = matches!(record.outcome, DecisionOutcome::Evicted { .. });
             record.victim.filter(|_| is_eviction).map(|pod| pod.name.to_string())
         };
         history.records().into_iter().filter_map(of).collect()
@@ -347,16 +353,16 @@ mod tests {
         evict(&mut history, "first");
         for _ in 0..500 {
             for signal in MEMORY {
-                note(&mut history, signal, Outcome::NoCandidate, None);
+                note(&mut history, signal, DecisionOutcome::NoCandidate, None);
             }
         }
         evict(&mut history, "second");
-        note(&mut history, MEMORY[1], Outcome::NoCandidate, None);
+        note(&mut history, MEMORY[1], DecisionOutcome::NoCandidate, None);
         let times: Vec<u64> = history.records().iter().map(|record| record.times).collect();
         assert_eq!(times, [1, 500, 500, 1, 1]);
         // What is repeated and never the same.
         for processes in 0..500 {
-            note(&mut history, MEMORY[0], Outcome::KilledByKernel { processes }, None);
+            note(&mut history, MEMORY[0], DecisionOutcome::KilledByKernel { processes }, None);
         }
         assert_eq!(evicted(&history), ["first", "second"]);
         for pod in 0..100 {
@@ -371,7 +377,7 @@ mod tests {
         let mut history = History::default();
         for _ in 0..10 {
             for pod in ["web", "db"] {
-                note(&mut history, MEMORY[0], Outcome::Shadow, Some(pod));
+                note(&mut history, MEMORY[0], DecisionOutcome::Shadow, Some(pod));
             }
         }
         let times: Vec<u64> = history.records().iter().map(|record| record.times).collect();

@@ -75,14 +75,14 @@ mod usage;
 
 pub use admit::{PressureGate, admits};
 pub use cadence::Cadence;
-pub use choose::{Candidate, Choice, Considered, Ending, Verdict, choose};
+pub use choose::{Candidate, CandidateEnding, CandidateVerdict, Choice, Considered, choose};
 pub use condition::{Condition, ConditionText, Conditions};
 pub use controller::{
     EvictedStaticPod, EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView,
 };
 pub use curve::Curve;
-pub use decide::{Act, Decision, FORGIVEN_GAP, Snapshot, decide};
-pub use history::{Outcome, PodName, RankedPod, Record};
+pub use decide::{Act, EvictionDecision, FORGIVEN_GAP, Snapshot, decide};
+pub use history::{DecisionOutcome, DecisionRecord, PodName, RankedPod};
 pub use hook::{Hook, HookCall, HookCommand, HookRule, HookRun};
 pub use limits::{OverLimit, has_local_limits, over_limit};
 pub use message::{
@@ -91,13 +91,13 @@ pub use message::{
     node_was_low, pod_over,
 };
 pub use observation::{MemoryAvailable, Observation, Observations};
-pub use plan_json::{PlanLineError, plan_json_line};
+pub use plan_json::{RankLineError, plan_json_line};
 pub use policy::{Policy, PressureRule, PressureScope, StaticPods};
 pub use rank::{Ranked, rank};
 pub use readmission::Readmission;
 pub use reclaim::{Reclaimable, reclaimable, reclaimable_memory};
 pub use seams::{
-    EvictedBefore, MeasureError, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, Wanted,
+    EvictedBefore, MeasureError, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, WantedFigures,
 };
 pub use signal::{Cause, FileSystem, Resource, Signal, UnknownSignal};
 pub use state::EvictionState;

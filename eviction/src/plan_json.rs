@@ -15,7 +15,7 @@ use crate::signal::{Resource, Signal, UnknownSignal};
 /// Why a line could not be ranked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlanLineError {
+pub enum RankLineError {
     /// Not JSON, or not of the expected shape.
     #[error(
         "not a ranking request; expected an object with \"signal\", \"pods\" and \"stats\" as in \
@@ -49,11 +49,11 @@ pub enum PlanLineError {
 ///
 /// # Errors
 /// The line is not a valid request.
-pub fn plan_json_line(line: &str, explain: bool) -> Result<String, PlanLineError> {
-    let request: Request = serde_json::from_str(line).map_err(PlanLineError::Syntax)?;
-    let signal: Signal = request.signal.parse().map_err(PlanLineError::Signal)?;
+pub fn plan_json_line(line: &str, explain: bool) -> Result<String, RankLineError> {
+    let request: Request = serde_json::from_str(line).map_err(RankLineError::Syntax)?;
+    let signal: Signal = request.signal.parse().map_err(RankLineError::Signal)?;
     let pods = Pod::of_cases(request.pods)
-        .map_err(|(index, source)| PlanLineError::Pod { index, source })?;
+        .map_err(|(index, source)| RankLineError::Pod { index, source })?;
     let used = usages(signal, request.stats);
     let mut ranked: Vec<Ranked<'_>> = pods
         .iter()
@@ -64,12 +64,12 @@ pub fn plan_json_line(line: &str, explain: bool) -> Result<String, PlanLineError
         })
         .collect();
     rank(signal, &mut ranked);
-    let answer = Answer {
+    let answer = EvictionAnswer {
         id: request.id,
         order: ranked.iter().map(|ranked| &**ranked.pod.name()).collect(),
         pods: explain.then(|| explained(signal, &ranked)),
     };
-    serde_json::to_string(&answer).map_err(PlanLineError::Output)
+    serde_json::to_string(&answer).map_err(RankLineError::Output)
 }
 
 #[derive(Deserialize)]
@@ -94,7 +94,7 @@ struct Stats {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct EvictionAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<serde_json::Value>,
     order: Vec<&'a str>,

@@ -25,13 +25,13 @@ pub trait Signals: Send + Sync + 'static {
     fn pods(
         &self,
         pods: &[Pod],
-        wanted: Wanted,
+        wanted: WantedFigures,
     ) -> impl Future<Output = Vec<Option<PodStats>>> + Send;
 }
 
 /// The figures that are needed for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Wanted {
+pub enum WantedFigures {
     /// Memory of the pod and its containers.
     Memory,
     /// The number of processes.
@@ -116,7 +116,7 @@ pub struct ReclaimError {
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-impl Wanted {
+impl WantedFigures {
     pub(crate) const fn of(resource: Resource) -> Self {
         match resource {
             Resource::Memory => Self::Memory,

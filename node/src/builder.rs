@@ -8,7 +8,7 @@ use winddown_host::machine::{boot_clock, boot_id, host_name, wall_clock};
 use winddown_shared::{BootClock, PluginError, Runtime, WallClock};
 
 use crate::core::CoreParts;
-use crate::{Identity, Machine, Node, NodePlugin, Settings, Source};
+use crate::{Machine, Node, NodeIdentity, NodePlugin, PodSource, Settings};
 
 /// Builds a [`Node`]. Each method names the default of what it sets.
 pub struct NodeBuilder<R: Runtime>(NodeParts<R>);
@@ -16,7 +16,7 @@ pub struct NodeBuilder<R: Runtime>(NodeParts<R>);
 pub(crate) struct NodeParts<R: Runtime> {
     pub(crate) core: CoreParts<R>,
     pub(crate) settings: watch::Receiver<Settings>,
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<PodSource>,
     pub(crate) plugins: Vec<Box<dyn NodePlugin<R>>>,
 }
 
@@ -26,7 +26,7 @@ impl<R: Runtime> NodeBuilder<R> {
         let core = CoreParts {
             runtime,
             runtime_health: |_| Ok(()),
-            identity: Identity { name, boot_id: boot_id() },
+            identity: NodeIdentity { name, boot_id: boot_id() },
             machine: None,
             wall: wall_clock(),
             boot_clock: boot_clock(),
@@ -47,14 +47,14 @@ impl<R: Runtime> NodeBuilder<R> {
     /// Adds a source of pods, for example what a [`ManifestDirectory`](winddown_static_pods::ManifestDirectory)
     /// publishes. By default there is none. Plug-ins may add others, such as the API server.
     #[must_use]
-    pub fn source(mut self, source: impl Into<Source>) -> Self {
+    pub fn source(mut self, source: impl Into<PodSource>) -> Self {
         self.0.sources.push(source.into());
         self
     }
 
     /// Adds several sources, or an optional one.
     #[must_use]
-    pub fn sources(self, sources: impl IntoIterator<Item = impl Into<Source>>) -> Self {
+    pub fn sources(self, sources: impl IntoIterator<Item = impl Into<PodSource>>) -> Self {
         sources.into_iter().fold(self, Self::source)
     }
 
@@ -82,7 +82,7 @@ impl<R: Runtime> NodeBuilder<R> {
 
     /// Sets the node's name and boot id. By default they are those of this host.
     #[must_use]
-    pub fn identity(mut self, identity: Identity) -> Self {
+    pub fn identity(mut self, identity: NodeIdentity) -> Self {
         self.0.core.identity = identity;
         self
     }

@@ -21,11 +21,11 @@ use tokio::sync::watch;
 use winddown_api_client::node_pods::KubePods;
 use winddown_api_client::{ApiHealth, Connection};
 use winddown_cluster::after_boot::{AfterBootPolicy, TerminatedPods};
-use winddown_cluster::after_nodes::{AfterNodes, Follower};
+use winddown_cluster::after_nodes::{AfterNodes, NodesFollower};
 use winddown_cluster::events::{self, Events, NodeRef};
 use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{
-    NodeController, NodeFacts, NodeHandle, NodeSettings, NodeSettingsError, Ping,
+    NodeController, NodeControllerHandle, NodeFacts, NodeSettings, NodeSettingsError, Ping,
 };
 use winddown_cluster::pods::{
     HoldBack, OrphanPolicy, PodController, PodControllerConfig, PodControllerHandle,
@@ -35,7 +35,7 @@ use winddown_pod_references::{Resolver, ResolverConfig};
 use winddown_shared::{DesiredPods, Event, Recorder, Runtime, WallClock, error_chain};
 
 use crate::plugin::{Joining, NodePlugin};
-use crate::{Identity, Source};
+use crate::{NodeIdentity, PodSource};
 
 use after_nodes::GoesAfter;
 use kept::KeptPods;
@@ -85,12 +85,12 @@ pub struct PodsParts {
 
 /// The node's side of a cluster. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Membership(Arc<Inner>);
+pub(crate) struct Membership(Arc<ClusterShared>);
 
-struct Inner {
+struct ClusterShared {
     connection: Connection,
     events: Events,
-    node: NodeHandle,
+    node: NodeControllerHandle,
     fixed: NodeFacts,
     changing: Mutex<Changing>,
     facts: watch::Sender<NodeFacts>,
@@ -114,7 +114,7 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
     /// for the API server are left alone.
     fn join(self: Box<Self>, node: &mut Joining<R>) {
         let core = Arc::clone(&node.core);
-        let Identity { name, boot_id } = &core.identity;
+        let NodeIdentity { name, boot_id } = &core.identity;
         let ping = RuntimePing(Arc::clone(&core));
         let (gate, fit) = (core.gate.clone(), core.fit.clone());
         // A refused pod has failed for good in the API, so no pod is judged before the machine is known.
@@ -137,9 +137,14 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         };
         let contributions = &mut node.contributions;
         contributions.recorders.push(Arc::new(cluster.clone()));
-        contributions.sections.push(Arc::new(view::View::new(cluster.clone(), core.wall.clone())));
+        contributions
+            .sections
+            .push(Arc::new(view::ClusterView::new(cluster.clone(), core.wall.clone())));
         if let Some(side) = cluster.pods() {
-            contributions.links.sources.push(Source::from(side.wanted.clone()).refused_for_good());
+            contributions
+                .links
+                .sources
+                .push(PodSource::from(side.wanted.clone()).refused_for_good());
         }
         let report = FinalReport { cluster: cluster.clone(), statuses: core.statuses.clone() };
         contributions.links.work.push(report.work());
@@ -187,11 +192,11 @@ impl Membership {
             .unzip();
         let (goes_after, follower) = after_nodes
             .map(|settings| {
-                let follower = Follower::new(connection.client(), &settings.selector, name);
+                let follower = NodesFollower::new(connection.client(), &settings.selector, name);
                 (GoesAfter::new(settings, follower.seen()), follower)
             })
             .unzip();
-        let cluster = Self(Arc::new(Inner {
+        let cluster = Self(Arc::new(ClusterShared {
             connection,
             events,
             node: handle,
@@ -206,7 +211,7 @@ impl Membership {
     }
 
     /// The handle of the node controller.
-    pub(crate) fn node(&self) -> &NodeHandle {
+    pub(crate) fn node(&self) -> &NodeControllerHandle {
         &self.0.node
     }
 

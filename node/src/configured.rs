@@ -35,9 +35,9 @@ pub struct Configuration {
 /// Turns a configuration into the settings of a node and its plug-ins, which follow reloads. Clones share their
 /// state.
 #[derive(Clone)]
-pub struct Configured(Arc<Inner>);
+pub struct Configured(Arc<ConfiguredShared>);
 
-struct Inner {
+struct ConfiguredShared {
     configuration: RwLock<Configuration>,
     node: watch::Sender<Settings>,
     shutdown: watch::Sender<Arc<Policy>>,
@@ -53,7 +53,7 @@ impl Configured {
     /// Uses this configuration until it is replaced.
     pub fn new(configuration: Configuration) -> Self {
         let config = &configuration.config;
-        Self(Arc::new(Inner {
+        Self(Arc::new(ConfiguredShared {
             node: watch::Sender::new(settings(&configuration)),
             shutdown: watch::Sender::new(Arc::new(shutdown_policy(config))),
             guard: watch::Sender::new(guard_policy(config)),

@@ -17,7 +17,7 @@ use crate::fit::{Fit, Machine, Supported};
 use crate::kept_kills::KeptKills;
 use crate::links::{Links, next_change};
 use crate::recorders::Recorders;
-use crate::{Identity, Settings};
+use crate::{NodeIdentity, Settings};
 
 /// How long a shutdown that is already in progress waits for the pods to be found again.
 pub(crate) const FIRST_PASS: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ const READ_MOST: Duration = Duration::from_secs(30);
 pub(crate) struct CoreParts<R> {
     pub(crate) runtime: Arc<R>,
     pub(crate) runtime_health: fn(&R) -> Result<(), String>,
-    pub(crate) identity: Identity,
+    pub(crate) identity: NodeIdentity,
     pub(crate) machine: Option<Machine>,
     pub(crate) wall: WallClock,
     pub(crate) boot_clock: BootClock,
@@ -57,7 +57,7 @@ pub(crate) struct Core<R: Runtime> {
     handlers: OnceLock<Vec<Arc<dyn AdmitHandler>>>,
     /// The recorders that receive each event.
     pub(crate) recorders: Arc<Recorders>,
-    pub(crate) identity: Identity,
+    pub(crate) identity: NodeIdentity,
     pub(crate) wall: WallClock,
     pub(crate) boot_clock: BootClock,
     /// Whether the pods that ran before the agent started are known, or are no longer waited for.

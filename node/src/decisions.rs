@@ -17,9 +17,9 @@ const MAX_KEPT_DECISIONS: usize = 20;
 
 /// Logs every decision and keeps the last ones. Clones share their state.
 #[derive(Clone)]
-pub struct Decisions(Arc<Inner>);
+pub struct Decisions(Arc<DecisionsShared>);
 
-struct Inner {
+struct DecisionsShared {
     last: Mutex<VecDeque<Decision>>,
     version: watch::Sender<u64>,
     listeners: Mutex<Vec<mpsc::UnboundedSender<Event>>>,
@@ -29,7 +29,7 @@ struct Inner {
 impl Decisions {
     /// Creates an empty list of decisions.
     pub fn new(wall: WallClock) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(DecisionsShared {
             last: Mutex::default(),
             version: watch::Sender::new(0),
             listeners: Mutex::default(),

@@ -31,9 +31,9 @@ pub struct Machine {
 
 /// The node's resources and the admission checks against them. Clones share their state.
 #[derive(Clone)]
-pub(super) struct Fit(Arc<Inner>);
+pub(super) struct Fit(Arc<MachineShared>);
 
-struct Inner {
+struct MachineShared {
     /// `None` in a rehearsal, which admits every pod.
     machine: Option<Machine>,
     name: Arc<str>,
@@ -111,7 +111,7 @@ impl Fit {
         settings: &Settings,
         admits_all: bool,
     ) -> Self {
-        let fit = Self(Arc::new(Inner {
+        let fit = Self(Arc::new(MachineShared {
             machine,
             name: name.into(),
             found: watch::Sender::new(None),

@@ -84,7 +84,7 @@ use winddown_shared::{
 
 use crate::core::Core;
 use crate::metrics::ProcessReader;
-use crate::plugin::{Answers, Contributions, Section};
+use crate::plugin::{Answers, Contributions, PluginSection};
 use builder::NodeParts;
 
 pub use builder::NodeBuilder;
@@ -104,13 +104,13 @@ pub use protection::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, 
 pub use settings::{Settings, SettingsSource};
 #[cfg(feature = "shutdown")]
 pub use shutdown::{Shutdown, ShutdownGuard, ShutdownHandle, plan_view, reports, start_view};
-pub use source::Source;
+pub use source::PodSource;
 #[cfg(feature = "config")]
 pub use trust::trusted_paths;
 
 /// The identity of the node.
 #[derive(Clone, Debug)]
-pub struct Identity {
+pub struct NodeIdentity {
     /// The node's name.
     pub name: String,
     /// The kernel's boot id.
@@ -118,13 +118,13 @@ pub struct Identity {
 }
 
 /// A running node. Cheap to clone.
-pub struct Node<R: Runtime>(Arc<Inner<R>>);
+pub struct Node<R: Runtime>(Arc<NodeShared<R>>);
 
-struct Inner<R: Runtime> {
+struct NodeShared<R: Runtime> {
     core: Arc<Core<R>>,
     settings: watch::Receiver<Settings>,
-    sources: Vec<Source>,
-    sections: Vec<Arc<dyn Section>>,
+    sources: Vec<PodSource>,
+    sections: Vec<Arc<dyn PluginSection>>,
     answers: Answers,
     plugin_notes: PluginNotes,
     process: ProcessReader,
@@ -170,7 +170,7 @@ impl<R: Runtime> Node<R> {
         } = node.contributions;
         core.admit_by(admission);
         core.recorders.join(recorders);
-        let node = Self(Arc::new(Inner {
+        let node = Self(Arc::new(NodeShared {
             core: Arc::clone(&core),
             settings: settings.clone(),
             sources: links.sources.clone(),

@@ -4,7 +4,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_shared::{LockState, ShutdownWork, StartTurn};
 
-use crate::Source;
+use crate::PodSource;
 
 /// What plug-ins offer to other plug-ins or to the node.
 #[derive(Default)]
@@ -12,13 +12,13 @@ pub(crate) struct Links {
     /// Whether the node is about to go down.
     pub(crate) end: Option<Box<dyn Observe<NodeEnd>>>,
     /// The resources that the node runs short of.
-    pub(crate) shortage: Option<Box<dyn Observe<Shortage>>>,
+    pub(crate) shortage: Option<Box<dyn Observe<NodeShortage>>>,
     /// Each one signals when refused pods are to be admitted again, if possible.
     pub(crate) relief: Vec<Box<dyn Observe<()>>>,
     /// The new pods that may start now; if `None`, all may.
     pub(crate) turns: Option<watch::Receiver<StartTurn>>,
     /// The sources of pods.
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<PodSource>,
     /// The work at certain points of a shutdown.
     pub(crate) work: Vec<ShutdownWork>,
 }
@@ -79,7 +79,7 @@ pub(crate) enum Draining {
 
 /// The resources that the node runs short of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Shortage {
+pub(crate) struct NodeShortage {
     pub(crate) memory: bool,
     pub(crate) disk: bool,
     pub(crate) pid: bool,

@@ -2,7 +2,7 @@
 //!
 //! # Behaviour
 //! Events are counted as they are recorded ([`Metrics`] is a [`Recorder`] and a [`WorkerObserver`]); the current state
-//! is passed in at each scrape as [`NodeFacts`], so that all samples of one scrape are from one moment.
+//! is passed in at each scrape as [`ScrapedNode`], so that all samples of one scrape are from one moment.
 //! Families that the kubelet has keep its names, labels and meanings; the others begin with
 //! `winddown_`. `docs/reference/metrics.md` lists all of them.
 //!
@@ -37,14 +37,14 @@ use winddown_shared::{
 
 use counted::Counted;
 use plugin::OfPlugin;
-use starting::Starting;
+use starting::StartingPods;
 
 pub use cluster::{AfterNodesFacts, ClusterFacts};
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
-pub use facts::{GuardFacts, InhibitorFacts, NodeFacts, StartFacts};
+pub use facts::{GuardFacts, InhibitorFacts, ScrapedNode, StartFacts};
 pub use port::{BIND_RETRY_DELAY, serve_over_tcp};
 pub use process::{ProcessReader, ProcessUsage};
-pub use starting::Start;
+pub use starting::PodStartup;
 
 /// The metrics of one node; there is no global registry.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub struct Metrics {
     wall: WallClock,
     /// Whether a shutdown is in progress.
     ending: AtomicBool,
-    starting: Starting,
+    starting: StartingPods,
 }
 
 impl Metrics {
@@ -69,7 +69,7 @@ impl Metrics {
             }
         }
         let ending = AtomicBool::new(false);
-        Self { registry, counted, wall, ending, starting: Starting::default() }
+        Self { registry, counted, wall, ending, starting: StartingPods::default() }
     }
 
     /// Sets when the last shutdown began and when it had ended its pods, from its state file.
@@ -89,7 +89,7 @@ impl Metrics {
     }
 
     /// All metrics as an OpenMetrics document, including `# EOF`. Does not block.
-    pub fn text(&self, facts: NodeFacts) -> String {
+    pub fn text(&self, facts: ScrapedNode) -> String {
         let mut now = Registry::default();
         now.register_collector(Box::new(facts));
         let mut text = String::with_capacity(16 * 1024);
@@ -107,7 +107,7 @@ impl Metrics {
 
     /// Checks the admitted pods and records the start duration of those that run now. Returns whether some
     /// have not started yet.
-    pub fn look_at_starts(&self, look: impl FnMut(&PodUid) -> Start) -> bool {
+    pub fn look_at_starts(&self, look: impl FnMut(&PodUid) -> PodStartup) -> bool {
         let measured = |took: Duration| self.counted.pod_start.observe(took.as_secs_f64());
         self.starting.settle(look, measured)
     }

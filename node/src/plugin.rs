@@ -20,7 +20,7 @@ use winddown_shared::{
 
 use crate::core::Core;
 use crate::links::Links;
-use crate::metrics::NodeFacts;
+use crate::metrics::ScrapedNode;
 
 /// A plug-in of a node: one of this crate's, or a third-party [`Plugin`].
 pub trait NodePlugin<R: Runtime>: Send + 'static {
@@ -50,7 +50,7 @@ pub(crate) struct Contributions {
     /// The recorders that receive events.
     pub(crate) recorders: Vec<Arc<dyn Recorder>>,
     /// The sections of the status and the metrics.
-    pub(crate) sections: Vec<Arc<dyn Section>>,
+    pub(crate) sections: Vec<Arc<dyn PluginSection>>,
     /// The handlers of requests on the control socket.
     pub(crate) answers: Answers,
     pub(crate) links: Links,
@@ -72,7 +72,7 @@ pub(crate) struct Lead {
 }
 
 /// A plug-in's section of the status and the metrics.
-pub(crate) trait Section: Send + Sync + 'static {
+pub(crate) trait PluginSection: Send + Sync + 'static {
     /// Brings up to date what the status and the metrics say of the machine. Called before either.
     fn refresh(&self) -> BoxFuture<'_, ()> {
         std::future::ready(()).boxed()
@@ -82,7 +82,7 @@ pub(crate) trait Section: Send + Sync + 'static {
     fn status(&self, status: &mut api::Status);
 
     /// Fills in the plug-in's part of the metrics.
-    fn facts(&self, facts: &mut NodeFacts);
+    fn facts(&self, facts: &mut ScrapedNode);
 
     /// A readiness check of the plug-in, if it has one.
     fn readiness(&self) -> Option<Check> {

@@ -46,7 +46,7 @@ impl AdmissionFailureHandler for Preemption {
         others: &[Pod],
     ) -> Room {
         let strategy = *self.0.borrow();
-        winddown_preemption::Preemption::new(strategy)
+        winddown_preemption::PreemptionHandler::new(strategy)
             .handle_admission_failure(pod, failures, node, others)
     }
 }

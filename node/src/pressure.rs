@@ -23,11 +23,11 @@ use winddown_host::UsagePaths;
 use winddown_shared::{DesiredPods, KillReason, Pod, PodWorkers, Runtime, RuntimeSyncer, critical};
 
 use crate::core::Core;
-use crate::links::{Observe, Shortage, next_change};
-use crate::metrics::NodeFacts;
-use crate::plugin::{EvictionAnswers, Joining, NodePlugin, Section};
+use crate::links::{NodeShortage, Observe, next_change};
+use crate::metrics::ScrapedNode;
+use crate::plugin::{EvictionAnswers, Joining, NodePlugin, PluginSection};
 use crate::status_view;
-use measure::{Measured, Places};
+use measure::{Measured, MeasuredPlaces};
 use reclaim::GiveBack;
 pub use runtime::RuntimeFigures;
 use winddown_control::ApiError;
@@ -96,7 +96,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
         let Self { source: PressureSource { places, runtime }, policy, image_age } = *self;
         let core = Arc::clone(&node.core);
         core.recorders.metrics.of_eviction();
-        let places = Places::new(places, Arc::clone(&runtime));
+        let places = MeasuredPlaces::new(places, Arc::clone(&runtime));
         let signals = Arc::new(Measured::new(&places, Arc::clone(&runtime), policy.clone()));
         let wake = Arc::new(Notify::new());
         let returning = Arc::<Notify>::default();
@@ -140,7 +140,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
 async fn watch_pressure<R: Runtime>(
     core: Arc<Core<R>>,
     controller: EvictionController<PodWorkers<RuntimeSyncer<R>>, Measured, GiveBack>,
-    places: Places,
+    places: MeasuredPlaces,
     wake: Arc<Notify>,
 ) {
     let proc_and_cgroup = places.roots();
@@ -157,7 +157,7 @@ async fn watch_pressure<R: Runtime>(
 
 // === impl Pressure ===
 
-impl<R: Runtime> Section for Pressure<R> {
+impl<R: Runtime> PluginSection for Pressure<R> {
     fn status(&self, status: &mut api::Status) {
         status.pressure = Some(PressureStatus {
             conditions: self.conditions().iter().map(|condition| condition.to_string()).collect(),
@@ -168,8 +168,8 @@ impl<R: Runtime> Section for Pressure<R> {
         });
     }
 
-    fn facts(&self, facts: &mut NodeFacts) {
-        let Shortage { memory, disk, pid } = shortage(self.conditions());
+    fn facts(&self, facts: &mut ScrapedNode) {
+        let NodeShortage { memory, disk, pid } = shortage(self.conditions());
         facts.pressure = [memory, disk, pid];
         facts.swap = self.view.swap().map(api_convert::swap);
         facts.thresholds = self.view.thresholds().into_iter().map(api_convert::threshold).collect();
@@ -203,8 +203,8 @@ impl<R: Runtime> Pressure<R> {
     }
 }
 
-impl Observe<Shortage> for watch::Receiver<Conditions> {
-    fn now(&mut self) -> Shortage {
+impl Observe<NodeShortage> for watch::Receiver<Conditions> {
+    fn now(&mut self) -> NodeShortage {
         shortage(*self.borrow_and_update())
     }
 
@@ -213,8 +213,8 @@ impl Observe<Shortage> for watch::Receiver<Conditions> {
     }
 }
 
-fn shortage(conditions: Conditions) -> Shortage {
-    Shortage {
+fn shortage(conditions: Conditions) -> NodeShortage {
+    NodeShortage {
         memory: conditions.contains(Condition::Memory),
         disk: conditions.contains(Condition::Disk),
         pid: conditions.contains(Condition::Pid),

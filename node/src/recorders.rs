@@ -11,7 +11,7 @@ use winddown_shared::{
 
 use crate::Decisions;
 use crate::kept_kills::KeptKills;
-use crate::metrics::{Metrics, Start};
+use crate::metrics::{Metrics, PodStartup};
 
 /// Forwards each event to every recorder.
 pub(crate) struct Recorders {
@@ -98,12 +98,12 @@ pub(crate) async fn measure_starts(
     }
 }
 
-fn start_of(statuses: &StatusStore, uid: &PodUid) -> Start {
+fn start_of(statuses: &StatusStore, uid: &PodUid) -> PodStartup {
     let status = statuses.get(uid);
     match status.as_ref().and_then(|s| s.phase.as_deref()) {
         // A pod that has already completed has started too.
-        Some("Running" | "Succeeded") => Start::Running,
-        Some("Failed") => Start::Never,
-        _ => Start::NotYet,
+        Some("Running" | "Succeeded") => PodStartup::Running,
+        Some("Failed") => PodStartup::Never,
+        _ => PodStartup::NotYet,
     }
 }

@@ -34,7 +34,7 @@ use drain::DrainState;
 use guard::Guarded;
 #[cfg(test)]
 pub(crate) use guard::LOOKS;
-use kubelet_look::{KubeletLook, Look};
+use kubelet_look::{LastKubeletLook, Look};
 use last_boot::LastBootState;
 use start::Started;
 
@@ -79,7 +79,7 @@ struct Joined<R: Runtime> {
     progress: ProgressSender,
     /// Set once, when the machine goes down without an announcement.
     unit_stop: watch::Sender<Option<UnitStop>>,
-    kept: Kept,
+    kept: StoredFiles,
     trigger: Trigger,
     refused_signals: RefusedSignals,
     held_since: watch::Sender<Option<WallTime>>,
@@ -90,11 +90,11 @@ struct Joined<R: Runtime> {
     work: OnceLock<Vec<ShutdownWork>>,
     ordered_start: Started,
     guarded: Guarded,
-    kubelet: KubeletLook,
+    kubelet: LastKubeletLook,
 }
 
 /// The state on disk.
-struct Kept {
+struct StoredFiles {
     state_directory: PathBuf,
     reports: ReportStore,
     records: Vec<Arc<dyn RecordPlace>>,
@@ -291,7 +291,7 @@ impl Shutdown {
             operator,
             progress,
             unit_stop: watch::Sender::default(),
-            kept: Kept {
+            kept: StoredFiles {
                 state_directory: state,
                 reports: reports.of_node(&*core.identity.name),
                 records,
@@ -306,7 +306,7 @@ impl Shutdown {
             work: OnceLock::new(),
             ordered_start,
             guarded: Guarded::of_boot(&core, self.volatile_directory.as_deref(), self.guard),
-            kubelet: KubeletLook::new(self.look_at_kubelet, role(&core)),
+            kubelet: LastKubeletLook::new(self.look_at_kubelet, role(&core)),
             core,
         };
         (joined, carried, start)

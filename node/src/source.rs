@@ -13,7 +13,7 @@ use winddown_static_pods::DesiredManifests;
 /// A source of pods: a directory of manifests, an API server, or one of your own. It publishes the whole set of desired
 /// pods whenever that changes, and `None` until the set is known.
 #[derive(Clone)]
-pub struct Source {
+pub struct PodSource {
     from: From,
     /// Whether a refused pod has failed for good, because its controller creates another.
     refused_for_good: bool,
@@ -25,13 +25,13 @@ enum From {
     Pods(watch::Receiver<Option<Arc<DesiredPods>>>),
 }
 
-impl std::convert::From<watch::Receiver<Arc<DesiredManifests>>> for Source {
+impl std::convert::From<watch::Receiver<Arc<DesiredManifests>>> for PodSource {
     fn from(manifests: watch::Receiver<Arc<DesiredManifests>>) -> Self {
         Self { from: From::Manifests(manifests), refused_for_good: false }
     }
 }
 
-impl std::convert::From<watch::Receiver<Option<Arc<DesiredPods>>>> for Source {
+impl std::convert::From<watch::Receiver<Option<Arc<DesiredPods>>>> for PodSource {
     fn from(pods: watch::Receiver<Option<Arc<DesiredPods>>>) -> Self {
         Self { from: From::Pods(pods), refused_for_good: false }
     }
@@ -39,7 +39,7 @@ impl std::convert::From<watch::Receiver<Option<Arc<DesiredPods>>>> for Source {
 
 // === impl Source ===
 
-impl Source {
+impl PodSource {
     /// Makes refusals of this source's pods final.
     pub(crate) fn refused_for_good(self) -> Self {
         Self { refused_for_good: true, ..self }
@@ -99,7 +99,7 @@ const SILENT_SOURCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Keeps `wanted` at the union of what `sources` want; `None` until all of them have reported, or at least one has and
 /// [`SILENT_SOURCE_TIMEOUT`] is over. While a source is silent, the set is marked as incomplete.
 pub(crate) async fn merge(
-    mut sources: Vec<Source>,
+    mut sources: Vec<PodSource>,
     wanted: watch::Sender<Option<Arc<DesiredPods>>>,
 ) {
     if sources.is_empty() {

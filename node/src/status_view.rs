@@ -11,8 +11,8 @@ use winddown_shared::{
     WAITING_FOR_TURN,
 };
 
-use crate::metrics::{NodeFacts, PodCounts};
-use crate::{Node, Settings, SettingsSource, Source, plugin};
+use crate::metrics::{PodCounts, ScrapedNode};
+use crate::{Node, PodSource, Settings, SettingsSource, plugin};
 use winddown_control::api;
 
 impl<R: Runtime> Node<R> {
@@ -50,18 +50,18 @@ impl<R: Runtime> Node<R> {
     }
 
     /// The current state of the node, for a scrape.
-    pub(super) fn facts(&self) -> NodeFacts {
+    pub(super) fn facts(&self) -> ScrapedNode {
         let core = &*self.0.core;
         let wanted = core.wanted.borrow().clone();
         let wanted = wanted.iter().flat_map(|wanted| &wanted.pods);
-        let manifests = self.0.sources.iter().filter_map(Source::manifests);
+        let manifests = self.0.sources.iter().filter_map(PodSource::manifests);
         let has_ended = |pod: &Pod| core.statuses.get(pod.uid()).is_some_and(|s| is_terminal(&s));
-        let mut facts = NodeFacts {
+        let mut facts = ScrapedNode {
             pods: PodCounts::of(wanted, &core.workers.snapshot(), has_ended),
             manifest_problems: manifests.map(|manifests| manifests.errors.len()).sum(),
             process: self.0.process.read(),
             gate: core.gate.reasons(),
-            ..NodeFacts::default()
+            ..ScrapedNode::default()
         };
         self.0.sections.iter().for_each(|section| section.facts(&mut facts));
         facts.pods.mirrors = facts.cluster.as_ref().map_or(0, |cluster| cluster.mirrors);
@@ -80,7 +80,7 @@ impl<R: Runtime> Node<R> {
     }
 
     fn manifests(&self, directory: Option<&std::path::Path>) -> api::Manifests {
-        let manifests = self.0.sources.iter().filter_map(Source::manifests);
+        let manifests = self.0.sources.iter().filter_map(PodSource::manifests);
         let kept = kept_for_want_of_a_manifest(&self.0.core.workers.running().runtime_only);
         api::Manifests {
             directory: directory.map(|d| d.display().to_string()).unwrap_or_default(),

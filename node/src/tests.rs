@@ -22,7 +22,7 @@ use winddown_shared::{
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
 use super::{
-    Configuration, Configured, Identity, Machine, Node, PressureSource, ShutdownGuard,
+    Configuration, Configured, Machine, Node, NodeIdentity, PressureSource, ShutdownGuard,
     ShutdownHandle,
 };
 use crate::cluster::Cluster;
@@ -51,7 +51,7 @@ struct Parts {
     pressure: Option<PressureSource>,
     cluster: Option<Cluster>,
     wall: WallClock,
-    identity: Identity,
+    identity: NodeIdentity,
     guard: Option<MakeGuard>,
 }
 
@@ -94,7 +94,7 @@ fn bench_with(
         pressure: None,
         cluster: None,
         wall,
-        identity: Identity { name: "n1".into(), boot_id: "boot".into() },
+        identity: NodeIdentity { name: "n1".into(), boot_id: "boot".into() },
         guard: None,
     };
     change(&mut parts);

@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use winddown_shared::ResourceName;
 
 use self::estimate::Estimates;
-use crate::table::{Candidate, Lane, Table};
+use crate::table::{CandidateTable, Lane, VictimCandidate};
 use crate::{Proof, Selection};
 
 const BEST_EFFORT: usize = 0;
@@ -22,7 +22,7 @@ const BURSTABLE: usize = 1;
 const GUARANTEED: usize = 2;
 
 /// Chooses among candidates that together are enough.
-pub(crate) fn select(table: &Table<'_>) -> Selection {
+pub(crate) fn select(table: &CandidateTable<'_>) -> Selection {
     let mut work = 0;
     let mut freed = vec![0; table.open.len()];
     let mut pick = |lane: usize, freed: &mut [i64]| {
@@ -71,7 +71,7 @@ struct Lacking<'a> {
 }
 
 /// Returns what a class has to free, given what has been `freed` and what the classes below it can free.
-fn lacking<'a>(table: &'a Table<'_>, lane: usize, freed: &[i64]) -> Vec<Lacking<'a>> {
+fn lacking<'a>(table: &'a CandidateTable<'_>, lane: usize, freed: &[i64]) -> Vec<Lacking<'a>> {
     let left = table.open.iter().enumerate().map(|(column, (resource, amount))| {
         let below = table.lanes[..lane].iter();
         let others = below.fold(freed[column], |sum, lane| sum.saturating_add(lane.sums[column]));
@@ -83,7 +83,7 @@ fn lacking<'a>(table: &'a Table<'_>, lane: usize, freed: &[i64]) -> Vec<Lacking<
 /// The process of picking pods from a lane until nothing is lacking.
 struct Picking<'a> {
     /// The pods, in the order of the estimates' rows.
-    pods: Vec<Candidate<'a>>,
+    pods: Vec<VictimCandidate<'a>>,
     /// Each pod's position in the kubelet's list, which breaks ties.
     positions: Vec<usize>,
     /// The kubelet's list: the rows of the remaining pods.
@@ -105,7 +105,7 @@ impl<'a> Picking<'a> {
         Self { pods, positions, list, lacking, estimates }
     }
 
-    fn run(mut self, work: &mut u64) -> Vec<Candidate<'a>> {
+    fn run(mut self, work: &mut u64) -> Vec<VictimCandidate<'a>> {
         let mut picked = Vec::new();
         while !self.lacking.is_empty() && !self.list.is_empty() {
             let nearest = self.nearest();
@@ -141,7 +141,7 @@ impl<'a> Picking<'a> {
     }
 
     /// Removes a pod. The last one in the list moves to its position.
-    fn take(&mut self, row: usize) -> Candidate<'a> {
+    fn take(&mut self, row: usize) -> VictimCandidate<'a> {
         let position = self.positions[row];
         self.list.swap_remove(position);
         if let Some(moved) = self.list.get(position) {

@@ -11,16 +11,16 @@ use crate::{NoVictims, Requirement, Selection, Strategy, select};
 
 /// A choice, with a reason for every pod.
 #[derive(Clone, Debug)]
-pub struct Explanation<'a> {
+pub struct PreemptionExplanation<'a> {
     /// The choice, as [`select`] makes it.
     pub chosen: Result<Selection, NoVictims>,
     /// All pods, in the order in which they were given.
-    pub considered: Vec<Considered<'a>>,
+    pub considered: Vec<ConsideredVictim<'a>>,
 }
 
 /// One pod and the decision about it.
 #[derive(Clone, Debug)]
-pub struct Considered<'a> {
+pub struct ConsideredVictim<'a> {
     /// The pod.
     pub pod: &'a Pod,
     /// How much it frees of each requirement, as the choice counts it.
@@ -67,7 +67,7 @@ pub fn explain<'a>(
     pods: &'a [Pod],
     requirements: &[Requirement],
     strategy: Strategy,
-) -> Explanation<'a> {
+) -> PreemptionExplanation<'a> {
     let chosen = select(preemptor, pods, requirements, strategy);
     let open: Vec<Requirement> = requirements.iter().filter(|r| r.1 > 0).cloned().collect();
     let reasons = Reasons { preemptor, pods, open: &open, strategy, chosen: &chosen };
@@ -75,7 +75,7 @@ pub fn explain<'a>(
     let considered = pods.iter().zip(&order).map(|(pod, order)| {
         let requests = pod.accounted_requests();
         let pairs = open.iter().map(|(name, amount)| (*amount, requests.get(name)));
-        Considered {
+        ConsideredVictim {
             pod,
             frees: requirements.iter().map(|(r, _)| (r.clone(), requests.get(r))).collect(),
             distance: distance(pairs),
@@ -84,7 +84,7 @@ pub fn explain<'a>(
         }
     });
     let considered = considered.collect();
-    Explanation { considered, chosen }
+    PreemptionExplanation { considered, chosen }
 }
 
 struct Reasons<'a> {

@@ -29,11 +29,11 @@ const MAX_NAMED_PODS: usize = 3;
 /// This only decides, as [`AdmissionFailureHandler`] requires. Each victim is stopped with its own grace
 /// period, and gets the status that the kubelet would set.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Preemption {
+pub struct PreemptionHandler {
     strategy: Strategy,
 }
 
-impl Preemption {
+impl PreemptionHandler {
     /// Creates a handler that chooses victims by `strategy`.
     #[must_use]
     pub const fn new(strategy: Strategy) -> Self {
@@ -41,7 +41,7 @@ impl Preemption {
     }
 }
 
-impl AdmissionFailureHandler for Preemption {
+impl AdmissionFailureHandler for PreemptionHandler {
     fn handle_admission_failure(
         &self,
         pod: &Pod,

@@ -4,7 +4,7 @@
 //! [`select`] chooses victims so that the resources that the critical pod lacks become free. There are two
 //! strategies: [`Strategy::Distance`] is the kubelet's heuristic, victim for victim;
 //! [`Strategy::Minimal`] finds the best set by a fixed order of criteria ([`Criterion`]). [`explain`]
-//! makes the same choice and gives a reason for every pod. [`Preemption`] plugs this into admission.
+//! makes the same choice and gives a reason for every pod. [`PreemptionHandler`] plugs this into admission.
 //!
 //! # Design
 //! Everything here is a pure function of its arguments: no clock, no I/O, no randomness. Nothing here
@@ -13,7 +13,7 @@
 //!
 //! # Design
 //!
-//! `preemption/` only decides: `select` is a function of the arriving pod, the candidates and the shortage; `Preemption`
+//! `preemption/` only decides: `select` is a function of the arriving pod, the candidates and the shortage; `PreemptionHandler`
 //! puts it behind `AdmissionFailureHandler`; the intake ends the victims and checks the fit again. `distance` reproduces
 //! the kubelet's heuristic down to the order of float operations, because equal distances decide about victims; an estimate
 //! without divisions leaves only near-ties to compute exactly. `minimal` first takes the lowest sufficient priority limit.
@@ -31,10 +31,10 @@ mod select;
 mod table;
 
 pub use error::NoVictims;
-pub use explain::{Considered, Explanation, Why, explain};
-pub use handler::Preemption;
+pub use explain::{ConsideredVictim, PreemptionExplanation, Why, explain};
+pub use handler::PreemptionHandler;
 pub use minimal::Criterion;
-pub use plan_json::{PlanLineError, PlanOptions, plan_json_line};
+pub use plan_json::{CaseError, PlanOptions, plan_json_line};
 pub use select::{Proof, Requirement, Selection, Strategy, StrategyError, select};
 
 /// The examples of the README.

@@ -14,7 +14,7 @@
 
 use winddown_shared::Pod;
 
-use crate::table::Table;
+use crate::table::CandidateTable;
 use crate::{Proof, Selection, distance};
 
 mod effort;
@@ -51,7 +51,7 @@ pub enum Criterion {
 }
 
 /// Chooses among candidates that together are enough.
-pub(crate) fn select(table: &Table<'_>, pods: &[Pod]) -> Selection {
+pub(crate) fn select(table: &CandidateTable<'_>, pods: &[Pod]) -> Selection {
     if table.open.is_empty() {
         let proof = Proof::UpTo(Criterion::Identity);
         return Selection { victims: Vec::new(), proof, work: 0 };

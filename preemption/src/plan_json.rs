@@ -7,7 +7,10 @@ use k8s_openapi::api::core::v1 as api;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{IdentityError, Pod, ResourceName};
 
-use crate::{Considered, Criterion, Explanation, Proof, Requirement, Strategy, explain, select};
+use crate::{
+    ConsideredVictim, Criterion, PreemptionExplanation, Proof, Requirement, Strategy, explain,
+    select,
+};
 
 /// Options for [`plan_json_line`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub struct PlanOptions {
 /// Why a case could not be planned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlanLineError {
+pub enum CaseError {
     /// The text is not JSON, or does not have the expected shape.
     #[error(
         "not a preemption case; expected an object with \"preemptor\", \"pods\" and \
@@ -56,19 +59,19 @@ pub enum PlanLineError {
 ///
 /// # Errors
 /// Fails if the text is not such a case.
-pub fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, PlanLineError> {
-    let case: Case = serde_json::from_str(case).map_err(PlanLineError::Syntax)?;
+pub fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, CaseError> {
+    let case: Case = serde_json::from_str(case).map_err(CaseError::Syntax)?;
     let preemptor =
-        Pod::of_case(case.preemptor, || "preemptor".into()).map_err(PlanLineError::Preemptor)?;
+        Pod::of_case(case.preemptor, || "preemptor".into()).map_err(CaseError::Preemptor)?;
     let pods =
-        Pod::of_cases(case.pods).map_err(|(index, source)| PlanLineError::Pod { index, source })?;
+        Pod::of_cases(case.pods).map_err(|(index, source)| CaseError::Pod { index, source })?;
     let requirements: Vec<Requirement> = case
         .requirements
         .into_iter()
         .map(|asked| (ResourceName::from(asked.resource.as_str()), asked.quantity))
         .collect();
     let answer = if options.explain {
-        Answer::explained(
+        PreemptionAnswer::explained(
             case.id,
             &explain(&preemptor, &pods, &requirements, options.strategy),
             &pods,
@@ -78,9 +81,9 @@ pub fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, PlanL
     } else {
         let chosen = select(&preemptor, &pods, &requirements, options.strategy);
         let chosen = chosen.map(|selection| selection.victims).map_err(|error| error.to_string());
-        Answer::new(case.id, chosen, &pods)
+        PreemptionAnswer::new(case.id, chosen, &pods)
     };
-    serde_json::to_string(&answer).map_err(PlanLineError::Output)
+    serde_json::to_string(&answer).map_err(CaseError::Output)
 }
 
 #[derive(Deserialize)]
@@ -99,7 +102,7 @@ struct Asked {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
+struct PreemptionAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<serde_json::Value>,
     victims: Vec<&'a str>,
@@ -140,7 +143,7 @@ struct AnswerCandidate<'a> {
 
 // === impl Answer ===
 
-impl<'a> Answer<'a> {
+impl<'a> PreemptionAnswer<'a> {
     fn new(
         id: Option<serde_json::Value>,
         chosen: Result<Vec<usize>, String>,
@@ -156,7 +159,7 @@ impl<'a> Answer<'a> {
 
     fn explained(
         id: Option<serde_json::Value>,
-        explanation: &Explanation<'a>,
+        explanation: &PreemptionExplanation<'a>,
         pods: &'a [Pod],
         preemptor: &Pod,
         strategy: Strategy,
@@ -179,7 +182,7 @@ impl<'a> Answer<'a> {
 // === impl AnswerCandidate ===
 
 impl<'a> AnswerCandidate<'a> {
-    fn new(considered: &Considered<'a>, preemptor: &Pod) -> Self {
+    fn new(considered: &ConsideredVictim<'a>, preemptor: &Pod) -> Self {
         let pod = considered.pod;
         let requests = pod.accounted_requests();
         let frees = considered.frees.iter();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use winddown_shared::{Pod, Requests, ResourceName};
 
 use crate::minimal::Criterion;
-use crate::table::Table;
+use crate::table::CandidateTable;
 use crate::{NoVictims, distance, minimal};
 
 /// A resource and how much of it must become free: cpu in millicores, `pods` in pods, all others in
@@ -119,7 +119,7 @@ pub(crate) fn select_by(
     requirements: &[Requirement],
     strategy: Strategy,
 ) -> Result<Selection, NoVictims> {
-    let table = Table::new(charge, preemptor, pods, requirements);
+    let table = CandidateTable::new(charge, preemptor, pods, requirements);
     table.is_enough()?;
     match strategy {
         Strategy::Distance => Ok(distance::select(&table)),

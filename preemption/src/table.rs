@@ -6,7 +6,7 @@ use crate::{NoVictims, Requirement};
 
 /// The pods among which victims are chosen.
 #[derive(Debug)]
-pub(crate) struct Table<'a> {
+pub(crate) struct CandidateTable<'a> {
     /// The requirements that are not met yet.
     pub(crate) open: Vec<Requirement>,
     /// The candidates of the classes best effort, burstable and guaranteed, in this order.
@@ -16,14 +16,14 @@ pub(crate) struct Table<'a> {
 /// The candidates of one class, in the order in which they were given.
 #[derive(Debug)]
 pub(crate) struct Lane<'a> {
-    pub(crate) pods: Vec<Candidate<'a>>,
+    pub(crate) pods: Vec<VictimCandidate<'a>>,
     /// How much all of them together free of each open requirement.
     pub(crate) sums: Vec<i64>,
 }
 
 /// A pod that may be preempted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate<'a> {
+pub(crate) struct VictimCandidate<'a> {
     /// The pod's index in the given list.
     pub(crate) place: usize,
     /// The resources that it frees.
@@ -32,7 +32,7 @@ pub(crate) struct Candidate<'a> {
 
 // === impl Table ===
 
-impl<'a> Table<'a> {
+impl<'a> CandidateTable<'a> {
     pub(crate) fn new(
         charge: fn(&Pod) -> &Requests,
         preemptor: &Pod,
@@ -44,7 +44,7 @@ impl<'a> Table<'a> {
         let mut lanes = [(); 3].map(|()| Vec::with_capacity(pods.len()));
         for (place, pod) in pods.iter().enumerate() {
             if preemptor.may_preempt(pod) {
-                lanes[lane(pod.qos())].push(Candidate { place, requests: charge(pod) });
+                lanes[lane(pod.qos())].push(VictimCandidate { place, requests: charge(pod) });
             }
         }
         let lanes = lanes.map(|pods| Lane::new(pods, &open));
@@ -75,7 +75,7 @@ fn lane(class: QosClass) -> usize {
 // === impl Lane ===
 
 impl<'a> Lane<'a> {
-    fn new(pods: Vec<Candidate<'a>>, open: &[Requirement]) -> Self {
+    fn new(pods: Vec<VictimCandidate<'a>>, open: &[Requirement]) -> Self {
         let sum = |(resource, _): &Requirement| {
             pods.iter().fold(0, |sum: i64, pod| sum.saturating_add(pod.requests.get(resource)))
         };

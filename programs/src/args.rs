@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::values::{self, PodName, When};
+use super::values::{self, PodArgument, TimeArgument};
 
 mod doctor;
 mod eviction;
@@ -288,7 +288,7 @@ pub struct DrainArgs {
     /// When the node goes away: a duration from now (units: s, m, h), unaffected by clock changes, or a
     /// time such as 2026-11-20T12:00:00Z
     #[arg(long, value_name = "WHEN", value_parser = values::when, conflicts_with = "timeout")]
-    pub deadline: Option<When>,
+    pub deadline: Option<TimeArgument>,
     /// Why, for the report; with --deadline for the status as well
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
@@ -316,7 +316,7 @@ Exit codes: 0 the pod ended by itself, 5 it needed SIGKILL or still runs,
 pub struct KillArgs {
     /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
     #[arg(value_name = "POD", value_parser = values::pod_name)]
-    pub pod: PodName,
+    pub pod: PodArgument,
     /// Time between SIGTERM and SIGKILL, whole seconds, at least 1s [default: the pod's own]
     #[arg(long, value_name = "DURATION", value_parser = values::grace)]
     pub grace: Option<Duration>,
@@ -339,7 +339,7 @@ Needs root, or membership in the group that controlSocketGroup names.")]
 pub struct ReleaseArgs {
     /// The pod, NAME or NAMESPACE/NAME [default namespace: default]
     #[arg(value_name = "POD", value_parser = values::pod_name)]
-    pub pod: PodName,
+    pub pod: PodArgument,
     /// Output format: text, json or yaml
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 use std::path::Path;
 
-use super::lines::{LineError, Lines, MAX_LINE_BYTES};
+use super::lines::{InputLines, LineError, MAX_LINE_BYTES};
 use super::{CommandError, Exit, Output};
 
 /// A quoted key that every case of a kind contains. It identifies a line that is a complete case.
@@ -16,7 +16,7 @@ pub(super) struct CaseKey(pub(super) &'static str);
 /// first was cut off: that is an error, and the line is the next case.
 #[derive(Debug)]
 struct Cases<R> {
-    lines: Lines<R>,
+    lines: InputLines<R>,
     key: CaseKey,
     case: String,
     /// The line that ended a cut-off case, and starts the next one.
@@ -112,7 +112,7 @@ struct Depth {
 
 impl<R: BufRead> Cases<R> {
     fn new(input: R, key: CaseKey) -> Self {
-        Self { lines: Lines::new(input), key, case: String::new(), ahead: None }
+        Self { lines: InputLines::new(input), key, case: String::new(), ahead: None }
     }
 
     /// Returns the next case and the number of its first line; `None` at the end of the input.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::ask::LAST_THREADS;
 use super::status::view;
 use super::{CommandError, DoctorArgs, Exit, GlobalArgs, Output, OutputFormat, TextFormat};
-use winddown_doctor::{Diagnosis, Place, Severity};
+use winddown_doctor::{Diagnosis, ObservedNode, Severity};
 
 /// The timeout of each check.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(3);
@@ -22,7 +22,7 @@ pub(super) fn run(
         let what = format!("{}: not a directory", args.root.display());
         return Err(CommandError::message(Exit::Failure, what));
     }
-    let place = Place {
+    let place = ObservedNode {
         live: winddown_install::same_directory(&args.root, Path::new("/")),
         root: args.root.clone(),
         config: global.config.clone(),

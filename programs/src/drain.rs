@@ -6,7 +6,7 @@ use tokio::time::{Instant, interval_at};
 
 use winddown_shared::display::{clean, pod_count, seconds};
 
-use super::values::When;
+use super::values::TimeArgument;
 use super::{CommandError, DrainArgs, Exit, GlobalArgs, Output, TextFormat};
 use winddown_control::Client;
 use winddown_control::api::{DrainEvent, DrainRequest, Envelope, NoticeBody, WithdrawAnswer};
@@ -24,7 +24,7 @@ pub(super) async fn run(
         return withdraw(global, args.output, out).await;
     }
     let mut lines = match args.deadline {
-        Some(When::At(at)) if at < winddown_host::machine::wall_clock().now() => {
+        Some(TimeArgument::At(at)) if at < winddown_host::machine::wall_clock().now() => {
             let what = format!("--deadline {at}: already past");
             return Err(CommandError::message(Exit::Usage, what)
                 .with_hint("give a duration such as 90s, or a time that is still to come"));
@@ -104,13 +104,13 @@ fn describe(answer: &WithdrawAnswer) -> String {
 }
 
 /// Builds the notice. Fractions of a second are rounded down: an earlier deadline is safe.
-fn notice(when: When, args: &DrainArgs) -> NoticeBody {
+fn notice(when: TimeArgument, args: &DrainArgs) -> NoticeBody {
     let text = args.reason.clone().unwrap_or_default();
     match when {
-        When::In(after) => {
+        TimeArgument::In(after) => {
             NoticeBody { in_seconds: Some(after.as_secs()), text, ..NoticeBody::default() }
         }
-        When::At(at) => NoticeBody { deadline: Some(at), text, ..NoticeBody::default() },
+        TimeArgument::At(at) => NoticeBody { deadline: Some(at), text, ..NoticeBody::default() },
     }
 }
 

@@ -26,7 +26,7 @@ use winddown_shutdown::{Outcome, ProgressPhase, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
-use start::{START_TIMEOUT, Start, Step, is_probed, not_ready};
+use start::{DrillStart, DrillStep, START_TIMEOUT, is_probed, not_ready};
 
 use crate::ask;
 use crate::end_signals::EndSignals;
@@ -34,7 +34,7 @@ use crate::{CommandError, DrillArgs, Exit, GlobalArgs, Output, TextFormat};
 use winddown_config::{Config, ConfigError};
 use winddown_control::AgentApi;
 use winddown_control::api::{PodState, PodStatus, RejectedPod, Status};
-use winddown_node::{Configured, Identity, Node, ShutdownHandle, policy_of};
+use winddown_node::{Configured, Node, NodeIdentity, ShutdownHandle, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 /// The node name of the rehearsal, in place of the machine's.
@@ -249,7 +249,7 @@ impl Drill {
         let node = Node::builder(Arc::new(runtime))
             .settings(configured.settings())
             .source(manifests.clone())
-            .identity(Identity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() })
+            .identity(NodeIdentity { name: NODE_NAME.to_owned(), boot_id: "drill".to_owned() })
             .plugin(plugin)
             .start()?;
         let pods = args.pods.clone().unwrap_or_else(|| pods.to_owned());
@@ -317,7 +317,7 @@ impl Drill {
         for problem in &problems {
             tell(say, &format!("left out: {}", clean(problem)), out)?;
         }
-        let mut start = Start::new(Instant::now(), settle);
+        let mut start = DrillStart::new(Instant::now(), settle);
         let mut changes = self.node.changes();
         loop {
             let status = self.node.status();
@@ -326,13 +326,13 @@ impl Drill {
             let line = format!("starting the pods: {up} of {wanted}{}", not_ready(&late));
             out.progress_over(&line);
             match start.step(up >= wanted, Instant::now()) {
-                Step::Wait(next) => {
+                DrillStep::Wait(next) => {
                     let _ = timeout(next, changes.changed()).await;
                 }
                 // Where lines cannot be overwritten, silence would look like a hang.
-                Step::Tell if !out.progress_terminal => out.progress(&line),
-                Step::Tell => {}
-                Step::Go => {
+                DrillStep::Tell if !out.progress_terminal => out.progress(&line),
+                DrillStep::Tell => {}
+                DrillStep::Go => {
                     out.progress_over("");
                     if status.rejected.len() >= wanted {
                         return no_pods(status.rejected.iter().map(refusal).collect());

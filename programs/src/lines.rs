@@ -18,12 +18,12 @@ pub(super) enum LineError {
 
 /// Reads an input line by line.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
+pub(super) struct InputLines<R> {
     input: R,
     number: u64,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> InputLines<R> {
     pub(super) fn new(input: R) -> Self {
         Self { input, number: 0 }
     }
@@ -61,7 +61,7 @@ mod tests {
     fn a_line_that_does_not_end_is_one_error_and_the_next_is_read() {
         let long = io::repeat(b' ').take(u64::try_from(MAX_LINE_BYTES).unwrap() + 1);
         let input = io::BufReader::new(long.chain(&b"\n{}\n"[..]));
-        let mut lines = Lines::new(input);
+        let mut lines = InputLines::new(input);
         assert_eq!(lines.next_line().unwrap(), Some(Err(LineError::Long)));
         assert_eq!(lines.next_line().unwrap(), Some(Ok("{}\n".to_owned())));
         assert_eq!(lines.number(), 2);

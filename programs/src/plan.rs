@@ -46,8 +46,8 @@ pub(super) fn run(
         });
     };
     let manifest = match input(file)? {
-        Input::Cases(lines) => return plan_lines::run(file, lines, args.output, out),
-        Input::Manifests(manifest) => manifest,
+        PlanInput::Cases(lines) => return plan_lines::run(file, lines, args.output, out),
+        PlanInput::Manifests(manifest) => manifest,
     };
     let (config, notes) = config::load_config(global)?;
     let policy: Policy = policy_of(&config.shutdown);
@@ -138,7 +138,7 @@ pub(super) fn show<P: serde::Serialize>(
 }
 
 /// The input given with `-f`.
-pub(super) enum Input {
+pub(super) enum PlanInput {
     /// A manifest, which is read from here only, because a pipe is read once; or a directory of manifests.
     Manifests(Box<dyn Read>),
     /// Cases in JSON.
@@ -149,7 +149,7 @@ pub(super) enum Input {
 const HEAD_BYTES: u64 = 64 * 1024;
 
 /// Opens `file`, and determines its kind from its beginning: cases are JSON objects, each with its pods.
-pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
+pub(super) fn input(file: &Path) -> Result<PlanInput, CommandError> {
     let unreadable = |error| CommandError::unreadable(file, error);
     if file == Path::new("-") {
         return stream(io::stdin().lock()).map_err(unreadable)?.ok_or_else(|| {
@@ -160,7 +160,7 @@ pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
     // A pipe is as good as a file: whoever named it waits for it.
     let opened = std::fs::File::options().read(true).open(file).map_err(unreadable)?;
     if opened.metadata().map_err(unreadable)?.is_dir() {
-        return Ok(Input::Manifests(Box::new(opened)));
+        return Ok(PlanInput::Manifests(Box::new(opened)));
     }
     let mut reader = BufReader::new(opened);
     let mut head = Vec::new();
@@ -171,12 +171,16 @@ pub(super) fn input(file: &Path) -> Result<Input, CommandError> {
     let is_manifest = has("\"kind\"") || has("\"apiVersion\"");
     let is_cases = is_object && (has("\"pods\"") || !is_manifest);
     let whole = Cursor::new(head).chain(reader);
-    Ok(if is_cases { Input::Cases(Box::new(whole)) } else { Input::Manifests(Box::new(whole)) })
+    Ok(if is_cases {
+        PlanInput::Cases(Box::new(whole))
+    } else {
+        PlanInput::Manifests(Box::new(whole))
+    })
 }
 
 /// Determines the kind of an input that may be endless: what has arrived after blanks decides. `None` if there is
 /// nothing.
-fn stream(mut input: impl BufRead + 'static) -> io::Result<Option<Input>> {
+fn stream(mut input: impl BufRead + 'static) -> io::Result<Option<PlanInput>> {
     let mut blanks = Vec::new();
     let of_cases = loop {
         let ahead = input.fill_buf()?;
@@ -196,7 +200,7 @@ fn stream(mut input: impl BufRead + 'static) -> io::Result<Option<Input>> {
     };
     // The blanks are kept for the line numbers of errors.
     let whole = Box::new(Cursor::new(blanks).chain(input));
-    Ok(Some(if of_cases { Input::Cases(whole) } else { Input::Manifests(whole) }))
+    Ok(Some(if of_cases { PlanInput::Cases(whole) } else { PlanInput::Manifests(whole) }))
 }
 
 /// Whether the text begins a JSON object, and not one whose first field only a manifest has.
@@ -216,8 +220,8 @@ mod tests {
             // Each read gets one byte.
             let input = stream(BufReader::with_capacity(1, text.as_bytes())).unwrap().unwrap();
             let (mut whole, is_cases): (Box<dyn Read>, bool) = match input {
-                Input::Cases(whole) => (Box::new(whole), true),
-                Input::Manifests(whole) => (whole, false),
+                PlanInput::Cases(whole) => (Box::new(whole), true),
+                PlanInput::Manifests(whole) => (whole, false),
             };
             let mut read = String::new();
             whole.read_to_string(&mut read).unwrap();
@@ -234,7 +238,7 @@ mod tests {
             ("{\"id\":1,\"preemptor\":{\"kind\":\"Pod\"},\"pods\":[]}", true),
         ] {
             let input = stream(text.as_bytes()).unwrap().unwrap();
-            assert_eq!(matches!(input, Input::Cases(_)), of_cases, "{text}");
+            assert_eq!(matches!(input, PlanInput::Cases(_)), of_cases, "{text}");
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use winddown_shared::display::clean;
 
 use super::args::{PlanEvictionArgs, TextFormat};
-use super::plan::{self, Input};
+use super::plan::{self, PlanInput};
 use super::{CommandError, Exit, GlobalArgs, Output, ask, cases, status};
 use winddown_control::Client;
 use winddown_eviction::{Signal, plan_json_line};
@@ -16,7 +16,7 @@ pub(super) fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let Some(file) = args.file.as_deref() else { return ask_agent(global, args, out) };
-    let Input::Cases(cases) = plan::input(file)? else {
+    let PlanInput::Cases(cases) = plan::input(file)? else {
         let what = format!("{}: no cases; a manifest does not say what a pod uses", file.display());
         return Err(CommandError::message(Exit::Usage, what)
             .with_hint("winddown plan eviction asks the running agent, which measures its pods"));
@@ -56,7 +56,7 @@ fn ask_agent(
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct EvictionAnswer {
     #[serde(default)]
     id: serde_json::Value,
     order: Vec<String>,
@@ -83,7 +83,7 @@ fn print(answer: &str, form: TextFormat, out: &mut Output) -> Result<(), Command
     if form == TextFormat::Yaml {
         return cases::document(answer, out);
     }
-    let read: Answer = serde_json::from_str(answer).map_err(anyhow::Error::new)?;
+    let read: EvictionAnswer = serde_json::from_str(answer).map_err(anyhow::Error::new)?;
     let title = cases::title(&read.id);
     out.line(&format!("{title}: {}", clean(&read.order.join(", "))))?;
     for pod in read.pods.iter().flatten() {

@@ -6,7 +6,7 @@ use winddown_preemption::{PlanOptions, plan_json_line};
 use winddown_shared::display::clean;
 
 use super::args::{PlanPreemptionArgs, TextFormat};
-use super::plan::{self, Input};
+use super::plan::{self, PlanInput};
 use super::{CommandError, Exit, GlobalArgs, Output, cases, plan_room};
 
 pub(super) fn run(
@@ -18,8 +18,8 @@ pub(super) fn run(
         return plan_room::run(global, args, None, out);
     };
     let cases = match plan::input(file)? {
-        Input::Cases(cases) => cases,
-        Input::Manifests(open) => return plan_room::run(global, args, Some((file, open)), out),
+        PlanInput::Cases(cases) => cases,
+        PlanInput::Manifests(open) => return plan_room::run(global, args, Some((file, open)), out),
     };
     let key = cases::CaseKey("\"requirements\"");
     let strategy = args.strategy.unwrap_or_default().into();
@@ -31,7 +31,7 @@ pub(super) fn run(
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct PreemptionAnswer {
     #[serde(default)]
     id: serde_json::Value,
     victims: Vec<String>,
@@ -58,7 +58,7 @@ fn print(answer: &str, form: TextFormat, out: &mut Output) -> Result<(), Command
     if form == TextFormat::Yaml {
         return cases::document(answer, out);
     }
-    let read: Answer = serde_json::from_str(answer).map_err(anyhow::Error::new)?;
+    let read: PreemptionAnswer = serde_json::from_str(answer).map_err(anyhow::Error::new)?;
     let title = cases::title(&read.id);
     let what = match (&read.error, &read.victims[..]) {
         (Some(error), _) => error.clone(),

@@ -19,7 +19,8 @@ pub(super) fn run(
     args: &ReportArgs,
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
-    let source = Source { client: Client::new(&global.socket), global, config: OnceCell::new() };
+    let source =
+        ReportSource { client: Client::new(&global.socket), global, config: OnceCell::new() };
     if args.list {
         let list = source.list(out)?;
         return print_list(&list, args.output, out);
@@ -69,14 +70,14 @@ pub(super) fn run(
 }
 
 /// The source of reports: the running agent, or the state directory when no agent answers.
-struct Source<'a> {
+struct ReportSource<'a> {
     client: Client,
     global: &'a GlobalArgs,
     /// Read only once, so that its warning is printed once.
     config: OnceCell<Config>,
 }
 
-impl Source<'_> {
+impl ReportSource<'_> {
     fn config(&self, out: &mut Output) -> Result<&Config, CommandError> {
         if let Some(config) = self.config.get() {
             return Ok(config);

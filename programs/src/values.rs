@@ -53,7 +53,7 @@ pub(super) fn grace(text: &str) -> Result<Duration, String> {
 
 /// A time on the command line: relative to now, or on the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum When {
+pub enum TimeArgument {
     /// After this duration from now.
     In(Duration),
     /// At this time.
@@ -64,17 +64,17 @@ pub enum When {
 ///
 /// # Errors
 /// The text is neither.
-pub(super) fn when(text: &str) -> Result<When, String> {
+pub(super) fn when(text: &str) -> Result<TimeArgument, String> {
     let text = text.trim();
     // No duration begins like a date.
     let is_date = text.as_bytes().get(4) == Some(&b'-') && !text.starts_with('-');
     if is_date {
         let wrong = |_| format!("{text:?} is not a time: write for example 2026-11-20T12:00:00Z");
-        return text.parse().map(When::At).map_err(wrong);
+        return text.parse().map(TimeArgument::At).map_err(wrong);
     }
     let either = |error| format!("{error}, or a time such as 2026-11-20T12:00:00Z");
     duration(text).map_err(either)?;
-    ahead(text).map(When::In)
+    ahead(text).map(TimeArgument::In)
 }
 
 /// Parses how far ahead a deadline is: from one second to one day.
@@ -105,7 +105,7 @@ pub(super) fn delay(text: &str) -> Result<Duration, String> {
 
 /// A pod's name on the command line: `NAME` (in namespace `default`) or `NAMESPACE/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PodName {
+pub struct PodArgument {
     /// `metadata.namespace`.
     pub namespace: String,
     /// `metadata.name`.
@@ -116,7 +116,7 @@ pub struct PodName {
 ///
 /// # Errors
 /// A part is empty, too long or not a valid Kubernetes name.
-pub(super) fn pod_name(text: &str) -> Result<PodName, String> {
+pub(super) fn pod_name(text: &str) -> Result<PodArgument, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
     for part in [namespace, name] {
         if !is_name(part) {
@@ -125,7 +125,7 @@ pub(super) fn pod_name(text: &str) -> Result<PodName, String> {
                 .to_owned());
         }
     }
-    Ok(PodName { namespace: namespace.to_owned(), name: name.to_owned() })
+    Ok(PodArgument { namespace: namespace.to_owned(), name: name.to_owned() })
 }
 
 /// Whether `text` can be a pod's or a namespace's name.

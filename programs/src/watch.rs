@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::{CommandError, Exit, Output, OutputFormat};
 use winddown_control::api::Status;
-use winddown_control::{Client, ClientError, Lines};
+use winddown_control::{AnswerLines, Client, ClientError};
 
 mod feed;
 mod live;
@@ -89,7 +89,7 @@ async fn lines(
     }
 }
 
-async fn reconnect(client: &Client) -> Result<Lines, ClientError> {
+async fn reconnect(client: &Client) -> Result<AnswerLines, ClientError> {
     loop {
         sleep(RECONNECT_DELAY).await;
         match client.watch().await {

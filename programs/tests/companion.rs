@@ -15,11 +15,11 @@ use winddown_api_client::{ClusterConfig, Connection, Credentials};
 use winddown_apiserver::ApiServer;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{
-    CompanionConfig, KubeletRuntime, LocalNode, NodeError, RuntimePodState, companion,
+    CompanionConfig, KubeletHost, KubeletRuntime, NodeError, RuntimePodState, companion,
 };
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_node::cluster::Cluster;
-use winddown_node::{Configured, Identity, Node, ShutdownHandle};
+use winddown_node::{Configured, Node, NodeIdentity, ShutdownHandle};
 use winddown_shared::testing::FakeInhibitor;
 use winddown_shared::{FoundPod, Inhibitor, LockState, PodKiller, PodUid, PodUidMap, WallClock};
 use winddown_shutdown::BootClock;
@@ -37,7 +37,7 @@ impl Containers {
     }
 }
 
-impl LocalNode for Containers {
+impl KubeletHost for Containers {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let inside = || RuntimePodState { running: vec!["a".to_owned()], has_sandbox: true };
         Ok(self.0.lock().unwrap().0.iter().map(|uid| (uid.clone(), inside())).collect())
@@ -171,7 +171,7 @@ impl Scene {
             .clocks(wall(), BootClock::new(Duration::default))
             .settings(configured.settings())
             .source(wanted)
-            .identity(Identity { name: "n1".into(), boot_id: "boot".into() })
+            .identity(NodeIdentity { name: "n1".into(), boot_id: "boot".into() })
             .plugin(plugin)
             .plugin(cluster)
             .admits_all(true)

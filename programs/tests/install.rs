@@ -17,7 +17,8 @@ use std::time::Duration;
 use image::{Image, LOGIND, LONG, PROGRAMS, Recorder, UNIT};
 use sha2::{Digest as _, Sha256};
 use winddown_install::{
-    Action, Host, HostError, InstallOptions, Runtime, UninstallOptions, install_on, uninstall_on,
+    ChangeAction, Host, HostError, InstallOptions, Runtime, UninstallOptions, install_on,
+    uninstall_on,
 };
 
 #[test]
@@ -58,7 +59,7 @@ fn an_empty_image_gets_exactly_these_files() {
             "var/log/winddown/ 750",
         ]
     );
-    assert!(report.changes.iter().all(|change| change.action == Action::Created), "{report}");
+    assert!(report.changes.iter().all(|change| change.action == ChangeAction::Created), "{report}");
     assert!(image.read("usr/bin/winddown").starts_with("first"));
 }
 
@@ -134,10 +135,10 @@ fn an_upgrade_replaces_the_programs_and_nothing_else() {
     image.install().unwrap();
     image.programs("second");
     let report = image.install().unwrap();
-    let changed = report.changes.iter().filter(|change| change.action != Action::Kept);
+    let changed = report.changes.iter().filter(|change| change.action != ChangeAction::Kept);
     let changed: Vec<_> = changed.map(|change| (change.action, &*change.path)).collect();
     let of_bin = ["/usr/bin/winddown-shim", "/usr/bin/winddownd", "/usr/bin/winddown"];
-    assert_eq!(changed, of_bin.map(|path| (Action::Updated, path)), "{report}");
+    assert_eq!(changed, of_bin.map(|path| (ChangeAction::Updated, path)), "{report}");
     for program in PROGRAMS {
         assert!(image.read(&format!("usr/bin/{program}")).starts_with("second"));
     }

@@ -26,7 +26,7 @@ mod tests;
 mod turns;
 
 pub use delays::ReturnDelays;
-use leftovers::Found;
+use leftovers::HeldPod;
 pub use pending_preemption::WAITING_FOR_PREEMPTION;
 use pending_preemption::{PendingPreemption, importance};
 use rejected_static::RejectedStatic;
@@ -61,7 +61,7 @@ pub struct Intake<R: Runtime> {
     recorder: Arc<dyn Recorder>,
     desired: HashMap<PodUid, Desired>,
     /// Pods that the runtime was found to hold and the workers do not know.
-    found: HashMap<PodUid, Found>,
+    found: HashMap<PodUid, HeldPod>,
     /// The pods that ran when the runtime was last listed, until they are reported to the workers.
     listed: Option<Vec<RuntimePod>>,
     /// When to list the runtime again.
@@ -387,7 +387,7 @@ impl<R: Runtime> Intake<R> {
                 continue;
             }
             self.workers.request_kill(desired.pod, &KillRequest::new(KillReason::Removed));
-            self.found.insert(uid, Found::Remains);
+            self.found.insert(uid, HeldPod::Remains);
         }
     }
 
@@ -435,7 +435,7 @@ impl<R: Runtime> Intake<R> {
             self.workers.update(UpdateKind::Create, pod.clone(), None);
             return true;
         }
-        let left = matches!(self.found.get(pod.uid()), Some(Found::Unclaimed));
+        let left = matches!(self.found.get(pod.uid()), Some(HeldPod::Unclaimed));
         let had_completed = left && self.runtime.has_completed(pod);
         if had_completed {
             self.workers.take_completed(pod.clone());
@@ -473,7 +473,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     fn ran_before(&self, uid: &PodUid) -> bool {
-        matches!(self.found.get(uid), Some(Found::Running(_)))
+        matches!(self.found.get(uid), Some(HeldPod::Running(_)))
     }
 
     /// Starts admitted pods that the workers do not know: a UID that came back while its

@@ -57,9 +57,9 @@ pub trait Plugin: Send + 'static {
 
 /// A plug-in's view of its node, and its way to terminate pods. Clones belong to the same plug-in.
 #[derive(Clone)]
-pub struct NodeHandle(Arc<Inner>);
+pub struct NodeHandle(Arc<HandleShared>);
 
-struct Inner {
+struct HandleShared {
     name: PluginName,
     killer: Arc<dyn Killer>,
     victims: VictimLock,
@@ -145,7 +145,7 @@ impl NodeHandle {
         let NodeHandleParts { killer, victims, gate, statuses, recorder, wall, notes } = parts;
         let killer: Arc<dyn Killer> = Arc::new(killer);
         let ask_again = watch::Sender::new(());
-        Self(Arc::new(Inner {
+        Self(Arc::new(HandleShared {
             name,
             killer,
             victims,

@@ -35,21 +35,21 @@ pub use uid::{PodUid, PodUidMap, UidHasher};
 ///
 /// Dereferences to the API object.
 #[derive(Clone)]
-pub struct Pod(Arc<Inner>);
+pub struct Pod(Arc<PodData>);
 
-struct Inner {
+struct PodData {
     label: PodLabel,
     full_name: Arc<str>,
     object: api::Pod,
     is_runtime_only: bool,
-    facts: Facts,
+    facts: PodFacts,
     /// Computed on first use, as only pods that start need it.
     fit: OnceLock<Requests>,
 }
 
 /// Properties for choices among all pods of a node. Computed when the object is taken, because a
 /// choice has no time for it, and stored together, because an object is spread over the heap.
-struct Facts {
+struct PodFacts {
     priority: Option<i32>,
     is_critical: bool,
     qos: QosClass,
@@ -108,10 +108,10 @@ impl Pod {
         is_runtime_only: bool,
     ) -> Self {
         compact::compact(&mut object);
-        Self(Arc::new(Inner {
+        Self(Arc::new(PodData {
             full_name: Arc::from(format!("{}_{}", label.name, label.namespace)),
             label,
-            facts: Facts::of(&object),
+            facts: PodFacts::of(&object),
             object,
             is_runtime_only,
             fit,
@@ -198,7 +198,7 @@ impl Pod {
     }
 }
 
-impl Facts {
+impl PodFacts {
     fn of(object: &api::Pod) -> Self {
         Self {
             priority: object.spec.as_ref().and_then(|spec| spec.priority),

@@ -11,5 +11,5 @@ mod tests;
 
 pub use containers::unmade;
 pub use generate::{StatusInput, generate};
-pub use phase::{Phase, is_terminal};
+pub use phase::{PodPhase, is_terminal};
 pub use store::{StatusEntry, StatusStore};

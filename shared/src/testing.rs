@@ -13,4 +13,4 @@ pub use killer::{FakeKiller, KillCall};
 pub use pods::{pod, pod_with, static_pod};
 pub use recorder::FakeRecorder;
 pub use runtime::FakeRuntime;
-pub use syncer::{FakeSyncer, Script, Step, SyncCall};
+pub use syncer::{FakeSyncer, Script, SyncCall, SyncStep};

@@ -7,7 +7,7 @@
 //!
 //! # Design
 //! A record has a task only while there is something to do, so an idle pod costs only its record.
-//! All transitions are synchronous functions of [`state::State`] under one lock that is never held
+//! All transitions are synchronous functions of [`state::WorkersState`] under one lock that is never held
 //! across an await; the tasks carry out the steps in between.
 //!
 //! # Limits
@@ -57,7 +57,7 @@ pub(crate) use places::Occupants;
 pub use queries::PodSnapshot;
 pub use record::Lifecycle;
 pub(crate) use state::has_terminal_phase;
-use state::{KillWait, State, Wake};
+use state::{KillWait, Wake, WorkersState};
 
 /// Intervals at which the workers resync and retry.
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ impl Default for WorkerTimes {
 
 /// Starts and stops pods. Cheap to clone; the workers stop when the last clone is dropped.
 pub struct PodWorkers<S> {
-    inner: Arc<Inner<S>>,
+    inner: Arc<WorkersShared<S>>,
     /// Stops the timer and the tasks when the last handle is dropped.
     _guard: Arc<DropGuard>,
 }
@@ -97,8 +97,8 @@ impl<S> Clone for PodWorkers<S> {
     }
 }
 
-struct Inner<S> {
-    state: Mutex<State>,
+struct WorkersShared<S> {
+    state: Mutex<WorkersState>,
     syncer: S,
     recorder: Arc<dyn Recorder>,
     observer: Arc<dyn WorkerObserver>,
@@ -135,7 +135,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         observer: Arc<dyn WorkerObserver>,
     ) -> Self {
         let root = CancellationToken::new();
-        let inner = Arc::new(Inner {
+        let inner = Arc::new(WorkersShared {
             state: Mutex::default(),
             syncer,
             recorder,
@@ -349,8 +349,8 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
 
 // === impl Inner ===
 
-impl<S: PodSyncer> Inner<S> {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl<S: PodSyncer> WorkersShared<S> {
+    fn lock(&self) -> MutexGuard<'_, WorkersState> {
         // A panic while the lock is held would be a bug in this module, but every record is
         // consistent after every statement, so the other pods carry on.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)

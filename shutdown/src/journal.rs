@@ -14,7 +14,7 @@ use crate::{
     Budget, BudgetReport, GroupReport, Outcome, PodEnd, RecordPlace, RunPhase, RunRecord,
     RunReport, RunStop, ShutdownReport, WorkReport,
 };
-use writer::{Writer, Written};
+use writer::{LastWrite, PlaceWriter};
 
 #[cfg(test)]
 mod tests;
@@ -47,15 +47,15 @@ pub(crate) struct Journal {
     started_boot: Duration,
     sequence: u64,
     clock: WallClock,
-    places: Vec<Place>,
+    places: Vec<JournalPlace>,
     /// Whether the grace periods of the first pods have been persisted.
     promised: bool,
     kept: bool,
 }
 
 /// A place and its state in this run.
-struct Place {
-    writer: Writer,
+struct JournalPlace {
+    writer: PlaceWriter,
     patience: Duration,
     /// Whether a write took too long and may still be in progress.
     overdue: bool,
@@ -84,7 +84,7 @@ impl Journal {
             started_boot,
             sequence: 0,
             clock,
-            places: places.iter().map(Place::new).collect(),
+            places: places.iter().map(JournalPlace::new).collect(),
             promised: false,
             kept: false,
         }
@@ -208,7 +208,7 @@ impl Journal {
         &mut self,
         record: &Arc<RunRecord>,
         until: Option<Instant>,
-        wanted: impl Fn(&Place) -> bool,
+        wanted: impl Fn(&JournalPlace) -> bool,
     ) {
         for place in self.places.iter_mut().filter(|place| wanted(place)) {
             match place.write(record, until).await {
@@ -259,9 +259,9 @@ impl Journal {
 
 // === impl Place ===
 
-impl Place {
+impl JournalPlace {
     fn new(of: &Arc<dyn RecordPlace>) -> Self {
-        let writer = Writer::new(Arc::clone(of));
+        let writer = PlaceWriter::new(Arc::clone(of));
         Self { writer, patience: PLACE_WRITE_TIMEOUT, overdue: false, told: false }
     }
 
@@ -315,8 +315,8 @@ impl Place {
         self.patience = self.patience.saturating_sub(begun.elapsed());
         self.overdue = answer.is_err();
         match answer {
-            Ok(Written { failed: None, .. }) => Ok(()),
-            Ok(Written { failed: Some(why), .. }) => Err(self.warn_once(&why)),
+            Ok(LastWrite { failed: None, .. }) => Ok(()),
+            Ok(LastWrite { failed: Some(why), .. }) => Err(self.warn_once(&why)),
             Err(_) => Err(self.warn_once("the disk does not answer in time")),
         }
     }

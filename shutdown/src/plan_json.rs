@@ -61,7 +61,7 @@ pub fn plan_json_line(line: &str) -> Result<String, PlanLineError> {
     let pods = Pod::of_cases(request.pods)
         .map_err(|(index, source)| PlanLineError::Pod { index, source })?;
     let plan = plan(&pods, &policy, None);
-    serde_json::to_string(&Answer::new(request.id, &plan)).map_err(PlanLineError::Output)
+    serde_json::to_string(&PlanAnswer::new(request.id, &plan)).map_err(PlanLineError::Output)
 }
 
 #[derive(Deserialize)]
@@ -95,7 +95,7 @@ enum Order {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct PlanAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<serde_json::Value>,
     groups: Vec<AnswerGroup<'a>>,
@@ -147,7 +147,7 @@ impl Config {
 
 // === impl Answer ===
 
-impl<'a> Answer<'a> {
+impl<'a> PlanAnswer<'a> {
     fn new(id: Option<serde_json::Value>, plan: &'a Plan) -> Self {
         let pods = |group: &'a crate::Group| {
             let pod = |planned: &'a crate::PlannedPod| AnswerPod {

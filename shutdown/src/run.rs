@@ -20,7 +20,7 @@ use crate::{
 };
 use kills::{Asked, Wait};
 pub(crate) use outcome::outcome_of;
-use work::Work;
+use work::PluginWork;
 
 mod discovery;
 mod in_place;
@@ -130,7 +130,7 @@ pub(crate) async fn carry_out<K: PodKiller>(
     cancel: &CancellationToken,
 ) -> RunReport {
     order.progress.begin(&plan, order.started);
-    let mut run = Run::new(killer, plan, order, params, cancel);
+    let mut run = ShutdownRun::new(killer, plan, order, params, cancel);
     let stop = match run.all_rounds().await {
         Ok(()) => RunStop::Finished,
         Err(Cancelled) => RunStop::Cancelled,
@@ -147,12 +147,12 @@ struct Cancelled;
 
 /// A pod's position in the report.
 #[derive(Clone, Copy)]
-struct Place {
+struct ReportPosition {
     group: usize,
     pod: usize,
 }
 
-struct Run<'a, K> {
+struct ShutdownRun<'a, K> {
     killer: &'a Arc<K>,
     order: &'a RunOrder,
     params: RunParams<'a>,
@@ -163,16 +163,16 @@ struct Run<'a, K> {
     plan: Plan,
     groups: Vec<GroupReport>,
     /// The pods that this agent has not requested to stop yet, per group.
-    waiting: Vec<Vec<(Place, Pod)>>,
+    waiting: Vec<Vec<(ReportPosition, Pod)>>,
     /// The pods that are spared because they survive a soft reboot, until the last group is over.
-    survivors: Vec<(Place, Pod)>,
+    survivors: Vec<(ReportPosition, Pod)>,
     seen: HashSet<PodUid>,
     /// The controllers of the seen pods.
     controllers: HashSet<String>,
     /// Pods of an earlier agent's run that are not listed, while the runtime has not listed its pods yet.
-    missing: HashMap<PodUid, Place>,
+    missing: HashMap<PodUid, ReportPosition>,
     /// Queries to the runtime about how missing pods ended.
-    unseen_ends: JoinSet<(Place, Option<PodStopped>)>,
+    unseen_ends: JoinSet<(ReportPosition, Option<PodStopped>)>,
     /// Whether the runtime has listed its pods.
     known: bool,
     more_known: watch::Receiver<u64>,
@@ -184,11 +184,11 @@ struct Run<'a, K> {
     overdue: HashSet<Id>,
     /// Waits for stopped pods to release their resources.
     releases: JoinSet<Vec<String>>,
-    releasing: HashMap<Id, Place>,
+    releasing: HashMap<Id, ReportPosition>,
     /// The releases of the current round that the next group waits for.
     unmounting: HashSet<Id>,
     last_exit: Instant,
-    work: Work,
+    work: PluginWork,
     /// The part of the pods' budget that is kept for work after the pods.
     kept_after_pods: Duration,
     /// The drivers whose turn is the next round of their group.
@@ -209,7 +209,7 @@ struct HeldBack {
 
 // === impl Run ===
 
-impl<'a, K: PodKiller> Run<'a, K> {
+impl<'a, K: PodKiller> ShutdownRun<'a, K> {
     fn new(
         killer: &'a Arc<K>,
         mut plan: Plan,
@@ -246,7 +246,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             releasing: HashMap::new(),
             unmounting: HashSet::new(),
             last_exit: order.started,
-            work: Work::new(work, order.started),
+            work: PluginWork::new(work, order.started),
             taken_over: None,
             note_at: None,
             noted: order.started,
@@ -345,7 +345,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
     }
 
     /// Moves the drivers of `batch` to a round of their own, and keeps time for it.
-    fn hold_drivers_back(&mut self, group: usize, batch: &mut Vec<(Place, Pod)>) {
+    fn hold_drivers_back(&mut self, group: usize, batch: &mut Vec<(ReportPosition, Pod)>) {
         let left = self.plan.groups[group].latest_end.saturating_sub(self.elapsed());
         let time = left.min(self.plan.groups[group].allowed);
         let kept = kept_for_drivers(batch.iter().map(|(_, pod)| pod), time);
@@ -364,7 +364,11 @@ impl<'a, K: PodKiller> Run<'a, K> {
     }
 
     /// Stops `batch` as part of `group`. Returns when it has stopped or its time is over.
-    async fn round(&mut self, group: usize, batch: Vec<(Place, Pod)>) -> Result<(), Cancelled> {
+    async fn round(
+        &mut self,
+        group: usize,
+        batch: Vec<(ReportPosition, Pod)>,
+    ) -> Result<(), Cancelled> {
         if self.cancel.is_cancelled() {
             self.waiting[group].extend(batch);
             return Err(Cancelled);
@@ -387,7 +391,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
             allowed,
         });
 
-        let places: Vec<Place> = batch.iter().map(|due| due.place).collect();
+        let places: Vec<ReportPosition> = batch.iter().map(|due| due.place).collect();
         let mut touched: Vec<usize> = places.iter().map(|place| place.group).collect();
         touched.push(group);
         touched.sort_unstable();
@@ -404,7 +408,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         let waited = self.answers(Wait::Group { index: group, begun }).await;
 
         // A pod whose kill failed or was refused is not awaited, but still runs.
-        let end = |place: &&Place| self.groups[place.group].pods[place.pod].end;
+        let end = |place: &&ReportPosition| self.groups[place.group].pods[place.pod].end;
         let failed = places.iter().filter(|place| end(place) == PodEnd::Left).count();
         let left = self.asked.len() - self.overdue.len() + failed;
         self.overdue.extend(self.asked.keys());
@@ -422,7 +426,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
     }
 
     /// Takes the pods of all groups up to `group` that have not been requested to stop yet.
-    fn due(&mut self, group: usize) -> Vec<(Place, Pod)> {
+    fn due(&mut self, group: usize) -> Vec<(ReportPosition, Pod)> {
         self.waiting[..=group].iter_mut().flat_map(std::mem::take).collect()
     }
 
@@ -433,7 +437,7 @@ impl<'a, K: PodKiller> Run<'a, K> {
         let has_begun = self.groups.iter().any(|group| group.started.is_some());
         let is_known = controller_of(&pod).is_some_and(|one| !self.controllers.insert(one));
         let reports = &mut self.groups[group].pods;
-        let place = Place { group, pod: reports.len() };
+        let place = ReportPosition { group, pod: reports.len() };
         let earlier = self.killer.ending_by(pod.uid()).filter(|by| *by != KillReason::Shutdown);
         reports.push(PodReport {
             ending_by: earlier.map(|by| by.as_str().to_owned()),

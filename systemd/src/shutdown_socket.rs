@@ -11,7 +11,7 @@ use winddown_shared::ShutdownKind;
 
 use crate::drop_in::INFINITY;
 
-pub(crate) use lines::{LineError, Lines};
+pub(crate) use lines::{SocketLineError, SocketLines};
 pub use server::{Accept, InhibitorSocket};
 
 const VERSION: &str = "winddown.dev/v1alpha1";
@@ -29,7 +29,7 @@ struct Versioned<T> {
 /// and below, for later versions.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind")]
-pub(crate) enum Request {
+pub(crate) enum SocketRequest {
     /// Requests the current state and its changes.
     Watch,
     /// Requests a lock.
@@ -63,9 +63,9 @@ pub(crate) enum Turn {
 /// A line that the server sends.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind")]
-pub(crate) enum Answer {
+pub(crate) enum SocketAnswer {
     /// The current state: the first line to a watching client, and another one at each change.
-    Shutdown(Shutdown),
+    Shutdown(ShutdownMessage),
     /// The lock was granted: the connection is the lock from now on.
     Granted { id: u64 },
     /// No lock is granted.
@@ -76,7 +76,7 @@ pub(crate) enum Answer {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Shutdown {
+pub(crate) struct ShutdownMessage {
     /// Whether a shutdown is under way.
     pub(crate) preparing: bool,
     /// The longest time that a shutdown waits for a lock.
@@ -109,7 +109,7 @@ impl Turn {
 
 // === impl Shutdown ===
 
-impl Shutdown {
+impl ShutdownMessage {
     /// Returns the delay, at most [`INFINITY`], which can still be added to an instant; `None` if it is not a valid
     /// duration.
     pub(crate) fn delay(&self) -> Option<Duration> {

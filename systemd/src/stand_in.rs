@@ -50,7 +50,7 @@ const CHANGED: &str = "PropertiesChanged";
 
 /// A scripted logind. Clones share its state.
 #[derive(Clone)]
-pub struct StandIn(Arc<Shared>);
+pub struct StandIn(Arc<StandInShared>);
 
 /// The behaviour of a method of the stand-in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,13 +77,13 @@ pub struct ShutdownOutcome {
     pub cancelled: bool,
 }
 
-struct Shared {
-    inner: Mutex<Inner>,
+struct StandInShared {
+    inner: Mutex<StandInState>,
     /// Counts the changes of the state, for everything that waits for one.
     changes: watch::Sender<u64>,
 }
 
-struct Inner {
+struct StandInState {
     delay: Duration,
     default_delay: Duration,
     /// The root directory of the drop-ins, and how long a reload takes.
@@ -107,7 +107,7 @@ struct Inner {
 impl StandIn {
     /// Creates a logind whose `InhibitDelayMaxSec` is `delay`.
     pub fn new(delay: Duration) -> Self {
-        let inner = Inner {
+        let inner = StandInState {
             delay,
             default_delay: delay,
             reload: None,
@@ -121,7 +121,7 @@ impl StandIn {
             behaviour: HashMap::new(),
             calls: Vec::new(),
         };
-        Self(Arc::new(Shared { inner: Mutex::new(inner), changes: watch::Sender::new(0) }))
+        Self(Arc::new(StandInShared { inner: Mutex::new(inner), changes: watch::Sender::new(0) }))
     }
 
     /// Makes a reload (`KillUnit` with SIGHUP) read the drop-ins below `root`, `takes` later.
@@ -323,7 +323,7 @@ impl StandIn {
         inner.connections.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, StandInState> {
         self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

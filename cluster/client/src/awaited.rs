@@ -8,8 +8,8 @@ use tokio::time::sleep;
 use winddown_host::{Hint, Watch, Watched};
 
 use super::error::CredentialsError;
-use super::health::ApiState;
-use super::reloading::Shared;
+use super::health::ConnectionState;
+use super::reloading::ConnectionShared;
 
 #[cfg(test)]
 mod tests;
@@ -20,16 +20,16 @@ const GATHER_TIME: Duration = Duration::from_millis(100);
 /// A watched directory, and the entry in it on the way to an awaited file.
 type Place = (Option<Watched>, OsString);
 
-impl Shared {
+impl ConnectionShared {
     /// Shows what is missing. Logged once per cause.
     pub(super) fn not_yet(&self, error: &CredentialsError) {
         let why = error.as_missing();
         let before = self.health.watch().borrow().state.clone();
         // Another state than before is logged by `health`.
-        if matches!(before, ApiState::Unsigned { why: was } if *was != *why) {
+        if matches!(before, ConnectionState::Unsigned { why: was } if *was != *why) {
             tracing::warn!("no credentials for the API server yet: {why}");
         }
-        self.health.set(ApiState::Unsigned { why: why.into() });
+        self.health.set(ConnectionState::Unsigned { why: why.into() });
     }
 
     /// Reads the credentials again whenever one of their files may have changed, until they can be used. Returns at

@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use winddown_shared::{WallClock, error_chain};
 
 use super::error::CredentialsError;
-use super::health::ApiState;
-use super::reloading::Shared;
+use super::health::ConnectionState;
+use super::reloading::ConnectionShared;
 use super::{ClusterConfig, Connection, Credentials};
 use winddown_shared::{Backoff, fraction};
 
@@ -52,7 +52,7 @@ pub(super) struct Renewal {
     bootstrap: Bootstrap,
     store: Store,
     config: ClusterConfig,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionShared>,
     wall: WallClock,
 }
 
@@ -71,7 +71,7 @@ impl Renewal {
     pub(super) fn new(
         bootstrap: Bootstrap,
         config: ClusterConfig,
-        shared: Arc<Shared>,
+        shared: Arc<ConnectionShared>,
         wall: WallClock,
     ) -> Self {
         let store = Store::new(&bootstrap.folder, "client");
@@ -93,7 +93,7 @@ impl Renewal {
         }
         if found.is_err() {
             let why = "the certificate has not been asked for";
-            self.shared.health.set(ApiState::Unsigned { why: why.into() });
+            self.shared.health.set(ConnectionState::Unsigned { why: why.into() });
             self.bootstrap_source().draft().await.map(drop)?;
         }
         Ok(())
@@ -181,11 +181,14 @@ impl Renewal {
 
     fn log_unsigned(&self, why: &str) {
         if self.shared.current().is_none() {
-            self.shared.health.set(ApiState::Unsigned { why: why.into() });
+            self.shared.health.set(ConnectionState::Unsigned { why: why.into() });
         }
     }
 
-    fn bootstrap_source(&self) -> super::Source {
-        super::Source::Kubeconfig { path: self.bootstrap.kubeconfig.clone(), context: None }
+    fn bootstrap_source(&self) -> super::CredentialsSource {
+        super::CredentialsSource::Kubeconfig {
+            path: self.bootstrap.kubeconfig.clone(),
+            context: None,
+        }
     }
 }

@@ -16,7 +16,7 @@ use tokio::process::Command;
 use winddown_host::refuse_if_others_may_write;
 
 use super::error::CredentialsError;
-use super::material::{Assembly, Found};
+use super::material::{Assembly, FoundText};
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ const VERSIONS: [&str; 2] =
 
 /// A command that supplies credentials.
 #[derive(Clone, Debug)]
-pub(super) struct Plugin {
+pub(super) struct ExecPlugin {
     /// The field of the kubeconfig, for messages.
     place: String,
     command: String,
@@ -49,15 +49,15 @@ pub(super) struct Plugin {
 /// The answer of the command, an `ExecCredential`.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Answer {
+struct CredentialAnswer {
     api_version: String,
     kind: String,
-    status: Status,
+    status: ExecCredentialStatus,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Status {
+struct ExecCredentialStatus {
     token: Option<String>,
     client_certificate_data: Option<String>,
     client_key_data: Option<String>,
@@ -88,7 +88,7 @@ pub(super) fn program(command: &str) -> Option<PathBuf> {
 
 // === impl Plugin ===
 
-impl Plugin {
+impl ExecPlugin {
     /// Creates it from the user's `exec` field, which `place` names.
     pub(super) fn of(place: String, config: &ExecConfig) -> Result<Self, CredentialsError> {
         let wrong = |field: &str, problem: String| {
@@ -204,7 +204,7 @@ impl Plugin {
         assembly: &mut Assembly,
     ) -> Result<Option<Timestamp>, CredentialsError> {
         // The output is a secret, and a parser's error may quote it.
-        let Ok(answer) = serde_json::from_slice::<Answer>(out) else {
+        let Ok(answer) = serde_json::from_slice::<CredentialAnswer>(out) else {
             return Err(self.failed("it wrote no ExecCredential as JSON to its standard output"));
         };
         if answer.kind != "ExecCredential" || answer.api_version != self.version {
@@ -216,7 +216,7 @@ impl Plugin {
             return Err(self.failed(problem));
         }
         let status = answer.status;
-        let found = |text: String| Found { place: self.name(), bytes: text.into_bytes() };
+        let found = |text: String| FoundText { place: self.name(), bytes: text.into_bytes() };
         let filled = |text: Option<String>| text.filter(|text| !text.is_empty());
         match (filled(status.client_certificate_data), filled(status.client_key_data)) {
             (Some(chain), Some(key)) => assembly.identity(&found(chain), &found(key))?,

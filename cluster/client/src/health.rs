@@ -19,7 +19,7 @@ const SKEW_WORTH_SAYING: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiHealth {
     /// The state that the last requests showed.
-    pub state: ApiState,
+    pub state: ConnectionState,
     /// When this state began.
     pub since: Instant,
 }
@@ -27,7 +27,7 @@ pub struct ApiHealth {
 /// The state of the connection to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ApiState {
+pub enum ConnectionState {
     /// No request has been made yet.
     Unknown,
     /// The API server answers.
@@ -51,14 +51,14 @@ pub enum ApiState {
 
 /// What an answer says about the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum AnswerVerdict {
     Up,
     Unauthorized,
     Down(String),
 }
 
 #[derive(Debug)]
-pub(super) struct Health {
+pub(super) struct ConnectionHealth {
     state: watch::Sender<ApiHealth>,
     contact: Mutex<Contact>,
 }
@@ -72,17 +72,17 @@ struct Contact {
 }
 
 /// Classifies an answer. `signed` is whether it has the header that only the API server sets.
-pub(super) fn judge(status: StatusCode, signed: bool) -> Verdict {
+pub(super) fn judge(status: StatusCode, signed: bool) -> AnswerVerdict {
     match status {
-        StatusCode::UNAUTHORIZED => Verdict::Unauthorized,
+        StatusCode::UNAUTHORIZED => AnswerVerdict::Unauthorized,
         // A load balancer without a backend answers like this, too. The API server marks its own
         // answers, and one of its webhooks being down is no outage.
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
             if !signed =>
         {
-            Verdict::Down(format!("the answer is {status}"))
+            AnswerVerdict::Down(format!("the answer is {status}"))
         }
-        _ => Verdict::Up,
+        _ => AnswerVerdict::Up,
     }
 }
 
@@ -91,13 +91,13 @@ pub(super) fn judge(status: StatusCode, signed: bool) -> Verdict {
 impl ApiHealth {
     /// Whether the API server answers and accepts the credentials.
     pub fn is_connected(&self) -> bool {
-        self.state == ApiState::Connected
+        self.state == ConnectionState::Connected
     }
 }
 
 // === impl ApiState ===
 
-impl std::fmt::Display for ApiState {
+impl std::fmt::Display for ConnectionState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unknown => f.write_str("not asked yet"),
@@ -111,9 +111,9 @@ impl std::fmt::Display for ApiState {
 
 // === impl Health ===
 
-impl Health {
+impl ConnectionHealth {
     pub(super) fn new(now: Instant) -> Self {
-        let unknown = ApiHealth { state: ApiState::Unknown, since: now };
+        let unknown = ApiHealth { state: ConnectionState::Unknown, since: now };
         Self { state: watch::Sender::new(unknown), contact: Mutex::default() }
     }
 
@@ -134,16 +134,17 @@ impl Health {
     }
 
     /// Sets the state. Notifies watchers and logs when the kind of state changes.
-    pub(super) fn set(&self, state: ApiState) {
+    pub(super) fn set(&self, state: ConnectionState) {
         let now = Instant::now();
-        if matches!(state, ApiState::Connected | ApiState::Unauthorized { .. }) {
+        if matches!(state, ConnectionState::Connected | ConnectionState::Unauthorized { .. }) {
             self.contact().last = Some(now);
         }
         self.state.send_if_modified(|health| {
             if std::mem::discriminant(&health.state) == std::mem::discriminant(&state) {
                 // Watchers want to know what a certificate is waiting for, but not each cause of
                 // one outage.
-                let news = matches!(state, ApiState::Unsigned { .. }) && health.state != state;
+                let news =
+                    matches!(state, ConnectionState::Unsigned { .. }) && health.state != state;
                 if news {
                     health.state = state;
                 }
@@ -189,20 +190,20 @@ fn read_date(date: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(date).ok()
 }
 
-fn log_change(was: &ApiState, state: &ApiState, lasted: Duration) {
+fn log_change(was: &ConnectionState, state: &ConnectionState, lasted: Duration) {
     match (was, state) {
-        (_, ApiState::Unknown) => {}
-        (ApiState::Unknown, ApiState::Connected) => {
+        (_, ConnectionState::Unknown) => {}
+        (ConnectionState::Unknown, ConnectionState::Connected) => {
             tracing::info!(log_kind = "apiAnswers", "the API server answers");
         }
-        (_, ApiState::Connected) => {
+        (_, ConnectionState::Connected) => {
             let seconds = lasted.as_secs();
             tracing::info!(
                 log_kind = "apiAnswers",
                 "the API server answers again, after {seconds} s"
             );
         }
-        (_, ApiState::Unsigned { why }) => tracing::warn!(
+        (_, ConnectionState::Unsigned { why }) => tracing::warn!(
             log_kind = "apiUnreachable",
             "no credentials for the API server yet: {why}; what runs here goes on"
         ),

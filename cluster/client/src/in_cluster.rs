@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use super::draft::Draft;
+use super::draft::CredentialsDraft;
 use super::error::CredentialsError;
 use super::files::Files;
-use super::material::{Assembly, Found};
+use super::material::{Assembly, FoundText};
 
 #[cfg(test)]
 mod tests;
@@ -61,17 +61,17 @@ pub(super) fn files(account: &ServiceAccount) -> Vec<PathBuf> {
 }
 
 /// Reads the service account's files. Blocks.
-pub(super) fn read(account: &ServiceAccount) -> Result<Draft, CredentialsError> {
+pub(super) fn read(account: &ServiceAccount) -> Result<CredentialsDraft, CredentialsError> {
     let mut files = Files::default();
     let mut assembly = Assembly::new("KUBERNETES_SERVICE_HOST", &account.server())?;
     let mut file = |what: &'static str, name: &str| {
         let path: &Path = &account.folder.join(name);
         let bytes = files.read(what, path)?;
-        Ok::<_, CredentialsError>(Found { place: format!("{what} {}", path.display()), bytes })
+        Ok::<_, CredentialsError>(FoundText { place: format!("{what} {}", path.display()), bytes })
     };
     assembly.authority(&file("certificate authority", "ca.crt")?)?;
     assembly.token(&file("token file", "token")?)?;
     let namespace = file("namespace file", "namespace")?;
     assembly.namespace(Some(String::from_utf8_lossy(namespace.bytes.trim_ascii()).into_owned()));
-    Ok(Draft { assembly, files, plugin: None })
+    Ok(CredentialsDraft { assembly, files, plugin: None })
 }

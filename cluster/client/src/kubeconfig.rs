@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, KubeconfigError};
 use secrecy::ExposeSecret;
 
-use super::draft::Draft;
+use super::draft::CredentialsDraft;
 use super::error::CredentialsError;
-use super::exec::{self, Plugin};
+use super::exec::{self, ExecPlugin};
 use super::files::Files;
-use super::material::{Assembly, Found, unbase64};
+use super::material::{Assembly, FoundText, unbase64};
 
 #[cfg(test)]
 mod tests;
@@ -83,14 +83,17 @@ fn named_files(path: &Path, context: Option<&str>) -> Result<Vec<NamedFile>, Cre
 }
 
 /// Reads a kubeconfig and the files it refers to. Blocks.
-pub(super) fn read(path: &Path, context: Option<&str>) -> Result<Draft, CredentialsError> {
+pub(super) fn read(
+    path: &Path,
+    context: Option<&str>,
+) -> Result<CredentialsDraft, CredentialsError> {
     let mut files = Files::default();
     let config = parse(&mut files, path)?;
     let chosen = Chosen::find(path, &config, context)?;
     let mut assembly = chosen.cluster(&mut files)?;
     assembly.namespace(chosen.context.namespace.clone());
     let plugin = chosen.user(&mut assembly, &mut files)?;
-    Ok(Draft { assembly, files, plugin })
+    Ok(CredentialsDraft { assembly, files, plugin })
 }
 
 fn parse(files: &mut Files, path: &Path) -> Result<Kubeconfig, CredentialsError> {
@@ -187,7 +190,7 @@ impl<'a> Chosen<'a> {
         &self,
         assembly: &mut Assembly,
         files: &mut Files,
-    ) -> Result<Option<Plugin>, CredentialsError> {
+    ) -> Result<Option<ExecPlugin>, CredentialsError> {
         let user = self.user;
         self.refuse_what_is_not_supported()?;
         let place = |field: &str| self.place("users", self.user_name, field);
@@ -221,14 +224,15 @@ impl<'a> Chosen<'a> {
         // As in client-go, `tokenFile` takes precedence over `token`, and empty fields count as unset.
         if let Some(path) = user.token_file.as_deref().filter(|path| !path.is_empty()) {
             let bytes = files.read("token file", Path::new(path))?;
-            assembly.token(&Found { place: format!("token file {path}"), bytes })?;
+            assembly.token(&FoundText { place: format!("token file {path}"), bytes })?;
         } else if let Some(token) =
             user.token.as_ref().map(ExposeSecret::expose_secret).filter(|t| !t.is_empty())
         {
             let bytes = token.as_bytes().to_vec();
-            assembly.token(&Found { place: place("token"), bytes })?;
+            assembly.token(&FoundText { place: place("token"), bytes })?;
         }
-        let exec = user.exec.as_ref().map(|exec| Plugin::of(place("exec"), exec)).transpose()?;
+        let exec =
+            user.exec.as_ref().map(|exec| ExecPlugin::of(place("exec"), exec)).transpose()?;
         match exec {
             Some(_) if assembly.has_credentials() => {
                 let problem = "there are other credentials beside it: keep one kind";
@@ -266,16 +270,16 @@ impl<'a> Chosen<'a> {
         data: Option<&str>,
         what: &'static str,
         path: Option<&str>,
-    ) -> Result<Option<Found>, CredentialsError> {
+    ) -> Result<Option<FoundText>, CredentialsError> {
         if let Some(data) = data.filter(|data| !data.is_empty()) {
             let bytes = unbase64(&place, data)?;
-            return Ok(Some(Found { place, bytes }));
+            return Ok(Some(FoundText { place, bytes }));
         }
         let Some(path) = path.filter(|path| !path.is_empty()).map(PathBuf::from) else {
             return Ok(None);
         };
         let bytes = files.read(what, &path)?;
-        Ok(Some(Found { place: format!("{what} {}", path.display()), bytes }))
+        Ok(Some(FoundText { place: format!("{what} {}", path.display()), bytes }))
     }
 
     fn place(&self, list: &str, name: &str, field: &str) -> String {

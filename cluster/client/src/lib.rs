@@ -57,16 +57,16 @@ mod transport;
 pub use bootstrap::{Bootstrap, ServingCertificate};
 pub use certificate::CertificateFacts;
 pub use error::{CredentialsError, RequestError};
-pub use health::{ApiHealth, ApiState};
+pub use health::{ApiHealth, ConnectionState};
 pub use in_cluster::ServiceAccount;
 pub use kubeconfig::{FileUse, NamedFile, files_of_kubeconfig};
 pub use list_and_watch::list_and_watch;
 pub use reviews::ApiReviews;
 
 use bootstrap::Renewal;
-use limit::Limits;
-use reloading::{Pauses, Reloading, Shared};
-use source::Source;
+use limit::RequestLimits;
+use reloading::{ConnectionShared, Pauses, Reloading};
+use source::CredentialsSource;
 use transport::TransportConfig;
 
 /// How to reach the API server.
@@ -119,7 +119,7 @@ pub enum Credentials {
 #[derive(Clone)]
 pub struct Connection {
     client: kube::Client,
-    shared: Arc<Shared>,
+    shared: Arc<ConnectionShared>,
     renewal: Option<Arc<Renewal>>,
 }
 
@@ -188,23 +188,24 @@ impl Connection {
             connect_timeout: config.connect_timeout,
             answer_timeout: config.answer_timeout,
         };
-        let limits = Limits::new(config.qps, config.burst, Instant::now());
+        let limits = RequestLimits::new(config.qps, config.burst, Instant::now());
         let (source, bootstrap) = match config.credentials.clone() {
             Credentials::Kubeconfig { path, context } => {
-                (Source::Kubeconfig { path, context }, None)
+                (CredentialsSource::Kubeconfig { path, context }, None)
             }
-            Credentials::InCluster(account) => (Source::InCluster(account), None),
+            Credentials::InCluster(account) => (CredentialsSource::InCluster(account), None),
             Credentials::Bootstrap(bootstrap) => {
                 let path = bootstrap.signed_kubeconfig();
-                (Source::Kubeconfig { path, context: None }, Some(bootstrap))
+                (CredentialsSource::Kubeconfig { path, context: None }, Some(bootstrap))
             }
-            Credentials::Unknown { why } => (Source::Unknown { why }, None),
+            Credentials::Unknown { why } => (CredentialsSource::Unknown { why }, None),
         };
         let pauses = Pauses {
             look_every: config.look_every,
             command_again_after: config.command_again_after,
         };
-        let shared = Arc::new(Shared::new(source, transport_config, pauses, limits, wall.clone()));
+        let shared =
+            Arc::new(ConnectionShared::new(source, transport_config, pauses, limits, wall.clone()));
         let mut namespace = "default".to_owned();
         let (renewal, read) = match bootstrap {
             None => (None, shared.begin().await.map(|of_context| namespace = of_context)),

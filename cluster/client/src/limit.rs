@@ -19,7 +19,7 @@ const LONGEST_WAY: Duration = Duration::from_secs(1);
 
 /// Limits the rate of ordinary requests. Requests that the node's state depends on never wait.
 #[derive(Debug)]
-pub(crate) struct Limits {
+pub(crate) struct RequestLimits {
     bucket: Mutex<Bucket>,
     hurried: Notify,
     urgent_under_way: watch::Sender<usize>,
@@ -53,7 +53,7 @@ pub(crate) struct UnderWay<'a>(Option<&'a watch::Sender<usize>>);
 
 /// Counts a waiting request until it is dropped. Gives its token back if its turn has not come by then.
 struct Waiting<'a> {
-    limits: &'a Limits,
+    limits: &'a RequestLimits,
     is_over: bool,
 }
 
@@ -98,7 +98,7 @@ fn is_lease(path: &str) -> bool {
 
 // === impl Limits ===
 
-impl Limits {
+impl RequestLimits {
     /// A limit of `qps` requests per second on average and `burst` at once; both are at least 1.
     pub(crate) fn new(qps: u32, burst: u32, now: Instant) -> Self {
         let bucket = Bucket {
@@ -204,7 +204,7 @@ impl Drop for UnderWay<'_> {
 // === impl Waiting ===
 
 impl<'a> Waiting<'a> {
-    fn new(limits: &'a Limits) -> Self {
+    fn new(limits: &'a RequestLimits) -> Self {
         limits.waiting.fetch_add(1, Ordering::Relaxed);
         Self { limits, is_over: false }
     }

@@ -27,7 +27,7 @@ pub(super) struct Material {
 }
 
 /// A text that was read, and where it was found.
-pub(super) struct Found {
+pub(super) struct FoundText {
     pub(super) place: String,
     pub(super) bytes: Vec<u8>,
 }
@@ -83,7 +83,7 @@ impl Assembly {
     }
 
     /// Sets the authorities that the server's certificate has to come from.
-    pub(super) fn authority(&mut self, found: &Found) -> Result<(), CredentialsError> {
+    pub(super) fn authority(&mut self, found: &FoundText) -> Result<(), CredentialsError> {
         let sections = pem::parse_many(&found.bytes).map_err(|_| {
             let problem = "this is not whole PEM: put the cluster's CA there, as PEM";
             CredentialsError::contents(&found.place, problem)
@@ -105,7 +105,7 @@ impl Assembly {
         })
     }
 
-    pub(super) fn token(&mut self, found: &Found) -> Result<(), CredentialsError> {
+    pub(super) fn token(&mut self, found: &FoundText) -> Result<(), CredentialsError> {
         let text = found.bytes.trim_ascii();
         if text.is_empty() {
             return Err(CredentialsError::contents(&found.place, "the token is empty"));
@@ -120,7 +120,11 @@ impl Assembly {
         Ok(())
     }
 
-    pub(super) fn identity(&mut self, chain: &Found, key: &Found) -> Result<(), CredentialsError> {
+    pub(super) fn identity(
+        &mut self,
+        chain: &FoundText,
+        key: &FoundText,
+    ) -> Result<(), CredentialsError> {
         let Some(facts) = CertificateFacts::of_pem(&chain.bytes) else {
             let problem = "there is no certificate in it: put the client certificate there, as PEM";
             return Err(CredentialsError::contents(&chain.place, problem));

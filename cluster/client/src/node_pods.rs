@@ -21,21 +21,23 @@ pub trait PodApi: Send + Sync + 'static {
     fn watch(&self) -> PodStream;
 
     /// Reads the object that has this pod's name now, if there is one.
-    fn get(&self, pod: &PodLabel)
-    -> impl Future<Output = Result<Option<api::Pod>, Refused>> + Send;
+    fn get(
+        &self,
+        pod: &PodLabel,
+    ) -> impl Future<Output = Result<Option<api::Pod>, RefusedRequest>> + Send;
 
     /// Deletes the object with this UID and grace period, in whole seconds; zero removes it immediately.
     fn delete(
         &self,
         pod: &PodLabel,
         grace: Duration,
-    ) -> impl Future<Output = Result<(), Refused>> + Send;
+    ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 }
 
 /// A request that the API server did not carry out.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server could not {what}")]
-pub struct Refused {
+pub struct RefusedRequest {
     /// What was requested.
     pub what: &'static str,
     /// What the error means for the caller.
@@ -71,7 +73,7 @@ impl PodApi for KubePods {
         list_and_watch(Api::all(self.client.clone()), config)
     }
 
-    async fn get(&self, pod: &PodLabel) -> Result<Option<api::Pod>, Refused> {
+    async fn get(&self, pod: &PodLabel) -> Result<Option<api::Pod>, RefusedRequest> {
         let error = match self.of(pod).get(&pod.name).await {
             Ok(found) => return Ok(Some(found)),
             Err(error) => error,
@@ -81,29 +83,29 @@ impl PodApi for KubePods {
             // With a node's own credentials only pods that are bound to it can be read, so reading a
             // pod that does not exist is forbidden. Listing what is bound to the node is allowed.
             Refusal::NotAllowed => {}
-            _ => return Err(Refused::of("read the pod", error)),
+            _ => return Err(RefusedRequest::of("read the pod", error)),
         }
         let fields = format!("metadata.name={},spec.nodeName={}", pod.name, self.node);
         match self.of(pod).list(&ListParams::default().fields(&fields)).await {
             Ok(list) => Ok(list.items.into_iter().next()),
-            Err(error) => Err(Refused::of("read the pod", error)),
+            Err(error) => Err(RefusedRequest::of("read the pod", error)),
         }
     }
 
-    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
         let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
         let params = DeleteParams::default().grace_period(seconds).preconditions(Preconditions {
             uid: Some(pod.uid.as_str().to_owned()),
             resource_version: None,
         });
         let result = self.of(pod).delete(&pod.name, &params).await;
-        result.map(drop).map_err(|error| Refused::of("delete the pod", error))
+        result.map(drop).map_err(|error| RefusedRequest::of("delete the pod", error))
     }
 }
 
 // === impl Refused ===
 
-impl Refused {
+impl RefusedRequest {
     /// The error that `what` was not possible because of `error`.
     pub fn of(what: &'static str, error: kube::Error) -> Self {
         Self { what, refusal: Refusal::of(&error), source: Some(error) }

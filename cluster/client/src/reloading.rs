@@ -14,12 +14,12 @@ use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime, error_chain};
 
 use super::bounded_body::BoundedBody;
-use super::draft::Draft;
+use super::draft::CredentialsDraft;
 use super::error::{CredentialsError, RequestError};
-use super::health::{ApiState, Health, Verdict, judge};
-use super::limit::{Limits, Urgency, urgency};
+use super::health::{AnswerVerdict, ConnectionHealth, ConnectionState, judge};
+use super::limit::{RequestLimits, Urgency, urgency};
 use super::material::Material;
-use super::source::Source;
+use super::source::CredentialsSource;
 use super::transport::{Transport, TransportConfig};
 
 #[cfg(test)]
@@ -36,15 +36,15 @@ type Finishing = BoxFuture<'static, Result<Material, CredentialsError>>;
 
 /// The service through which [`kube::Client`] sends its requests. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Reloading(pub(super) Arc<Shared>);
+pub(super) struct Reloading(pub(super) Arc<ConnectionShared>);
 
 /// The state of a connection.
-pub(super) struct Shared {
-    source: Source,
+pub(super) struct ConnectionShared {
+    source: CredentialsSource,
     transport_config: TransportConfig,
     pauses: Pauses,
-    pub(super) limits: Limits,
-    pub(super) health: Health,
+    pub(super) limits: RequestLimits,
+    pub(super) health: ConnectionHealth,
     wall: WallClock,
     current: watch::Sender<Option<Arc<Current>>>,
     /// Locked while the files are read; others wait for it and find the work done. Holds the command that
@@ -111,7 +111,7 @@ impl tower_service::Service<Request<Body>> for Reloading {
 
 /// A wait for an answer, which the caller may drop before it is over.
 struct AnswerWait<'a> {
-    shared: &'a Shared,
+    shared: &'a ConnectionShared,
     current: &'a Current,
     since: Instant,
     is_over: bool,
@@ -129,12 +129,12 @@ impl Drop for AnswerWait<'_> {
 
 // === impl Shared ===
 
-impl Shared {
+impl ConnectionShared {
     pub(super) fn new(
-        source: Source,
+        source: CredentialsSource,
         transport_config: TransportConfig,
         pauses: Pauses,
-        limits: Limits,
+        limits: RequestLimits,
         wall: WallClock,
     ) -> Self {
         let now = Instant::now();
@@ -143,7 +143,7 @@ impl Shared {
             transport_config,
             pauses,
             limits,
-            health: Health::new(now),
+            health: ConnectionHealth::new(now),
             wall,
             current: watch::Sender::new(None),
             reading: tokio::sync::Mutex::default(),
@@ -153,7 +153,7 @@ impl Shared {
         }
     }
 
-    pub(super) fn source(&self) -> &Source {
+    pub(super) fn source(&self) -> &CredentialsSource {
         &self.source
     }
 
@@ -241,16 +241,20 @@ impl Shared {
             Ok(answer) => answer,
             Err(RequestError::Address { .. } | RequestError::Unsigned { .. }) => return,
             Err(error) => {
-                return self.health.set(ApiState::Unreachable { why: error_chain(error).into() });
+                return self
+                    .health
+                    .set(ConnectionState::Unreachable { why: error_chain(error).into() });
             }
         };
         let text = |name| answer.headers().get(name).and_then(|value| value.to_str().ok());
         match judge(answer.status(), answer.headers().contains_key("audit-id")) {
-            Verdict::Up => self.health.set(ApiState::Connected),
-            Verdict::Unauthorized => {
-                self.health.set(ApiState::Unauthorized { why: self.not_accepted().into() });
+            AnswerVerdict::Up => self.health.set(ConnectionState::Connected),
+            AnswerVerdict::Unauthorized => {
+                self.health.set(ConnectionState::Unauthorized { why: self.not_accepted().into() });
             }
-            Verdict::Down(why) => self.health.set(ApiState::Unreachable { why: why.into() }),
+            AnswerVerdict::Down(why) => {
+                self.health.set(ConnectionState::Unreachable { why: why.into() });
+            }
         }
         self.health.clock(text(header::DATE), || self.wall.now());
         // An eviction refused by a disruption budget has a `Retry-After`, too, but is no overload.
@@ -350,7 +354,7 @@ impl Shared {
     }
 
     /// Warns when the credentials begin to skip the verification of the server.
-    fn note_trust(&self, draft: &Draft) {
+    fn note_trust(&self, draft: &CredentialsDraft) {
         let skips = !draft.assembly.verifies_server();
         if skips && !self.skips_tls_verify.swap(skips, Ordering::Relaxed) {
             tracing::warn!(
@@ -407,7 +411,7 @@ impl Shared {
             Ok(current) => return Some(current),
             Err(error) => error_chain(&error),
         };
-        self.health.set(ApiState::Unsigned { why: error.into() });
+        self.health.set(ConnectionState::Unsigned { why: error.into() });
         None
     }
 
@@ -429,7 +433,7 @@ impl Shared {
 
     fn unsigned(&self) -> RequestError {
         let why = match &self.health.watch().borrow().state {
-            ApiState::Unsigned { why } => why.to_string(),
+            ConnectionState::Unsigned { why } => why.to_string(),
             _ => "their certificate has not been asked for".into(),
         };
         RequestError::Unsigned { why }

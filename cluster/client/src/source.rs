@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use super::draft::Draft;
+use super::draft::CredentialsDraft;
 use super::error::CredentialsError;
 use super::in_cluster::{self, ServiceAccount};
 use super::kubeconfig;
 
 /// Where the API server's address and the credentials for it are read from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum CredentialsSource {
     Kubeconfig {
         path: PathBuf,
         context: Option<String>,
@@ -21,9 +21,9 @@ pub(super) enum Source {
     },
 }
 
-impl Source {
+impl CredentialsSource {
     /// Reads all files again.
-    pub(super) async fn draft(&self) -> Result<Draft, CredentialsError> {
+    pub(super) async fn draft(&self) -> Result<CredentialsDraft, CredentialsError> {
         let source = self.clone();
         let read = tokio::task::spawn_blocking(move || match &source {
             Self::Kubeconfig { path, context } => kubeconfig::read(path, context.as_deref()),

@@ -11,7 +11,7 @@ use winddown_shared::PodLabel;
 
 use super::eviction_requests::{self, Responding};
 
-use winddown_api_client::node_pods::{KubePods, PodApi, PodStream, Refused};
+use winddown_api_client::node_pods::{KubePods, PodApi, PodStream, RefusedRequest};
 use winddown_api_client::refusal::Refusal;
 
 /// The operations on the API server's pods that stopping them requires.
@@ -20,36 +20,42 @@ pub(crate) trait EndPods: Send + Sync + 'static {
     fn watch(&self) -> PodStream;
 
     /// The UID of this node's object.
-    fn node_uid(&self) -> impl Future<Output = Result<String, Refused>> + Send;
+    fn node_uid(&self) -> impl Future<Output = Result<String, RefusedRequest>> + Send;
 
     /// The disruption budgets of all namespaces.
-    fn budgets(&self) -> impl Future<Output = Result<Vec<PodDisruptionBudget>, Refused>> + Send;
+    fn budgets(
+        &self,
+    ) -> impl Future<Output = Result<Vec<PodDisruptionBudget>, RefusedRequest>> + Send;
 
     /// Whether the API server serves `EvictionRequest` (KEP-4563), according to its discovery.
-    fn serves_eviction_requests(&self) -> impl Future<Output = Result<bool, Refused>> + Send;
+    fn serves_eviction_requests(&self)
+    -> impl Future<Output = Result<bool, RefusedRequest>> + Send;
 
     /// Asks the pod's responders to stop it. An existing request stays.
-    fn request_eviction(&self, pod: &PodLabel) -> impl Future<Output = Result<(), Refused>> + Send;
+    fn request_eviction(
+        &self,
+        pod: &PodLabel,
+    ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 
     /// The state of that request.
     fn responding(
         &self,
         pod: &PodLabel,
-    ) -> impl Future<Output = Result<Responding, Refused>> + Send;
+    ) -> impl Future<Output = Result<Responding, RefusedRequest>> + Send;
 
     /// Deletes the pod with this UID and grace period, unless a disruption budget forbids it.
     fn evict(
         &self,
         pod: &PodLabel,
         grace: Duration,
-    ) -> impl Future<Output = Result<(), Refused>> + Send;
+    ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 
     /// Deletes the pod with this UID and grace period.
     fn delete(
         &self,
         pod: &PodLabel,
         grace: Duration,
-    ) -> impl Future<Output = Result<(), Refused>> + Send;
+    ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 }
 
 /// The pods of one node, accessed through a client.
@@ -72,44 +78,44 @@ impl EndPods for NodePods {
         self.pods.watch()
     }
 
-    async fn node_uid(&self) -> Result<String, Refused> {
+    async fn node_uid(&self) -> Result<String, RefusedRequest> {
         let nodes: Api<api::Node> = Api::all(self.client.clone());
         let found = nodes.get_metadata(&self.node).await;
-        let found = found.map_err(|error| Refused::of("read this node's object", error))?;
+        let found = found.map_err(|error| RefusedRequest::of("read this node's object", error))?;
         Ok(found.metadata.uid.unwrap_or_default())
     }
 
-    async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, Refused> {
+    async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, RefusedRequest> {
         let budgets: Api<PodDisruptionBudget> = Api::all(self.client.clone());
         let listed = budgets.list(&ListParams::default()).await;
-        listed.map(|list| list.items).map_err(|error| Refused::of("list the budgets", error))
+        listed.map(|list| list.items).map_err(|error| RefusedRequest::of("list the budgets", error))
     }
 
-    async fn serves_eviction_requests(&self) -> Result<bool, Refused> {
+    async fn serves_eviction_requests(&self) -> Result<bool, RefusedRequest> {
         let served = eviction_requests::served(&self.client).await;
-        served.map_err(|error| Refused::of("discover eviction requests", error))
+        served.map_err(|error| RefusedRequest::of("discover eviction requests", error))
     }
 
-    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), Refused> {
+    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), RefusedRequest> {
         let requests = eviction_requests::of(&self.client, &pod.namespace);
         let request = eviction_requests::request(pod);
         match requests.create(&PostParams::default(), &request).await {
             Err(error) if Refusal::of(&error) == Refusal::AlreadyExists => Ok(()),
-            result => {
-                result.map(drop).map_err(|error| Refused::of("request the pod's eviction", error))
-            }
+            result => result
+                .map(drop)
+                .map_err(|error| RefusedRequest::of("request the pod's eviction", error)),
         }
     }
 
-    async fn responding(&self, pod: &PodLabel) -> Result<Responding, Refused> {
+    async fn responding(&self, pod: &PodLabel) -> Result<Responding, RefusedRequest> {
         let requests = eviction_requests::of(&self.client, &pod.namespace);
         let found = requests.get(&eviction_requests::name(pod)).await;
         found
             .map(|request| Responding::of(&request.data))
-            .map_err(|error| Refused::of("read the request for the pod's eviction", error))
+            .map_err(|error| RefusedRequest::of("read the request for the pod's eviction", error))
     }
 
-    async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+    async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
         // kube's own `evict` serialises the options under a name that no API server reads (`delete_options`): the grace
         // period and the precondition would be lost, and a new pod of the same name evicted.
         let eviction = Eviction {
@@ -127,10 +133,10 @@ impl EndPods for NodePods {
         let params = PostParams::default();
         let result: Result<serde_json::Value, _> =
             pods.create_subresource("eviction", &pod.name, &params, &eviction).await;
-        result.map(drop).map_err(|error| Refused::of("evict the pod", error))
+        result.map(drop).map_err(|error| RefusedRequest::of("evict the pod", error))
     }
 
-    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
         self.pods.delete(pod, grace).await
     }
 }

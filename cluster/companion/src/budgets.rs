@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::policy::v1::{PodDisruptionBudget, PodDisruptionBudgetStatus};
 use kube::core::{Selector, SelectorExt as _};
-use winddown_api_client::node_pods::Refused;
+use winddown_api_client::node_pods::RefusedRequest;
 use winddown_shared::{DisruptionBudget, Pod};
 
 use super::api::EndPods;
@@ -26,7 +26,7 @@ impl Budgets {
         &self,
         api: &A,
         pod: &Pod,
-        failed: impl FnOnce(&Refused),
+        failed: impl FnOnce(&RefusedRequest),
     ) -> bool {
         let selects = |all: Option<&Vec<PodDisruptionBudget>>| {
             all.is_none_or(|all| all.iter().any(|budget| may_select(budget, pod)))
@@ -39,7 +39,7 @@ impl Budgets {
         &self,
         api: &A,
         pods: &[Pod],
-        failed: impl FnOnce(&Refused),
+        failed: impl FnOnce(&RefusedRequest),
     ) -> Option<Vec<Vec<DisruptionBudget>>> {
         let counting = |all: &[PodDisruptionBudget], pod: &Pod| -> Vec<DisruptionBudget> {
             all.iter().filter(|budget| may_select(budget, pod)).map(told).collect()

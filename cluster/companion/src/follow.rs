@@ -13,8 +13,8 @@ use winddown_shared::PodUid;
 use super::api::{EndPods, NodePods};
 use super::found;
 use super::known::ONLY_FOUND;
-use super::local_node::{LocalNode, NodeError};
-use super::stop::Core;
+use super::local_node::{KubeletHost, NodeError};
+use super::stop::StopCore;
 use winddown_api_client::outage::Outage;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
@@ -32,24 +32,24 @@ const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(1);
 const FIND_AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(10)];
 
 /// Keeps a [`KubeletRuntime`](super::KubeletRuntime) up to date.
-pub struct Follower<N> {
-    pub(super) core: Arc<Core<NodePods, N>>,
+pub struct KubeletFollower<N> {
+    pub(super) core: Arc<StopCore<NodePods, N>>,
 }
 
-impl<N: LocalNode> Follower<N> {
+impl<N: KubeletHost> KubeletFollower<N> {
     /// Follows the API server until `cancel`. Never gives up; the last known state remains.
     pub async fn run(self, cancel: CancellationToken) {
         cancel.run_until_cancelled(self.core.follow()).await;
     }
 }
 
-impl<N> std::fmt::Debug for Follower<N> {
+impl<N> std::fmt::Debug for KubeletFollower<N> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Follower")
     }
 }
 
-impl<A: EndPods, N: LocalNode> Core<A, N> {
+impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Follows the API server; the container runtime until the API server has listed the pods, and while pods are being
     /// stopped; and the kubelet's service. Never returns.
     pub(super) async fn follow(&self) {

@@ -12,7 +12,7 @@ use winddown_shared::{
 
 use super::facts;
 use super::local_node::NodeError;
-use super::mirror::{self, Claim, Verdict};
+use super::mirror::{self, Claim, ClaimVerdict};
 
 /// How many changed UIDs a slow receiver may fall behind before it has to check all pods.
 const CHANGES_CAPACITY: usize = 1024;
@@ -24,8 +24,8 @@ pub(super) const ONLY_FOUND: &str = "the API server has not listed this node's p
 
 /// The known pods, and the subscribers to their changes.
 #[derive(Debug)]
-pub(super) struct Known {
-    pods: Mutex<PodUidMap<Entry>>,
+pub(super) struct PodIndex {
+    pods: Mutex<PodUidMap<KnownEntry>>,
     changes: broadcast::Sender<PodUid>,
     desired: watch::Sender<Option<Arc<DesiredPods>>>,
     /// Whether the API server has listed the pods.
@@ -43,14 +43,14 @@ pub(super) struct Known {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct KnownEntry {
     /// The newest object.
     newest: Pod,
     /// The object used for planning: the newest, unless it differs only in container states and no stopped pod runs
     /// again.
     planned: Pod,
     /// That it mirrors another pod, as it says, and the answer.
-    claim: Option<(Claim, Verdict)>,
+    claim: Option<(Claim, ClaimVerdict)>,
     /// Whether it is made of what the container runtime records, because the API server has not listed it yet.
     found: bool,
     /// Whether the API server no longer has the pod. Its last state is kept until the pod is forgotten.
@@ -71,7 +71,7 @@ struct Entry {
 
 /// The current state of a pod.
 #[derive(Clone, Debug)]
-pub(super) struct View {
+pub(super) struct CurrentPod {
     /// The newest object.
     pub(super) pod: Pod,
     /// Whether the API server no longer has the pod.
@@ -80,7 +80,7 @@ pub(super) struct View {
 
 // === impl Known ===
 
-impl Known {
+impl PodIndex {
     pub(super) fn new(own: Option<PodUid>, node: String) -> Self {
         Self {
             pods: Mutex::default(),
@@ -104,7 +104,7 @@ impl Known {
         let claim = claim.map(|claim| {
             let uid = object.metadata.uid.as_deref().map(PodUid::new);
             let known = uid.and_then(|uid| pods.get(&uid)?.claim.clone());
-            known.filter(|(known, _)| *known == claim).unwrap_or((claim, Verdict::Open))
+            known.filter(|(known, _)| *known == claim).unwrap_or((claim, ClaimVerdict::Open))
         });
         if let Some((claim, verdict)) = &claim {
             object = mirror::answered(object, claim, *verdict);
@@ -125,12 +125,12 @@ impl Known {
 
     /// Whether the pod says that it is a mirror pod, and the container runtime has not been asked, or knows no such pod.
     pub(super) fn is_open(&self, uid: &PodUid) -> bool {
-        self.lock().get(uid).is_some_and(Entry::is_open)
+        self.lock().get(uid).is_some_and(KnownEntry::is_open)
     }
 
     /// Whether there is any such pod.
     pub(super) fn has_open(&self) -> bool {
-        self.lock().values().any(Entry::is_open)
+        self.lock().values().any(KnownEntry::is_open)
     }
 
     /// Answers the claims of pods by the pods that the container runtime has. Returns whether the desired pods may have
@@ -141,10 +141,10 @@ impl Known {
         for entry in pods.values_mut().filter(|entry| entry.is_open()) {
             let Some((claim, _)) = entry.claim.clone() else { continue };
             let verdict = claim.judge(&entry.newest, found, node_uid);
-            if verdict == Verdict::Open {
+            if verdict == ClaimVerdict::Open {
                 continue;
             }
-            if verdict == Verdict::Pod {
+            if verdict == ClaimVerdict::Pod {
                 tracing::warn!(
                     pod = %entry.newest.label(),
                     "the pod says that it mirrors one of this node's manifests, but it does not: it is treated like \
@@ -243,10 +243,10 @@ impl Known {
 
     /// Records the newest object of a pod. Returns whether the desired pods may have changed, or a stopped one runs
     /// again.
-    fn take(&self, pods: &mut PodUidMap<Entry>, pod: Pod, found: bool) -> bool {
+    fn take(&self, pods: &mut PodUidMap<KnownEntry>, pod: Pod, found: bool) -> bool {
         let Some(entry) = pods.get_mut(pod.uid()) else {
             self.started.notify_one();
-            pods.insert(pod.uid().clone(), Entry { found, ..Entry::new(pod) });
+            pods.insert(pod.uid().clone(), KnownEntry { found, ..KnownEntry::new(pod) });
             return true;
         };
         // A late event shows stopped containers as they were; a container started since has another ID.
@@ -347,9 +347,9 @@ impl Known {
         self.changes.subscribe()
     }
 
-    pub(super) fn look(&self, uid: &PodUid) -> Option<View> {
+    pub(super) fn look(&self, uid: &PodUid) -> Option<CurrentPod> {
         let pods = self.lock();
-        pods.get(uid).map(|entry| View { pod: entry.newest.clone(), gone: entry.gone })
+        pods.get(uid).map(|entry| CurrentPod { pod: entry.newest.clone(), gone: entry.gone })
     }
 
     /// Changes of this pod; `None` if it is unknown.
@@ -369,7 +369,7 @@ impl Known {
 
     /// Whether the kubelet runs the pod, and is not asked to stop it.
     pub(super) fn runs_on(&self, uid: &PodUid) -> bool {
-        self.lock().get(uid).is_some_and(Entry::runs_on)
+        self.lock().get(uid).is_some_and(KnownEntry::runs_on)
     }
 
     /// Records whether the pod's stop has begun, or a run of it.
@@ -386,7 +386,7 @@ impl Known {
     /// Resolves when no pod runs but those of manifests. Cancel-safe.
     pub(super) async fn only_manifests_run(&self) {
         let mut changes = self.changes();
-        while self.lock().values().any(Entry::runs_for_api) {
+        while self.lock().values().any(KnownEntry::runs_for_api) {
             // If the receiver lags, the check is simply repeated. The sender lives as long as `self`.
             let _ = changes.recv().await;
         }
@@ -450,14 +450,14 @@ impl Known {
         let _ = self.changes.send(uid);
     }
 
-    fn lock(&self) -> MutexGuard<'_, PodUidMap<Entry>> {
+    fn lock(&self) -> MutexGuard<'_, PodUidMap<KnownEntry>> {
         self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 // === impl Entry ===
 
-impl Entry {
+impl KnownEntry {
     fn new(pod: Pod) -> Self {
         let planned = pod.clone();
         Self {
@@ -476,7 +476,7 @@ impl Entry {
     }
 
     fn is_open(&self) -> bool {
-        !self.gone && matches!(self.claim, Some((_, Verdict::Open)))
+        !self.gone && matches!(self.claim, Some((_, ClaimVerdict::Open)))
     }
 
     fn runs_on(&self) -> bool {
@@ -508,7 +508,7 @@ mod tests {
     #[test]
     fn the_set_that_is_published_last_is_the_newest() {
         for round in 0..300 {
-            let known = Known::new(None, "n1".to_owned());
+            let known = PodIndex::new(None, "n1".to_owned());
             let desired = known.desired();
             let uids = ["a", "b", "c", "d"];
             thread::scope(|scope| {

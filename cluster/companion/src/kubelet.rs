@@ -1,7 +1,7 @@
 //! The kubelet's settings on this machine, from its command line and its files.
 //!
 //! [`find`] searches the processes and, if no kubelet runs, the units. A [`Kubelet`] knows its
-//! arguments, and thus its credentials, its container runtime and its [`Configuration`].
+//! arguments, and thus its credentials, its container runtime and its [`MergedConfiguration`].
 //!
 //! Any user can start a process by any name and with any arguments, and write files. So a process counts only if it is a
 //! service of the system that root started, and a file only if nobody else can change it.
@@ -26,19 +26,20 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-pub use change::Change;
-pub use configuration::{Configuration, Located};
-pub use periods::{Periods, PriorityPeriod};
+pub use change::KubeletChange;
+pub use configuration::{MergedConfiguration, SourcedValue};
+pub use periods::{KubeletPriorityPeriod, Periods};
 pub use trusted::refusal;
 pub use unit::UNIT_DIRECTORIES;
 
 use command_line::{option, values};
 use configuration::kind;
 use distributions::{
-    DISTRIBUTIONS, Distribution, KUBELET, LAYOUTS, Layout, Source, of_process, of_program, of_unit,
+    ArgumentsSource, DISTRIBUTIONS, Distribution, KUBELET, LAYOUTS, Layout, of_process, of_program,
+    of_unit,
 };
-use processes::{Candidate, parent_and_start};
-use unit::Start;
+use processes::{KubeletCandidate, parent_and_start};
+use unit::UnitStart;
 
 /// A kubelet of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,12 +51,12 @@ pub struct Kubelet {
     /// Its arguments. For k3s and its like, the arguments that it passes to its kubelet.
     arguments: Vec<String>,
     distribution: &'static Distribution,
-    problem: Option<Problem>,
+    problem: Option<KubeletProblem>,
 }
 
 /// Why part of what a kubelet is told is not known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct KubeletProblem {
     /// The file that says it, without the root.
     pub file: PathBuf,
     /// Why it is not read or not understood. It may contain foreign text.
@@ -63,7 +64,7 @@ pub struct Problem {
 }
 
 /// For people. The path and the text are shown as they are: print them through a filter.
-impl fmt::Display for Problem {
+impl fmt::Display for KubeletProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.file.display(), self.why)
     }
@@ -96,7 +97,7 @@ pub fn find_credentials(root: &Path) -> Vec<Kubelet> {
     });
     let usual = usual.into_iter().map(|file| Kubelet::with_kubeconfig(Path::new(file)));
     let contained = DISTRIBUTIONS.into_iter().filter(|one| **one != KUBELET);
-    let contained = contained.map(|one| Kubelet::contained(root, one, &Start::default()));
+    let contained = contained.map(|one| Kubelet::contained(root, one, &UnitStart::default()));
     let there = |kubelet: &Kubelet| {
         kubelet
             .kubeconfig()
@@ -110,7 +111,7 @@ const CONFIGURATION: &str = "KubeletConfiguration";
 
 fn running(root: &Path) -> Vec<Kubelet> {
     let found = processes::candidates(root).unwrap_or_default().into_iter();
-    let mut found: Vec<(Candidate, Option<String>)> = found
+    let mut found: Vec<(KubeletCandidate, Option<String>)> = found
         .filter_map(|found| {
             let unit = found.unit.clone().ok()?;
             Some((found, unit))
@@ -118,7 +119,7 @@ fn running(root: &Path) -> Vec<Kubelet> {
         .collect();
     // Of several processes of a unit, the kubelet is the one that started first of those that none of the others started.
     // PIDs say nothing: they begin again at the lowest when the highest was given away.
-    let born = |found: &Candidate| parent_and_start(root, found.process.pid);
+    let born = |found: &KubeletCandidate| parent_and_start(root, found.process.pid);
     let parents: Vec<_> = found.iter().map(|(one, unit)| (one.process.pid, unit.clone())).collect();
     found.retain(|(one, unit)| unit.is_none() || !parents.contains(&(born(one).0, unit.clone())));
     found.sort_by_key(|(one, _)| (born(one).1, one.process.pid));
@@ -194,7 +195,7 @@ impl Kubelet {
         root: &Path,
         unit: &str,
         distribution: &'static Distribution,
-        start: Result<Start, Problem>,
+        start: Result<UnitStart, KubeletProblem>,
     ) -> Self {
         let kubelet = match start {
             Ok(start) => Self::contained(root, distribution, &start),
@@ -203,42 +204,48 @@ impl Kubelet {
         Self { unit: Some(unit.to_owned()), ..kubelet }
     }
 
-    fn of_process(root: &Path, found: &Candidate, unit: Option<String>) -> Self {
+    fn of_process(root: &Path, found: &KubeletCandidate, unit: Option<String>) -> Self {
         let pid = found.process.pid;
         let of_unit = unit.as_deref().and_then(of_unit);
         let distribution = of_process(&found.process.name).unwrap_or(&KUBELET);
         let arguments = processes::arguments(root, pid);
         let kubelet = match &distribution.source {
             // Such a program hides its arguments, which may contain secrets, so they are read from its unit.
-            Source::Rancher(_) => {
+            ArgumentsSource::Rancher(_) => {
                 let start = unit.as_ref().map_or(Ok(None), |unit| unit::start(root, unit));
                 match start {
                     Ok(start) => Self::contained(root, distribution, &start.unwrap_or_default()),
                     Err(problem) => Self { problem: Some(problem), ..Self::default() },
                 }
             }
-            Source::ArgumentsFile(usual) => {
+            ArgumentsSource::ArgumentsFile(usual) => {
                 let file = option(&arguments, "--kubelet-args-file").unwrap_or(usual);
                 Self::with_arguments_of(root, Path::new(file))
             }
-            Source::CommandLine | Source::Process => Self { arguments, ..Self::default() },
+            ArgumentsSource::CommandLine | ArgumentsSource::Process => {
+                Self { arguments, ..Self::default() }
+            }
         };
         Self { unit, pid: Some(pid), distribution: of_unit.unwrap_or(distribution), ..kubelet }
     }
 
     /// The kubelet that a unit's command line starts, if need be by way of another program.
-    fn contained(root: &Path, distribution: &'static Distribution, own: &Start) -> Self {
+    fn contained(root: &Path, distribution: &'static Distribution, own: &UnitStart) -> Self {
         let kubelet = match &distribution.source {
-            Source::CommandLine => Self { arguments: own.arguments.clone(), ..Self::default() },
-            Source::Rancher(rancher) => match rancher::kubelets_arguments(root, rancher, own) {
-                Ok(arguments) => Self { arguments, ..Self::default() },
-                Err(problem) => Self { problem: Some(problem), ..Self::default() },
-            },
-            Source::ArgumentsFile(file) => Self::with_arguments_of(root, Path::new(file)),
-            Source::Process => {
+            ArgumentsSource::CommandLine => {
+                Self { arguments: own.arguments.clone(), ..Self::default() }
+            }
+            ArgumentsSource::Rancher(rancher) => {
+                match rancher::kubelets_arguments(root, rancher, own) {
+                    Ok(arguments) => Self { arguments, ..Self::default() },
+                    Err(problem) => Self { problem: Some(problem), ..Self::default() },
+                }
+            }
+            ArgumentsSource::ArgumentsFile(file) => Self::with_arguments_of(root, Path::new(file)),
+            ArgumentsSource::Process => {
                 let (file, program) = (own.file.clone(), &own.program);
                 let why = format!("what {program} tells its kubelet shows only while that runs");
-                Self { problem: Some(Problem { file, why }), ..Self::default() }
+                Self { problem: Some(KubeletProblem { file, why }), ..Self::default() }
             }
         };
         Self { distribution, ..kubelet }
@@ -247,9 +254,10 @@ impl Kubelet {
     fn with_arguments_of(root: &Path, file: &Path) -> Self {
         match arguments_file::arguments(root, file) {
             Ok(arguments) => Self { arguments, ..Self::default() },
-            Err(why) => {
-                Self { problem: Some(Problem { file: file.to_owned(), why }), ..Self::default() }
-            }
+            Err(why) => Self {
+                problem: Some(KubeletProblem { file: file.to_owned(), why }),
+                ..Self::default()
+            },
         }
     }
 
@@ -278,7 +286,7 @@ impl Kubelet {
     }
 
     /// Why its arguments are not known, if they are not.
-    pub fn problem(&self) -> Option<&Problem> {
+    pub fn problem(&self) -> Option<&KubeletProblem> {
         self.problem.as_ref()
     }
 
@@ -298,16 +306,16 @@ impl Kubelet {
     }
 
     /// The merged configuration; `None` if it has no file, not even at a usual place.
-    pub fn configuration(&self, root: &Path) -> Option<Configuration> {
+    pub fn configuration(&self, root: &Path) -> Option<MergedConfiguration> {
         if let Some(problem) = &self.problem {
-            return Some(Configuration::unknown(problem.clone()));
+            return Some(MergedConfiguration::unknown(problem.clone()));
         }
         // Unlike other options, each occurrence adds to those before it.
         let gates = values(&self.arguments, "--feature-gates").flat_map(|all| all.split(','));
         let mut set = gates.filter_map(|gate| gate.trim().strip_prefix("GracefulNodeShutdown="));
         let gate = set.next_back().and_then(|on| on.to_ascii_lowercase().parse().ok());
         let Sources { file, drop_ins } = self.sources(root);
-        Configuration::read(root, file.as_deref(), drop_ins.as_deref(), gate)
+        MergedConfiguration::read(root, file.as_deref(), drop_ins.as_deref(), gate)
     }
 
     /// The files that its arguments name or, if they name none, those at a usual place.

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use winddown_shared::Backoff;
 
-use super::local_node::LocalNode;
+use super::local_node::KubeletHost;
 
 /// The wait after a failed attempt to hold the kubelet, before its exit leads to another.
 const HOLD_AGAIN: Duration = Duration::from_secs(1);
@@ -65,7 +65,11 @@ impl KubeletHold {
     }
 
     /// Holds the kubelet when requested, and starts it again when the node stays up.
-    pub(super) async fn keep<N: LocalNode>(&self, node: &N, mut going_down: watch::Receiver<bool>) {
+    pub(super) async fn keep<N: KubeletHost>(
+        &self,
+        node: &N,
+        mut going_down: watch::Receiver<bool>,
+    ) {
         let mut wanted = self.wanted.subscribe();
         loop {
             let state = *self.state.borrow();
@@ -92,7 +96,7 @@ impl KubeletHold {
         }
     }
 
-    async fn hold_back<N: LocalNode>(&self, node: &N) {
+    async fn hold_back<N: KubeletHost>(&self, node: &N) {
         let state = match node.stop_kubelet().await {
             Ok(()) => {
                 tracing::info!("the kubelet is stopped, so that it starts no container again");
@@ -109,7 +113,7 @@ impl KubeletHold {
     }
 
     /// Starts the kubelet if this agent or an earlier one stopped it.
-    async fn let_go<N: LocalNode>(&self, node: &N, going_down: &mut watch::Receiver<bool>) {
+    async fn let_go<N: KubeletHost>(&self, node: &N, going_down: &mut watch::Receiver<bool>) {
         // First, so that a request of the next shutdown is not lost while the kubelet starts.
         self.wanted.send_replace(false);
         let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
@@ -130,7 +134,7 @@ impl KubeletHold {
 }
 
 /// Resolves when the kubelet has exited, such as one that took too long to be held. Cancel-safe.
-async fn exited<N: LocalNode>(node: &N, state: HoldState) {
+async fn exited<N: KubeletHost>(node: &N, state: HoldState) {
     if state == HoldState::Impossible {
         sleep(HOLD_AGAIN).await;
     }

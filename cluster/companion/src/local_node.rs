@@ -9,7 +9,7 @@ use winddown_shared::{FoundPod, PodUid, PodUidMap, StoppedContainer};
 /// Queries and actions on the node that a kubelet runs on.
 ///
 /// Each call is bounded in time by the implementer, and idempotent.
-pub trait LocalNode: Send + Sync + 'static {
+pub trait KubeletHost: Send + Sync + 'static {
     /// Every pod with a running container or a ready sandbox, according to the container runtime.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl NodeError {
 
 // === impl NoLocalNode ===
 
-impl LocalNode for NoLocalNode {
+impl KubeletHost for NoLocalNode {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         Err(NodeError::because("no container runtime is configured"))
     }

@@ -24,7 +24,7 @@ pub(super) struct Claim {
 
 /// The answer to a [`Claim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum ClaimVerdict {
     /// It mirrors that pod.
     Mirror,
     /// It is a pod like others.
@@ -54,14 +54,14 @@ pub(super) fn take_claim(object: &mut api::Pod, node: &str) -> Option<Claim> {
 }
 
 /// The object of a pod with a claim that was answered.
-pub(super) fn answered(mut object: api::Pod, claim: &Claim, verdict: Verdict) -> api::Pod {
+pub(super) fn answered(mut object: api::Pod, claim: &Claim, verdict: ClaimVerdict) -> api::Pod {
     let annotations = object.metadata.annotations.get_or_insert_default();
     match verdict {
-        Verdict::Mirror => {
+        ClaimVerdict::Mirror => {
             annotations.insert(CONFIG_HASH.to_owned(), claim.hash.as_str().to_owned());
         }
-        Verdict::Pod => drop(annotations.remove(CONFIG_MIRROR_ANNOTATION)),
-        Verdict::Open => {}
+        ClaimVerdict::Pod => drop(annotations.remove(CONFIG_MIRROR_ANNOTATION)),
+        ClaimVerdict::Open => {}
     }
     object
 }
@@ -69,17 +69,22 @@ pub(super) fn answered(mut object: api::Pod, claim: &Claim, verdict: Verdict) ->
 impl Claim {
     /// Compares it with the pods that the container runtime has, and with the UID of this node's object if that is
     /// known.
-    pub(super) fn judge(&self, pod: &Pod, found: &[FoundPod], node_uid: Option<&str>) -> Verdict {
+    pub(super) fn judge(
+        &self,
+        pod: &Pod,
+        found: &[FoundPod],
+        node_uid: Option<&str>,
+    ) -> ClaimVerdict {
         if node_uid.is_some_and(|uid| uid != self.owner) {
-            return Verdict::Pod;
+            return ClaimVerdict::Pod;
         }
         let of = |uid: &PodUid| found.iter().find(|one| one.uid == *uid);
         match of(&self.hash) {
-            Some(found) if is_of_manifest(found) && is_same(found, pod) => Verdict::Mirror,
-            Some(_) => Verdict::Pod,
+            Some(found) if is_of_manifest(found) && is_same(found, pod) => ClaimVerdict::Mirror,
+            Some(_) => ClaimVerdict::Pod,
             // A mirror pod has no sandbox of its own.
-            None if of(pod.uid()).is_some() => Verdict::Pod,
-            None => Verdict::Open,
+            None if of(pod.uid()).is_some() => ClaimVerdict::Pod,
+            None => ClaimVerdict::Open,
         }
     }
 }
@@ -148,13 +153,23 @@ mod tests {
         let pod = Pod::new(pod("etcd", json!({}))).unwrap();
         let own = found(uid("etcd").as_str(), "etcd", "api");
         let table = [
-            ("its sandbox", vec![found("h", "etcd", "file")], Some("u"), Verdict::Mirror),
-            ("from a URL", vec![found("h", "etcd", "http")], None, Verdict::Mirror),
-            ("another node's object", vec![found("h", "etcd", "file")], Some("v"), Verdict::Pod),
-            ("another pod's sandbox", vec![found("h", "other", "file")], Some("u"), Verdict::Pod),
-            ("an API pod's sandbox", vec![found("h", "etcd", "api")], Some("u"), Verdict::Pod),
-            ("its own sandbox", vec![own], Some("u"), Verdict::Pod),
-            ("none", vec![found("i", "etcd", "file")], Some("u"), Verdict::Open),
+            ("its sandbox", vec![found("h", "etcd", "file")], Some("u"), ClaimVerdict::Mirror),
+            ("from a URL", vec![found("h", "etcd", "http")], None, ClaimVerdict::Mirror),
+            (
+                "another node's object",
+                vec![found("h", "etcd", "file")],
+                Some("v"),
+                ClaimVerdict::Pod,
+            ),
+            (
+                "another pod's sandbox",
+                vec![found("h", "other", "file")],
+                Some("u"),
+                ClaimVerdict::Pod,
+            ),
+            ("an API pod's sandbox", vec![found("h", "etcd", "api")], Some("u"), ClaimVerdict::Pod),
+            ("its own sandbox", vec![own], Some("u"), ClaimVerdict::Pod),
+            ("none", vec![found("i", "etcd", "file")], Some("u"), ClaimVerdict::Open),
         ];
         for (what, found, node_uid, verdict) in table {
             assert_eq!(claim.judge(&pod, &found, node_uid), verdict, "{what}");

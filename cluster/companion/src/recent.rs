@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout};
-use winddown_api_client::node_pods::Refused;
+use winddown_api_client::node_pods::RefusedRequest;
 
 /// How long an answer is reused.
 const ANSWER_MAX_AGE: Duration = Duration::from_secs(10);
@@ -22,8 +22,8 @@ impl<T> Recent<T> {
     /// error. A slow answer is not reported as a failure: other requests may well be answered. Cancel-safe.
     pub(super) async fn with_cached<R>(
         &self,
-        ask: impl Future<Output = Result<T, Refused>>,
-        failed: impl FnOnce(&Refused),
+        ask: impl Future<Output = Result<T, RefusedRequest>>,
+        failed: impl FnOnce(&RefusedRequest),
         with: impl FnOnce(Option<&T>) -> R,
     ) -> R {
         let mut read = self.0.lock().await;

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_shared::{PodLabel, PodUid};
 
-use super::local_node::LocalNode;
+use super::local_node::KubeletHost;
 use super::runtime_poller::RuntimePoller;
 
 /// The grace period of restarted containers; short, because they should have stopped already.
@@ -25,7 +25,7 @@ impl RestartGuard {
     }
 
     /// While the node goes down, stops whatever runs of a recorded pod. Never returns.
-    pub(super) async fn end_again<N: LocalNode>(
+    pub(super) async fn end_again<N: KubeletHost>(
         &self,
         node: &N,
         poller: &RuntimePoller,
@@ -58,7 +58,7 @@ impl RestartGuard {
         }
     }
 
-    async fn end_pod_again<N: LocalNode>(&self, node: &N, runtime_uid: PodUid, pod: PodLabel) {
+    async fn end_pod_again<N: KubeletHost>(&self, node: &N, runtime_uid: PodUid, pod: PodLabel) {
         tracing::warn!(%pod, "the kubelet has started its containers again: they are ended again");
         if let Err(error) = node.stop(&runtime_uid, RESTARTED_GRACE).await {
             tracing::warn!(%pod, "its containers cannot be stopped: {error}");

@@ -12,9 +12,9 @@ use winddown_shared::{
 
 use super::api::NodePods;
 use super::config::CompanionConfig;
-use super::follow::Follower;
-use super::local_node::{LocalNode, NodeError};
-use super::stop::{Core, MOUNT_CHECK_INTERVAL};
+use super::follow::KubeletFollower;
+use super::local_node::{KubeletHost, NodeError};
+use super::stop::{MOUNT_CHECK_INTERVAL, StopCore};
 
 /// How long a kubelet is given to unmount volumes before the clean-up fails.
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -25,18 +25,18 @@ const AWAY: &str = "the API server is away: pods are as last known";
 
 /// The pods that a kubelet runs, as reported by the API server. See the [module](super).
 pub struct KubeletRuntime<N> {
-    core: Arc<Core<NodePods, N>>,
+    core: Arc<StopCore<NodePods, N>>,
 }
 
 /// Creates a runtime on `client`, and the follower that keeps it up to date. Requests start with the follower.
-pub fn companion<N: LocalNode>(
+pub fn companion<N: KubeletHost>(
     client: kube::Client,
     node: N,
     config: CompanionConfig,
-) -> (KubeletRuntime<N>, Follower<N>) {
+) -> (KubeletRuntime<N>, KubeletFollower<N>) {
     let api = NodePods::new(client, config.node.clone());
-    let core = Arc::new(Core::new(api, node, config));
-    (KubeletRuntime { core: Arc::clone(&core) }, Follower { core })
+    let core = Arc::new(StopCore::new(api, node, config));
+    (KubeletRuntime { core: Arc::clone(&core) }, KubeletFollower { core })
 }
 
 impl<N> KubeletRuntime<N> {
@@ -59,7 +59,7 @@ impl<N> std::fmt::Debug for KubeletRuntime<N> {
     }
 }
 
-impl<N: LocalNode> Runtime for KubeletRuntime<N> {
+impl<N: KubeletHost> Runtime for KubeletRuntime<N> {
     /// Starts nothing: returns the status as the kubelet reports it.
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         Ok(SyncedPod { status: self.core.sync(pod), ..SyncedPod::default() })
@@ -134,7 +134,7 @@ fn unread(why: &NodeError) -> RuntimeError {
 }
 
 /// Returns nothing: the kubelet measures and evicts its pods itself.
-impl<N: LocalNode> PodStatsSource for KubeletRuntime<N> {
+impl<N: KubeletHost> PodStatsSource for KubeletRuntime<N> {
     async fn pod_stats(
         &self,
         _: Option<Duration>,
@@ -144,7 +144,7 @@ impl<N: LocalNode> PodStatsSource for KubeletRuntime<N> {
 }
 
 /// Removes nothing: the kubelet cleans up after its pods itself.
-impl<N: LocalNode> Garbage for KubeletRuntime<N> {
+impl<N: KubeletHost> Garbage for KubeletRuntime<N> {
     async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
         Ok(Freed::default())
     }

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 use winddown_shared::{PodUid, PodUidMap};
 
-use super::local_node::{LocalNode, NodeError, RuntimePodState};
+use super::local_node::{KubeletHost, NodeError, RuntimePodState};
 
 /// The shortest and the longest wait between two polls; in between, twice as long as a poll takes, so that polls do not
 /// delay the pods. Container runtimes from before 2023 provide no events, and a poll costs two requests for any number
@@ -42,7 +42,7 @@ impl RuntimePoller {
 
     /// Polls while there are receivers, and once when containers have `started`, so that their exits are known at once.
     /// Never returns.
-    pub(super) async fn keep_polling<N: LocalNode>(
+    pub(super) async fn keep_polling<N: KubeletHost>(
         &self,
         node: &N,
         started: &Notify,

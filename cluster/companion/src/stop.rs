@@ -22,9 +22,9 @@ use super::api_outage::ApiOutage;
 use super::budgets::Budgets;
 use super::config::{CompanionConfig, WithoutApi};
 use super::facts;
-use super::known::{Known, View};
+use super::known::{CurrentPod, PodIndex};
 use super::kubelet_hold::KubeletHold;
-use super::local_node::{LocalNode, NodeError, RuntimePodState};
+use super::local_node::{KubeletHost, NodeError, RuntimePodState};
 use super::recent::Recent;
 use super::restart_guard::RestartGuard;
 use super::runtime_poller::{RuntimePoller, RuntimeSnapshot};
@@ -56,11 +56,11 @@ const STAYS: &str = "the kubelet runs it from a manifest file, so only the remov
 const WANTED: &str = "the kubelet runs it for the API server, so its deletion there ends it";
 
 /// The pods of one node, and everything needed to stop them.
-pub(super) struct Core<A, N> {
+pub(super) struct StopCore<A, N> {
     pub(super) api: A,
     pub(super) node: N,
     pub(super) config: CompanionConfig,
-    pub(super) known: Known,
+    pub(super) known: PodIndex,
     pub(super) outage: ApiOutage,
     budgets: Budgets,
     serves_requests: Recent<bool>,
@@ -73,9 +73,9 @@ pub(super) struct Core<A, N> {
     query_error_logged: AtomicBool,
 }
 
-impl<A, N> Core<A, N> {
+impl<A, N> StopCore<A, N> {
     pub(super) fn new(api: A, node: N, config: CompanionConfig) -> Self {
-        let known = Known::new(config.own_pod.clone(), config.node.clone());
+        let known = PodIndex::new(config.own_pod.clone(), config.node.clone());
         Self {
             api,
             node,
@@ -106,7 +106,7 @@ impl<A, N> Core<A, N> {
     /// Why the pod would not be stopped for `reason`; `None` if it would. A mirror pod that the API server no longer
     /// has is about to be over, or replaced.
     pub(super) fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
-        let View { pod, gone } = self.known.look(uid)?;
+        let CurrentPod { pod, gone } = self.known.look(uid)?;
         if !pod.is_mirror() {
             let is_wanted = reason == KillReason::Removed && self.known.runs_on(uid);
             return is_wanted.then(|| WANTED.into());
@@ -118,7 +118,7 @@ impl<A, N> Core<A, N> {
     }
 }
 
-impl<A: EndPods, N: LocalNode> Core<A, N> {
+impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Stops the pod, and resolves when none of its containers runs. Dropping the future abandons the
     /// wait: requests that the API server accepted stay in effect.
     pub(super) async fn stop(
@@ -485,7 +485,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
 
     /// The UID that the container runtime knows, if the pod has a sandbox with a network of its own.
     async fn network(&self, uid: &PodUid) -> Option<PodUid> {
-        let View { pod, gone } = self.known.look(uid)?;
+        let CurrentPod { pod, gone } = self.known.look(uid)?;
         // The network of a pod whose mirror pod was replaced is shown by the next one.
         if pod.is_on_host_network() || (gone && pod.is_mirror()) {
             return None;

@@ -13,10 +13,10 @@ const UNUSED_VOLUME_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Since when volumes have been unused, and when the stops of pods began.
 #[derive(Debug, Default)]
-pub(super) struct UnusedVolumes(Mutex<Seen>);
+pub(super) struct UnusedVolumes(Mutex<SeenVolume>);
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenVolume {
     volumes: HashMap<String, Volume>,
     pods: PodUidMap<Instant>,
 }
@@ -66,7 +66,7 @@ impl UnusedVolumes {
 
 // === impl Seen ===
 
-impl Seen {
+impl SeenVolume {
     /// Updates the set of unused volumes; one that was in use meanwhile starts over.
     fn take(&mut self, at: Instant, unused: &[String]) {
         self.volumes.retain(|point, _| unused.contains(point));

@@ -8,13 +8,13 @@ use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
-use crate::who::Refused;
+use crate::who::RefusedClient;
 
 pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// An error response.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub(crate) struct FailureAnswer {
     pub(crate) status: StatusCode,
     /// The reason, in one line for display.
     pub(crate) text: String,
@@ -57,7 +57,7 @@ pub(crate) fn stream(kind: &'static str, body: Body) -> Response<Body> {
     response
 }
 
-impl Failure {
+impl FailureAnswer {
     pub(crate) fn new(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, text: text.into() }
     }
@@ -69,18 +69,18 @@ impl Failure {
     }
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<RefusedClient> for FailureAnswer {
+    fn from(refused: RefusedClient) -> Self {
         match refused {
-            Refused::Unauthorized => Self::new(StatusCode::UNAUTHORIZED, "Unauthorized"),
-            Refused::Forbidden { user, verb, subresources } => Self::new(
+            RefusedClient::Unauthorized => Self::new(StatusCode::UNAUTHORIZED, "Unauthorized"),
+            RefusedClient::Forbidden { user, verb, subresources } => Self::new(
                 StatusCode::FORBIDDEN,
                 format!(
                     "Forbidden (user={user}, verb={verb}, resource=nodes, subresource(s)={subresources:?})"
                 ),
             ),
             // The cause is in the node's log: an unauthorized client must not see it.
-            Refused::Unjudged(error) => {
+            RefusedClient::Unjudged(error) => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
             }
         }

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 /// A cache of at most `most` answers; the oldest is evicted for the newest.
 pub(crate) struct Cache<K, V> {
     most: usize,
-    kept: Mutex<Kept<K, V>>,
+    kept: Mutex<CachedAnswer<K, V>>,
 }
 
-struct Kept<K, V> {
+struct CachedAnswer<K, V> {
     answers: HashMap<K, (V, Instant)>,
     /// The keys in the order in which they were first inserted.
     order: VecDeque<K>,
@@ -21,7 +21,7 @@ struct Kept<K, V> {
 
 impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     pub(crate) fn new(most: usize) -> Self {
-        let kept = Kept { answers: HashMap::new(), order: VecDeque::new() };
+        let kept = CachedAnswer { answers: HashMap::new(), order: VecDeque::new() };
         Self { most, kept: Mutex::new(kept) }
     }
 
@@ -35,7 +35,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
     /// Stores an answer, which expires after `keep`.
     pub(crate) fn put(&self, key: K, answer: V, keep: Duration) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let Kept { answers, order } = &mut *kept;
+        let CachedAnswer { answers, order } = &mut *kept;
         if answers.insert(key.clone(), (answer, Instant::now() + keep)).is_none() {
             order.push_back(key);
         }

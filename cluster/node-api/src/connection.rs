@@ -9,10 +9,10 @@ use hyper::{Request, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use crate::answer::Failure;
-use crate::context::Context;
+use crate::answer::FailureAnswer;
+use crate::context::RequestContext;
 use crate::places::ConnectionSlot;
-use crate::route::{Endpoint, route};
+use crate::route::{RequestedEndpoint, route};
 use crate::streams::Tunnel;
 
 /// The most bytes of a request's head.
@@ -24,8 +24,8 @@ pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an authorized client may keep a connection without a request; the kubelet's time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-pub(crate) struct Connection {
-    pub(crate) context: Arc<Context>,
+pub(crate) struct ClientConnection {
+    pub(crate) context: Arc<RequestContext>,
     seat: ConnectionSlot,
     certificate: Option<Vec<u8>>,
     /// Has the requests wait for each other until one of them is authorized; closed from then on.
@@ -49,7 +49,7 @@ struct Usage {
 }
 
 /// A request until the body of its answer has ended.
-pub(crate) struct OpenRequest(Arc<Connection>);
+pub(crate) struct OpenRequest(Arc<ClientConnection>);
 
 /// What an authorized request holds until the body of its answer has ended; the place is `None` if it is that of the
 /// connection.
@@ -57,9 +57,9 @@ pub(crate) type Place = Option<OwnedSemaphorePermit>;
 
 // === impl Connection ===
 
-impl Connection {
+impl ClientConnection {
     pub(crate) fn new(
-        context: Arc<Context>,
+        context: Arc<RequestContext>,
         seat: ConnectionSlot,
         certificate: Option<Vec<u8>>,
     ) -> Arc<Self> {
@@ -91,18 +91,18 @@ impl Connection {
     pub(crate) async fn admit(
         &self,
         request: &Request<Incoming>,
-    ) -> Result<(Endpoint, Place), Failure> {
+    ) -> Result<(RequestedEndpoint, Place), FailureAnswer> {
         let (endpoint, right) = route(request.method(), request.uri().path());
         let Ok(_head) = self.heads.try_acquire_many(length(request)) else {
             let text = "too many requests of this connection wait to be authorized";
-            return Err(Failure::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
+            return Err(FailureAnswer::new(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
         };
         let _turn = self.first.acquire().await;
         let certificate = self.certificate.as_deref();
         self.context.gatekeeper.admit(certificate, request.headers(), &right).await?;
         let Some(place) = self.context.places.answer(&self.seat) else {
             let text = "this node answers as many clients as it can: try again later";
-            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
+            return Err(FailureAnswer::new(StatusCode::SERVICE_UNAVAILABLE, text));
         };
         self.usage.send_if_modified(|usage| !std::mem::replace(&mut usage.is_authorized, true));
         self.first.close();

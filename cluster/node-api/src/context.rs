@@ -9,23 +9,23 @@ use winddown_host::SharedWatch;
 use winddown_shared::NodeHandle;
 use winddown_shared::status::{StatusEntry, is_terminal};
 
-use crate::figures::Kept;
-use crate::places::Places;
+use crate::figures::SharedMeasurement;
+use crate::places::ClientPlaces;
 use crate::tls::Tls;
 use crate::who::Gatekeeper;
 
-pub(crate) struct Context {
+pub(crate) struct RequestContext {
     pub(crate) node: NodeHandle,
     pub(crate) gatekeeper: Gatekeeper,
     pub(crate) tls: Tls,
-    pub(crate) places: Places,
+    pub(crate) places: ClientPlaces,
     /// Reports logs that grow; `None` if inotify is unavailable.
     pub(crate) growth: Option<SharedWatch>,
     /// Bounds how many logs are read at the same moment, and so the threads, however many clients follow logs.
     pub(crate) reads: Arc<Semaphore>,
     pub(crate) node_name: String,
     /// Measurements of what the node and its pods use.
-    pub(crate) figures: Kept,
+    pub(crate) figures: SharedMeasurement,
     /// Opens streams into pods; `None` if the runtime does not support them.
     pub(crate) pod_streams: Option<Arc<dyn PodStreams>>,
     /// Bounds how many streams are open at the same moment.
@@ -38,7 +38,7 @@ pub(crate) struct Context {
     pub(crate) log_max_bytes: u64,
 }
 
-impl Context {
+impl RequestContext {
     /// The pod of this name; if there are two, the one that has not ended.
     pub(crate) fn pod(&self, namespace: &str, name: &str) -> Option<StatusEntry> {
         let of_name = |entry: &StatusEntry| {

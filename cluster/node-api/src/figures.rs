@@ -52,7 +52,7 @@ pub(crate) struct PodRate {
 }
 
 /// Shares one measurement among all requests of about the same time.
-pub(crate) struct Kept {
+pub(crate) struct SharedMeasurement {
     figures: Arc<dyn StatsProvider>,
     node: NodeHandle,
     /// The last measurement without disks, and the last with them. Locked while measuring, so that concurrent requests
@@ -60,7 +60,7 @@ pub(crate) struct Kept {
     last: [tokio::sync::Mutex<Option<Arc<Taken>>>; 2],
 }
 
-impl Kept {
+impl SharedMeasurement {
     pub(crate) fn new(figures: Arc<dyn StatsProvider>, node: NodeHandle) -> Self {
         Self { figures, node, last: Default::default() }
     }

@@ -1,6 +1,6 @@
 //! Properties that must hold for any log and any query. Called by tests/fuzz.
 
-use crate::logs::{Lines, LogOptions};
+use crate::logs::{LogLines, LogOptions};
 use crate::route::StreamKind;
 use crate::streams;
 
@@ -33,7 +33,7 @@ pub fn log(bytes: &[u8]) {
 }
 
 fn given(options: &LogOptions, log: &[u8], size: usize) -> Vec<u8> {
-    let (mut lines, mut out) = (Lines::new(options), Vec::new());
+    let (mut lines, mut out) = (LogLines::new(options), Vec::new());
     log.chunks(size).for_each(|piece| lines.take(piece, &mut out));
     out
 }

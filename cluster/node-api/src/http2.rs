@@ -14,7 +14,7 @@ use hyper_util::rt::TokioExecutor;
 use winddown_shared::error_chain;
 
 use crate::answer;
-use crate::connection::{Connection, MAX_HEAD_BYTES};
+use crate::connection::{ClientConnection, MAX_HEAD_BYTES};
 use crate::request::answer;
 
 /// The most requests at a time on the connection of a client with a certificate of the cluster; those of Go's server, and
@@ -29,7 +29,7 @@ const SEND_BUFFER: usize = 64 * 1024;
 
 /// Serves a connection until its client leaves or has to. Floods of resets, settings and continuations are bounded by
 /// the library, with its defaults.
-pub(crate) async fn serve<S>(connection: Arc<Connection>, io: S) -> Result<(), String>
+pub(crate) async fn serve<S>(connection: Arc<ClientConnection>, io: S) -> Result<(), String>
 where
     S: Read + Write + Unpin,
 {

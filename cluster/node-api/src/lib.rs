@@ -71,10 +71,10 @@ pub use winddown_host::PodStreams;
 use winddown_host::{SharedWatch, Watch};
 use winddown_shared::{NodeHandle, Plugin, PluginName, Reviews, error_chain};
 
-use context::Context;
-use figures::Kept;
+use context::RequestContext;
+use figures::SharedMeasurement;
 pub use figures::{NodeUsageStats, StatsProvider};
-use places::{MAX_ANSWERED_CLIENTS, Places};
+use places::{ClientPlaces, MAX_ANSWERED_CLIENTS};
 use tls::Tls;
 pub use tls::TlsFiles;
 use who::Gatekeeper;
@@ -150,9 +150,9 @@ impl NodeApi {
         tracing::info!(%address, "the node API is served");
         node.say(format!("listening on {address}"));
         let gatekeeper = Gatekeeper::new(self.reviews, node_name.clone());
-        let places = Places::new();
+        let places = ClientPlaces::new();
         let reads = Arc::new(Semaphore::new(MAX_CONCURRENT_LOG_READS));
-        let context = Context {
+        let context = RequestContext {
             node: node.clone(),
             gatekeeper,
             tls,
@@ -160,7 +160,7 @@ impl NodeApi {
             growth,
             reads,
             node_name,
-            figures: Kept::new(self.figures, node.clone()),
+            figures: SharedMeasurement::new(self.figures, node.clone()),
             pod_streams: self.streams,
             streams: Arc::new(Semaphore::new(MAX_OPEN_STREAMS)),
             logs: Arc::new(Semaphore::new(MAX_OPEN_LOGS)),

@@ -19,12 +19,12 @@ use winddown_host::{Subscription, pod_logs};
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{NodeHandle, PodUid};
 
-use crate::answer::Failure;
-use crate::context::Context;
+use crate::answer::FailureAnswer;
+use crate::context::RequestContext;
 use crate::route::ContainerRef;
 
-use file::LogFile;
-pub(crate) use lines::Lines;
+use file::OpenLog;
+pub(crate) use lines::LogLines;
 pub(crate) use options::LogOptions;
 
 /// How much of a log is read before another reader has its turn, if nothing of it is for the client.
@@ -35,7 +35,7 @@ const LEAST_SEARCHED: u64 = 16 * 1024 * 1024;
 const LAST_OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A log that is being read: one block at a time, and only when the client has taken the previous one.
-pub(crate) struct Reading {
+pub(crate) struct LogReading {
     /// Dropped when the client is gone.
     _client: Arc<()>,
     /// Counts this log against the limit.
@@ -45,10 +45,10 @@ pub(crate) struct Reading {
     following: Option<Following>,
 }
 
-/// The blocking part of a [`Reading`].
+/// The blocking part of a [`LogReading`].
 struct Reader {
-    file: LogFile,
-    lines: Lines,
+    file: OpenLog,
+    lines: LogLines,
     /// The offset to stop at, unless the log is followed.
     end: Option<u64>,
     block: Vec<u8>,
@@ -67,13 +67,13 @@ enum Piece {
 /// The events that a follower waits for.
 struct Following {
     growing: Subscription,
-    run: Run,
+    run: LoggedRun,
     /// How long to wait for more output once the container has terminated.
     last_words: Option<Instant>,
 }
 
 /// One run of a container, i.e. the time between two restarts.
-struct Run {
+struct LoggedRun {
     node: NodeHandle,
     pod: PodUid,
     container: String,
@@ -83,20 +83,22 @@ struct Run {
 
 /// Opens the log of a container.
 pub(crate) async fn open(
-    context: &Context,
+    context: &RequestContext,
     container_ref: &ContainerRef,
     query: Option<&str>,
-) -> Result<Reading, Failure> {
+) -> Result<LogReading, FailureAnswer> {
     let Ok(place) = Arc::clone(&context.logs).try_acquire_owned() else {
         let text = "this node has as many logs open as it can: try again later";
-        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
+        return Err(FailureAnswer::new(StatusCode::SERVICE_UNAVAILABLE, text));
     };
     let options = LogOptions::parse(query.unwrap_or_default(), context.node.now())?;
     let entry = pod(context, container_ref)?;
     let status = status_of(&entry.status, &container_ref.container);
     let directory = directory(context, container_ref, &entry)?;
-    let run =
-        options.follow.then(|| Run::that_goes_on(&context.node, &entry, container_ref)).flatten();
+    let run = options
+        .follow
+        .then(|| LoggedRun::that_goes_on(&context.node, &entry, container_ref))
+        .flatten();
     let (status, container_ref, growth) =
         (status.cloned(), container_ref.clone(), context.growth.clone());
     let client = Arc::new(());
@@ -113,7 +115,7 @@ pub(crate) async fn open(
             (Some(_), Some(growth)) => Some(growth.follow(&directory).map_err(no_log)?),
             (Some(_), None) => {
                 let text = "logs cannot be followed: the kernel gives no watch (fs.inotify)";
-                return Err(Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text));
+                return Err(FailureAnswer::new(StatusCode::INTERNAL_SERVER_ERROR, text));
             }
             (None, _) => None,
         };
@@ -128,12 +130,15 @@ pub(crate) async fn open(
     });
     let opened = opening.await.unwrap_or_else(|error| Err(no_log(io::Error::other(error))));
     let (reader, following) = opened?;
-    Ok(Reading { _client: client, _place: place, reader: Some(reader), reads, following })
+    Ok(LogReading { _client: client, _place: place, reader: Some(reader), reads, following })
 }
 
-fn pod(context: &Context, container_ref: &ContainerRef) -> Result<StatusEntry, Failure> {
+fn pod(
+    context: &RequestContext,
+    container_ref: &ContainerRef,
+) -> Result<StatusEntry, FailureAnswer> {
     let ContainerRef { namespace, pod, container } = container_ref;
-    let not_found = |text| Failure::new(StatusCode::NOT_FOUND, text);
+    let not_found = |text| FailureAnswer::new(StatusCode::NOT_FOUND, text);
     let entry = context
         .pod(namespace, pod)
         .ok_or_else(|| not_found(format!("pod {pod:?} does not exist")))?;
@@ -152,14 +157,14 @@ fn pod(context: &Context, container_ref: &ContainerRef) -> Result<StatusEntry, F
 
 /// The directory of a container's logs.
 fn directory(
-    context: &Context,
+    context: &RequestContext,
     container_ref: &ContainerRef,
     entry: &StatusEntry,
-) -> Result<PathBuf, Failure> {
+) -> Result<PathBuf, FailureAnswer> {
     let ContainerRef { namespace, pod, container } = container_ref;
     let names = [namespace, pod, container, entry.pod.uid().as_str()];
     if !names.into_iter().all(pod_logs::is_safe) {
-        return Err(Failure::new(StatusCode::BAD_REQUEST, "these are no names of a pod"));
+        return Err(FailureAnswer::new(StatusCode::BAD_REQUEST, "these are no names of a pod"));
     }
     let logs = pod_logs::pod_logs(&context.log_dir, namespace, pod, entry.pod.uid());
     Ok(logs.join(container))
@@ -184,7 +189,7 @@ fn attempt(
     status: Option<&ContainerStatus>,
     runs: &[u32],
     previous: bool,
-) -> Result<u32, Failure> {
+) -> Result<u32, FailureAnswer> {
     let ContainerRef { pod, container, .. } = container_ref;
     let state = status.and_then(|status| status.state.as_ref());
     let waiting = state.and_then(|state| state.waiting.as_ref());
@@ -201,18 +206,21 @@ fn attempt(
             ),
             None => format!("container {container:?} in pod {pod:?} has no log"),
         };
-        Failure::new(StatusCode::BAD_REQUEST, text)
+        FailureAnswer::new(StatusCode::BAD_REQUEST, text)
     })
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "an error is mapped by it")]
-fn no_log(error: io::Error) -> Failure {
-    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the log cannot be read: {error}"))
+fn no_log(error: io::Error) -> FailureAnswer {
+    FailureAnswer::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        format!("the log cannot be read: {error}"),
+    )
 }
 
 // === impl Reading ===
 
-impl Reading {
+impl LogReading {
     /// The requested part of the log as a stream of blocks.
     pub(crate) fn into_stream(self) -> impl Stream<Item = io::Result<Frame<Bytes>>> + Send {
         stream::try_unfold(self, |mut reading| async move {
@@ -258,13 +266,13 @@ impl Reader {
         most: u64,
         is_given_up: impl Fn() -> bool,
     ) -> io::Result<Self> {
-        let mut file = LogFile::open(path)?;
+        let mut file = OpenLog::open(path)?;
         let size = file.size()?;
         if let Some(lines) = options.tail_lines {
             file.seek_tail(lines, size, most, is_given_up)?;
         }
         let end = (!follow).then_some(size);
-        Ok(Self { file, lines: Lines::new(options), end, block: Vec::new() })
+        Ok(Self { file, lines: LogLines::new(options), end, block: Vec::new() })
     }
 
     /// Returns the next piece of the container's output.
@@ -326,7 +334,7 @@ impl Following {
 
 // === impl Run ===
 
-impl Run {
+impl LoggedRun {
     /// The current run of the container; `None` if it is not running.
     fn that_goes_on(
         node: &NodeHandle,

@@ -15,12 +15,12 @@ const MAX_GUESTS: usize = 128;
 /// descriptors.
 pub(crate) const MAX_ANSWERED_CLIENTS: usize = 2048;
 
-pub(crate) struct Places {
+pub(crate) struct ClientPlaces {
     pub(crate) guests: Arc<ConnectionLimiter>,
     answered: Arc<Semaphore>,
 }
 
-impl Places {
+impl ClientPlaces {
     pub(crate) fn new() -> Self {
         let guests = ConnectionLimiter::new(MAX_GUESTS);
         Self { guests, answered: Arc::new(Semaphore::new(MAX_ANSWERED_CLIENTS)) }
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn who_is_answered_makes_way_for_no_guest_and_there_are_only_so_many() {
-        let places = Places::new();
+        let places = ClientPlaces::new();
         let address = IpAddr::from([192, 0, 2, 1]);
         let seat = places.guests.take_slot(address);
         let answered: Vec<_> = std::iter::from_fn(|| places.answer(&seat)).collect();

@@ -4,11 +4,11 @@ use hyper::Method;
 
 /// What a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
+pub(crate) enum RequestedEndpoint {
     Health,
     Pods,
     Logs(ContainerRef),
-    Stream(Target),
+    Stream(StreamTarget),
     /// The usage of the node and its pods.
     Summary,
     /// The same as metrics, for metrics-server.
@@ -28,7 +28,7 @@ pub(crate) struct ContainerRef {
 
 /// The target of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Target {
+pub(crate) struct StreamTarget {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     /// The UID that the pod must have, if the client named one.
@@ -56,31 +56,33 @@ pub(crate) struct Right {
 
 /// Returns what a request asks for, and the permission that it needs. The permissions are the kubelet's except for
 /// logs: a client with `nodes/log` can read these files through a kubelet too, by their path.
-pub(crate) fn route(method: &Method, path: &str) -> (Endpoint, Right) {
+pub(crate) fn route(method: &Method, path: &str) -> (RequestedEndpoint, Right) {
     let words: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let (endpoint, subresources): (_, &[&str]) = match *words {
-        ["healthz"] => (Endpoint::Health, &["healthz", "proxy"]),
-        ["pods"] => (Endpoint::Pods, &["pods", "proxy"]),
-        ["containerLogs", namespace, pod, container] => {
-            (Endpoint::Logs(ContainerRef::new(namespace, pod, container)), &["log", "proxy"])
-        }
+        ["healthz"] => (RequestedEndpoint::Health, &["healthz", "proxy"]),
+        ["pods"] => (RequestedEndpoint::Pods, &["pods", "proxy"]),
+        ["containerLogs", namespace, pod, container] => (
+            RequestedEndpoint::Logs(ContainerRef::new(namespace, pod, container)),
+            &["log", "proxy"],
+        ),
         [kind @ ("exec" | "attach" | "portForward"), namespace, pod, ref rest @ ..] => (
-            Target::of(kind, namespace, pod, rest).map_or(Endpoint::Unknown, Endpoint::Stream),
+            StreamTarget::of(kind, namespace, pod, rest)
+                .map_or(RequestedEndpoint::Unknown, RequestedEndpoint::Stream),
             &["proxy"],
         ),
-        ["stats", "summary"] => (Endpoint::Summary, &["stats"]),
-        ["metrics", "resource"] => (Endpoint::Resources, &["metrics"]),
-        ["stats", ..] => (Endpoint::Unknown, &["stats"]),
-        ["metrics", ..] => (Endpoint::Unknown, &["metrics"]),
-        _ => (Endpoint::Unknown, &["proxy"]),
+        ["stats", "summary"] => (RequestedEndpoint::Summary, &["stats"]),
+        ["metrics", "resource"] => (RequestedEndpoint::Resources, &["metrics"]),
+        ["stats", ..] => (RequestedEndpoint::Unknown, &["stats"]),
+        ["metrics", ..] => (RequestedEndpoint::Unknown, &["metrics"]),
+        _ => (RequestedEndpoint::Unknown, &["proxy"]),
     };
     let is_look = matches!(*method, Method::GET | Method::HEAD);
     match endpoint {
         // Whatever the method: a WebSocket begins with a GET, but is not read-only.
-        Endpoint::Stream(_) => (endpoint, Right { verb: "create", subresources }),
-        Endpoint::Unknown => (endpoint, Right { verb: verb(method), subresources }),
+        RequestedEndpoint::Stream(_) => (endpoint, Right { verb: "create", subresources }),
+        RequestedEndpoint::Unknown => (endpoint, Right { verb: verb(method), subresources }),
         _ if is_look => (endpoint, Right { verb: "get", subresources }),
-        _ => (Endpoint::Other("GET"), Right { verb: verb(method), subresources }),
+        _ => (RequestedEndpoint::Other("GET"), Right { verb: verb(method), subresources }),
     }
 }
 
@@ -101,7 +103,7 @@ impl ContainerRef {
     }
 }
 
-impl Target {
+impl StreamTarget {
     /// Parses the target of a path; `rest` are its segments after the pod's name.
     fn of(kind: &str, namespace: &str, pod: &str, rest: &[&str]) -> Option<Self> {
         let (uid, container) = match (kind, rest) {
@@ -125,45 +127,56 @@ impl Target {
 mod tests {
     use super::*;
 
-    fn stream(uid: Option<&str>, kind: StreamKind) -> Endpoint {
+    fn stream(uid: Option<&str>, kind: StreamKind) -> RequestedEndpoint {
         let [namespace, pod] = ["ns", "web"].map(str::to_owned);
-        Endpoint::Stream(Target { namespace, pod, uid: uid.map(str::to_owned), kind })
+        RequestedEndpoint::Stream(StreamTarget {
+            namespace,
+            pod,
+            uid: uid.map(str::to_owned),
+            kind,
+        })
     }
 
     #[test]
     fn each_path_takes_its_own_right() {
-        let logs = Endpoint::Logs(ContainerRef::new("ns", "web", "main"));
+        let logs = RequestedEndpoint::Logs(ContainerRef::new("ns", "web", "main"));
         let exec = stream(None, StreamKind::Exec("main".to_owned()));
         let exec_of_uid = stream(Some("u1"), StreamKind::Exec("main".to_owned()));
         let attach = stream(None, StreamKind::Attach("main".to_owned()));
         let forward = stream(None, StreamKind::PortForward);
         for (method, path, endpoint, verb, subresources) in [
-            ("GET", "/healthz", Endpoint::Health, "get", &["healthz", "proxy"][..]),
-            ("GET", "/pods", Endpoint::Pods, "get", &["pods", "proxy"]),
+            ("GET", "/healthz", RequestedEndpoint::Health, "get", &["healthz", "proxy"][..]),
+            ("GET", "/pods", RequestedEndpoint::Pods, "get", &["pods", "proxy"]),
             ("GET", "/containerLogs/ns/web/main", logs.clone(), "get", &["log", "proxy"]),
             (
                 "POST",
                 "/containerLogs/ns/web/main",
-                Endpoint::Other("GET"),
+                RequestedEndpoint::Other("GET"),
                 "create",
                 &["log", "proxy"],
             ),
-            ("DELETE", "/pods", Endpoint::Other("GET"), "delete", &["pods", "proxy"]),
-            ("GET", "/containerLogs/ns/web", Endpoint::Unknown, "get", &["proxy"]),
-            ("GET", "/containerLogs/ns/../main/x", Endpoint::Unknown, "get", &["proxy"]),
+            ("DELETE", "/pods", RequestedEndpoint::Other("GET"), "delete", &["pods", "proxy"]),
+            ("GET", "/containerLogs/ns/web", RequestedEndpoint::Unknown, "get", &["proxy"]),
+            ("GET", "/containerLogs/ns/../main/x", RequestedEndpoint::Unknown, "get", &["proxy"]),
             ("GET", "/exec/ns/web/main", exec, "create", &["proxy"]),
             ("POST", "/exec/ns/web/u1/main", exec_of_uid, "create", &["proxy"]),
             ("POST", "/attach/ns/web/main", attach, "create", &["proxy"]),
             ("POST", "/portForward/ns/web", forward, "create", &["proxy"]),
-            ("POST", "/portForward/ns/web/u1/main", Endpoint::Unknown, "create", &["proxy"]),
-            ("POST", "/exec/ns/web", Endpoint::Unknown, "create", &["proxy"]),
-            ("POST", "/run/ns/web/main", Endpoint::Unknown, "create", &["proxy"]),
-            ("GET", "/stats/summary", Endpoint::Summary, "get", &["stats"]),
-            ("GET", "/metrics/resource", Endpoint::Resources, "get", &["metrics"]),
-            ("GET", "/metrics/cadvisor", Endpoint::Unknown, "get", &["metrics"]),
-            ("GET", "/logs/", Endpoint::Unknown, "get", &["proxy"]),
-            ("GET", "/", Endpoint::Unknown, "get", &["proxy"]),
-            ("BREW", "/brew", Endpoint::Unknown, "create", &["proxy"]),
+            (
+                "POST",
+                "/portForward/ns/web/u1/main",
+                RequestedEndpoint::Unknown,
+                "create",
+                &["proxy"],
+            ),
+            ("POST", "/exec/ns/web", RequestedEndpoint::Unknown, "create", &["proxy"]),
+            ("POST", "/run/ns/web/main", RequestedEndpoint::Unknown, "create", &["proxy"]),
+            ("GET", "/stats/summary", RequestedEndpoint::Summary, "get", &["stats"]),
+            ("GET", "/metrics/resource", RequestedEndpoint::Resources, "get", &["metrics"]),
+            ("GET", "/metrics/cadvisor", RequestedEndpoint::Unknown, "get", &["metrics"]),
+            ("GET", "/logs/", RequestedEndpoint::Unknown, "get", &["proxy"]),
+            ("GET", "/", RequestedEndpoint::Unknown, "get", &["proxy"]),
+            ("BREW", "/brew", RequestedEndpoint::Unknown, "create", &["proxy"]),
         ] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();
             assert_eq!(

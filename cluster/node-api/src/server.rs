@@ -16,8 +16,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use winddown_shared::error_chain;
 
-use crate::connection::{Connection, HANDSHAKE_TIMEOUT, MAX_HEAD_BYTES};
-use crate::context::Context;
+use crate::connection::{ClientConnection, HANDSHAKE_TIMEOUT, MAX_HEAD_BYTES};
+use crate::context::RequestContext;
 use crate::hangup::hangup;
 use crate::http2;
 use crate::places::ConnectionSlot;
@@ -28,7 +28,7 @@ use crate::tls::HTTP2;
 const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
 /// Serves for as long as it is polled. Dropping it closes all connections.
-pub(crate) async fn serve(context: Arc<Context>, listener: TcpListener) {
+pub(crate) async fn serve(context: Arc<RequestContext>, listener: TcpListener) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -68,7 +68,7 @@ fn keep_alive(stream: &TcpStream) {
 
 /// Answers the requests of one connection.
 pub(crate) async fn converse<S>(
-    context: Arc<Context>,
+    context: Arc<RequestContext>,
     stream: S,
     from: SocketAddr,
     seat: ConnectionSlot,
@@ -83,7 +83,11 @@ pub(crate) async fn converse<S>(
     }
 }
 
-async fn talk<S>(context: Arc<Context>, stream: S, seat: ConnectionSlot) -> Result<(), String>
+async fn talk<S>(
+    context: Arc<RequestContext>,
+    stream: S,
+    seat: ConnectionSlot,
+) -> Result<(), String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -95,7 +99,7 @@ where
     let shown = session.peer_certificates().and_then(|chain| chain.first());
     let certificate = shown.map(|one| one.as_ref().to_vec());
     let speaks_http2 = session.alpn_protocol() == Some(HTTP2);
-    let connection = Connection::new(context, seat, certificate);
+    let connection = ClientConnection::new(context, seat, certificate);
     if speaks_http2 {
         http2::serve(connection, TokioIo::new(stream)).await
     } else {
@@ -104,7 +108,7 @@ where
 }
 
 /// Answers one request over HTTP/1.1 and closes the connection.
-async fn answer_one<S>(connection: &Arc<Connection>, stream: S) -> Result<(), String>
+async fn answer_one<S>(connection: &Arc<ClientConnection>, stream: S) -> Result<(), String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

@@ -19,33 +19,33 @@ use winddown_host::{PodStream, StreamRequest};
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{Pod, error_chain};
 
-use crate::answer::{self, Body, Failure};
-use crate::context::Context;
-use crate::route::{StreamKind, Target};
+use crate::answer::{self, Body, FailureAnswer};
+use crate::context::RequestContext;
+use crate::route::{StreamKind, StreamTarget};
 
 #[cfg(any(test, fuzzing))]
 pub(crate) use options::read as options;
-use server::Answer;
+use server::ServerAnswer;
 use tunnel::Far;
 pub(crate) use tunnel::Tunnel;
 
 /// Has the runtime open a stream. The caller runs the tunnel once the response has been sent; without a tunnel the
 /// response is the whole answer.
 pub(crate) async fn open(
-    context: &Context,
-    target: &Target,
+    context: &RequestContext,
+    target: &StreamTarget,
     request: &mut Request<Incoming>,
-) -> Result<(Response<Body>, Option<Tunnel>), Failure> {
+) -> Result<(Response<Body>, Option<Tunnel>), FailureAnswer> {
     let Ok(turn) = Arc::clone(&context.streams).try_acquire_owned() else {
         let text = "this node has as many streams open as it can: try again later";
-        return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, text));
+        return Err(FailureAnswer::new(StatusCode::SERVICE_UNAVAILABLE, text));
     };
     let (stream, entry) = prepare(context, target, request).await?;
     let (response, far) = match stream {
         PodStream::Served(server) => {
             match server::ask(&server, request).await.map_err(|why| unserved(&why))? {
-                Answer::Refused(response) => return Ok((response, None)),
-                Answer::Upgraded(headers, server) => {
+                ServerAnswer::Refused(response) => return Ok((response, None)),
+                ServerAnswer::Upgraded(headers, server) => {
                     let mut response = answer::empty(StatusCode::SWITCHING_PROTOCOLS);
                     *response.headers_mut() = headers;
                     (response, Far::Server(server))
@@ -61,25 +61,25 @@ pub(crate) async fn open(
 
 /// Makes the checks of the kubelet, in its order and with its messages, and prepares the stream.
 async fn prepare(
-    context: &Context,
-    target: &Target,
+    context: &RequestContext,
+    target: &StreamTarget,
     request: &Request<Incoming>,
-) -> Result<(PodStream, StatusEntry), Failure> {
+) -> Result<(PodStream, StatusEntry), FailureAnswer> {
     let Some(streams) = &context.pod_streams else {
         let text = "this node does not serve exec, attach and port-forward";
-        return Err(Failure::new(StatusCode::NOT_IMPLEMENTED, text));
+        return Err(FailureAnswer::new(StatusCode::NOT_IMPLEMENTED, text));
     };
     let mut wanted = options::read(&target.kind, request.uri().query().unwrap_or_default())
-        .map_err(|text| Failure::new(StatusCode::BAD_REQUEST, text))?;
-    let Target { namespace, pod, uid, kind } = target;
-    let not_found = |text| Failure::new(StatusCode::NOT_FOUND, text);
+        .map_err(|text| FailureAnswer::new(StatusCode::BAD_REQUEST, text))?;
+    let StreamTarget { namespace, pod, uid, kind } = target;
+    let not_found = |text| FailureAnswer::new(StatusCode::NOT_FOUND, text);
     let entry = context.pod(namespace, pod).ok_or_else(|| not_found("pod does not exist"))?;
     let is_other = uid.as_deref().is_some_and(|uid| entry.pod.uid().as_str() != uid);
     if is_other && *kind == StreamKind::PortForward {
         return Err(not_found("pod not found"));
     }
     if !wants_upgrade(request.headers()) {
-        return Err(Failure::new(StatusCode::BAD_REQUEST, "Upgrade request required"));
+        return Err(FailureAnswer::new(StatusCode::BAD_REQUEST, "Upgrade request required"));
     }
     if let StreamRequest::Attach { container, stdio } = &mut wanted {
         stdio.tty = has_tty(&entry.pod, container);
@@ -87,7 +87,7 @@ async fn prepare(
     let stream = match is_other {
         true => None,
         false => streams.open(entry.pod.uid(), wanted).await.map_err(|error| {
-            Failure::new(StatusCode::INTERNAL_SERVER_ERROR, error_chain(&error))
+            FailureAnswer::new(StatusCode::INTERNAL_SERVER_ERROR, error_chain(&error))
         })?,
     };
     let text = match kind {
@@ -97,7 +97,7 @@ async fn prepare(
         }
         StreamKind::PortForward => format!("pod not found (\"{pod}_{namespace}\")"),
     };
-    let missing = || Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text);
+    let missing = || FailureAnswer::new(StatusCode::INTERNAL_SERVER_ERROR, text);
     Ok((stream.ok_or_else(missing)?, entry))
 }
 
@@ -118,7 +118,7 @@ fn has_tty(pod: &Pod, name: &str) -> bool {
 }
 
 /// The response if the runtime's streaming server does not answer as expected.
-fn unserved(why: &str) -> Failure {
+fn unserved(why: &str) -> FailureAnswer {
     let text = format!("the container runtime does not serve the stream: {why}");
-    Failure::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+    FailureAnswer::new(StatusCode::INTERNAL_SERVER_ERROR, text)
 }

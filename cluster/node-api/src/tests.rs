@@ -32,9 +32,9 @@ use winddown_shared::{
     VictimLock, WallClock,
 };
 
-use crate::context::Context;
-use crate::figures::Kept;
-use crate::places::Places;
+use crate::context::RequestContext;
+use crate::figures::SharedMeasurement;
+use crate::places::ClientPlaces;
 use crate::tls::{Tls, TlsFiles};
 use crate::who::Gatekeeper;
 
@@ -103,7 +103,7 @@ impl Reviews for Cluster {
 
 /// A certificate authority, and a node with one pod and a server.
 struct Bench {
-    context: Arc<Context>,
+    context: Arc<RequestContext>,
     cluster: Arc<Cluster>,
     statuses: StatusStore,
     authority: CertifiedIssuer<'static, KeyPair>,
@@ -179,15 +179,15 @@ impl Bench {
         tokio::spawn(teller.run());
         let cluster = Arc::new(cluster);
         let node = NodeHandle::new(PluginName::of("node-api"), parts);
-        let context = Context {
+        let context = RequestContext {
             node: node.clone(),
             gatekeeper: Gatekeeper::new(Arc::clone(&cluster) as _, "n1".to_owned()),
             tls: Tls::new(files),
-            places: Places::new(),
+            places: ClientPlaces::new(),
             growth: Some(growth),
             reads: Arc::new(Semaphore::new(crate::MAX_CONCURRENT_LOG_READS)),
             node_name: "n1".to_owned(),
-            figures: Kept::new(Arc::new(figures::Measures::default()), node.clone()),
+            figures: SharedMeasurement::new(Arc::new(figures::Measures::default()), node.clone()),
             pod_streams: None,
             streams: Arc::new(Semaphore::new(crate::MAX_OPEN_STREAMS)),
             logs: Arc::new(Semaphore::new(crate::MAX_OPEN_LOGS)),

@@ -42,7 +42,7 @@ pub(crate) struct Gatekeeper {
 
 /// Why a client is refused.
 #[derive(Debug)]
-pub(crate) enum Refused {
+pub(crate) enum RefusedClient {
     /// The client could not be authenticated.
     Unauthorized,
     /// The client is not authorized for this request.
@@ -69,39 +69,43 @@ impl Gatekeeper {
         certificate: Option<&[u8]>,
         headers: &HeaderMap,
         right: &Right,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), RefusedClient> {
         let user = match certificate.and_then(|der| self.reviews.certificate(der)) {
             Some(user) => user,
             None => self.of_token(headers).await?,
         };
         let user = authenticated(user);
         for subresource in right.subresources {
-            if self.may(&user, right.verb, subresource).await.map_err(Refused::Unjudged)? {
+            if self.may(&user, right.verb, subresource).await.map_err(RefusedClient::Unjudged)? {
                 return Ok(());
             }
         }
         let Right { verb, subresources } = *right;
-        Err(Refused::Forbidden { user: user.username.unwrap_or_default(), verb, subresources })
+        Err(RefusedClient::Forbidden {
+            user: user.username.unwrap_or_default(),
+            verb,
+            subresources,
+        })
     }
 
-    async fn of_token(&self, headers: &HeaderMap) -> Result<UserInfo, Refused> {
-        let token = bearer(headers).ok_or(Refused::Unauthorized)?;
+    async fn of_token(&self, headers: &HeaderMap) -> Result<UserInfo, RefusedClient> {
+        let token = bearer(headers).ok_or(RefusedClient::Unauthorized)?;
         let key = Sha256::digest(token).into();
         if let Some(user) = self.known.get(&key) {
             return Ok(user);
         }
         if self.unknown.get(&key).is_some() {
-            return Err(Refused::Unauthorized);
+            return Err(RefusedClient::Unauthorized);
         }
         let _turn = self.questions.acquire().await;
-        match self.reviews.token(token.to_owned()).await.map_err(Refused::Unjudged)? {
+        match self.reviews.token(token.to_owned()).await.map_err(RefusedClient::Unjudged)? {
             Some(user) => {
                 self.known.put(key, user.clone(), TOKEN_HOLDS);
                 Ok(user)
             }
             None => {
                 self.unknown.put(key, (), TOKEN_HOLDS);
-                Err(Refused::Unauthorized)
+                Err(RefusedClient::Unauthorized)
             }
         }
     }

@@ -3,7 +3,7 @@
 //! A pod of a few kilobytes can name one large object ten thousand times, each time as another variable or file. All of
 //! them would not fit into the node's memory, and the agent is the last process that the kernel ends to make room.
 
-use super::problem::Problem;
+use super::problem::ReferenceProblem;
 
 /// What a pod may still take.
 #[derive(Debug)]
@@ -33,13 +33,13 @@ impl Allowance {
     ///
     /// # Errors
     /// Fewer are left.
-    pub(crate) fn take(&mut self, field: &str, bytes: usize) -> Result<(), Problem> {
+    pub(crate) fn take(&mut self, field: &str, bytes: usize) -> Result<(), ReferenceProblem> {
         let Some(left) = self.left.checked_sub(bytes) else {
             let most = self.all >> 20;
             let why = format!(
                 "the pod takes more than {most} MiB from the API: refer to fewer or smaller keys"
             );
-            return Err(Problem::Invalid { field: field.to_owned(), why });
+            return Err(ReferenceProblem::Invalid { field: field.to_owned(), why });
         };
         self.left = left;
         Ok(())

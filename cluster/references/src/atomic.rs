@@ -46,7 +46,7 @@ pub(crate) fn write(
 
 /// The steps of a write. The machine may stop between any two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum WriteStep {
     MadeDirectory,
     WroteFile,
     LinkedNext,
@@ -61,7 +61,7 @@ fn write_in_steps(
     payload: &Payload,
     group: Option<u32>,
     now: WallTime,
-    step: &mut dyn FnMut(Step) -> io::Result<()>,
+    step: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<bool> {
     directory(volume, group)?;
     let current = fs::read_link(volume.join(DATA)).ok().filter(|target| is_ours(target));
@@ -71,14 +71,14 @@ fn write_in_steps(
         Some(current) => current,
         None => {
             let fresh = new_directory(volume, group, now)?;
-            step(Step::MadeDirectory)?;
+            step(WriteStep::MadeDirectory)?;
             fill(&volume.join(&fresh), payload, group, step)?;
             let next = volume.join(NEXT);
             remove(&next)?;
             symlink(&fresh, &next)?;
-            step(Step::LinkedNext)?;
+            step(WriteStep::LinkedNext)?;
             fs::rename(&next, volume.join(DATA))?;
-            step(Step::Exchanged)?;
+            step(WriteStep::Exchanged)?;
             fresh
         }
     };
@@ -91,7 +91,7 @@ fn fill(
     dir: &Path,
     payload: &Payload,
     group: Option<u32>,
-    step: &mut dyn FnMut(Step) -> io::Result<()>,
+    step: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<()> {
     for (path, file) in payload {
         let mut parent = dir.to_owned();
@@ -102,7 +102,7 @@ fn fill(
             directory(&parent, group)?;
         }
         write_file(&parent.join(name), file, group)?;
-        step(Step::WroteFile)?;
+        step(WriteStep::WroteFile)?;
     }
     Ok(())
 }
@@ -155,7 +155,7 @@ fn new_directory(volume: &Path, group: Option<u32>, now: WallTime) -> io::Result
 fn link_files(
     volume: &Path,
     payload: &Payload,
-    step: &mut dyn FnMut(Step) -> io::Result<()>,
+    step: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<()> {
     for name in top_names(payload) {
         let (link, target) = (volume.join(name), Path::new(DATA).join(name));
@@ -164,7 +164,7 @@ fn link_files(
         }
         remove(&link)?;
         symlink(target, &link)?;
-        step(Step::LinkedFile)?;
+        step(WriteStep::LinkedFile)?;
     }
     Ok(())
 }
@@ -174,7 +174,7 @@ fn remove_others(
     volume: &Path,
     payload: &Payload,
     counts: &Path,
-    step: &mut dyn FnMut(Step) -> io::Result<()>,
+    step: &mut dyn FnMut(WriteStep) -> io::Result<()>,
 ) -> io::Result<()> {
     let names: BTreeSet<OsString> = top_names(payload).map(OsString::from).collect();
     for entry in fs::read_dir(volume)? {
@@ -183,7 +183,7 @@ fn remove_others(
         if !keep {
             remove(&volume.join(&name))?;
             let is_link = !is_ours(Path::new(&name));
-            step(if is_link { Step::RemovedLink } else { Step::RemovedOld })?;
+            step(if is_link { WriteStep::RemovedLink } else { WriteStep::RemovedOld })?;
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{Pod, Quantity};
 
-use super::problem::Problem;
+use super::problem::ReferenceProblem;
 
 /// Delay until the retry of a pod that waits for the node's amounts.
 const AMOUNTS_RETRY_DELAY: Duration = Duration::from_secs(2);
@@ -174,10 +174,10 @@ fn quote(value: &str, out: &mut String) {
 
 impl ResolveError {
     /// The problem of a pod that has this reference in `field`.
-    pub(crate) fn problem(self, field: impl FnOnce() -> String) -> Problem {
+    pub(crate) fn problem(self, field: impl FnOnce() -> String) -> ReferenceProblem {
         match self {
-            Self::Wrong(why) => Problem::Invalid { field: field(), why },
-            Self::NodeUnknown => Problem::Unreadable {
+            Self::Wrong(why) => ReferenceProblem::Invalid { field: field(), why },
+            Self::NodeUnknown => ReferenceProblem::Unreadable {
                 message: format!("{}: what this node has is not known yet", field()),
                 after: Some(AMOUNTS_RETRY_DELAY),
             },

@@ -14,14 +14,14 @@ use winddown_shared::{Pod, PodLabel};
 use super::allowance::Allowance;
 use super::downward::{self, NodeAmounts};
 use super::needs::Variables;
-use super::object::{Found, Key, Kind, Object};
-use super::problem::Problem;
+use super::object::{FoundObject, Object, ObjectKey, ObjectKind};
+use super::problem::ReferenceProblem;
 use winddown_cluster::events::{EventDraft, Subject};
 
 /// The inputs for resolving variables.
-pub(crate) struct Known<'a> {
+pub(crate) struct EnvironmentInputs<'a> {
     pub(crate) pod: &'a Pod,
-    pub(crate) objects: &'a HashMap<Key, Found>,
+    pub(crate) objects: &'a HashMap<ObjectKey, FoundObject>,
     pub(crate) services: &'a [(String, String)],
     /// The node's allocatable amounts, once they are known.
     pub(crate) node: Option<NodeAmounts>,
@@ -34,11 +34,11 @@ pub(crate) struct Known<'a> {
 /// When something required is missing or invalid, an object cannot be read, or it is more than is
 /// allowed.
 pub(crate) fn resolve(
-    known: &Known<'_>,
+    known: &EnvironmentInputs<'_>,
     container: &Variables<'_>,
     allowance: &mut Allowance,
     events: &mut Vec<EventDraft>,
-) -> Result<Vec<api::EnvVar>, Problem> {
+) -> Result<Vec<api::EnvVar>, ReferenceProblem> {
     let mut env = whole_objects(known, container, allowance, events)?;
     for (i, var) in container.env.iter().enumerate() {
         let at = || format!("{}.env[{i}].valueFrom", container.field);
@@ -57,11 +57,11 @@ pub(crate) fn resolve(
 
 /// The variables of services and of `envFrom`.
 fn whole_objects(
-    known: &Known<'_>,
+    known: &EnvironmentInputs<'_>,
     container: &Variables<'_>,
     allowance: &mut Allowance,
     events: &mut Vec<EventDraft>,
-) -> Result<Vec<api::EnvVar>, Problem> {
+) -> Result<Vec<api::EnvVar>, ReferenceProblem> {
     let mut env: Vec<api::EnvVar> = Vec::new();
     // An object may have a hundred thousand keys.
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -86,20 +86,20 @@ fn whole_objects(
 
 /// One reference to an object.
 struct Reference<'a> {
-    kind: Kind,
+    kind: ObjectKind,
     name: &'a str,
     optional: bool,
 }
 
 fn from_source(
-    known: &Known<'_>,
+    known: &EnvironmentInputs<'_>,
     container: &Variables<'_>,
     from: &api::EnvFromSource,
     allowance: &mut Allowance,
     events: &mut Vec<EventDraft>,
-) -> Result<Vec<(String, String)>, Problem> {
-    let map = from.config_map_ref.as_ref().map(|r| (Kind::ConfigMap, &r.name, r.optional));
-    let secret = from.secret_ref.as_ref().map(|r| (Kind::Secret, &r.name, r.optional));
+) -> Result<Vec<(String, String)>, ReferenceProblem> {
+    let map = from.config_map_ref.as_ref().map(|r| (ObjectKind::ConfigMap, &r.name, r.optional));
+    let secret = from.secret_ref.as_ref().map(|r| (ObjectKind::Secret, &r.name, r.optional));
     let Some((kind, name, optional)) = map.or(secret) else { return Ok(Vec::new()) };
     let reference = Reference { kind, name, optional: optional == Some(true) };
     let Some(object) = look_up(known, &reference, None, events)? else { return Ok(Vec::new()) };
@@ -131,17 +131,17 @@ fn from_source(
 }
 
 fn from_value(
-    known: &Known<'_>,
+    known: &EnvironmentInputs<'_>,
     own: &str,
     var: &api::EnvVar,
     source: &api::EnvVarSource,
     at: impl Fn() -> String,
     events: &mut Vec<EventDraft>,
-) -> Result<Option<api::EnvVar>, Problem> {
+) -> Result<Option<api::EnvVar>, ReferenceProblem> {
     let map = source.config_map_key_ref.as_ref();
-    let map = map.map(|r| (Kind::ConfigMap, &r.name, &r.key, r.optional));
+    let map = map.map(|r| (ObjectKind::ConfigMap, &r.name, &r.key, r.optional));
     let secret = source.secret_key_ref.as_ref();
-    let secret = secret.map(|r| (Kind::Secret, &r.name, &r.key, r.optional));
+    let secret = secret.map(|r| (ObjectKind::Secret, &r.name, &r.key, r.optional));
     if let Some((kind, name, key, optional)) = map.or(secret) {
         let reference = Reference { kind, name, optional: optional == Some(true) };
         let value = value_of_key(known, var, &reference, key, events)?;
@@ -157,7 +157,7 @@ fn from_value(
     }
     let why =
         "only configMapKeyRef, secretKeyRef, fieldRef and resourceFieldRef are read: write one";
-    Err(Problem::Invalid { field: at(), why: why.to_owned() })
+    Err(ReferenceProblem::Invalid { field: at(), why: why.to_owned() })
 }
 
 /// Keeps fields that the runtime knows, and resolves those that only the pod object has.
@@ -166,11 +166,14 @@ fn field_ref(
     var: &api::EnvVar,
     field: &api::ObjectFieldSelector,
     at: impl Fn() -> String,
-) -> Result<api::EnvVar, Problem> {
+) -> Result<api::EnvVar, ReferenceProblem> {
     let version = field.api_version.as_deref().unwrap_or("v1");
     if !matches!(version, "" | "v1") {
         let why = format!("{version} is not known: write `v1`");
-        return Err(Problem::Invalid { field: format!("{}.fieldRef.apiVersion", at()), why });
+        return Err(ReferenceProblem::Invalid {
+            field: format!("{}.fieldRef.apiVersion", at()),
+            why,
+        });
     }
     match downward::only_in_the_object(pod, &field.field_path) {
         Some(value) => Ok(literal(var.name.clone(), &value)),
@@ -179,12 +182,12 @@ fn field_ref(
 }
 
 fn value_of_key(
-    known: &Known<'_>,
+    known: &EnvironmentInputs<'_>,
     var: &api::EnvVar,
     reference: &Reference<'_>,
     key: &str,
     events: &mut Vec<EventDraft>,
-) -> Result<Option<String>, Problem> {
+) -> Result<Option<String>, ReferenceProblem> {
     let Some(object) = look_up(known, reference, Some(&var.name), events)? else { return Ok(None) };
     if let Some(value) = object.data.get(key) {
         return Ok(Some(value.text()));
@@ -199,8 +202,8 @@ fn value_of_key(
         return Ok(None);
     }
     events.push(warning(pod.label(), format!("Mandatory{}KeyNotFound", kind.as_str()), lacks));
-    Err(Problem::Missing {
-        key: Key::new(kind, pod.namespace(), name),
+    Err(ReferenceProblem::Missing {
+        key: ObjectKey::new(kind, pod.namespace(), name),
         version: object.version.clone(),
         is_for_volume: false,
         message: format!("couldn't find key {key} in {} {}/{name}", kind.as_str(), pod.namespace()),
@@ -213,30 +216,34 @@ fn value_of_key(
 /// An unreadable object is an error even if it is optional, as in the kubelet: variables are
 /// resolved once, and one that was left out because of an outage would be missing for good.
 fn look_up<'a>(
-    known: &Known<'a>,
+    known: &EnvironmentInputs<'a>,
     reference: &Reference<'_>,
     variable: Option<&str>,
     events: &mut Vec<EventDraft>,
-) -> Result<Option<&'a Object>, Problem> {
+) -> Result<Option<&'a Object>, ReferenceProblem> {
     let Reference { kind, name, optional } = *reference;
     let who = if optional { "Optional" } else { "Mandatory" };
-    let key = Key::new(kind, known.pod.namespace(), name);
+    let key = ObjectKey::new(kind, known.pod.namespace(), name);
     let (reason, message, outcome) = match known.objects.get(&key) {
-        Some(Found::There(object)) => return Ok(Some(object)),
-        Some(Found::Unreadable { error, after }) => {
+        Some(FoundObject::There(object)) => return Ok(Some(object)),
+        Some(FoundObject::Unreadable { error, after }) => {
             let what = format!("failed to read {} {name:?}", kind.lower());
             let message = format!("{what}: {error}");
-            let problem = Problem::Unreadable { message, after: *after };
+            let problem = ReferenceProblem::Unreadable { message, after: *after };
             (format!("FailedToRead{who}{}", kind.as_str()), what, Err(problem))
         }
-        Some(Found::Missing) | None => {
+        Some(FoundObject::Missing) | None => {
             let what = format!("{} {name:?} not found", kind.lower());
             let message = match variable.filter(|_| optional) {
                 Some(variable) => format!("skipping optional envvar {variable:?}: {what}"),
                 None => what.clone(),
             };
-            let problem =
-                Problem::Missing { key, version: None, is_for_volume: false, message: what };
+            let problem = ReferenceProblem::Missing {
+                key,
+                version: None,
+                is_for_volume: false,
+                message: what,
+            };
             let outcome = if optional { Ok(None) } else { Err(problem) };
             (format!("{who}{}NotFound", kind.as_str()), message, outcome)
         }

@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
-use super::object::Found;
-use super::problem::Problem;
-use super::shared::Shared;
+use super::object::FoundObject;
+use super::problem::ReferenceProblem;
+use super::shared::ResolverShared;
 use super::{mounting, needs};
 use winddown_shared::fraction;
 
@@ -21,10 +21,10 @@ const MIN_RETRY_DELAY: Duration = Duration::from_secs(10);
 
 /// Refreshes volumes when they are due: reads their objects again, renews their tokens, and writes
 /// what has changed.
-pub struct Freshener(Arc<Shared>);
+pub struct Freshener(Arc<ResolverShared>);
 
 impl Freshener {
-    pub(super) fn new(inner: Arc<Shared>) -> Self {
+    pub(super) fn new(inner: Arc<ResolverShared>) -> Self {
         Self(inner)
     }
 
@@ -83,11 +83,11 @@ impl Freshener {
             tracing::warn!(pod = %pod.label(), ?problem, "a volume cannot be renewed");
         }
         let unread = objects.values().find_map(|found| match found {
-            Found::Unreadable { error, .. } => Some(error.to_string()),
+            FoundObject::Unreadable { error, .. } => Some(error.to_string()),
             _ => None,
         });
         let refused = lacking.as_ref().and_then(|problem| match problem {
-            Problem::Unreadable { message, .. } => Some(message.clone()),
+            ReferenceProblem::Unreadable { message, .. } => Some(message.clone()),
             _ => None,
         });
         inner.note_outage(unread.or(refused).as_deref());

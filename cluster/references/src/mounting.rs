@@ -10,10 +10,10 @@ use winddown_shared::{Pod, WallTime};
 
 use super::allowance::Allowance;
 use super::downward::NodeAmounts;
-use super::object::{Found, Hidden, Key};
+use super::object::{FoundObject, Hidden, ObjectKey};
 use super::payload::{self, Payload, TokenKey};
-use super::places::{Places, is_safe};
-use super::problem::Problem;
+use super::places::{PodDirectories, is_safe};
+use super::problem::ReferenceProblem;
 use super::tokens::{self, Token};
 use super::{ResolverConfig, atomic, needs};
 use winddown_cluster::events::{EventDraft, Subject};
@@ -39,7 +39,7 @@ pub(super) async fn tokens(
     config: &ResolverConfig,
     pod: &Pod,
     mut have: HashMap<TokenKey, Token>,
-) -> (HashMap<TokenKey, Token>, Option<Problem>) {
+) -> (HashMap<TokenKey, Token>, Option<ReferenceProblem>) {
     let mut problem = None;
     for key in needs::made_here(pod).flat_map(|(_, volume)| payload::tokens(volume)) {
         let is_good = have.get(&key).is_some_and(|token| token.renew_at > Instant::now());
@@ -57,14 +57,14 @@ pub(super) async fn tokens(
 /// Computes the files of each volume of the pod that is made here, or the first problem of that volume.
 pub(super) fn plan(
     node: Option<NodeAmounts>,
-    places: &Places,
+    places: &PodDirectories,
     pod: &Pod,
-    objects: &HashMap<Key, Found>,
+    objects: &HashMap<ObjectKey, FoundObject>,
     tokens: &HashMap<TokenKey, Token>,
-) -> Vec<Result<Making, (String, Problem)>> {
+) -> Vec<Result<Making, (String, ReferenceProblem)>> {
     let tokens: HashMap<TokenKey, Hidden> =
         tokens.iter().map(|(key, token)| (key.clone(), token.value.clone())).collect();
-    let known = payload::Known { pod, objects, tokens: &tokens, node };
+    let known = payload::PayloadInputs { pod, objects, tokens: &tokens, node };
     let mut allowance = Allowance::of_volumes();
     let one = |(index, volume): (usize, &k8s_openapi::api::core::v1::Volume)| {
         let failed = |problem| (volume.name.clone(), problem);
@@ -75,7 +75,7 @@ pub(super) fn plan(
                 "name" => format!("spec.volumes[{index}].name"),
                 other => other.to_owned(),
             };
-            return Err(failed(Problem::Invalid { field, why }));
+            return Err(failed(ReferenceProblem::Invalid { field, why }));
         }
         let files = payload::files(&known, index, volume, &mut allowance).map_err(failed)?;
         Ok(Making { name: volume.name.clone(), path: places.of(pod.uid(), volume), files })
@@ -88,12 +88,12 @@ pub(super) fn plan(
 /// # Errors
 /// When a volume cannot be written: the first such problem. The other volumes are written.
 pub(super) async fn write(
-    places: &Places,
+    places: &PodDirectories,
     pod: &Pod,
     volume_lock: &VolumeLock,
     volumes: Vec<Making>,
     now: WallTime,
-) -> Result<(HashMap<String, PathBuf>, usize), Problem> {
+) -> Result<(HashMap<String, PathBuf>, usize), ReferenceProblem> {
     if volumes.is_empty() {
         return Ok((HashMap::new(), 0));
     }
@@ -115,7 +115,7 @@ pub(super) async fn write(
                 Err(error) => {
                     let message =
                         format!("cannot write volume {name:?}: {}: {error}", path.display());
-                    failed = failed.or(Some(Problem::Unreadable { message, after: None }));
+                    failed = failed.or(Some(ReferenceProblem::Unreadable { message, after: None }));
                 }
             }
             paths.insert(name, path);
@@ -125,15 +125,16 @@ pub(super) async fn write(
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| {
         let message = format!("cannot write volumes: {error}");
-        Err(Problem::Unreadable { message, after: None })
+        Err(ReferenceProblem::Unreadable { message, after: None })
     })
 }
 
 /// The event about a volume that cannot be made.
-pub(super) fn to_event(pod: &Pod, volume: &str, problem: &Problem) -> EventDraft {
+pub(super) fn to_event(pod: &Pod, volume: &str, problem: &ReferenceProblem) -> EventDraft {
     let why = match problem {
-        Problem::Missing { message, .. } | Problem::Unreadable { message, .. } => message.clone(),
-        Problem::Invalid { field, why } => format!("{field}: {why}"),
+        ReferenceProblem::Missing { message, .. }
+        | ReferenceProblem::Unreadable { message, .. } => message.clone(),
+        ReferenceProblem::Invalid { field, why } => format!("{field}: {why}"),
     };
     let message = format!("MountVolume.SetUp failed for volume {volume:?} : {why}");
     EventDraft::warning(Subject::pod(pod.label()), "FailedMount", message)

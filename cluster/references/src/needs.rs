@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::Pod;
 
-use super::object::{Key, Kind};
+use super::object::{ObjectKey, ObjectKind};
 
 /// The parts of a container that define its environment, which all three kinds of containers have.
 pub(crate) struct Variables<'a> {
@@ -49,45 +49,49 @@ pub(crate) fn environments(spec: &api::PodSpec) -> Vec<Variables<'_>> {
 pub(crate) fn of_environments<'a>(
     namespace: &Arc<str>,
     environments: impl IntoIterator<Item = &'a Variables<'a>>,
-) -> BTreeSet<Key> {
+) -> BTreeSet<ObjectKey> {
     let mut keys = BTreeSet::new();
     for one in environments {
         for from in one.env_from {
-            let map = from.config_map_ref.as_ref().map(|r| (Kind::ConfigMap, &r.name));
-            let secret = from.secret_ref.as_ref().map(|r| (Kind::Secret, &r.name));
-            keys.extend(map.into_iter().chain(secret).map(|(k, n)| Key::new(k, namespace, n)));
+            let map = from.config_map_ref.as_ref().map(|r| (ObjectKind::ConfigMap, &r.name));
+            let secret = from.secret_ref.as_ref().map(|r| (ObjectKind::Secret, &r.name));
+            keys.extend(
+                map.into_iter().chain(secret).map(|(k, n)| ObjectKey::new(k, namespace, n)),
+            );
         }
         for from in one.env.iter().filter_map(|var| var.value_from.as_ref()) {
-            let map = from.config_map_key_ref.as_ref().map(|r| (Kind::ConfigMap, &r.name));
-            let secret = from.secret_key_ref.as_ref().map(|r| (Kind::Secret, &r.name));
-            keys.extend(map.into_iter().chain(secret).map(|(k, n)| Key::new(k, namespace, n)));
+            let map = from.config_map_key_ref.as_ref().map(|r| (ObjectKind::ConfigMap, &r.name));
+            let secret = from.secret_key_ref.as_ref().map(|r| (ObjectKind::Secret, &r.name));
+            keys.extend(
+                map.into_iter().chain(secret).map(|(k, n)| ObjectKey::new(k, namespace, n)),
+            );
         }
     }
     keys
 }
 
 /// The objects that the pod's volumes show.
-pub(crate) fn of_volumes(pod: &Pod) -> BTreeSet<Key> {
+pub(crate) fn of_volumes(pod: &Pod) -> BTreeSet<ObjectKey> {
     made_here(pod).flat_map(|(_, volume)| of_volume(pod.namespace(), volume)).collect()
 }
 
 /// The objects that the volume shows.
-pub(crate) fn of_volume(namespace: &Arc<str>, volume: &api::Volume) -> BTreeSet<Key> {
+pub(crate) fn of_volume(namespace: &Arc<str>, volume: &api::Volume) -> BTreeSet<ObjectKey> {
     let mut keys = BTreeSet::new();
-    let mut add = |kind, name: &str| keys.insert(Key::new(kind, namespace, name));
+    let mut add = |kind, name: &str| keys.insert(ObjectKey::new(kind, namespace, name));
     if let Some(map) = &volume.config_map {
-        add(Kind::ConfigMap, &map.name);
+        add(ObjectKind::ConfigMap, &map.name);
     }
     if let Some(secret) = &volume.secret {
-        add(Kind::Secret, secret.secret_name.as_deref().unwrap_or_default());
+        add(ObjectKind::Secret, secret.secret_name.as_deref().unwrap_or_default());
     }
     let sources = volume.projected.iter().flat_map(|p| p.sources.iter().flatten());
     for source in sources {
         if let Some(map) = &source.config_map {
-            add(Kind::ConfigMap, &map.name);
+            add(ObjectKind::ConfigMap, &map.name);
         }
         if let Some(secret) = &source.secret {
-            add(Kind::Secret, &secret.name);
+            add(ObjectKind::Secret, &secret.name);
         }
     }
     keys

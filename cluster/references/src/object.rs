@@ -8,15 +8,15 @@ use k8s_openapi::api::core::v1 as api;
 
 /// The kind of object that a reference names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum ObjectKind {
     ConfigMap,
     Secret,
 }
 
 /// One object that a pod refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Key {
-    pub(crate) kind: Kind,
+pub(crate) struct ObjectKey {
+    pub(crate) kind: ObjectKind,
     pub(crate) namespace: Arc<str>,
     pub(crate) name: Arc<str>,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Hidden(Arc<[u8]>);
 
 /// The result of reading an object.
 #[derive(Clone, Debug)]
-pub(crate) enum Found {
+pub(crate) enum FoundObject {
     There(Arc<Object>),
     /// The object does not exist.
     Missing,
@@ -52,7 +52,7 @@ pub(crate) enum Found {
 
 // === impl Kind ===
 
-impl Kind {
+impl ObjectKind {
     /// `kind` as the API spells it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
@@ -72,8 +72,8 @@ impl Kind {
 
 // === impl Key ===
 
-impl Key {
-    pub(crate) fn new(kind: Kind, namespace: &Arc<str>, name: &str) -> Self {
+impl ObjectKey {
+    pub(crate) fn new(kind: ObjectKind, namespace: &Arc<str>, name: &str) -> Self {
         Self { kind, namespace: Arc::clone(namespace), name: Arc::from(name) }
     }
 
@@ -86,7 +86,7 @@ impl Key {
     }
 }
 
-impl fmt::Display for Key {
+impl fmt::Display for ObjectKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}/{}", self.kind.lower(), self.namespace, self.name)
     }

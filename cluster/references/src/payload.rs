@@ -8,8 +8,8 @@ use winddown_shared::Pod;
 
 use super::allowance::Allowance;
 use super::downward::{self, NodeAmounts};
-use super::object::{Found, Hidden, Key, Kind, Object};
-use super::problem::Problem;
+use super::object::{FoundObject, Hidden, Object, ObjectKey, ObjectKind};
+use super::problem::ReferenceProblem;
 
 /// What a file takes in memory, where Secrets are, is a multiple of this.
 const PAGE_BYTES: usize = 4096;
@@ -37,9 +37,9 @@ pub(crate) struct TokenKey {
 }
 
 /// The inputs for the files of a volume.
-pub(crate) struct Known<'a> {
+pub(crate) struct PayloadInputs<'a> {
     pub(crate) pod: &'a Pod,
-    pub(crate) objects: &'a HashMap<Key, Found>,
+    pub(crate) objects: &'a HashMap<ObjectKey, FoundObject>,
     pub(crate) tokens: &'a HashMap<TokenKey, Hidden>,
     /// The node's allocatable amounts, once they are known.
     pub(crate) node: Option<NodeAmounts>,
@@ -57,19 +57,19 @@ pub(crate) fn tokens(volume: &api::Volume) -> impl Iterator<Item = TokenKey> {
 /// When something that it must show is missing, cannot be read, cannot be shown, or is more than is
 /// allowed.
 pub(crate) fn files(
-    known: &Known<'_>,
+    known: &PayloadInputs<'_>,
     index: usize,
     volume: &api::Volume,
     allowance: &mut Allowance,
-) -> Result<Payload, Problem> {
+) -> Result<Payload, ReferenceProblem> {
     let field = format!("spec.volumes[{index}]");
     let mut making = Making { known, field, files: Payload::new(), allowance };
     if let Some(map) = &volume.config_map {
-        let of = Source::new(Kind::ConfigMap, &map.name, map.optional, &map.items);
+        let of = KeySource::new(ObjectKind::ConfigMap, &map.name, map.optional, &map.items);
         making.object(&of, mode_of(map.default_mode))?;
     } else if let Some(secret) = &volume.secret {
         let name = secret.secret_name.as_deref().unwrap_or_default();
-        let of = Source::new(Kind::Secret, name, secret.optional, &secret.items);
+        let of = KeySource::new(ObjectKind::Secret, name, secret.optional, &secret.items);
         making.object(&of, mode_of(secret.default_mode))?;
     } else if let Some(downward) = &volume.downward_api {
         making.downward(downward.items.iter().flatten(), mode_of(downward.default_mode))?;
@@ -83,15 +83,15 @@ pub(crate) fn files(
 }
 
 struct Making<'a> {
-    known: &'a Known<'a>,
+    known: &'a PayloadInputs<'a>,
     field: String,
     files: Payload,
     allowance: &'a mut Allowance,
 }
 
 /// A reference to an object whose keys become files.
-struct Source<'a> {
-    kind: Kind,
+struct KeySource<'a> {
+    kind: ObjectKind,
     name: &'a str,
     optional: bool,
     items: &'a [api::KeyToPath],
@@ -105,13 +105,14 @@ impl Making<'_> {
         i: usize,
         source: &api::VolumeProjection,
         mode: u32,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ReferenceProblem> {
         if let Some(map) = &source.config_map {
-            let of = Source::new(Kind::ConfigMap, &map.name, map.optional, &map.items);
+            let of = KeySource::new(ObjectKind::ConfigMap, &map.name, map.optional, &map.items);
             return self.object(&of, mode);
         }
         if let Some(secret) = &source.secret {
-            let of = Source::new(Kind::Secret, &secret.name, secret.optional, &secret.items);
+            let of =
+                KeySource::new(ObjectKind::Secret, &secret.name, secret.optional, &secret.items);
             return self.object(&of, mode);
         }
         if let Some(downward) = &source.downward_api {
@@ -120,13 +121,13 @@ impl Making<'_> {
         if let Some(token) = &source.service_account_token {
             return self.token(token, mode);
         }
-        Err(Problem::Invalid {
+        Err(ReferenceProblem::Invalid {
             field: format!("{}.projected.sources[{i}]", self.field),
             why: "only configMap, secret, downwardAPI and serviceAccountToken are shown".to_owned(),
         })
     }
 
-    fn object(&mut self, of: &Source<'_>, mode: u32) -> Result<(), Problem> {
+    fn object(&mut self, of: &KeySource<'_>, mode: u32) -> Result<(), ReferenceProblem> {
         let Some(object) = self.look_up(of)? else { return Ok(()) };
         if of.items.is_empty() {
             for (key, value) in object.binary.iter().chain(&object.data) {
@@ -147,39 +148,46 @@ impl Making<'_> {
         Ok(())
     }
 
-    fn look_up(&self, of: &Source<'_>) -> Result<Option<Arc<Object>>, Problem> {
-        let key = Key::new(of.kind, self.known.pod.namespace(), of.name);
+    fn look_up(&self, of: &KeySource<'_>) -> Result<Option<Arc<Object>>, ReferenceProblem> {
+        let key = ObjectKey::new(of.kind, self.known.pod.namespace(), of.name);
         let kind = of.kind.lower();
         match self.known.objects.get(&key) {
-            Some(Found::There(object)) => Ok(Some(Arc::clone(object))),
-            Some(Found::Unreadable { error, after }) => {
+            Some(FoundObject::There(object)) => Ok(Some(Arc::clone(object))),
+            Some(FoundObject::Unreadable { error, after }) => {
                 let message = format!("failed to read {kind} {:?}: {error}", of.name);
-                Err(Problem::Unreadable { message, after: *after })
+                Err(ReferenceProblem::Unreadable { message, after: *after })
             }
-            Some(Found::Missing) | None if of.optional => Ok(None),
-            Some(Found::Missing) | None => {
+            Some(FoundObject::Missing) | None if of.optional => Ok(None),
+            Some(FoundObject::Missing) | None => {
                 let message = format!("{kind} {:?} not found", of.name);
-                Err(Problem::Missing { key, version: None, is_for_volume: true, message })
+                Err(ReferenceProblem::Missing { key, version: None, is_for_volume: true, message })
             }
         }
     }
 
-    fn lacks(&self, of: &Source<'_>, object: &Object, wanted: &str) -> Problem {
+    fn lacks(&self, of: &KeySource<'_>, object: &Object, wanted: &str) -> ReferenceProblem {
         let message = match of.kind {
-            Kind::ConfigMap => format!("configmap references non-existent config key: {wanted}"),
-            Kind::Secret => format!("references non-existent secret key: {wanted}"),
+            ObjectKind::ConfigMap => {
+                format!("configmap references non-existent config key: {wanted}")
+            }
+            ObjectKind::Secret => format!("references non-existent secret key: {wanted}"),
         };
-        let key = Key::new(of.kind, self.known.pod.namespace(), of.name);
-        Problem::Missing { key, version: object.version.clone(), is_for_volume: true, message }
+        let key = ObjectKey::new(of.kind, self.known.pod.namespace(), of.name);
+        ReferenceProblem::Missing {
+            key,
+            version: object.version.clone(),
+            is_for_volume: true,
+            message,
+        }
     }
 
     fn downward<'a>(
         &mut self,
         items: impl Iterator<Item = &'a api::DownwardAPIVolumeFile>,
         mode: u32,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ReferenceProblem> {
         for item in items {
-            let Known { pod, node, .. } = self.known;
+            let PayloadInputs { pod, node, .. } = self.known;
             let text = match (&item.field_ref, &item.resource_field_ref) {
                 (Some(field), _) => downward::field(pod, &field.field_path).map_err(Into::into),
                 (None, Some(resource)) => downward::resource(pod, resource, None, *node),
@@ -198,10 +206,10 @@ impl Making<'_> {
         &mut self,
         token: &api::ServiceAccountTokenProjection,
         mode: u32,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ReferenceProblem> {
         let Some(value) = self.known.tokens.get(&token_key(token)) else {
             let message = "the service account's token is not there yet".to_owned();
-            return Err(Problem::Unreadable { message, after: None });
+            return Err(ReferenceProblem::Unreadable { message, after: None });
         };
         let owner = common_user(self.known.pod);
         let mode = if owner.is_some() || group(self.known.pod).is_some() { 0o600 } else { mode };
@@ -214,9 +222,9 @@ impl Making<'_> {
         bytes: Hidden,
         mode: u32,
         owner: Option<u32>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ReferenceProblem> {
         if !is_below(path) {
-            return Err(Problem::Invalid {
+            return Err(ReferenceProblem::Invalid {
                 field: self.field.clone(),
                 why: format!("{path:?} is not a path below the volume: write one without `..`"),
             });
@@ -228,14 +236,14 @@ impl Making<'_> {
     }
 
     /// Rejects a path that is both a file and a directory, which the kubelet notices only when it writes.
-    fn finish(self) -> Result<Payload, Problem> {
+    fn finish(self) -> Result<Payload, ReferenceProblem> {
         let is_both = |path: &&String| {
             let mut parents = path.match_indices('/').map(|(at, _)| &path[..at]);
             parents.any(|parent| self.files.contains_key(parent))
         };
         if let Some(path) = self.files.keys().find(is_both) {
             let why = format!("{path:?} is below a path that is a file");
-            return Err(Problem::Invalid { field: self.field, why });
+            return Err(ReferenceProblem::Invalid { field: self.field, why });
         }
         let group = group(self.known.pod);
         let mut files = self.files;
@@ -248,9 +256,9 @@ impl Making<'_> {
 
 // === impl Source ===
 
-impl<'a> Source<'a> {
+impl<'a> KeySource<'a> {
     fn new(
-        kind: Kind,
+        kind: ObjectKind,
         name: &'a str,
         optional: Option<bool>,
         items: &'a Option<Vec<api::KeyToPath>>,

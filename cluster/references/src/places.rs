@@ -11,20 +11,20 @@ use winddown_shared::{Pod, PodUid};
 
 use super::needs;
 use super::payload::Payload;
-use super::room::Room;
+use super::room::VolumeRoom;
 
 /// The two directories in which each pod has a directory of its own.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct PodDirectories {
     /// On disk, for volumes without secrets.
     pub(crate) disk: PathBuf,
     /// In memory, for secrets and tokens.
     pub(crate) memory: PathBuf,
     /// The room there.
-    pub(crate) room: Room,
+    pub(crate) room: VolumeRoom,
 }
 
-impl Places {
+impl PodDirectories {
     /// The path of the volume.
     pub(crate) fn of(&self, uid: &PodUid, volume: &api::Volume) -> PathBuf {
         let root = if needs::is_secret(volume) { &self.memory } else { &self.disk };
@@ -58,7 +58,7 @@ impl Places {
     /// Waits for the turn to write the files of the volume, if it is in memory.
     ///
     /// # Errors
-    /// As [`Room::turn`].
+    /// As [`VolumeRoom::turn`].
     pub(crate) fn turn(
         &self,
         volume: &Path,

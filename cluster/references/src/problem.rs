@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::object::Key;
+use super::object::ObjectKey;
 use winddown_cluster::pods::PrepareError;
 
 /// The reason that a pod cannot be resolved.
 #[derive(Clone, Debug)]
-pub(crate) enum Problem {
+pub(crate) enum ReferenceProblem {
     /// An object or a key does not exist.
     Missing {
-        key: Key,
+        key: ObjectKey,
         /// The version of the object that lacks the key; `None` if the object does not exist.
         version: Option<Arc<str>>,
         /// Whether a volume needs it; otherwise a variable does.
@@ -28,15 +28,17 @@ pub(crate) enum Problem {
     },
 }
 
-impl From<Problem> for PrepareError {
-    fn from(problem: Problem) -> Self {
+impl From<ReferenceProblem> for PrepareError {
+    fn from(problem: ReferenceProblem) -> Self {
         match problem {
-            Problem::Missing { key, is_for_volume, message, .. } => {
+            ReferenceProblem::Missing { key, is_for_volume, message, .. } => {
                 let (kind, name) = (key.kind.as_str(), key.name.to_string());
                 Self::Missing { kind, name, is_for_volume, message }
             }
-            Problem::Unreadable { message, after } => Self::Unavailable { what: message, after },
-            Problem::Invalid { field, why } => Self::Invalid { field, why },
+            ReferenceProblem::Unreadable { message, after } => {
+                Self::Unavailable { what: message, after }
+            }
+            ReferenceProblem::Invalid { field, why } => Self::Invalid { field, why },
         }
     }
 }

@@ -12,8 +12,8 @@ use kube::{Api, Client};
 use tokio::time::timeout;
 use winddown_shared::Pod;
 
-use super::object::{Found, Key, Kind, Object};
-use super::problem::Problem;
+use super::object::{FoundObject, Object, ObjectKey, ObjectKind};
+use super::problem::ReferenceProblem;
 use super::services;
 use super::singleflight::SingleFlight;
 use winddown_api_client::refusal::{self, Refusal};
@@ -28,7 +28,7 @@ pub(crate) struct Reader {
     limit: Duration,
     /// The maximum age of the `kubernetes` service, which every pod gets variables of.
     master_age: Duration,
-    objects: SingleFlight<Key, Found>,
+    objects: SingleFlight<ObjectKey, FoundObject>,
     services: SingleFlight<Arc<str>, Result<Arc<Vec<api::Service>>, Unread>>,
     master: SingleFlight<(), Result<Option<Arc<api::Service>>, Unread>>,
 }
@@ -58,10 +58,10 @@ impl Reader {
     /// Reads the objects, each at most `max_age` old; zero always asks the API server.
     pub(crate) async fn objects(
         &self,
-        keys: BTreeSet<Key>,
+        keys: BTreeSet<ObjectKey>,
         max_age: Duration,
-    ) -> HashMap<Key, Found> {
-        let one = |key: Key| async move {
+    ) -> HashMap<ObjectKey, FoundObject> {
+        let one = |key: ObjectKey| async move {
             let found = self.object(&key, max_age).await;
             (key, found)
         };
@@ -72,34 +72,33 @@ impl Reader {
             .await
     }
 
-    async fn object(&self, key: &Key, max_age: Duration) -> Found {
+    async fn object(&self, key: &ObjectKey, max_age: Duration) -> FoundObject {
         if !key.can_exist() {
-            return Found::Missing;
+            return FoundObject::Missing;
         }
         let (client, limit) = (self.client.clone(), self.limit);
         let wanted = key.clone();
         let ask = || async move {
-            let Key { kind, namespace, name } = &wanted;
+            let ObjectKey { kind, namespace, name } = &wanted;
             let got = match kind {
-                Kind::ConfigMap => {
+                ObjectKind::ConfigMap => {
                     let all = Api::<api::ConfigMap>::namespaced(client, namespace);
                     bounded(limit, all.get(name)).await.map(Object::from)
                 }
-                Kind::Secret => {
+                ObjectKind::Secret => {
                     let all = Api::<api::Secret>::namespaced(client, namespace);
                     bounded(limit, all.get(name)).await.map(Object::from)
                 }
             };
             match got {
-                Ok(object) => Found::There(Arc::new(object)),
-                Err(unread) if unread.is_missing => Found::Missing,
-                Err(Unread { error, after, .. }) => Found::Unreadable { error, after },
+                Ok(object) => FoundObject::There(Arc::new(object)),
+                Err(unread) if unread.is_missing => FoundObject::Missing,
+                Err(Unread { error, after, .. }) => FoundObject::Unreadable { error, after },
             }
         };
-        let lasts = |found: &Found| matches!(found, Found::There(_));
-        self.objects.get(key, max_age, lasts, ask).await.unwrap_or_else(|| Found::Unreadable {
-            error: Arc::from("the agent is ending"),
-            after: None,
+        let lasts = |found: &FoundObject| matches!(found, FoundObject::There(_));
+        self.objects.get(key, max_age, lasts, ask).await.unwrap_or_else(|| {
+            FoundObject::Unreadable { error: Arc::from("the agent is ending"), after: None }
         })
     }
 
@@ -123,17 +122,17 @@ impl Reader {
     pub(crate) async fn runtime_handler(
         &self,
         class: Option<&str>,
-    ) -> Result<Option<String>, Problem> {
+    ) -> Result<Option<String>, ReferenceProblem> {
         let Some(class) = class.filter(|class| !class.is_empty()) else { return Ok(None) };
         let all = Api::<RuntimeClass>::all(self.client.clone());
         match bounded(self.limit, all.get(class)).await {
             Ok(found) => Ok(Some(found.handler)),
             // The class may still be created.
-            Err(unread) if unread.is_missing => Err(Problem::Unreadable {
+            Err(unread) if unread.is_missing => Err(ReferenceProblem::Unreadable {
                 message: format!("RuntimeClass \"{class}\" not found"),
                 after: None,
             }),
-            Err(unread) => Err(Problem::Unreadable {
+            Err(unread) => Err(ReferenceProblem::Unreadable {
                 message: format!("cannot read RuntimeClass {class}: {}", unread.error),
                 after: unread.after,
             }),
@@ -148,13 +147,13 @@ impl Reader {
     pub(crate) async fn service_variables(
         &self,
         pod: &Pod,
-    ) -> Result<Vec<(String, String)>, Problem> {
+    ) -> Result<Vec<(String, String)>, ReferenceProblem> {
         let wants = pod.spec.as_ref().and_then(|s| s.enable_service_links) != Some(false);
         let own = async {
             if wants { self.services_of(pod.namespace()).await } else { Ok(Arc::default()) }
         };
         let (own, master) = tokio::join!(own, self.master());
-        let unread = |unread: Unread| Problem::Unreadable {
+        let unread = |unread: Unread| ReferenceProblem::Unreadable {
             message: format!("cannot read services: {}", unread.error),
             after: unread.after,
         };
@@ -229,14 +228,14 @@ mod tests {
         let client = Client::try_from(nowhere).unwrap();
         let reader = Reader::new(client, Duration::from_secs(5), Duration::from_secs(1));
         let look = async |name: &str| {
-            let key = Key::new(Kind::Secret, &Arc::from("shop"), name);
+            let key = ObjectKey::new(ObjectKind::Secret, &Arc::from("shop"), name);
             reader.object(&key, Duration::ZERO).await
         };
         for name in ["x/../../../bank/secrets/key", "%2e%2e", "x?y", "x#y", "..", ".", "", "X"] {
             let found = look(name).await;
-            assert!(matches!(found, Found::Missing), "{name:?}: {found:?}");
+            assert!(matches!(found, FoundObject::Missing), "{name:?}: {found:?}");
         }
         let found = look("tls.v2-0").await;
-        assert!(matches!(found, Found::Unreadable { .. }), "{found:?}");
+        assert!(matches!(found, FoundObject::Unreadable { .. }), "{found:?}");
     }
 }

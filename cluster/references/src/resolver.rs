@@ -9,15 +9,15 @@ use winddown_shared::{Pod, PodUid, WallClock, error_chain};
 
 use super::downward::NodeAmounts;
 use super::fresh::Freshener;
-use super::problem::Problem;
-use super::shared::Shared;
+use super::problem::ReferenceProblem;
+use super::shared::ResolverShared;
 use super::{ResolverConfig, needs};
 use winddown_cluster::events::Events;
 use winddown_cluster::pods::{Prepare, PrepareError};
 
 /// Resolves what pods refer to. Clones share everything.
 #[derive(Clone)]
-pub struct Resolver(Arc<Shared>);
+pub struct Resolver(Arc<ResolverShared>);
 
 /// The current numbers of a [`Resolver`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Resolver {
         events: Events,
         wall: WallClock,
     ) -> (Self, Freshener) {
-        let shared = Arc::new(Shared::new(client, config, events, wall));
+        let shared = Arc::new(ResolverShared::new(client, config, events, wall));
         (Self(Arc::clone(&shared)), Freshener::new(shared))
     }
 
@@ -73,7 +73,7 @@ impl Prepare for Resolver {
         let outcome = shared.resolve_pod(pod).await;
         match &outcome {
             Ok(_) => shared.waiting.stop(pod.uid()),
-            Err(Problem::Missing { key, version, .. }) if shared.knows(pod.uid()) => {
+            Err(ReferenceProblem::Missing { key, version, .. }) if shared.knows(pod.uid()) => {
                 shared.waiting.wait(pod.uid(), key.clone(), version.clone());
             }
             Err(_) => {}

@@ -18,7 +18,7 @@ const FREE_PART: u64 = 2;
 
 /// The room for volumes in a memory file system: they may take it until half of the file system is in use.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Room(Arc<Mutex<()>>);
+pub(crate) struct VolumeRoom(Arc<Mutex<()>>);
 
 /// What a file system has, or a volume takes. A file takes whole blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ struct Amounts {
 
 // === impl Room ===
 
-impl Room {
+impl VolumeRoom {
     /// Waits for the turn to write `files` to `volume` below `directory`. Until it is dropped no other volume is written,
     /// so that the room that was found is still there.
     ///
@@ -172,7 +172,7 @@ mod tests {
             "pods_together_leave_half_of_a_memory_file_system_free_and_a_volume_is_renewed_in_it";
         let Some(mount) = Mounted::new(test) else { return };
         let directory = mount.0.path();
-        let room = Room::default();
+        let room = VolumeRoom::default();
         let now = WallTime::UNIX_EPOCH;
         let put = |volume: &str, files: &Payload| {
             let volume = directory.join(volume);

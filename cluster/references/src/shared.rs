@@ -16,23 +16,23 @@ use super::allowance::Allowance;
 use super::downward::NodeAmounts;
 use super::mounting::{self, VolumeLock};
 use super::needs::{self, Variables};
-use super::object::{Found, Key};
+use super::object::{FoundObject, ObjectKey};
 use super::payload::TokenKey;
-use super::places::Places;
-use super::problem::Problem;
+use super::places::PodDirectories;
+use super::problem::ReferenceProblem;
 use super::reader::{Reader, Unread};
-use super::room::Room;
-use super::timetable::Timetable;
+use super::room::VolumeRoom;
+use super::timetable::RefreshTimetable;
 use super::tokens::Token;
 use super::waiting::Waiting;
 use super::{ResolverConfig, env, resolved};
 use winddown_cluster::events::Events;
 
 /// What a [`Resolver`](super::Resolver) and its [`Freshener`](super::Freshener) share.
-pub(super) struct Shared {
+pub(super) struct ResolverShared {
     pub(super) client: Client,
     pub(super) config: ResolverConfig,
-    pub(super) places: Places,
+    pub(super) places: PodDirectories,
     pub(super) reader: Reader,
     pub(super) wall: WallClock,
     /// Notified when the timetable changes.
@@ -42,19 +42,19 @@ pub(super) struct Shared {
     events: Events,
     pub(super) waiting: Waiting,
     pub(super) arrivals: Mutex<Option<mpsc::Receiver<PodUid>>>,
-    state: Mutex<State>,
+    state: Mutex<ResolverState>,
     /// The node's allocatable amounts, once they are known.
     pub(super) node: Mutex<Option<NodeAmounts>>,
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) pods: PodUidMap<Kept>,
-    pub(super) timetable: Timetable,
+pub(super) struct ResolverState {
+    pub(super) pods: PodUidMap<RememberedPod>,
+    pub(super) timetable: RefreshTimetable,
 }
 
 /// What is remembered about a pod.
-pub(super) struct Kept {
+pub(super) struct RememberedPod {
     /// The pod as the API has it.
     pod: Pod,
     /// The resolved pod, of this agent or an earlier one; `None` before it is resolved.
@@ -65,7 +65,7 @@ pub(super) struct Kept {
 
 // === impl Shared ===
 
-impl Shared {
+impl ResolverShared {
     pub(super) fn new(
         client: Client,
         config: ResolverConfig,
@@ -73,10 +73,10 @@ impl Shared {
         wall: WallClock,
     ) -> Self {
         let (waiting, arrivals) = Waiting::new(client.clone());
-        let places = Places {
+        let places = PodDirectories {
             disk: config.volumes.clone(),
             memory: config.secret_volumes.clone(),
-            room: Room::default(),
+            room: VolumeRoom::default(),
         };
         Self {
             node: Mutex::new(config.node),
@@ -94,7 +94,7 @@ impl Shared {
         }
     }
 
-    pub(super) async fn resolve_pod(&self, pod: &Pod) -> Result<Pod, Problem> {
+    pub(super) async fn resolve_pod(&self, pod: &Pod) -> Result<Pod, ReferenceProblem> {
         let earlier = self.remember(pod);
         let Some(spec) = pod.spec.as_ref() else { return Ok(pod.clone()) };
         let places = needs::environments(spec);
@@ -117,7 +117,12 @@ impl Shared {
             other => other?,
         };
         let services = services?;
-        let known = env::Known { pod, objects: &objects, services: &services, node: self.node() };
+        let known = env::EnvironmentInputs {
+            pod,
+            objects: &objects,
+            services: &services,
+            node: self.node(),
+        };
         let mut allowance = Allowance::of_variables();
         let mut environments = Vec::with_capacity(places.len());
         for (one, given) in places.iter().zip(given) {
@@ -131,7 +136,10 @@ impl Shared {
             None => self.reader.runtime_handler(spec.runtime_class_name.as_deref()).await?,
         };
         let resolved = resolved::pod(pod, environments, &paths, handler).map_err(|error| {
-            Problem::Invalid { field: error.field.to_owned(), why: "a pod needs one".to_owned() }
+            ReferenceProblem::Invalid {
+                field: error.field.to_owned(),
+                why: "a pod needs one".to_owned(),
+            }
         })?;
         if let Some(kept) = self.lock().pods.get_mut(pod.uid()) {
             kept.resolved = Some(resolved.clone());
@@ -141,10 +149,10 @@ impl Shared {
 
     fn environment(
         &self,
-        known: &env::Known<'_>,
+        known: &env::EnvironmentInputs<'_>,
         one: &Variables<'_>,
         allowance: &mut Allowance,
-    ) -> Result<Vec<api::EnvVar>, Problem> {
+    ) -> Result<Vec<api::EnvVar>, ReferenceProblem> {
         let mut events = Vec::new();
         let resolved = env::resolve(known, one, allowance, &mut events);
         events.into_iter().for_each(|draft| self.events.send(draft));
@@ -155,8 +163,8 @@ impl Shared {
     async fn volumes(
         &self,
         pod: &Pod,
-        objects: &HashMap<Key, Found>,
-    ) -> Result<HashMap<String, PathBuf>, Problem> {
+        objects: &HashMap<ObjectKey, FoundObject>,
+    ) -> Result<HashMap<String, PathBuf>, ReferenceProblem> {
         let Some((volume_lock, tokens)) = self.volume_lock(pod.uid()) else {
             return Ok(HashMap::new());
         };
@@ -170,7 +178,7 @@ impl Shared {
                 Err((name, problem)) => {
                     // The reason that there is no token says more than its absence.
                     let problem = match problem {
-                        Problem::Unreadable { .. } => lacking.unwrap_or(problem),
+                        ReferenceProblem::Unreadable { .. } => lacking.unwrap_or(problem),
                         other => other,
                     };
                     self.events.send(mounting::to_event(pod, &name, &problem));
@@ -194,7 +202,7 @@ impl Shared {
     /// Remembers the pod as it is now. Returns the resolved pod of an earlier call.
     pub(super) fn remember(&self, pod: &Pod) -> Option<Pod> {
         let mut state = self.lock();
-        let kept = state.pods.entry(pod.uid().clone()).or_insert_with(|| Kept {
+        let kept = state.pods.entry(pod.uid().clone()).or_insert_with(|| RememberedPod {
             pod: pod.clone(),
             resolved: None,
             volume_lock: Arc::new(Mutex::new(true)),
@@ -220,11 +228,11 @@ impl Shared {
     pub(super) fn look_again(
         &self,
         pod: &Pod,
-        objects: &HashMap<Key, Found>,
+        objects: &HashMap<ObjectKey, FoundObject>,
         tokens: &HashMap<TokenKey, Token>,
     ) {
-        let may_change = |key: &Key| match objects.get(key) {
-            Some(Found::There(object)) => !object.immutable,
+        let may_change = |key: &ObjectKey| match objects.get(key) {
+            Some(FoundObject::There(object)) => !object.immutable,
             _ => true,
         };
         let age = self.config.max_age.mul_f64(0.9 + winddown_shared::fraction() / 5.0);
@@ -297,12 +305,12 @@ impl Shared {
         self.lock().pods.contains_key(uid)
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, ResolverState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Shared {
+impl Drop for ResolverShared {
     fn drop(&mut self) {
         self.waiting.stop_all();
     }

@@ -14,19 +14,19 @@ const PRUNE_FROM_ANSWERS: usize = 64;
 /// Answers by key, kept for a while.
 #[derive(Debug)]
 pub(crate) struct SingleFlight<K, V> {
-    state: Arc<Mutex<State<K, V>>>,
+    state: Arc<Mutex<FlightState<K, V>>>,
     /// How long an answer is kept.
     keep: Duration,
 }
 
 #[derive(Debug)]
-struct State<K, V> {
-    entries: HashMap<K, Entry<V>>,
+struct FlightState<K, V> {
+    entries: HashMap<K, FlightEntry<V>>,
     look_at: usize,
 }
 
 #[derive(Debug)]
-enum Entry<V> {
+enum FlightEntry<V> {
     Asking(watch::Receiver<Option<V>>),
     Known { answer: V, asked_at: Instant },
 }
@@ -39,7 +39,7 @@ where
     V: Clone + Send + Sync + 'static,
 {
     pub(crate) fn new(keep: Duration) -> Self {
-        let state = State { entries: HashMap::new(), look_at: PRUNE_FROM_ANSWERS };
+        let state = FlightState { entries: HashMap::new(), look_at: PRUNE_FROM_ANSWERS };
         Self { state: Arc::new(Mutex::new(state)), keep }
     }
 
@@ -61,16 +61,16 @@ where
             let now = Instant::now();
             let mut state = lock(&self.state);
             match state.entries.get(key) {
-                Some(Entry::Known { answer, asked_at })
+                Some(FlightEntry::Known { answer, asked_at })
                     if now.saturating_duration_since(*asked_at) < max_age =>
                 {
                     return Some(answer.clone());
                 }
-                Some(Entry::Asking(answer)) => answer.clone(),
+                Some(FlightEntry::Asking(answer)) => answer.clone(),
                 _ => {
                     let (tx, rx) = watch::channel(None);
                     state.forget_old(now, self.keep);
-                    state.entries.insert(key.clone(), Entry::Asking(rx.clone()));
+                    state.entries.insert(key.clone(), FlightEntry::Asking(rx.clone()));
                     let (all, key, asked) = (Arc::clone(&self.state), key.clone(), ask());
                     let landing = Landing { all, key, answer: None };
                     tokio::spawn(landing.wait_for(asked, now, lasts, tx));
@@ -85,9 +85,9 @@ where
 
 /// Removes the entry if the request does not complete.
 struct Landing<K: Eq + Hash, V> {
-    all: Arc<Mutex<State<K, V>>>,
+    all: Arc<Mutex<FlightState<K, V>>>,
     key: K,
-    answer: Option<Entry<V>>,
+    answer: Option<FlightEntry<V>>,
 }
 
 impl<K: Clone + Eq + Hash, V: Clone> Landing<K, V> {
@@ -99,7 +99,8 @@ impl<K: Clone + Eq + Hash, V: Clone> Landing<K, V> {
         tx: watch::Sender<Option<V>>,
     ) {
         let answer = asked.await;
-        self.answer = lasts(&answer).then(|| Entry::Known { answer: answer.clone(), asked_at });
+        self.answer =
+            lasts(&answer).then(|| FlightEntry::Known { answer: answer.clone(), asked_at });
         drop(self);
         tx.send_replace(Some(answer));
     }
@@ -117,15 +118,15 @@ impl<K: Eq + Hash, V> Drop for Landing<K, V> {
 
 // === impl State ===
 
-impl<K: Eq + Hash, V> State<K, V> {
+impl<K: Eq + Hash, V> FlightState<K, V> {
     /// Removes old answers, but only once there are twice as many as the last removal left.
     fn forget_old(&mut self, now: Instant, keep: Duration) {
         if self.entries.len() < self.look_at {
             return;
         }
         self.entries.retain(|_, entry| match entry {
-            Entry::Asking(_) => true,
-            Entry::Known { asked_at, .. } => now.saturating_duration_since(*asked_at) < keep,
+            FlightEntry::Asking(_) => true,
+            FlightEntry::Known { asked_at, .. } => now.saturating_duration_since(*asked_at) < keep,
         });
         self.look_at = (2 * self.entries.len()).max(PRUNE_FROM_ANSWERS);
     }

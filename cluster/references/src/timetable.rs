@@ -8,13 +8,13 @@ use winddown_shared::{PodUid, PodUidMap};
 
 /// The pods whose volumes have to be refreshed, and when. A pod has one entry; a later one replaces it.
 #[derive(Debug, Default)]
-pub(super) struct Timetable {
+pub(super) struct RefreshTimetable {
     /// The valid entries. The heap may also have outdated ones.
     due: PodUidMap<Instant>,
     heap: BinaryHeap<Reverse<(Instant, PodUid)>>,
 }
 
-impl Timetable {
+impl RefreshTimetable {
     /// Makes the pod due at `at`, and at no other time.
     pub(super) fn set(&mut self, uid: &PodUid, at: Instant) {
         self.due.insert(uid.clone(), at);
@@ -63,7 +63,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_the_last_time_of_a_pod_counts() {
-        let (now, mut table) = (Instant::now(), Timetable::default());
+        let (now, mut table) = (Instant::now(), RefreshTimetable::default());
         let (a, b) = (PodUid::new("a"), PodUid::new("b"));
         let after = |seconds| now + Duration::from_secs(seconds);
         table.set(&a, after(1));

@@ -11,7 +11,7 @@ use winddown_shared::Pod;
 
 use super::object::Hidden;
 use super::payload::TokenKey;
-use super::problem::Problem;
+use super::problem::ReferenceProblem;
 use super::reader::bounded;
 
 /// A token and when to renew it.
@@ -34,7 +34,7 @@ pub(crate) async fn request(
     pod: &Pod,
     key: &TokenKey,
     limit: Duration,
-) -> Result<Token, Problem> {
+) -> Result<Token, ReferenceProblem> {
     let account = pod.spec.as_ref().and_then(|s| s.service_account_name.as_deref());
     let account = account.filter(|name| !name.is_empty()).unwrap_or("default");
     let audiences = if key.audience.is_empty() { Vec::new() } else { vec![key.audience.clone()] };
@@ -56,7 +56,7 @@ pub(crate) async fn request(
     let asked_at = Instant::now();
     let params = PostParams::default();
     let made = bounded(limit, accounts.create_token_request(account, &params, &request)).await;
-    let failed = |error: &str, after| Problem::Unreadable {
+    let failed = |error: &str, after| ReferenceProblem::Unreadable {
         message: format!("failed to fetch token of service account {account:?}: {error}"),
         after,
     };

@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 use winddown_shared::{PodUid, PodUidMap, error_chain};
 
-use super::object::{Key, Kind};
+use super::object::{ObjectKey, ObjectKind};
 use winddown_api_client::list_and_watch;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
@@ -26,18 +26,18 @@ const ARRIVALS_CAPACITY: usize = 256;
 #[derive(Clone)]
 pub(crate) struct Waiting {
     client: Client,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<WaitingState>>,
     arrived: mpsc::Sender<PodUid>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    watched: HashMap<Key, Watched>,
-    of_pod: PodUidMap<Key>,
+struct WaitingState {
+    watched: HashMap<ObjectKey, WatchedObjects>,
+    of_pod: PodUidMap<ObjectKey>,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedObjects {
     /// The waiting pods, each with the version that it could not use.
     pods: PodUidMap<Option<Arc<str>>>,
     /// The version that the watch saw last; `None` if there was no object.
@@ -46,7 +46,7 @@ struct Watched {
 }
 
 /// What the watch saw of an object.
-enum Seen {
+enum SeenObject {
     There(Arc<str>),
     Gone,
 }
@@ -61,12 +61,12 @@ impl Waiting {
     }
 
     /// Makes `uid` wait for `key` to exist in another version than `version`, and for nothing else.
-    pub(crate) fn wait(&self, uid: &PodUid, key: Key, version: Option<Arc<str>>) {
+    pub(crate) fn wait(&self, uid: &PodUid, key: ObjectKey, version: Option<Arc<str>>) {
         let mut state = self.lock();
         if state.of_pod.get(uid) != Some(&key) {
             state.stop(uid);
         }
-        let watched = state.watched.entry(key.clone()).or_insert_with(|| Watched {
+        let watched = state.watched.entry(key.clone()).or_insert_with(|| WatchedObjects {
             pods: PodUidMap::default(),
             seen: None,
             watch: tokio::spawn(self.clone().watch(key.clone())).abort_handle(),
@@ -99,15 +99,15 @@ impl Waiting {
         self.lock().watched.len()
     }
 
-    async fn watch(self, key: Key) {
+    async fn watch(self, key: ObjectKey) {
         match key.kind {
-            Kind::ConfigMap => self.follow::<api::ConfigMap>(key).await,
-            Kind::Secret => self.follow::<api::Secret>(key).await,
+            ObjectKind::ConfigMap => self.follow::<api::ConfigMap>(key).await,
+            ObjectKind::Secret => self.follow::<api::Secret>(key).await,
         }
     }
 
     /// Follows the object's metadata only; its content is read when it is needed.
-    async fn follow<K>(self, key: Key)
+    async fn follow<K>(self, key: ObjectKey)
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
             + Clone
@@ -123,14 +123,14 @@ impl Waiting {
             let seen = match event {
                 Ok(Event::Apply(object) | Event::InitApply(object)) => {
                     is_listed = true;
-                    Seen::There(object.metadata.resource_version.unwrap_or_default().into())
+                    SeenObject::There(object.metadata.resource_version.unwrap_or_default().into())
                 }
                 Ok(Event::Init) => {
                     is_listed = false;
                     continue;
                 }
                 Ok(Event::InitDone) if is_listed => continue,
-                Ok(Event::InitDone | Event::Delete(_)) => Seen::Gone,
+                Ok(Event::InitDone | Event::Delete(_)) => SeenObject::Gone,
                 Err(error) => {
                     tracing::debug!(error = error_chain(&error), object = %key, "waiting for an object");
                     let asked = refusal::of_watch(&error).and_then(Refusal::retry_after);
@@ -148,10 +148,10 @@ impl Waiting {
     }
 
     /// Records what was seen, and returns the pods that can be tried again.
-    fn note(&self, key: &Key, seen: Seen) -> Vec<PodUid> {
+    fn note(&self, key: &ObjectKey, seen: SeenObject) -> Vec<PodUid> {
         let mut state = self.lock();
         let Some(watched) = state.watched.get_mut(key) else { return Vec::new() };
-        let Seen::There(version) = seen else {
+        let SeenObject::There(version) = seen else {
             watched.seen = None;
             return Vec::new();
         };
@@ -162,14 +162,14 @@ impl Waiting {
         pods
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WaitingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 // === impl State ===
 
-impl State {
+impl WaitingState {
     fn stop(&mut self, uid: &PodUid) {
         let Some(key) = self.of_pod.remove(uid) else { return };
         let Some(watched) = self.watched.get_mut(&key) else { return };

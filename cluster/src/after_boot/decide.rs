@@ -22,7 +22,7 @@ pub enum AfterBootPolicy {
 
 /// What to do about one of these pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AfterBootVerdict {
     /// It is not this node's business any more: drop it from the list.
     Forget,
     /// Check it again after this time, or on a change.
@@ -42,27 +42,27 @@ pub fn decide(
     policy: AfterBootPolicy,
     boot: Option<&str>,
     now: WallTime,
-) -> Verdict {
+) -> AfterBootVerdict {
     let same = |pod: &&api::Pod| pod.metadata.uid.as_deref() == Some(ended.uid.as_str());
     let Some(pod) = in_api.filter(same) else {
-        return Verdict::Forget;
+        return AfterBootVerdict::Forget;
     };
     if pod.metadata.deletion_timestamp.is_some() {
-        return Verdict::Forget;
+        return AfterBootVerdict::Forget;
     }
     let status = pod.status.as_ref();
     match status.and_then(|status| status.phase.as_deref()) {
         Some("Failed") => {}
         // The Job controller reads finished pods.
-        Some("Succeeded") => return Verdict::Forget,
+        Some("Succeeded") => return AfterBootVerdict::Forget,
         // Its final status has not reached the API yet.
-        _ => return Verdict::Wait(None),
+        _ => return AfterBootVerdict::Wait(None),
     }
     let marks = status.and_then(|status| status.conditions.as_ref());
     let ours = marks.into_iter().flatten().any(|c| {
         c.type_ == DISRUPTION_TARGET && c.status == "True" && c.reason.as_deref() == Some(BY_NODE)
     });
-    if ours { by_time(ended, policy, boot, now) } else { Verdict::Forget }
+    if ours { by_time(ended, policy, boot, now) } else { AfterBootVerdict::Forget }
 }
 
 /// Decides by time alone. `Delete` means that the pod's state in the API must be checked.
@@ -71,20 +71,20 @@ pub(super) fn by_time(
     policy: AfterBootPolicy,
     boot: Option<&str>,
     now: WallTime,
-) -> Verdict {
+) -> AfterBootVerdict {
     match policy {
-        AfterBootPolicy::Keep => Verdict::Forget,
+        AfterBootPolicy::Keep => AfterBootVerdict::Forget,
         // In the boot in which it was terminated, people may still want to inspect it.
         AfterBootPolicy::Delete if boot.is_some() && ended.boot.as_deref() == boot => {
-            Verdict::Wait(None)
+            AfterBootVerdict::Wait(None)
         }
-        AfterBootPolicy::Delete => Verdict::Delete,
+        AfterBootPolicy::Delete => AfterBootVerdict::Delete,
         AfterBootPolicy::After(ttl) => {
             // If the clock was set back, the age is zero.
             let age = Duration::try_from(now.duration_since(ended.at)).unwrap_or_default();
             match ttl.checked_sub(age) {
-                Some(left) if !left.is_zero() => Verdict::Wait(Some(left)),
-                _ => Verdict::Delete,
+                Some(left) if !left.is_zero() => AfterBootVerdict::Wait(Some(left)),
+                _ => AfterBootVerdict::Delete,
             }
         }
     }

@@ -8,12 +8,12 @@ use futures_util::stream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_api_client::node_pods::{PodApi, Refused};
+use winddown_api_client::node_pods::{PodApi, RefusedRequest};
 use winddown_api_client::refusal;
 use winddown_shared::{Backoff, PodLabel, PodUid, WallClock, error_chain};
 
 use super::decide::by_time;
-use super::{AfterBootPolicy, TerminatedPod, TerminatedPods, Verdict, decide};
+use super::{AfterBootPolicy, AfterBootVerdict, TerminatedPod, TerminatedPods, decide};
 
 /// The timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ pub struct AfterBoot {
 
 /// The result of checking a pod.
 enum Looked {
-    Verdict(Verdict),
+    Verdict(AfterBootVerdict),
     Removed,
     Failed { after: Option<Duration>, error: String },
 }
@@ -127,15 +127,15 @@ impl AfterBoot {
                 continue;
             }
             match by_time(&ended, self.policy, boot.as_deref(), wall_now) {
-                Verdict::Delete => due.push(ended),
-                Verdict::Forget => {
+                AfterBootVerdict::Delete => due.push(ended),
+                AfterBootVerdict::Forget => {
                     over.insert(ended.uid);
                 }
-                Verdict::Wait(Some(left)) => {
+                AfterBootVerdict::Wait(Some(left)) => {
                     self.next.insert(ended.uid, (now + left, CHECK_BACKOFF));
                 }
                 // Not due in this boot.
-                Verdict::Wait(None) => {}
+                AfterBootVerdict::Wait(None) => {}
             }
         }
         self.ended.forget(&over);
@@ -149,7 +149,7 @@ impl AfterBoot {
             *outage = false;
         }
         match looked {
-            Looked::Verdict(Verdict::Wait(after)) => {
+            Looked::Verdict(AfterBootVerdict::Wait(after)) => {
                 let (at, look) =
                     self.next.entry(ended.uid.clone()).or_insert_with(|| (now, CHECK_BACKOFF));
                 *at = now + after.unwrap_or_else(|| look.after_failure(None));
@@ -164,7 +164,7 @@ impl AfterBoot {
                 );
                 true
             }
-            Looked::Verdict(Verdict::Forget | Verdict::Delete) => true,
+            Looked::Verdict(AfterBootVerdict::Forget | AfterBootVerdict::Delete) => true,
             Looked::Failed { after, error } => {
                 if !std::mem::replace(outage, true) {
                     tracing::warn!(
@@ -196,18 +196,18 @@ async fn look(
         Err(_) => return late(),
     };
     let verdict = decide(ended, pod.as_ref(), policy, boot, wall.now());
-    if verdict != Verdict::Delete {
+    if verdict != AfterBootVerdict::Delete {
         return Looked::Verdict(verdict);
     }
     match timeout(REQUEST_TIMEOUT, pods.delete(&label, Duration::ZERO)).await {
         Ok(Ok(())) => Looked::Removed,
-        Ok(Err(refused)) if refused.refusal.is_gone() => Looked::Verdict(Verdict::Forget),
+        Ok(Err(refused)) if refused.refusal.is_gone() => Looked::Verdict(AfterBootVerdict::Forget),
         Ok(Err(refused)) => failed(&refused),
         Err(_) => late(),
     }
 }
 
-fn failed(refused: &Refused) -> Looked {
+fn failed(refused: &RefusedRequest) -> Looked {
     let after = refused.refusal.retry_after();
     let error = refused.source.as_ref().map_or_else(|| refused.to_string(), refusal::text);
     Looked::Failed { after, error }

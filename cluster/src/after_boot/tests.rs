@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use tokio::time::Instant;
 use winddown_shared::{Event, KillReason, PodLabel, PodUid, Recorder, WallClock, WallTime};
 
-use super::{AfterBoot, AfterBootPolicy, TerminatedPod, TerminatedPods, Verdict, decide};
+use super::{AfterBoot, AfterBootPolicy, AfterBootVerdict, TerminatedPod, TerminatedPods, decide};
 use crate::status::spool_tests::{FaultyDisk, Mode};
 use crate::status::{Spool, SpoolLimits};
 
@@ -41,39 +41,39 @@ fn failed() -> api::Pod {
     pod("Failed", "TerminationByKubelet")
 }
 
-fn in_next_boot(pod: Option<&api::Pod>, policy: AfterBootPolicy) -> Verdict {
+fn in_next_boot(pod: Option<&api::Pod>, policy: AfterBootPolicy) -> AfterBootVerdict {
     decide(&ended(), pod, policy, Some("boot-2"), at(2000))
 }
 
 #[test]
 fn only_a_failed_pod_that_bears_our_mark_is_removed() {
     let delete = AfterBootPolicy::Delete;
-    assert_eq!(in_next_boot(Some(&failed()), delete), Verdict::Delete);
+    assert_eq!(in_next_boot(Some(&failed()), delete), AfterBootVerdict::Delete);
     assert_eq!(
         in_next_boot(Some(&pod("Succeeded", "TerminationByKubelet")), delete),
-        Verdict::Forget
+        AfterBootVerdict::Forget
     );
     assert_eq!(
         in_next_boot(Some(&pod("Failed", "PreemptionByScheduler")), delete),
-        Verdict::Forget
+        AfterBootVerdict::Forget
     );
     let mut unmarked = failed();
     unmarked.status.as_mut().unwrap().conditions = None;
-    assert_eq!(in_next_boot(Some(&unmarked), delete), Verdict::Forget);
+    assert_eq!(in_next_boot(Some(&unmarked), delete), AfterBootVerdict::Forget);
 }
 
 #[test]
 fn a_pod_of_the_same_name_that_came_later_is_left_alone() {
     let mut later = failed();
     later.metadata.uid = Some("u2".into());
-    assert_eq!(in_next_boot(Some(&later), AfterBootPolicy::Delete), Verdict::Forget);
-    assert_eq!(in_next_boot(None, AfterBootPolicy::Delete), Verdict::Forget);
+    assert_eq!(in_next_boot(Some(&later), AfterBootPolicy::Delete), AfterBootVerdict::Forget);
+    assert_eq!(in_next_boot(None, AfterBootPolicy::Delete), AfterBootVerdict::Forget);
 }
 
 #[test]
 fn a_pod_whose_last_status_is_on_its_way_is_waited_for() {
     let running = pod("Running", "TerminationByKubelet");
-    assert_eq!(in_next_boot(Some(&running), AfterBootPolicy::Delete), Verdict::Wait(None));
+    assert_eq!(in_next_boot(Some(&running), AfterBootPolicy::Delete), AfterBootVerdict::Wait(None));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_deletion_in_progress_is_left_alone() {
     let mut deleting = failed();
     deleting.metadata.deletion_timestamp =
         Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(1500)));
-    assert_eq!(in_next_boot(Some(&deleting), AfterBootPolicy::Delete), Verdict::Forget);
+    assert_eq!(in_next_boot(Some(&deleting), AfterBootPolicy::Delete), AfterBootVerdict::Forget);
 }
 
 #[test]
@@ -90,18 +90,25 @@ fn policies() {
     let verdict =
         |policy, boot: Option<&str>, now| decide(&ended(), Some(&failed), policy, boot, at(now));
     let hour = AfterBootPolicy::After(Duration::from_secs(3600));
-    assert_eq!(verdict(AfterBootPolicy::Keep, Some("boot-2"), 2000), Verdict::Forget, "kept");
+    assert_eq!(
+        verdict(AfterBootPolicy::Keep, Some("boot-2"), 2000),
+        AfterBootVerdict::Forget,
+        "kept"
+    );
     assert_eq!(
         verdict(AfterBootPolicy::Delete, Some("boot-1"), 2000),
-        Verdict::Wait(None),
+        AfterBootVerdict::Wait(None),
         "same boot"
     );
-    assert_eq!(verdict(AfterBootPolicy::Delete, None, 2000), Verdict::Delete);
-    assert_eq!(verdict(hour, Some("boot-1"), 2000), Verdict::Wait(Some(Duration::from_secs(2600))));
-    assert_eq!(verdict(hour, Some("boot-1"), 4600), Verdict::Delete);
+    assert_eq!(verdict(AfterBootPolicy::Delete, None, 2000), AfterBootVerdict::Delete);
+    assert_eq!(
+        verdict(hour, Some("boot-1"), 2000),
+        AfterBootVerdict::Wait(Some(Duration::from_secs(2600)))
+    );
+    assert_eq!(verdict(hour, Some("boot-1"), 4600), AfterBootVerdict::Delete);
     assert_eq!(
         verdict(hour, Some("boot-2"), 10),
-        Verdict::Wait(Some(Duration::from_secs(3600))),
+        AfterBootVerdict::Wait(Some(Duration::from_secs(3600))),
         "a clock that went back makes no pod old"
     );
 }

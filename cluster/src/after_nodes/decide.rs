@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::{Seen, Stage};
+use super::{DownStage, SeenNodes};
 
 /// What the rest of this node's shutdown does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub enum AfterNodesDecision {
     /// It waits.
     Wait {
         /// The names of the awaited nodes; empty if the API server's answer is awaited.
@@ -35,21 +35,23 @@ pub enum Reason {
 ///
 /// An empty list counts only while the watch works: otherwise there may be unknown nodes. A node that was
 /// down counts as down until its object says otherwise, because the API server may go down with the nodes.
-pub fn decide(seen: &Seen, until: Instant, now: Instant) -> Decision {
+pub fn decide(seen: &SeenNodes, until: Instant, now: Instant) -> AfterNodesDecision {
     if now >= until {
-        return Decision::GoOn(Reason::TimeOver);
+        return AfterNodesDecision::GoOn(Reason::TimeOver);
     }
-    let Some(all) = &seen.nodes else { return Decision::Wait { nodes: Vec::new(), until } };
+    let Some(all) = &seen.nodes else {
+        return AfterNodesDecision::Wait { nodes: Vec::new(), until };
+    };
     if all.is_empty() {
         return match seen.trouble {
-            None => Decision::GoOn(Reason::NoneMatches),
-            Some(_) => Decision::Wait { nodes: Vec::new(), until },
+            None => AfterNodesDecision::GoOn(Reason::NoneMatches),
+            Some(_) => AfterNodesDecision::Wait { nodes: Vec::new(), until },
         };
     }
-    let up = all.iter().filter(|(_, stage)| **stage != Stage::Down);
+    let up = all.iter().filter(|(_, stage)| **stage != DownStage::Down);
     let nodes: Vec<_> = up.map(|(name, _)| Arc::clone(name)).collect();
     if nodes.is_empty() {
-        return Decision::GoOn(Reason::AllDown);
+        return AfterNodesDecision::GoOn(Reason::AllDown);
     }
-    Decision::Wait { nodes, until }
+    AfterNodesDecision::Wait { nodes, until }
 }

@@ -15,17 +15,17 @@ use winddown_api_client::outage::Outage;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
-use super::{Seen, Stage};
+use super::{DownStage, SeenNodes};
 
 /// Watches the nodes of a selector.
-pub struct Follower {
+pub struct NodesFollower {
     api: Api<Node>,
     selector: String,
     own_name: String,
-    seen: watch::Sender<Seen>,
+    seen: watch::Sender<SeenNodes>,
 }
 
-impl Follower {
+impl NodesFollower {
     /// Watches the nodes that `selector` selects, except `own_name`. Makes no request before [`run`](Self::run).
     pub fn new(client: Client, selector: &str, own_name: &str) -> Self {
         Self {
@@ -37,7 +37,7 @@ impl Follower {
     }
 
     /// The current state, and every change of it.
-    pub fn seen(&self) -> watch::Receiver<Seen> {
+    pub fn seen(&self) -> watch::Receiver<SeenNodes> {
         self.seen.subscribe()
     }
 
@@ -74,15 +74,15 @@ impl Follower {
     }
 
     /// Handles one event. A list counts once it has been read completely.
-    fn take(&self, event: Event<Node>, listed: &mut BTreeMap<Arc<str>, Stage>) {
+    fn take(&self, event: Event<Node>, listed: &mut BTreeMap<Arc<str>, DownStage>) {
         match event {
             Event::Init => listed.clear(),
             Event::InitApply(node) => {
-                listed.extend(self.other(&node).map(|name| (name, Stage::of(&node))));
+                listed.extend(self.other(&node).map(|name| (name, DownStage::of(&node))));
             }
             Event::InitDone => self.change(|nodes| *nodes = std::mem::take(listed)),
             Event::Apply(node) => self.change(|nodes| {
-                nodes.extend(self.other(&node).map(|name| (name, Stage::of(&node))));
+                nodes.extend(self.other(&node).map(|name| (name, DownStage::of(&node))));
             }),
             Event::Delete(node) => self.change(|nodes| {
                 nodes.remove(node.metadata.name.as_deref().unwrap_or_default());
@@ -91,7 +91,7 @@ impl Follower {
     }
 
     /// Applies an answer of the API server. Heartbeats change nothing, so receivers are not notified.
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<Arc<str>, Stage>)) {
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<Arc<str>, DownStage>)) {
         self.seen.send_if_modified(|seen| {
             let before = seen.clone();
             seen.trouble = None;
@@ -106,7 +106,7 @@ impl Follower {
     }
 }
 
-impl std::fmt::Debug for Follower {
+impl std::fmt::Debug for NodesFollower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Follower").field("selector", &self.selector).finish_non_exhaustive()
     }

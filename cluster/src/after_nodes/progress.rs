@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::display::in_seconds;
 
-use super::{Seen, Stage};
+use super::{DownStage, SeenNodes};
 
 /// The number of nodes that are named.
 const MAX_NAMED_NODES: usize = 10;
 
 /// The progress since a wait began.
-pub(super) struct Progress {
+pub(super) struct WaitProgress {
     begun: Instant,
     nodes: BTreeMap<Arc<str>, Where>,
 }
@@ -25,13 +25,13 @@ enum Where {
     Gone(Duration),
 }
 
-impl Progress {
+impl WaitProgress {
     pub(super) fn begun(begun: Instant) -> Self {
         Self { begun, nodes: BTreeMap::new() }
     }
 
     /// Updates the progress with what is seen `now`.
-    pub(super) fn see(&mut self, seen: &Seen, now: Instant) {
+    pub(super) fn see(&mut self, seen: &SeenNodes, now: Instant) {
         let Some(all) = &seen.nodes else { return };
         let after = now.saturating_duration_since(self.begun);
         for (name, at) in &mut self.nodes {
@@ -42,15 +42,15 @@ impl Progress {
         for (name, stage) in all {
             let at = self.nodes.entry(Arc::clone(name)).or_insert(Where::Awaited);
             *at = match (*stage, *at) {
-                (Stage::Down, Where::Down(after)) => Where::Down(after),
-                (Stage::Down, _) => Where::Down(after),
+                (DownStage::Down, Where::Down(after)) => Where::Down(after),
+                (DownStage::Down, _) => Where::Down(after),
                 _ => Where::Awaited,
             };
         }
     }
 
     /// The progress in words for people. Nodes that are still awaited come first.
-    pub(super) fn describe(&self, seen: &Seen) -> String {
+    pub(super) fn describe(&self, seen: &SeenNodes) -> String {
         let mut said = Vec::new();
         if let Some(why) = &seen.trouble {
             said.push(format!("the API server does not say how far the nodes are: {why}"));

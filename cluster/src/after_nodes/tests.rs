@@ -20,63 +20,69 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn seen(nodes: &[(&str, Stage)]) -> Seen {
+fn seen(nodes: &[(&str, DownStage)]) -> SeenNodes {
     let nodes = nodes.iter().map(|(name, stage)| (Arc::from(*name), *stage)).collect();
-    Seen { nodes: Some(nodes), trouble: None }
+    SeenNodes { nodes: Some(nodes), trouble: None }
 }
 
-fn away(seen: Seen) -> Seen {
-    Seen { trouble: Some("it is away".into()), ..seen }
+fn away(seen: SeenNodes) -> SeenNodes {
+    SeenNodes { trouble: Some("it is away".into()), ..seen }
 }
 
 #[test]
 fn the_stage_of_a_node_is_what_its_conditions_say() {
     for (conditions, stage) in [
-        (json!([]), Stage::Silent),
-        (json!([["Ready", "True"]]), Stage::Silent),
-        (json!([[CLEAN_SHUTDOWN, "False"]]), Stage::Up),
-        (json!([[CLEAN_SHUTDOWN, "Unknown"]]), Stage::Up),
-        (json!([[CLEAN_SHUTDOWN, "False"], [SHUTDOWN_IN_PROGRESS, "True"]]), Stage::GoingDown),
-        (json!([[CLEAN_SHUTDOWN, "False"], [SHUTDOWN_IN_PROGRESS, "False"]]), Stage::Up),
-        (json!([[SHUTDOWN_IN_PROGRESS, "True"]]), Stage::GoingDown),
-        (json!([[CLEAN_SHUTDOWN, "True"], [SHUTDOWN_IN_PROGRESS, "True"]]), Stage::Down),
+        (json!([]), DownStage::Silent),
+        (json!([["Ready", "True"]]), DownStage::Silent),
+        (json!([[CLEAN_SHUTDOWN, "False"]]), DownStage::Up),
+        (json!([[CLEAN_SHUTDOWN, "Unknown"]]), DownStage::Up),
+        (json!([[CLEAN_SHUTDOWN, "False"], [SHUTDOWN_IN_PROGRESS, "True"]]), DownStage::GoingDown),
+        (json!([[CLEAN_SHUTDOWN, "False"], [SHUTDOWN_IN_PROGRESS, "False"]]), DownStage::Up),
+        (json!([[SHUTDOWN_IN_PROGRESS, "True"]]), DownStage::GoingDown),
+        (json!([[CLEAN_SHUTDOWN, "True"], [SHUTDOWN_IN_PROGRESS, "True"]]), DownStage::Down),
     ] {
         let one = |pair: &serde_json::Value| json!({"type": pair[0], "status": pair[1]});
         let all: Vec<_> = conditions.as_array().unwrap().iter().map(one).collect();
         let node = json!({"metadata": {"name": "a"}, "status": {"conditions": all}});
-        assert_eq!(Stage::of(&serde_json::from_value(node).unwrap()), stage, "{conditions}");
+        assert_eq!(DownStage::of(&serde_json::from_value(node).unwrap()), stage, "{conditions}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn unknown_is_never_read_as_empty_and_what_was_said_last_counts() {
     let (now, until) = (Instant::now(), Instant::now() + secs(5));
-    let waits = |names: &[&str]| Decision::Wait {
+    let waits = |names: &[&str]| AfterNodesDecision::Wait {
         nodes: names.iter().map(|name| Arc::from(*name)).collect(),
         until,
     };
-    let up_and_down = [("a", Stage::Down), ("b", Stage::Up), ("c", Stage::GoingDown)];
+    let up_and_down = [("a", DownStage::Down), ("b", DownStage::Up), ("c", DownStage::GoingDown)];
     for (seen, decision) in [
-        (Seen::default(), waits(&[])),
-        (away(Seen::default()), waits(&[])),
-        (seen(&[]), Decision::GoOn(Reason::NoneMatches)),
+        (SeenNodes::default(), waits(&[])),
+        (away(SeenNodes::default()), waits(&[])),
+        (seen(&[]), AfterNodesDecision::GoOn(Reason::NoneMatches)),
         (away(seen(&[])), waits(&[])),
         (seen(&up_and_down), waits(&["b", "c"])),
         (away(seen(&up_and_down)), waits(&["b", "c"])),
-        (seen(&[("a", Stage::Silent)]), waits(&["a"])),
-        (seen(&[("a", Stage::Down)]), Decision::GoOn(Reason::AllDown)),
-        (away(seen(&[("a", Stage::Down)])), Decision::GoOn(Reason::AllDown)),
+        (seen(&[("a", DownStage::Silent)]), waits(&["a"])),
+        (seen(&[("a", DownStage::Down)]), AfterNodesDecision::GoOn(Reason::AllDown)),
+        (away(seen(&[("a", DownStage::Down)])), AfterNodesDecision::GoOn(Reason::AllDown)),
     ] {
         assert_eq!(decide(&seen, until, now), decision, "{seen:?}");
-        assert_eq!(decide(&seen, until, until), Decision::GoOn(Reason::TimeOver), "{seen:?}");
+        assert_eq!(
+            decide(&seen, until, until),
+            AfterNodesDecision::GoOn(Reason::TimeOver),
+            "{seen:?}"
+        );
     }
 }
 
-fn any_seen() -> impl Strategy<Value = Seen> {
-    let stage = prop::sample::select(Stage::ALL.to_vec());
+fn any_seen() -> impl Strategy<Value = SeenNodes> {
+    let stage = prop::sample::select(DownStage::ALL.to_vec());
     let nodes = prop::collection::btree_map("[a-d]".prop_map(Arc::from), stage, 0..4);
-    (prop::option::of(nodes), any::<bool>())
-        .prop_map(|(nodes, works)| Seen { nodes, trouble: (!works).then(|| "it is away".into()) })
+    (prop::option::of(nodes), any::<bool>()).prop_map(|(nodes, works)| SeenNodes {
+        nodes,
+        trouble: (!works).then(|| "it is away".into()),
+    })
 }
 
 proptest! {
@@ -87,15 +93,15 @@ proptest! {
         let until = now + secs(left);
         let known = seen.nodes.iter().flatten();
         let up: Vec<_> =
-            known.filter(|(_, stage)| **stage != Stage::Down).map(|(name, _)| name.clone()).collect();
+            known.filter(|(_, stage)| **stage != DownStage::Down).map(|(name, _)| name.clone()).collect();
         match decide(&seen, until, now) {
-            Decision::Wait { nodes, until: end } => {
+            AfterNodesDecision::Wait { nodes, until: end } => {
                 prop_assert!(left > 0 && end == until);
                 prop_assert_eq!(&nodes, &up);
                 prop_assert!(!up.is_empty() || seen.nodes.is_none() || seen.trouble.is_some());
             }
-            Decision::GoOn(Reason::TimeOver) => prop_assert_eq!(left, 0),
-            Decision::GoOn(reason) => {
+            AfterNodesDecision::GoOn(Reason::TimeOver) => prop_assert_eq!(left, 0),
+            AfterNodesDecision::GoOn(reason) => {
                 prop_assert!(up.is_empty() && seen.nodes.is_some());
                 let none = seen.nodes.as_ref().is_some_and(BTreeMap::is_empty);
                 prop_assert_eq!(reason == Reason::NoneMatches, none);
@@ -106,13 +112,13 @@ proptest! {
 
 /// A wait of ten seconds.
 struct Waiting {
-    seen: watch::Sender<Seen>,
+    seen: watch::Sender<SeenNodes>,
     said: Arc<Mutex<String>>,
     wait: JoinHandle<Option<(Reason, Duration)>>,
 }
 
 impl Waiting {
-    fn for_these(first: Seen) -> Self {
+    fn for_these(first: SeenNodes) -> Self {
         let (seen, said) = (watch::Sender::new(first), Arc::<Mutex<String>>::default());
         let (known, told, begun) = (seen.subscribe(), Arc::clone(&said), Instant::now());
         let waits = wait(known, begun + secs(10), move |text| *told.lock().unwrap() = text);
@@ -123,7 +129,7 @@ impl Waiting {
         Self { seen, said, wait }
     }
 
-    async fn after(&self, time: Duration, seen: Seen) {
+    async fn after(&self, time: Duration, seen: SeenNodes) {
         tokio::time::sleep(time).await;
         self.seen.send_replace(seen);
         tokio::task::yield_now().await;
@@ -138,10 +144,17 @@ impl Waiting {
 
 #[tokio::test(start_paused = true)]
 async fn nodes_are_waited_for_until_each_is_down_or_gone_and_the_report_says_when() {
-    let wait = Waiting::for_these(seen(&[("a", Stage::Up), ("b", Stage::Up), ("c", Stage::Down)]));
-    wait.after(secs(2), seen(&[("a", Stage::GoingDown), ("b", Stage::Down), ("c", Stage::Down)]))
-        .await;
-    wait.after(secs(1), seen(&[("b", Stage::Down), ("c", Stage::Down)])).await;
+    let wait = Waiting::for_these(seen(&[
+        ("a", DownStage::Up),
+        ("b", DownStage::Up),
+        ("c", DownStage::Down),
+    ]));
+    wait.after(
+        secs(2),
+        seen(&[("a", DownStage::GoingDown), ("b", DownStage::Down), ("c", DownStage::Down)]),
+    )
+    .await;
+    wait.after(secs(1), seen(&[("b", DownStage::Down), ("c", DownStage::Down)])).await;
     let (ended, said) = wait.ended().await;
     assert_eq!(ended, Some((Reason::AllDown, secs(3))));
     assert_eq!(said, "a was gone after 3 s, b was down after 2 s, c was down");
@@ -149,8 +162,8 @@ async fn nodes_are_waited_for_until_each_is_down_or_gone_and_the_report_says_whe
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_never_ends_costs_the_wait_and_one_that_comes_up_again_is_awaited() {
-    let wait = Waiting::for_these(seen(&[("a", Stage::Up), ("b", Stage::Down)]));
-    wait.after(secs(1), seen(&[("a", Stage::Down), ("b", Stage::Up)])).await;
+    let wait = Waiting::for_these(seen(&[("a", DownStage::Up), ("b", DownStage::Down)]));
+    wait.after(secs(1), seen(&[("a", DownStage::Down), ("b", DownStage::Up)])).await;
     let (ended, said) = wait.ended().await;
     assert_eq!(ended, None);
     assert_eq!(said, "b has not reported a clean shutdown, a was down after 1 s");
@@ -158,10 +171,10 @@ async fn a_node_that_never_ends_costs_the_wait_and_one_that_comes_up_again_is_aw
 
 #[tokio::test(start_paused = true)]
 async fn without_an_answer_the_wait_takes_all_of_its_time_and_goes_on_with_the_first_answer() {
-    let (ended, said) = Waiting::for_these(Seen::default()).ended().await;
+    let (ended, said) = Waiting::for_these(SeenNodes::default()).ended().await;
     assert_eq!(ended, None);
     assert_eq!(said, "the API server has not said which nodes there are");
-    let wait = Waiting::for_these(away(Seen::default()));
+    let wait = Waiting::for_these(away(SeenNodes::default()));
     wait.after(secs(4), seen(&[])).await;
     let (ended, said) = wait.ended().await;
     assert_eq!(ended, Some((Reason::NoneMatches, secs(4))));
@@ -170,8 +183,8 @@ async fn without_an_answer_the_wait_takes_all_of_its_time_and_goes_on_with_the_f
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_goes_in_the_middle_costs_no_more_than_the_wait() {
-    let wait = Waiting::for_these(seen(&[("a", Stage::GoingDown)]));
-    wait.after(secs(1), away(seen(&[("a", Stage::GoingDown)]))).await;
+    let wait = Waiting::for_these(seen(&[("a", DownStage::GoingDown)]));
+    wait.after(secs(1), away(seen(&[("a", DownStage::GoingDown)]))).await;
     let (ended, said) = wait.ended().await;
     assert_eq!(ended, None);
     assert_eq!(
@@ -184,8 +197,8 @@ async fn an_api_server_that_goes_in_the_middle_costs_no_more_than_the_wait() {
 #[tokio::test(start_paused = true)]
 async fn of_a_large_rack_those_that_are_missing_are_named_first() {
     let names: Vec<String> = (10..40).map(|n| format!("w{n}")).collect();
-    let mut all: Vec<_> = names.iter().map(|name| (name.as_str(), Stage::Down)).collect();
-    all[25].1 = Stage::Up;
+    let mut all: Vec<_> = names.iter().map(|name| (name.as_str(), DownStage::Down)).collect();
+    all[25].1 = DownStage::Up;
     let (ended, said) = Waiting::for_these(seen(&all)).ended().await;
     assert_eq!(ended, None);
     assert!(said.starts_with("w35 has not reported a clean shutdown, w10 was down, "), "{said}");
@@ -218,11 +231,11 @@ impl tower_service::Service<Request<Body>> for Lists {
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_hides_no_longer_than_an_hour_which_nodes_there_are() {
     let server = Lists(vec!["a", "restored"].into_iter());
-    let follower = Follower::new(kube::Client::new(server, "default"), "role=worker", "cp");
+    let follower = NodesFollower::new(kube::Client::new(server, "default"), "role=worker", "cp");
     let mut known = follower.seen();
     tokio::spawn(follower.run(CancellationToken::new()));
     for name in ["a", "restored"] {
-        let wanted = seen(&[(name, Stage::Silent)]);
+        let wanted = seen(&[(name, DownStage::Silent)]);
         let is_seen = timeout(secs(3601), known.wait_for(|now| *now == wanted)).await;
         assert!(is_seen.is_ok_and(|seen| seen.is_ok()), "{name}");
     }

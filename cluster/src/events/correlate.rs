@@ -21,7 +21,7 @@ const PRUNE_FROM_ENTRIES: usize = 1024;
 
 /// What to do with one event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CorrelationStep {
     /// Write it as a separate event with this message.
     Create { key: SeriesKey, message: Arc<str> },
     /// Update the event with this name to this number of occurrences.
@@ -86,7 +86,7 @@ impl Correlator {
     }
 
     /// Decides what to do with the event.
-    pub(super) fn observe(&mut self, queued: &Queued) -> Step {
+    pub(super) fn observe(&mut self, queued: &Queued) -> CorrelationStep {
         let now = queued.since;
         self.forget_old(now);
         let draft = &queued.draft;
@@ -96,22 +96,22 @@ impl Correlator {
             series.count = series.count.saturating_add(1);
             series.last = now;
             if !may_write {
-                return Step::HoldBack;
+                return CorrelationStep::HoldBack;
             }
             if let Some(name) = series.name.clone() {
-                return Step::Repeat { key, name, count: series.count };
+                return CorrelationStep::Repeat { key, name, count: series.count };
             }
         } else {
             self.series.insert(key.clone(), Series { name: None, count: 1, last: now });
             if !may_write {
-                return Step::HoldBack;
+                return CorrelationStep::HoldBack;
             }
         }
         let message = match &key.message {
             Some(message) => Arc::clone(message),
             None => format!("(combined from similar events): {}", draft.message).into(),
         };
-        Step::Create { key, message }
+        CorrelationStep::Create { key, message }
     }
 
     /// Records that the event was written under this name.

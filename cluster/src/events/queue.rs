@@ -49,8 +49,8 @@ pub(super) struct Queued {
 }
 
 #[derive(Debug)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct EventQueue {
+    state: Mutex<QueueState>,
     capacity: usize,
     wall: WallClock,
     arrived: Notify,
@@ -61,7 +61,7 @@ pub(super) struct Queue {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     routine: VecDeque<Queued>,
     decisions: VecDeque<Queued>,
     /// The objects whose events are being written, one event of each at a time.
@@ -72,7 +72,7 @@ struct State {
 
 // === impl Queue ===
 
-impl Queue {
+impl EventQueue {
     pub(super) fn new(capacity: usize, wall: WallClock) -> Self {
         Self {
             state: Mutex::default(),
@@ -186,11 +186,11 @@ impl Queue {
         Some(queued)
     }
 
-    fn publish_left(&self, state: &State) {
+    fn publish_left(&self, state: &QueueState) {
         self.left.send_replace(state.len() + state.in_flight.len());
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -213,7 +213,7 @@ impl Drop for Flush<'_> {
 
 // === impl State ===
 
-impl State {
+impl QueueState {
     fn len(&self) -> usize {
         self.routine.len() + self.decisions.len()
     }

@@ -12,8 +12,8 @@ use kube::{Api, Client};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::correlate::{Correlator, Step};
-use super::queue::{Fate, Queue, Queued};
+use super::correlate::{CorrelationStep, Correlator};
+use super::queue::{EventQueue, Fate, Queued};
 use super::{NodeRef, body};
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
@@ -51,14 +51,14 @@ pub struct EventWriter {
 /// Sends requests to the API server.
 struct Requests {
     client: Client,
-    queue: Arc<Queue>,
+    queue: Arc<EventQueue>,
     instance: Arc<str>,
 }
 
 /// An event that is being written.
 struct Writing {
     queued: Queued,
-    step: Step,
+    step: CorrelationStep,
     /// How often the server has answered that it cannot store it.
     failures: u32,
 }
@@ -83,7 +83,7 @@ enum Attempt {
 // === impl EventWriter ===
 
 impl EventWriter {
-    pub(super) fn new(client: Client, queue: Arc<Queue>, node: &NodeRef) -> Self {
+    pub(super) fn new(client: Client, queue: Arc<EventQueue>, node: &NodeRef) -> Self {
         let instance = Arc::clone(&node.name);
         Self {
             requests: Arc::new(Requests { client, queue, instance }),
@@ -149,7 +149,7 @@ impl EventWriter {
             let step = self.anew(&queued, &step);
             return Some(Writing { queued, step, failures });
         };
-        if let Step::Create { key, .. } | Step::Repeat { key, .. } = &step {
+        if let CorrelationStep::Create { key, .. } | CorrelationStep::Repeat { key, .. } = &step {
             match *fate {
                 Fate::Written => self.correlator.written(key, body::name(&queued).into()),
                 Fate::Refused => self.correlator.forget(key),
@@ -165,12 +165,12 @@ impl EventWriter {
     }
 
     /// Begins a new series with this event, because the event of the old one has expired.
-    fn anew(&mut self, queued: &Queued, step: &Step) -> Step {
-        if let Step::Repeat { key, .. } = step {
+    fn anew(&mut self, queued: &Queued, step: &CorrelationStep) -> CorrelationStep {
+        if let CorrelationStep::Repeat { key, .. } = step {
             self.correlator.forget(key);
         }
         match self.correlator.observe(queued) {
-            Step::Repeat { .. } => Step::HoldBack,
+            CorrelationStep::Repeat { .. } => CorrelationStep::HoldBack,
             other => other,
         }
     }
@@ -206,14 +206,14 @@ impl Requests {
         let namespace = queued.draft.about.events_namespace();
         let events = Api::<api::Event>::namespaced(self.client.clone(), namespace);
         let (answer, done) = match step {
-            Step::HoldBack => return Attempt::Done(Fate::HeldBack),
+            CorrelationStep::HoldBack => return Attempt::Done(Fate::HeldBack),
             _ if queued.since.elapsed() > TOO_OLD => return Attempt::Done(Fate::Dropped),
-            Step::Create { message, .. } => {
+            CorrelationStep::Create { message, .. } => {
                 let event = body::body(queued, &body::name(queued), message, &self.instance);
                 let params = PostParams::default();
                 (self.bounded(events.create(&params, &event)).await, Fate::Written)
             }
-            Step::Repeat { name, count, .. } => {
+            CorrelationStep::Repeat { name, count, .. } => {
                 let patch = Patch::Merge(body::series(queued, *count));
                 let params = PatchParams::default();
                 (self.bounded(events.patch(name, &params, &patch)).await, Fate::Repeated)

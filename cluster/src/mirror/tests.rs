@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
-use winddown_shared::status::Phase;
+use winddown_shared::status::PodPhase;
 use winddown_shared::testing::pod;
 use winddown_shared::{Pod, PodUid, WallClock, WallTime};
 
@@ -215,9 +215,9 @@ fn a_mirror_that_has_ended_is_made_anew_when_its_pod_lives_again() {
         let known = mirrors.lock();
         told(plan(std::slice::from_ref(&a), known.seen.values(), true, |_| false))
     };
-    mirrors.says(a.uid(), Phase::Failed);
+    mirrors.says(a.uid(), PodPhase::Failed);
     assert_eq!(plan(), [""; 0]);
-    mirrors.says(a.uid(), Phase::Running);
+    mirrors.says(a.uid(), PodPhase::Running);
     assert_eq!(plan(), ["delete u1"]);
 }
 

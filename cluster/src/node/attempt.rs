@@ -9,7 +9,7 @@ use winddown_shared::Backoff;
 
 /// The result of one kind of write, and when it may be retried.
 #[derive(Clone, Debug)]
-pub(super) struct Attempt {
+pub(super) struct WriteAttempt {
     failures: Backoff,
     /// The backoff against another writer that keeps undoing what is written.
     fights: Backoff,
@@ -27,7 +27,7 @@ const DISPUTE_OVER_AFTER: Duration = Duration::from_secs(600);
 /// The wait after a refusal that only an outside change can lift.
 const REFUSAL_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-impl Attempt {
+impl WriteAttempt {
     /// For writes that the cluster waits for: retried within 10 s.
     pub(super) fn eager() -> Self {
         Self::new(Backoff::new(Duration::from_millis(100), Duration::from_secs(10)))

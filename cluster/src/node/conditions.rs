@@ -7,20 +7,20 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 /// The facts that determine the node's conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Health {
+pub struct NodeHealth {
     /// Why the node cannot run pods, in the order of the message; empty if it can.
     pub not_ready: Vec<Arc<str>>,
     /// Whether the node is going down.
     pub shutting_down: bool,
     /// Whether the node's pods are being terminated while it stays up.
-    pub draining: Draining,
+    pub draining: DrainingNode,
     /// Which resources are short.
     pub pressure: Pressure,
 }
 
 /// An operator's drain of this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Draining {
+pub enum DrainingNode {
     /// There is no drain.
     #[default]
     No,
@@ -69,7 +69,7 @@ pub(super) fn of(node: &Node) -> &[NodeCondition] {
 
 /// Returns the desired conditions, without times. `server` has the current ones: lifecycle
 /// conditions are written only when they apply, and those of other writers stay.
-pub(super) fn wanted(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondition> {
+pub(super) fn wanted(health: &NodeHealth, server: &[NodeCondition]) -> Vec<NodeCondition> {
     let mut wanted = vec![memory(health.pressure), disk(health.pressure), pid(health.pressure)];
     wanted.extend(lifecycle(health, server));
     wanted.push(ready(health));
@@ -77,7 +77,7 @@ pub(super) fn wanted(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondi
 }
 
 /// Returns the lifecycle conditions among them.
-pub(super) fn lifecycle(health: &Health, server: &[NodeCondition]) -> Vec<NodeCondition> {
+pub(super) fn lifecycle(health: &NodeHealth, server: &[NodeCondition]) -> Vec<NodeCondition> {
     let all = [shutdown(health, server), drain(health, server), drained(health, server)];
     all.into_iter().flatten().collect()
 }
@@ -122,7 +122,7 @@ pub(super) fn joined(reasons: &[Arc<str>]) -> String {
     }
 }
 
-fn ready(health: &Health) -> NodeCondition {
+fn ready(health: &NodeHealth) -> NodeCondition {
     let mut reasons = health.not_ready.clone();
     if health.shutting_down {
         reasons.push("node is shutting down".into());
@@ -160,7 +160,7 @@ fn pid(pressure: Pressure) -> NodeCondition {
     condition("PIDPressure", pressure.pid, reason, message)
 }
 
-fn shutdown(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> {
+fn shutdown(health: &NodeHealth, server: &[NodeCondition]) -> Option<NodeCondition> {
     if health.shutting_down {
         let message = "Kubelet received a shutdown signal and is terminating pods";
         return Some(condition(SHUTDOWN_IN_PROGRESS, true, NODE_SHUTDOWN, message));
@@ -169,9 +169,9 @@ fn shutdown(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> 
     Some(condition(SHUTDOWN_IN_PROGRESS, false, NODE_SHUTDOWN, "No shutdown is in progress"))
 }
 
-fn drain(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> {
+fn drain(health: &NodeHealth, server: &[NodeCondition]) -> Option<NodeCondition> {
     let has = find(server, DRAIN_IN_PROGRESS);
-    let draining = health.shutting_down || health.draining == Draining::InProgress;
+    let draining = health.shutting_down || health.draining == DrainingNode::InProgress;
     if draining && has.is_some_and(|has| has.status == "True" && !is_ours(has)) {
         // Another party drains this node as well, and will report when that is over. Readers
         // consider only the type and the status.
@@ -190,8 +190,8 @@ fn drain(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> {
     Some(condition(DRAIN_IN_PROGRESS, false, reason, "No drain is in progress"))
 }
 
-fn drained(health: &Health, server: &[NodeCondition]) -> Option<NodeCondition> {
-    if health.draining == Draining::Done {
+fn drained(health: &NodeHealth, server: &[NodeCondition]) -> Option<NodeCondition> {
+    if health.draining == DrainingNode::Done {
         let message = "The pods of this node have been ended";
         return Some(condition(DRAINED, true, NODE_DRAIN, message));
     }

@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::WallClock;
 
-use super::conditions::{self, Health};
+use super::conditions::{self, NodeHealth};
 use super::desired::NodeFacts;
 use super::events::starting;
-use super::handle::{DesiredState, NodeHandle, NodeState};
+use super::handle::{DesiredState, NodeControllerHandle, NodeState};
 use super::lease::{LEASE_NAMESPACE, LeaseTimes};
-use super::ping::{Answer, NoPing, Ping, PingTimes, watch_over};
-use super::server::Server;
+use super::ping::{NoPing, Ping, PingAnswer, PingTimes, watch_over};
+use super::server::ServerNode;
 use super::ticker::TickSource;
 use crate::events::{EventDraft, Events};
 
@@ -97,7 +97,7 @@ pub enum NodeSettingsError {
 pub struct NodeController<P = NoPing> {
     core: Core,
     ping: P,
-    answers: watch::Sender<Answer>,
+    answers: watch::Sender<PingAnswer>,
 }
 
 /// Builds a [`NodeController`].
@@ -124,8 +124,8 @@ struct Core {
     events: Option<Events>,
     facts: watch::Receiver<NodeFacts>,
     desired: watch::Receiver<DesiredState>,
-    answers: watch::Receiver<Answer>,
-    server: Server,
+    answers: watch::Receiver<PingAnswer>,
+    server: ServerNode,
     state: watch::Sender<NodeState>,
 }
 
@@ -183,7 +183,7 @@ impl<P: Ping> NodeControllerBuilder<P> {
         self
     }
 
-    /// Checks with `ping` whether pods can run. Without it only [`NodeHandle::set_ready`] decides that.
+    /// Checks with `ping` whether pods can run. Without it only [`NodeControllerHandle::set_ready`] decides that.
     #[must_use]
     pub fn ping<Q: Ping>(self, ping: Q) -> NodeControllerBuilder<Q> {
         let Self { api, leases, name, facts, clock, settings, events, .. } = self;
@@ -201,14 +201,14 @@ impl<P: Ping> NodeControllerBuilder<P> {
     ///
     /// # Errors
     /// When a setting is out of range.
-    pub fn build(self) -> Result<(NodeController<P>, NodeHandle), NodeSettingsError> {
+    pub fn build(self) -> Result<(NodeController<P>, NodeControllerHandle), NodeSettingsError> {
         let Self { api, leases, name, facts, clock, settings, ping, events } = self;
         let settings = settings.checked(&name)?;
         let (desired, receiver) = watch::channel(DesiredState::new());
-        let (answers, answered) = watch::channel(Answer::Waiting);
-        let server = Server::new();
+        let (answers, answered) = watch::channel(PingAnswer::Waiting);
+        let server = ServerNode::new();
         let state = watch::Sender::new(NodeState::default());
-        let handle = NodeHandle::new(
+        let handle = NodeControllerHandle::new(
             Arc::new(desired),
             state.subscribe(),
             server.subscribe(),
@@ -241,14 +241,14 @@ impl Core {
     }
 
     /// The current facts that determine the conditions.
-    fn health(&self) -> Health {
+    fn health(&self) -> NodeHealth {
         let desired = self.desired.borrow();
         let now = tokio::time::Instant::now();
         let unanswered = self.answers.borrow().problem(now, self.settings.ping);
         let unready = desired.ready.as_ref().err().cloned();
         let whole = self.settings.scope == NodeScope::Whole;
         let lacking = self.facts.borrow().lacking().filter(|_| whole).map(Into::into);
-        Health {
+        NodeHealth {
             not_ready: unready.into_iter().chain(unanswered).chain(lacking).collect(),
             shutting_down: desired.shutting_down.is_some(),
             draining: desired.draining,

@@ -56,7 +56,7 @@ pub(super) struct Mark {
 
 /// What to write, provided that no other write has come in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CordonStep {
     Nothing,
     /// Set the barrier and record that this agent did it.
     Set(Mark),
@@ -79,39 +79,39 @@ pub(super) fn decide(
     wanted_mark: Option<&Mark>,
     node: &Node,
     ready: bool,
-) -> Step {
+) -> CordonStep {
     let is_set = barrier.is_set(node);
     let Some(mark) = barrier.mark_of(node) else {
         return match wanted_mark {
-            Some(wanted_mark) if !is_set => Step::Set(wanted_mark.clone()),
-            _ => Step::Nothing,
+            Some(wanted_mark) if !is_set => CordonStep::Set(wanted_mark.clone()),
+            _ => CordonStep::Nothing,
         };
     };
     let ours = is_set && !mark.released && !barrier.is_of_others(node);
     match wanted_mark {
-        Some(_) if ours => Step::Nothing,
-        Some(wanted_mark) if wanted_mark.is_same(&mark) && mark.released => Step::Nothing,
-        Some(wanted_mark) if wanted_mark.is_same(&mark) => Step::Release(mark),
+        Some(_) if ours => CordonStep::Nothing,
+        Some(wanted_mark) if wanted_mark.is_same(&mark) && mark.released => CordonStep::Nothing,
+        Some(wanted_mark) if wanted_mark.is_same(&mark) => CordonStep::Release(mark),
         // The reason of that mark is over: this is a new one.
-        Some(_) if is_set => Step::Forget,
-        Some(wanted_mark) => Step::Set(wanted_mark.clone()),
-        None if ours && ready => Step::Undo,
-        None if ours => Step::Nothing,
-        None => Step::Forget,
+        Some(_) if is_set => CordonStep::Forget,
+        Some(wanted_mark) => CordonStep::Set(wanted_mark.clone()),
+        None if ours && ready => CordonStep::Undo,
+        None if ours => CordonStep::Nothing,
+        None => CordonStep::Forget,
     }
 }
 
-/// Returns the patch of a step; `None` for [`Step::Nothing`]. It applies only to the version of the
+/// Returns the patch of a step; `None` for [`CordonStep::Nothing`]. It applies only to the version of the
 /// node that it was made from, because the API treats taints as one list.
-pub(super) fn patch(barrier: Barrier, step: &Step, node: &Node) -> Option<Value> {
+pub(super) fn patch(barrier: Barrier, step: &CordonStep, node: &Node) -> Option<Value> {
     let annotation = match step {
-        Step::Nothing => return None,
-        Step::Set(mark) => serde_json::to_string(mark).unwrap_or_default().into(),
-        Step::Release(mark) => {
+        CordonStep::Nothing => return None,
+        CordonStep::Set(mark) => serde_json::to_string(mark).unwrap_or_default().into(),
+        CordonStep::Release(mark) => {
             let released = Mark { released: true, ..mark.clone() };
             serde_json::to_string(&released).unwrap_or_default().into()
         }
-        Step::Undo | Step::Forget => Value::Null,
+        CordonStep::Undo | CordonStep::Forget => Value::Null,
     };
     let mut patch = json!({
         "metadata": {
@@ -121,8 +121,8 @@ pub(super) fn patch(barrier: Barrier, step: &Step, node: &Node) -> Option<Value>
         },
     });
     match step {
-        Step::Set(mark) => patch["spec"] = barrier.spec(node, Some(mark.reason)),
-        Step::Undo => patch["spec"] = barrier.spec(node, None),
+        CordonStep::Set(mark) => patch["spec"] = barrier.spec(node, Some(mark.reason)),
+        CordonStep::Undo => patch["spec"] = barrier.spec(node, None),
         _ => {}
     }
     Some(patch)

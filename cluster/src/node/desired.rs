@@ -46,7 +46,7 @@ pub struct NodeFacts {
     /// `status.declaredFeatures`, in order: API servers rely on them from 1.36 on.
     pub declared_features: Vec<String>,
     /// Further conditions of this node, by type; their times are filled in. Does not include those
-    /// of [`Health`](super::Health).
+    /// of [`NodeHealth`](super::NodeHealth).
     pub conditions: Vec<NodeCondition>,
 }
 

@@ -7,12 +7,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use winddown_shared::{WallClock, WallTime};
 
-use super::conditions::{Draining, Pressure};
+use super::conditions::{DrainingNode, Pressure};
 use super::cordon::CordonReason;
 
 /// Sets the node's state. Cheap to clone; no setter blocks or needs the API server.
 #[derive(Clone, Debug)]
-pub struct NodeHandle {
+pub struct NodeControllerHandle {
     desired: Arc<watch::Sender<DesiredState>>,
     state: watch::Receiver<NodeState>,
     node: watch::Receiver<Option<Arc<Node>>>,
@@ -58,14 +58,14 @@ pub(super) struct DesiredState {
     pub(super) urgent: u64,
     pub(super) ready: Result<(), Arc<str>>,
     pub(super) shutting_down: Option<WallTime>,
-    pub(super) draining: Draining,
+    pub(super) draining: DrainingNode,
     pub(super) draining_since: Option<WallTime>,
     pub(super) pressure: Pressure,
 }
 
 // === impl NodeHandle ===
 
-impl NodeHandle {
+impl NodeControllerHandle {
     pub(super) fn new(
         desired: Arc<watch::Sender<DesiredState>>,
         state: watch::Receiver<NodeState>,
@@ -96,12 +96,12 @@ impl NodeHandle {
     }
 
     /// Sets how far an operator's drain of this node is.
-    pub fn set_draining(&self, draining: Draining) {
+    pub fn set_draining(&self, draining: DrainingNode) {
         let now = self.clock.now();
         self.change(true, |desired| {
             let changed = std::mem::replace(&mut desired.draining, draining) != draining;
             desired.draining_since = match draining {
-                Draining::No => None,
+                DrainingNode::No => None,
                 _ => desired.draining_since.or(Some(now)),
             };
             changed
@@ -167,7 +167,7 @@ impl DesiredState {
             urgent: 0,
             ready: Err("the node agent is starting".into()),
             shutting_down: None,
-            draining: Draining::No,
+            draining: DrainingNode::No,
             draining_since: None,
             pressure: Pressure::default(),
         }

@@ -59,7 +59,7 @@ pub(super) enum LeaseError {
 
 /// The node that owns the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
+pub(super) struct LeaseOwner {
     pub(super) name: Arc<str>,
     pub(super) uid: Arc<str>,
 }
@@ -79,7 +79,7 @@ pub(super) enum LeaseStep {
 /// control plane counts a renewal only if the time grows.
 pub(super) fn next(
     known: Option<Lease>,
-    owner: &Owner,
+    owner: &LeaseOwner,
     now: Timestamp,
     renewed: Option<Timestamp>,
     duration: Duration,
@@ -107,7 +107,7 @@ pub(super) fn renewed_at(lease: &Lease) -> Option<Timestamp> {
     Some(lease.spec.as_ref()?.renew_time.as_ref()?.0)
 }
 
-fn fresh(owner: &Owner, renewed: Timestamp, duration: Duration) -> Lease {
+fn fresh(owner: &LeaseOwner, renewed: Timestamp, duration: Duration) -> Lease {
     Lease {
         metadata: ObjectMeta {
             name: Some(owner.name.to_string()),
@@ -124,7 +124,7 @@ fn fresh(owner: &Owner, renewed: Timestamp, duration: Duration) -> Lease {
     }
 }
 
-fn reference(owner: &Owner) -> OwnerReference {
+fn reference(owner: &LeaseOwner) -> OwnerReference {
     OwnerReference {
         api_version: "v1".to_owned(),
         kind: "Node".to_owned(),

@@ -34,7 +34,7 @@ pub struct PingTimes {
 
 /// What the pings have shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum PingAnswer {
     /// The first answer is pending, and not late yet.
     Waiting,
     /// The last answer.
@@ -51,7 +51,7 @@ pub(super) async fn watch_over<P: Ping>(
     ping: &P,
     times: PingTimes,
     mut ticker: Ticker,
-    answers: &watch::Sender<Answer>,
+    answers: &watch::Sender<PingAnswer>,
 ) {
     loop {
         let asked = Instant::now();
@@ -73,18 +73,18 @@ pub(super) async fn watch_over<P: Ping>(
     }
 }
 
-fn record(answers: &watch::Sender<Answer>, answer: Result<(), String>, now: Instant) {
+fn record(answers: &watch::Sender<PingAnswer>, answer: Result<(), String>, now: Instant) {
     answers.send_if_modified(|known| {
         let new = match (&known, &answer) {
-            (Answer::Waiting, _) => true,
-            (Answer::Given { problem, .. }, Ok(())) => problem.is_some(),
-            (Answer::Given { problem, .. }, Err(error)) => {
+            (PingAnswer::Waiting, _) => true,
+            (PingAnswer::Given { problem, .. }, Ok(())) => problem.is_some(),
+            (PingAnswer::Given { problem, .. }, Err(error)) => {
                 problem.as_deref() != Some(error.as_str())
             }
         };
         if new {
-            *known = Answer::Given { problem: answer.err().map(Into::into), at: now };
-        } else if let Answer::Given { at, .. } = known {
+            *known = PingAnswer::Given { problem: answer.err().map(Into::into), at: now };
+        } else if let PingAnswer::Given { at, .. } = known {
             *at = now;
         }
         new
@@ -106,7 +106,7 @@ impl Default for PingTimes {
 
 // === impl Answer ===
 
-impl Answer {
+impl PingAnswer {
     /// Whether nothing is known yet.
     pub(super) fn is_waiting(&self) -> bool {
         matches!(self, Self::Waiting)

@@ -15,7 +15,7 @@ use winddown_shared::Backoff;
 
 /// The Node object as the server has it, from its own watch and from the answers to writes.
 #[derive(Clone, Debug)]
-pub(super) struct Server(watch::Sender<Option<Arc<Node>>>);
+pub(super) struct ServerNode(watch::Sender<Option<Arc<Node>>>);
 
 /// A list that is being read.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ struct Listing {
     has_node: bool,
 }
 
-impl Server {
+impl ServerNode {
     pub(super) fn new() -> Self {
         Self(watch::Sender::new(None))
     }

@@ -12,7 +12,7 @@ use super::config::PodControllerConfig;
 use super::known::KnownPods;
 use super::parts::{Parts, Queues};
 use super::queue::{QueueCounts, WorkerPanicked};
-use super::seams::{AsItIs, Keep, MirrorSide, NodeSide, Prepare, StatusSide};
+use super::seams::{AsItIs, KeepPods, MirrorSide, NodeSide, Prepare, StatusSide};
 
 mod running;
 #[cfg(test)]
@@ -36,13 +36,13 @@ pub(crate) struct Setup<T, R> {
     statuses: Arc<T>,
     prepare: Arc<R>,
     mirrors: Arc<dyn MirrorSide>,
-    pub(crate) keep: Arc<dyn Keep>,
+    pub(crate) keep: Arc<dyn KeepPods>,
     known: Arc<KnownPods>,
     state: watch::Sender<RunState>,
     queues: Queues,
 }
 
-/// What an earlier agent of this boot gave to the node, according to [`Keep`]. Nothing is known by default.
+/// What an earlier agent of this boot gave to the node, according to [`KeepPods`]. Nothing is known by default.
 #[derive(Clone, Debug, Default)]
 pub struct EarlierPods {
     /// The pods.
@@ -116,7 +116,7 @@ impl<T: StatusSide, R: Prepare> PodController<T, R> {
 
     /// Continues with the pods that an earlier agent left, and keeps its own for the next one.
     #[must_use]
-    pub fn with_keep(mut self, earlier: EarlierPods, keep: Arc<dyn Keep>) -> Self {
+    pub fn with_keep(mut self, earlier: EarlierPods, keep: Arc<dyn KeepPods>) -> Self {
         self.setup.known = Arc::new(KnownPods::of_earlier(earlier.pods, earlier.complete));
         self.setup.keep = keep;
         self

@@ -11,9 +11,9 @@ mod tests;
 
 /// The grace period of a pod that has to terminate: what is left of it, never a new one.
 #[derive(Debug)]
-pub(crate) struct Grace;
+pub(crate) struct DeletionGrace;
 
-impl Grace {
+impl DeletionGrace {
     /// Returns what is left for a pod whose deletion was requested; `None` if it was not.
     ///
     /// `metadata.deletionTimestamp` is the end of the grace period by the API server's clock, and

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_shared::{DesiredPods, Pod, PodUid, PodUidMap, WallTime, instant_after, seconds_up};
 
-use super::deletion::Grace;
+use super::deletion::DeletionGrace;
 use super::equality::{self, is_terminal};
 
 #[cfg(test)]
@@ -20,13 +20,13 @@ mod tests;
 /// controller share it, and the node reads from it what it should run. No lock is held beyond a call.
 #[derive(Debug)]
 pub(crate) struct KnownPods {
-    inner: Mutex<Inner>,
+    inner: Mutex<KnownPodsState>,
     wanted: watch::Sender<Option<Arc<DesiredPods>>>,
 }
 
 #[derive(Debug, Default)]
-struct Inner {
-    pods: PodUidMap<Known>,
+struct KnownPodsState {
+    pods: PodUidMap<KnownPod>,
     /// A name has more than one UID if one pod was replaced by another.
     by_name: HashMap<(Arc<str>, Arc<str>), Vec<PodUid>>,
     /// Whether no pod that runs here and came from the API is missing.
@@ -35,7 +35,7 @@ struct Inner {
 
 /// What is known about one pod.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownPod {
     /// The API's last object, or what runs here if the API was never seen to have one.
     pub(crate) pod: Pod,
     /// Whether the API has it.
@@ -45,7 +45,7 @@ pub(crate) struct Known {
     /// When its grace period ends, if it has to terminate.
     pub(crate) deadline: Option<Instant>,
     /// What the node was given of it, if anything.
-    pub(crate) given: Option<Given>,
+    pub(crate) given: Option<GivenPod>,
     /// The deadline that the node was given last.
     pub(crate) sent_deadline: Option<Instant>,
     /// Whether it cannot be resolved as it is.
@@ -64,7 +64,7 @@ pub(crate) struct Known {
 
 /// A pod as it was given to the node.
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct GivenPod {
     /// The resolved pod, as it runs here. With a deletion timestamp it has to terminate.
     pub(crate) pod: Pod,
     /// Its final status, once nothing of it runs any more.
@@ -89,7 +89,7 @@ pub(crate) enum ApiPresence {
 
 /// What an object from the API changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum ObjectChange {
     /// The pod was not known.
     New,
     /// Something changed that requires an action.
@@ -103,11 +103,11 @@ pub(crate) enum Change {
 impl KnownPods {
     /// Starts with the pods that an earlier agent of this boot gave to the node; `complete` if those are all.
     pub(crate) fn of_earlier(pods: Vec<Pod>, complete: bool) -> Self {
-        let mut inner = Inner { complete, ..Inner::default() };
+        let mut inner = KnownPodsState { complete, ..KnownPodsState::default() };
         for pod in pods {
             let absent = ApiPresence::Absent { confirmed: 0, needed: 1 };
-            let given = Given::of_earlier(pod.clone());
-            inner.insert(Known { given: Some(given), ..Known::new(pod, absent) });
+            let given = GivenPod::of_earlier(pod.clone());
+            inner.insert(KnownPod { given: Some(given), ..KnownPod::new(pod, absent) });
         }
         let wanted = watch::Sender::new(Some(Arc::new(inner.wanted())));
         Self { inner: Mutex::new(inner), wanted }
@@ -129,19 +129,19 @@ impl KnownPods {
     }
 
     /// What is known about one pod.
-    pub(crate) fn get(&self, uid: &PodUid) -> Option<Known> {
+    pub(crate) fn get(&self, uid: &PodUid) -> Option<KnownPod> {
         self.lock().pods.get(uid).cloned()
     }
 
     /// Records that the API has this object.
-    pub(crate) fn applied(&self, pod: &Pod, now: Instant, api_time: WallTime) -> Change {
+    pub(crate) fn applied(&self, pod: &Pod, now: Instant, api_time: WallTime) -> ObjectChange {
         let mut inner = self.lock();
         let Some(known) = inner.pods.get_mut(pod.uid()) else {
-            let mut known = Known::new(pod.clone(), ApiPresence::Present);
+            let mut known = KnownPod::new(pod.clone(), ApiPresence::Present);
             known.was_seen = true;
             known.note_end(now, api_time);
             inner.insert(known);
-            return Change::New;
+            return ObjectChange::New;
         };
         known.take(pod, now, api_time)
     }
@@ -208,7 +208,7 @@ impl KnownPods {
     }
 
     /// Records what has been done about a pod.
-    pub(crate) fn mark<T>(&self, uid: &PodUid, mark: impl FnOnce(&mut Known) -> T) -> Option<T> {
+    pub(crate) fn mark<T>(&self, uid: &PodUid, mark: impl FnOnce(&mut KnownPod) -> T) -> Option<T> {
         self.lock().pods.get_mut(uid).map(mark)
     }
 
@@ -220,7 +220,7 @@ impl KnownPods {
         let Some(known) = known.filter(|known| known.given.is_some() || known.is_wanted()) else {
             return false;
         };
-        known.given = Some(Given { pod, last: None });
+        known.given = Some(GivenPod { pod, last: None });
         known.failure = None;
         self.publish(&inner);
         true
@@ -262,7 +262,7 @@ impl KnownPods {
     /// The pods that the node has to terminate and has not reported as terminated.
     pub(crate) fn ending(&self) -> Vec<PodUid> {
         let inner = self.lock();
-        let ends = |known: &Known| {
+        let ends = |known: &KnownPod| {
             known.given.as_ref().is_some_and(|given| given.is_ending() && given.last.is_none())
         };
         inner.pods.iter().filter(|(_, known)| ends(known)).map(|(uid, _)| uid.clone()).collect()
@@ -304,19 +304,19 @@ impl KnownPods {
     }
 
     /// Called under the lock, so that a later state never comes before an earlier one.
-    fn publish(&self, inner: &Inner) {
+    fn publish(&self, inner: &KnownPodsState) {
         self.wanted.send_replace(Some(Arc::new(inner.wanted())));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, KnownPodsState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 // === impl Inner ===
 
-impl Inner {
-    fn insert(&mut self, known: Known) {
+impl KnownPodsState {
+    fn insert(&mut self, known: KnownPod) {
         let name = (known.pod.namespace().clone(), known.pod.name().clone());
         let uid = known.pod.uid().clone();
         self.by_name.entry(name).or_default().push(uid.clone());
@@ -338,7 +338,7 @@ impl Inner {
 
 // === impl Known ===
 
-impl Known {
+impl KnownPod {
     fn new(pod: Pod, presence: ApiPresence) -> Self {
         Self {
             pod,
@@ -356,7 +356,7 @@ impl Known {
         }
     }
 
-    fn take(&mut self, pod: &Pod, now: Instant, api_time: WallTime) -> Change {
+    fn take(&mut self, pod: &Pod, now: Instant, api_time: WallTime) -> ObjectChange {
         let matters = !self.was_seen
             || self.presence != ApiPresence::Present
             || equality::matters(&self.pod, pod)
@@ -368,9 +368,9 @@ impl Known {
         if matters {
             // What was refused may be accepted now.
             (self.refused, self.failure) = (false, None);
-            Change::Matters
+            ObjectChange::Matters
         } else {
-            Change::Nothing
+            ObjectChange::Nothing
         }
     }
 
@@ -396,14 +396,14 @@ impl Known {
 
     fn is_gone(&mut self, now: Instant, api_time: WallTime) {
         self.presence = ApiPresence::Gone;
-        self.shorten(Grace::after_removal(&self.pod, now, api_time));
+        self.shorten(DeletionGrace::after_removal(&self.pod, now, api_time));
     }
 
     fn note_end(&mut self, now: Instant, api_time: WallTime) {
-        if let Some(grace) = Grace::of_deletion(&self.pod, api_time) {
+        if let Some(grace) = DeletionGrace::of_deletion(&self.pod, api_time) {
             self.shorten(now + grace);
         } else if is_terminal(&self.pod) && self.deadline.is_none() {
-            self.shorten(instant_after(now, Grace::own(&self.pod)));
+            self.shorten(instant_after(now, DeletionGrace::own(&self.pod)));
         }
     }
 
@@ -433,7 +433,7 @@ impl Known {
 
 // === impl Given ===
 
-impl Given {
+impl GivenPod {
     /// A pod that an earlier agent gave to the node. With a terminal status it has terminated.
     fn of_earlier(pod: Pod) -> Self {
         let last = pod.status.clone().filter(|_| equality::is_terminal(&pod)).map(Arc::new);

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_api_client::node_pods::Refused;
+use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::outage::Outage;
 use winddown_shared::{Backoff, Pod, PodUid, PodUidMap, WallTime};
 
 use super::config::PodControllerConfig;
 use super::known::KnownPods;
-use super::queue::{Bucket, Queue};
-use super::seams::{Keep, MirrorSide, NodeSide, StatusSide};
+use super::queue::{Bucket, PodQueue};
+use super::seams::{KeepPods, MirrorSide, NodeSide, StatusSide};
 
 /// A running controller: its surroundings, its state and its queues.
 pub(crate) struct Parts<A, T, R> {
@@ -22,7 +22,7 @@ pub(crate) struct Parts<A, T, R> {
     pub(crate) statuses: Arc<T>,
     pub(crate) prepare: Arc<R>,
     pub(crate) mirrors: Arc<dyn MirrorSide>,
-    pub(crate) keep: Arc<dyn Keep>,
+    pub(crate) keep: Arc<dyn KeepPods>,
     pub(crate) known: Arc<KnownPods>,
     pub(crate) queues: Queues,
     pub(crate) cancel: CancellationToken,
@@ -37,9 +37,9 @@ pub(crate) struct Parts<A, T, R> {
 #[derive(Clone, Debug)]
 pub(crate) struct Queues {
     /// From the API to the node.
-    pub(crate) sync: Queue,
+    pub(crate) sync: PodQueue,
     /// Removals from the API.
-    pub(crate) removal: Queue,
+    pub(crate) removal: PodQueue,
 }
 
 impl<A, T: StatusSide, R> Parts<A, T, R> {
@@ -47,9 +47,9 @@ impl<A, T: StatusSide, R> Parts<A, T, R> {
     pub(crate) async fn request<V>(
         &self,
         what: &'static str,
-        request: impl Future<Output = Result<V, Refused>>,
-    ) -> Result<V, Refused> {
-        let late = |_| Err(Refused::silent(what));
+        request: impl Future<Output = Result<V, RefusedRequest>>,
+    ) -> Result<V, RefusedRequest> {
+        let late = |_| Err(RefusedRequest::silent(what));
         timeout(self.config.request_deadline, request).await.unwrap_or_else(late)
     }
 
@@ -70,7 +70,7 @@ impl<A, T: StatusSide, R> Parts<A, T, R> {
 impl Queues {
     pub(crate) fn new() -> Self {
         // Work that a user waits for is retried more often than background work.
-        let queue = |backoff| Queue::new(backoff, Bucket::new(50, 200));
+        let queue = |backoff| PodQueue::new(backoff, Bucket::new(50, 200));
         Self { sync: queue(Backoff::PATIENT), removal: queue(Backoff::EAGER) }
     }
 }

@@ -1,7 +1,7 @@
 //! Decides the next action for a pod.
 
 use super::equality::{is_terminal, is_up_to_date};
-use super::known::{ApiPresence, Known};
+use super::known::{ApiPresence, KnownPod};
 
 #[cfg(test)]
 mod tests;
@@ -10,7 +10,7 @@ mod tests;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PodView<'a> {
     /// What is known about it.
-    pub(crate) known: &'a Known,
+    pub(crate) known: &'a KnownPod,
     /// Whether an older pod with this name may still run here.
     pub(crate) has_predecessor: bool,
     /// Whether a newer pod with this name waits for its end.
@@ -117,7 +117,7 @@ fn when_gone(view: PodView<'_>) -> PodAction {
 }
 
 /// The node terminates the pod once it is told, and reports when that is done.
-fn ending(known: &Known) -> PodAction {
+fn ending(known: &KnownPod) -> PodAction {
     match (known.sent_deadline, known.deadline) {
         (Some(told), Some(deadline)) if told <= deadline => PodAction::Nothing,
         (Some(_), None) => PodAction::Nothing,
@@ -127,7 +127,7 @@ fn ending(known: &Known) -> PodAction {
 
 /// Whether the pod ran, but the node does not have it. With `Never` it must not run twice
 /// (<https://github.com/virtual-kubelet/virtual-kubelet/issues/762>).
-fn ran_and_may_not_run_again(known: &Known) -> bool {
+fn ran_and_may_not_run_again(known: &KnownPod) -> bool {
     let policy = known.pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref());
     let phase = known.pod.status.as_ref().and_then(|status| status.phase.as_deref());
     policy == Some("Never") && phase == Some("Running")

@@ -28,10 +28,10 @@ use schedule::Schedule;
 ///
 /// It never holds more items than there are pods.
 #[derive(Clone, Debug)]
-pub(crate) struct Queue(Arc<Inner>);
+pub(crate) struct PodQueue(Arc<QueueShared>);
 
 #[derive(Debug)]
-struct Inner {
+struct QueueShared {
     schedule: Mutex<Schedule>,
     wake: Notify,
     counts: watch::Sender<QueueCounts>,
@@ -50,7 +50,7 @@ pub struct QueueCounts {
 
 /// The result of handling an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ItemOutcome {
     /// Nothing is left to do until the item is woken.
     Done,
     /// The item is due again at this time. This is no failure.
@@ -76,10 +76,10 @@ pub struct WorkerPanicked {
 
 // === impl Queue ===
 
-impl Queue {
+impl PodQueue {
     /// Creates an empty queue whose failed items wait according to `backoff` and share `bucket`.
     pub(crate) fn new(backoff: Backoff, bucket: Bucket) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(QueueShared {
             schedule: Mutex::new(Schedule::new(backoff, bucket)),
             wake: Notify::new(),
             counts: watch::Sender::default(),
@@ -126,7 +126,7 @@ impl Queue {
     ) -> Result<(), WorkerPanicked>
     where
         F: Fn(PodUid) -> Fut,
-        Fut: Future<Output = Outcome> + Send + 'static,
+        Fut: Future<Output = ItemOutcome> + Send + 'static,
     {
         let mut tasks = JoinSet::new();
         let mut at = std::collections::HashMap::new();

@@ -8,7 +8,7 @@ use winddown_shared::PodUid;
 
 use super::known::ApiPresence;
 use super::parts::Parts;
-use super::queue::Outcome;
+use super::queue::ItemOutcome;
 use super::seams::StatusSide;
 
 /// Removes the object of a terminated pod, once the API has its final status.
@@ -19,33 +19,33 @@ use super::seams::StatusSide;
 pub(crate) async fn remove<A: PodApi, T: StatusSide, R>(
     parts: Arc<Parts<A, T, R>>,
     uid: PodUid,
-) -> Outcome {
+) -> ItemOutcome {
     tokio::select! {
         () = parts.statuses.delivered(&uid) => {}
-        () = parts.cancel.cancelled() => return Outcome::Done,
+        () = parts.cancel.cancelled() => return ItemOutcome::Done,
     }
-    let Ok(_permit) = parts.removals.acquire().await else { return Outcome::Done };
+    let Ok(_permit) = parts.removals.acquire().await else { return ItemOutcome::Done };
     // It may be gone by now: its final status may be delivered long after it was submitted.
     let due = parts.known.get(&uid).filter(|known| {
         known.presence == ApiPresence::Present && known.is_deleting() && !known.removed
     });
-    let Some(known) = due else { return Outcome::Done };
+    let Some(known) = due else { return ItemOutcome::Done };
     let label = known.pod.label();
     match parts.request("delete the pod", parts.api.delete(label, Duration::ZERO)).await {
         Ok(()) => {
             parts.api_outage.worked();
             parts.known.mark(&uid, |known| known.removed = true);
             tracing::debug!(pod = %label, "removed from the API");
-            Outcome::Done
+            ItemOutcome::Done
         }
         Err(refused) if refused.refusal.is_gone() => {
             parts.api_outage.worked();
             parts.gone(&uid, None);
-            Outcome::Done
+            ItemOutcome::Done
         }
         Err(refused) => {
             parts.api_outage.failed(&refused);
-            Outcome::Failed { after: refused.refusal.retry_after() }
+            ItemOutcome::Failed { after: refused.refusal.retry_after() }
         }
     }
 }

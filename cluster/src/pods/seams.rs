@@ -140,7 +140,7 @@ pub trait MirrorSide: Send + Sync + 'static {
 impl MirrorSide for () {}
 
 /// Records which pods the node was given, for the next agent of this boot. `()` records nothing.
-pub trait Keep: Send + Sync + 'static {
+pub trait KeepPods: Send + Sync + 'static {
     /// Records a pod that the node is given, or its new state: a pod with a status has terminated.
     fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
         let _ = pod;
@@ -159,7 +159,7 @@ pub trait Keep: Send + Sync + 'static {
     }
 }
 
-impl Keep for () {}
+impl KeepPods for () {}
 
 /// The controller's interface to whatever runs the pods.
 #[derive(Clone)]

@@ -12,10 +12,10 @@ use winddown_shared::{CONFIG_SOURCE_ANNOTATION, Pod, PodUid, error_chain};
 use super::config::Whose;
 use super::controller_status::{self, WaitReason};
 use super::equality;
-use super::known::{ApiPresence, Given, Known};
+use super::known::{ApiPresence, GivenPod, KnownPod};
 use super::parts::Parts;
 use super::plan::{PodAction, PodView, next_step};
-use super::queue::Outcome;
+use super::queue::ItemOutcome;
 use super::seams::{Prepare, PrepareError, StatusSide};
 use crate::status::StatusUpdate;
 
@@ -29,8 +29,8 @@ const HELD_BACK: Duration = Duration::from_secs(2);
 pub(crate) async fn look<A: PodApi, T: StatusSide, R: Prepare>(
     parts: Arc<Parts<A, T, R>>,
     uid: PodUid,
-) -> Outcome {
-    let mut outcome = Outcome::At(Instant::now());
+) -> ItemOutcome {
+    let mut outcome = ItemOutcome::At(Instant::now());
     for _ in 0..MAX_STEPS {
         if let Some(end) = parts.step(&uid).await {
             outcome = end;
@@ -43,9 +43,9 @@ pub(crate) async fn look<A: PodApi, T: StatusSide, R: Prepare>(
 
 impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     /// Carries out one step. `None` means that the pod must be checked again.
-    async fn step(&self, uid: &PodUid) -> Option<Outcome> {
+    async fn step(&self, uid: &PodUid) -> Option<ItemOutcome> {
         self.note_end(uid).await;
-        let Some(known) = self.known.get(uid) else { return Some(Outcome::Done) };
+        let Some(known) = self.known.get(uid) else { return Some(ItemOutcome::Done) };
         let namesakes = self.known.namesakes(&known.pod);
         let step = next_step(PodView {
             known: &known,
@@ -57,7 +57,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         });
         tracing::trace!(pod = %known.pod.label(), ?step, "next step");
         match step {
-            PodAction::Nothing => Some(Outcome::Done),
+            PodAction::Nothing => Some(ItemOutcome::Done),
             PodAction::Give => Some(self.give(&known.pod).await),
             PodAction::Change => Some(self.change(&known.pod, known.given.as_ref()?).await),
             PodAction::End => {
@@ -74,20 +74,20 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             }
             PodAction::Remove => {
                 self.queues.removal.wake(uid);
-                Some(Outcome::Done)
+                Some(ItemOutcome::Done)
             }
             PodAction::LookUp => self.look_up(&known).await,
             PodAction::LeaveAlone => {
                 self.leave_alone(&known);
-                Some(Outcome::Done)
+                Some(ItemOutcome::Done)
             }
-            PodAction::Forget => self.forget(uid).await.then_some(Outcome::Done),
+            PodAction::Forget => self.forget(uid).await.then_some(ItemOutcome::Done),
         }
     }
 
     /// Records the end of a pod that the node reports as terminated. It is not started again.
     async fn note_end(&self, uid: &PodUid) {
-        let Some(Known { given: Some(given), pod, presence, .. }) = self.known.get(uid) else {
+        let Some(KnownPod { given: Some(given), pod, presence, .. }) = self.known.get(uid) else {
             return;
         };
         let last = match given.last {
@@ -111,10 +111,10 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         }
     }
 
-    async fn give(&self, pod: &Pod) -> Outcome {
+    async fn give(&self, pod: &Pod) -> ItemOutcome {
         if let Some(why) = self.config.hold_back.as_ref().and_then(|hold_back| hold_back()) {
             self.submit_waiting(pod, WaitReason::Node, why);
-            return Outcome::At(Instant::now() + HELD_BACK);
+            return ItemOutcome::At(Instant::now() + HELD_BACK);
         }
         match self.prepare.prepare(pod).await {
             Ok(prepared) => {
@@ -126,13 +126,13 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                     self.keep.remove(pod.uid()).await;
                 }
                 // It may have changed by now.
-                Outcome::At(Instant::now())
+                ItemOutcome::At(Instant::now())
             }
             Err(error) => self.not_prepared(pod, &error),
         }
     }
 
-    async fn change(&self, pod: &Pod, given: &Given) -> Outcome {
+    async fn change(&self, pod: &Pod, given: &GivenPod) -> ItemOutcome {
         let count = |pod: &Pod| pod.spec.as_ref()?.ephemeral_containers.as_ref().map(Vec::len);
         let mut changed = equality::with_changes(&given.pod, pod);
         if count(pod) > count(&given.pod) {
@@ -149,7 +149,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         self.known.give(pod.uid(), changed.clone());
         self.prepare.refresh(pod);
         self.keep.keep(changed).await;
-        Outcome::Done
+        ItemOutcome::Done
     }
 
     /// Forgets a pod. Returns false if it has come back meanwhile.
@@ -168,13 +168,13 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     /// Looks up one pod that a list did not have. A list can be wrong (a selector, a filter, an old
     /// copy), and a stopped pod cannot be started again; so no pod is stopped before a lookup by
     /// name has not found it. A missing answer proves nothing.
-    async fn look_up(&self, known: &Known) -> Option<Outcome> {
+    async fn look_up(&self, known: &KnownPod) -> Option<ItemOutcome> {
         let label = known.pod.label();
         let found = match self.request("read the pod", self.api.get(label)).await {
             Ok(found) => found,
             Err(refused) => {
                 self.api_outage.failed(&refused);
-                return Some(Outcome::Failed { after: refused.refusal.retry_after() });
+                return Some(ItemOutcome::Failed { after: refused.refusal.retry_after() });
             }
         };
         self.api_outage.worked();
@@ -191,12 +191,12 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 tracing::info!(pod = %label, "the API server no longer has the pod");
                 self.statuses.gone(&label.uid);
             }
-            None => return Some(Outcome::At(Instant::now() + self.config.confirm_every)),
+            None => return Some(ItemOutcome::At(Instant::now() + self.config.confirm_every)),
         }
         None
     }
 
-    fn leave_alone(&self, known: &Known) {
+    fn leave_alone(&self, known: &KnownPod) {
         let first =
             self.known.mark(known.pod.uid(), |k| !std::mem::replace(&mut k.left_alone, true));
         if first == Some(true) && self.config.orphans == super::OrphanPolicy::Report {
@@ -207,7 +207,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         }
     }
 
-    fn not_prepared(&self, pod: &Pod, error: &PrepareError) -> Outcome {
+    fn not_prepared(&self, pod: &Pod, error: &PrepareError) -> ItemOutcome {
         let text = error_chain(error);
         if self.known.mark(pod.uid(), |known| known.fail(&text)) == Some(true) {
             let label = pod.label();
@@ -222,10 +222,10 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         match error {
             PrepareError::Invalid { .. } => {
                 self.known.mark(pod.uid(), |known| known.refused = true);
-                Outcome::Done
+                ItemOutcome::Done
             }
-            PrepareError::Unavailable { after, .. } => Outcome::Failed { after: *after },
-            PrepareError::Missing { .. } => Outcome::Failed { after: None },
+            PrepareError::Unavailable { after, .. } => ItemOutcome::Failed { after: *after },
+            PrepareError::Missing { .. } => ItemOutcome::Failed { after: None },
         }
     }
 

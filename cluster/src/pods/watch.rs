@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use winddown_shared::{Pod, PodUid, PodUidMap, error_chain};
 
 use super::config::Whose;
-use super::known::Change;
+use super::known::ObjectChange;
 use super::parts::Parts;
 use super::seams::{Prepare, StatusSide};
 use winddown_api_client::node_pods::PodApi;
@@ -107,13 +107,13 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
                 self.statuses.api_saw(&pod);
                 match self.known.applied(&pod, Instant::now(), self.api_time()) {
                     // A pod that is left alone is stopped for a new one of its name.
-                    Change::New => {
+                    ObjectChange::New => {
                         for uid in self.known.namesakes(&pod) {
                             self.queues.sync.wake_fresh(&uid);
                         }
                     }
-                    Change::Matters => self.queues.sync.wake_fresh(pod.uid()),
-                    Change::Nothing => {}
+                    ObjectChange::Matters => self.queues.sync.wake_fresh(pod.uid()),
+                    ObjectChange::Nothing => {}
                 }
             }
             Whose::Mirror => self.mirrors.api_saw(&pod),

@@ -5,7 +5,7 @@ use std::future::pending;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodLabel;
-use winddown_shared::status::{Phase, StatusEntry, StatusStore, is_terminal};
+use winddown_shared::status::{PodPhase, StatusEntry, StatusStore, is_terminal};
 
 use super::patch::any_running;
 use super::{Outbox, StatusUpdate};
@@ -76,7 +76,7 @@ impl<T: StatusSide> Follow<T> {
             return;
         }
         let Some(mirrors) = &self.mirrors else { return };
-        if let Some(phase) = Phase::of(&entry.status) {
+        if let Some(phase) = PodPhase::of(&entry.status) {
             mirrors.says(entry.pod.uid(), phase);
         }
         if let Some(mirror) = mirrors.of(entry.pod.uid()) {

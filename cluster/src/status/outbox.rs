@@ -24,7 +24,7 @@ mod state;
 mod tests;
 
 pub use driver::OutboxDriver;
-use state::State;
+use state::OutboxState;
 
 /// The longest time at the end of a [`flush`](Outbox::flush) for writing unsent statuses to disk.
 const SPOOL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ const SPOOL_TIMEOUT: Duration = Duration::from_secs(1);
 /// replaces an older one. Final statuses are written to disk before they are sent, and stay there
 /// until the API has them. A foreign change to a field that the node owns is reverted.
 #[derive(Clone, Debug)]
-pub struct Outbox(Arc<Shared>);
+pub struct Outbox(Arc<OutboxShared>);
 
 /// The configuration of an [`Outbox`].
 #[derive(Clone, Debug)]
@@ -80,8 +80,8 @@ pub struct OutboxStats {
 }
 
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
+struct OutboxShared {
+    state: Mutex<OutboxState>,
     /// Notified when there may be something to do.
     changed: Notify,
     spool: Option<Spool<SpooledStatus>>,
@@ -130,9 +130,10 @@ impl Outbox {
         config: &OutboxConfig,
         spool: Option<Spool<SpooledStatus>>,
     ) -> (Self, OutboxDriver) {
-        let state = Mutex::new(State::new(spool.is_some()));
+        let state = Mutex::new(OutboxState::new(spool.is_some()));
         let recalled = watch::Sender::new(spool.is_none());
-        let outbox = Self(Arc::new(Shared { state, changed: Notify::new(), spool, recalled }));
+        let outbox =
+            Self(Arc::new(OutboxShared { state, changed: Notify::new(), spool, recalled }));
         (outbox.clone(), OutboxDriver::new(outbox, config))
     }
 
@@ -203,7 +204,7 @@ impl Outbox {
         already + written
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,7 +20,7 @@ pub(crate) mod tests;
 
 use disk::Disk;
 use disk::RealDisk;
-use file::{Envelope, file_name};
+use file::{RecordEnvelope, file_name};
 
 /// How long a caller waits for the disk. The write continues in the background.
 const DISK_WRITE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ const MAX_CONCURRENT_WRITES: usize = 8;
 /// full or broken disk is counted, and logged once.
 #[derive(Debug)]
 pub struct Spool<R> {
-    inner: Arc<Inner>,
+    inner: Arc<SpoolShared>,
     records: PhantomData<fn() -> R>,
 }
 
@@ -49,7 +49,7 @@ pub struct SpoolLimits {
 
 /// A record as it was stored.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kept<R> {
+pub struct StoredRecord<R> {
     /// The pod that it belongs to.
     pub uid: PodUid,
     /// When it was written.
@@ -108,19 +108,19 @@ pub enum SpoolError {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct SpoolShared {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
     wall: WallClock,
     limits: SpoolLimits,
-    state: Mutex<State>,
+    state: Mutex<SpoolState>,
     /// Held while a file is renamed or removed, so that an older record never replaces a newer one.
     naming: Mutex<()>,
     writers: Arc<Semaphore>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SpoolState {
     turn: u64,
     /// The last turn of each pod that has a file, or will have one.
     turns: PodUidMap<u64>,
@@ -159,7 +159,7 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
         limits: SpoolLimits,
         wall: WallClock,
     ) -> Self {
-        let inner = Inner {
+        let inner = SpoolShared {
             directory: directory.into(),
             disk,
             wall,
@@ -225,7 +225,7 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
     ///
     /// # Errors
     /// When the directory cannot be read. A missing one counts as empty.
-    pub async fn load(&self) -> Result<Vec<Kept<R>>, SpoolError> {
+    pub async fn load(&self) -> Result<Vec<StoredRecord<R>>, SpoolError> {
         let inner = self.inner.clone();
         let read = tokio::task::spawn_blocking(move || read::all(&inner));
         read.await.unwrap_or_else(|_| Err(SpoolError::Slow { path: self.inner.directory.clone() }))
@@ -245,7 +245,7 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
 
 // === impl Inner ===
 
-impl Inner {
+impl SpoolShared {
     fn path(&self, uid: &PodUid) -> PathBuf {
         self.directory.join(file_name(uid))
     }
@@ -281,7 +281,7 @@ impl Inner {
             let path = path.to_owned();
             move |source| SpoolError::Io { what, path, source }
         };
-        let bytes = serde_json::to_vec(&Envelope::new(uid, self.wall.now(), record))
+        let bytes = serde_json::to_vec(&RecordEnvelope::new(uid, self.wall.now(), record))
             .map_err(|source| SpoolError::Json { path: path.to_owned(), source })?;
         let draft = self.directory.join(file::draft_name(turn));
         let mut written = self.disk.write(&draft, &bytes);
@@ -356,14 +356,14 @@ impl Inner {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SpoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 // === impl State ===
 
-impl State {
+impl SpoolState {
     /// Assigns the next turn to the pod.
     fn claim(&mut self, uid: &PodUid) -> u64 {
         self.turn += 1;

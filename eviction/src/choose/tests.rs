@@ -29,18 +29,22 @@ fn policy() -> Policy {
     Policy::new(Vec::new(), false)
 }
 
-fn ending(seconds: u64, has_minimal_grace: bool, evicted_for: Option<Condition>) -> Option<Ending> {
-    Some(Ending {
+fn ending(
+    seconds: u64,
+    has_minimal_grace: bool,
+    evicted_for: Option<Condition>,
+) -> Option<CandidateEnding> {
+    Some(CandidateEnding {
         due: Instant::now() + Duration::from_secs(seconds),
         has_minimal_grace,
         evicted_for: evicted_for.into_iter().collect(),
     })
 }
 
-struct Node(Vec<(Pod, Option<PodStats>, Option<Ending>)>);
+struct Node(Vec<(Pod, Option<PodStats>, Option<CandidateEnding>)>);
 
 impl Node {
-    fn chosen(&self, act: &Act, policy: &Policy) -> (Option<String>, bool, Vec<Verdict>) {
+    fn chosen(&self, act: &Act, policy: &Policy) -> (Option<String>, bool, Vec<CandidateVerdict>) {
         let candidates: Vec<Candidate<'_>> = self
             .0
             .iter()
@@ -69,11 +73,11 @@ async fn the_first_that_can_be_ended_is_and_it_is_said_why_others_are_not() {
     let (victim, waits, verdicts) = node.chosen(&act(true, "1Gi"), &policy());
     assert_eq!((victim.as_deref(), waits), (Some("hog"), false));
     let expected = [
-        Verdict::NotMeasured,
-        Verdict::Critical,
-        Verdict::Chosen,
-        Verdict::NotNeeded,
-        Verdict::Critical,
+        CandidateVerdict::NotMeasured,
+        CandidateVerdict::Critical,
+        CandidateVerdict::Chosen,
+        CandidateVerdict::NotNeeded,
+        CandidateVerdict::Critical,
     ];
     assert_eq!(verdicts, expected);
 }
@@ -136,13 +140,13 @@ async fn a_pod_that_should_have_ended_is_not_waited_for_nor_chosen_again() {
     ]);
     let (victim, _, verdicts) = node.chosen(&act(true, "2Gi"), &policy());
     assert_eq!(victim.as_deref(), Some("next"));
-    assert_eq!(verdicts, [Verdict::Stuck, Verdict::Chosen]);
+    assert_eq!(verdicts, [CandidateVerdict::Stuck, CandidateVerdict::Chosen]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_no_time_what_is_due_within_seconds_is_waited_for_and_on_disks_within_forty() {
     let verdict = |signal, milliseconds| {
-        let ending = Ending {
+        let ending = CandidateEnding {
             due: Instant::now() + Duration::from_millis(milliseconds),
             has_minimal_grace: false,
             evicted_for: Conditions::NONE,
@@ -170,10 +174,10 @@ async fn a_pod_that_did_not_end_within_its_own_grace_is_hurried_when_there_is_no
     ]);
     let (victim, _, verdicts) = node.chosen(&act(true, "2Gi"), &policy());
     assert_eq!(victim.as_deref(), Some("overdue"));
-    assert_eq!(verdicts, [Verdict::Chosen, Verdict::NotNeeded]);
+    assert_eq!(verdicts, [CandidateVerdict::Chosen, CandidateVerdict::NotNeeded]);
     let (victim, _, verdicts) = node.chosen(&act(false, "2Gi"), &policy());
     assert_eq!(victim.as_deref(), Some("next"));
-    assert_eq!(verdicts, [Verdict::Stuck, Verdict::Chosen]);
+    assert_eq!(verdicts, [CandidateVerdict::Stuck, CandidateVerdict::Chosen]);
 }
 
 #[test]
@@ -226,7 +230,7 @@ proptest! {
         let act = Act { deficit, ..act(hard, "1") };
         let (victim, waits, verdicts) = node.chosen(&act, &policy());
         prop_assert_eq!(verdicts.len(), pods.len());
-        let chosen = verdicts.iter().filter(|verdict| **verdict == Verdict::Chosen).count();
+        let chosen = verdicts.iter().filter(|verdict| **verdict == CandidateVerdict::Chosen).count();
         prop_assert_eq!(chosen, usize::from(victim.is_some()));
         let coming: u64 = pods.iter()
             .filter(|(_, _, state, _)| *state == 0 || (*state == 1 && !hard))

@@ -12,15 +12,15 @@ use winddown_shared::{
 };
 
 use super::{Completion, EvictionController, Hold, paused};
-use crate::choose::{Candidate, Choice, Ending, choose, comes_in_time};
+use crate::choose::{Candidate, CandidateEnding, Choice, choose, comes_in_time};
 use crate::condition::{Condition, Conditions};
 use crate::decide::Act;
-use crate::history::{Outcome, Record, first_of};
+use crate::history::{DecisionOutcome, DecisionRecord, first_of};
 use crate::hook::{HookCall, HookRun};
 use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::Amounts;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE};
-use crate::seams::{EvictedBefore, Reclaim, Signals, Wanted};
+use crate::seams::{EvictedBefore, Reclaim, Signals, WantedFigures};
 use crate::signal::{Cause, Resource, Signal};
 use crate::usage::left_behind;
 
@@ -57,7 +57,7 @@ pub(super) struct EvictionRequest {
 
 /// The outcome of an eviction: the pod stopped, or did not stop in time. None if a pause began while the hook ran: then
 /// the pod was not asked.
-pub(super) struct Ended {
+pub(super) struct EvictionEnd {
     pod: Pod,
     condition: Condition,
     record: u64,
@@ -68,7 +68,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Chooses a pod and asks it to stop, under the victim lock.
     pub(super) async fn evict(&mut self, act: &Act) {
         let active = self.parts.killer.running().pods;
-        let wanted = Wanted::of(act.resource());
+        let wanted = WantedFigures::of(act.resource());
         let measured = self.parts.signals.pods(&active, wanted);
         let stats = timeout(MEASURE_PODS, measured).await.unwrap_or_else(|_| {
             tracing::warn!("the pods could not be measured within 2s; no pod is evicted");
@@ -92,7 +92,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
         self.grown_at = Some(now);
         let active = self.parts.killer.running().pods;
-        let measured = self.parts.signals.pods(&active, Wanted::Memory);
+        let measured = self.parts.signals.pods(&active, WantedFigures::Memory);
         // A slow runtime must not delay the next sample.
         if let Ok(stats) = timeout(MEASURE_GROWTH, measured).await {
             self.growth.note(&active, &stats, now);
@@ -119,7 +119,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             if let Some(left) = grace_left {
                 let due = instant_after(now, left) + BEYOND_GRACE;
                 let has_minimal_grace = left <= HARD_GRACE;
-                let ending = Ending { due, has_minimal_grace, evicted_for: Conditions::ALL };
+                let ending =
+                    CandidateEnding { due, has_minimal_grace, evicted_for: Conditions::ALL };
                 self.endings.entry(pod.uid().clone()).or_insert(ending);
             }
             if pod.is_static() {
@@ -132,18 +133,19 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.held[signal.index()].is_some_and(|hold| now < hold.until)
     }
 
-    pub(super) fn note_end(&mut self, ended: Ended) {
-        let Ended { pod, condition, record, outcome } = ended;
+    pub(super) fn note_end(&mut self, ended: EvictionEnd) {
+        let EvictionEnd { pod, condition, record, outcome } = ended;
         match outcome {
             Some(Ok(took)) => {
                 self.endings.remove(pod.uid());
-                self.shown.conclude(record, Outcome::evicted(took));
+                self.shown.conclude(record, DecisionOutcome::evicted(took));
                 // Its remains can be reclaimed now.
                 if condition == Condition::Disk {
                     self.reclaimed.fill(None);
                 }
                 let now = Instant::now();
-                let is_next = |e: &Ending| e.evicted_for.contains(condition) && e.due > now;
+                let is_next =
+                    |e: &CandidateEnding| e.evicted_for.contains(condition) && e.due > now;
                 if !self.endings.values().any(is_next) {
                     self.pending_reclaim.note_end(condition, now);
                 }
@@ -157,13 +159,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                     ending.due = Instant::now();
                 }
                 self.pending_reclaim.forget(condition);
-                self.shown.conclude(record, Outcome::Failed { error: error.to_string() });
+                self.shown.conclude(record, DecisionOutcome::Failed { error: error.to_string() });
             }
             None => {
                 self.endings.remove(pod.uid());
                 self.readmission.forget(pod.uid());
                 self.pending_reclaim.forget(condition);
-                self.shown.conclude(record, Outcome::Failed { error: PAUSED.to_owned() });
+                self.shown.conclude(record, DecisionOutcome::Failed { error: PAUSED.to_owned() });
                 self.shown.sampled(&self.policy, &self.state, &self.readmission);
             }
         }
@@ -209,7 +211,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let files = if condition == Condition::Disk { POD_FILES_TIMEOUT } else { Duration::ZERO };
         let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let gone = instant_after(due + files, hook_time);
-        let ending = Ending { due: gone, has_minimal_grace, evicted_for: condition.into() };
+        let ending =
+            CandidateEnding { due: gone, has_minimal_grace, evicted_for: condition.into() };
         self.endings.insert(pod.uid().clone(), ending);
         // Noted now and not when the pod stops: a pod that takes too long, or that a shutdown stops, must be
         // readmitted too.
@@ -227,7 +230,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                     run = hook => run,
                     // A hook delays no shutdown, and who pauses the loop ends the pod.
                     () = paused => {
-                        return Completion::Ended(Ended { pod, condition, record, outcome: None });
+                        return Completion::Ended(EvictionEnd { pod, condition, record, outcome: None });
                     }
                 };
                 log_hook(&pod, &run);
@@ -238,7 +241,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             if outcome.is_ok() && condition == Condition::Disk {
                 killer.volumes_released(pod.uid(), Instant::now() + POD_FILES_TIMEOUT).await;
             }
-            Completion::Ended(Ended { pod, condition, record, outcome: Some(outcome) })
+            Completion::Ended(EvictionEnd { pod, condition, record, outcome: Some(outcome) })
         };
         let mut kill = kill.boxed();
         // The first poll sends the request, unless a hook runs before.
@@ -270,7 +273,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let met = (act.threshold, act.available);
         let said = node_was_low(act.resource(), met, victim, stats);
         let message: Arc<str> = said.text.into();
-        let outcome = if policy.shadow { Outcome::Shadow } else { Outcome::Evicting };
+        let outcome =
+            if policy.shadow { DecisionOutcome::Shadow } else { DecisionOutcome::Evicting };
         let record = self.record(act, &choice, outcome);
         if policy.shadow {
             return self.shadow(act, victim, message, now);
@@ -307,8 +311,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let active = uids(self.parts.killer.running().pods);
         let staying = uids(self.parts.killer.non_terminating_pods());
         // A static pod that was overdue may be back, with the same UID.
-        let is_ending =
-            |uid: &PodUid, ending: &Ending| !staying.contains(uid) || ending.is_victim(now);
+        let is_ending = |uid: &PodUid, ending: &CandidateEnding| {
+            !staying.contains(uid) || ending.is_victim(now)
+        };
         self.endings.retain(|uid, ending| active.contains(uid) && is_ending(uid, ending));
         let here = measured.iter().enumerate().filter(|(_, pod)| active.contains(pod.uid()));
         let candidates = here.map(|(place, pod)| {
@@ -339,7 +344,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             let (signal, pods) = (act.cause, choice.considered.len());
             tracing::warn!(%signal, pods, "the node runs short and there is no pod to evict");
         }
-        self.record(act, choice, Outcome::NoCandidate);
+        self.record(act, choice, DecisionOutcome::NoCandidate);
     }
 
     fn shadow(&mut self, act: &Act, victim: &Pod, message: Arc<str>, now: Instant) {
@@ -351,8 +356,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         self.held[act.signal.index()] = Some(Hold { until: now + NO_VICTIM_MOST, times: 0 });
     }
 
-    fn record(&self, act: &Act, choice: &Choice<'_>, outcome: Outcome) -> u64 {
-        let mut record = Record::about(act, self.parts.wall.now(), outcome);
+    fn record(&self, act: &Act, choice: &Choice<'_>, outcome: DecisionOutcome) -> u64 {
+        let mut record = DecisionRecord::about(act, self.parts.wall.now(), outcome);
         record.victim = choice.victim.map(|pod| pod.label().into());
         record.ranking = first_of(&choice.considered);
         record.curve = choice.victim.and_then(|_| self.shown.curve(act));
@@ -397,11 +402,11 @@ fn log_hook(pod: &Pod, run: &HookRun) {
 }
 
 /// The state of a pod that another controller stops. Its grace period counts from when that was first observed.
-fn ending_of(pod: &Pod, now: Instant) -> Ending {
+fn ending_of(pod: &Pod, now: Instant) -> CandidateEnding {
     let deleted = pod.metadata.deletion_grace_period_seconds;
     let deleted = deleted.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
     let grace = deleted.or(pod.own_grace()).unwrap_or(Grace::DEFAULT);
-    Ending {
+    CandidateEnding {
         due: instant_after(now, grace.max(HARD_GRACE)) + BEYOND_GRACE,
         has_minimal_grace: grace <= HARD_GRACE,
         evicted_for: Conditions::NONE,

@@ -8,11 +8,11 @@ use winddown_shared::{Event, Pod, PodKiller};
 use super::EvictionController;
 use super::evict::EvictionRequest;
 use crate::condition::Condition;
-use crate::history::{Outcome, Record};
+use crate::history::{DecisionOutcome, DecisionRecord};
 use crate::limits::{OverLimit, has_local_limits, over_limit};
 use crate::pending_reclaim::Amounts;
 use crate::policy::HARD_GRACE;
-use crate::seams::{Reclaim, Signals, Wanted};
+use crate::seams::{Reclaim, Signals, WantedFigures};
 use crate::usage::left_behind;
 
 /// The interval between checks of the limits.
@@ -36,7 +36,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if pods.is_empty() {
             return;
         }
-        let measured = self.parts.signals.pods(&pods, Wanted::Disk);
+        let measured = self.parts.signals.pods(&pods, WantedFigures::Disk);
         let Ok(stats) = timeout(MEASURE_TIMEOUT, measured).await else {
             return tracing::warn!("what pods have on disks could not be measured within 500ms");
         };
@@ -67,8 +67,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 continue;
             }
             let shadow = self.policy.shadow;
-            let outcome = if shadow { Outcome::Shadow } else { Outcome::Evicting };
-            let mut record = Record::new(self.parts.wall.now(), cause, outcome);
+            let outcome = if shadow { DecisionOutcome::Shadow } else { DecisionOutcome::Evicting };
+            let mut record = DecisionRecord::new(self.parts.wall.now(), cause, outcome);
             record.victim = Some(pod.label().into());
             let record = self.shown.note(record);
             let message = message.into();

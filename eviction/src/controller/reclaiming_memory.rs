@@ -8,7 +8,7 @@ use winddown_shared::{MemoryFigure, Pod, PodKiller, PodStats, error_chain};
 
 use super::{Completion, EvictionController};
 use crate::decide::Act;
-use crate::history::{Outcome, PodName, Record};
+use crate::history::{DecisionOutcome, DecisionRecord, PodName};
 use crate::reclaim::reclaimable_memory;
 use crate::seams::{Reclaim, ReclaimError, Signals};
 use crate::signal::Resource;
@@ -22,7 +22,7 @@ const RECLAIM_OVERRUN: Duration = Duration::from_millis(500);
 
 /// How much of a pod's memory to reclaim, and how long that may take.
 #[derive(Clone, Copy)]
-pub(super) struct Attempt {
+pub(super) struct ReclaimAttempt {
     figure: MemoryFigure,
     bytes: u64,
     time: Duration,
@@ -31,7 +31,7 @@ pub(super) struct Attempt {
 /// The result of an attempt.
 pub(super) struct MemoryReclaimDone {
     record: u64,
-    outcome: Outcome,
+    outcome: DecisionOutcome,
     pause: Duration,
 }
 
@@ -56,7 +56,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         act: &Act,
         victim: Option<&PodStats>,
         now: Instant,
-    ) -> Option<Attempt> {
+    ) -> Option<ReclaimAttempt> {
         let time = self.policy.memory_reclaim?;
         let MemoryReclaim { is_under_way, not_before, swap_free } = self.memory_reclaim;
         let lately = not_before.is_some_and(|not_before| now < not_before);
@@ -68,19 +68,24 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         // Reclaims half a threshold more: a pod that still grows would bring the shortage back at once.
         let margin = u64::try_from(act.threshold.value() / 2).unwrap_or(0);
         let bytes = deficit.saturating_add(margin).min(most);
-        Some(Attempt { figure, bytes, time })
+        Some(ReclaimAttempt { figure, bytes, time })
     }
 
     /// Starts the reclaim, concurrently with the loop. No pod is evicted for memory meanwhile.
-    pub(super) fn begin_reclaiming_memory(&mut self, act: &Act, victim: &Pod, attempt: Attempt) {
+    pub(super) fn begin_reclaiming_memory(
+        &mut self,
+        act: &Act,
+        victim: &Pod,
+        attempt: ReclaimAttempt,
+    ) {
         self.log_met(act);
         self.memory_reclaim.is_under_way = true;
         let from = PodName::from(victim.label());
-        let outcome = Outcome::ReclaimingMemory { from: from.clone() };
-        let record = self.shown.note(Record::about(act, self.parts.wall.now(), outcome));
+        let outcome = DecisionOutcome::ReclaimingMemory { from: from.clone() };
+        let record = self.shown.note(DecisionRecord::about(act, self.parts.wall.now(), outcome));
         let (reclaim, uid, pod) =
             (self.parts.reclaim.clone(), victim.uid().clone(), victim.label().clone());
-        let Attempt { figure, bytes, time } = attempt;
+        let ReclaimAttempt { figure, bytes, time } = attempt;
         let work = async move {
             let begun = Instant::now();
             let reclaimed = reclaim.reclaim_memory(&uid, figure, bytes, time);
@@ -100,7 +105,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                     tracing::warn!(%pod, error, took_ms, "no memory could be taken back from this pod");
                 }
             }
-            let outcome = Outcome::reclaimed_memory(from, taken, took);
+            let outcome = DecisionOutcome::reclaimed_memory(from, taken, took);
             Completion::ReclaimedMemory(MemoryReclaimDone { record, outcome, pause })
         };
         self.under_way.push(work.boxed());

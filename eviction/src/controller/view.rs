@@ -13,12 +13,12 @@ use crate::choose::{Candidate, choose};
 use crate::condition::Conditions;
 use crate::curve::{Curve, Samples};
 use crate::decide::Act;
-use crate::history::{History, Outcome, PodName, RankedPod, Record};
+use crate::history::{DecisionOutcome, DecisionRecord, History, PodName, RankedPod};
 use crate::hook::HookRun;
 use crate::observation::{MemoryAvailable, Observations};
 use crate::policy::Policy;
 use crate::readmission::Readmission;
-use crate::seams::{Signals, Wanted};
+use crate::seams::{Signals, WantedFigures};
 use crate::signal::Signal;
 use crate::state::EvictionState;
 
@@ -115,7 +115,7 @@ impl EvictionView {
 
     /// The latest decisions, oldest first.
     #[must_use]
-    pub fn history(&self) -> Vec<Record> {
+    pub fn history(&self) -> Vec<DecisionRecord> {
         self.shown.lock().history.records()
     }
 
@@ -188,7 +188,7 @@ impl EvictionView {
         };
         let Some(act) = act else { return explanation };
         let pods = killer.non_terminating_pods();
-        let measured = signals.pods(&pods, Wanted::of(act.resource()));
+        let measured = signals.pods(&pods, WantedFigures::of(act.resource()));
         let stats: Vec<Option<PodStats>> =
             timeout(POD_MEASURE_TIMEOUT, measured).await.unwrap_or_default();
         let candidates: Vec<Candidate<'_>> = pods
@@ -267,7 +267,7 @@ impl Shown {
         awaiting.extend(readmission.evicted().map(|(pod, back)| (pod.label().into(), back)));
     }
 
-    pub(super) fn note(&self, record: Record) -> u64 {
+    pub(super) fn note(&self, record: DecisionRecord) -> u64 {
         self.lock().history.note(record)
     }
 
@@ -275,7 +275,7 @@ impl Shown {
         self.lock().history.note_hook(record, run);
     }
 
-    pub(super) fn conclude(&self, record: u64, outcome: Outcome) {
+    pub(super) fn conclude(&self, record: u64, outcome: DecisionOutcome) {
         self.lock().history.conclude(record, outcome);
     }
 

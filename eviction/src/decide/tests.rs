@@ -43,7 +43,7 @@ impl Looks {
         Self { policy, state: EvictionState::default(), now: Instant::now() }
     }
 
-    fn later(&mut self, seconds: u64, left: &[(Signal, i64)]) -> Decision {
+    fn later(&mut self, seconds: u64, left: &[(Signal, i64)]) -> EvictionDecision {
         self.now += secs(seconds);
         let at = Some(self.now);
         self.look(left.iter().map(|&(signal, left)| (signal, left, CAPACITY, at)), None)
@@ -53,7 +53,7 @@ impl Looks {
         &mut self,
         left: impl IntoIterator<Item = (Signal, i64, i64, Option<Instant>)>,
         pressure: Option<PressureStats>,
-    ) -> Decision {
+    ) -> EvictionDecision {
         let mut observations = Observations::default();
         for (signal, available, capacity, at) in left {
             observations.set(signal, Some(Observation { available, capacity, at }));
@@ -65,7 +65,7 @@ impl Looks {
     }
 }
 
-fn acts(decision: &Decision) -> Option<Signal> {
+fn acts(decision: &EvictionDecision) -> Option<Signal> {
     decision.act.map(|act| act.signal)
 }
 

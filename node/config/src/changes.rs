@@ -6,14 +6,14 @@ use super::{Config, reference};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// The changes that a reload applies.
-    pub applied: Vec<Change>,
+    pub applied: Vec<FieldChange>,
     /// The changes that take effect when the agent is restarted.
-    pub needs_restart: Vec<Change>,
+    pub needs_restart: Vec<FieldChange>,
 }
 
 /// A field that differs.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Change {
+pub struct FieldChange {
     /// The name of the field.
     pub field: String,
     /// Its old value as JSON; `None` if it was not set.
@@ -34,7 +34,7 @@ impl Config {
             };
             let (from, to) = (text(&before), text(&after));
             if from != to {
-                let change = Change { field: field.name.to_owned(), from, to };
+                let change = FieldChange { field: field.name.to_owned(), from, to };
                 let list =
                     if field.live { &mut changes.applied } else { &mut changes.needs_restart };
                 list.push(change);
@@ -62,7 +62,7 @@ impl Changes {
 
 // === impl Change ===
 
-impl std::fmt::Display for Change {
+impl std::fmt::Display for FieldChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unset".to_owned());
         write!(f, "{}: {} to {}", self.field, text(&self.from), text(&self.to))

@@ -27,7 +27,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use changes::{Change, Changes};
+pub use changes::{Changes, FieldChange};
 pub use cluster::{
     ClusterSettings, CompanionSettings, EndedPods, Mode, NodeTaint, OrphanedPods, WithoutApi,
 };

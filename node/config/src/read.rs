@@ -4,22 +4,22 @@ use std::path::Path;
 use std::rc::Rc;
 
 use super::kubelet_fields::{BELOW, KUBELET_FIELDS};
-use super::reference::{self, Reading};
+use super::reference::{self, FieldReading};
 use super::{API_VERSION, Config, KIND};
-use winddown_yaml::{Dialect, Fields, Key, Node, Problem};
+use winddown_yaml::{Dialect, Fields, Key, Problem, YamlNode};
 
 const KUBELET_API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 const KUBELET_KIND: &str = "KubeletConfiguration";
 
 /// Parses the text, a kubelet's as the kubelet does: with what it ignores in it, a key that is written twice or a second
 /// document, as a warning.
-pub(super) fn tree(text: &str) -> Result<(Rc<Node>, Option<Problem>), Problem> {
+pub(super) fn tree(text: &str) -> Result<(Rc<YamlNode>, Option<Problem>), Problem> {
     let problem = match winddown_yaml::parse(text) {
         Ok(root) => return Ok((root, None)),
         Err(problem) => problem,
     };
     let first = winddown_yaml::parse_first_leniently(text).ok().flatten();
-    let kind = |root: &Rc<Node>| root.get("kind").and_then(Node::text).map(str::to_owned);
+    let kind = |root: &Rc<YamlNode>| root.get("kind").and_then(YamlNode::text).map(str::to_owned);
     match first.filter(|root| kind(root).as_deref() == Some(KUBELET_KIND)) {
         Some(root) => Ok((root, Some(problem))),
         None => Err(problem),
@@ -27,11 +27,11 @@ pub(super) fn tree(text: &str) -> Result<(Rc<Node>, Option<Problem>), Problem> {
 }
 
 /// Reads the tree. Returns the configuration and its warnings.
-pub(super) fn read(path: &Path, root: &Node) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
+pub(super) fn read(path: &Path, root: &YamlNode) -> Result<(Config, Vec<Problem>), Vec<Problem>> {
     let mut problems = Vec::new();
     let mut fields = Fields::new(root, winddown_yaml::Path::ROOT, &mut problems);
     let Some(kubelet) = is_kubelets(&mut fields) else { return Err(problems) };
-    let mut reading = Reading { kubelet, warnings: Vec::new() };
+    let mut reading = FieldReading { kubelet, warnings: Vec::new() };
     fields.belongs_below(BELOW);
     if kubelet {
         let whole = std::path::absolute(path).unwrap_or_default();

@@ -22,20 +22,20 @@ use serde_json::Value as Json;
 
 use super::{Config, Trust, TrustedPath};
 pub(super) use value::word;
-use value::{At, OneOf, Options, Place, Value, Word};
+use value::{At, OneOf, OptionValue, Options, ValuePlace, Word};
 use winddown_yaml::{Fields, Problem};
 
 /// A group of related options.
-pub struct Section {
+pub struct OptionSection {
     /// The title.
     pub title: &'static str,
     rows: Vec<Top>,
     /// Checks the options against each other once all are read.
-    relate: fn(&mut Fields<'_, '_>, &mut Config, &mut Reading),
+    relate: fn(&mut Fields<'_, '_>, &mut Config, &mut FieldReading),
 }
 
 /// The state of reading a file, in addition to its fields.
-pub(super) struct Reading {
+pub(super) struct FieldReading {
     /// Whether the file is a kubelet's.
     pub(super) kubelet: bool,
     /// Warnings about what was accepted, but may not be intended.
@@ -43,13 +43,13 @@ pub(super) struct Reading {
 }
 
 /// An option, whose value is stored in a `T`.
-pub(super) struct Row<T> {
+pub(super) struct OptionRow<T> {
     pub(super) field: Field,
-    place: Box<dyn Place<T>>,
+    place: Box<dyn ValuePlace<T>>,
 }
 
 /// An option at the top of the file.
-type Top = Row<Config>;
+type Top = OptionRow<Config>;
 
 /// The name, purpose and type of an option.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ pub struct Field {
     /// Its key.
     pub name: &'static str,
     /// The type of its value.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Its purpose, and the meaning of leaving it out, without the bounds. An empty line separates paragraphs; names of
     /// fields and literal words are in `backquotes`.
     pub doc: &'static str,
@@ -86,7 +86,7 @@ enum Zero {
 /// The type of an option's value.
 #[derive(Clone)]
 #[expect(missing_docs, reason = "the text of a variant speaks of its fields")]
-pub enum Kind {
+pub enum ValueKind {
     /// A boolean.
     Flag,
     /// A text that roughly matches the regular expression `pattern`. An empty pattern accepts any text, where the empty
@@ -119,7 +119,7 @@ pub enum Kind {
     /// The absolute path of a program, and its arguments.
     Command,
     /// A mapping from names to values.
-    Map { names: Names, value: &'static Kind },
+    Map { names: Names, value: &'static ValueKind },
     /// A mapping with these fields.
     Object(Vec<Field>),
     /// A list of mappings with these fields.
@@ -136,8 +136,8 @@ pub enum Names {
 }
 
 /// Returns the sections, in display order.
-pub fn sections() -> &'static [Section] {
-    static SECTIONS: LazyLock<[Section; 6]> = LazyLock::new(|| {
+pub fn sections() -> &'static [OptionSection] {
+    static SECTIONS: LazyLock<[OptionSection; 6]> = LazyLock::new(|| {
         [
             node::section(),
             cluster::section(),
@@ -181,7 +181,7 @@ pub(super) fn zero_is_unset_for_kubelets() -> Vec<&'static str> {
 }
 
 /// Reads every option; errors are recorded in `fields`.
-pub(super) fn read(fields: &mut Fields<'_, '_>, reading: &mut Reading) -> Config {
+pub(super) fn read(fields: &mut Fields<'_, '_>, reading: &mut FieldReading) -> Config {
     let mut config = Config::default();
     for row in rows() {
         row.place.read(&row.field, fields, &mut config);
@@ -229,7 +229,7 @@ fn collect(field: &Field, option: &str, value: &Json, all: &mut Vec<TrustedPath>
         items.iter().for_each(|item| collect(field, &option, &item[field.name], all));
     }
     // The program is the first word of a command.
-    let text = if matches!(field.kind, Kind::Command) { &value[0] } else { value };
+    let text = if matches!(field.kind, ValueKind::Command) { &value[0] } else { value };
     let (Some(trust), Some(text)) = (field.trust, text.as_str()) else { return };
     let path = Path::new(text.strip_prefix("unix://").unwrap_or(text));
     if path.is_absolute() {
@@ -257,7 +257,7 @@ fn is_empty(value: &Json) -> bool {
 
 // === impl Section ===
 
-impl Section {
+impl OptionSection {
     /// Returns the options, in the order of the default file.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.rows.iter().map(|row| &row.field)
@@ -266,19 +266,19 @@ impl Section {
 
 // === impl Row ===
 
-impl<T: 'static> Row<T> {
+impl<T: 'static> OptionRow<T> {
     /// Creates an option for which changes need a restart.
-    fn new<V: Value>(name: &'static str, at: fn(&mut T) -> &mut V, kind: Kind) -> Self {
+    fn new<V: OptionValue>(name: &'static str, at: fn(&mut T) -> &mut V, kind: ValueKind) -> Self {
         Self::kept_by(Box::new(At(at)), name, kind)
     }
 
     /// Creates an option whose value is a word.
     fn choice<V: Word>(name: &'static str, at: fn(&mut T) -> &mut V) -> Self {
         let words = V::ALL.iter().map(|(word, _)| *word).collect();
-        Self::kept_by(Box::new(OneOf(at)), name, Kind::Choice(words))
+        Self::kept_by(Box::new(OneOf(at)), name, ValueKind::Choice(words))
     }
 
-    fn kept_by(place: Box<dyn Place<T>>, name: &'static str, kind: Kind) -> Self {
+    fn kept_by(place: Box<dyn ValuePlace<T>>, name: &'static str, kind: ValueKind) -> Self {
         let field = Field {
             name,
             kind,
@@ -336,7 +336,7 @@ impl<T: 'static> Row<T> {
 
 // === impl Kind ===
 
-impl Kind {
+impl ValueKind {
     const ANY_TEXT: Self = Self::Text { pattern: "" };
     const PATH: Self = Self::Path { empty: false };
     /// The interval of periodic checks.

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::reference::{self, Field, Kind, Names};
+use super::reference::{self, Field, Names, ValueKind};
 use super::{API_VERSION, KIND};
 
 /// A duration as Go (`1m30s`) or systemd (`1min 30s`) writes it.
@@ -50,39 +50,39 @@ fn property(field: &Field) -> Value {
     schema
 }
 
-fn of_kind(kind: &Kind) -> Value {
+fn of_kind(kind: &ValueKind) -> Value {
     match kind {
-        Kind::Flag => json!({"type": "boolean"}),
-        Kind::Text { pattern: "" } | Kind::Address(_) => json!({"type": "string"}),
-        Kind::Text { pattern } => json!({"type": "string", "pattern": pattern}),
-        Kind::Path { empty: false } => json!({"type": "string", "pattern": "^/"}),
-        Kind::Path { empty: true } => json!({"type": "string", "pattern": "^(/.*)?$"}),
-        Kind::Choice(words) => json!({"enum": words}),
-        Kind::Integer { least, most, .. } => {
+        ValueKind::Flag => json!({"type": "boolean"}),
+        ValueKind::Text { pattern: "" } | ValueKind::Address(_) => json!({"type": "string"}),
+        ValueKind::Text { pattern } => json!({"type": "string", "pattern": pattern}),
+        ValueKind::Path { empty: false } => json!({"type": "string", "pattern": "^/"}),
+        ValueKind::Path { empty: true } => json!({"type": "string", "pattern": "^(/.*)?$"}),
+        ValueKind::Choice(words) => json!({"enum": words}),
+        ValueKind::Integer { least, most, .. } => {
             json!({"type": "integer", "minimum": least, "maximum": most})
         }
         // 0 needs no unit.
-        Kind::Duration { zero: true, .. } => json!({"anyOf": [
+        ValueKind::Duration { zero: true, .. } => json!({"anyOf": [
             {"type": "string", "pattern": format!("{DURATION}|^[+]?0$")},
             {"const": 0},
         ]}),
-        Kind::Duration { .. } => json!({"type": "string", "pattern": DURATION}),
-        Kind::Size { .. } => amount(&[QUANTITY]),
-        Kind::Percent => json!({"type": "string", "pattern": PERCENT}),
-        Kind::Threshold => amount(&[QUANTITY, r"^[+-]?[0-9.]+([eE][+-]?[0-9]+)?%+$"]),
-        Kind::Quantity => amount(&[QUANTITY]),
-        Kind::Words(words) => json!({"type": "array", "items": {"enum": words}}),
-        Kind::Addresses => {
+        ValueKind::Duration { .. } => json!({"type": "string", "pattern": DURATION}),
+        ValueKind::Size { .. } => amount(&[QUANTITY]),
+        ValueKind::Percent => json!({"type": "string", "pattern": PERCENT}),
+        ValueKind::Threshold => amount(&[QUANTITY, r"^[+-]?[0-9.]+([eE][+-]?[0-9]+)?%+$"]),
+        ValueKind::Quantity => amount(&[QUANTITY]),
+        ValueKind::Words(words) => json!({"type": "array", "items": {"enum": words}}),
+        ValueKind::Addresses => {
             json!({"type": "array", "items": {"type": "string", "pattern": "^[0-9a-fA-F.:]+$"}})
         }
-        Kind::Texts(pattern) => {
+        ValueKind::Texts(pattern) => {
             json!({"type": "array", "items": {"type": "string", "pattern": pattern}})
         }
-        Kind::Command => json!({
+        ValueKind::Command => json!({
             "type": "array", "minItems": 1, "items": {"type": "string"},
             "prefixItems": [{"type": "string", "pattern": "^/"}],
         }),
-        Kind::Map { names, value } => {
+        ValueKind::Map { names, value } => {
             let names = match names {
                 Names::Words(words) => json!({"enum": words}),
                 Names::Like(pattern) => json!({"pattern": pattern}),
@@ -93,8 +93,8 @@ fn of_kind(kind: &Kind) -> Value {
                 "additionalProperties": of_kind(value),
             })
         }
-        Kind::Object(fields) => object(fields),
-        Kind::List(fields) => json!({"type": "array", "items": object(fields)}),
+        ValueKind::Object(fields) => object(fields),
+        ValueKind::List(fields) => json!({"type": "array", "items": object(fields)}),
     }
 }
 

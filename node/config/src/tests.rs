@@ -309,7 +309,7 @@ fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
                    preemptionStrategy: minimal\nnodeLabels: {rack: r1}",
     );
     let changes = Config::changes(&old, &new);
-    let show = |list: &[Change]| list.iter().map(Change::to_string).collect::<Vec<_>>();
+    let show = |list: &[FieldChange]| list.iter().map(FieldChange::to_string).collect::<Vec<_>>();
     assert_eq!(
         show(&changes.applied),
         [

@@ -177,8 +177,10 @@ mod tests {
     fn each_option_that_is_a_path_says_what_root_does_with_it() {
         fn undecided(fields: &[reference::Field], wanting: &mut Vec<&'static str>) {
             for field in fields {
-                let is_path =
-                    matches!(field.kind, reference::Kind::Path { .. } | reference::Kind::Command);
+                let is_path = matches!(
+                    field.kind,
+                    reference::ValueKind::Path { .. } | reference::ValueKind::Command
+                );
                 if is_path && field.trust.is_none() {
                     wanting.push(field.name);
                 }

@@ -24,7 +24,7 @@ mod version;
 
 pub use cluster::{AfterNode, AfterNodesStatus, ApiState, ApiStatus, ClusterStatus, NodeStage};
 pub use decision::Decision;
-pub use envelope::{Answer, Envelope};
+pub use envelope::{ApiAnswer, Envelope};
 pub use guard::{GuardStatus, HoldingPod, ReleaseAnswer};
 pub use health::{Check, Health};
 pub use plan::{PlanShrink, PlannedBudget, PlannedGroup, PlannedPod, PlannedWork, ShutdownPlan};

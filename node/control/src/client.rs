@@ -41,7 +41,7 @@ pub struct Client {
 
 /// A response stream of JSON objects, one per line.
 #[derive(Debug)]
-pub struct Lines {
+pub struct AnswerLines {
     socket: PathBuf,
     agent: String,
     body: Incoming,
@@ -70,7 +70,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn watch(&self) -> Result<Lines, ClientError> {
+    pub async fn watch(&self) -> Result<AnswerLines, ClientError> {
         let response = self.within(self.send(Method::GET, "/v1/status?watch=1", None)).await?;
         Ok(self.lines(response))
     }
@@ -158,7 +158,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn drain(&self, request: &DrainRequest) -> Result<Lines, ClientError> {
+    pub async fn drain(&self, request: &DrainRequest) -> Result<AnswerLines, ClientError> {
         let body = Some(encode(request)?);
         let response = self.within(self.send(Method::POST, "/v1/drain", body)).await?;
         Ok(self.lines(response))
@@ -168,7 +168,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn give_notice(&self, body: &NoticeBody) -> Result<Lines, ClientError> {
+    pub async fn give_notice(&self, body: &NoticeBody) -> Result<AnswerLines, ClientError> {
         let body = Some(encode(body)?);
         let response = self.within(self.send(Method::POST, "/v1/notice", body)).await?;
         Ok(self.lines(response))
@@ -307,8 +307,8 @@ impl Client {
         Ok(whole)
     }
 
-    fn lines(&self, response: Response<Incoming>) -> Lines {
-        Lines {
+    fn lines(&self, response: Response<Incoming>) -> AnswerLines {
+        AnswerLines {
             socket: self.socket.clone(),
             agent: version_of(&response),
             body: response.into_body(),
@@ -347,7 +347,7 @@ impl Client {
 
 // === impl Lines ===
 
-impl Lines {
+impl AnswerLines {
     /// The error for a stream that ended too early.
     pub fn closed(&self) -> ClientError {
         ClientError::Closed { socket: self.socket.clone() }

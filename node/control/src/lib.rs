@@ -62,7 +62,7 @@ use crate::api::{
     WithdrawAnswer,
 };
 
-pub use client::{Client, ClientError, Lines};
+pub use client::{AnswerLines, Client, ClientError};
 pub use limits::Limits;
 pub use peer::Peer;
 pub use server::Server;

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::LONGEST_NOTICE;
 
 use super::respond::{self, Body};
-use super::shared::Shared;
+use super::shared::ServerShared;
 use super::{AgentApi, ApiError, Peer};
 use crate::api::{
     DrainEvent, DrainRequest, Envelope, ErrorCode, Health, KillBody, NoticeBody, Status,
@@ -27,7 +27,7 @@ const WATCH_PACE: Duration = Duration::from_millis(100);
 type Answer = Result<Response<Body>, ApiError>;
 
 pub(super) async fn answer<A: AgentApi>(
-    shared: &Arc<Shared<A>>,
+    shared: &Arc<ServerShared<A>>,
     peer: Peer,
     request: Request<Incoming>,
 ) -> Response<Body> {
@@ -59,7 +59,7 @@ pub(super) async fn answer<A: AgentApi>(
 
 /// Handles requests that change nothing.
 async fn ask<A: AgentApi>(
-    shared: &Arc<Shared<A>>,
+    shared: &Arc<ServerShared<A>>,
     peer: Peer,
     request: &Request<Incoming>,
     path: &[&str],
@@ -91,7 +91,7 @@ async fn ask<A: AgentApi>(
 
 /// Handles preemption plans. A manifest in the body is only evaluated, so read access is enough to send one.
 async fn preemption<A: AgentApi>(
-    shared: &Arc<Shared<A>>,
+    shared: &Arc<ServerShared<A>>,
     peer: Peer,
     request: Request<Incoming>,
 ) -> Answer {
@@ -115,7 +115,7 @@ async fn preemption<A: AgentApi>(
 }
 
 async fn kill<A: AgentApi>(
-    shared: &Arc<Shared<A>>,
+    shared: &Arc<ServerShared<A>>,
     peer: Peer,
     request: Request<Incoming>,
     namespace: &str,
@@ -145,7 +145,7 @@ async fn kill<A: AgentApi>(
 }
 
 async fn release<A: AgentApi>(
-    shared: &Arc<Shared<A>>,
+    shared: &Arc<ServerShared<A>>,
     peer: Peer,
     request: &Request<Incoming>,
     namespace: &str,
@@ -160,7 +160,7 @@ async fn release<A: AgentApi>(
 }
 
 async fn drain<A: AgentApi>(
-    shared: &Arc<Shared<A>>,
+    shared: &Arc<ServerShared<A>>,
     peer: Peer,
     request: Request<Incoming>,
 ) -> Answer {
@@ -178,7 +178,7 @@ async fn drain<A: AgentApi>(
 }
 
 async fn notice<A: AgentApi>(
-    shared: &Arc<Shared<A>>,
+    shared: &Arc<ServerShared<A>>,
     peer: Peer,
     request: Request<Incoming>,
 ) -> Answer {
@@ -204,7 +204,7 @@ async fn notice<A: AgentApi>(
     }
 }
 
-fn watch<A: AgentApi>(shared: &Arc<Shared<A>>, peer: Peer) -> Answer {
+fn watch<A: AgentApi>(shared: &Arc<ServerShared<A>>, peer: Peer) -> Answer {
     let permit = shared.slots.watch(peer).ok_or_else(|| {
         ApiError::new(ErrorCode::Unavailable, "too many clients watch the status already")
             .with_hint("end a `winddown status --watch`, or ask without --watch")
@@ -326,7 +326,7 @@ fn may_change(peer: Peer) -> Result<(), ApiError> {
 }
 
 async fn body<A, T: DeserializeOwned + Default>(
-    shared: &Shared<A>,
+    shared: &ServerShared<A>,
     request: Request<Incoming>,
 ) -> Result<T, ApiError> {
     let bytes = bytes(shared, request, shared.limits.body_bytes).await?;
@@ -339,7 +339,7 @@ async fn body<A, T: DeserializeOwned + Default>(
 
 /// Reads the whole body, of at most `most` bytes, within the time that it may take.
 async fn bytes<A>(
-    shared: &Shared<A>,
+    shared: &ServerShared<A>,
     request: Request<Incoming>,
     most: usize,
 ) -> Result<Vec<u8>, ApiError> {

@@ -14,14 +14,14 @@ use tokio_util::task::TaskTracker;
 use winddown_shared::error_chain;
 
 use super::connection::WriteDeadline;
-use super::shared::Shared;
+use super::shared::ServerShared;
 use super::slots::{Slot, Slots};
 use super::{AgentApi, ControlSocket, Limits, Peer, respond, route};
 use crate::api::ErrorCode;
 
 /// Serves the control API. Cheap to clone; clones share the limits.
 pub struct Server<A> {
-    shared: Arc<Shared<A>>,
+    shared: Arc<ServerShared<A>>,
 }
 
 /// How long open connections may continue after the server was told to stop.
@@ -40,7 +40,7 @@ impl<A: AgentApi> Server<A> {
     /// Creates a server that answers from `api` until `stop` is cancelled.
     pub fn new(api: Arc<A>, limits: Limits, stop: CancellationToken) -> Self {
         let slots = Arc::new(Slots::new(limits));
-        let shared = Shared { api, limits, slots, stop };
+        let shared = ServerShared { api, limits, slots, stop };
         Self { shared: Arc::new(shared) }
     }
 
@@ -119,7 +119,7 @@ impl<A: AgentApi> Server<A> {
 }
 
 /// Serves one request.
-async fn serve_connection<A, S>(shared: &Arc<Shared<A>>, stream: S, peer: Peer, slot: &Slot)
+async fn serve_connection<A, S>(shared: &Arc<ServerShared<A>>, stream: S, peer: Peer, slot: &Slot)
 where
     A: AgentApi,
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::Limits;
 use super::slots::Slots;
 
-pub(super) struct Shared<A> {
+pub(super) struct ServerShared<A> {
     pub(super) api: Arc<A>,
     pub(super) limits: Limits,
     pub(super) slots: Arc<Slots>,

@@ -33,14 +33,14 @@ struct Taken {
 /// The slot of one connection, which is freed on drop.
 pub(super) struct Slot {
     slots: Arc<Slots>,
-    place: Place,
+    place: SlotPlace,
     /// Whether this slot only serves to tell the client that there are too many connections.
     pub(super) refused: bool,
     /// Cancelled when the connection has to give way to a newer one.
     pub(super) leave: CancellationToken,
 }
 
-enum Place {
+enum SlotPlace {
     Root,
     User(u32),
     /// The guest's seat, which frees itself.
@@ -64,12 +64,12 @@ impl Slots {
     pub(super) fn take(slots: &Arc<Self>, peer: Peer) -> Option<Slot> {
         let mut leave = CancellationToken::new();
         let (place, refused) = match peer {
-            Peer::Local { uid: 0, .. } => (Place::Root, slots.take_roots()?),
-            Peer::Local { uid, .. } => (Place::User(uid), slots.take_users(uid)?),
+            Peer::Local { uid: 0, .. } => (SlotPlace::Root, slots.take_roots()?),
+            Peer::Local { uid, .. } => (SlotPlace::User(uid), slots.take_users(uid)?),
             Peer::Network(address) => {
                 let seat = slots.guests.take_slot(address);
                 leave = seat.leave.clone();
-                (Place::Network(seat), false)
+                (SlotPlace::Network(seat), false)
             }
         };
         Some(Slot { slots: Arc::clone(slots), place, refused, leave })
@@ -118,8 +118,8 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.slots.taken();
         match &self.place {
-            Place::Root => taken.root = taken.root.saturating_sub(1),
-            Place::User(uid) => {
+            SlotPlace::Root => taken.root = taken.root.saturating_sub(1),
+            SlotPlace::User(uid) => {
                 if let Some(count) = taken.users.get_mut(uid) {
                     *count -= 1;
                     if *count == 0 {
@@ -127,7 +127,7 @@ impl Drop for Slot {
                     }
                 }
             }
-            Place::Network(_) => {}
+            SlotPlace::Network(_) => {}
         }
     }
 }

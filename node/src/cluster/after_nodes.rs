@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use winddown_cluster::after_nodes::{self, AfterNodes, Seen, Stage};
+use winddown_cluster::after_nodes::{self, AfterNodes, DownStage, SeenNodes};
 use winddown_control::api;
 use winddown_shared::{PluginName, ShutdownPoint, ShutdownWork};
 
@@ -14,7 +14,7 @@ use crate::metrics::AfterNodesFacts;
 #[derive(Clone)]
 pub(crate) struct GoesAfter {
     settings: AfterNodes,
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<SeenNodes>,
     waiting: Arc<watch::Sender<bool>>,
 }
 
@@ -28,7 +28,7 @@ impl Drop for Waiting {
 }
 
 impl GoesAfter {
-    pub(super) fn new(settings: AfterNodes, seen: watch::Receiver<Seen>) -> Self {
+    pub(super) fn new(settings: AfterNodes, seen: watch::Receiver<SeenNodes>) -> Self {
         Self { settings, seen, waiting: Arc::default() }
     }
 
@@ -55,13 +55,13 @@ impl GoesAfter {
     /// The part of `winddown status`.
     pub(super) fn status(&self) -> api::AfterNodesStatus {
         let seen = self.seen.borrow();
-        let node = |(name, stage): (&Arc<str>, &Stage)| api::AfterNode {
+        let node = |(name, stage): (&Arc<str>, &DownStage)| api::AfterNode {
             name: name.to_string(),
             stage: match stage {
-                Stage::Silent => api::NodeStage::Silent,
-                Stage::Up => api::NodeStage::Up,
-                Stage::GoingDown => api::NodeStage::GoingDown,
-                Stage::Down => api::NodeStage::Down,
+                DownStage::Silent => api::NodeStage::Silent,
+                DownStage::Up => api::NodeStage::Up,
+                DownStage::GoingDown => api::NodeStage::GoingDown,
+                DownStage::Down => api::NodeStage::Down,
             },
         };
         api::AfterNodesStatus {
@@ -76,7 +76,7 @@ impl GoesAfter {
     /// The part of the metrics.
     pub(super) fn facts(&self) -> AfterNodesFacts {
         let seen = self.seen.borrow();
-        let mut stages = BTreeMap::from(Stage::ALL.map(|stage| (stage.as_str(), 0)));
+        let mut stages = BTreeMap::from(DownStage::ALL.map(|stage| (stage.as_str(), 0)));
         for stage in seen.nodes.iter().flat_map(BTreeMap::values) {
             *stages.entry(stage.as_str()).or_default() += 1;
         }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_api_client::ApiState;
+use winddown_api_client::ConnectionState;
 use winddown_cluster::events::Subject;
 use winddown_cluster::pods::StatusSide;
 use winddown_cluster::status::update_of;
-use winddown_shared::status::{Phase, StatusEntry, StatusStore};
+use winddown_shared::status::{PodPhase, StatusEntry, StatusStore};
 use winddown_shared::{PluginName, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 
 use super::Membership;
@@ -79,8 +79,8 @@ impl FinalReport {
         let begun = Instant::now();
         self.cluster.0.connection.hurry(until);
         let until = match self.cluster.api().state {
-            ApiState::Connected | ApiState::Unknown => until,
-            ApiState::Unsigned { .. } => until.min(begun + NO_CREDENTIALS),
+            ConnectionState::Connected | ConnectionState::Unknown => until,
+            ConnectionState::Unsigned { .. } => until.min(begun + NO_CREDENTIALS),
             _ => until.min(begun + UNREACHABLE_SERVER_TIMEOUT),
         };
         self.cluster.change(|changing| changing.clean = Clean::Down { clean });
@@ -125,7 +125,7 @@ impl FinalReport {
         if !entry.pod.is_static() {
             return side.outbox.submit(update_of(entry, entry.pod.label().clone()));
         }
-        if let Some(phase) = Phase::of(&entry.status) {
+        if let Some(phase) = PodPhase::of(&entry.status) {
             side.mirrors.says(entry.pod.uid(), phase);
         }
         if let Some(mirror) = side.mirrors.of(entry.pod.uid()) {

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::Mutex;
-use winddown_cluster::pods::{EarlierPods, Keep};
+use winddown_cluster::pods::{EarlierPods, KeepPods};
 use winddown_shared::{Pod, PodUid, error_chain};
 
 use crate::kept_file;
@@ -26,10 +26,10 @@ const ALL: &str = "all";
 
 /// The directory of the records. Cheap to clone. A write error is logged once and is not fatal.
 #[derive(Clone, Debug)]
-pub(crate) struct KeptPods(Arc<Inner>);
+pub(crate) struct KeptPods(Arc<KeptPodsShared>);
 
 #[derive(Debug)]
-struct Inner {
+struct KeptPodsShared {
     directory: PathBuf,
     refused: AtomicBool,
     /// Held by each write, so that the later of two writes for the same pod wins, and none waits on a thread.
@@ -50,7 +50,7 @@ impl KeptPods {
                 let _ = std::fs::remove_dir_all(entry.path());
             }
         }
-        Self(Arc::new(Inner {
+        Self(Arc::new(KeptPodsShared {
             directory,
             refused: AtomicBool::new(false),
             writing: Arc::default(),
@@ -101,7 +101,7 @@ impl KeptPods {
     /// Runs work on the directory off the async threads, one piece at a time.
     async fn blocking(
         &self,
-        work: impl FnOnce(&Inner) -> io::Result<()> + Send + 'static,
+        work: impl FnOnce(&KeptPodsShared) -> io::Result<()> + Send + 'static,
     ) -> io::Result<()> {
         let (inner, turn) = (Arc::clone(&self.0), Arc::clone(&self.0.writing).lock_owned().await);
         let work = move || {
@@ -112,7 +112,7 @@ impl KeptPods {
     }
 }
 
-impl Keep for KeptPods {
+impl KeepPods for KeptPods {
     fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
         async move {
             let written = self.blocking(move |inner| {

@@ -10,7 +10,7 @@ use winddown_shared::{LockState, Runtime, critical};
 
 use super::{Clean, Membership};
 use crate::core::Core;
-use crate::links::{Draining, NodeEnd, Observe, Shortage};
+use crate::links::{Draining, NodeEnd, NodeShortage, Observe};
 
 /// How long a node may be without the lock before its conditions report that.
 const UNPROTECTED_AFTER: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ pub(super) struct NodePublisher<R: Runtime> {
     /// Whether the node is about to go down; `None` without the shutdown plug-in.
     pub(super) end: Option<Box<dyn Observe<NodeEnd>>>,
     /// The resources that the node runs short of; `None` without the eviction plug-in.
-    pub(super) shortage: Option<Box<dyn Observe<Shortage>>>,
+    pub(super) shortage: Option<Box<dyn Observe<NodeShortage>>>,
 }
 
 impl<R: Runtime> NodePublisher<R> {
@@ -67,7 +67,7 @@ impl<R: Runtime> NodePublisher<R> {
                 (last, held) = (end.last, end.held);
             }
             if let Some(shortage) = &mut self.shortage {
-                let Shortage { memory, disk, pid } = shortage.now();
+                let NodeShortage { memory, disk, pid } = shortage.now();
                 node.set_pressure(Pressure { memory, disk, pid });
             }
             found.mark_unchanged();
@@ -120,11 +120,11 @@ fn changed<T>(observed: &mut Option<Box<dyn Observe<T>>>) -> BoxFuture<'_, ()> {
     }
 }
 
-fn draining(draining: Draining) -> node::Draining {
+fn draining(draining: Draining) -> node::DrainingNode {
     match draining {
-        Draining::No => node::Draining::No,
-        Draining::InProgress => node::Draining::InProgress,
-        Draining::Done => node::Draining::Done,
+        Draining::No => node::DrainingNode::No,
+        Draining::InProgress => node::DrainingNode::InProgress,
+        Draining::Done => node::DrainingNode::Done,
     }
 }
 

@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::KubePods;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy};
-use winddown_cluster::after_nodes::Follower;
+use winddown_cluster::after_nodes::NodesFollower;
 use winddown_cluster::events::EventWriter;
 use winddown_cluster::mirror::MirrorDriver;
 use winddown_cluster::node::{NodeController, Ping};
@@ -23,7 +23,7 @@ pub(crate) struct ClusterWork<P> {
     pub(super) node: NodeController<P>,
     pub(super) writer: EventWriter,
     pub(super) pods: Option<PodsWork>,
-    pub(super) follower: Option<Follower>,
+    pub(super) follower: Option<NodesFollower>,
 }
 
 /// The work for the API server's pods.

@@ -1,34 +1,34 @@
 //! The state of the node in its cluster, for the status and for metrics.
 
 use tokio::time::Instant;
-use winddown_api_client::ApiState;
+use winddown_api_client::ConnectionState;
 use winddown_cluster::pods::RunState;
 use winddown_shared::{WallClock, WallTime};
 
 use super::Membership;
 use super::after_nodes::GoesAfter;
-use crate::metrics::{ClusterFacts, NodeFacts};
-use crate::plugin::Section;
+use crate::metrics::{ClusterFacts, ScrapedNode};
+use crate::plugin::PluginSection;
 use winddown_control::api;
 
 /// The cluster's section of the status and the metrics.
-pub(super) struct View {
+pub(super) struct ClusterView {
     cluster: Membership,
     wall: WallClock,
 }
 
-impl View {
+impl ClusterView {
     pub(super) fn new(cluster: Membership, wall: WallClock) -> Self {
         Self { cluster, wall }
     }
 }
 
-impl Section for View {
+impl PluginSection for ClusterView {
     fn status(&self, status: &mut api::Status) {
         status.cluster = Some(self.cluster.status(&self.wall));
     }
 
-    fn facts(&self, facts: &mut NodeFacts) {
+    fn facts(&self, facts: &mut ScrapedNode) {
         facts.cluster = Some(self.cluster.facts(&self.wall));
     }
 }
@@ -90,12 +90,14 @@ impl Membership {
     }
 }
 
-fn api_status(state: &ApiState, since: Option<WallTime>) -> api::ApiStatus {
+fn api_status(state: &ConnectionState, since: Option<WallTime>) -> api::ApiStatus {
     let (state, why) = match state {
-        ApiState::Connected => (api::ApiState::Connected, None),
-        ApiState::Unreachable { why } => (api::ApiState::Unreachable, Some(why.to_string())),
-        ApiState::Unauthorized { why } => (api::ApiState::Unauthorized, Some(why.to_string())),
-        ApiState::Unsigned { why } => (api::ApiState::Unsigned, Some(why.to_string())),
+        ConnectionState::Connected => (api::ApiState::Connected, None),
+        ConnectionState::Unreachable { why } => (api::ApiState::Unreachable, Some(why.to_string())),
+        ConnectionState::Unauthorized { why } => {
+            (api::ApiState::Unauthorized, Some(why.to_string()))
+        }
+        ConnectionState::Unsigned { why } => (api::ApiState::Unsigned, Some(why.to_string())),
         _ => (api::ApiState::Unknown, None),
     };
     api::ApiStatus { state, since, why }

@@ -16,7 +16,7 @@ use super::process::ProcessUsage;
 
 /// The current state of a node, for a scrape.
 #[derive(Clone, Debug, Default)]
-pub struct NodeFacts {
+pub struct ScrapedNode {
     /// The numbers of its pods.
     pub pods: PodCounts,
     /// Its inhibitor lock.
@@ -81,7 +81,7 @@ pub struct StartFacts {
     pub took: Option<Duration>,
 }
 
-impl Collector for NodeFacts {
+impl Collector for ScrapedNode {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut out = Document(&mut encoder);
         self.encode_pods(&mut out)?;
@@ -143,7 +143,7 @@ impl StartFacts {
     }
 }
 
-impl NodeFacts {
+impl ScrapedNode {
     fn encode_pods(&self, out: &mut Document<'_, '_>) -> fmt::Result {
         let PodCounts { desired, active, mirrors, working, staying } = &self.pods;
         out.gauges(

@@ -14,9 +14,9 @@ const OTHER: &str = "other";
 ///
 /// Unlike the library's `Family`, it is encoded in a fixed order and its size is bounded.
 #[derive(Debug)]
-pub(super) struct Labelled<M>(Arc<Inner<M>>);
+pub(super) struct Labelled<M>(Arc<LabelledShared<M>>);
 
-struct Inner<M> {
+struct LabelledShared<M> {
     label: &'static str,
     most: usize,
     make: fn() -> M,
@@ -26,7 +26,7 @@ struct Inner<M> {
 impl<M: Clone> Labelled<M> {
     /// A family of at most `most` values; further values are counted as `other`, which is one more.
     pub(super) fn new(label: &'static str, most: usize, make: fn() -> M) -> Self {
-        Self(Arc::new(Inner { label, most, make, series: Mutex::default() }))
+        Self(Arc::new(LabelledShared { label, most, make, series: Mutex::default() }))
     }
 
     /// The metric of one value, created if it does not exist yet.
@@ -46,13 +46,13 @@ impl<M> Clone for Labelled<M> {
     }
 }
 
-impl<M> Inner<M> {
+impl<M> LabelledShared<M> {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, M>> {
         self.series.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<M> fmt::Debug for Inner<M> {
+impl<M> fmt::Debug for LabelledShared<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Inner({}, {} series)", self.label, self.lock().len())
     }

@@ -9,7 +9,7 @@ use winddown_shared::{PodUid, PodUidMap};
 
 /// The start of an admitted pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum PodStartup {
     /// The pod runs, or has already completed.
     Running,
     /// The pod has not started yet.
@@ -20,12 +20,12 @@ pub enum Start {
 
 /// The pods that are starting, each with its admission time. Pods that ran before the agent started are not included.
 #[derive(Debug, Default)]
-pub(super) struct Starting {
+pub(super) struct StartingPods {
     since: Mutex<PodUidMap<Instant>>,
     any: Notify,
 }
 
-impl Starting {
+impl StartingPods {
     pub(super) fn begin(&self, uid: &PodUid) {
         self.lock().insert(uid.clone(), Instant::now());
         self.any.notify_one();
@@ -44,15 +44,15 @@ impl Starting {
     /// whether some are left.
     pub(super) fn settle(
         &self,
-        mut look: impl FnMut(&PodUid) -> Start,
+        mut look: impl FnMut(&PodUid) -> PodStartup,
         mut took: impl FnMut(Duration),
     ) -> bool {
         let now = Instant::now();
         let mut since = self.lock();
         since.retain(|uid, begun| match look(uid) {
-            Start::NotYet => true,
-            Start::Never => false,
-            Start::Running => {
+            PodStartup::NotYet => true,
+            PodStartup::Never => false,
+            PodStartup::Running => {
                 took(now.duration_since(*begun));
                 false
             }
@@ -71,7 +71,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_pods_that_come_to_run_are_measured_and_none_is_kept_after_its_end() {
-        let starting = Starting::default();
+        let starting = StartingPods::default();
         let [slow, failed, stopped] = ["slow", "failed", "stopped"].map(PodUid::new);
         for uid in [&slow, &failed, &stopped] {
             starting.begin(uid);
@@ -79,10 +79,11 @@ mod tests {
         starting.any().await;
         starting.forget(&stopped);
         let mut took = Vec::new();
-        let look = |uid: &PodUid| if *uid == failed { Start::Never } else { Start::NotYet };
+        let look =
+            |uid: &PodUid| if *uid == failed { PodStartup::Never } else { PodStartup::NotYet };
         assert!(starting.settle(look, |t| took.push(t)));
         tokio::time::sleep(Duration::from_secs(3)).await;
-        assert!(!starting.settle(|_| Start::Running, |t| took.push(t)));
+        assert!(!starting.settle(|_| PodStartup::Running, |t| took.push(t)));
         assert_eq!(took, [Duration::from_secs(3)]);
         assert!(starting.lock().is_empty());
     }

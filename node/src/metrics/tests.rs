@@ -22,7 +22,7 @@ fn metrics() -> Metrics {
 
 /// The value of one sample, given by its name with labels.
 fn value(metrics: &Metrics, sample: &str) -> Option<f64> {
-    let text = metrics.text(NodeFacts::default());
+    let text = metrics.text(ScrapedNode::default());
     let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '))?;
     Some(line.parse().unwrap())
 }
@@ -110,7 +110,7 @@ fn what_a_plug_in_counts_is_shown_as_a_family_of_its_own_from_zero_on() {
     let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[plugin]);
     looks.of("old").add(3);
     oldest.set(1.5);
-    let text = metrics.text(NodeFacts::default());
+    let text = metrics.text(ScrapedNode::default());
     let (ours, theirs) = text.split_once("# HELP max_age_looks").unwrap();
     assert_eq!(
         theirs,
@@ -189,7 +189,7 @@ fn no_number_of_priorities_and_reasons_makes_more_series_than_a_bound() {
         });
         metrics.record(&rejected(&format!("OutOfexample.com/{n}")));
     }
-    let text = metrics.text(NodeFacts::default());
+    let text = metrics.text(ScrapedNode::default());
     let groups = text.matches("winddown_shutdown_group_duration_seconds_count").count();
     assert_eq!(groups, 17, "16 priorities and the rest");
     let other = r#"winddown_shutdown_group_duration_seconds_count{priority="other"} 9984"#;

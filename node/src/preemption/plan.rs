@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use winddown_preemption::{Considered, Preemption, Strategy, explain};
+use winddown_preemption::{ConsideredVictim, PreemptionHandler, Strategy, explain};
 use winddown_shared::{
     NodeUse, Others, Pod, PodKiller, ResourceName, Runtime, Verdict, WAITING_FOR_PREEMPTION,
     fit_failures,
@@ -101,7 +101,11 @@ impl<R: Runtime> Rooms<R> {
                 |(name, amount): (ResourceName, i64)| Lacking { name: name.to_string(), amount };
             case.lacking = lacking.into_iter().map(lack).collect();
         }
-        match self.core.admission(Some(Arc::new(Preemption::new(strategy)))).decide(pod, &others) {
+        match self
+            .core
+            .admission(Some(Arc::new(PreemptionHandler::new(strategy))))
+            .decide(pod, &others)
+        {
             Verdict::Admitted => case.verdict = RoomVerdict::Starts,
             Verdict::Waiting(plan) => {
                 case.verdict = RoomVerdict::Preempts;
@@ -118,7 +122,7 @@ impl<R: Runtime> Rooms<R> {
     }
 }
 
-fn considered(one: &Considered<'_>) -> ConsideredPod {
+fn considered(one: &ConsideredVictim<'_>) -> ConsideredPod {
     ConsideredPod {
         pod: one.pod.label().to_string(),
         qos: one.pod.qos().as_str().to_owned(),

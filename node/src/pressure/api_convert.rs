@@ -5,8 +5,8 @@ use winddown_control::api::{
     RankedPodStatus, SwapStatus, ThresholdStatus,
 };
 use winddown_eviction::{
-    Curve, EvictedStaticPod, Explanation, HookRun, Outcome, RankedPod, Record, ThresholdView,
-    Verdict,
+    CandidateVerdict, Curve, DecisionOutcome, DecisionRecord, EvictedStaticPod, Explanation,
+    HookRun, RankedPod, ThresholdView,
 };
 use winddown_shared::SwapStats;
 
@@ -66,7 +66,7 @@ fn ranked(ranked: RankedPod) -> RankedPodStatus {
     }
 }
 
-pub(super) fn record(record: Record) -> EvictionRecord {
+pub(super) fn record(record: DecisionRecord) -> EvictionRecord {
     let outcome = outcome(&record);
     EvictionRecord {
         id: record.id,
@@ -98,31 +98,37 @@ fn curve(curve: Curve) -> MemoryCurve {
     }
 }
 
-fn outcome(record: &Record) -> String {
-    let is_unmeasured = |ranked: &RankedPod| ranked.verdict == Verdict::NotMeasured;
+fn outcome(record: &DecisionRecord) -> String {
+    let is_unmeasured = |ranked: &RankedPod| ranked.verdict == CandidateVerdict::NotMeasured;
     match &record.outcome {
-        Outcome::Reclaiming => "giving back what no pod misses".to_owned(),
-        Outcome::Reclaimed(back) => format!("gave back {} items, {} bytes", back.items, back.bytes),
-        Outcome::ReclaimingMemory { from } => {
+        DecisionOutcome::Reclaiming => "giving back what no pod misses".to_owned(),
+        DecisionOutcome::Reclaimed(back) => {
+            format!("gave back {} items, {} bytes", back.items, back.bytes)
+        }
+        DecisionOutcome::ReclaimingMemory { from } => {
             format!("the kernel takes memory back from {}/{}", from.namespace, from.name)
         }
-        Outcome::ReclaimedMemory { from, error: Some(error), .. } => {
+        DecisionOutcome::ReclaimedMemory { from, error: Some(error), .. } => {
             format!("no memory taken back from {}/{}: {error}", from.namespace, from.name)
         }
-        Outcome::ReclaimedMemory { from, bytes, took_ms, error: None } => {
+        DecisionOutcome::ReclaimedMemory { from, bytes, took_ms, error: None } => {
             let pod = format!("{}/{}", from.namespace, from.name);
             format!("the kernel took back {bytes} bytes from {pod} in {took_ms} ms")
         }
-        Outcome::Evicting => "asked to end".to_owned(),
-        Outcome::Evicted { took_ms } => format!("ended in {took_ms} ms"),
-        Outcome::Failed { error } => format!("not ended: {error}"),
-        Outcome::NoCandidate if record.ranking.iter().any(is_unmeasured) => {
+        DecisionOutcome::Evicting => "asked to end".to_owned(),
+        DecisionOutcome::Evicted { took_ms } => format!("ended in {took_ms} ms"),
+        DecisionOutcome::Failed { error } => format!("not ended: {error}"),
+        DecisionOutcome::NoCandidate if record.ranking.iter().any(is_unmeasured) => {
             "no pod can be ended yet: it is not known what some use".to_owned()
         }
-        Outcome::NoCandidate => "no pod can be ended".to_owned(),
-        Outcome::Shadow => "would have been ended".to_owned(),
-        Outcome::KilledByKernel { processes: 1 } => "the kernel killed a process".to_owned(),
-        Outcome::KilledByKernel { processes } => format!("the kernel killed {processes} processes"),
+        DecisionOutcome::NoCandidate => "no pod can be ended".to_owned(),
+        DecisionOutcome::Shadow => "would have been ended".to_owned(),
+        DecisionOutcome::KilledByKernel { processes: 1 } => {
+            "the kernel killed a process".to_owned()
+        }
+        DecisionOutcome::KilledByKernel { processes } => {
+            format!("the kernel killed {processes} processes")
+        }
     }
 }
 
@@ -144,7 +150,7 @@ mod tests {
             request: 0,
             verdict,
         };
-        let of = |verdicts: &[Verdict]| Record {
+        let of = |verdicts: &[CandidateVerdict]| DecisionRecord {
             id: 1,
             at: WallTime::UNIX_EPOCH,
             signal: Cause::MemoryPressure,
@@ -153,7 +159,7 @@ mod tests {
             hard: true,
             short_for_ms: None,
             victim: None,
-            outcome: Outcome::NoCandidate,
+            outcome: DecisionOutcome::NoCandidate,
             hook: None,
             ranking: verdicts.iter().copied().map(ranked).collect(),
             curve: None,
@@ -161,8 +167,9 @@ mod tests {
             last_at: WallTime::UNIX_EPOCH,
         };
         assert_eq!(record(of(&[])).outcome, "no pod can be ended");
-        assert_eq!(record(of(&[Verdict::Critical])).outcome, "no pod can be ended");
-        let unmeasured = record(of(&[Verdict::Critical, Verdict::NotMeasured])).outcome;
+        assert_eq!(record(of(&[CandidateVerdict::Critical])).outcome, "no pod can be ended");
+        let unmeasured =
+            record(of(&[CandidateVerdict::Critical, CandidateVerdict::NotMeasured])).outcome;
         assert_eq!(unmeasured, "no pod can be ended yet: it is not known what some use");
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
-use winddown_eviction::{MeasureError, Policy, Signals, Wanted};
+use winddown_eviction::{MeasureError, Policy, Signals, WantedFigures};
 use winddown_host::{NodeUsage, Reading, UsagePaths};
 use winddown_shared::{NodeStats, Pod, PodStats, PodUid, RuntimeError, error_chain};
 
@@ -34,7 +34,7 @@ const FIRST_ASK_DELAY: Duration = Duration::from_secs(1);
 const MAX_ASK_DELAY: Duration = Duration::from_secs(30);
 
 /// The places where the node is measured, which include the runtime's once it has reported them.
-pub(super) struct Places {
+pub(super) struct MeasuredPlaces {
     base: UsagePaths,
     runtime: Arc<dyn RuntimeFigures>,
     known: Arc<OnceLock<UsagePaths>>,
@@ -64,7 +64,7 @@ struct NodeReader {
 
 // === impl Places ===
 
-impl Places {
+impl MeasuredPlaces {
     pub(super) fn new(base: UsagePaths, runtime: Arc<dyn RuntimeFigures>) -> Self {
         Self { base, runtime, known: Arc::default() }
     }
@@ -103,7 +103,7 @@ impl Places {
 impl Measured {
     /// How often the file systems are queried depends on how near they are to the thresholds of `policy`.
     pub(super) fn new(
-        places: &Places,
+        places: &MeasuredPlaces,
         runtime: Arc<dyn RuntimeFigures>,
         policy: watch::Receiver<Arc<Policy>>,
     ) -> Self {
@@ -140,8 +140,8 @@ impl Signals for Measured {
         self.node.lock().await.read().await
     }
 
-    async fn pods(&self, pods: &[Pod], wanted: Wanted) -> Vec<Option<PodStats>> {
-        if wanted == Wanted::Disk && !self.has_walked().await {
+    async fn pods(&self, pods: &[Pod], wanted: WantedFigures) -> Vec<Option<PodStats>> {
+        if wanted == WantedFigures::Disk && !self.has_walked().await {
             return Vec::new();
         }
         let Some(figures) = or_warn(self.runtime.figures(None).await) else { return Vec::new() };

@@ -10,7 +10,7 @@ use futures_util::future::{BoxFuture, FutureExt as _, ready};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use winddown_eviction::{
-    Outcome, PressureRule, PressureScope, Reclaimable, Signal, Threshold, ThresholdValue,
+    DecisionOutcome, PressureRule, PressureScope, Reclaimable, Signal, Threshold, ThresholdValue,
 };
 use winddown_host::{CgroupMemory, cgroup_number};
 use winddown_shared::testing::{FakeKiller, FakeRecorder, pod};
@@ -174,7 +174,7 @@ impl World {
     async fn new(policy: Policy) -> Self {
         let machine = Arc::new(Machine::new());
         let runtime = Arc::new(Files(machine.0.path().join("cgroup/edge.slice/pods")));
-        let places = Places::new(machine.places(), runtime.clone());
+        let places = MeasuredPlaces::new(machine.places(), runtime.clone());
         let (policy, still) =
             (watch::Sender::new(Arc::new(policy)), watch::Sender::new(GateReasons::NONE));
         let signals = Measured::new(&places, runtime.clone(), policy.subscribe());
@@ -306,7 +306,8 @@ async fn on_version_2_what_the_kernel_has_killed_is_in_the_history() {
     let world = World::new(policy).await;
     world.machine.kills(3);
     tokio::time::sleep(A_WHILE).await;
-    let outcomes: Vec<Outcome> = world.view.history().into_iter().map(|r| r.outcome).collect();
-    assert_eq!(outcomes, [Outcome::KilledByKernel { processes: 3 }]);
+    let outcomes: Vec<DecisionOutcome> =
+        world.view.history().into_iter().map(|r| r.outcome).collect();
+    assert_eq!(outcomes, [DecisionOutcome::KilledByKernel { processes: 3 }]);
     assert_eq!(world.ended(), [""; 0]);
 }

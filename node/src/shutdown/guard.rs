@@ -42,7 +42,7 @@ pub(super) struct Guarded {
 /// The contents of the file for the next agent of this boot.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Kept {
+struct StoredHold {
     boot_id: String,
     guard: Guard,
 }
@@ -87,7 +87,7 @@ impl Guarded {
     ) -> Self {
         let file = directory.map(|directory| directory.join("guard.json"));
         let kept = means.as_ref().zip(file.as_deref());
-        let kept = kept.and_then(|(_, file)| kept_file::read::<Kept>(file).ok());
+        let kept = kept.and_then(|(_, file)| kept_file::read::<StoredHold>(file).ok());
         let kept = kept.filter(|kept| *kept.boot_id == *core.identity.boot_id);
         let guard = kept.map(|kept| kept.guard.since(core.boot_clock.system_start()));
         Self { means, guard: watch::Sender::new(guard.unwrap_or_default()), file }
@@ -120,7 +120,7 @@ impl Guarded {
 
     fn keep(&self, boot_id: &str) {
         let Some(file) = &self.file else { return };
-        let kept = Kept { boot_id: boot_id.to_owned(), guard: self.guard.borrow().clone() };
+        let kept = StoredHold { boot_id: boot_id.to_owned(), guard: self.guard.borrow().clone() };
         if let Err(error) = kept_file::write(file, &kept) {
             tracing::warn!(
                 file = %file.display(), error = error_chain(&error),

@@ -17,7 +17,7 @@ const KUBELET_LOOK_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) type Look = Box<dyn Fn() -> BoxFuture<'static, KubeletFacts> + Send + Sync>;
 
 /// The kubelet of this node, as it was when the agent last looked.
-pub(super) struct KubeletLook {
+pub(super) struct LastKubeletLook {
     look: Option<Look>,
     found: watch::Sender<KubeletFacts>,
     /// When the last look ended. Held while one is made, so that all who ask meanwhile wait for that one.
@@ -26,7 +26,7 @@ pub(super) struct KubeletLook {
 
 // === impl KubeletLook ===
 
-impl KubeletLook {
+impl LastKubeletLook {
     /// Without a `look`, an agent that runs its own pods takes the node to have no kubelet.
     pub(super) fn new(look: Option<Look>, role: AgentRole) -> Self {
         let presence = match (&look, role) {
@@ -68,7 +68,7 @@ mod tests {
     async fn many_who_ask_at_once_cost_one_look_and_a_look_that_hangs_leaves_the_kubelet_unknown() {
         let looks = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&looks);
-        let look = KubeletLook::new(
+        let look = LastKubeletLook::new(
             Some(Box::new(move || {
                 let hangs = counted.fetch_add(1, Ordering::SeqCst) > 0;
                 Box::pin(async move {

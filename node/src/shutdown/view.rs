@@ -25,11 +25,11 @@ use winddown_shutdown::{
 use super::drain::DrainState;
 use super::{Joined, last_boot, reports, role, start_view};
 use crate::links::{NodeEnd, Observe};
-use crate::metrics::{InhibitorFacts, NodeFacts};
-use crate::plugin::{Events, Section, ShutdownAnswers};
+use crate::metrics::{InhibitorFacts, ScrapedNode};
+use crate::plugin::{Events, PluginSection, ShutdownAnswers};
 use crate::protection::{ProtectionFacts, protection};
 
-impl<R: Runtime> Section for Joined<R> {
+impl<R: Runtime> PluginSection for Joined<R> {
     fn status(&self, status: &mut api::Status) {
         status.lock = self.lock();
         status.shutdown = self.shutdown_progress();
@@ -42,7 +42,7 @@ impl<R: Runtime> Section for Joined<R> {
         status.protection = Some(self.protection());
     }
 
-    fn facts(&self, facts: &mut NodeFacts) {
+    fn facts(&self, facts: &mut ScrapedNode) {
         let (held, delay_max) = {
             let state = self.inhibitor.state();
             let state = state.borrow();
@@ -155,7 +155,7 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
 }
 
 /// Follows everything that shows whether the node is about to go down.
-pub(super) struct End<R: Runtime> {
+pub(super) struct NodeEndView<R: Runtime> {
     shutdown: Arc<Joined<R>>,
     inhibitor: watch::Receiver<InhibitorState>,
     notices: winddown_shared::Notices,
@@ -165,7 +165,7 @@ pub(super) struct End<R: Runtime> {
     guard: watch::Receiver<Guard>,
 }
 
-impl<R: Runtime> Observe<NodeEnd> for End<R> {
+impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
     fn now(&mut self) -> NodeEnd {
         let known = *self.known.borrow_and_update();
         let said = self.inhibitor.borrow_and_update().clone();
@@ -205,8 +205,8 @@ impl<R: Runtime> Observe<NodeEnd> for End<R> {
 
 impl<R: Runtime> Joined<R> {
     /// Whether the node is about to go down, for other plug-ins.
-    pub(super) fn end(self: &Arc<Self>) -> End<R> {
-        End {
+    pub(super) fn end(self: &Arc<Self>) -> NodeEndView<R> {
+        NodeEndView {
             shutdown: Arc::clone(self),
             inhibitor: self.inhibitor.state(),
             notices: self.notices.notices(),

@@ -14,7 +14,7 @@ use winddown_host::OthersMayWrite;
 use winddown_shared::display::clean;
 use winddown_shared::{WallClock, error_chain};
 
-use super::file::Role;
+use super::file::EntryRole;
 use super::problem_log::ProblemLog;
 use super::scan::{SETTLE_TIME, Scanner};
 use super::watch::{self as events, DirectoryWatch};
@@ -200,7 +200,7 @@ pub fn others_may_write(directory: &Path) -> io::Result<Vec<OthersMayWrite>> {
     let mut names = std::fs::read_dir(&directory)?
         .map(|entry| Ok(entry?.file_name()))
         .collect::<io::Result<Vec<_>>>()?;
-    names.retain(|name| Role::of(name) == Role::Manifest);
+    names.retain(|name| EntryRole::of(name) == EntryRole::Manifest);
     names.sort();
     for name in names {
         // What cannot be looked at cannot be read either, and that is reported.

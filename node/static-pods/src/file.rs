@@ -14,7 +14,7 @@ use super::ManifestError;
 
 /// The role of a directory entry according to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum EntryRole {
     /// A manifest, to be read.
     Manifest,
     /// A copy that a program made for itself, and what that is. It is named, not read: it may be half written, or what
@@ -51,7 +51,7 @@ const COPIES: [(&str, &[&str]); 4] = [
 
 /// The state of the file with a given name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum FileState {
     Missing,
     Regular(Stamp),
     /// Not a regular file; says what it is instead.
@@ -73,7 +73,7 @@ pub(super) struct Stamp {
 
 // === impl Role ===
 
-impl Role {
+impl EntryRole {
     pub(super) fn of(name: &OsStr) -> Self {
         let bytes = name.as_bytes();
         let ends = |endings: &[&str]| endings.iter().any(|end| bytes.ends_with(end.as_bytes()));
@@ -92,7 +92,7 @@ impl Role {
 
 // === impl State ===
 
-impl State {
+impl FileState {
     /// Checks `path`, following links, without opening it.
     pub(super) fn of(path: &Path) -> Self {
         match fs::metadata(path) {

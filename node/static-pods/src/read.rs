@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_shared::Pod;
 
 use super::{ManifestError, defaults, identity, validate};
-use winddown_yaml::{Check, Fields, Node, Problem, Problems};
+use winddown_yaml::{FieldCheck, Fields, Problem, Problems, YamlNode};
 
 /// Reads a manifest: YAML or JSON, one `v1` `Pod`.
 ///
@@ -29,7 +29,7 @@ pub fn read_manifest(path: &Path, bytes: &[u8], node_name: &str) -> Result<Pod, 
     let read = winddown_yaml::decode::<api::Pod>(&root);
     problems = read.problems;
     if let Some(pod) = &read.value {
-        let mut check = Check::new(&root);
+        let mut check = FieldCheck::new(&root);
         let mut whole = pod.clone();
         defaults::fill(whole.spec.as_mut());
         validate::pod(&mut check, &whole, node_name);
@@ -55,7 +55,7 @@ fn is_within(field: &str, around: &str) -> bool {
 }
 
 /// Whether this is a Pod at all; the fields of anything else are not checked.
-fn is_pod(root: &Node, problems: &mut Vec<Problem>) -> bool {
+fn is_pod(root: &YamlNode, problems: &mut Vec<Problem>) -> bool {
     let mut fields = Fields::new(root, winddown_yaml::Path::ROOT, problems);
     if !fields.is_mapping() {
         return false;

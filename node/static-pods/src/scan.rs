@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{Pod, WallTime};
 
-use super::file::{self, Role, State};
+use super::file::{self, EntryRole, FileState};
 use super::{DesiredManifests, ManifestError, ManifestProblem, read_manifest};
 
 /// How long a file has to stay unchanged before it is read, or counts as removed, unless its writer is known to have
@@ -24,7 +24,7 @@ const EMPTY_SECONDS: i64 = 5;
 pub(super) struct Scanner {
     directory: PathBuf,
     node_name: String,
-    files: BTreeMap<OsString, Entry>,
+    files: BTreeMap<OsString, ScannedFile>,
     /// Why the directory could not be listed, and since when.
     failure: Option<(String, WallTime)>,
     /// Files whose pod is already defined by another file, and since when.
@@ -35,11 +35,11 @@ pub(super) struct Scanner {
 
 /// The known state of one file.
 #[derive(Default)]
-struct Entry {
+struct ScannedFile {
     /// The version that `pod` or `error` comes from; none if it has to be read again.
-    taken: Option<State>,
+    taken: Option<FileState>,
     /// A version that may still be being written, and since when it exists.
-    pending: Option<(State, Instant)>,
+    pending: Option<(FileState, Instant)>,
     /// The pod of the last valid version.
     pod: Option<Pod>,
     /// The error of the version in `taken`, and since when.
@@ -104,7 +104,7 @@ impl Scanner {
         let (directory, node_name) = (&self.directory, &self.node_name);
         self.files.retain(|name, entry| {
             let path = directory.join(name);
-            let (role, closed) = (Role::of(name), closed.contains(name));
+            let (role, closed) = (EntryRole::of(name), closed.contains(name));
             let look = Look { path: &path, role, node_name, now, wall, closed };
             let kept = entry.look(&look);
             unsettled |= entry.pending.is_some();
@@ -125,7 +125,7 @@ impl Scanner {
         let (mut doubles, mut wanted) = (BTreeMap::new(), BTreeMap::new());
         for (name, entry) in &self.files {
             let path = self.directory.join(name);
-            let may_run = entry.pod.is_none() && entry.may_define_a_pod(Role::of(name), wall);
+            let may_run = entry.pod.is_none() && entry.may_define_a_pod(EntryRole::of(name), wall);
             desired.complete &= !may_run;
             if let Some((error, since)) = &entry.error {
                 let problems = error.problems(&path, entry.pod.is_some(), *since);
@@ -167,14 +167,16 @@ impl Scanner {
     /// Lists the names of all entries that are not hidden.
     fn list(&self) -> io::Result<Vec<OsString>> {
         let names = std::fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.file_name()));
-        names.filter(|name| !matches!(name, Ok(name) if Role::of(name) == Role::Hidden)).collect()
+        names
+            .filter(|name| !matches!(name, Ok(name) if EntryRole::of(name) == EntryRole::Hidden))
+            .collect()
     }
 }
 
 /// The file that each pod's name and UID belong to: of two files, the one whose pod was wanted before, so that a copy
 /// of a manifest ends no pod, or else the one with the shorter name, which is what was copied, or else the first.
 fn owners<'a>(
-    files: &'a BTreeMap<OsString, Entry>,
+    files: &'a BTreeMap<OsString, ScannedFile>,
     wanted: &BTreeMap<OsString, Arc<str>>,
 ) -> HashMap<&'a str, &'a OsString> {
     let pods = files.iter().filter_map(|(name, entry)| Some((name, entry.pod.as_ref()?)));
@@ -212,7 +214,7 @@ fn reason(error: &io::Error) -> String {
 /// The context for checking one file.
 struct Look<'a> {
     path: &'a Path,
-    role: Role,
+    role: EntryRole,
     node_name: &'a str,
     now: Instant,
     wall: WallTime,
@@ -222,10 +224,10 @@ struct Look<'a> {
 
 // === impl Entry ===
 
-impl Entry {
+impl ScannedFile {
     /// Checks the file, and reads it if it has settled. Returns whether the file still exists.
     fn look(&mut self, look: &Look<'_>) -> bool {
-        let state = State::of(look.path);
+        let state = FileState::of(look.path);
         if self.taken == Some(state) && !look.closed {
             self.pending = None;
             return true;
@@ -235,17 +237,17 @@ impl Entry {
         }
         self.pending = None;
         match state {
-            State::Missing => return false,
-            State::Regular(_) => match look.role {
-                Role::Copy(kind) => {
+            FileState::Missing => return false,
+            FileState::Regular(_) => match look.role {
+                EntryRole::Copy(kind) => {
                     self.taken = Some(state);
                     self.fail(ManifestError::Copy { path: look.path.to_owned(), kind }, look);
                 }
-                Role::Manifest | Role::Hidden => self.read(state, look),
+                EntryRole::Manifest | EntryRole::Hidden => self.read(state, look),
             },
-            State::Dangling => self.refuse(state, "a link that leads nowhere", look),
-            State::Special(kind) => self.refuse(state, kind, look),
-            State::Unreadable(kind) => {
+            FileState::Dangling => self.refuse(state, "a link that leads nowhere", look),
+            FileState::Special(kind) => self.refuse(state, kind, look),
+            FileState::Unreadable(kind) => {
                 // No event reports when the file becomes readable, so every scan tries again.
                 self.taken = None;
                 let source = Arc::new(io::Error::from(kind));
@@ -255,13 +257,13 @@ impl Entry {
         true
     }
 
-    fn has_settled(&mut self, state: State, look: &Look<'_>) -> bool {
+    fn has_settled(&mut self, state: FileState, look: &Look<'_>) -> bool {
         let rests = match state {
-            State::Regular(stamp) => {
-                (look.closed && look.role == Role::Manifest) || stamp.rests(look.wall)
+            FileState::Regular(stamp) => {
+                (look.closed && look.role == EntryRole::Manifest) || stamp.rests(look.wall)
             }
-            State::Missing => false,
-            State::Special(_) | State::Dangling | State::Unreadable(_) => true,
+            FileState::Missing => false,
+            FileState::Special(_) | FileState::Dangling | FileState::Unreadable(_) => true,
         };
         if rests {
             return true;
@@ -275,7 +277,7 @@ impl Entry {
         }
     }
 
-    fn read(&mut self, state: State, look: &Look<'_>) {
+    fn read(&mut self, state: FileState, look: &Look<'_>) {
         let bytes = match file::read(look.path) {
             Ok(bytes) => bytes,
             Err(error) => {
@@ -283,7 +285,7 @@ impl Entry {
                 return self.fail(error, look);
             }
         };
-        if State::of(look.path) != state {
+        if FileState::of(look.path) != state {
             // It changed while it was read, so the content may be a mixture.
             self.pending = Some((state, look.now));
             return;
@@ -302,16 +304,17 @@ impl Entry {
     }
 
     /// Whether a pod that runs may be defined here, as far as can be told: what cannot be read may define any.
-    fn may_define_a_pod(&self, role: Role, wall: WallTime) -> bool {
-        let is_special = self.pending.is_none() && matches!(self.taken, Some(State::Special(_)));
+    fn may_define_a_pod(&self, role: EntryRole, wall: WallTime) -> bool {
+        let is_special =
+            self.pending.is_none() && matches!(self.taken, Some(FileState::Special(_)));
         let is_empty = self.empty_for(wall).is_some_and(|age| age >= EMPTY_SECONDS);
-        role == Role::Manifest && !is_special && !is_empty
+        role == EntryRole::Manifest && !is_special && !is_empty
     }
 
     /// For how many seconds the file has been empty; none if it is not, or may be being written.
     fn empty_for(&self, wall: WallTime) -> Option<i64> {
         match (&self.pending, self.taken, &self.error) {
-            (None, Some(State::Regular(stamp)), Some((ManifestError::Empty { .. }, _))) => {
+            (None, Some(FileState::Regular(stamp)), Some((ManifestError::Empty { .. }, _))) => {
                 Some(stamp.age(wall))
             }
             _ => None,
@@ -319,7 +322,7 @@ impl Entry {
     }
 
     /// Records that this is not a regular file.
-    fn refuse(&mut self, state: State, kind: &'static str, look: &Look<'_>) {
+    fn refuse(&mut self, state: FileState, kind: &'static str, look: &Look<'_>) {
         self.taken = Some(state);
         self.fail(ManifestError::NotRegular { path: look.path.to_owned(), kind }, look);
     }

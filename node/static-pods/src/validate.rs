@@ -25,10 +25,10 @@ mod spread;
 mod volume;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::Check;
+use winddown_yaml::FieldCheck;
 
 /// Reports all problems of `pod`, which has its defaults, but is not bound to the node yet.
-pub(super) fn pod(check: &mut Check<'_>, pod: &api::Pod, node_name: &str) {
+pub(super) fn pod(check: &mut FieldCheck<'_>, pod: &api::Pod, node_name: &str) {
     check.key("metadata", |check| metadata::all(check, pod, node_name));
     match &pod.spec {
         Some(spec) => {

@@ -6,7 +6,7 @@ use std::path::Path;
 use winddown_host::{Change, Hint, Watch, Watched, Watcher};
 use winddown_shared::error_chain;
 
-use super::file::Role;
+use super::file::EntryRole;
 
 /// Index of the directory among the watched ones; the other is its parent, where it may appear and disappear.
 const DIRECTORY: usize = 0;
@@ -58,7 +58,7 @@ impl DirectoryWatch {
                 Hint::Change(change) if change.at == DIRECTORY => {
                     // `..data` is the link that Kubernetes' tools replace to change all files at once.
                     let is_hidden =
-                        |name: &OsStr| Role::of(name) == Role::Hidden && name != "..data";
+                        |name: &OsStr| EntryRole::of(name) == EntryRole::Hidden && name != "..data";
                     let Change { name, is_complete, .. } = change;
                     if !name.as_deref().is_some_and(is_hidden) {
                         return name.filter(|_| is_complete);

@@ -50,7 +50,12 @@ fn lacks(resource: &str, amount: i64) -> AdmissionFailure {
 
 fn room(pod: &Pod, failures: &[AdmissionFailure], others: &[Pod]) -> Room {
     let failures = failures.iter().cloned().collect();
-    Preemption::default().handle_admission_failure(pod, failures, &NodeView::default(), others)
+    PreemptionHandler::default().handle_admission_failure(
+        pod,
+        failures,
+        &NodeView::default(),
+        others,
+    )
 }
 
 fn victims(room: &Room) -> Vec<&str> {

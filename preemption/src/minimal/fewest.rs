@@ -8,7 +8,7 @@
 
 use super::effort::Effort;
 use super::items::Items;
-use super::search::{self, Outcome, ROUNDING_SLACK};
+use super::search::{self, ROUNDING_SLACK, SearchOutcome};
 use super::swaps;
 
 /// The most steps towards the best weights, for each number of pods.
@@ -45,13 +45,13 @@ pub(super) fn find(items: &mut Items, known: &[usize], effort: &mut Effort) -> F
             return Fewest { set, is_proven };
         }
         let outcome = match by_two_kinds(items, size, effort) {
-            Outcome::Unknown => search::any(items, size, effort),
+            SearchOutcome::Unknown => search::any(items, size, effort),
             known => known,
         };
         match outcome {
-            Outcome::Found(set) => return Fewest { set, is_proven },
-            Outcome::None => {}
-            Outcome::Unknown => is_proven = false,
+            SearchOutcome::Found(set) => return Fewest { set, is_proven },
+            SearchOutcome::None => {}
+            SearchOutcome::Unknown => is_proven = false,
         }
         known = Some(fallback.iter().map(|item| items.items[*item].place).collect());
         size += 1;
@@ -79,8 +79,8 @@ fn bound(items: &Items, at_least: usize, effort: &mut Effort) -> Bound {
 /// Splits the pods into two kinds: those that free mostly one particular resource, and the others. For
 /// every way to divide a set of this size between them, checks whether such a set can be enough, and if
 /// so, whether swaps lead to one. Tries each resource but the first in turn.
-fn by_two_kinds(items: &Items, size: usize, effort: &mut Effort) -> Outcome {
-    let mut outcome = Outcome::Unknown;
+fn by_two_kinds(items: &Items, size: usize, effort: &mut Effort) -> SearchOutcome {
+    let mut outcome = SearchOutcome::Unknown;
     let most = effort.spent().saturating_add(MAX_DIVIDED_PODS);
     for resource in 1..items.need.len() {
         let is_of_it = |item: &usize| {
@@ -97,17 +97,17 @@ fn by_two_kinds(items: &Items, size: usize, effort: &mut Effort) -> Outcome {
                 continue;
             }
             if effort.spent() > most {
-                return Outcome::Unknown;
+                return SearchOutcome::Unknown;
             }
             are_too_few = false;
             freed_by_the_best(items, kinds, &scores(items, &weighed.weights));
             let best = kinds.iter().flat_map(|(members, number)| &members[..*number]);
             if let Some(set) = swaps::repair(items, best.copied().collect(), effort) {
-                return Outcome::Found(set);
+                return SearchOutcome::Found(set);
             }
         }
         if are_too_few {
-            outcome = Outcome::None;
+            outcome = SearchOutcome::None;
         }
     }
     outcome

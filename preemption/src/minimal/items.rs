@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use k8s_openapi::jiff::Timestamp;
 use winddown_shared::{Pod, QosClass, Requests};
 
-use crate::table::Table;
+use crate::table::CandidateTable;
 
 /// The candidates up to the lowest priority at which they are enough.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ pub(super) struct Item {
 // === impl Items ===
 
 impl Items {
-    pub(super) fn new(table: &Table<'_>, pods: &[Pod]) -> Self {
+    pub(super) fn new(table: &CandidateTable<'_>, pods: &[Pod]) -> Self {
         let need: Vec<i64> = table.open.iter().map(|(_, amount)| *amount).collect();
         let mut items = up_to_the_priority_needed(table, pods, &need);
         rank(&mut items, pods);
@@ -139,7 +139,7 @@ impl Item {
     }
 }
 
-fn up_to_the_priority_needed(table: &Table<'_>, pods: &[Pod], need: &[i64]) -> Vec<Item> {
+fn up_to_the_priority_needed(table: &CandidateTable<'_>, pods: &[Pod], need: &[i64]) -> Vec<Item> {
     let candidates = table.lanes.iter().flat_map(|lane| &lane.pods);
     let amounts = |requests: &Requests| table.open.iter().map(|(r, _)| requests.get(r)).collect();
     let mut items: Vec<Item> = candidates

@@ -22,7 +22,7 @@ pub(super) struct Best {
 
 /// The outcome of a search for a set that is enough.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum SearchOutcome {
     /// Such a set.
     Found(Vec<usize>),
     /// There is no such set.
@@ -55,17 +55,17 @@ pub(super) fn best(items: &Items, start: Vec<usize>, effort: &mut Effort) -> Bes
 }
 
 /// Finds any set of this size that is enough.
-pub(super) fn any(items: &Items, size: usize, effort: &mut Effort) -> Outcome {
+pub(super) fn any(items: &Items, size: usize, effort: &mut Effort) -> SearchOutcome {
     if size > MAX_SEARCHED_SET {
-        return Outcome::Unknown;
+        return SearchOutcome::Unknown;
     }
     let mut search = Search::new(items, size, effort);
     search.is_first_enough = true;
     search.descend(0, size, &items.need, 0, 0);
     match search.best {
-        Some(found) => Outcome::Found(found.set),
-        None if search.is_cut => Outcome::Unknown,
-        None => Outcome::None,
+        Some(found) => SearchOutcome::Found(found.set),
+        None if search.is_cut => SearchOutcome::Unknown,
+        None => SearchOutcome::None,
     }
 }
 

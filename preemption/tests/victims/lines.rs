@@ -1,7 +1,7 @@
 //! Cases as JSON in, victims and reasons out.
 
 use serde_json::{Value, json};
-use winddown_preemption::{PlanLineError, PlanOptions, Strategy, plan_json_line};
+use winddown_preemption::{CaseError, PlanOptions, Strategy, plan_json_line};
 
 fn pod(name: &str, priority: i64, requests: &Value) -> Value {
     json!({
@@ -104,10 +104,10 @@ fn the_heuristic_explains_itself_by_class_and_distance() {
 #[test]
 fn what_is_wrong_with_a_case_is_named() {
     let told = |case: &str| plan_json_line(case, &PlanOptions::default()).unwrap_err();
-    assert!(matches!(told("{}"), PlanLineError::Syntax(_)));
+    assert!(matches!(told("{}"), CaseError::Syntax(_)));
     assert!(matches!(
         told(&case(&[json!({"metadata": {}})], &json!([]))),
-        PlanLineError::Pod { index: 0, .. }
+        CaseError::Pod { index: 0, .. }
     ));
     assert!(told("[1").to_string().starts_with("not a preemption case; expected an object with"));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use winddown_preemption::{Preemption, Strategy};
+use winddown_preemption::{PreemptionHandler, Strategy};
 use winddown_shared::status::StatusStore;
 use winddown_shared::testing::{FakeRecorder, FakeRuntime};
 use winddown_shared::{
@@ -34,7 +34,8 @@ impl Node {
             allocatable: [("cpu", "4"), ("pods", "100")].into_iter().collect(),
             ..NodeView::default()
         };
-        let fit = NodeFit::new(Arc::new(view)).with_preemption(Arc::new(Preemption::new(strategy)));
+        let fit = NodeFit::new(Arc::new(view))
+            .with_preemption(Arc::new(PreemptionHandler::new(strategy)));
         let admission = Admission::default().then(fit);
         let desired = watch::Sender::new(None);
         let intake = Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder);

@@ -29,9 +29,9 @@ use tracing_subscriber::layer::{Context, Layer};
 use tracing_subscriber::prelude::*;
 
 use line::Line;
-use rate_limit::{RateLimiter, Verdict};
+use rate_limit::{LineVerdict, RateLimiter};
 
-pub use kinds::{KINDS, Kind};
+pub use kinds::{KINDS, LineKind};
 
 /// The environment variable that sets the level or filter.
 pub const LEVEL_VARIABLE: &str = "WINDDOWN_LOG";
@@ -42,9 +42,9 @@ pub const USUAL: &str = "info,kube_client=error";
 
 /// The log of this process. Clones share it.
 #[derive(Clone)]
-pub struct Log(Arc<Inner>);
+pub struct Log(Arc<LogShared>);
 
-struct Inner {
+struct LogShared {
     sink: Box<dyn Sink>,
     limiter: Mutex<RateLimiter>,
     /// Notified when a line is held back.
@@ -72,13 +72,13 @@ pub fn start_at(level: &str) -> Log {
     let not_understood = wanted.filter(|_| understood.is_none());
     let filter = understood.or_else(|| level.parse().ok()).unwrap_or_default();
     let journal = if goes_to_journal() {
-        journal::Journal::at(Path::new(journal::SOCKET)).ok()
+        journal::JournalSink::at(Path::new(journal::SOCKET)).ok()
     } else {
         None
     };
     let log = match journal {
         Some(journal) => Log::new(journal),
-        None => Log::new(terminal::Terminal::new()),
+        None => Log::new(terminal::TerminalSink::new()),
     };
     // A second start (by tests in one process) keeps the first log.
     let _ = tracing_subscriber::registry().with(filter).with(log.clone()).try_init();
@@ -96,7 +96,7 @@ pub fn start_at(level: &str) -> Log {
 
 impl Log {
     fn new(sink: impl Sink + 'static) -> Self {
-        Self(Arc::new(Inner {
+        Self(Arc::new(LogShared {
             sink: Box::new(sink),
             limiter: Mutex::default(),
             held: Notify::new(),
@@ -141,8 +141,8 @@ impl<S: Subscriber> Layer<S> for Log {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let verdict = self.limiter().judge(Line::of(event), Instant::now());
         match verdict {
-            Verdict::Write(line) => self.0.sink.write(&line),
-            Verdict::Held => self.0.held.notify_one(),
+            LineVerdict::Write(line) => self.0.sink.write(&line),
+            LineVerdict::Held => self.0.held.notify_one(),
         }
     }
 }

@@ -36,8 +36,8 @@ use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_node::cluster::Cluster;
 use winddown_node::metrics;
 use winddown_node::{
-    Configuration, Configured, Identity, Machine, Node, NodePlugin, PressureSource, RuntimeFigures,
-    Source, policy_of, trusted_paths,
+    Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PodSource, PressureSource,
+    RuntimeFigures, policy_of, trusted_paths,
 };
 use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
@@ -130,7 +130,7 @@ impl StartError {
 struct Service {
     options: ServiceOptions,
     configured: Configured,
-    identity: Identity,
+    identity: NodeIdentity,
     socket: ControlSocket,
     inhibitors: Option<ControlSocket>,
     notifier: Notifier,
@@ -166,7 +166,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     warn_of_others(&configuration);
     keep(&options.root, loaded);
     let name = config.node_name_or(&node_name());
-    let identity = Identity { name, boot_id: boot_id() };
+    let identity = NodeIdentity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);
     let service =
         Service { options, configured, identity, socket, inhibitors, notifier, wall, reloads };
@@ -201,7 +201,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
 struct Runs {
     runtime: ConfiguredRuntime,
     /// The source of pods. `None` selects the manifests directory.
-    source: Option<Source>,
+    source: Option<PodSource>,
     machine: Option<Machine>,
     admits_all: bool,
     /// The plug-ins other than the shutdown.
@@ -413,7 +413,7 @@ fn inhibitor_socket(socket: ControlSocket, period: Duration) -> InhibitorSocket 
 /// Watches the manifests directory until `stop` is cancelled, and returns its pods. `None` if none is configured.
 fn manifests(
     config: &Config,
-    identity: &Identity,
+    identity: &NodeIdentity,
     wall: &WallClock,
     stop: &CancellationToken,
 ) -> Option<watch::Receiver<Arc<DesiredManifests>>> {

@@ -16,7 +16,7 @@ use winddown_systemd::inspect::ServiceView;
 use winddown_systemd::{Bus, drop_in};
 
 use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, KILLERS, NotObserved, OutOfReach};
-use winddown_companion::kubelet::processes::{self, Process};
+use winddown_companion::kubelet::processes::{self, KubeletProcess};
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::Status;
 use winddown_control::{Client, ClientError};
@@ -25,7 +25,7 @@ use winddown_node::{policy_of, trusted_paths};
 
 /// The node to observe, and how.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ObservedNode {
     /// The directory that stands for `/`.
     pub root: PathBuf,
     /// Whether `root` is that of the running machine. Otherwise only files are read.
@@ -42,10 +42,10 @@ pub struct Place {
     pub wall: WallClock,
 }
 
-/// Makes all observations. Takes about three times [`Place::patience`] at most, whatever hangs.
+/// Makes all observations. Takes about three times [`ObservedNode::patience`] at most, whatever hangs.
 ///
 /// Cancel-safe; the file that is being written to the state directory is then removed later.
-pub async fn collect(place: &Place) -> Facts {
+pub async fn collect(place: &ObservedNode) -> Facts {
     let asked = place.clone();
     let config =
         blocking(place.patience, "the configuration", move || Fact::Known(files::config(&asked)));
@@ -163,7 +163,11 @@ pub async fn collect(place: &Place) -> Facts {
 
 /// The limits that the runtime cannot enforce: the process runtime according to the agent's cgroups, systemd according to
 /// the machine's. A container runtime is not asked: it sets them itself.
-async fn unenforced(place: &Place, config: &Config, agent: &Fact<Status>) -> Fact<Vec<String>> {
+async fn unenforced(
+    place: &ObservedNode,
+    config: &Config,
+    agent: &Fact<Status>,
+) -> Fact<Vec<String>> {
     let pid = match agent {
         _ if !place.live => return Fact::not_live(),
         _ if config.runtime == RuntimeKind::Cri => return Fact::Known(Vec::new()),
@@ -180,7 +184,7 @@ async fn unenforced(place: &Place, config: &Config, agent: &Fact<Status>) -> Fac
 
 /// The configured paths that the sandbox of the agent's unit keeps from the agent.
 async fn out_of_reach(
-    place: &Place,
+    place: &ObservedNode,
     config: &Config,
     service: &Fact<ServiceView>,
 ) -> Fact<Vec<OutOfReach>> {
@@ -197,7 +201,7 @@ async fn out_of_reach(
 
 /// Parameters of the observations of files.
 struct Look<'a> {
-    place: &'a Place,
+    place: &'a ObservedNode,
     state: PathBuf,
     socket: PathBuf,
 }
@@ -206,7 +210,7 @@ impl Look<'_> {
     async fn disk<T: Send + 'static>(
         &self,
         what: &'static str,
-        look: impl FnOnce(&Place, &Path, &Path) -> Fact<T> + Send + 'static,
+        look: impl FnOnce(&ObservedNode, &Path, &Path) -> Fact<T> + Send + 'static,
     ) -> Fact<T> {
         let (place, state, socket) = (self.place.clone(), self.state.clone(), self.socket.clone());
         blocking(self.place.patience, what, move || look(&place, &state, &socket)).await
@@ -215,7 +219,7 @@ impl Look<'_> {
     async fn live_disk<T: Send + 'static>(
         &self,
         what: &'static str,
-        look: impl FnOnce(&Place, &Path, &Path) -> Fact<T> + Send + 'static,
+        look: impl FnOnce(&ObservedNode, &Path, &Path) -> Fact<T> + Send + 'static,
     ) -> Fact<T> {
         if self.place.live { self.disk(what, look).await } else { Fact::not_live() }
     }
@@ -225,7 +229,7 @@ impl Look<'_> {
 const MOST_PROCESSES: usize = 32;
 
 /// Programs that kill processes when memory runs out.
-fn killers(root: &Path) -> Fact<Vec<Process>> {
+fn killers(root: &Path) -> Fact<Vec<KubeletProcess>> {
     match processes::named(root, &KILLERS) {
         Ok(found) => Fact::Known(found.into_iter().take(MOST_PROCESSES).collect()),
         Err(error) => not_observed(&error, &root.join("proc")),
@@ -263,7 +267,7 @@ fn silent<T>(what: &str, patience: Duration) -> Fact<T> {
     Fact::Unknown(NotObserved::Silent, format!("{what}: no answer within {patience:?}"))
 }
 
-fn unread_config(place: &Place, kind: NotObserved, why: String) -> ConfigFact {
+fn unread_config(place: &ObservedNode, kind: NotObserved, why: String) -> ConfigFact {
     ConfigFact {
         file: files::config_path(place),
         read: ConfigRead::Unread(kind, why),
@@ -272,7 +276,7 @@ fn unread_config(place: &Place, kind: NotObserved, why: String) -> ConfigFact {
     }
 }
 
-async fn agent(place: &Place, socket: &Path) -> Fact<Status> {
+async fn agent(place: &ObservedNode, socket: &Path) -> Fact<Status> {
     let client = Client::new(socket);
     let error = match tokio::time::timeout(place.patience, client.status()).await {
         Ok(Ok(status)) => return Fact::Known(status),
@@ -290,7 +294,7 @@ async fn agent(place: &Place, socket: &Path) -> Fact<Status> {
 }
 
 /// Whether the container runtime's socket accepts connections.
-async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<()> {
+async fn endpoint(place: &ObservedNode, runtime: RuntimeKind, endpoint: &str) -> Fact<()> {
     if !place.live || runtime != RuntimeKind::Cri {
         return Fact::not_live();
     }
@@ -309,7 +313,7 @@ async fn endpoint(place: &Place, runtime: RuntimeKind, endpoint: &str) -> Fact<(
 }
 
 /// The permissions that are required next to a kubelet and that the API server does not grant.
-async fn rights(place: &Place, config: &Config) -> Fact<Vec<String>> {
+async fn rights(place: &ObservedNode, config: &Config) -> Fact<Vec<String>> {
     if !place.live || config.mode != Mode::Companion {
         return Fact::not_live();
     }
@@ -320,7 +324,7 @@ async fn rights(place: &Place, config: &Config) -> Fact<Vec<String>> {
     }
 }
 
-async fn server_verified(place: &Place, config: &Config) -> Fact<bool> {
+async fn server_verified(place: &ObservedNode, config: &Config) -> Fact<bool> {
     if !place.live || config.mode == Mode::Standalone {
         return Fact::not_live();
     }
@@ -333,7 +337,7 @@ async fn server_verified(place: &Place, config: &Config) -> Fact<bool> {
 }
 
 /// What the agent trusts, and others may write or, if it is secret, read. In an image, without what its kubeconfig names.
-async fn exposed(place: &Place, config: &ConfigFact) -> Fact<Vec<Exposed>> {
+async fn exposed(place: &ObservedNode, config: &ConfigFact) -> Fact<Vec<Exposed>> {
     if !config.is_read() {
         return Fact::Unknown(NotObserved::Absent, "the configuration is not known".to_owned());
     }
@@ -352,7 +356,7 @@ async fn exposed(place: &Place, config: &ConfigFact) -> Fact<Vec<Exposed>> {
     .await
 }
 
-async fn others_may_write(place: &Place, pods: Option<&Path>) -> Fact<Vec<OthersMayWrite>> {
+async fn others_may_write(place: &ObservedNode, pods: Option<&Path>) -> Fact<Vec<OthersMayWrite>> {
     let Some(pods) = pods.filter(|_| place.live).map(Path::to_owned) else {
         return Fact::not_live();
     };

@@ -7,7 +7,7 @@ use winddown_shared::WallTime;
 use winddown_systemd::drop_in::Setting;
 use winddown_systemd::inspect::{LoginView, ScopeView, ServiceView, SliceView, SystemView};
 
-use winddown_companion::kubelet::processes::Process;
+use winddown_companion::kubelet::processes::KubeletProcess;
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::{ReportEntry, Status};
 use winddown_host::OthersMayWrite;
@@ -76,11 +76,11 @@ pub struct Facts {
     /// The addresses of the container runtimes at the usual places.
     pub runtime_endpoints: Fact<Vec<String>>,
     /// The kubelets that run.
-    pub kubelets: Fact<Vec<Process>>,
+    pub kubelets: Fact<Vec<KubeletProcess>>,
     /// The unit that starts a kubelet at boot; in an image, the unit that would start one.
     pub kubelet_unit: Fact<Option<String>>,
     /// Programs that kill processes when memory runs out.
-    pub killers: Fact<Vec<Process>>,
+    pub killers: Fact<Vec<KubeletProcess>>,
     /// The kubelet's configuration for shutdowns, if there is one.
     pub kubelet: Fact<Option<KubeletConfig>>,
     /// Required permissions that the API server does not grant. Observed next to a kubelet only.
@@ -95,7 +95,7 @@ pub struct Facts {
     pub state: Fact<StateDirectory>,
     /// Eviction thresholds that are met. They are measured by this command, and without a container
     /// runtime; the running agent has better measurements.
-    pub shortages: Fact<Vec<Shortage>>,
+    pub shortages: Fact<Vec<MetThreshold>>,
     /// The control socket's file.
     pub socket: Fact<SocketFile>,
     /// The system clock.
@@ -103,7 +103,7 @@ pub struct Facts {
     /// The newest report of a shutdown, if there is one.
     pub last: Fact<Option<ReportEntry>>,
     /// The commands that shut a machine down.
-    pub commands: Fact<Vec<Command>>,
+    pub commands: Fact<Vec<ShutdownCommand>>,
 }
 
 /// The configuration file.
@@ -228,7 +228,7 @@ pub struct StateDirectory {
 
 /// An eviction threshold that is met: less is available than it requires.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shortage {
+pub struct MetThreshold {
     /// The eviction signal, e.g. `memory.available`.
     pub signal: String,
     /// Whether it is one of `evictionHard`.
@@ -269,7 +269,7 @@ pub struct Clock {
 
 /// A command that shuts a machine down.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Command {
+pub struct ShutdownCommand {
     /// The path.
     pub path: PathBuf,
     /// The path that its symbolic links lead to.

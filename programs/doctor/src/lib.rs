@@ -22,13 +22,13 @@ mod tests;
 mod text;
 
 pub use checks::{diagnose, findings};
-pub use collect::{Place, collect};
+pub use collect::{ObservedNode, collect};
 pub use facts::{
-    Clock, Command, ConfigFact, ConfigRead, Fact, Facts, Installed, KubeletConfig, NotObserved,
-    OutOfReach, Scopes, Shortage, SocketFile, StateDirectory,
+    Clock, ConfigFact, ConfigRead, Fact, Facts, Installed, KubeletConfig, MetThreshold,
+    NotObserved, OutOfReach, Scopes, ShutdownCommand, SocketFile, StateDirectory,
 };
 pub use finding::{Area, Counts, Diagnosis, Finding, Severity};
 pub use fix::Fix;
 pub use protection::KubeletLook;
 pub use text::render;
-pub use winddown_companion::kubelet::processes::Process;
+pub use winddown_companion::kubelet::processes::KubeletProcess;

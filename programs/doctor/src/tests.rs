@@ -83,7 +83,7 @@ fn healthy() -> Facts {
         }),
         clock: Clock { now: now(), synchronised: Fact::Known(true), newest: None },
         last: Fact::Known(None),
-        commands: Fact::Known(vec![Command {
+        commands: Fact::Known(vec![ShutdownCommand {
             path: "/usr/sbin/reboot".into(),
             leads_to: "/usr/bin/systemctl".into(),
         }]),
@@ -167,8 +167,8 @@ fn kubelet(enabled: &str) -> Fact<Option<KubeletConfig>> {
     }))
 }
 
-fn process(name: &str) -> Fact<Vec<Process>> {
-    Fact::Known(vec![Process { pid: 77, name: name.to_owned() }])
+fn process(name: &str) -> Fact<Vec<KubeletProcess>> {
+    Fact::Known(vec![KubeletProcess { pid: 77, name: name.to_owned() }])
 }
 
 fn known<T>(fact: &mut Fact<T>) -> &mut T {

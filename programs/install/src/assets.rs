@@ -56,16 +56,16 @@ const STOP_AT_LEAST: Duration = Duration::from_secs(90);
 
 /// A file, link or directory to be installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Item {
+pub(super) struct Asset {
     pub(super) path: String,
-    pub(super) kind: Kind,
+    pub(super) kind: AssetKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum AssetKind {
     Directory { mode: u32 },
     Link { target: &'static str },
-    File { mode: u32, body: Body, owner: Owner },
+    File { mode: u32, body: Body, owner: FileOwner },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,29 +73,29 @@ pub(super) enum Body {
     Text(String),
     /// A copy of a file on this machine (not below the root).
     Copy {
-        from: Source,
+        from: CopySource,
         sha256: String,
     },
 }
 
 /// A file to copy. It is opened once: what is copied is what was looked at, whatever takes its name meanwhile.
 #[derive(Clone, Debug)]
-pub(super) struct Source {
+pub(super) struct CopySource {
     pub(super) path: PathBuf,
     pub(super) file: Arc<File>,
 }
 
-impl PartialEq for Source {
+impl PartialEq for CopySource {
     fn eq(&self, other: &Self) -> bool {
         self.path == other.path
     }
 }
 
-impl Eq for Source {}
+impl Eq for CopySource {}
 
 /// Who may change a file once it is installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum FileOwner {
     /// Only `install` may change it.
     Install,
     /// `install` creates it, or replaces a file with this SHA-256, then leaves it alone. `uninstall` removes it unless
@@ -116,7 +116,7 @@ pub(super) struct Choices {
     pub(super) bin_dir: String,
     pub(super) programs: Vec<Program>,
     /// The initial text of the configuration, and the owner of the file.
-    pub(super) config: (String, Owner),
+    pub(super) config: (String, FileOwner),
     /// The longest time that the configuration allows for a shutdown.
     pub(super) budget: Duration,
 }
@@ -125,12 +125,12 @@ pub(super) struct Choices {
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) name: &'static str,
-    pub(super) from: Source,
+    pub(super) from: CopySource,
     pub(super) sha256: String,
 }
 
 /// Lists everything to install: directories before their content, and the unit after everything it needs.
-pub(super) fn items(choices: &Choices) -> Vec<Item> {
+pub(super) fn items(choices: &Choices) -> Vec<Asset> {
     let mut items = vec![
         // Pods of other users must reach their termination log, but not list the directory.
         directory(STATE, 0o711),
@@ -148,20 +148,30 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
     items.extend(choices.programs.iter().map(|program| {
         let body = Body::Copy { from: program.from.clone(), sha256: program.sha256.clone() };
         let path = format!("{}/{}", choices.bin_dir, program.name);
-        Item { path, kind: Kind::File { mode: 0o755, body, owner: Owner::Install } }
+        Asset { path, kind: AssetKind::File { mode: 0o755, body, owner: FileOwner::Install } }
     }));
     items.extend([
-        file(SYSUSERS, 0o644, Owner::Install, unit_file!("sysusers.d/winddown.conf").to_owned()),
-        file(TMPFILES, 0o644, Owner::Install, unit_file!("tmpfiles.d/winddown.conf").to_owned()),
+        file(
+            SYSUSERS,
+            0o644,
+            FileOwner::Install,
+            unit_file!("sysusers.d/winddown.conf").to_owned(),
+        ),
+        file(
+            TMPFILES,
+            0o644,
+            FileOwner::Install,
+            unit_file!("tmpfiles.d/winddown.conf").to_owned(),
+        ),
     ]);
     let survivors = unit_file!("winddown-survivors.slice").to_owned();
-    items.push(file(SLICE, 0o644, Owner::Install, unit_file!("winddown.slice").to_owned()));
-    items.push(file(SURVIVORS, 0o644, Owner::Install, survivors));
+    items.push(file(SLICE, 0o644, FileOwner::Install, unit_file!("winddown.slice").to_owned()));
+    items.push(file(SURVIVORS, 0o644, FileOwner::Install, survivors));
     match choices.runtime {
         Runtime::Process => items.push(file(
             PROCESS_DROP_IN,
             0o644,
-            Owner::Install,
+            FileOwner::Install,
             unit_file!("winddown.service.d/10-process-runtime.conf").to_owned(),
         )),
         // The transient services set their order to the agent's unit themselves.
@@ -169,19 +179,20 @@ pub(super) fn items(choices: &Choices) -> Vec<Item> {
         Runtime::Cri => items.extend(SCOPES.map(|prefix| {
             let path = format!("/etc/systemd/system/{prefix}.scope.d/50-winddown.conf");
             let text = unit_file!("scope.d/50-winddown.conf").to_owned();
-            file(&path, 0o644, Owner::Install, text)
+            file(&path, 0o644, FileOwner::Install, text)
         })),
     }
-    items.push(file(UNIT, 0o644, Owner::Install, unit(&choices.bin_dir, choices.budget)));
+    items.push(file(UNIT, 0o644, FileOwner::Install, unit(&choices.bin_dir, choices.budget)));
     if choices.enable {
-        items.push(Item { path: WANTS.to_owned(), kind: Kind::Link { target: UNIT } });
+        items.push(Asset { path: WANTS.to_owned(), kind: AssetKind::Link { target: UNIT } });
     }
     items
 }
 
 /// Lists what a package does not do: its unit is for the process runtime and the default grace periods, and not enabled.
-fn beside_a_package(choices: &Choices) -> Vec<Item> {
-    let link = |path: &str, target| Item { path: path.to_owned(), kind: Kind::Link { target } };
+fn beside_a_package(choices: &Choices) -> Vec<Asset> {
+    let link =
+        |path: &str, target| Asset { path: path.to_owned(), kind: AssetKind::Link { target } };
     let mut items = Vec::new();
     if choices.runtime != Runtime::Process {
         // Mask the drop-in in /usr.
@@ -195,7 +206,7 @@ fn beside_a_package(choices: &Choices) -> Vec<Item> {
              [Service]\nTimeoutStopSec={}s\n",
             seconds_up(stop)
         );
-        items.push(file(STOP_TIME_DROP_IN, 0o644, Owner::Install, text));
+        items.push(file(STOP_TIME_DROP_IN, 0o644, FileOwner::Install, text));
     }
     if choices.enable {
         items.push(link(WANTS, PACKAGED_UNIT));
@@ -214,10 +225,10 @@ fn unit(bin_dir: &str, budget: Duration) -> String {
         .replace("@TIMEOUT_STOP@", &format!("{}s", seconds_up(stop)))
 }
 
-fn directory(path: &str, mode: u32) -> Item {
-    Item { path: path.to_owned(), kind: Kind::Directory { mode } }
+fn directory(path: &str, mode: u32) -> Asset {
+    Asset { path: path.to_owned(), kind: AssetKind::Directory { mode } }
 }
 
-fn file(path: &str, mode: u32, owner: Owner, text: String) -> Item {
-    Item { path: path.to_owned(), kind: Kind::File { mode, body: Body::Text(text), owner } }
+fn file(path: &str, mode: u32, owner: FileOwner, text: String) -> Asset {
+    Asset { path: path.to_owned(), kind: AssetKind::File { mode, body: Body::Text(text), owner } }
 }

@@ -12,7 +12,7 @@ use winddown_host::regular;
 
 /// The chosen runtime, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct InstallChoice {
     /// The runtime.
     pub runtime: Runtime,
     why: &'static str,
@@ -22,7 +22,7 @@ pub struct Choice {
 
 /// The facts about a machine or image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Seen {
+struct MachineFacts {
     /// The runtime in the configuration, if there is one.
     configured: Option<Runtime>,
     /// Whether systemd runs the machine, or is in the image.
@@ -38,7 +38,7 @@ struct Seen {
 ///
 /// # Errors
 /// A path below the root has too many symbolic links.
-pub fn choose(root: &Path, config: Option<&Path>) -> Result<Choice, InstallError> {
+pub fn choose(root: &Path, config: Option<&Path>) -> Result<InstallChoice, InstallError> {
     let tree = Tree::new(root);
     let there = tree.resolve_whole(CONFIG)?;
     let file = if there.exists() { Some(there.as_path()) } else { config };
@@ -48,7 +48,7 @@ pub fn choose(root: &Path, config: Option<&Path>) -> Result<Choice, InstallError
     let parsed = text.and_then(|(file, text)| Config::parse(file, &text).ok());
     let is_live = LiveHost::at(root).is_some();
     let is_there = |path: &str| tree.resolve_whole(path).is_ok_and(|path| path.exists());
-    let seen = Seen {
+    let seen = MachineFacts {
         configured: parsed.map(|(config, _)| config.runtime),
         systemd: is_live
             || is_there("/usr/lib/systemd/systemd")
@@ -59,10 +59,14 @@ pub fn choose(root: &Path, config: Option<&Path>) -> Result<Choice, InstallError
     Ok(decide(seen))
 }
 
-fn decide(seen: Seen) -> Choice {
-    let Seen { configured, systemd, cgroup_v2, containers } = seen;
+fn decide(seen: MachineFacts) -> InstallChoice {
+    let MachineFacts { configured, systemd, cgroup_v2, containers } = seen;
     if let Some(runtime) = configured {
-        return Choice { runtime, why: "the configuration names it", containers: Vec::new() };
+        return InstallChoice {
+            runtime,
+            why: "the configuration names it",
+            containers: Vec::new(),
+        };
     }
     let (runtime, why) = match (systemd, cgroup_v2) {
         (false, _) => (Runtime::Process, "systemd is not running"),
@@ -72,10 +76,10 @@ fn decide(seen: Seen) -> Choice {
             "systemd enforces limits, keeps logs in the journal, and leaves the agent its sandbox",
         ),
     };
-    Choice { runtime, why, containers }
+    InstallChoice { runtime, why, containers }
 }
 
-impl fmt::Display for Choice {
+impl fmt::Display for InstallChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pods run with `runtime: {}`: {}", self.runtime, self.why)?;
         f.write_str("; --runtime overrides it")?;
@@ -93,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_machine_with_systemd_and_cgroup_v2_gets_services_and_a_configuration_is_heeded() {
-        let seen = |configured, systemd, cgroup_v2| Seen {
+        let seen = |configured, systemd, cgroup_v2| MachineFacts {
             configured,
             systemd,
             cgroup_v2,
@@ -115,7 +119,12 @@ mod tests {
     #[test]
     fn a_container_runtime_that_was_not_chosen_is_named() {
         let containers = vec!["unix:///run/crio/crio.sock".to_owned()];
-        let seen = Seen { systemd: true, cgroup_v2: Some(false), containers, ..Seen::default() };
+        let seen = MachineFacts {
+            systemd: true,
+            cgroup_v2: Some(false),
+            containers,
+            ..MachineFacts::default()
+        };
         let said = decide(seen.clone()).to_string();
         assert!(
             said.ends_with(
@@ -123,7 +132,7 @@ mod tests {
             ),
             "{said}"
         );
-        let said = decide(Seen { configured: Some(Runtime::Cri), ..seen }).to_string();
+        let said = decide(MachineFacts { configured: Some(Runtime::Cri), ..seen }).to_string();
         assert!(!said.contains("crio.sock"), "{said}");
     }
 

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use winddown_companion::kubelet::processes::{Process, strangers};
+use winddown_companion::kubelet::processes::{KubeletProcess, strangers};
 use winddown_companion::kubelet::{
-    self, Change, Configuration, Kubelet, Periods, PriorityPeriod, below, is_configuration, refusal,
+    self, Kubelet, KubeletChange, KubeletPriorityPeriod, MergedConfiguration, Periods, below,
+    is_configuration, refusal,
 };
 use winddown_config::reference::default_of;
 use winddown_config::{
@@ -39,7 +40,7 @@ pub struct Companion {
 #[derive(Debug)]
 pub(super) struct KubeletSetup {
     kubelet: Kubelet,
-    said: Option<Configuration>,
+    said: Option<MergedConfiguration>,
     /// Processes that have a kubelet's name and are not this machine's kubelet, and why not.
     strangers: Vec<String>,
     live: bool,
@@ -112,7 +113,7 @@ fn others_by_that_name(root: &Path, live: bool) -> Vec<String> {
     /// Any user can start as many as they like.
     const MAX_NAMED_PROCESSES: usize = 4;
     let found = if live { strangers(root).unwrap_or_default() } else { Vec::new() };
-    let sentence = |(process, why): &(Process, _)| {
+    let sentence = |(process, why): &(KubeletProcess, _)| {
         format!(
             "process {} has the name {} and is not taken for this machine's kubelet: {why}",
             process.pid, process.name
@@ -134,7 +135,7 @@ fn configuration(
     root: &Path,
     kubelet: &Kubelet,
     asked: &Companion,
-) -> Result<Option<Configuration>, InstallError> {
+) -> Result<Option<MergedConfiguration>, InstallError> {
     if let Some(problem) = kubelet.problem() {
         if asked.kubeconfig.is_some() && asked.endpoint.is_some() {
             return Ok(None);
@@ -144,7 +145,7 @@ fn configuration(
     }
     let said = kubelet.configuration(root);
     match said.as_ref().and_then(|said| said.problem.clone()) {
-        Some(kubelet::Problem { file, why }) => {
+        Some(kubelet::KubeletProblem { file, why }) => {
             Err(InstallError::KubeletConfiguration { file, why })
         }
         None => Ok(said),
@@ -251,7 +252,7 @@ fn endpoint(
     root: &Path,
     live: bool,
     kubelet: &Kubelet,
-    said: Option<&Configuration>,
+    said: Option<&MergedConfiguration>,
     asked: &Companion,
 ) -> Result<(String, String), InstallError> {
     let (address, why) = find_endpoint(root, live, kubelet, said, asked)?;
@@ -268,7 +269,7 @@ fn find_endpoint(
     root: &Path,
     live: bool,
     kubelet: &Kubelet,
-    said: Option<&Configuration>,
+    said: Option<&MergedConfiguration>,
     asked: &Companion,
 ) -> Result<(String, String), InstallError> {
     const OPTION: &str = "--container-runtime-endpoint";
@@ -306,8 +307,8 @@ fn origin(kubelet: &Kubelet, option: &str) -> String {
 }
 
 /// Returns the lines with the kubelet's grace periods, or the defaults.
-fn periods_text(said: Option<&Configuration>) -> String {
-    let periods = said.map(Configuration::periods).unwrap_or_default();
+fn periods_text(said: Option<&MergedConfiguration>) -> String {
+    let periods = said.map(MergedConfiguration::periods).unwrap_or_default();
     let place = |field: Option<String>| match field {
         Some(place) => clean(&place).into_owned(),
         None => "not set for the kubelet".to_owned(),
@@ -334,7 +335,7 @@ fn periods_text(said: Option<&Configuration>) -> String {
     }
     let of_groups = place(said.and_then(|said| said.by_priority.as_ref()).map(ToString::to_string));
     let groups = periods.groups.iter().map(|group| {
-        let PriorityPeriod { priority, shutdown_grace_period_seconds: seconds } = group;
+        let KubeletPriorityPeriod { priority, shutdown_grace_period_seconds: seconds } = group;
         let seconds = seconds.max(&0);
         format!("  - priority: {priority}\n    shutdownGracePeriodSeconds: {seconds}\n")
     });
@@ -398,7 +399,7 @@ impl KubeletSetup {
     }
 
     /// The change of the kubelet's configuration that switches its own graceful shutdown off.
-    fn change(&self, root: &Path) -> Option<Change> {
+    fn change(&self, root: &Path) -> Option<KubeletChange> {
         let said = self.said.as_ref()?;
         self.kubelet.change(root, said, &Periods::default())
     }
@@ -447,7 +448,7 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
     let kubelet = found.iter().find(same).or(found.first()).cloned().unwrap_or_default();
     let said = kubelet.configuration(root);
     let own = said.as_ref().filter(|said| said.ends_pods().is_some());
-    let wanted = own.map_or(config.shutdown.total(), Configuration::wanted);
+    let wanted = own.map_or(config.shutdown.total(), MergedConfiguration::wanted);
     let mut steps = Vec::new();
     if own.is_none() {
         let change = periods_again(root, &kubelet, said, config);
@@ -479,9 +480,9 @@ fn delay_again(root: &Path, wanted: Duration) -> Option<NextStep> {
 fn periods_again(
     root: &Path,
     kubelet: &Kubelet,
-    said: Option<Configuration>,
+    said: Option<MergedConfiguration>,
     config: &Config,
-) -> Option<Change> {
+) -> Option<KubeletChange> {
     let seconds = |length: &Duration| format!("{}s", length.as_secs());
     let periods = match &config.shutdown.periods {
         ShutdownPeriods::Total { total, critical } => {
@@ -490,7 +491,7 @@ fn periods_again(
         ShutdownPeriods::ByPriority(groups) => Periods {
             groups: groups
                 .iter()
-                .map(|group| PriorityPeriod {
+                .map(|group| KubeletPriorityPeriod {
                     priority: group.priority,
                     shutdown_grace_period_seconds: group
                         .period
@@ -504,7 +505,7 @@ fn periods_again(
     };
     let readable = said.filter(|said| said.problem.is_none());
     // Without a file the fields are still worth saying.
-    let unknown = Configuration {
+    let unknown = MergedConfiguration {
         files: vec!["the kubelet's configuration file".into()],
         ..Default::default()
     };
@@ -512,8 +513,10 @@ fn periods_again(
 }
 
 /// Returns what to write into which file, and who else writes that file. A file that is there is never replaced.
-fn fields(root: &Path, change: Option<Change>, why: &str) -> Vec<NextStep> {
-    let Some(Change { file, is_new, lines, rewritten, .. }) = change else { return Vec::new() };
+fn fields(root: &Path, change: Option<KubeletChange>, why: &str) -> Vec<NextStep> {
+    let Some(KubeletChange { file, is_new, lines, rewritten, .. }) = change else {
+        return Vec::new();
+    };
     let place = if file.is_absolute() { shown(&below(root, &file)) } else { shown(&file) };
     let mut steps = vec![match is_new {
         true => format!("write this to {place}, {why}:"),

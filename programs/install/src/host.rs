@@ -92,10 +92,10 @@ fn lists_kubelet(answer: &str) -> Option<bool> {
     /// `what`, `who`, `why`, `mode`, `uid` and `pid`.
     type Lock = (String, String, String, String, u32, u32);
     #[derive(Deserialize)]
-    struct Answer {
+    struct CommandAnswer {
         data: (Vec<Lock>,),
     }
-    let answer: Answer = serde_json::from_str(answer).ok()?;
+    let answer: CommandAnswer = serde_json::from_str(answer).ok()?;
     Some(answer.data.0.iter().any(|(what, who, _, mode, uid, _)| {
         let delays = mode == "delay" && what.split(':').any(|what| what == "shutdown");
         delays && who == "kubelet" && *uid == 0

@@ -33,27 +33,27 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use choice::{Choice, choose};
+pub use choice::{InstallChoice, choose};
 pub use companion::Companion;
 pub use error::{Conflict, HostError, InstallError};
 pub use host::{Host, LiveHost, same_directory};
 pub use next_step::{NextStep, NextStepKind};
 pub use program::find_program;
-pub use report::{Action, Change, InstallReport};
+pub use report::{ChangeAction, InstallReport, PathChange};
 pub use same_build::BUILD_MARK;
 pub use trust::caller;
 pub use uninstall::{UninstallOptions, uninstall, uninstall_on};
 pub use untrusted::Untrusted;
 
 use assets::{
-    Body, CONFIG, Choices, MANIFESTS, MASK, Owner, PROCESS_DROP_IN, PROGRAMS, Program, STATE,
-    SYSUSERS, Source, TMPFILES, UNIT,
+    Body, CONFIG, Choices, CopySource, FileOwner, MANIFESTS, MASK, PROCESS_DROP_IN, PROGRAMS,
+    Program, STATE, SYSUSERS, TMPFILES, UNIT,
 };
 use companion::KubeletSetup;
 use default_config::{Containers, is_default};
-use plan::{Plan, Work};
-use record::{Entry, Record};
-use tree::{Found, Tree};
+use plan::{InstallPlan, InstallWork};
+use record::{InstallRecord, InstalledEntry};
+use tree::{FoundPath, Tree};
 
 use winddown_config::{Config, Mode};
 use winddown_host::{Trusted, regular};
@@ -147,10 +147,10 @@ pub fn install_on(
     let items = assets::items(&choices);
     trust::refuse(untrusted(options, &choices, &items)?, options.force, &mut report)?;
     let items = plan::with_parents(items);
-    let mut record = Record::load(&tree)?;
-    if choices.packaged && tree.look(PROCESS_DROP_IN)? == Found::Link(MASK.into()) {
+    let mut record = InstallRecord::load(&tree)?;
+    if choices.packaged && tree.look(PROCESS_DROP_IN)? == FoundPath::Link(MASK.into()) {
         // A purge of the package removes the record but not the link. The link can only be ours, so record it again.
-        let mask = Entry::Link { target: MASK.to_owned() };
+        let mask = InstalledEntry::Link { target: MASK.to_owned() };
         record.entries.entry(PROCESS_DROP_IN.to_owned()).or_insert(mask);
     }
     let mut found = BTreeMap::new();
@@ -170,8 +170,8 @@ pub fn install_on(
         .steps
         .into_iter()
         .filter(|step| {
-            step.change.action != Action::Kept
-                || found.get(&step.change.path) != Some(&Found::Directory)
+            step.change.action != ChangeAction::Kept
+                || found.get(&step.change.path) != Some(&FoundPath::Directory)
         })
         .map(|step| step.change)
         .collect();
@@ -200,7 +200,7 @@ pub fn install_on(
 fn untrusted(
     options: &InstallOptions,
     choices: &Choices,
-    items: &[assets::Item],
+    items: &[assets::Asset],
 ) -> Result<Vec<Untrusted>, InstallError> {
     let mut found = Vec::new();
     let programs = choices.programs.iter().map(|program| &program.from.path);
@@ -248,7 +248,7 @@ fn program(directory: &Path, name: &'static str) -> Result<Program, InstallError
     if version.as_deref() != Some(env!("CARGO_PKG_VERSION")) {
         return Err(InstallError::OtherVersion { path: from, version });
     }
-    Ok(Program { name, from: Source { path: from, file }, sha256 })
+    Ok(Program { name, from: CopySource { path: from, file }, sha256 })
 }
 
 /// Returns the path as text for a unit file, if it has no characters that are special to systemd.
@@ -274,7 +274,7 @@ fn configuration(
     options: &InstallOptions,
     beside: Option<&KubeletSetup>,
     report: &mut InstallReport,
-) -> Result<((String, Owner), Duration), InstallError> {
+) -> Result<((String, FileOwner), Duration), InstallError> {
     let containers = Containers::of(&options.root);
     let text = match (&options.config, beside) {
         (_, Some(beside)) => beside.text.clone(),
@@ -323,11 +323,11 @@ fn configuration(
         report.notes.extend(containers.note(&config));
     }
     let owner = match (beside, untouched) {
-        (None, _) => Owner::Operator,
+        (None, _) => FileOwner::Operator,
         (Some(_), old) => {
             let sha256 = |old: Vec<u8>| tree::digest(&mut &*old).map(|(sha256, _)| sha256);
             let instead_of = old.map(sha256).transpose();
-            Owner::Once { instead_of: instead_of.map_err(InstallError::file("read", there))? }
+            FileOwner::Once { instead_of: instead_of.map_err(InstallError::file("read", there))? }
         }
     };
     if config.mode != Mode::Companion {
@@ -347,9 +347,9 @@ fn unusable(
 
 /// Carries out the steps. The record is written first, with both the old and the new entries, so that after an
 /// interruption the next run recognises its own files. It is unfinished until systemd uses them.
-fn carry_out(tree: &Tree, plan: &Plan, old: &Record) -> Result<(), InstallError> {
+fn carry_out(tree: &Tree, plan: &InstallPlan, old: &InstallRecord) -> Result<(), InstallError> {
     let mut both = old.together_with(&plan.record);
-    both.unfinished |= plan.steps.iter().any(|step| step.change.action != Action::Kept);
+    both.unfinished |= plan.steps.iter().any(|step| step.change.action != ChangeAction::Kept);
     let mut recorded = both == *old;
     for step in &plan.steps {
         let path = &step.change.path;
@@ -359,20 +359,20 @@ fn carry_out(tree: &Tree, plan: &Plan, old: &Record) -> Result<(), InstallError>
             recorded = true;
         }
         match &step.work {
-            Work::Nothing => {}
-            Work::MakeDirectory { mode } => tree.make_directory(path, *mode)?,
-            Work::Write { mode, body: Body::Text(text), keep_old } => {
+            InstallWork::Nothing => {}
+            InstallWork::MakeDirectory { mode } => tree.make_directory(path, *mode)?,
+            InstallWork::Write { mode, body: Body::Text(text), keep_old } => {
                 tree.write(path, *mode, &mut text.as_bytes(), *keep_old)?;
             }
-            Work::Write { mode, body: Body::Copy { from, .. }, keep_old } => {
+            InstallWork::Write { mode, body: Body::Copy { from, .. }, keep_old } => {
                 let mut file = &*from.file;
                 file.rewind().map_err(InstallError::file("read", &from.path))?;
                 tree.write(path, *mode, &mut file, *keep_old)?;
             }
-            Work::SetMode { mode } => tree.set_mode(path, *mode)?,
-            Work::Link { target } => tree.link(path, target)?,
-            Work::Remove => tree.remove(path)?,
-            Work::RemoveDirectory => {
+            InstallWork::SetMode { mode } => tree.set_mode(path, *mode)?,
+            InstallWork::Link { target } => tree.link(path, target)?,
+            InstallWork::Remove => tree.remove(path)?,
+            InstallWork::RemoveDirectory => {
                 tree.remove_if_empty(path)?;
             }
         }
@@ -389,7 +389,10 @@ fn reload_systemd(
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
     let changed = |path: &str| {
-        report.changes.iter().any(|c| c.path == path && (unfinished || c.action != Action::Kept))
+        report
+            .changes
+            .iter()
+            .any(|c| c.path == path && (unfinished || c.action != ChangeAction::Kept))
     };
     let any = unfinished || report.changed();
     let mut commands: Vec<(bool, &str, Vec<&str>)> = Vec::new();
@@ -431,7 +434,7 @@ fn restart_ends_pods(
     report: &InstallReport,
 ) -> bool {
     // A package's drop-in stays, but is masked by a link.
-    let gone = if packaged { Action::Created } else { Action::Removed };
+    let gone = if packaged { ChangeAction::Created } else { ChangeAction::Removed };
     let is_other =
         was_other || report.changes.iter().any(|c| c.path == PROCESS_DROP_IN && c.action == gone);
     let is_active = || host.run("systemctl", &["is-active", "--quiet", "winddown.service"]);
@@ -467,7 +470,7 @@ fn advise(
         report.next.extend(switch_off);
         return Ok(());
     }
-    let is_enabled = tree.look(assets::WANTS)? != Found::Nothing;
+    let is_enabled = tree.look(assets::WANTS)? != FoundPath::Nothing;
     if beside.is_some() && !is_enabled {
         let root = options.root.display();
         report.next.push(match live {
@@ -490,7 +493,8 @@ fn advise(
         let line = "winddown drain && systemctl restart winddown && winddown undrain";
         report.next.push(NextStepKind::DrainAndRestart.typed(line));
     } else if live && !options.start {
-        let is_new = report.changes.iter().any(|c| c.path == UNIT && c.action == Action::Created);
+        let is_new =
+            report.changes.iter().any(|c| c.path == UNIT && c.action == ChangeAction::Created);
         report.next.push(match is_new {
             true => NextStepKind::Start.typed("systemctl start winddown"),
             false => NextStepKind::Restart.typed("systemctl restart winddown    # ends no pod"),

@@ -17,10 +17,10 @@ pub(super) const RECORD: &str = "/var/lib/winddown/install.json";
 /// Everything that was installed, by path without the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Record {
+pub(super) struct InstallRecord {
     /// The version of the file's format.
     pub(super) version: u32,
-    pub(super) entries: BTreeMap<String, Entry>,
+    pub(super) entries: BTreeMap<String, InstalledEntry>,
     /// Whether files were changed that systemd does not use yet: a command failed, or the installation was interrupted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) unfinished: bool,
@@ -29,7 +29,7 @@ pub(super) struct Record {
 /// An installed directory, link or file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
-pub(super) enum Entry {
+pub(super) enum InstalledEntry {
     /// A directory that did not exist before.
     Directory,
     /// A symbolic link.
@@ -41,7 +41,7 @@ pub(super) enum Entry {
     Configuration,
 }
 
-impl Record {
+impl InstallRecord {
     pub(super) fn load(tree: &Tree) -> Result<Self, InstallError> {
         let path = tree.resolve(RECORD)?;
         let text = match regular::read(&path, regular::MAX_CONFIGURATION_BYTES) {
@@ -70,7 +70,7 @@ impl Record {
 
     /// Whether we installed the file at `path` with this content.
     pub(super) fn owns(&self, path: &str, sha256: &str) -> bool {
-        matches!(self.entries.get(path), Some(Entry::File { sha256: known }) if known.iter().any(|k| k == sha256))
+        matches!(self.entries.get(path), Some(InstalledEntry::File { sha256: known }) if known.iter().any(|k| k == sha256))
     }
 
     /// Returns this record merged with everything that `next` is about to install.
@@ -78,7 +78,10 @@ impl Record {
         let mut both = self.clone();
         for (path, entry) in &next.entries {
             match (both.entries.get_mut(path), entry) {
-                (Some(Entry::File { sha256: old }), Entry::File { sha256: new }) => {
+                (
+                    Some(InstalledEntry::File { sha256: old }),
+                    InstalledEntry::File { sha256: new },
+                ) => {
                     old.extend(
                         new.iter().filter(|hash| !old.contains(hash)).cloned().collect::<Vec<_>>(),
                     );

@@ -13,7 +13,7 @@ pub struct InstallReport {
     /// Whether this was a dry run, which changes nothing.
     pub dry_run: bool,
     /// The changes to files, directories and links, in order.
-    pub changes: Vec<Change>,
+    pub changes: Vec<PathChange>,
     /// The commands that were run on the host.
     pub commands: Vec<String>,
     /// Notes for the operator, in whole sentences.
@@ -24,9 +24,9 @@ pub struct InstallReport {
 
 /// A change to one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PathChange {
     /// The kind of change.
-    pub action: Action,
+    pub action: ChangeAction,
     /// The path, without the root.
     pub path: String,
     /// The reason, if it is not obvious.
@@ -35,7 +35,7 @@ pub struct Change {
 
 /// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ChangeAction {
     /// It did not exist and was created.
     Created,
     /// It was ours, and its content or mode was updated.
@@ -51,7 +51,7 @@ pub enum Action {
 impl InstallReport {
     /// Whether any file was changed.
     pub fn changed(&self) -> bool {
-        self.changes.iter().any(|change| change.action != Action::Kept)
+        self.changes.iter().any(|change| change.action != ChangeAction::Kept)
     }
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for InstallReport {
         if self.dry_run {
             writeln!(f, "Dry run: nothing is changed.")?;
         }
-        for Change { action, path, why } in &self.changes {
+        for PathChange { action, path, why } in &self.changes {
             write!(f, "{:<9} {}", action.verb(self.dry_run), clean(path))?;
             match why {
                 Some(why) => writeln!(f, "  ({why})")?,
@@ -87,7 +87,7 @@ impl fmt::Display for InstallReport {
     }
 }
 
-impl Action {
+impl ChangeAction {
     fn verb(self, planned: bool) -> &'static str {
         match (self, planned) {
             (Self::Created, false) => "created",

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Runtime;
-use super::assets::{self, Body, Choices, Item, Kind, Owner, Program, Source};
-use super::plan::{Plan, Work, plan, with_parents};
-use super::record::{Entry, Record};
-use super::report::Action;
-use super::tree::{Found, digest};
+use super::assets::{self, Asset, AssetKind, Body, Choices, CopySource, FileOwner, Program};
+use super::plan::{InstallPlan, InstallWork, plan, with_parents};
+use super::record::{InstallRecord, InstalledEntry};
+use super::report::ChangeAction;
+use super::tree::{FoundPath, digest};
 
 const PATH: &str = "/etc/x.conf";
 
@@ -23,41 +23,49 @@ fn choices() -> Choices {
         programs: assets::PROGRAMS
             .map(|name| Program { name, from: source(), sha256: "new".to_owned() })
             .into(),
-        config: ("text".to_owned(), Owner::Operator),
+        config: ("text".to_owned(), FileOwner::Operator),
         budget: Duration::from_secs(30),
     }
 }
 
-fn source() -> Source {
+fn source() -> CopySource {
     let file = tempfile::tempfile().unwrap();
-    Source { path: "/tmp/program".into(), file: Arc::new(file) }
+    CopySource { path: "/tmp/program".into(), file: Arc::new(file) }
 }
 
 fn sha(text: &str) -> String {
     digest(&mut text.as_bytes()).unwrap().0
 }
 
-fn there(text: &str, mode: u32) -> Found {
-    Found::File { sha256: sha(text), mode, signed: text.starts_with("# winddown") }
+fn there(text: &str, mode: u32) -> FoundPath {
+    FoundPath::File { sha256: sha(text), mode, signed: text.starts_with("# winddown") }
 }
 
-fn recorded(text: &str) -> Record {
-    let entry = Entry::File { sha256: vec![sha(text)] };
-    Record { entries: BTreeMap::from([(PATH.to_owned(), entry)]), ..Record::default() }
+fn recorded(text: &str) -> InstallRecord {
+    let entry = InstalledEntry::File { sha256: vec![sha(text)] };
+    InstallRecord {
+        entries: BTreeMap::from([(PATH.to_owned(), entry)]),
+        ..InstallRecord::default()
+    }
 }
 
-fn plan_file(owner: Owner, found: Found, record: &Record, force: bool) -> Plan {
+fn plan_file(
+    owner: FileOwner,
+    found: FoundPath,
+    record: &InstallRecord,
+    force: bool,
+) -> InstallPlan {
     let body = Body::Text("new".to_owned());
-    let kind = Kind::File { mode: 0o644, body, owner };
-    let items = vec![Item { path: PATH.to_owned(), kind }];
+    let kind = AssetKind::File { mode: 0o644, body, owner };
+    let items = vec![Asset { path: PATH.to_owned(), kind }];
     plan(items, &BTreeMap::from([(PATH.to_owned(), found)]), record, force)
 }
 
-fn outcome(plan: &Plan) -> Result<(Action, bool, bool), &'static str> {
+fn outcome(plan: &InstallPlan) -> Result<(ChangeAction, bool, bool), &'static str> {
     match (&plan.conflicts[..], &plan.steps[..]) {
         ([conflict], []) => Err(conflict.why),
         ([], [step]) => {
-            let writes = matches!(step.work, Work::Write { .. });
+            let writes = matches!(step.work, InstallWork::Write { .. });
             Ok((step.change.action, writes, plan.record.entries.contains_key(PATH)))
         }
         other => panic!("{other:?}"),
@@ -66,17 +74,17 @@ fn outcome(plan: &Plan) -> Result<(Action, bool, bool), &'static str> {
 
 #[test]
 fn a_file_is_written_only_where_nothing_of_somebody_else_is_lost() {
-    use Action::{Created, Kept, Replaced, Updated};
-    use Owner::{Install, Operator};
-    let none = Record::default();
+    use ChangeAction::{Created, Kept, Replaced, Updated};
+    use FileOwner::{Install, Operator};
+    let none = InstallRecord::default();
     let old = recorded("old");
     let edited = "it was edited; --force replaces it and keeps the old one beside it";
     let foreign = "it is not winddown's; --force replaces it and keeps the old one beside it";
     let masked = "it is masked; take the mask away first (systemctl unmask, or remove the link)";
-    let null = || Found::Link(PathBuf::from("/dev/null"));
-    let elsewhere = || Found::Link(PathBuf::from("/elsewhere"));
+    let null = || FoundPath::Link(PathBuf::from("/dev/null"));
+    let elsewhere = || FoundPath::Link(PathBuf::from("/elsewhere"));
     let table = [
-        ("absent", Install, Found::Nothing, &none, false, Ok((Created, true, true))),
+        ("absent", Install, FoundPath::Nothing, &none, false, Ok((Created, true, true))),
         ("as wanted", Install, there("new", 0o644), &none, false, Ok((Kept, false, true))),
         ("wrong mode", Install, there("new", 0o600), &none, false, Ok((Updated, false, true))),
         ("our old one", Install, there("old", 0o644), &old, false, Ok((Updated, true, true))),
@@ -96,13 +104,20 @@ fn a_file_is_written_only_where_nothing_of_somebody_else_is_lost() {
         (
             "a directory",
             Install,
-            Found::Directory,
+            FoundPath::Directory,
             &none,
             true,
             Err("it is not a file; move it away"),
         ),
-        ("a socket", Install, Found::Other, &none, true, Err("it is not a file; move it away")),
-        ("operator's absent", Operator, Found::Nothing, &none, false, Ok((Created, true, true))),
+        ("a socket", Install, FoundPath::Other, &none, true, Err("it is not a file; move it away")),
+        (
+            "operator's absent",
+            Operator,
+            FoundPath::Nothing,
+            &none,
+            false,
+            Ok((Created, true, true)),
+        ),
         ("operator's", Operator, there("mine", 0o600), &none, true, Ok((Kept, false, false))),
         ("operator's link", Operator, elsewhere(), &none, true, Ok((Kept, false, false))),
     ];
@@ -114,8 +129,9 @@ fn a_file_is_written_only_where_nothing_of_somebody_else_is_lost() {
 #[test]
 fn the_agents_drop_in_that_an_earlier_version_installed_is_left_to_the_agent() {
     let path = assets::LOGIND_DROP_IN;
-    let entry = Entry::File { sha256: vec![sha("x")] };
-    let record = Record { entries: [(path.to_owned(), entry)].into(), ..Record::default() };
+    let entry = InstalledEntry::File { sha256: vec![sha("x")] };
+    let record =
+        InstallRecord { entries: [(path.to_owned(), entry)].into(), ..InstallRecord::default() };
     let found = [(path.to_owned(), there("x", 0o644))].into();
     let plan = plan(with_parents(assets::items(&choices())), &found, &record, false);
     assert!(plan.steps.iter().all(|step| step.change.path != path));
@@ -166,7 +182,7 @@ fn systemds_patience_is_rounded_up_and_never_below_its_default() {
         items
             .into_iter()
             .find_map(|item| match item.kind {
-                Kind::File { body: Body::Text(text), .. } if item.path == assets::UNIT => {
+                AssetKind::File { body: Body::Text(text), .. } if item.path == assets::UNIT => {
                     Some(text)
                 }
                 _ => None,
@@ -178,13 +194,17 @@ fn systemds_patience_is_rounded_up_and_never_below_its_default() {
 }
 
 /// Returns the steps of an installation on a machine with `found`, where `record` was installed earlier.
-fn steps(choices: &Choices, found: &[(&str, Found)], record: &Record) -> Vec<(Action, String)> {
+fn steps(
+    choices: &Choices,
+    found: &[(&str, FoundPath)],
+    record: &InstallRecord,
+) -> Vec<(ChangeAction, String)> {
     let found = found.iter().map(|(path, there)| ((*path).to_owned(), there.clone())).collect();
     let plan = plan(with_parents(assets::items(choices)), &found, record, false);
     assert_eq!(plan.conflicts, []);
     let units = |path: &str| path.starts_with("/etc/systemd/system/") && path.contains('.');
     let changes = plan.steps.into_iter().map(|step| (step.change.action, step.change.path));
-    changes.filter(|(action, path)| units(path) && *action != Action::Kept).collect()
+    changes.filter(|(action, path)| units(path) && *action != ChangeAction::Kept).collect()
 }
 
 #[test]
@@ -201,54 +221,57 @@ fn beside_a_package(runtime: Runtime) {
         !paths.iter().any(|path| path.starts_with("/usr/bin/winddown") || path == assets::UNIT)
     );
 
-    let nothing = Record::default();
-    let hidden = (Action::Created, assets::PROCESS_DROP_IN.to_owned());
-    let enabled = (Action::Created, assets::WANTS.to_owned());
+    let nothing = InstallRecord::default();
+    let hidden = (ChangeAction::Created, assets::PROCESS_DROP_IN.to_owned());
+    let enabled = (ChangeAction::Created, assets::WANTS.to_owned());
     assert_eq!(
         steps(&packaged, &[], &nothing),
         [
-            (Action::Created, "/etc/systemd/system/winddown.service.d".to_owned()),
+            (ChangeAction::Created, "/etc/systemd/system/winddown.service.d".to_owned()),
             hidden.clone(),
-            (Action::Created, "/etc/systemd/system/multi-user.target.wants".to_owned()),
+            (ChangeAction::Created, "/etc/systemd/system/multi-user.target.wants".to_owned()),
             enabled
         ]
     );
 
     // The link as "systemctl enable" writes it.
-    let by_hand = Found::Link("/lib/systemd/system/winddown.service".into());
+    let by_hand = FoundPath::Link("/lib/systemd/system/winddown.service".into());
     let directories = [
-        ("/etc/systemd/system/winddown.service.d", Found::Directory),
-        ("/etc/systemd/system/multi-user.target.wants", Found::Directory),
+        ("/etc/systemd/system/winddown.service.d", FoundPath::Directory),
+        ("/etc/systemd/system/multi-user.target.wants", FoundPath::Directory),
     ];
     let mut found = directories.to_vec();
     found.push((assets::WANTS, by_hand));
     assert_eq!(steps(&packaged, &found, &nothing), [hidden]);
 
     // Switch back to the process runtime.
-    found.push((assets::PROCESS_DROP_IN, Found::Link("/dev/null".into())));
-    let entry = Entry::Link { target: "/dev/null".to_owned() };
+    found.push((assets::PROCESS_DROP_IN, FoundPath::Link("/dev/null".into())));
+    let entry = InstalledEntry::Link { target: "/dev/null".to_owned() };
     let path = assets::PROCESS_DROP_IN.to_owned();
     let entries = BTreeMap::from([(path.clone(), entry)]);
-    let record = Record { entries, ..Record::default() };
+    let record = InstallRecord { entries, ..InstallRecord::default() };
     let process = Choices { runtime: Runtime::Process, ..packaged };
-    assert_eq!(steps(&process, &found, &record), [(Action::Removed, path)]);
+    assert_eq!(steps(&process, &found, &record), [(ChangeAction::Removed, path)]);
 }
 
 #[test]
 fn a_package_that_came_later_takes_over_what_was_installed_by_hand() {
     let unit = "# winddown: the old one";
     let entries = BTreeMap::from([
-        (assets::UNIT.to_owned(), Entry::File { sha256: vec![sha(unit)] }),
-        (assets::WANTS.to_owned(), Entry::Link { target: assets::UNIT.to_owned() }),
+        (assets::UNIT.to_owned(), InstalledEntry::File { sha256: vec![sha(unit)] }),
+        (assets::WANTS.to_owned(), InstalledEntry::Link { target: assets::UNIT.to_owned() }),
     ]);
     let found = [
-        ("/etc/systemd/system/multi-user.target.wants", Found::Directory),
+        ("/etc/systemd/system/multi-user.target.wants", FoundPath::Directory),
         (assets::UNIT, there(unit, 0o644)),
-        (assets::WANTS, Found::Link(assets::UNIT.into())),
+        (assets::WANTS, FoundPath::Link(assets::UNIT.into())),
     ];
     let packaged = Choices { packaged: true, ..choices() };
     assert_eq!(
-        steps(&packaged, &found, &Record { entries, ..Record::default() }),
-        [(Action::Updated, assets::WANTS.to_owned()), (Action::Removed, assets::UNIT.to_owned()),]
+        steps(&packaged, &found, &InstallRecord { entries, ..InstallRecord::default() }),
+        [
+            (ChangeAction::Updated, assets::WANTS.to_owned()),
+            (ChangeAction::Removed, assets::UNIT.to_owned()),
+        ]
     );
 }

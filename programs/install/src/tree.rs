@@ -22,7 +22,7 @@ pub(super) struct Tree {
 
 /// What exists at a path. Symbolic links are not followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FoundPath {
     Nothing,
     /// A regular file; `signed` means that its first line says that winddown wrote it.
     File {
@@ -92,12 +92,12 @@ impl Tree {
 
     /// Whether a package owns the programs and the units.
     pub(super) fn is_packaged(&self) -> Result<bool, InstallError> {
-        Ok(matches!(self.look(PACKAGED_UNIT)?, Found::File { .. }))
+        Ok(matches!(self.look(PACKAGED_UNIT)?, FoundPath::File { .. }))
     }
 
-    pub(super) fn look(&self, path: &str) -> Result<Found, InstallError> {
+    pub(super) fn look(&self, path: &str) -> Result<FoundPath, InstallError> {
         let path = self.resolve(path)?;
-        let read = || -> io::Result<Found> {
+        let read = || -> io::Result<FoundPath> {
             let meta = match fs::symlink_metadata(&path) {
                 Ok(meta) => meta,
                 Err(e)
@@ -106,19 +106,19 @@ impl Tree {
                         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
                     ) =>
                 {
-                    return Ok(Found::Nothing);
+                    return Ok(FoundPath::Nothing);
                 }
                 Err(e) => return Err(e),
             };
             Ok(if meta.is_symlink() {
-                Found::Link(fs::read_link(&path)?)
+                FoundPath::Link(fs::read_link(&path)?)
             } else if meta.is_dir() {
-                Found::Directory
+                FoundPath::Directory
             } else if meta.is_file() {
                 let (sha256, signed) = digest(&mut regular::open(&path)?)?;
-                Found::File { sha256, mode: meta.permissions().mode() & 0o7777, signed }
+                FoundPath::File { sha256, mode: meta.permissions().mode() & 0o7777, signed }
             } else {
-                Found::Other
+                FoundPath::Other
             })
         };
         read().map_err(InstallError::file("read", &path))

@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::unistd::{Gid, Group, Uid, User};
 use winddown_host::{OthersMayWrite, Trusted, others_may_write_besides};
 
-use super::assets::{Item, Kind, LOGS};
+use super::assets::{Asset, AssetKind, LOGS};
 use super::error::InstallError;
 use super::report::InstallReport;
 use super::untrusted::{Untrusted, shown};
@@ -44,7 +44,7 @@ pub(super) fn source(trusted: &Trusted, file: &Path) -> Result<Vec<Untrusted>, I
 pub(super) fn places(
     trusted: &Trusted,
     root: &Path,
-    items: &[Item],
+    items: &[Asset],
 ) -> Result<Vec<Untrusted>, InstallError> {
     let mut all: Vec<Untrusted> = Vec::new();
     // Nobody believes a log, and the log daemon's group may write the directory above on some distributions.
@@ -52,8 +52,8 @@ pub(super) fn places(
         let path = Path::new(&item.path);
         let path = match item.kind {
             // A link's own place counts; where it leads is ours, or /dev/null.
-            Kind::Link { .. } => path.parent().unwrap_or(path),
-            Kind::Directory { .. } | Kind::File { .. } => path,
+            AssetKind::Link { .. } => path.parent().unwrap_or(path),
+            AssetKind::Directory { .. } | AssetKind::File { .. } => path,
         };
         let found = look(trusted, root, path, |found| {
             format!("if it is as you want it: {}", found.mend())

@@ -14,10 +14,10 @@ use super::companion;
 use super::error::InstallError;
 use super::host::{Host, LiveHost, command_line};
 use super::next_step::NextStep;
-use super::plan::{self, Step, Work};
-use super::record::{Entry, RECORD, Record};
-use super::report::{Action, Change, InstallReport};
-use super::tree::{Found, Tree};
+use super::plan::{self, InstallWork, PlannedStep};
+use super::record::{InstallRecord, InstalledEntry, RECORD};
+use super::report::{ChangeAction, InstallReport, PathChange};
+use super::tree::{FoundPath, Tree};
 
 /// The agent's drop-ins for logind.
 const DROP_INS: [&str; 2] = [LOGIND_DROP_IN, VOLATILE_LOGIND_DROP_IN];
@@ -62,7 +62,7 @@ pub fn uninstall_on(
     host: Option<&dyn Host>,
 ) -> Result<InstallReport, InstallError> {
     let tree = Tree::new(&options.root);
-    let record = Record::load(&tree)?;
+    let record = InstallRecord::load(&tree)?;
     if options.purge {
         // Check this before removing anything: if the uninstall stopped half-way, there would be no agent to unmount.
         [STATE, LOGS].into_iter().try_for_each(|path| tree.refuse_mounts(path))?;
@@ -70,18 +70,19 @@ pub fn uninstall_on(
     let steps = steps(&tree, &record, options)?;
     let kubelets = switch_kubelet_on(&tree, host);
     let mut report = InstallReport { dry_run: options.dry_run, ..InstallReport::default() };
-    let unit = steps.iter().any(|s| s.change.path == UNIT && s.change.action == Action::Removed);
+    let unit =
+        steps.iter().any(|s| s.change.path == UNIT && s.change.action == ChangeAction::Removed);
     if host.is_some() && !options.force && !options.dry_run && !kubelets.is_empty() {
         return Err(InstallError::LeavesPods { first: kubelets });
     }
-    let is_drop_in = |s: &Step| DROP_INS.contains(&&*s.change.path);
-    let drop_in = steps.iter().any(|s| is_drop_in(s) && s.work == Work::Remove);
+    let is_drop_in = |s: &PlannedStep| DROP_INS.contains(&&*s.change.path);
+    let drop_in = steps.iter().any(|s| is_drop_in(s) && s.work == InstallWork::Remove);
 
     if unit {
         run(host, options, &mut report, &["stop", "winddown.service"]);
     }
     for step in steps {
-        if !options.dry_run && step.work == Work::Remove {
+        if !options.dry_run && step.work == InstallWork::Remove {
             tree.remove(&step.change.path)?;
         }
         report.changes.push(step.change);
@@ -134,36 +135,36 @@ fn is_drained(tree: &Tree) -> bool {
 /// Returns the steps that remove files and links. The record comes last, so that an interrupted removal can be resumed.
 fn steps(
     tree: &Tree,
-    record: &Record,
+    record: &InstallRecord,
     options: &UninstallOptions,
-) -> Result<Vec<Step>, InstallError> {
-    let remove = |path: &str| Step {
-        change: Change { action: Action::Removed, path: path.to_owned(), why: None },
-        work: Work::Remove,
+) -> Result<Vec<PlannedStep>, InstallError> {
+    let remove = |path: &str| PlannedStep {
+        change: PathChange { action: ChangeAction::Removed, path: path.to_owned(), why: None },
+        work: InstallWork::Remove,
     };
     let mut steps = Vec::new();
     // The agent rewrites its drop-in, so its hash is unknown; recognise it by its name and first line.
     for path in DROP_INS {
-        if matches!(tree.look(path)?, Found::File { signed: true, .. }) {
+        if matches!(tree.look(path)?, FoundPath::File { signed: true, .. }) {
             steps.push(remove(path));
         }
     }
     for (path, entry) in record.entries.iter().rev() {
         let seen = steps.iter().any(|step| step.change.path == *path);
-        if seen || *entry == Entry::Directory || (options.purge && path == CONFIG) {
+        if seen || *entry == InstalledEntry::Directory || (options.purge && path == CONFIG) {
             continue;
         }
         steps.extend(plan::removal(path, entry, &tree.look(path)?, record, options.force));
     }
     // The link of "systemctl enable". "systemctl disable" would remove it, but needs the unit.
-    let enabled = matches!(tree.look(WANTS)?, Found::Link(to) if to.as_os_str() == UNIT);
+    let enabled = matches!(tree.look(WANTS)?, FoundPath::Link(to) if to.as_os_str() == UNIT);
     let gone = |path: &str| {
-        steps.iter().any(|s| s.change.path == path && s.change.action == Action::Removed)
+        steps.iter().any(|s| s.change.path == path && s.change.action == ChangeAction::Removed)
     };
     if enabled && gone(UNIT) && !gone(WANTS) {
         steps.push(remove(WANTS));
     }
-    if tree.look(RECORD)? != Found::Nothing {
+    if tree.look(RECORD)? != FoundPath::Nothing {
         steps.push(remove(RECORD));
     }
     Ok(steps)
@@ -181,23 +182,23 @@ fn switch_kubelet_on(tree: &Tree, host: Option<&dyn Host>) -> Vec<NextStep> {
 /// Removes the directories that the installation created, if they are empty.
 fn remove_directories(
     tree: &Tree,
-    record: &Record,
+    record: &InstallRecord,
     options: &UninstallOptions,
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
     // Children sort after their parents, so in reverse order a directory is empty when it is reached.
     for (path, entry) in record.entries.iter().rev() {
-        if *entry != Entry::Directory || tree.look(path)? != Found::Directory {
+        if *entry != InstalledEntry::Directory || tree.look(path)? != FoundPath::Directory {
             continue;
         }
         let (action, why) = if options.dry_run {
-            (Action::Removed, Some("if empty"))
+            (ChangeAction::Removed, Some("if empty"))
         } else if tree.remove_if_empty(path)? {
-            (Action::Removed, None)
+            (ChangeAction::Removed, None)
         } else {
-            (Action::Kept, Some("not empty"))
+            (ChangeAction::Kept, Some("not empty"))
         };
-        report.changes.push(Change { action, path: path.clone(), why });
+        report.changes.push(PathChange { action, path: path.clone(), why });
     }
     Ok(())
 }
@@ -208,16 +209,20 @@ fn purge(
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
     let mut removed = |path: &str| {
-        report.changes.push(Change { action: Action::Removed, path: path.to_owned(), why: None });
+        report.changes.push(PathChange {
+            action: ChangeAction::Removed,
+            path: path.to_owned(),
+            why: None,
+        });
     };
-    if matches!(tree.look(CONFIG)?, Found::File { .. } | Found::Link(_)) {
+    if matches!(tree.look(CONFIG)?, FoundPath::File { .. } | FoundPath::Link(_)) {
         if !options.dry_run {
             tree.remove(CONFIG)?;
         }
         removed(CONFIG);
     }
     for path in [STATE, LOGS] {
-        if tree.look(path)? == Found::Directory && (options.dry_run || tree.remove_all(path)?) {
+        if tree.look(path)? == FoundPath::Directory && (options.dry_run || tree.remove_all(path)?) {
             removed(path);
         }
     }
@@ -227,7 +232,7 @@ fn purge(
     }
     // Remove these by name: an earlier uninstall may have kept them and removed the record.
     for path in [MANIFESTS, "/etc/winddown"] {
-        let there = tree.look(path)? == Found::Directory;
+        let there = tree.look(path)? == FoundPath::Directory;
         if there && !options.dry_run && tree.remove_if_empty(path)? {
             removed(path);
         }

@@ -15,7 +15,7 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_NAMED_PODS: usize = 3;
 
 /// The wait for the pods of a rehearsal.
-pub(super) struct Start {
+pub(super) struct DrillStart {
     begun: Instant,
     settle: Duration,
     /// Since when all pods have been up.
@@ -25,7 +25,7 @@ pub(super) struct Start {
 
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum DrillStep {
     /// Wait this long, or until something changes.
     Wait(Duration),
     /// Say which pods are waited for.
@@ -34,28 +34,28 @@ pub(super) enum Step {
     Go,
 }
 
-impl Start {
+impl DrillStart {
     pub(super) fn new(begun: Instant, settle: Duration) -> Self {
         Self { begun, settle, up_since: None, told: begun }
     }
 
     /// The next step at `now`, when `all_up` says whether no pod is waited for.
-    pub(super) fn step(&mut self, all_up: bool, now: Instant) -> Step {
+    pub(super) fn step(&mut self, all_up: bool, now: Instant) -> DrillStep {
         self.up_since = if all_up { self.up_since.or(Some(now)) } else { None };
         let over = match self.up_since {
             Some(since) => since + self.settle,
             None => self.begun + START_TIMEOUT,
         };
         if now >= over {
-            return Step::Go;
+            return DrillStep::Go;
         }
         let tell = self.told + REPORT_INTERVAL;
         if !all_up && now >= tell {
             self.told = now;
-            return Step::Tell;
+            return DrillStep::Tell;
         }
         let until = if all_up { over } else { over.min(tell) };
-        Step::Wait(until.duration_since(now))
+        DrillStep::Wait(until.duration_since(now))
     }
 
     /// How long the pods took to start.
@@ -96,27 +96,27 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_program_has_its_time_to_settle_from_when_the_last_pod_is_up() {
         let begun = Instant::now();
-        let mut start = Start::new(begun, SECOND);
-        assert_eq!(start.step(false, begun), Step::Wait(REPORT_INTERVAL));
-        assert_eq!(start.step(true, begun + SECOND / 2), Step::Wait(SECOND));
-        assert_eq!(start.step(true, begun + SECOND), Step::Wait(SECOND / 2));
+        let mut start = DrillStart::new(begun, SECOND);
+        assert_eq!(start.step(false, begun), DrillStep::Wait(REPORT_INTERVAL));
+        assert_eq!(start.step(true, begun + SECOND / 2), DrillStep::Wait(SECOND));
+        assert_eq!(start.step(true, begun + SECOND), DrillStep::Wait(SECOND / 2));
         let again = "a pod that fell over is waited for anew";
-        assert!(matches!(start.step(false, begun + SECOND), Step::Wait(_)), "{again}");
-        assert_eq!(start.step(true, begun + 2 * SECOND), Step::Wait(SECOND), "{again}");
-        assert_eq!(start.step(true, begun + 3 * SECOND), Step::Go);
+        assert!(matches!(start.step(false, begun + SECOND), DrillStep::Wait(_)), "{again}");
+        assert_eq!(start.step(true, begun + 2 * SECOND), DrillStep::Wait(SECOND), "{again}");
+        assert_eq!(start.step(true, begun + 3 * SECOND), DrillStep::Go);
         assert_eq!(start.took(begun + 3 * SECOND), 2 * SECOND, "settling is no part of the start");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_for_a_probe_is_told_every_five_seconds_and_ends() {
         let begun = Instant::now();
-        let mut start = Start::new(begun, SECOND);
+        let mut start = DrillStart::new(begun, SECOND);
         let (mut now, mut told) = (begun, 0);
         loop {
             match start.step(false, now) {
-                Step::Wait(next) => now += next,
-                Step::Tell => told += 1,
-                Step::Go => break,
+                DrillStep::Wait(next) => now += next,
+                DrillStep::Tell => told += 1,
+                DrillStep::Go => break,
             }
         }
         assert_eq!((now - begun, told), (START_TIMEOUT, 5));
@@ -125,6 +125,6 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_a_time_to_settle_the_rehearsal_goes_on_at_once() {
         let begun = Instant::now();
-        assert_eq!(Start::new(begun, Duration::ZERO).step(true, begun), Step::Go);
+        assert_eq!(DrillStart::new(begun, Duration::ZERO).step(true, begun), DrillStep::Go);
     }
 }

@@ -3,7 +3,7 @@
 use clap_mangen::Man;
 
 use super::Page;
-use super::roff::Writer;
+use super::roff::RoffWriter;
 use crate::definition;
 
 const FILES: [(&str, &str); 5] = [
@@ -43,7 +43,7 @@ fn add(command: &clap::Command, others: &[String], pages: &mut Vec<Page>) {
 
 fn page(command: &clap::Command, name: &str, beside: &[String]) -> String {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let mut page = Writer::new(name, 1, about.trim_end_matches('.'));
+    let mut page = RoffWriter::new(name, 1, about.trim_end_matches('.'));
     let own = |arg: clap::Arg| if arg.is_global_set() { arg.hide(true) } else { arg };
     let short = Man::new(command.clone().mut_args(own).subcommand_value_name("command"));
     let man = Man::new(command.clone());
@@ -72,7 +72,7 @@ fn page(command: &clap::Command, name: &str, beside: &[String]) -> String {
 }
 
 /// Adds a section that clap's generator renders.
-fn rendered(page: &mut Writer, make: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
+fn rendered(page: &mut RoffWriter, make: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) {
     let mut bytes = Vec::new();
     // Writing to memory cannot fail.
     let _ = make(&mut bytes);
@@ -86,7 +86,7 @@ fn rendered(page: &mut Writer, make: impl FnOnce(&mut Vec<u8>) -> std::io::Resul
 
 /// Adds the text after the options. Examples and exit codes get sections of their own, examples
 /// verbatim; other paragraphs become notes.
-fn after_help(page: &mut Writer, text: &str) {
+fn after_help(page: &mut RoffWriter, text: &str) {
     let text = text.replace("\nExit codes: ", "\n\nExit codes: ");
     let mut in_notes = false;
     for paragraph in text.split("\n\n") {

@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::Page;
-use super::roff::Writer;
-use winddown_config::reference::{Field, Kind, default_of, sections};
+use super::roff::RoffWriter;
+use winddown_config::reference::{Field, ValueKind, default_of, sections};
 use winddown_config::{API_VERSION, KIND};
 
 const DESCRIPTION: &str = "\
@@ -34,7 +34,7 @@ const VALUES: [(&str, &str); 4] = [
 ];
 
 pub(super) fn page() -> Page {
-    let mut page = Writer::new("winddown.yaml", 5, "configuration of winddown");
+    let mut page = RoffWriter::new("winddown.yaml", 5, "configuration of winddown");
     page.heading("DESCRIPTION");
     page.text(DESCRIPTION);
     page.heading("VALUES");
@@ -61,7 +61,7 @@ pub(super) fn page() -> Page {
     Page { name: "winddown.yaml".to_owned(), section: 5, text: page.finish() }
 }
 
-fn top(page: &mut Writer, field: &Field) {
+fn top(page: &mut RoffWriter, field: &Field) {
     let mut facts = facts(field);
     match default_of(field.name) {
         Some(value) => facts.push(format!("Default: {}.", shown(&value))),
@@ -92,7 +92,7 @@ fn facts(field: &Field) -> Vec<String> {
         first.make_ascii_uppercase();
     }
     let what = match (kind.words(), kind.bounds()) {
-        (Some(words), _) if matches!(kind, Kind::Choice(_)) => {
+        (Some(words), _) if matches!(kind, ValueKind::Choice(_)) => {
             format!("One of `{}`.", words.join("`, `"))
         }
         (Some(words), _) => format!("{noun}: `{}`.", words.join("`, `")),

@@ -1,7 +1,7 @@
 //! winddownd(8) and winddown-shim(8), the programs that users do not run themselves.
 
 use super::Page;
-use super::roff::Writer;
+use super::roff::RoffWriter;
 
 const DAEMON: &str = "\
 `winddownd` takes the login manager's delay lock, runs the pods of the manifests directory and ends them in \
@@ -47,7 +47,7 @@ restarted or replaced. Ending one by hand ends its container.
 It has to be in the directory of `winddownd`. It is not for people, and its arguments may change.";
 
 pub(super) fn pages() -> [Page; 2] {
-    let mut daemon = Writer::new("winddownd", 8, "the agent that ends a node's pods in order");
+    let mut daemon = RoffWriter::new("winddownd", 8, "the agent that ends a node's pods in order");
     daemon.heading("SYNOPSIS");
     daemon.text("`winddownd` [`--config` FILE] [`--socket` PATH]");
     daemon.heading("DESCRIPTION");
@@ -63,7 +63,7 @@ pub(super) fn pages() -> [Page; 2] {
     daemon.heading("SEE ALSO");
     daemon.text("`winddown`(1), `winddown.yaml`(5), `winddown.service`(8)");
 
-    let mut shim = Writer::new("winddown-shim", 8, "holds one container for winddownd");
+    let mut shim = RoffWriter::new("winddown-shim", 8, "holds one container for winddownd");
     shim.heading("DESCRIPTION");
     shim.text(SHIM);
     shim.heading("SEE ALSO");

@@ -1,9 +1,9 @@
 //! Writes man(7) markup.
 
 /// A page that is being written.
-pub(super) struct Writer(String);
+pub(super) struct RoffWriter(String);
 
-impl Writer {
+impl RoffWriter {
     /// Starts the page `name` of `section`; `about` is its one-line description.
     pub(super) fn new(name: &str, section: u8, about: &str) -> Self {
         let mut page = Self(String::new());

@@ -1,7 +1,7 @@
 //! winddown.service(8).
 
 use super::Page;
-use super::roff::Writer;
+use super::roff::RoffWriter;
 
 const DESCRIPTION: &str = "\
 `winddown.service` runs the agent, `winddownd`(8). It tells systemd that it is ready when the shutdown \
@@ -58,7 +58,7 @@ const FILES: [(&str, &str); 5] = [
 ];
 
 pub(super) fn page() -> Page {
-    let mut page = Writer::new(
+    let mut page = RoffWriter::new(
         "winddown.service",
         8,
         "ends the node's pods in order before the machine goes down",

@@ -5,7 +5,7 @@ use tokio::time::sleep;
 
 use super::RECONNECT_DELAY;
 use winddown_control::api::Status;
-use winddown_control::{Client, ClientError, Lines};
+use winddown_control::{AnswerLines, Client, ClientError};
 
 /// The statuses that may wait to be drawn; the agent waits when there are more.
 const MAX_QUEUED_STATUSES: usize = 4;
@@ -23,7 +23,7 @@ pub(super) enum FeedEvent {
 /// Forwards events until the receiver is dropped. `first` is the result of the first request.
 pub(super) fn listen(
     client: &Client,
-    first: Result<Lines, ClientError>,
+    first: Result<AnswerLines, ClientError>,
 ) -> mpsc::Receiver<FeedEvent> {
     let (events, receiver) = mpsc::channel(MAX_QUEUED_STATUSES);
     let client = client.clone();
@@ -50,7 +50,7 @@ pub(super) fn listen(
 }
 
 /// Forwards every status. Returns why there are no more; `None` when the receiver was dropped.
-async fn follow(mut lines: Lines, events: &mpsc::Sender<FeedEvent>) -> Option<ClientError> {
+async fn follow(mut lines: AnswerLines, events: &mpsc::Sender<FeedEvent>) -> Option<ClientError> {
     loop {
         match lines.next::<Status>().await {
             Ok(Some(status)) => events.send(FeedEvent::Status(Box::new(status))).await.ok()?,

@@ -19,7 +19,7 @@ use winddown_control::AgentApi;
 use winddown_eviction::Reclaimable;
 use winddown_host::UsagePaths;
 use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts};
-use winddown_node::{Configured, Identity, Node, PressureSource, RuntimeFigures};
+use winddown_node::{Configured, Node, NodeIdentity, PressureSource, RuntimeFigures};
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
     CONFIG_SOURCE_ANNOTATION, Freed, ImagePlaces, LockState, NodeHandle, Plugin, PluginName, Pod,
@@ -81,7 +81,7 @@ impl Bed {
             .clocks(wall, BootClock::new(Duration::default))
             .settings(configured.settings())
             .source(manifests.subscribe())
-            .identity(Identity { name: "n1".into(), boot_id: "boot".into() })
+            .identity(NodeIdentity { name: "n1".into(), boot_id: "boot".into() })
             .plugin(shutdown)
             .plugin(configured.preemption())
             .plugin(configured.eviction(measured(&state)))

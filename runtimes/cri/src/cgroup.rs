@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use winddown_host::service_units::UnitError;
 use winddown_shared::{PodUid, QosClass, error_chain};
 
-use super::Context;
+use super::CriContext;
 use super::config::{CgroupDriver, CriConfig};
 use super::spec::{cgroup_parent, pod_cgroup};
 
@@ -21,7 +21,7 @@ const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosCl
 
 /// Has systemd stop the pod's slices, if it manages cgroups: it created them for the containers, and keeps them until
 /// they are stopped. A slice that stays is no reason to keep the pod.
-pub(super) async fn stop_slices(context: &Context, uid: &PodUid) {
+pub(super) async fn stop_slices(context: &CriContext, uid: &PodUid) {
     let (Some(root), Some(slices)) = (&context.config.cgroup_parent, &context.config.slices) else {
         return;
     };

@@ -20,14 +20,14 @@ mod connection;
 mod error;
 
 pub(crate) use error::CallError;
-pub use error::EndpointError;
+pub use error::RuntimeEndpointError;
 
 /// Maximum size of an answer, in bytes; a listing of many containers is long.
 const MAX_MESSAGE: usize = 16 * 1024 * 1024;
 
 /// A connection to the runtime. It is opened on first use, and again after it broke.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct CriClient {
     runtime: RuntimeServiceClient<Channel>,
     images: ImageServiceClient<Channel>,
     /// The endpoint as a `unix://` URI.
@@ -37,15 +37,15 @@ pub(crate) struct Client {
     lost: Arc<Notify>,
 }
 
-impl Client {
+impl CriClient {
     /// Prepares the connection; nothing is sent yet.
     ///
     /// # Errors
     /// The endpoint is not a Unix socket.
-    pub(crate) fn new(endpoint: &str, times: CriTimes) -> Result<Self, EndpointError> {
+    pub(crate) fn new(endpoint: &str, times: CriTimes) -> Result<Self, RuntimeEndpointError> {
         let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
         if !path.starts_with('/') {
-            return Err(EndpointError { endpoint: endpoint.to_owned() });
+            return Err(RuntimeEndpointError { endpoint: endpoint.to_owned() });
         }
         let uri = format!("unix://{path}");
         let lost = Arc::new(Notify::new());
@@ -105,7 +105,7 @@ fn answer<T>(
 /// Defines a method for each call whose request is passed on unchanged.
 macro_rules! calls {
     ($($service:ident $method:ident ($request:ident) -> $answer:ident, $name:literal, $time:ident;)*) => {
-        impl Client {
+        impl CriClient {
             $(
                 #[doc = concat!("`", $name, "`.\n\n# Errors\nAs [`CallError`].")]
                 pub(crate) fn $method(
@@ -148,7 +148,7 @@ calls! {
     images image_fs_info(ImageFsInfoRequest) -> ImageFsInfoResponse, "ImageFsInfo", ask;
 }
 
-impl Client {
+impl CriClient {
     /// `StopContainer`: sends the stop signal, and SIGKILL after `timeout` (whole seconds). Resolves when
     /// the container is gone.
     ///
@@ -229,7 +229,7 @@ mod tests {
         let cri = FakeCri::start(&dir.path().join("cri.sock"), config.wall);
         cri.script("GetContainerEvents", 1, Fault::Slow(Duration::from_millis(300)));
         let times = CriTimes { ask: Duration::from_millis(100), ..CriTimes::default() };
-        let client = Client::new(&config.endpoint, times).unwrap();
+        let client = CriClient::new(&config.endpoint, times).unwrap();
         assert!(client.events().await.is_ok());
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_engine::environment::NodeFacts;
-use winddown_engine::plan::Backoff;
+use winddown_engine::environment::EnvironmentFacts;
+use winddown_engine::plan::CrashBackoff;
 use winddown_shared::WallClock;
 
 use super::slices::PodSlices;
@@ -31,7 +31,7 @@ pub struct CriConfig {
     /// Directory for container logs; the kubelet's is `/var/log/pods`.
     pub log_dir: PathBuf,
     /// Facts about the node that containers may refer to.
-    pub node: NodeFacts,
+    pub node: EnvironmentFacts,
     /// Memory in bytes that the node has for pods: the most that an emptyDir in memory takes, whatever its pod allows.
     pub memory_for_pods: i64,
     /// Parent of the pods' cgroups: a name without slashes. `None` leaves the choice to the runtime.
@@ -62,9 +62,9 @@ pub struct CriConfig {
     /// Hosts file for pods on the host's network.
     pub hosts_file: PathBuf,
     /// Backoff of crashing containers.
-    pub backoff: Backoff,
+    pub backoff: CrashBackoff,
     /// Backoff of images that cannot be pulled and containers that cannot be created.
-    pub retry: Backoff,
+    pub retry: CrashBackoff,
     /// Deadlines of calls, and intervals.
     pub times: CriTimes,
     /// Maximum number of sandboxes and containers that are started at the same time, over all pods.
@@ -120,7 +120,7 @@ impl CriConfig {
         log_dir: impl Into<PathBuf>,
         wall: WallClock,
     ) -> Self {
-        let node = NodeFacts::of_this_host(Path::new("/proc"));
+        let node = EnvironmentFacts::of_this_host(Path::new("/proc"));
         Self {
             endpoint: endpoint.into(),
             state_dir: state_dir.into(),
@@ -141,8 +141,8 @@ impl CriConfig {
             resolv_conf: "/etc/resolv.conf".into(),
             upstream_resolv_conf: "/run/systemd/resolve/resolv.conf".into(),
             hosts_file: "/etc/hosts".into(),
-            backoff: Backoff::default(),
-            retry: Backoff::default(),
+            backoff: CrashBackoff::default(),
+            retry: CrashBackoff::default(),
             times: CriTimes::default(),
             parallel_starts: 8,
             turn_patience: Duration::from_secs(10),

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use winddown_host::kernel;
 use winddown_shared::error_chain;
 
-use super::Context;
+use super::CriContext;
 use super::config::{CgroupDriver, CriConfig};
 use super::spec::pods_cgroup;
 
@@ -35,7 +35,7 @@ const V2: Scale = Scale { file: "cpu.weight", one: 100, most: 10_000 };
 
 /// Adjusts the weight of the pods' cgroup to the number of stops in progress. Does nothing if there is no such cgroup
 /// or it cannot be written.
-pub(super) async fn follow(context: Arc<Context>) {
+pub(super) async fn follow(context: Arc<CriContext>) {
     let mut stops = context.cleaning.stops();
     // The weight to restore, while it is raised.
     let mut usual: Option<u64> = None;
@@ -65,7 +65,7 @@ pub(super) async fn follow(context: Arc<Context>) {
 
 /// Runs `write` on a blocking thread. Returns `None` after logging the error if it fails.
 async fn write<T: Send + 'static>(
-    context: &Context,
+    context: &CriContext,
     write: impl FnOnce(&CriConfig, Option<CgroupDriver>) -> io::Result<T> + Send + 'static,
 ) -> Option<T> {
     let driver = context.driver.get(context).await.ok()?;

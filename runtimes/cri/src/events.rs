@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use winddown_shared::{Backoff, PodUid};
 
-use super::{Context, api, exits, labels, list};
+use super::{CriContext, api, exits, labels, list};
 
 /// The wait before a stream that broke off is opened again; it doubles up to [`MAX_REOPEN_DELAY`] while no event comes.
 const FIRST_REOPEN_DELAY: Duration = Duration::from_secs(1);
@@ -14,7 +14,7 @@ const FIRST_REOPEN_DELAY: Duration = Duration::from_secs(1);
 const MAX_REOPEN_DELAY: Duration = Duration::from_secs(60);
 
 /// Follows the events for as long as the agent lives.
-pub(super) async fn follow(context: Arc<Context>) {
+pub(super) async fn follow(context: Arc<CriContext>) {
     let mut health = context.health.subscribe();
     let mut backoff = Backoff::new(FIRST_REOPEN_DELAY, MAX_REOPEN_DELAY);
     loop {
@@ -43,7 +43,7 @@ pub(super) async fn follow(context: Arc<Context>) {
 
 /// Reads the events until the stream ends. Returns whether there were any.
 async fn read_events(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     mut stream: tonic::Streaming<api::ContainerEventResponse>,
 ) -> bool {
     let mut has_heard = false;

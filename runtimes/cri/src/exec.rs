@@ -6,7 +6,7 @@ use std::time::Duration;
 use tonic::transport::Endpoint as GrpcEndpoint;
 use winddown_engine::action::ActionError;
 
-use super::Context;
+use super::CriContext;
 use super::api::health;
 
 /// Runs a command in a container. The command continues until `timeout` or until the container exits, even if the
@@ -15,7 +15,7 @@ use super::api::health;
 /// # Errors
 /// The command failed or took too long, or the runtime does not answer, which says nothing about the container.
 pub(super) async fn exec(
-    context: &Context,
+    context: &CriContext,
     id: &str,
     command: &[String],
     timeout: Duration,

@@ -18,7 +18,7 @@ use winddown_shared::{Backoff, error_chain};
 use super::direct::Direct;
 use super::pod::{self, PodEntry};
 use super::process_note::{self, Note};
-use super::{Context, labels, observe};
+use super::{CriContext, labels, observe};
 
 mod code;
 
@@ -33,7 +33,7 @@ const EXIT_NOTICE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Records the runtime's report about a container, and watches it if it runs. Returns whether it has exited.
 pub(super) fn enter(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     seen: &observe::ObservedContainer,
 ) -> bool {
@@ -52,10 +52,10 @@ pub(super) fn enter(
 ///
 /// Costs one small task and one descriptor, and no CPU while the container runs.
 pub(super) fn watch(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     (name, id): (&str, &str),
-    process: &observe::Process,
+    process: &observe::FirstProcess,
     stop_signal: Option<&str>,
 ) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
@@ -126,7 +126,7 @@ pub(super) fn watch(
 
 /// Records the exit of a container's first process, as far as the kernel reports it and it is needed now.
 async fn take_end(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     (name, id): (&str, &str),
     (ended, pid): (&Ready, i32),
@@ -153,7 +153,7 @@ async fn take_end(
 
 /// Asks the runtime how an exited container ended, until the runtime knows that it has; only one caller asks
 /// at a time. Gives up after a while; the next listing then finds it.
-pub(super) async fn settle(context: &Arc<Context>, entry: &Arc<PodEntry>, name: &str, id: &str) {
+pub(super) async fn settle(context: &Arc<CriContext>, entry: &Arc<PodEntry>, name: &str, id: &str) {
     let begun = {
         let mut state = entry.lock();
         let run = state.run(name, id).filter(|run| !pod::is_settled(run));

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 use winddown_host::{kernel, ready::Ready};
 use winddown_shared::PodUid;
 
-use super::client::Client;
+use super::client::CriClient;
 use super::list::MAX_CONCURRENT_QUERIES;
 use super::{api, labels, observe};
 
@@ -38,7 +38,7 @@ impl Default for FirstProcesses {
 
 impl FirstProcesses {
     /// Replaces the set of running containers. Looks up the processes of new ones in the background.
-    pub(super) fn follow(self: &Arc<Self>, client: &Arc<Client>, running: &[api::Container]) {
+    pub(super) fn follow(self: &Arc<Self>, client: &Arc<CriClient>, running: &[api::Container]) {
         let mut all = self.lock();
         let mut known = std::mem::take(&mut *all);
         for container in running {
@@ -74,7 +74,7 @@ impl FirstProcesses {
         processes.into_iter().flatten().map(end).collect()
     }
 
-    async fn find(&self, client: &Client, id: String) {
+    async fn find(&self, client: &CriClient, id: String) {
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
         if !self.lock().contains_key(&id) {

@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, join_all};
 use winddown_shared::{FoundPod, PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
-use super::client::{Client, EndpointError};
+use super::client::{CriClient, RuntimeEndpointError};
 use super::config::CriTimes;
 use super::first_processes::FirstProcesses;
 use super::{api, caused, failed, foreign_hooks, foreign_pods, labels};
@@ -20,7 +20,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The containers of all pods in a container runtime, whatever created them. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct PodContainers {
-    client: Arc<Client>,
+    client: Arc<CriClient>,
     processes: Arc<FirstProcesses>,
 }
 
@@ -40,9 +40,9 @@ impl PodContainers {
     ///
     /// # Errors
     /// The endpoint is not a socket.
-    pub fn new(endpoint: &str) -> Result<Self, EndpointError> {
+    pub fn new(endpoint: &str) -> Result<Self, RuntimeEndpointError> {
         let times = CriTimes { ask: QUERY_TIMEOUT, ..CriTimes::default() };
-        let client = Arc::new(Client::new(endpoint, times)?);
+        let client = Arc::new(CriClient::new(endpoint, times)?);
         Ok(Self { client, processes: Arc::default() })
     }
 

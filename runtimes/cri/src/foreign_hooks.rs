@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::{Instant, sleep};
 
 use super::api::Container;
-use super::client::Client;
+use super::client::CriClient;
 use super::labels;
 
 /// What is left of the grace period for the signal when a hook would use all of it: a quarter, and at most this.
@@ -24,7 +24,7 @@ pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
 /// Runs the hook within `grace`. Returns the rest of `grace`, and whether the hook ran: a request over HTTP needs the pod's
 /// address, which is not recorded. A command that fails has run.
 pub(super) async fn run(
-    client: &Arc<Client>,
+    client: &Arc<CriClient>,
     container: &Container,
     hook: k8s::LifecycleHandler,
     grace: Duration,

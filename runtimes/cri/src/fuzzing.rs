@@ -59,7 +59,7 @@ fn container_status(answer: &[u8]) {
     let status = answer.status.unwrap_or_default();
     let seen = observe::ObservedContainer::without_message(status);
     let exit = seen.exit();
-    let is_over = matches!(seen.stage(), observe::Stage::NeverRun);
+    let is_over = matches!(seen.stage(), observe::ContainerStage::NeverRun);
     assert!(!is_over || exit.is_some(), "what never ran and is over has ended");
     if let Some(exit) = exit {
         assert!(!exit.reason.is_empty(), "an end has a reason");

@@ -15,7 +15,7 @@ use super::config::CriConfig;
 use super::direct::HeldMounts;
 use super::pod::{self, Dead, PodEntry, PodState, Run, Sandbox};
 use super::{
-    Context, api, blocking, caused, cgroup, dirs, failed, host_mount, list, shares, volumes,
+    CriContext, api, blocking, caused, cgroup, dirs, failed, host_mount, list, shares, volumes,
 };
 
 /// Number of sandboxes that are stopped at the same time.
@@ -35,7 +35,7 @@ pub(crate) struct Cleaning {
 
 /// Marks a stop as in progress for as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Held<'a>(&'a Cleaning);
+pub(crate) struct StopInProgress<'a>(&'a Cleaning);
 
 /// Releases what a stopped pod holds: its mounts at once, and its sandboxes' namespaces and cgroups when nothing is
 /// being stopped. The containers stay in the runtime, because they are the record of how the pod
@@ -44,7 +44,7 @@ pub(crate) struct Held<'a>(&'a Cleaning);
 /// # Errors
 /// Something still runs, or could not be released.
 pub(super) async fn clean(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
 ) -> Result<(), RuntimeError> {
     let uid = entry.uid();
@@ -85,7 +85,10 @@ pub(super) async fn clean(
 ///
 /// # Errors
 /// The runtime did not answer, or refused.
-pub(super) async fn stop_sandboxes(context: &Context, entry: &PodEntry) -> Result<(), CallError> {
+pub(super) async fn stop_sandboxes(
+    context: &CriContext,
+    entry: &PodEntry,
+) -> Result<(), CallError> {
     let sandboxes: Vec<Arc<str>> = {
         let state = entry.lock();
         let left = state.own.all.iter().filter(|s| !s.stopped);
@@ -107,7 +110,7 @@ pub(super) async fn stop_sandboxes(context: &Context, entry: &PodEntry) -> Resul
 /// # Errors
 /// Something still runs, or could not be removed.
 pub(super) async fn forget(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
 ) -> Result<(), RuntimeError> {
     let uid = entry.uid();
@@ -154,7 +157,7 @@ pub(super) async fn forget(
 
 /// Removes dead containers except the last one of each name, with their logs, and sandboxes in which
 /// nothing runs any more. Does so in the background, without delaying the pod.
-pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
+pub(super) fn prune(context: &Arc<CriContext>, entry: &Arc<PodEntry>) {
     let (garbage, sandboxes) = {
         let mut state = entry.lock();
         (take_garbage(&mut state), take_old_sandboxes(&mut state))
@@ -184,7 +187,7 @@ pub(super) fn prune(context: &Arc<Context>, entry: &Arc<PodEntry>) {
 /// # Errors
 /// The runtime did not answer, or refused.
 pub(super) async fn remove_run(
-    context: &Context,
+    context: &CriContext,
     entry: &PodEntry,
     name: &str,
     dead: &Dead,
@@ -215,7 +218,7 @@ pub(super) fn remove_files(
     files::remove_log(&logs.join(files::run_log(name, attempt)));
 }
 
-async fn remove_container(context: &Context, id: &str) -> Result<(), CallError> {
+async fn remove_container(context: &CriContext, id: &str) -> Result<(), CallError> {
     let request = api::RemoveContainerRequest { container_id: id.to_owned() };
     gone(context.client.remove_container(request).await.map(drop))
 }
@@ -293,9 +296,9 @@ impl Default for Cleaning {
 
 impl Cleaning {
     /// Registers a stop for as long as the result lives.
-    pub(crate) fn hold(&self) -> Held<'_> {
+    pub(crate) fn hold(&self) -> StopInProgress<'_> {
         self.stops.send_modify(|stops| *stops += 1);
-        Held(self)
+        StopInProgress(self)
     }
 
     /// The number of stops in progress, with its changes.
@@ -326,7 +329,7 @@ impl Cleaning {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for StopInProgress<'_> {
     fn drop(&mut self) {
         self.0.stops.send_modify(|stops| *stops -= 1);
     }

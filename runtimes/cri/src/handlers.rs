@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use super::client::CallError;
-use super::{Context, api};
+use super::{CriContext, api};
 
 /// The type of containerd's runtime for ordinary processes.
 const PLAIN_TYPE: &str = "io.containerd.runc.v2";
@@ -55,7 +55,7 @@ impl Handlers {
     /// The runtime was asked and did not answer.
     pub(super) async fn is_plain(
         &self,
-        context: &Context,
+        context: &CriContext,
         runtime_type: &str,
         handler: Option<&str>,
     ) -> Result<bool, CallError> {
@@ -75,7 +75,7 @@ impl Handlers {
     }
 }
 
-async fn ask(context: &Context) -> Result<HashSet<String>, CallError> {
+async fn ask(context: &CriContext) -> Result<HashSet<String>, CallError> {
     let answer = context.client.status(api::StatusRequest { verbose: true }).await?;
     Ok(answer.info.get("config").map(|json| plain(json)).unwrap_or_default())
 }

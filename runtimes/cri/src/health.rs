@@ -1,7 +1,7 @@
 //! The health of the runtime.
 
 use super::client::CallError;
-use super::{Context, api};
+use super::{CriContext, api};
 
 /// The runtime's health.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl CriHealth {
 ///
 /// # Errors
 /// The runtime did not answer.
-pub(super) async fn know_name(context: &Context) -> Result<(), CallError> {
+pub(super) async fn know_name(context: &CriContext) -> Result<(), CallError> {
     if context.health.borrow().version.is_empty() {
         let version = version(context).await?;
         context.health.send_modify(|health| health.version = version);
@@ -72,14 +72,14 @@ pub(super) async fn know_name(context: &Context) -> Result<(), CallError> {
 ///
 /// # Errors
 /// It did not answer.
-pub(super) async fn version(context: &Context) -> Result<String, CallError> {
+pub(super) async fn version(context: &CriContext) -> Result<String, CallError> {
     let asked = api::VersionRequest { version: "v1".to_owned() };
     let answer = context.client.version(asked).await?;
     Ok(format!("{} {}", answer.runtime_name, answer.runtime_version))
 }
 
 /// Records that a call found the runtime unreachable, so that readers of the health learn it at once.
-pub(super) fn note_unreachable(context: &Context, error: &CallError) {
+pub(super) fn note_unreachable(context: &CriContext, error: &CallError) {
     if !matches!(error, CallError::Unreachable { .. } | CallError::NoCri { .. }) {
         return;
     }
@@ -87,7 +87,7 @@ pub(super) fn note_unreachable(context: &Context, error: &CallError) {
 }
 
 /// Records that the runtime is gone.
-pub(super) fn note_gone(context: &Context, message: &str) {
+pub(super) fn note_gone(context: &CriContext, message: &str) {
     context.health.send_if_modified(|health| {
         let was = std::mem::replace(&mut health.reachable, false);
         if was {

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use winddown_shared::error_chain;
 
 use super::health::{CriHealth, note_gone, read, version};
-use super::{Context, api, list};
+use super::{CriContext, api, list};
 
 /// The shortest wait between two checks of a runtime that is not healthy; it doubles up to
 /// [`MAX_INTERVAL_UNHEALTHY`] or [`MAX_INTERVAL_SILENT`].
@@ -19,7 +19,7 @@ const MAX_INTERVAL_SILENT: Duration = Duration::from_secs(1);
 
 /// Checks the runtime's health periodically and when the connection is lost, and lists everything
 /// when the runtime comes back.
-pub(super) async fn follow(context: Arc<Context>) {
+pub(super) async fn follow(context: Arc<CriContext>) {
     let mut wait = MIN_INTERVAL;
     loop {
         let before = context.health.borrow().clone();
@@ -56,7 +56,7 @@ pub(super) async fn follow(context: Arc<Context>) {
 
 /// Waits for the next check. Returns early if a call finds the runtime unreachable or the connection
 /// is lost.
-async fn rest(context: &Context, wait: Duration, was_reachable: bool) {
+async fn rest(context: &CriContext, wait: Duration, was_reachable: bool) {
     if !was_reachable {
         return sleep(wait).await;
     }
@@ -68,7 +68,7 @@ async fn rest(context: &Context, wait: Duration, was_reachable: bool) {
     }
 }
 
-async fn look(context: &Context, before: &CriHealth) -> CriHealth {
+async fn look(context: &CriContext, before: &CriHealth) -> CriHealth {
     let answer = context.client.status(api::StatusRequest { verbose: false }).await;
     match answer {
         Ok(answer) => {

@@ -10,7 +10,7 @@ use winddown_shared::{PodEventKind, RuntimeError};
 use super::client::CallError;
 use super::direct::DEFAULT_SIGNAL;
 use super::pod::PodEntry;
-use super::{Context, api, health};
+use super::{CriContext, api, health};
 
 /// Why there is no image, as shown in the container's status.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) enum ImageError {
 }
 
 /// An image that is present on the node.
-pub(super) struct Found {
+pub(super) struct FoundImage {
     pub(super) image: api::Image,
     /// The image's stop signal, if the runtime reports the image's configuration.
     pub(super) stop_signal: Option<String>,
@@ -38,11 +38,11 @@ enum Pull {
 
 /// Finds the image of a container, or pulls it according to its policy. Records events of the container.
 pub(super) async fn ensure(
-    context: &Context,
+    context: &CriContext,
     entry: &PodEntry,
     container: &k8s::Container,
     sandbox: &api::PodSandboxConfig,
-) -> Result<Found, ImageError> {
+) -> Result<FoundImage, ImageError> {
     let name = container.image.as_deref().unwrap_or_default();
     let image = || name.to_owned();
     let tell = |what| context.pods.record_event(entry, Some(&container.name), what);
@@ -80,7 +80,7 @@ pub(super) async fn ensure(
 
 /// Pulls the image. Returns how long that took, without the wait for a slot.
 async fn pull(
-    context: &Context,
+    context: &CriContext,
     name: &str,
     sandbox: &api::PodSandboxConfig,
 ) -> Result<Duration, ImageError> {
@@ -102,12 +102,12 @@ async fn pull(
     }
 }
 
-async fn find(context: &Context, name: &str) -> Result<Option<Found>, ImageError> {
+async fn find(context: &CriContext, name: &str) -> Result<Option<FoundImage>, ImageError> {
     let request = api::ImageStatusRequest { image: Some(spec(name)), verbose: true };
     match context.client.image_status(request).await {
         Ok(answer) => {
             let stop_signal = answer.info.get("info").and_then(|json| stop_signal(json));
-            Ok(answer.image.map(|image| Found { image, stop_signal }))
+            Ok(answer.image.map(|image| FoundImage { image, stop_signal }))
         }
         Err(error) if error.is_not_found() => Ok(None),
         Err(error @ CallError::Refused { .. }) => {
@@ -126,7 +126,7 @@ pub(super) fn stop_signal(json: &str) -> Option<String> {
     Some(named.filter(|name| !name.is_empty()).unwrap_or(DEFAULT_SIGNAL).to_owned())
 }
 
-fn unanswered(context: &Context, error: CallError, what: String) -> ImageError {
+fn unanswered(context: &CriContext, error: CallError, what: String) -> ImageError {
     health::note_unreachable(context, &error);
     ImageError::Runtime(error.during(what))
 }

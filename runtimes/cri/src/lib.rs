@@ -58,7 +58,7 @@ use tokio::time::{Instant, timeout};
 use winddown_engine::action::ActionError;
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
-use winddown_engine::driver::Target;
+use winddown_engine::driver::StopTarget;
 use winddown_engine::end_notices::EndNotices;
 use winddown_engine::failure::{blocking, caused, failed};
 use winddown_engine::pods::Pods;
@@ -120,17 +120,17 @@ mod sync;
 mod tree;
 mod volumes;
 
-pub use client::EndpointError;
+pub use client::RuntimeEndpointError;
 pub use config::{CgroupDriver, CriConfig, CriTimes};
 pub use foreign_containers::{ForeignPod, PodContainers};
 pub use health::CriHealth;
 pub use open::CriOpenError;
 pub use slices::PodSlices;
 pub use support::check_supported;
-pub use winddown_engine::NodeFacts;
-pub use winddown_engine::plan::Backoff;
+pub use winddown_engine::EnvironmentFacts;
+pub use winddown_engine::plan::CrashBackoff;
 
-use client::Client;
+use client::CriClient;
 use pod::{InSandbox, PodEntry, PodState, Starting};
 
 /// How long a stop waits for the runtime's first answer.
@@ -141,7 +141,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(1);
 /// Dropping it stops nothing: the containers keep running, and the next [`open`](Self::open) finds them.
 #[derive(Debug)]
 pub struct CriRuntime {
-    context: Arc<Context>,
+    context: Arc<CriContext>,
     /// The lock on the state directory.
     _lock: File,
     /// Dropping it ends the runtime's background tasks.
@@ -150,17 +150,17 @@ pub struct CriRuntime {
 
 /// State shared by all parts of the runtime.
 #[derive(Debug)]
-pub(crate) struct Context {
+pub(crate) struct CriContext {
     pub(crate) config: CriConfig,
-    pub(crate) client: Client,
+    pub(crate) client: CriClient,
     pub(crate) health: watch::Sender<CriHealth>,
     pub(crate) starts: Semaphore,
     pub(crate) pulls: Semaphore,
     pub(crate) cleaning: garbage::Cleaning,
-    pub(crate) driver: sandbox::Driver,
+    pub(crate) driver: sandbox::RuntimeCgroupDriver,
     pub(crate) handlers: handlers::Handlers,
     pub(crate) alive: watch::Receiver<()>,
-    pub(crate) stats: stats::Kept,
+    pub(crate) stats: stats::LastMeasurement,
     pub(crate) image_ages: reclaim::ImageAges,
     /// Notified when an image was pulled or removed.
     pub(crate) images_changed: Notify,
@@ -293,7 +293,7 @@ impl Runtime for CriRuntime {
     }
 }
 
-impl Driver for Context {
+impl Driver for CriContext {
     type RunScope = InSandbox;
 
     fn pods(&self) -> &Pods<InSandbox> {
@@ -309,7 +309,7 @@ impl Driver for Context {
     }
 
     /// Uses the pod's address for hooks and probes, if the pod has its own.
-    fn node(&self, state: &PodState) -> NodeFacts {
+    fn node(&self, state: &PodState) -> EnvironmentFacts {
         let mut facts = self.config.node.clone();
         if !state.pod.as_ref().is_some_and(Pod::is_on_host_network)
             && let Some(ip) = state.ips.first().and_then(|ip| ip.parse().ok())
@@ -357,24 +357,24 @@ impl Driver for Context {
     async fn end(
         self: &Arc<Self>,
         entry: &Arc<PodEntry>,
-        target: &Target,
+        target: &StopTarget,
         grace: Grace,
     ) -> Result<(), RuntimeError> {
         stop::end(self, entry, (&target.name, &target.id), grace).await
     }
 }
 
-impl Context {
-    fn new(config: CriConfig, client: Client, alive: watch::Receiver<()>) -> Self {
+impl CriContext {
+    fn new(config: CriConfig, client: CriClient, alive: watch::Receiver<()>) -> Self {
         Self {
             starts: Semaphore::new(config.parallel_starts.max(1)),
             pulls: Semaphore::new(config.parallel_pulls.max(1)),
             cleaning: garbage::Cleaning::default(),
             health: watch::Sender::new(CriHealth::unknown()),
-            driver: sandbox::Driver::default(),
+            driver: sandbox::RuntimeCgroupDriver::default(),
             handlers: handlers::Handlers::default(),
             alive,
-            stats: stats::Kept::default(),
+            stats: stats::LastMeasurement::default(),
             image_ages: reclaim::ImageAges::default(),
             images_changed: Notify::new(),
             asked: Notes::start(),

@@ -10,7 +10,7 @@ use winddown_shared::{EndCause, PodUid, PodUidMap, RuntimeError, error_chain};
 
 use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
-use super::{Context, api, dirs, exits, health, observe, sandbox};
+use super::{CriContext, api, dirs, exits, health, observe, sandbox};
 
 /// Number of containers whose status is requested at the same time.
 pub(super) const MAX_CONCURRENT_QUERIES: usize = 8;
@@ -23,7 +23,7 @@ struct Listed {
 }
 
 /// Lists everything periodically.
-pub(super) async fn follow(context: Arc<Context>) {
+pub(super) async fn follow(context: Arc<CriContext>) {
     let mut health = context.health.subscribe();
     loop {
         tokio::time::sleep(context.config.times.relist).await;
@@ -35,7 +35,7 @@ pub(super) async fn follow(context: Arc<Context>) {
 }
 
 /// Lists everything; a failure is only logged.
-pub(super) async fn relist(context: &Arc<Context>) {
+pub(super) async fn relist(context: &Arc<CriContext>) {
     if let Err(error) = list_all(context).await {
         tracing::debug!(error = error_chain(&error), "cannot list what the container runtime has");
     }
@@ -46,7 +46,7 @@ pub(super) async fn relist(context: &Arc<Context>) {
 ///
 /// # Errors
 /// The runtime did not answer; the known state stays as it is.
-pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError> {
+pub(super) async fn list_all(context: &Arc<CriContext>) -> Result<(), RuntimeError> {
     let _turn = context.listing.lock().await;
     let before: HashMap<PodUid, u64> = {
         let pods = context.pods.lock();
@@ -82,7 +82,7 @@ pub(super) async fn list_all(context: &Arc<Context>) -> Result<(), RuntimeError>
 /// # Errors
 /// The runtime did not answer; the known state stays as it is.
 pub(super) async fn list_pod(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
 ) -> Result<(), RuntimeError> {
     let uid = entry.uid().as_str();
@@ -94,7 +94,7 @@ pub(super) async fn list_pod(
 }
 
 async fn list(
-    context: &Context,
+    context: &CriContext,
     selector: HashMap<String, String>,
 ) -> Result<HashMap<String, Listed>, RuntimeError> {
     let filter = api::PodSandboxFilter { label_selector: selector.clone(), id: String::new() };
@@ -129,7 +129,7 @@ async fn list(
 /// the listing does not contain. If something of the pod was started since, the listing is too old and is ignored.
 /// The second of two listings waits until the first has its answers: otherwise it would find nothing to ask about,
 /// and treat unknown runs as known.
-async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed: Listed) {
+async fn take(context: &Arc<CriContext>, entry: Arc<PodEntry>, starts: u64, listed: Listed) {
     let asking = Arc::clone(&entry.lock().own.asking);
     let _turn = asking.lock().await;
     let running = listed.containers.iter().filter(|c| is_running(c.state()));
@@ -163,7 +163,7 @@ async fn take(context: &Arc<Context>, entry: Arc<PodEntry>, starts: u64, listed:
 
 /// Asks the runtime about a run.
 async fn learn(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     (name, id): (Arc<str>, Arc<str>),
     is_listed_running: bool,
@@ -174,7 +174,7 @@ async fn learn(
                 adopt(context, entry, &name, &id);
             }
             exits::enter(context, entry, &seen);
-            if seen.stage() == observe::Stage::Unknown {
+            if seen.stage() == observe::ContainerStage::Unknown {
                 restart_unknown(entry, &name, &id);
             }
         }
@@ -213,7 +213,7 @@ fn forget_if_nothing(pods: &mut PodUidMap<Arc<PodEntry>>, entry: &Arc<PodEntry>)
 
 /// Adopts a container that ran before this agent started: its start hook has run, and it counts as ready until its
 /// probe says otherwise.
-fn adopt(context: &Context, entry: &PodEntry, name: &str, id: &str) {
+fn adopt(context: &CriContext, entry: &PodEntry, name: &str, id: &str) {
     if let Some(run) = entry.lock().run(name, id)
         && run.started_at.is_none()
     {
@@ -239,7 +239,7 @@ fn restart_unknown(entry: &PodEntry, name: &str, id: &str) {
 
 /// Asks how the runs before the newest ended, if that is not known because they ended before this agent
 /// started.
-async fn ask_last_exits(context: &Context, entry: &PodEntry) {
+async fn ask_last_exits(context: &CriContext, entry: &PodEntry) {
     let unknown: Vec<(Arc<str>, Arc<str>)> = {
         let state = entry.lock();
         let unknown = state.containers.iter().filter(|c| c.last_exit.is_none());

@@ -10,13 +10,13 @@ use std::time::Duration;
 use winddown_host::pod_logs;
 use winddown_shared::error_chain;
 
-use super::{Context, api};
+use super::{CriContext, api};
 
 /// The interval between two checks of the logs' lengths.
 const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Rotates logs that have become too long, for as long as the agent lives.
-pub(super) async fn follow(context: Arc<Context>) {
+pub(super) async fn follow(context: Arc<CriContext>) {
     if context.config.log_max_bytes == 0 {
         return;
     }
@@ -56,7 +56,7 @@ fn turn_all(logs: Vec<ContainerLog>, max_bytes: u64, max_files: u32) -> Vec<Cont
     turned.collect()
 }
 
-fn running(context: &Context) -> Vec<ContainerLog> {
+fn running(context: &CriContext) -> Vec<ContainerLog> {
     let entries = context.pods.all();
     let mut all = Vec::new();
     for entry in entries {

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind_recursive, unmount};
 use winddown_host::{kernel, mounts, regular};
 
-use super::tree::{Bounds, NewDirectory, Tree};
+use super::tree::{Bounds, DirectoryTree, NewDirectory};
 
 /// A volume in memory has room for one inode for each of so many bytes: about what the kernel needs for one.
 const INODE_BYTES: i64 = 1024;
@@ -116,10 +116,10 @@ pub(super) fn bind_part(
 
 /// Opens the part `sub` of the volume at `volume`, and creates it if it does not exist.
 fn part_of(proc_root: &Path, volume: &Path, sub: &Path) -> io::Result<OwnedFd> {
-    let root = Tree::of_host(proc_root)?.find(volume, None)?;
+    let root = DirectoryTree::of_host(proc_root)?.find(volume, None)?;
     let root =
         openat(&root, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let tree = Tree::new(root, Bounds::Refuse);
+    let tree = DirectoryTree::new(root, Bounds::Refuse);
     let of_volume = tree.stat()?;
     let new = NewDirectory {
         mode: of_volume.st_mode & 0o777,

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use winddown_shared::Backoff;
 
 use super::client::CallError;
-use super::{Context, api, labels};
+use super::{CriContext, api, labels};
 
 /// How long to wait for a name that stays taken.
 const FREE_NAME_TIMEOUT: Duration = Duration::from_secs(3);
@@ -48,7 +48,7 @@ where
 }
 
 /// The ID of the pod's ready sandbox with this attempt.
-pub(super) async fn sandbox(context: &Arc<Context>, uid: &str, attempt: u32) -> Option<String> {
+pub(super) async fn sandbox(context: &Arc<CriContext>, uid: &str, attempt: u32) -> Option<String> {
     let label_selector = labels::of_pod(uid);
     let filter = Some(api::PodSandboxFilter { label_selector, id: String::new() });
     let request = api::ListPodSandboxRequest { filter };
@@ -62,7 +62,7 @@ pub(super) async fn sandbox(context: &Arc<Context>, uid: &str, attempt: u32) -> 
 
 /// The ID of the pod's container with this name and attempt, if it is in this sandbox and was not started.
 pub(super) async fn container(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     uid: &str,
     sandbox: &str,
     (name, attempt): (&str, u32),

@@ -8,20 +8,20 @@ use winddown_engine::stopping::{KILLED, unknown_end};
 use winddown_shared::{ContainerExit, WallTime};
 
 use super::pod::{self, PodEntry, Run};
-use super::{Context, api, dirs, labels};
+use super::{CriContext, api, dirs, labels};
 
 /// The runtime's report about a container, with the termination message from disk.
 pub(super) struct ObservedContainer {
     pub(super) status: api::ContainerStatus,
     /// The container's first process; `None` unless it was requested and the container runs.
-    pub(super) process: Option<Process>,
+    pub(super) process: Option<FirstProcess>,
     /// The termination message of an exited container.
     message: String,
 }
 
 /// The first process of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Process {
+pub(super) struct FirstProcess {
     /// PID in the node's PID namespace.
     pub(super) pid: i32,
     /// Whether it is an ordinary process of this kernel.
@@ -42,7 +42,7 @@ pub(super) struct ReportedProcess {
 
 /// The stage of a container's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ContainerStage {
     /// It was created but not started, or is being started.
     Created,
     /// It was started, and may have exited since.
@@ -61,13 +61,15 @@ impl ObservedContainer {
     }
 
     /// The container's stage.
-    pub(super) fn stage(&self) -> Stage {
+    pub(super) fn stage(&self) -> ContainerStage {
         match self.status.state() {
-            api::ContainerState::ContainerCreated => Stage::Created,
-            api::ContainerState::ContainerRunning => Stage::Started,
-            api::ContainerState::ContainerExited if never_ran(&self.status) => Stage::NeverRun,
-            api::ContainerState::ContainerExited => Stage::Started,
-            api::ContainerState::ContainerUnknown => Stage::Unknown,
+            api::ContainerState::ContainerCreated => ContainerStage::Created,
+            api::ContainerState::ContainerRunning => ContainerStage::Started,
+            api::ContainerState::ContainerExited if never_ran(&self.status) => {
+                ContainerStage::NeverRun
+            }
+            api::ContainerState::ContainerExited => ContainerStage::Started,
+            api::ContainerState::ContainerUnknown => ContainerStage::Unknown,
         }
     }
 
@@ -83,7 +85,7 @@ impl ObservedContainer {
 /// # Errors
 /// The runtime does not know the container, or does not answer.
 pub(super) async fn ask(
-    context: &Context,
+    context: &CriContext,
     entry: &PodEntry,
     id: &str,
     with_pid: bool,
@@ -96,7 +98,7 @@ pub(super) async fn ask(
             let handler = entry.lock().own.handler_of(&sandbox);
             let is_plain =
                 context.handlers.is_plain(context, &runtime_type, handler.as_deref()).await?;
-            Some(Process { pid, is_plain })
+            Some(FirstProcess { pid, is_plain })
         }
         None => None,
     };
@@ -108,7 +110,7 @@ pub(super) async fn ask(
 }
 
 /// Records the report in the pod's state. Returns whether the container has exited.
-pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContainer) -> bool {
+pub(super) fn enter(context: &CriContext, entry: &PodEntry, seen: &ObservedContainer) -> bool {
     let status = &seen.status;
     let Some(name) = status.labels.get(labels::CONTAINER_NAME) else { return false };
     let ended = {
@@ -134,7 +136,7 @@ pub(super) fn enter(context: &Context, entry: &PodEntry, seen: &ObservedContaine
 }
 
 /// Records that a container is gone without its exit having been observed.
-pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &str) {
+pub(super) fn enter_lost(context: &CriContext, entry: &PodEntry, name: &str, id: &str) {
     let is_news = {
         let mut state = entry.lock();
         let stops = state.stop.is_some();
@@ -159,7 +161,7 @@ pub(super) fn enter_lost(context: &Context, entry: &PodEntry, name: &str, id: &s
 }
 
 /// Records that a container was removed without having been started. Its start is made again if the pod comes back.
-pub(super) fn enter_removed(context: &Context, entry: &PodEntry, name: &str, id: &str) {
+pub(super) fn enter_removed(context: &CriContext, entry: &PodEntry, name: &str, id: &str) {
     let mut state = entry.lock();
     let stops = state.stop.is_some();
     let Some(run) = state.run(name, id).filter(|run| run.end.is_none()) else { return };
@@ -174,7 +176,7 @@ pub(super) fn enter_removed(context: &Context, entry: &PodEntry, name: &str, id:
 /// When the first process of a PID namespace exits, everything in the namespace is killed. Containers that share one
 /// may leave processes behind, which the runtime kills; their exits are not recorded here.
 pub(super) fn enter_early(
-    context: &Context,
+    context: &CriContext,
     entry: &PodEntry,
     name: &str,
     id: &str,
@@ -217,7 +219,7 @@ pub(super) fn time(nanoseconds: i64) -> Option<WallTime> {
 }
 
 /// Records an exit. `stops`: whether the pod is or was being stopped.
-fn finish(run: &mut Run, exit: ContainerExit, stops: bool, context: &Context) {
+fn finish(run: &mut Run, exit: ContainerExit, stops: bool, context: &CriContext) {
     let length = |from: Option<WallTime>, to: Option<WallTime>| {
         let (from, to) = (from?, to?);
         Duration::try_from(to.duration_since(from)).ok()
@@ -259,7 +261,7 @@ fn reason(given: &str, exit_code: i32) -> &str {
 }
 
 async fn termination_message(
-    context: &Context,
+    context: &CriContext,
     entry: &PodEntry,
     status: &api::ContainerStatus,
 ) -> String {

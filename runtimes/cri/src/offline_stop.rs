@@ -16,13 +16,13 @@ use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 use super::config::CriConfig;
 use super::pod::{self, PodEntry};
 use super::process_note::Note;
-use super::{Context, blocking, dirs, exits, failed, observe};
+use super::{CriContext, blocking, dirs, exits, failed, observe};
 
 /// How the name of the cgroup begins in which CRI-O's monitor of a container runs; it outlives the container by a moment.
 const MONITOR: &str = "crio-conmon-";
 
 /// A container that runs according to its note and the kernel.
-struct Found {
+struct FoundContainer {
     name: String,
     attempt: u32,
     note: Note,
@@ -34,7 +34,7 @@ struct Found {
 /// # Errors
 /// No container is known, one still runs, or it is unknown whether more of the pod runs.
 pub(super) async fn stop(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     pod: &Pod,
     grace: Grace,
 ) -> Result<PodStopped, RuntimeError> {
@@ -78,8 +78,8 @@ pub(super) async fn stop(
     }
 }
 
-fn adopt(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, found: &[Found]) {
-    for Found { name, attempt, note, was_asked } in found {
+fn adopt(context: &Arc<CriContext>, entry: &Arc<PodEntry>, pod: &Pod, found: &[FoundContainer]) {
+    for FoundContainer { name, attempt, note, was_asked } in found {
         {
             let mut state = entry.lock();
             state.take_pod(pod);
@@ -93,14 +93,14 @@ fn adopt(context: &Arc<Context>, entry: &Arc<PodEntry>, pod: &Pod, found: &[Foun
             run.adopt(*was_asked);
             pod::begin(container, run);
         }
-        let process = observe::Process { pid: note.pid, is_plain: true };
+        let process = observe::FirstProcess { pid: note.pid, is_plain: true };
         exits::watch(context, entry, (name, &note.id), &process, note.signal.as_deref());
     }
 }
 
 /// The containers of the pod whose noted process still belongs to them. Blocking.
-fn running(config: &CriConfig, uid: &PodUid) -> Vec<Found> {
-    let mut found: Vec<Found> = Vec::new();
+fn running(config: &CriConfig, uid: &PodUid) -> Vec<FoundContainer> {
+    let mut found: Vec<FoundContainer> = Vec::new();
     for container in entries(&dirs::messages(config, uid)) {
         let Some(name) = file_name(&container) else { continue };
         for file in entries(&container) {
@@ -112,7 +112,7 @@ fn running(config: &CriConfig, uid: &PodUid) -> Vec<Found> {
             let Some(note): Option<Note> = read else { continue };
             if cgroups(note.pid).is_some_and(|groups| groups.contains(&note.id)) {
                 let was_asked = dirs::asked(config, uid, &name, attempt).exists();
-                found.push(Found { name: name.clone(), attempt, note, was_asked });
+                found.push(FoundContainer { name: name.clone(), attempt, note, was_asked });
             }
         }
     }
@@ -120,9 +120,10 @@ fn running(config: &CriConfig, uid: &PodUid) -> Vec<Found> {
 }
 
 /// The pod's own cgroups, in each hierarchy: the parents of its containers' cgroups.
-fn pod_groups(mount: &Path, found: &[Found]) -> Vec<PathBuf> {
-    let of_container =
-        |Found { note, .. }: &Found| above(mount, &note.id, &cgroups(note.pid).unwrap_or_default());
+fn pod_groups(mount: &Path, found: &[FoundContainer]) -> Vec<PathBuf> {
+    let of_container = |FoundContainer { note, .. }: &FoundContainer| {
+        above(mount, &note.id, &cgroups(note.pid).unwrap_or_default())
+    };
     let mut groups: Vec<PathBuf> = found.iter().flat_map(of_container).collect();
     groups.sort();
     groups.dedup();

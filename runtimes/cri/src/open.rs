@@ -10,9 +10,9 @@ use winddown_shared::critical;
 use tokio::sync::watch;
 use winddown_engine::{files, state_lock};
 
-use super::client::{Client, EndpointError};
+use super::client::{CriClient, RuntimeEndpointError};
 use super::config::CriConfig;
-use super::{Context, CriRuntime, cpu_weight, events, health_check, list, logs};
+use super::{CriContext, CriRuntime, cpu_weight, events, health_check, list, logs};
 
 /// Why the CRI runtime cannot be used at all.
 #[derive(Debug, thiserror::Error)]
@@ -20,7 +20,7 @@ use super::{Context, CriRuntime, cpu_weight, events, health_check, list, logs};
 pub enum CriOpenError {
     /// The endpoint is not a socket.
     #[error(transparent)]
-    Endpoint(#[from] EndpointError),
+    Endpoint(#[from] RuntimeEndpointError),
     /// A directory cannot be created or used.
     #[error("cannot use {}", .path.display())]
     Directory {
@@ -40,7 +40,7 @@ pub enum CriOpenError {
 
 /// Takes the directories and starts the background tasks.
 pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenError> {
-    let client = Client::new(&config.endpoint, config.times)?;
+    let client = CriClient::new(&config.endpoint, config.times)?;
     let all = [&mut config.state_dir, &mut config.log_dir];
     let unusable = |(path, source)| CriOpenError::Directory { path, source };
     let more = config.made_volumes.iter_mut().chain(&mut config.notice_dir);
@@ -55,7 +55,7 @@ pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenErr
         Err(source) => return Err(CriOpenError::Directory { path, source }),
     };
     let (alive, dead) = watch::channel(());
-    let context = Arc::new(Context::new(config, client, dead));
+    let context = Arc::new(CriContext::new(config, client, dead));
     spawn(&context, health_check::follow);
     spawn(&context, events::follow);
     spawn(&context, list::follow);
@@ -66,8 +66,8 @@ pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenErr
 
 /// Runs a task until the runtime is dropped.
 fn spawn<F: Future<Output = ()> + Send + 'static>(
-    context: &Arc<Context>,
-    task: impl FnOnce(Arc<Context>) -> F,
+    context: &Arc<CriContext>,
+    task: impl FnOnce(Arc<CriContext>) -> F,
 ) {
     let mut alive = context.alive.clone();
     let task = task(Arc::clone(context));

@@ -12,10 +12,10 @@ use super::direct::{Direct, HeldMounts};
 pub(crate) use winddown_engine::pod::{ended, stopping, title};
 
 pub(crate) type PodEntry = pod::PodEntry<InSandbox>;
-pub(crate) type PodState = pod::PodState<InSandbox>;
+pub(crate) type PodState = pod::EnginePodState<InSandbox>;
 pub(crate) type Container = pod::Container<InSandbox>;
 pub(crate) type Run = pod::Run<InSandbox>;
-pub(crate) type Starting = pod::Starting<InSandbox>;
+pub(crate) type Starting = pod::StartInProgress<InSandbox>;
 
 /// The boundary of a pod's containers: its sandbox.
 #[derive(Debug, Default)]
@@ -64,7 +64,7 @@ pub(crate) struct Dead {
 
 /// What is known of a run in addition to the engine's state.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct RunDetails {
     /// The ID of the sandbox that the run is in.
     pub(crate) sandbox: Arc<str>,
     /// Whether the runtime reported to this agent that it could not start the run.
@@ -89,9 +89,9 @@ impl RunScope for InSandbox {
     type Pod = Sandboxes;
     /// Dead runs before the newest run, newest first; all but the first are garbage.
     type Container = Vec<Dead>;
-    type Run = Held;
+    type Run = RunDetails;
 
-    fn is_past(pod: &Sandboxes, run: &Held) -> bool {
+    fn is_past(pod: &Sandboxes, run: &RunDetails) -> bool {
         pod.sandbox().is_none_or(|sandbox| sandbox.id != run.sandbox)
     }
 
@@ -108,7 +108,7 @@ impl RunScope for InSandbox {
 
 /// A run of a container that was created and not started.
 pub(crate) fn created(id: &str, attempt: u32, sandbox: &str, backoff: std::time::Duration) -> Run {
-    Run::new(id, attempt, backoff, Held { sandbox: sandbox.into(), ..Held::default() })
+    Run::new(id, attempt, backoff, RunDetails { sandbox: sandbox.into(), ..RunDetails::default() })
 }
 
 /// Makes `run` the container's newest one.

@@ -9,7 +9,7 @@ use winddown_shared::{Freed, Garbage, MemoryFigure, PodUid, RuntimeError};
 
 use super::client::CallError;
 use super::pod::{self, PodEntry};
-use super::{Context, CriRuntime, api, blocking, dirs, garbage, stats, volumes};
+use super::{CriContext, CriRuntime, api, blocking, dirs, garbage, stats, volumes};
 
 mod images;
 
@@ -124,7 +124,7 @@ async fn note_exits(entry: &PodEntry) {
 
 /// Removes the `emptyDir` volumes of a pod that was stopped and cleaned up. They count as one item.
 async fn remove_volumes(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
 ) -> Result<Freed, RuntimeError> {
     if !files::is_safe(entry.uid().as_str()) {
@@ -155,7 +155,7 @@ async fn remove_volumes(
 }
 
 /// The images that known pods name, including those whose containers are still to be created.
-fn of_specs(context: &Context) -> Vec<String> {
+fn of_specs(context: &CriContext) -> Vec<String> {
     let entries = context.pods.all();
     let mut names = Vec::new();
     for entry in entries {
@@ -170,7 +170,7 @@ fn of_specs(context: &Context) -> Vec<String> {
 
 /// The image of the sandboxes. Newer runtimes mark it as pinned; of the older ones, containerd reports it in its
 /// configuration.
-async fn sandbox_image(context: &Context) -> Option<String> {
+async fn sandbox_image(context: &CriContext) -> Option<String> {
     let answer = context.client.status(api::StatusRequest { verbose: true }).await.ok()?;
     let config: serde_json::Value = serde_json::from_str(answer.info.get("config")?).ok()?;
     Some(config.get("sandboxImage")?.as_str()?.to_owned())

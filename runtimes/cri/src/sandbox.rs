@@ -10,18 +10,18 @@ use super::client::CallError;
 use super::config::CgroupDriver;
 use super::pod::{PodEntry, Sandbox};
 use super::spec::{self, HostFacts};
-use super::{Context, api, blocking, failed, health, name_conflict};
+use super::{CriContext, api, blocking, failed, health, name_conflict};
 
 /// The runtime's cgroup driver, determined once.
 #[derive(Debug, Default)]
-pub(crate) struct Driver(OnceCell<Option<CgroupDriver>>);
+pub(crate) struct RuntimeCgroupDriver(OnceCell<Option<CgroupDriver>>);
 
 /// Creates a new sandbox for the pod. Its attempt is one more than the highest so far.
 ///
 /// # Errors
 /// The runtime refused or did not answer; then it is not known whether the sandbox was created.
 pub(super) async fn make(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
 ) -> Result<(), RuntimeError> {
@@ -78,7 +78,7 @@ pub(super) async fn make(
 /// # Errors
 /// The runtime did not answer, or the sandbox is gone.
 pub(super) async fn know_addresses(
-    context: &Context,
+    context: &CriContext,
     entry: &PodEntry,
     pod: &Pod,
 ) -> Result<(), RuntimeError> {
@@ -95,7 +95,7 @@ pub(super) async fn know_addresses(
 ///
 /// # Errors
 /// The runtime did not answer, or the sandbox is gone.
-pub(super) async fn ask_addresses(context: &Context, entry: &PodEntry) -> Result<(), CallError> {
+pub(super) async fn ask_addresses(context: &CriContext, entry: &PodEntry) -> Result<(), CallError> {
     let id = {
         let state = entry.lock();
         let Some(sandbox) = state.own.sandbox().filter(|_| state.ips.is_empty()) else {
@@ -114,7 +114,7 @@ pub(super) async fn ask_addresses(context: &Context, entry: &PodEntry) -> Result
 /// # Errors
 /// The node's files cannot be read, or the runtime does not answer what manages cgroups.
 pub(super) async fn config(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     pod: &Pod,
     attempt: u32,
 ) -> Result<api::PodSandboxConfig, RuntimeError> {
@@ -156,17 +156,20 @@ fn runtime_handler(pod: &Pod) -> String {
     pod.spec.as_ref().and_then(|s| s.runtime_class_name.clone()).unwrap_or_default()
 }
 
-impl Driver {
+impl RuntimeCgroupDriver {
     /// The driver as configured, or as reported by the runtime; `None` if it does not report one.
     ///
     /// # Errors
     /// The runtime did not answer.
-    pub(super) async fn get(&self, context: &Context) -> Result<Option<CgroupDriver>, CallError> {
+    pub(super) async fn get(
+        &self,
+        context: &CriContext,
+    ) -> Result<Option<CgroupDriver>, CallError> {
         self.0.get_or_try_init(|| ask(context)).await.copied()
     }
 }
 
-async fn ask(context: &Context) -> Result<Option<CgroupDriver>, CallError> {
+async fn ask(context: &CriContext) -> Result<Option<CgroupDriver>, CallError> {
     if let Some(driver) = context.config.cgroup_driver {
         return Ok(Some(driver));
     }

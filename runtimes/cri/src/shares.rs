@@ -19,7 +19,7 @@ use winddown_host::kernel;
 use winddown_host::service_units::UnitError;
 use winddown_shared::{Pod, PodUid, QosClass, error_chain};
 
-use super::Context;
+use super::CriContext;
 use super::config::{CgroupDriver, CriConfig};
 use super::pod::{self, PodEntry};
 use super::slices::PodSlices;
@@ -38,7 +38,7 @@ struct Share {
 
 /// Makes the pod's slice with its weight, where systemd manages cgroups: before the runtime makes the pod's first
 /// container, with which an unweighted one would come.
-pub(super) async fn prepare(context: &Context, entry: &PodEntry, pod: &Pod) {
+pub(super) async fn prepare(context: &CriContext, entry: &PodEntry, pod: &Pod) {
     let Some((slices, root)) = by_systemd(context).await else { return };
     let slice = spec::cgroup_parent(root, CgroupDriver::Systemd, entry.uid(), pod.qos());
     let weight = weight(amounts::shares(pod.fit_requests().cpu_milli()));
@@ -47,7 +47,7 @@ pub(super) async fn prepare(context: &Context, entry: &PodEntry, pod: &Pod) {
 
 /// Gives the weights again after a container was started, if the pod's cgroup was not there before: CRI-O makes it
 /// with the pod's first container.
-pub(super) async fn give_late(context: &Arc<Context>, entry: &PodEntry) {
+pub(super) async fn give_late(context: &Arc<CriContext>, entry: &PodEntry) {
     if !entry.lock().own.weighed {
         give(context, entry).await;
     }
@@ -55,7 +55,7 @@ pub(super) async fn give_late(context: &Arc<Context>, entry: &PodEntry) {
 
 /// Sets the weights of the pod's cgroup and of the QoS classes' cgroups. If that fails, pods run without
 /// them: each cgroup has the same weight.
-pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
+pub(super) async fn give(context: &Arc<CriContext>, entry: &PodEntry) {
     let (Some(root), Ok(Some(driver))) =
         (context.config.cgroup_parent.clone(), context.driver.get(context).await)
     else {
@@ -99,7 +99,7 @@ pub(super) async fn give(context: &Arc<Context>, entry: &PodEntry) {
 
 /// The slices and the name of the root cgroup, if weights are systemd's: it manages control groups of version 2, and
 /// those have weights.
-async fn by_systemd(context: &Context) -> Option<(&dyn PodSlices, &str)> {
+async fn by_systemd(context: &CriContext) -> Option<(&dyn PodSlices, &str)> {
     let (slices, root) =
         (context.config.slices.as_deref()?, context.config.cgroup_parent.as_deref()?);
     let controllers = context.config.cgroup_mount.join("cgroup.controllers");

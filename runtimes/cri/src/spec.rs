@@ -20,7 +20,7 @@ pub(crate) use security::{sandbox_security, user_of_image};
 pub(crate) use variables::variables;
 
 /// The facts about one start of a container.
-pub(crate) struct Start<'a> {
+pub(crate) struct ContainerStart<'a> {
     pub(crate) config: &'a CriConfig,
     pub(crate) pod: &'a Pod,
     /// The pod's IP addresses.
@@ -43,8 +43,8 @@ pub(crate) struct Start<'a> {
 ///
 /// # Errors
 /// The source of a variable is not known here, or the variables and the command line are too long.
-pub(crate) fn container(start: &Start<'_>) -> Result<api::ContainerConfig, RuntimeError> {
-    let Start { config, pod, container, field, .. } = start;
+pub(crate) fn container(start: &ContainerStart<'_>) -> Result<api::ContainerConfig, RuntimeError> {
+    let ContainerStart { config, pod, container, field, .. } = start;
     let env = variables(config, pod, start.ips, container, field)?;
     let [command, args] = command_line(container, &env).map_err(|error| error.of(field))?;
     let kind = (start.kind, start.place);

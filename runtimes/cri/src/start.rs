@@ -7,16 +7,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_engine::plan::{self, Found};
+use winddown_engine::plan::{self, SpecContainer};
 use winddown_engine::pod::{IMAGE_PULL, IMAGE_PULL_BACK_OFF};
 use winddown_shared::{Pod, PodEventKind, RuntimeError, error_chain};
 
 use super::client::CallError;
 use super::image::{self, ImageError};
 use super::pod::{self, PodEntry, PodState, Starting};
-use super::spec::{self, Start};
+use super::spec::{self, ContainerStart};
 use super::{
-    Context, api, blocking, exits, health, name_conflict, observe, sandbox, shares, volumes,
+    CriContext, api, blocking, exits, health, name_conflict, observe, sandbox, shares, volumes,
 };
 
 mod attempt;
@@ -48,7 +48,7 @@ enum StartError {
 /// # Errors
 /// The runtime did not answer. Problems of the container itself go to its status.
 pub(super) async fn start(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     starting: Starting,
     pod: &Pod,
     name: &Arc<str>,
@@ -103,10 +103,10 @@ fn log_trouble(pod: &Pod, container: &str, reason: &'static str, why: &str) {
 
 /// Creates the container if it does not exist yet, and starts it. Returns its ID.
 async fn run(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
-    found: &Found<'_>,
+    found: &SpecContainer<'_>,
 ) -> Result<Arc<str>, StartError> {
     let name = &found.container.name;
     let made = created(&mut entry.lock(), name);
@@ -157,10 +157,10 @@ fn created(state: &mut PodState, name: &str) -> Option<Arc<str>> {
 }
 
 async fn make(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
-    found: &Found<'_>,
+    found: &SpecContainer<'_>,
 ) -> Result<Arc<str>, StartError> {
     let container = &*found.container;
     let name = &container.name;
@@ -183,7 +183,7 @@ async fn make(
         image = image::ensure(context, entry, container, &sandbox_config) => image?,
         () = pod::stopping(entry) => return Err(StartError::Stopping),
     };
-    let image::Found { image, stop_signal } = image;
+    let image::FoundImage { image, stop_signal } = image;
     spec::user_of_image(pod, container, &image)
         .map_err(|why| StartError::Trouble(CONFIG_ERROR, why))?;
     let attempt = match attempt {
@@ -192,7 +192,7 @@ async fn make(
         later => later,
     };
     let field = &found.field;
-    let start = Start {
+    let start = ContainerStart {
         config: &context.config,
         pod,
         ips: &ips,
@@ -248,7 +248,7 @@ async fn make(
 
 /// Creates the container's files. Returns its mounts, and the variable with the path of the pod's end notice.
 async fn prepare(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     pod: &Pod,
     container: &k8s_openapi::api::core::v1::Container,
     attempt: u32,
@@ -278,7 +278,7 @@ fn config_error(error: RuntimeError) -> StartError {
 /// Waits for a call that creates something, but only for a short time once the pod is asked to stop. The wait is
 /// there because a stop must know whether the object was created. Returns `None` if the call was abandoned.
 async fn patient<T>(
-    context: &Context,
+    context: &CriContext,
     entry: &PodEntry,
     call: impl Future<Output = Result<T, CallError>>,
 ) -> Option<Result<T, CallError>> {
@@ -289,13 +289,18 @@ async fn patient<T>(
 }
 
 /// Resolves a while after the pod was asked to stop, and marks its state as unsure.
-pub(super) async fn given_up(context: &Context, entry: &PodEntry) {
+pub(super) async fn given_up(context: &CriContext, entry: &PodEntry) {
     pod::stopping(entry).await;
     tokio::time::sleep(context.config.times.start_patience).await;
     entry.lock().own.unsure = true;
 }
 
-fn unanswered(context: &Context, entry: &PodEntry, error: CallError, what: String) -> StartError {
+fn unanswered(
+    context: &CriContext,
+    entry: &PodEntry,
+    error: CallError,
+    what: String,
+) -> StartError {
     entry.lock().own.unsure = true;
     health::note_unreachable(context, &error);
     StartError::Runtime(error.during(what))

@@ -17,7 +17,7 @@ use winddown_shared::{
 
 use super::pod::{Container, PodEntry, PodState};
 use super::spec::pods_cgroup;
-use super::{Context, CriRuntime, api, blocking, dirs};
+use super::{CriContext, CriRuntime, api, blocking, dirs};
 
 mod layers;
 
@@ -25,7 +25,7 @@ use layers::Layers;
 
 /// State kept between measurements.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct LastMeasurement {
     disk: DiskCache,
     layers: Layers,
 }
@@ -108,7 +108,7 @@ impl PodStatsSource for CriRuntime {
 }
 
 /// The places of a pod's files. `None` if only the pod's labels are known.
-pub(super) fn places(context: &Context, entry: &PodEntry) -> Option<PodDirs> {
+pub(super) fn places(context: &CriContext, entry: &PodEntry) -> Option<PodDirs> {
     let (config, uid) = (&context.config, entry.uid());
     let state = entry.lock();
     let pod = state.pod.as_ref()?;
@@ -186,7 +186,7 @@ fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<
 
 /// Returns a function that finds the cgroup of a running pod, if the pod has one.
 pub(super) fn cgroup_of(
-    context: &Context,
+    context: &CriContext,
     uid: &PodUid,
 ) -> impl Fn() -> Option<CgroupDirs> + use<> {
     let containers = context.pods.get(uid).map(|entry| running(&entry.lock()));

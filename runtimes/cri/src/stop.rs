@@ -10,7 +10,7 @@ use winddown_shared::{EndCause, Grace, RuntimeError, error_chain};
 
 use super::client::CallError;
 use super::pod::{self, Dead, PodEntry};
-use super::{Context, garbage, list, observe};
+use super::{CriContext, garbage, list, observe};
 
 mod container;
 
@@ -25,7 +25,7 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// # Errors
 /// A start does not finish, or the runtime does not answer.
 pub(super) async fn settle(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
 ) -> Result<(), RuntimeError> {
     let times = &context.config.times;
@@ -38,7 +38,7 @@ pub(super) async fn settle(
 /// Removes the containers that were created and not started. CRI-O's have a process each, and one of crun's waits for
 /// its start through SIGTERM: systemd would wait for it at the end of a power-off. What is not removed in time is left to
 /// the runtime.
-async fn remove_created(context: &Context, entry: &PodEntry) {
+async fn remove_created(context: &CriContext, entry: &PodEntry) {
     let created: Vec<(Arc<str>, Dead)> = {
         let state = entry.lock();
         let created = state.containers.iter().filter_map(|container| {
@@ -58,13 +58,15 @@ async fn remove_created(context: &Context, entry: &PodEntry) {
 }
 
 async fn remove_one_created(
-    context: &Context,
+    context: &CriContext,
     entry: &PodEntry,
     name: &str,
     dead: &Dead,
 ) -> Result<(), CallError> {
     // An abandoned start may have been carried out meanwhile.
-    if observe::ask(context, entry, &dead.id, false).await?.stage() != observe::Stage::Created {
+    if observe::ask(context, entry, &dead.id, false).await?.stage()
+        != observe::ContainerStage::Created
+    {
         return Ok(());
     }
     // CRI-O's RemoveContainer would wait 10 s for an exit after SIGTERM.
@@ -89,7 +91,7 @@ pub(super) async fn started(entry: &PodEntry, after: Duration) -> Result<(), Run
 /// # Errors
 /// The runtime did not answer.
 pub(super) async fn know_what_runs(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
 ) -> Result<(), RuntimeError> {
     if entry.lock().own.unsure {
@@ -101,7 +103,7 @@ pub(super) async fn know_what_runs(
 
 /// Stops all containers of a pod that lost its sandbox and is not being stopped itself.
 pub(super) async fn end_all(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     grace: Duration,
 ) -> Result<(), RuntimeError> {
@@ -123,7 +125,7 @@ pub(super) async fn end_all(
 
 /// Stops obsolete containers without a grace period.
 async fn end_strays(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     strays: &[Arc<str>],
 ) -> Result<(), RuntimeError> {

@@ -9,7 +9,7 @@ use winddown_host::{PodStream, PodStreams, StreamRequest, StreamServer};
 use winddown_shared::{PodUid, RuntimeError};
 
 use super::pod::PodState;
-use super::{Context, CriRuntime, api};
+use super::{CriContext, CriRuntime, api};
 
 impl PodStreams for CriRuntime {
     fn open<'a>(
@@ -22,7 +22,7 @@ impl PodStreams for CriRuntime {
 }
 
 async fn open(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     pod: &PodUid,
     wanted: StreamRequest,
 ) -> Result<Option<PodStream>, RuntimeError> {

@@ -7,11 +7,13 @@ use winddown_engine::{stopping, sync};
 use winddown_shared::{Pod, PodEventKind, RuntimeError, SyncedPod, error_chain};
 
 use super::pod::{self, PodEntry};
-use super::{Context, blocking, failed, garbage, sandbox, shares, start, stop, support, volumes};
+use super::{
+    CriContext, blocking, failed, garbage, sandbox, shares, start, stop, support, volumes,
+};
 
 /// Makes one pass over the pod.
 pub(super) async fn sync(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
 ) -> Result<SyncedPod, RuntimeError> {
@@ -42,7 +44,7 @@ fn take(entry: &PodEntry, pod: &Pod) -> Result<(), RuntimeError> {
 
 /// Creates directories and volumes, once per run of the agent and per change of the pod.
 async fn prepare(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
 ) -> Result<(), RuntimeError> {
@@ -73,7 +75,7 @@ fn has_lost_its_sandbox(entry: &PodEntry) -> bool {
 /// The creation continues if the future is dropped. It counts as a start, so that a stop knows what
 /// exists.
 pub(super) async fn ensure_sandbox(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     pod: &Pod,
 ) -> Result<bool, RuntimeError> {

@@ -41,12 +41,12 @@ pub(super) struct NewDirectory {
 
 /// A directory and everything below it.
 #[derive(Debug)]
-pub(super) struct Tree {
+pub(super) struct DirectoryTree {
     root: OwnedFd,
     bounds: Bounds,
 }
 
-impl Tree {
+impl DirectoryTree {
     /// The tree at `root`.
     pub(super) fn new(root: OwnedFd, bounds: Bounds) -> Self {
         Self { root, bounds }
@@ -190,9 +190,9 @@ mod tests {
 
     use super::*;
 
-    fn tree(path: &Path, bounds: Bounds) -> Tree {
+    fn tree(path: &Path, bounds: Bounds) -> DirectoryTree {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
-        Tree::new(openat(CWD, path, flags, Mode::empty()).unwrap(), bounds)
+        DirectoryTree::new(openat(CWD, path, flags, Mode::empty()).unwrap(), bounds)
     }
 
     #[test]

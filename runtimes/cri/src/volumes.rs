@@ -13,7 +13,7 @@ use winddown_host::{mount_table, regular, removal};
 use winddown_shared::{Pod, PodUid, RuntimeError};
 
 use super::config::CriConfig;
-use super::tree::{NewDirectory, Tree};
+use super::tree::{DirectoryTree, NewDirectory};
 use super::{caused, dirs, failed, host_mount, spec};
 
 mod memory;
@@ -185,7 +185,7 @@ fn host_path(proc_root: &Path, host: &k8s::HostPathVolumeSource) -> io::Result<(
     if kind.is_empty() {
         return Ok(());
     }
-    let (tree, path) = (Tree::of_host(proc_root)?, Path::new(&host.path));
+    let (tree, path) = (DirectoryTree::of_host(proc_root)?, Path::new(&host.path));
     let new = NewDirectory { mode: 0o755, owner: None };
     let found = match tree.find(path, (kind == "DirectoryOrCreate").then_some(new)) {
         Err(e) if kind == "FileOrCreate" && e.kind() == io::ErrorKind::NotFound => {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::error_chain;
 
-use crate::environment::NodeFacts;
-use crate::probe_client::{Endpoint, HttpGet};
+use crate::environment::EnvironmentFacts;
+use crate::probe_client::{HttpGet, ProbeEndpoint};
 
 /// The action of a hook or a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Action {
     /// Sends an HTTP GET request.
     Http(HttpGet),
     /// Opens a TCP connection.
-    Tcp(Endpoint),
+    Tcp(ProbeEndpoint),
     /// Calls the gRPC health service.
     Grpc {
         /// `http://host:port`.
@@ -90,7 +90,7 @@ impl Action {
     pub fn of_handler(
         handler: &k8s::LifecycleHandler,
         container: &k8s::Container,
-        node: &NodeFacts,
+        node: &EnvironmentFacts,
     ) -> Option<Self> {
         if let Some(sleep) = &handler.sleep {
             let seconds = u64::try_from(sleep.seconds).unwrap_or(0);
@@ -104,7 +104,7 @@ impl Action {
     pub fn of_probe(
         probe: &k8s::Probe,
         container: &k8s::Container,
-        node: &NodeFacts,
+        node: &EnvironmentFacts,
     ) -> Option<Self> {
         if let Some(grpc) = &probe.grpc {
             let host = match node.address {
@@ -126,7 +126,7 @@ impl Action {
             Option<&k8s::TCPSocketAction>,
         ),
         container: &k8s::Container,
-        node: &NodeFacts,
+        node: &EnvironmentFacts,
     ) -> Option<Self> {
         if let Some(exec) = exec {
             return Some(Self::Exec(exec.command.clone().unwrap_or_default()));
@@ -134,6 +134,6 @@ impl Action {
         if let Some(http) = http {
             return HttpGet::of(http, container, node).map(Self::Http);
         }
-        Endpoint::of(tcp?, container, node).map(Self::Tcp)
+        ProbeEndpoint::of(tcp?, container, node).map(Self::Tcp)
     }
 }

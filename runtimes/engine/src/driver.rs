@@ -9,8 +9,8 @@ use winddown_shared::{Grace, Pod, RuntimeError};
 
 use crate::action::{Action, ActionError};
 use crate::end_notices::EndNotices;
-use crate::environment::NodeFacts;
-use crate::pod::{PodEntry, PodState, RunScope, Starting};
+use crate::environment::EnvironmentFacts;
+use crate::pod::{EnginePodState, PodEntry, RunScope, StartInProgress};
 use crate::pods::Pods;
 
 /// A pod of a runtime.
@@ -18,7 +18,7 @@ pub type Entry<D> = Arc<PodEntry<<D as Driver>::RunScope>>;
 
 /// A container to stop.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct StopTarget {
     /// Its name in the spec.
     pub name: Arc<str>,
     /// The id of its run.
@@ -47,7 +47,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn end_notices(&self) -> &EndNotices;
 
     /// Facts about the node for the hooks and probes of the pod; its address is where network probes connect.
-    fn node(&self, state: &PodState<Self::RunScope>) -> NodeFacts;
+    fn node(&self, state: &EnginePodState<Self::RunScope>) -> EnvironmentFacts;
 
     /// Runs a command in, or beside, a run of a container. Dropping the future abandons it; it ends within `limit`.
     ///
@@ -94,7 +94,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// The attempt cannot be started, or it is unknown whether it was.
     fn start(
         self: &Arc<Self>,
-        starting: Starting<Self::RunScope>,
+        starting: StartInProgress<Self::RunScope>,
         pod: &Pod,
         name: &Arc<str>,
     ) -> impl Future<Output = Result<Option<Arc<str>>, RuntimeError>> + Send;
@@ -116,7 +116,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     fn end(
         self: &Arc<Self>,
         entry: &Entry<Self>,
-        target: &Target,
+        target: &StopTarget,
         grace: Grace,
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 }

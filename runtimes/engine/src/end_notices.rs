@@ -28,7 +28,7 @@ use winddown_shared::{
 };
 
 use crate::files;
-use crate::pod::{NoticeContent, PodEntry, PodState, RunScope};
+use crate::pod::{EnginePodState, NoticeContent, PodEntry, RunScope};
 use crate::pods::Pods;
 
 /// The environment variable that gives the path of the file to containers and hooks.
@@ -132,7 +132,7 @@ impl EndNotices {
     }
 
     /// The environment variables for the hooks of a pod that is being stopped.
-    pub fn variables<B: RunScope>(&self, state: &PodState<B>) -> Vec<(String, String)> {
+    pub fn variables<B: RunScope>(&self, state: &EnginePodState<B>) -> Vec<(String, String)> {
         let told = state.ending.is_some().then(|| self.due(state)).flatten().flatten();
         let notice = told.and_then(|told| self.render(&told));
         notice.map(|notice| notice.variables()).unwrap_or_default()
@@ -180,7 +180,7 @@ impl EndNotices {
     }
 
     /// The content that the pod's file should have. None if that is unknown, so the file stays as it is.
-    fn due<B: RunScope>(&self, state: &PodState<B>) -> Option<Option<NoticeContent>> {
+    fn due<B: RunScope>(&self, state: &EnginePodState<B>) -> Option<Option<NoticeContent>> {
         let announced = self.lock().clone();
         let all = announced.clone().flatten();
         let stop = state.ending.as_ref();

@@ -7,21 +7,21 @@ use winddown_shared::PodUid;
 
 /// A pod whose state is `S`. All waiters check the state after each change.
 #[derive(Debug)]
-pub struct Entry<S> {
+pub struct StateEntry<S> {
     uid: PodUid,
     state: Mutex<S>,
     changed: watch::Sender<()>,
     changes: broadcast::Sender<PodUid>,
 }
 
-impl<S: Default> Entry<S> {
+impl<S: Default> StateEntry<S> {
     /// Creates a pod about which nothing is known yet. `changes` reports spontaneous changes to the pod workers.
     pub fn new(uid: PodUid, changes: broadcast::Sender<PodUid>) -> Self {
         Self { uid, state: Mutex::default(), changed: watch::Sender::new(()), changes }
     }
 }
 
-impl<S> Entry<S> {
+impl<S> StateEntry<S> {
     /// The UID of the pod.
     pub fn uid(&self) -> &PodUid {
         &self.uid

@@ -22,7 +22,7 @@ const MOST_OF_A_PATH: usize = 4096;
 
 /// The facts about the node that `valueFrom` may refer to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeFacts {
+pub struct EnvironmentFacts {
     /// `spec.nodeName`, for pods that do not set it themselves.
     pub name: String,
     /// The configured address of the node (`nodeIP`): the address that pods see, and where probes of pods on the host's
@@ -48,12 +48,12 @@ pub struct EnvironmentError {
 }
 
 /// How many bytes the variables and the command line of a container may still take, and those of its pod.
-pub(crate) struct Room {
+pub(crate) struct VariablesRoom {
     of_container: usize,
     of_pod: usize,
 }
 
-impl Room {
+impl VariablesRoom {
     /// The room of a whole pod.
     pub(crate) fn of_pod() -> Self {
         Self { of_container: MOST_BYTES, of_pod: MOST_BYTES_OF_A_POD }
@@ -111,7 +111,7 @@ impl EnvironmentError {
     }
 }
 
-impl NodeFacts {
+impl EnvironmentFacts {
     /// Reads the facts from this host; no address is configured.
     pub fn of_this_host(proc_root: &Path) -> Self {
         let name = kernel::read_to_string(proc_root.join("sys/kernel/hostname"));
@@ -142,17 +142,17 @@ impl NodeFacts {
 pub fn environment(
     pod: &Pod,
     container: &api::Container,
-    node: &NodeFacts,
+    node: &EnvironmentFacts,
 ) -> Result<Vec<(String, String)>, EnvironmentError> {
-    environment_within(&mut Room::of_pod(), pod, container, node)
+    environment_within(&mut VariablesRoom::of_pod(), pod, container, node)
 }
 
 /// The same for the next container of a pod that has this room. Variables that are replaced count too.
 pub(crate) fn environment_within(
-    room: &mut Room,
+    room: &mut VariablesRoom,
     pod: &Pod,
     container: &api::Container,
-    node: &NodeFacts,
+    node: &EnvironmentFacts,
 ) -> Result<Vec<(String, String)>, EnvironmentError> {
     let mut done = Vec::<(String, String)>::new();
     // A pod may have a hundred thousand variables.
@@ -191,14 +191,14 @@ pub fn command_line(
     env: &[(String, String)],
 ) -> Result<[Vec<String>; 2], EnvironmentError> {
     let taken: usize = env.iter().map(|(name, value)| name.len() + value.len()).sum();
-    let mut room = Room::of_pod();
+    let mut room = VariablesRoom::of_pod();
     room.of_container = room.of_container.saturating_sub(taken);
     command_line_within(&mut room, container, env)
 }
 
 /// The same for a container whose variables have taken their part of this room.
 pub(crate) fn command_line_within(
-    room: &mut Room,
+    room: &mut VariablesRoom,
     container: &api::Container,
     env: &[(String, String)],
 ) -> Result<[Vec<String>; 2], EnvironmentError> {
@@ -284,7 +284,7 @@ const NO_SERVER: &str = "there is no API server to read it from: write the value
 fn sourced(
     pod: &Pod,
     container: &api::Container,
-    node: &NodeFacts,
+    node: &EnvironmentFacts,
     source: &api::EnvVarSource,
 ) -> Result<String, EnvironmentError> {
     if let Some(field) = &source.field_ref {
@@ -303,7 +303,7 @@ fn sourced(
     Err(EnvironmentError { field: kind.to_owned(), why: why.to_owned(), retryable: false })
 }
 
-fn field_value(pod: &Pod, node: &NodeFacts, path: &str) -> Result<String, EnvironmentError> {
+fn field_value(pod: &Pod, node: &EnvironmentFacts, path: &str) -> Result<String, EnvironmentError> {
     let error = |why: String, retryable| EnvironmentError {
         field: "fieldRef.fieldPath".to_owned(),
         why,
@@ -347,7 +347,7 @@ fn address_value(path: &str, address: Option<IpAddr>) -> Result<String, String> 
 /// `limits.cpu` and the like, in units of the divisor, rounded up as Kubernetes does.
 fn resource_value(
     container: &api::Container,
-    node: &NodeFacts,
+    node: &EnvironmentFacts,
     selector: &api::ResourceFieldSelector,
 ) -> Result<String, EnvironmentError> {
     let refused = |field: &str, why: String| EnvironmentError {

@@ -45,7 +45,7 @@ pub mod sync;
 pub mod termination_message;
 pub mod unsupported;
 
-pub use environment::NodeFacts;
+pub use environment::EnvironmentFacts;
 
 /// The examples of the README.
 #[cfg(doctest)]

@@ -13,7 +13,7 @@
 //! * A pod whose sandbox was lost, or whose machine was rebooted, starts over, init containers first. A container that
 //!   ended for good before that is [`ContainerObservation::Done`], all others are [`ContainerObservation::Never`].
 //! * A container that exits is restarted according to `restartPolicy`: immediately the first time, then after 10 s,
-//!   doubling up to 5 min; a run of 10 min resets the backoff ([`Backoff`]).
+//!   doubling up to 5 min; a run of 10 min resets the backoff ([`CrashBackoff`]).
 //! * An ephemeral container is started once, whatever the other containers do, unless the pod is done.
 //! * When no regular container runs or will run again, nothing is started any more, not even sidecars.
 
@@ -28,7 +28,7 @@ mod backoff;
 #[cfg(test)]
 mod tests;
 
-pub use backoff::Backoff;
+pub use backoff::CrashBackoff;
 
 /// When a container that exited is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub enum ContainerObservation {
 
 /// The next steps. Indices refer to the slices given to [`plan`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct NextSteps {
     /// Containers to start, in this order.
     pub start: Vec<usize>,
     /// Running containers to stop, because they have to be restarted.
@@ -125,7 +125,7 @@ pub fn ephemeral_rules(pod: &Pod) -> impl Iterator<Item = ContainerRule> {
 
 /// A container in its pod's spec.
 #[derive(Clone, Debug)]
-pub struct Found<'a> {
+pub struct SpecContainer<'a> {
     /// Its definition in the spec.
     pub container: Cow<'a, api::Container>,
     /// Its path, for example `spec.containers[0]`.
@@ -139,24 +139,24 @@ pub struct Found<'a> {
 }
 
 /// Finds the container of this name.
-pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<Found<'a>> {
+pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<SpecContainer<'a>> {
     let spec = pod.spec.as_ref()?;
     let init = spec.init_containers.as_deref().unwrap_or_default();
     if let Some(i) = init.iter().position(|c| c.name == name) {
         let (container, field) = (&init[i], format!("spec.initContainers[{i}]"));
         let (kind, container) = (ContainerKind::of_init(container), Cow::Borrowed(container));
-        return Some(Found { container, field, kind, place: i, target: None });
+        return Some(SpecContainer { container, field, kind, place: i, target: None });
     }
     if let Some(i) = spec.containers.iter().position(|c| c.name == name) {
         let container = Cow::Borrowed(&spec.containers[i]);
         let (field, kind) = (format!("spec.containers[{i}]"), ContainerKind::Regular);
-        return Some(Found { container, field, kind, place: init.len() + i, target: None });
+        return Some(SpecContainer { container, field, kind, place: init.len() + i, target: None });
     }
     let ephemeral = spec.ephemeral_containers.as_deref().unwrap_or_default();
     let i = ephemeral.iter().position(|c| c.name == name)?;
     // It has the fields of a container, and the target.
     let container = serde_json::from_value(serde_json::to_value(&ephemeral[i]).ok()?).ok()?;
-    Some(Found {
+    Some(SpecContainer {
         container: Cow::Owned(container),
         field: format!("spec.ephemeralContainers[{i}]"),
         kind: ContainerKind::Ephemeral,
@@ -167,15 +167,15 @@ pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<Found<'a>> {
 
 /// Decides what to do next. `seen` has one entry for each rule, in the same order; a missing entry counts as
 /// [`ContainerObservation::Never`].
-pub fn plan(rules: &[ContainerRule], seen: &[ContainerObservation]) -> Plan {
-    let mut plan = Plan::default();
+pub fn plan(rules: &[ContainerRule], seen: &[ContainerObservation]) -> NextSteps {
+    let mut plan = NextSteps::default();
     let at = |i: usize| seen.get(i).copied().unwrap_or(ContainerObservation::Never);
     let kinds = |kind| rules.iter().enumerate().filter(move |(_, r)| r.kind == kind);
     let is_begun =
         |seen| !matches!(seen, ContainerObservation::Never | ContainerObservation::Done { .. });
     let begun = kinds(ContainerKind::Regular).any(|(i, _)| is_begun(at(i)));
     if is_done(rules, at, begun) {
-        return Plan { done: true, ..plan };
+        return NextSteps { done: true, ..plan };
     }
     for (i, rule) in kinds(ContainerKind::Ephemeral) {
         plan.consider(i, rule, at(i));
@@ -260,7 +260,7 @@ impl Restart {
 
 // === impl Plan ===
 
-impl Plan {
+impl NextSteps {
     /// Goes through the init containers up to the first that is not done. Returns whether all are done.
     fn initialize(
         &mut self,

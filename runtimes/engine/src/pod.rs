@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{ContainerKind, Grace, Pod, PodUid, RuntimePod, WallTime};
 
-use crate::entry::Entry;
-use crate::plan::{self, Backoff, ContainerObservation, ContainerRule};
+use crate::entry::StateEntry;
+use crate::plan::{self, ContainerObservation, ContainerRule, CrashBackoff};
 
 mod container;
 mod notice_content;
@@ -48,11 +48,11 @@ pub trait RunScope: Debug + Default + Send + Sync + 'static {
 }
 
 /// A pod.
-pub type PodEntry<B> = Entry<PodState<B>>;
+pub type PodEntry<B> = StateEntry<EnginePodState<B>>;
 
 /// The state of a pod. The lock is never held across an await or a system call that can wait.
 #[derive(Debug, Default)]
-pub struct PodState<B: RunScope> {
+pub struct EnginePodState<B: RunScope> {
     /// The pod as last given, or as it was found; none if only traces of it were found.
     pub pod: Option<Pod>,
     /// Its namespace and name; empty while unknown.
@@ -111,11 +111,11 @@ pub async fn started<B: RunScope>(entry: &PodEntry<B>) {
 
 /// A guard that counts one start in progress.
 #[derive(Debug)]
-pub struct Starting<B: RunScope>(Arc<PodEntry<B>>);
+pub struct StartInProgress<B: RunScope>(Arc<PodEntry<B>>);
 
 // === impl PodState ===
 
-impl<B: RunScope> PodState<B> {
+impl<B: RunScope> EnginePodState<B> {
     /// Updates the pod, and adds its containers in the spec's order.
     pub fn take_pod(&mut self, pod: &Pod) {
         if self.pod.as_ref().is_some_and(|known| known.is_same_object(pod)) {
@@ -209,7 +209,7 @@ impl<B: RunScope> PodState<B> {
     }
 
     /// The number of the container's next attempt, and the backoff that follows it.
-    pub fn next(&self, name: &str, backoff: &Backoff) -> Option<(u32, Duration)> {
+    pub fn next(&self, name: &str, backoff: &CrashBackoff) -> Option<(u32, Duration)> {
         let container = self.containers.iter().find(|c| &*c.name == name)?;
         let is_past = container.run.as_ref().is_some_and(|run| self.is_past(run));
         Some(container.next(is_past, backoff))
@@ -254,7 +254,7 @@ impl<B: RunScope> PodState<B> {
 
 // === impl Starting ===
 
-impl<B: RunScope> Starting<B> {
+impl<B: RunScope> StartInProgress<B> {
     /// Begins a start; none if the pod is being stopped.
     pub fn begin(entry: &Arc<PodEntry<B>>) -> Option<Self> {
         let mut state = entry.lock();
@@ -272,7 +272,7 @@ impl<B: RunScope> Starting<B> {
     }
 }
 
-impl<B: RunScope> Drop for Starting<B> {
+impl<B: RunScope> Drop for StartInProgress<B> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.starting -= 1;

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
 use winddown_shared::http_get::unsendable;
 
-use crate::environment::NodeFacts;
+use crate::environment::EnvironmentFacts;
 
 mod exchange;
 
@@ -23,7 +23,7 @@ const MAX_REQUESTS: usize = 10;
 
 /// The host and port to connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct ProbeEndpoint {
     host: String,
     port: u16,
 }
@@ -32,7 +32,7 @@ pub struct Endpoint {
 /// request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpGet {
-    endpoint: Endpoint,
+    endpoint: ProbeEndpoint,
     is_tls: bool,
     /// The path and the headers, or the reason why they cannot be sent. Such a pod is refused at admission, but a
     /// running pod may have been admitted by an older agent.
@@ -50,12 +50,12 @@ struct Header {
 /// Headers about the connection or a body, which are not taken from the spec; the kubelet ignores them as well.
 const OURS: [HeaderName; 4] = [CONNECTION, CONTENT_LENGTH, TRAILER, TRANSFER_ENCODING];
 
-impl Endpoint {
+impl ProbeEndpoint {
     /// The endpoint of a `tcpSocket`; none if its port cannot be resolved to a number.
     pub fn of(
         action: &api::TCPSocketAction,
         container: &api::Container,
-        node: &NodeFacts,
+        node: &EnvironmentFacts,
     ) -> Option<Self> {
         let port = port(&action.port, container)?;
         Some(Self { host: host(action.host.as_deref(), node), port })
@@ -82,10 +82,10 @@ impl HttpGet {
     pub fn of(
         action: &api::HTTPGetAction,
         container: &api::Container,
-        node: &NodeFacts,
+        node: &EnvironmentFacts,
     ) -> Option<Self> {
         let port = port(&action.port, container)?;
-        let endpoint = Endpoint { host: host(action.host.as_deref(), node), port };
+        let endpoint = ProbeEndpoint { host: host(action.host.as_deref(), node), port };
         let request = match unsendable(action).first() {
             Some(field) => Err(format!("httpGet.{field} {}", field.why())),
             None => read(action, &endpoint),
@@ -107,7 +107,7 @@ impl HttpGet {
         let mut to =
             To { endpoint: self.endpoint.clone(), is_tls: self.is_tls, path: path.clone() };
         for _ in 0..MAX_REQUESTS {
-            let Endpoint { host, port } = &to.endpoint;
+            let ProbeEndpoint { host, port } = &to.endpoint;
             let moved = to.endpoint != self.endpoint;
             let request = to.request(headers, moved);
             let answer = exchange((host, *port), to.is_tls, &request).await?;
@@ -135,7 +135,7 @@ impl HttpGet {
 /// The target of a request.
 #[derive(Debug)]
 struct To {
-    endpoint: Endpoint,
+    endpoint: ProbeEndpoint,
     is_tls: bool,
     path: PathAndQuery,
 }
@@ -182,14 +182,14 @@ impl To {
         let host = authority.host()?.trim_matches(['[', ']']).to_owned();
         let port = authority.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let path = PathAndQuery::try_from(escaped(path)).ok()?;
-        Some(Self { endpoint: Endpoint { host, port }, is_tls, path })
+        Some(Self { endpoint: ProbeEndpoint { host, port }, is_tls, path })
     }
 }
 
 /// Reads the path and the headers of an `httpGet`. The error says what cannot be sent.
 fn read(
     action: &api::HTTPGetAction,
-    endpoint: &Endpoint,
+    endpoint: &ProbeEndpoint,
 ) -> Result<(PathAndQuery, Vec<Header>), String> {
     let path = action.path.as_deref().filter(|p| !p.is_empty()).unwrap_or("/");
     let path = PathAndQuery::try_from(escaped(path))
@@ -258,7 +258,7 @@ pub fn port(port: &IntOrString, container: &api::Container) -> Option<u16> {
 }
 
 /// The host to connect to; by default the node's, because the pod is on the host's network.
-fn host(named: Option<&str>, node: &NodeFacts) -> String {
+fn host(named: Option<&str>, node: &EnvironmentFacts) -> String {
     let own = || node.address.map_or("127.0.0.1".to_owned(), |address| address.to_string());
     named.filter(|h| !h.is_empty()).map_or_else(own, str::to_owned)
 }
@@ -300,7 +300,8 @@ mod tests {
     }
 
     fn get(spec: serde_json::Value) -> HttpGet {
-        let node = NodeFacts { name: String::new(), address: None, cpu_milli: 0, memory_bytes: 0 };
+        let node =
+            EnvironmentFacts { name: String::new(), address: None, cpu_milli: 0, memory_bytes: 0 };
         HttpGet::of(&action(spec), &container(), &node).unwrap()
     }
 
@@ -551,14 +552,14 @@ mod tests {
         // An example address: it is not used if the spec names a host.
         let address = |last| Some(std::net::Ipv4Addr::from(last).into());
         for (host, pods) in [(json!("127.0.0.1"), [192, 0, 2, 1]), (json!(null), [127, 0, 0, 1])] {
-            let node = NodeFacts {
+            let node = EnvironmentFacts {
                 name: String::new(),
                 address: address(pods),
                 cpu_milli: 0,
                 memory_bytes: 0,
             };
             let socket = serde_json::from_value(json!({"port": port, "host": host})).unwrap();
-            Endpoint::of(&socket, &container(), &node).unwrap().connect().await.unwrap();
+            ProbeEndpoint::of(&socket, &container(), &node).unwrap().connect().await.unwrap();
             listener.accept().await.unwrap();
         }
     }

@@ -9,7 +9,7 @@ use crate::action::{Action, ActionError};
 use crate::driver::{Driver, Entry, act};
 use crate::plan;
 use crate::pod;
-use crate::probing::{Found, Probed, Probes};
+use crate::probing::{ProbeFinding, Probed, Probes};
 
 /// A run of a container that is probed.
 struct ProbedRun<D: Driver> {
@@ -78,7 +78,7 @@ impl<D: Driver> Probed for ProbedRun<D> {
         }
     }
 
-    fn note(&self, found: Found) {
+    fn note(&self, found: ProbeFinding) {
         let mut state = self.entry.lock();
         let Some(run) = state.run(&self.name, &self.id) else { return };
         let is_changed = run.probe_state.note(found);

@@ -38,7 +38,7 @@ pub(crate) trait Probed: Send + Sync + 'static {
     ) -> impl Future<Output = Option<bool>> + Send;
 
     /// Stores a finding, and tells the workers if it is new.
-    fn note(&self, found: Found);
+    fn note(&self, found: ProbeFinding);
 
     /// Whether the container counts as started, although its startup probe may not have passed under this agent.
     fn is_started(&self) -> bool;
@@ -52,7 +52,7 @@ pub(crate) trait Probed: Send + Sync + 'static {
 
 /// A finding of a container's probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum ProbeFinding {
     /// The startup probe has passed.
     Started {
         /// Whether the container is ready too, because it has no readiness probe.
@@ -94,7 +94,7 @@ struct Probe<A> {
     kind: ProbeKind,
     action: A,
     schedule: Schedule,
-    verdict: Verdict,
+    verdict: ProbeVerdict,
 }
 
 /// When a probe runs.
@@ -110,7 +110,7 @@ struct Schedule {
 
 /// The verdict on the latest results of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Verdict {
+struct ProbeVerdict {
     /// The number of consecutive successes that make it pass.
     successes: u32,
     /// The number of consecutive failures that make it fail.
@@ -141,15 +141,15 @@ impl ProbeState {
     }
 
     /// Applies a finding. Returns whether it is new.
-    pub(crate) fn note(&mut self, found: Found) -> bool {
+    pub(crate) fn note(&mut self, found: ProbeFinding) -> bool {
         let before = *self;
         match found {
-            Found::Started { ready } => {
+            ProbeFinding::Started { ready } => {
                 self.started = true;
                 self.ready |= ready;
             }
-            Found::Ready(well) => self.ready = well,
-            Found::Failing(kind) => self.failing = Some(EndCause::Probe(kind)),
+            ProbeFinding::Ready(well) => self.ready = well,
+            ProbeFinding::Failing(kind) => self.failing = Some(EndCause::Probe(kind)),
         }
         before != *self
     }
@@ -171,7 +171,7 @@ impl<A: Send + Sync + 'static> Probes<A> {
     ) -> Self {
         let probe = |kind, probe: &Option<k8s::Probe>| {
             let probe = probe.as_ref()?;
-            let (schedule, verdict) = (Schedule::of(probe), Verdict::of(probe));
+            let (schedule, verdict) = (Schedule::of(probe), ProbeVerdict::of(probe));
             Some(Probe { kind, action: action(probe)?, schedule, verdict })
         };
         Self {
@@ -201,7 +201,7 @@ impl<A: Send + Sync + 'static> Probes<A> {
         let Self { startup, readiness, liveness } = self;
         if let Some(mut probe) = startup {
             match probe.until_ending(probed, true).await {
-                Some(true) => probed.note(Found::Started { ready: readiness.is_none() }),
+                Some(true) => probed.note(ProbeFinding::Started { ready: readiness.is_none() }),
                 None if probed.is_started() => {}
                 Some(false) | None => return,
             }
@@ -227,7 +227,7 @@ impl<A: Send + Sync + 'static> Probe<A> {
         sleep(self.schedule.initial_delay).await;
         loop {
             if let Some(well) = self.once(probed).await {
-                probed.note(Found::Ready(well));
+                probed.note(ProbeFinding::Ready(well));
             }
             sleep(self.schedule.period).await;
         }
@@ -253,7 +253,7 @@ impl<A: Send + Sync + 'static> Probe<A> {
         loop {
             match self.once(probed).await {
                 Some(false) => {
-                    probed.note(Found::Failing(self.kind));
+                    probed.note(ProbeFinding::Failing(self.kind));
                     return false;
                 }
                 Some(true) if or_well => return true,
@@ -287,7 +287,7 @@ impl Schedule {
 
 // === impl Verdict ===
 
-impl Verdict {
+impl ProbeVerdict {
     /// Reads the thresholds from the spec; there is no result yet.
     fn of(probe: &k8s::Probe) -> Self {
         let times = |given: Option<i32>, default: u32| {

@@ -8,11 +8,11 @@ use winddown_shared::{
 };
 
 use crate::plan::{self, ContainerObservation, Restart};
-use crate::pod::{Container, PodState, Run, RunScope};
+use crate::pod::{Container, EnginePodState, Run, RunScope};
 use crate::probing::ProbeState;
 
 /// Returns the current status of the pod, with container ids `SCHEME://ID`. The caller holds its lock.
-pub fn status<B: RunScope>(state: &PodState<B>, scheme: &str) -> PodRuntimeStatus {
+pub fn status<B: RunScope>(state: &EnginePodState<B>, scheme: &str) -> PodRuntimeStatus {
     let rules = state.pod.as_ref().map(B::rules).unwrap_or_default();
     let seen = state.seen(&rules, Instant::now());
     let will_start = !state.stopping && !plan::plan(&rules, &seen).done;
@@ -53,7 +53,12 @@ struct Shown<'a, B: RunScope> {
 }
 
 impl<B: RunScope> Shown<'_, B> {
-    fn status(&self, state: &PodState<B>, scheme: &str, initialized: bool) -> ContainerStatus {
+    fn status(
+        &self,
+        state: &EnginePodState<B>,
+        scheme: &str,
+        initialized: bool,
+    ) -> ContainerStatus {
         let container = self.container;
         let newest = container.run.as_ref();
         let running = newest.filter(|run| run.is_running());
@@ -80,7 +85,7 @@ impl<B: RunScope> Shown<'_, B> {
     fn state(
         &self,
         running: Option<&Run<B>>,
-        state: &PodState<B>,
+        state: &EnginePodState<B>,
         initialized: bool,
     ) -> ContainerState {
         let end = self.run.and_then(|run| run.end.as_ref());
@@ -168,7 +173,7 @@ mod tests {
     use winddown_shared::{ContainerExit, Pod, WallTime};
 
     use super::*;
-    use crate::plan::Backoff;
+    use crate::plan::CrashBackoff;
     use crate::pod::StartFailure;
 
     /// A numbered sandbox.
@@ -186,7 +191,7 @@ mod tests {
     }
 
     /// A pod in another sandbox than its containers, `first` and `main`, which exited with these codes.
-    fn moved(policy: &str, codes: [i32; 2]) -> PodState<Place> {
+    fn moved(policy: &str, codes: [i32; 2]) -> EnginePodState<Place> {
         let container = |name| json!({"name": name, "image": "x"});
         let pod = json!({
             "metadata": {"name": "web", "namespace": "default", "uid": "u"},
@@ -195,7 +200,7 @@ mod tests {
                 "initContainers": [container("first")], "containers": [container("main")],
             },
         });
-        let mut state = PodState { own: 1, ..PodState::default() };
+        let mut state = EnginePodState { own: 1, ..EnginePodState::default() };
         state.take_pod(&Pod::new(serde_json::from_value(pod).unwrap()).unwrap());
         for (container, exit_code) in state.containers.iter_mut().zip(codes) {
             let mut run = Run::new(format!("{}-0", container.name), 0, Duration::ZERO, 0);
@@ -208,7 +213,7 @@ mod tests {
                 started_at: None,
                 finished_at: None,
             };
-            run.finish(exit, (Duration::ZERO, Duration::ZERO), false, &Backoff::default());
+            run.finish(exit, (Duration::ZERO, Duration::ZERO), false, &CrashBackoff::default());
             container.begin(run);
         }
         state

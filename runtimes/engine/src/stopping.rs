@@ -24,10 +24,10 @@ use winddown_shared::{
 };
 
 use crate::action::{Action, ActionError};
-use crate::driver::{self, Driver, Target, act};
-use crate::entry::Entry;
+use crate::driver::{self, Driver, StopTarget, act};
+use crate::entry::StateEntry;
 use crate::plan;
-use crate::pod::{self, PodState, RunScope};
+use crate::pod::{self, EnginePodState, RunScope};
 use crate::stopping::last_call::LastCall;
 
 /// The exit code of a container that was killed with SIGKILL.
@@ -59,7 +59,7 @@ pub async fn stop<D: Driver>(
     let notices = driver.end_notices();
     notices.tell(entry).await;
     let seen = begin(driver, entry);
-    let end_all = async |targets: Vec<Target>| {
+    let end_all = async |targets: Vec<StopTarget>| {
         let ends = targets.into_iter().map(|target| {
             let grace = if target.is_asked { &grace } else { &of_first_signal };
             end_one(driver, entry, target, grace.clone(), last_call)
@@ -125,7 +125,7 @@ pub async fn stop_to_restart<D: Driver>(
 }
 
 /// Records and reports the running containers.
-fn begin<D: Driver>(driver: &Arc<D>, entry: &driver::Entry<D>) -> Vec<Target> {
+fn begin<D: Driver>(driver: &Arc<D>, entry: &driver::Entry<D>) -> Vec<StopTarget> {
     let (targets, new) = {
         let mut state = entry.lock();
         let targets = targets(driver, &state);
@@ -141,7 +141,7 @@ fn begin<D: Driver>(driver: &Arc<D>, entry: &driver::Entry<D>) -> Vec<Target> {
 }
 
 /// All running containers.
-fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::RunScope>) -> Vec<Target> {
+fn targets<D: Driver>(driver: &Arc<D>, state: &EnginePodState<D::RunScope>) -> Vec<StopTarget> {
     let running = state.containers.iter().filter(|c| c.is_running());
     let target = |container: &pod::Container<D::RunScope>| {
         let run = container.run.as_ref()?;
@@ -152,7 +152,7 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::RunScope>) -> Vec<Tar
             let hook = spec.lifecycle.as_ref()?.pre_stop.as_ref()?;
             Action::of_handler(hook, spec, &driver.node(state))
         });
-        Some(Target {
+        Some(StopTarget {
             name: Arc::clone(&container.name),
             id: Arc::clone(&run.id),
             attempt: run.attempt,
@@ -169,7 +169,7 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &PodState<D::RunScope>) -> Vec<Tar
 async fn end_one<D: Driver>(
     driver: &Arc<D>,
     entry: &driver::Entry<D>,
-    target: Target,
+    target: StopTarget,
     grace: Grace,
     last_call: LastCall,
 ) -> Result<(), RuntimeError> {
@@ -228,7 +228,7 @@ async fn run_hook<D: Driver>(
 }
 
 /// Summarizes the stop from the record of all stops of this pod.
-fn finish<B: RunScope>(state: &mut PodState<B>) -> PodStopped {
+fn finish<B: RunScope>(state: &mut EnginePodState<B>) -> PodStopped {
     let mut record = state.stop.take().unwrap_or_default();
     let stopped = record.finish(|name| {
         let run = state.container(name)?.run.as_ref()?;
@@ -278,12 +278,12 @@ pub(crate) fn grace_of_restart(pod: &Pod, name: &str, why: EndCause) -> Duration
 /// Resolves when a sidecar may be stopped: neither a regular or init container runs, nor a sidecar that started after
 /// it; or at the last call. Cancel-safe.
 async fn turn<B: RunScope>(
-    entry: &Entry<PodState<B>>,
+    entry: &StateEntry<EnginePodState<B>>,
     name: &str,
     grace: Grace,
     last_call: LastCall,
 ) {
-    let is_free = |state: &PodState<B>| {
+    let is_free = |state: &EnginePodState<B>| {
         let all = state.containers.iter();
         !is_needed(name, all.map(|c| (&*c.name, c.kind, c.is_running())))
     };

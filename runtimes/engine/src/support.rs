@@ -10,7 +10,9 @@ use k8s_openapi::api::core::v1 as k8s;
 use winddown_shared::http_get::unsendable;
 use winddown_shared::{Pod, UnsupportedField};
 
-use crate::environment::{NodeFacts, Room, command_line_within, environment_within};
+use crate::environment::{
+    EnvironmentFacts, VariablesRoom, command_line_within, environment_within,
+};
 use crate::{files, pod_resources, probe_client};
 
 /// Collects refused fields, relative to a path.
@@ -57,7 +59,7 @@ pub fn check(
             });
         }
         of_pod(spec, found);
-        let mut room = Room::of_pod();
+        let mut room = VariablesRoom::of_pod();
         let init = spec.init_containers.as_deref().unwrap_or_default();
         for (list, containers) in [("initContainers", init), ("containers", &spec.containers)] {
             for (i, one) in containers.iter().enumerate() {
@@ -163,11 +165,11 @@ fn handler(
 
 /// Checks that all variables and the command line can be resolved and fit into the pod's room, unless others have
 /// exceeded it; addresses are assumed to be known.
-fn variables(pod: &Pod, one: &k8s::Container, room: &mut Room, found: &mut Findings) {
+fn variables(pod: &Pod, one: &k8s::Container, room: &mut VariablesRoom, found: &mut Findings) {
     if room.is_exceeded() {
         return;
     }
-    let node = NodeFacts {
+    let node = EnvironmentFacts {
         name: String::new(),
         address: Some(Ipv4Addr::LOCALHOST.into()),
         cpu_milli: 1000,

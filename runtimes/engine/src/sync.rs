@@ -10,7 +10,7 @@ use winddown_shared::{EndCause, Grace, Pod, PodEventKind, RuntimeError, error_ch
 use crate::action::Action;
 use crate::driver::{Driver, Entry, act};
 use crate::plan::{ContainerObservation, ContainerRule};
-use crate::pod::{self, RunScope as _, Starting};
+use crate::pod::{self, RunScope as _, StartInProgress};
 use crate::{plan, prober, stopping};
 
 /// How long a postStart hook may take. The kubelet sets no limit; the hook also ends with the container and with a stop
@@ -82,7 +82,7 @@ async fn start<D: Driver>(
     pod: &Pod,
     name: &Arc<str>,
 ) -> Result<(), RuntimeError> {
-    let Some(starting) = Starting::begin(entry) else { return Ok(()) };
+    let Some(starting) = StartInProgress::begin(entry) else { return Ok(()) };
     let work = {
         let (driver, entry) = (Arc::clone(driver), Arc::clone(entry));
         let (pod, name) = (pod.clone(), Arc::clone(name));

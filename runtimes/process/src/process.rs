@@ -22,9 +22,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::action::ActionError;
-use winddown_engine::driver::Target;
+use winddown_engine::driver::StopTarget;
 use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
-use winddown_shim::order::Command;
+use winddown_shim::order::ExecCommand;
 
 mod adopt;
 pub(crate) mod cgroup;
@@ -35,8 +35,8 @@ mod start;
 mod watcher;
 
 pub use cgroup::unenforced;
-pub use winddown_engine::NodeFacts;
-pub use winddown_engine::plan::Backoff;
+pub use winddown_engine::EnvironmentFacts;
+pub use winddown_engine::plan::CrashBackoff;
 /// The supervisor of one container.
 pub use winddown_shim as shim;
 
@@ -46,12 +46,12 @@ pub use crate::programs::support::check_supported;
 
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::StatsSources;
-use crate::programs::{self, Output, ProgramDriver, ProgramRuntime, blocking, launch};
+use crate::programs::{self, CommandOutput, ProgramDriver, ProgramRuntime, blocking, launch};
 
 /// Runs pods as supervised host processes. See the [module](self).
 pub type ProcessRuntime = ProgramRuntime<Supervisors>;
 
-type Context = programs::Context<Supervisors>;
+type Context = programs::ProgramContext<Supervisors>;
 
 /// The driver of [`ProcessRuntime`], which runs each container under a supervisor process.
 #[derive(Debug)]
@@ -94,8 +94,8 @@ impl ProgramDriver for Supervisors {
     async fn exec(
         context: &Arc<Context>,
         beside: (&Pod, &str),
-        command: Command,
-        output: Output,
+        command: ExecCommand,
+        output: CommandOutput,
         _: Duration,
     ) -> Result<i32, ActionError> {
         hook::exec(context, beside, command, output).await
@@ -105,19 +105,19 @@ impl ProgramDriver for Supervisors {
         end::settle(context, entry).await
     }
 
-    async fn send_stop_signal(_: &Arc<Context>, entry: &Arc<PodEntry>, target: &Target) {
+    async fn send_stop_signal(_: &Arc<Context>, entry: &Arc<PodEntry>, target: &StopTarget) {
         let signal = launch::stop_signal(entry.lock().pod.as_ref(), &target.name);
         end::signal_main(entry, target, signal);
     }
 
-    async fn kill(context: &Arc<Context>, entry: &Arc<PodEntry>, target: &Target, round: u32) {
+    async fn kill(context: &Arc<Context>, entry: &Arc<PodEntry>, target: &StopTarget, round: u32) {
         end::kill(context, entry, target, round).await;
     }
 
     async fn unkillable_error(
         context: &Arc<Context>,
         entry: &Arc<PodEntry>,
-        target: &Target,
+        target: &StopTarget,
     ) -> RuntimeError {
         end::unkillable_error(context, entry, target).await
     }

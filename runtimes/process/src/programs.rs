@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
-use winddown_engine::NodeFacts;
+use winddown_engine::EnvironmentFacts;
 use winddown_engine::action::ActionError;
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
-use winddown_engine::driver::Target;
+use winddown_engine::driver::StopTarget;
 use winddown_engine::end_notices::EndNotices;
 use winddown_engine::plan;
 use winddown_engine::pods::Pods;
 use winddown_engine::stats::DiskCache;
 use winddown_shared::{Grace, Pod, PodEventKind, PodUid, RuntimeError, UnsupportedField};
-use winddown_shim::order::Command;
+use winddown_shim::order::ExecCommand;
 
 pub(crate) mod adopt;
 pub(crate) mod config;
@@ -40,14 +40,14 @@ pub(crate) use winddown_engine::failure::{blocking, caused, failed};
 
 use pod::{Boot, PodEntry, PodState, Run, Starting};
 use stats::StatsSources;
-pub(crate) use streams::Output;
+pub(crate) use streams::CommandOutput;
 
 /// Runs pods as programs of the host, using the driver `D`.
 ///
 /// Dropping it stops nothing: the containers continue, and the next runtime that is opened finds them.
 #[derive(Debug)]
 pub struct ProgramRuntime<D> {
-    pub(crate) context: Arc<Context<D>>,
+    pub(crate) context: Arc<ProgramContext<D>>,
     disk: DiskCache,
     /// Held for as long as this agent uses the state directory.
     _lock: File,
@@ -57,7 +57,7 @@ pub struct ProgramRuntime<D> {
 
 /// The state that all parts of the runtime share.
 #[derive(Debug)]
-pub(crate) struct Context<D> {
+pub(crate) struct ProgramContext<D> {
     pub(crate) config: ProcessConfig,
     pub(crate) pods: Pods<Boot>,
     pub(crate) starts: Semaphore,
@@ -85,7 +85,7 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
     /// # Errors
     /// The attempt cannot be started, or it is unknown whether it was.
     fn start(
-        context: &Arc<Context<Self>>,
+        context: &Arc<ProgramContext<Self>>,
         starting: Starting,
         pod: &Pod,
         name: &Arc<str>,
@@ -98,10 +98,10 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
     /// # Errors
     /// The command cannot be run.
     fn exec(
-        context: &Arc<Context<Self>>,
+        context: &Arc<ProgramContext<Self>>,
         beside: (&Pod, &str),
-        command: Command,
-        output: Output,
+        command: ExecCommand,
+        output: CommandOutput,
         limit: Duration,
     ) -> impl Future<Output = Result<i32, ActionError>> + Send;
 
@@ -110,30 +110,30 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
     /// # Errors
     /// A start does not finish, or it is unknown what runs.
     fn settle(
-        context: &Arc<Context<Self>>,
+        context: &Arc<ProgramContext<Self>>,
         entry: &Arc<PodEntry>,
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
     /// Sends the stop signal to a container's main process. A process that cannot be signalled will be killed later.
     fn send_stop_signal(
-        context: &Arc<Context<Self>>,
+        context: &Arc<ProgramContext<Self>>,
         entry: &Arc<PodEntry>,
-        target: &Target,
+        target: &StopTarget,
     ) -> impl Future<Output = ()> + Send;
 
     /// Kills all processes of a container. Called again, with `round` one higher, if the container still runs.
     fn kill(
-        context: &Arc<Context<Self>>,
+        context: &Arc<ProgramContext<Self>>,
         entry: &Arc<PodEntry>,
-        target: &Target,
+        target: &StopTarget,
         round: u32,
     ) -> impl Future<Output = ()> + Send;
 
     /// Explains why a container still runs although it was killed, as far as that is known.
     fn unkillable_error(
-        context: &Arc<Context<Self>>,
+        context: &Arc<ProgramContext<Self>>,
         entry: &Arc<PodEntry>,
-        target: &Target,
+        target: &StopTarget,
     ) -> impl Future<Output = RuntimeError> + Send;
 
     /// Kills and removes everything that is left of a stopped pod, except its records. May be repeated.
@@ -141,7 +141,7 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
     /// # Errors
     /// Something of the pod remains.
     fn clean_up(
-        context: &Arc<Context<Self>>,
+        context: &Arc<ProgramContext<Self>>,
         uid: &PodUid,
     ) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
@@ -156,14 +156,18 @@ pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
 
 impl<D> ProgramRuntime<D> {
     /// `alive` is the sender of the context's receiver.
-    pub(crate) fn assemble(context: Arc<Context<D>>, lock: File, alive: watch::Sender<()>) -> Self {
+    pub(crate) fn assemble(
+        context: Arc<ProgramContext<D>>,
+        lock: File,
+        alive: watch::Sender<()>,
+    ) -> Self {
         Self { context, disk: DiskCache::default(), _lock: lock, _alive: alive }
     }
 }
 
 // === impl Context ===
 
-impl<D: ProgramDriver> Driver for Context<D> {
+impl<D: ProgramDriver> Driver for ProgramContext<D> {
     type RunScope = Boot;
 
     fn pods(&self) -> &Pods<Boot> {
@@ -178,7 +182,7 @@ impl<D: ProgramDriver> Driver for Context<D> {
         &self.end_notices
     }
 
-    fn node(&self, _: &PodState) -> NodeFacts {
+    fn node(&self, _: &PodState) -> EnvironmentFacts {
         self.config.node.clone()
     }
 
@@ -190,7 +194,7 @@ impl<D: ProgramDriver> Driver for Context<D> {
         limit: Duration,
     ) -> Result<(), ActionError> {
         let (pod, command) = self.beside(entry, name, argv)?;
-        let run = D::exec(self, (&pod, name), command, Output::default(), limit);
+        let run = D::exec(self, (&pod, name), command, CommandOutput::default(), limit);
         match timeout(limit, run).await.map_err(|_| ActionError::Timeout)?? {
             0 => Ok(()),
             code => {
@@ -230,14 +234,14 @@ impl<D: ProgramDriver> Driver for Context<D> {
     async fn end(
         self: &Arc<Self>,
         entry: &Arc<PodEntry>,
-        target: &Target,
+        target: &StopTarget,
         grace: Grace,
     ) -> Result<(), RuntimeError> {
         end::end(self, entry, target, grace).await
     }
 }
 
-impl<D> Context<D> {
+impl<D> ProgramContext<D> {
     /// Returns the pod, and a command as the container would run it.
     ///
     /// # Errors
@@ -247,7 +251,7 @@ impl<D> Context<D> {
         entry: &PodEntry,
         name: &str,
         argv: &[String],
-    ) -> Result<(Pod, Command), ActionError> {
+    ) -> Result<(Pod, ExecCommand), ActionError> {
         let state = entry.lock();
         let what = || format!("cannot run {}", argv.join(" "));
         let unknown = || ActionError::Unasked { what: what(), source: None };
@@ -255,7 +259,7 @@ impl<D> Context<D> {
         let found = plan::find(pod, name).ok_or_else(unknown)?;
         let as_container = launch::command(self, pod, &found);
         let unasked = |error| ActionError::Unasked { what: what(), source: Some(Box::new(error)) };
-        let mut command = Command { argv: argv.to_vec(), ..as_container.map_err(unasked)? };
+        let mut command = ExecCommand { argv: argv.to_vec(), ..as_container.map_err(unasked)? };
         command.env.extend(self.end_notices.variables(&state));
         Ok((pod.clone(), command))
     }

@@ -31,9 +31,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use winddown_engine::action::ActionError;
-use winddown_engine::driver::Target;
+use winddown_engine::driver::StopTarget;
 use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
-use winddown_shim::order::Command;
+use winddown_shim::order::ExecCommand;
 
 mod adopt;
 mod attempt;
@@ -57,12 +57,12 @@ use crate::programs::config::ProcessConfig;
 use crate::programs::pod::{PodEntry, Run, Starting};
 use crate::programs::stats::StatsSources;
 use crate::programs::support::check_supported as supported_by_programs;
-use crate::programs::{self, Output, ProgramDriver, ProgramRuntime, caused};
+use crate::programs::{self, CommandOutput, ProgramDriver, ProgramRuntime, caused};
 
 /// Runs pods as transient services. See the [module](self).
 pub type SystemdRuntime<U> = ProgramRuntime<Services<U>>;
 
-type Context<U> = programs::Context<Services<U>>;
+type Context<U> = programs::ProgramContext<Services<U>>;
 
 /// The driver of [`SystemdRuntime`], which runs each container as a transient service.
 #[derive(Debug)]
@@ -143,8 +143,8 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
     async fn exec(
         context: &Arc<Context<U>>,
         beside: (&Pod, &str),
-        command: Command,
-        output: Output,
+        command: ExecCommand,
+        output: CommandOutput,
         limit: Duration,
     ) -> Result<i32, ActionError> {
         hook::exec(context, beside, &command, output, limit).await
@@ -155,18 +155,27 @@ impl<U: ServiceUnits> ProgramDriver for Services<U> {
         adopt::look_again(context, entry).await
     }
 
-    async fn send_stop_signal(context: &Arc<Context<U>>, entry: &Arc<PodEntry>, target: &Target) {
+    async fn send_stop_signal(
+        context: &Arc<Context<U>>,
+        entry: &Arc<PodEntry>,
+        target: &StopTarget,
+    ) {
         kill::send_stop_signal(context, entry, target).await;
     }
 
-    async fn kill(context: &Arc<Context<U>>, entry: &Arc<PodEntry>, target: &Target, round: u32) {
+    async fn kill(
+        context: &Arc<Context<U>>,
+        entry: &Arc<PodEntry>,
+        target: &StopTarget,
+        round: u32,
+    ) {
         kill::kill(context, entry, target, round).await;
     }
 
     async fn unkillable_error(
         context: &Arc<Context<U>>,
         entry: &Arc<PodEntry>,
-        target: &Target,
+        target: &StopTarget,
     ) -> RuntimeError {
         kill::unkillable_error(context, entry, target).await
     }

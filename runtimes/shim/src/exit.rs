@@ -23,7 +23,7 @@ const MAX_MESSAGE: u64 = 4096;
 const MESSAGE_NAMES: usize = 4;
 
 /// What the supervisor observed.
-pub(crate) struct Seen {
+pub(crate) struct ObservedExit {
     /// The wait status; none if the supervisor killed the command without collecting it.
     pub(crate) status: Option<WaitStatus>,
     pub(crate) started_at: WallTime,
@@ -39,7 +39,7 @@ pub(crate) fn reserve(dir: &Path) -> io::Result<()> {
 }
 
 /// Builds the record from the observation.
-pub(crate) fn describe(dir: &Path, order: &Order, seen: Seen) -> ExitRecord {
+pub(crate) fn describe(dir: &Path, order: &Order, seen: ObservedExit) -> ExitRecord {
     let (exit_code, signal) = seen.status.map_or((137, None), code);
     let is_out_of_memory = || members::were_out_of_memory(&order.command.cgroups);
     let (source, log_tail) = (order.message.as_ref(), || seen.log_tail);

@@ -2,7 +2,7 @@
 
 use winddown_shared::WallTime;
 
-use crate::log::{Lines, Stream};
+use crate::log::{Stream, StreamLines};
 use crate::procfs;
 
 /// Parses the text as `/proc/PID/stat`. Panics if a property is violated.
@@ -47,7 +47,7 @@ pub fn container_log(output: &[u8]) {
 }
 
 fn logged(reads: &mut dyn Iterator<Item = &[u8]>) -> Vec<u8> {
-    let (mut lines, mut log) = (Lines::new(Stream::Out), Vec::new());
+    let (mut lines, mut log) = (StreamLines::new(Stream::Out), Vec::new());
     let at = WallTime::UNIX_EPOCH;
     let mut counted = 0;
     for read in reads {

@@ -5,7 +5,7 @@ use std::io;
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 use winddown_host::regular;
 
-use crate::order::Command;
+use crate::order::ExecCommand;
 
 /// The list of the host's users. Only this file is read: a directory service may hang during boot.
 const PASSWD: &str = "/etc/passwd";
@@ -18,7 +18,7 @@ const NO_GROUP: u32 = 65534;
 ///
 /// # Errors
 /// The kernel refuses; the error names the field that required the change.
-pub(crate) fn take(command: &Command) -> Result<(), (String, io::Error)> {
+pub(crate) fn take(command: &ExecCommand) -> Result<(), (String, io::Error)> {
     let failed = |what: String| move |error: nix::Error| (what, io::Error::from(error));
     let groups: Vec<Gid> = command.groups.iter().copied().map(Gid::from_raw).collect();
     if Uid::effective().is_root() || !groups.is_empty() {

@@ -16,7 +16,7 @@ use nix::sys::stat::{Mode, umask};
 use winddown_host::kernel;
 
 use super::identity;
-use crate::order::{Command, Input};
+use crate::order::{ExecCommand, StandardInput};
 use crate::record;
 
 /// The exit code that Kubernetes shows for a container whose program could not be started.
@@ -24,7 +24,7 @@ pub(crate) const START_ERROR_CODE: u8 = 128;
 /// The usual umask: the agent's own is stricter.
 const UMASK: Mode = Mode::S_IWGRP.union(Mode::S_IWOTH);
 
-/// Reads a [`Command`] from stdin and executes it, as a child of the process `supervisor`, or with none as a service
+/// Reads an [`ExecCommand`] from stdin and executes it, as a child of the process `supervisor`, or with none as a service
 /// that the service manager supervises. Returns only on failure.
 pub(crate) fn launch(supervisor: Option<&OsStr>) -> ExitCode {
     let mut json = Vec::new();
@@ -32,7 +32,7 @@ pub(crate) fn launch(supervisor: Option<&OsStr>) -> ExitCode {
         return ExitCode::from(START_ERROR_CODE);
     }
     // The supervisor died before it sent the command: nothing may run.
-    let Ok(command) = serde_json::from_slice::<Command>(&json) else {
+    let Ok(command) = serde_json::from_slice::<ExecCommand>(&json) else {
         return ExitCode::from(START_ERROR_CODE);
     };
     // Opened while this process may still write there; closed by a successful exec.
@@ -43,7 +43,7 @@ pub(crate) fn launch(supervisor: Option<&OsStr>) -> ExitCode {
 }
 
 /// Executes the command. Returns only on failure, with the reason.
-fn become_it(command: &Command, supervisor: Option<&OsStr>) -> String {
+fn become_it(command: &ExecCommand, supervisor: Option<&OsStr>) -> String {
     let prepared = prepare(command, supervisor);
     let Err((what, source)) = prepared else {
         let Some((program, args)) = command.argv.split_first() else {
@@ -60,7 +60,7 @@ fn become_it(command: &Command, supervisor: Option<&OsStr>) -> String {
     format!("{what}: {source}")
 }
 
-fn prepare(command: &Command, supervisor: Option<&OsStr>) -> Result<(), (String, io::Error)> {
+fn prepare(command: &ExecCommand, supervisor: Option<&OsStr>) -> Result<(), (String, io::Error)> {
     let failed = |what: &str| {
         let what = what.to_owned();
         move |error: nix::Error| (what, io::Error::from(error))
@@ -112,10 +112,12 @@ fn ignore_nothing() -> io::Result<()> {
 }
 
 /// Connects the input to this process. A session leader without a terminal gets the terminal that it opens.
-fn connect(input: &Input, user: Option<u32>) -> io::Result<()> {
+fn connect(input: &StandardInput, user: Option<u32>) -> io::Result<()> {
     match input {
-        Input::Pipe(path) => rustix::stdio::dup2_stdin(&File::options().read(true).open(path)?)?,
-        Input::Terminal(path) => {
+        StandardInput::Pipe(path) => {
+            rustix::stdio::dup2_stdin(&File::options().read(true).open(path)?)?;
+        }
+        StandardInput::Terminal(path) => {
             let terminal = File::options().read(true).write(true).open(path)?;
             if let Some(user) = user {
                 // Otherwise the container could not open it again, for example as /dev/stdout.

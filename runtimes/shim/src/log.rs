@@ -42,7 +42,7 @@ pub enum Stream {
 
 /// Turns the bytes of one stream into log lines, in memory.
 #[derive(Debug)]
-pub struct Lines {
+pub struct StreamLines {
     stream: Stream,
     /// The line that is not complete yet; at most [`MAX_LINE`].
     pending: Vec<u8>,
@@ -72,7 +72,7 @@ struct Tail(Vec<u8>);
 
 // === impl Lines ===
 
-impl Lines {
+impl StreamLines {
     /// Creates the state for a stream without output so far.
     pub fn new(stream: Stream) -> Self {
         Self { stream, pending: Vec::new() }

@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use winddown_shared::WallClock;
 
 use super::log::Stream;
-use super::output::{LAST_CHUNKS, Output, Source};
+use super::output::{ContainerOutput, LAST_CHUNKS, OutputPipe};
 use crate::journal_copy::JournalCopy;
 use crate::log_pipes::in_input;
 use crate::order::LogTarget;
@@ -44,7 +44,7 @@ pub(crate) fn run(
 }
 
 struct Writer<'a, F> {
-    output: Output<'a>,
+    output: ContainerOutput<'a>,
     journal: JournalCopy<F>,
     asked: SignalFd,
 }
@@ -57,14 +57,15 @@ impl<'a, F: AsFd> Writer<'a, F> {
         wall: &'a WallClock,
     ) -> Result<Self, String> {
         let [out, error] = in_input(input).map_err(|e| e.to_string())?;
-        let sources = vec![Source::new(out, Stream::Out)?, Source::new(error, Stream::Err)?];
+        let sources =
+            vec![OutputPipe::new(out, Stream::Out)?, OutputPipe::new(error, Stream::Err)?];
         let mut signals = SigSet::empty();
         signals.add(Signal::SIGTERM);
         signals.thread_block().map_err(refused("cannot block signals"))?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let asked =
             SignalFd::with_flags(&signals, flags).map_err(refused("cannot listen for SIGTERM"))?;
-        Ok(Self { output: Output::new(sources, target, wall), journal, asked })
+        Ok(Self { output: ContainerOutput::new(sources, target, wall), journal, asked })
     }
 
     fn follow(&mut self) -> Result<(), String> {

@@ -12,7 +12,7 @@ pub struct Order {
     /// The program and leading arguments of the launcher (a hidden subcommand of this binary).
     pub launcher: Vec<String>,
     /// What to run.
-    pub command: Command,
+    pub command: ExecCommand,
     /// Where its output goes; with `None` it inherits the supervisor's.
     pub log: Option<LogTarget>,
     /// The source of the termination message; with `None` there is no message.
@@ -24,7 +24,7 @@ pub struct Order {
 /// The program to execute, and the attributes of its process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Command {
+pub struct ExecCommand {
     /// Program and arguments; never empty.
     pub argv: Vec<String>,
     /// The whole environment.
@@ -42,7 +42,7 @@ pub struct Command {
     /// From -1000 to 1000; `None` leaves it unchanged.
     pub oom_score_adj: Option<i16>,
     /// Its standard input; `None` means `/dev/null`.
-    pub input: Option<Input>,
+    pub input: Option<StandardInput>,
     /// The directories of the cgroups to enter, one in each hierarchy.
     pub cgroups: Vec<PathBuf>,
     /// The file where the launcher reports why it could not start the program.
@@ -52,7 +52,7 @@ pub struct Command {
 /// The standard input of a command, as a path that the launcher can open before it switches to another user.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Input {
+pub enum StandardInput {
     /// A pipe.
     Pipe(PathBuf),
     /// A terminal, which also gets the output and becomes the controlling terminal.

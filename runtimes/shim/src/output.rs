@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use winddown_shared::WallClock;
 
-use super::log::{Lines, LogFile, Stream};
+use super::log::{LogFile, Stream, StreamLines};
 use crate::order::LogTarget;
 
 /// The number of bytes read at once.
@@ -16,9 +16,9 @@ const CHUNK_BYTES: usize = 16 * 1024;
 pub(crate) const LAST_CHUNKS: usize = 64;
 
 /// The output of a container and its log.
-pub(crate) struct Output<'a> {
+pub(crate) struct ContainerOutput<'a> {
     /// The pipes that are still open.
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<OutputPipe>,
     log: LogFile,
     wall: &'a WallClock,
     chunk: Vec<u8>,
@@ -26,15 +26,15 @@ pub(crate) struct Output<'a> {
 }
 
 /// One output pipe.
-pub(crate) struct Source {
+pub(crate) struct OutputPipe {
     pub(crate) pipe: File,
-    lines: Lines,
+    lines: StreamLines,
 }
 
 // === impl Output ===
 
-impl<'a> Output<'a> {
-    pub(crate) fn new(sources: Vec<Source>, target: LogTarget, wall: &'a WallClock) -> Self {
+impl<'a> ContainerOutput<'a> {
+    pub(crate) fn new(sources: Vec<OutputPipe>, target: LogTarget, wall: &'a WallClock) -> Self {
         let log = LogFile::open(target);
         Self { sources, log, wall, chunk: vec![0; CHUNK_BYTES], text: Vec::new() }
     }
@@ -84,10 +84,10 @@ impl<'a> Output<'a> {
 
 // === impl Source ===
 
-impl Source {
+impl OutputPipe {
     pub(crate) fn new(pipe: OwnedFd, stream: Stream) -> Result<Self, String> {
         let flags = fcntl_getfl(&pipe).map_err(|e| e.to_string())?;
         fcntl_setfl(&pipe, flags | OFlags::NONBLOCK).map_err(|e| e.to_string())?;
-        Ok(Self { pipe: pipe.into(), lines: Lines::new(stream) })
+        Ok(Self { pipe: pipe.into(), lines: StreamLines::new(stream) })
     }
 }

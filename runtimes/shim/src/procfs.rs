@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use winddown_host::{ProcStat, kernel};
 
-use super::record::Identity;
+use super::record::ProcessIdentity;
 
 /// Environment variable that marks every process of a pod.
 pub const POD_MARK: &str = "WINDDOWN_POD_UID";
@@ -57,7 +57,7 @@ impl Process {
     ///
     /// # Errors
     /// The kernel refuses for another reason than that the process does not exist.
-    pub fn open(proc_root: &Path, seen: Identity) -> io::Result<Option<Self>> {
+    pub fn open(proc_root: &Path, seen: ProcessIdentity) -> io::Result<Option<Self>> {
         let Some(process) = Self::open_any(seen.pid)? else { return Ok(None) };
         // Read after opening: the pidfd pins the process whose start time this is.
         let stat = stat(proc_root, seen.pid)?;
@@ -158,7 +158,11 @@ pub fn boot_id(proc_root: &Path) -> String {
 ///
 /// # Errors
 /// The processes cannot be listed.
-pub fn marked(proc_root: &Path, pod_uid: &str, container: &str) -> io::Result<Vec<Identity>> {
+pub fn marked(
+    proc_root: &Path,
+    pod_uid: &str,
+    container: &str,
+) -> io::Result<Vec<ProcessIdentity>> {
     let pod = format!("{POD_MARK}={pod_uid}");
     let container = format!("{CONTAINER_MARK}={container}");
     let is_marked = |pid: &i32| {
@@ -185,7 +189,7 @@ pub fn marked(proc_root: &Path, pod_uid: &str, container: &str) -> io::Result<Ve
 ///
 /// # Errors
 /// The processes cannot be listed.
-pub fn supervisors(proc_root: &Path) -> io::Result<Vec<(Identity, PathBuf)>> {
+pub fn supervisors(proc_root: &Path) -> io::Result<Vec<(ProcessIdentity, PathBuf)>> {
     let user = rustix::process::geteuid().as_raw();
     let of = |pid: i32| {
         let dir = proc_root.join(pid.to_string());
@@ -202,7 +206,7 @@ pub fn supervisors(proc_root: &Path) -> io::Result<Vec<(Identity, PathBuf)>> {
 ///
 /// # Errors
 /// The processes cannot be listed.
-pub fn oldest_child(proc_root: &Path, parent: i32) -> io::Result<Option<Identity>> {
+pub fn oldest_child(proc_root: &Path, parent: i32) -> io::Result<Option<ProcessIdentity>> {
     let children = pids(proc_root)?.filter_map(|pid| living(proc_root, pid));
     let children = children.filter(|&(_, of)| of == parent).map(|(child, _)| child);
     Ok(children.min_by_key(|child| (child.start_time, child.pid)))
@@ -212,9 +216,10 @@ pub fn oldest_child(proc_root: &Path, parent: i32) -> io::Result<Option<Identity
 ///
 /// # Errors
 /// The processes cannot be listed.
-pub fn descendants(proc_root: &Path, root: i32) -> io::Result<Vec<Identity>> {
+pub fn descendants(proc_root: &Path, root: i32) -> io::Result<Vec<ProcessIdentity>> {
     let living = pids(proc_root)?.filter_map(|pid| living(proc_root, pid));
-    let mut all: Vec<(i32, Identity)> = living.map(|(seen, parent)| (parent, seen)).collect();
+    let mut all: Vec<(i32, ProcessIdentity)> =
+        living.map(|(seen, parent)| (parent, seen)).collect();
     all.sort_unstable();
     let mut parents = vec![root];
     let mut found = Vec::new();
@@ -230,9 +235,9 @@ pub fn descendants(proc_root: &Path, root: i32) -> io::Result<Vec<Identity>> {
 }
 
 /// Returns a process and its parent, unless it is a zombie.
-fn living(proc_root: &Path, pid: i32) -> Option<(Identity, i32)> {
+fn living(proc_root: &Path, pid: i32) -> Option<(ProcessIdentity, i32)> {
     let stat = stat(proc_root, pid).ok()??;
-    let seen = Identity { pid, start_time: stat.start_time };
+    let seen = ProcessIdentity { pid, start_time: stat.start_time };
     (!stat.has_ended()).then_some((seen, stat.parent))
 }
 
@@ -346,7 +351,7 @@ mod tests {
             enter(proc_root.path(), MARKS, 'S', 0, 99);
             search.join().unwrap()
         });
-        assert_eq!(marked, [Identity { pid: 42, start_time: 7 }]);
+        assert_eq!(marked, [ProcessIdentity { pid: 42, start_time: 7 }]);
     }
 
     #[test]
@@ -367,7 +372,7 @@ mod tests {
             drop(turn);
             search.join().unwrap()
         });
-        assert_eq!(marked, [Identity { pid: 42, start_time: 7 }]);
+        assert_eq!(marked, [ProcessIdentity { pid: 42, start_time: 7 }]);
     }
 
     #[test]
@@ -410,7 +415,8 @@ mod tests {
         let proc_root = Path::new("/proc");
         let pid = i32::try_from(std::process::id()).unwrap();
         let start = stat(proc_root, pid).unwrap().unwrap().start_time;
-        let open = |start_time| Process::open(proc_root, Identity { pid, start_time }).unwrap();
+        let open =
+            |start_time| Process::open(proc_root, ProcessIdentity { pid, start_time }).unwrap();
         assert!(open(start).is_some());
         assert!(open(start + 1).is_none());
     }

@@ -80,9 +80,9 @@ pub struct StartedRecord {
     /// The kernel's boot id: pids of another boot mean nothing.
     pub boot_id: String,
     /// The supervisor.
-    pub supervisor: Identity,
+    pub supervisor: ProcessIdentity,
     /// The container's main process.
-    pub main: Identity,
+    pub main: ProcessIdentity,
     /// Wall time of the start.
     pub started_at: WallTime,
 }
@@ -90,7 +90,7 @@ pub struct StartedRecord {
 /// Identifies a process within one boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Identity {
+pub struct ProcessIdentity {
     /// The pid in the host's process namespace.
     pub pid: i32,
     /// The start time in clock ticks since boot.

@@ -15,13 +15,13 @@ use winddown_host::kernel;
 use winddown_shared::{WallClock, WallTime};
 
 use super::log::Stream;
-use super::output::{LAST_CHUNKS, Output, Source};
+use super::output::{ContainerOutput, LAST_CHUNKS, OutputPipe};
 use super::{exit, launcher, tree};
 use crate::fault;
 use crate::members::PROCS;
 use crate::order::Order;
 use crate::procfs::{self, CONTAINER_MARK, POD_MARK};
-use crate::record::{self, Identity, StartedRecord};
+use crate::record::{self, ProcessIdentity, StartedRecord};
 use crate::step::refused;
 
 /// Supervises the container whose attempt directory is `dir`.
@@ -65,12 +65,12 @@ pub(crate) fn hook(wall: &WallClock) -> ExitCode {
 /// A command under supervision.
 struct Running<'a> {
     child: Child,
-    main: Identity,
+    main: ProcessIdentity,
     started_at: WallTime,
     started: Instant,
     signals: SignalFd,
     /// None if its output is not kept.
-    output: Option<Output<'a>>,
+    output: Option<ContainerOutput<'a>>,
     wall: &'a WallClock,
 }
 
@@ -85,7 +85,7 @@ fn start_container<'a>(dir: &Path, wall: &'a WallClock) -> Result<(Order, Runnin
     let (child, out) = spawn_launcher(&order)?;
     let mut running = Running::new(child, out, &order, signals, wall)?;
     let me = i32::try_from(std::process::id()).unwrap_or(0);
-    let supervisor = Identity { pid: me, start_time: start_time(&order.proc_root, me)? };
+    let supervisor = ProcessIdentity { pid: me, start_time: start_time(&order.proc_root, me)? };
     let started = StartedRecord {
         boot_id: procfs::boot_id(&order.proc_root),
         supervisor,
@@ -132,7 +132,7 @@ fn read_line_order() -> Result<Order, String> {
     serde_json::from_str(&line).map_err(|e| e.to_string())
 }
 
-fn spawn_launcher(order: &Order) -> Result<(Child, Vec<Source>), String> {
+fn spawn_launcher(order: &Order) -> Result<(Child, Vec<OutputPipe>), String> {
     let Some((program, args)) = order.launcher.split_first() else {
         return Err("the order names no launcher".to_owned());
     };
@@ -146,8 +146,8 @@ fn spawn_launcher(order: &Order) -> Result<(Child, Vec<Source>), String> {
         let pipe = || io::pipe().map_err(|e| format!("cannot make a pipe: {e}"));
         let ((out_read, out_write), (err_read, err_write)) = (pipe()?, pipe()?);
         command.stdout(out_write).stderr(err_write);
-        sources.push(Source::new(out_read.into(), Stream::Out)?);
-        sources.push(Source::new(err_read.into(), Stream::Err)?);
+        sources.push(OutputPipe::new(out_read.into(), Stream::Out)?);
+        sources.push(OutputPipe::new(err_read.into(), Stream::Err)?);
     }
     let child = command.spawn().map_err(|e| format!("cannot start {program}: {e}"))?;
     // Before the start is recorded: systemd removes empty cgroups of a unit whose process was killed, and an attempt
@@ -178,19 +178,19 @@ fn announce(line: &str) {
 impl<'a> Running<'a> {
     fn new(
         child: Child,
-        sources: Vec<Source>,
+        sources: Vec<OutputPipe>,
         order: &Order,
         signals: SignalFd,
         wall: &'a WallClock,
     ) -> Result<Self, String> {
         let pid = i32::try_from(child.id()).map_err(|e| e.to_string())?;
         Ok(Self {
-            main: Identity { pid, start_time: start_time(&order.proc_root, pid)? },
+            main: ProcessIdentity { pid, start_time: start_time(&order.proc_root, pid)? },
             child,
             started_at: wall.now(),
             started: Instant::now(),
             signals,
-            output: order.log.clone().map(|log| Output::new(sources, log, wall)),
+            output: order.log.clone().map(|log| ContainerOutput::new(sources, log, wall)),
             wall,
         })
     }
@@ -249,7 +249,7 @@ impl<'a> Running<'a> {
         });
         let log_tail = log_tail.unwrap_or_default();
         let started_at = self.started_at;
-        let seen = exit::Seen { status, started_at, finished_at, ran, log_tail };
+        let seen = exit::ObservedExit { status, started_at, finished_at, ran, log_tail };
         let record = exit::describe(dir, order, seen);
         fault::point("supervisor-before-exit-record");
         // If even the reserved space is not enough, the agent reports an unknown exit.

@@ -81,12 +81,12 @@ fn run_of_log(file: &str) -> Option<u32> {
 }
 
 /// A log in the directory of its container.
-struct Place {
+struct LogPlace {
     directory: OwnedFd,
     name: OsString,
 }
 
-impl Place {
+impl LogPlace {
     /// Opens the directory of the log at `path`.
     fn find(path: &Path) -> io::Result<Self> {
         let (logs, below) = regular::split(path, NAMES);
@@ -130,7 +130,7 @@ pub fn rotate_beyond(path: &Path, max_bytes: u64, max_files: u32) -> io::Result<
 /// # Errors
 /// A file cannot be renamed or removed, or there is a link on the way to it. A missing file is no error when renaming.
 pub fn rotate(path: &Path, max_files: u32) -> io::Result<()> {
-    let place = Place::find(path)?;
+    let place = LogPlace::find(path)?;
     let last = max_files.max(1) - 1;
     // Only up to the first free number: after a rotation that failed half-way, the older files have moved already.
     let free = (1..last).find(|&n| place.is_free(n)).unwrap_or(last);
@@ -149,7 +149,7 @@ pub fn rotate(path: &Path, max_files: u32) -> io::Result<()> {
 
 /// Removes a log and its rotated files. Returns whether the log existed.
 pub fn remove(path: &Path) -> bool {
-    let Ok(place) = Place::find(path) else { return false };
+    let Ok(place) = LogPlace::find(path) else { return false };
     let was_there = place.remove(0).is_ok();
     // A pod that makes more files than it is rotated into keeps the rest until its directory is removed.
     let _ = (1..=MOST_FILES).try_for_each(|n| place.remove(n));

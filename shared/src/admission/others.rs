@@ -13,7 +13,7 @@ use crate::{Pod, PodUid, UidHasher};
 /// They are read and summed up once, when a check first needs them; a pod that is admitted is added
 /// to the sum. So checking all pods takes linear rather than quadratic time.
 pub struct Others {
-    read: Box<dyn Fn() -> Places + Send>,
+    read: Box<dyn Fn() -> OccupiedPlaces + Send>,
     places: OnceCell<Summed>,
     /// Pods for which room is being made.
     reserved: Vec<Pod>,
@@ -21,7 +21,7 @@ pub struct Others {
 
 /// The pods that occupy a place on the node.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct OccupiedPlaces {
     /// Pods that were not requested to terminate.
     pub(crate) non_terminating: Vec<Pod>,
     /// Pods that are terminating and still count.
@@ -44,7 +44,7 @@ struct Summed {
 impl Others {
     /// The pods that `list` returns when it is first needed.
     pub fn new(list: impl Fn() -> Vec<Pod> + Send + 'static) -> Self {
-        Self::of(move || Places { non_terminating: list(), ending: Vec::new() })
+        Self::of(move || OccupiedPlaces { non_terminating: list(), ending: Vec::new() })
     }
 
     /// An empty node.
@@ -53,7 +53,7 @@ impl Others {
         Self::new(Vec::new)
     }
 
-    pub(crate) fn of(read: impl Fn() -> Places + Send + 'static) -> Self {
+    pub(crate) fn of(read: impl Fn() -> OccupiedPlaces + Send + 'static) -> Self {
         Self { read: Box::new(read), places: OnceCell::new(), reserved: Vec::new() }
     }
 
@@ -126,7 +126,7 @@ impl std::fmt::Debug for Others {
 // === impl Summed ===
 
 impl Summed {
-    fn new(Places { non_terminating, ending }: Places) -> Self {
+    fn new(OccupiedPlaces { non_terminating, ending }: OccupiedPlaces) -> Self {
         let mut used = NodeUse::default();
         let mut known = HashSet::default();
         for pod in non_terminating.iter().chain(&ending) {

@@ -21,7 +21,7 @@ struct Bound {
 }
 
 /// One port that a pod requests.
-struct Wanted<'a> {
+struct WantedPort<'a> {
     port: i32,
     protocol: &'a str,
     address: &'a str,
@@ -74,7 +74,7 @@ pub(super) fn numbers(pod: &Pod) -> Vec<i32> {
 }
 
 /// The ports of containers and sidecars; an init container has released its own when the pod runs.
-fn wanted(pod: &Pod) -> impl Iterator<Item = Wanted<'_>> {
+fn wanted(pod: &Pod) -> impl Iterator<Item = WantedPort<'_>> {
     pod.spec.iter().flat_map(|spec| {
         let init = spec.init_containers.iter().flatten();
         let sidecars = init.filter(|c| ContainerKind::of_init(c) == ContainerKind::Sidecar);
@@ -83,13 +83,13 @@ fn wanted(pod: &Pod) -> impl Iterator<Item = Wanted<'_>> {
     })
 }
 
-fn of<'a>(spec: &PodSpec, port: &'a ContainerPort) -> Option<Wanted<'a>> {
+fn of<'a>(spec: &PodSpec, port: &'a ContainerPort) -> Option<WantedPort<'a>> {
     let given = port.host_port.filter(|port| *port > 0);
     // On the host's network, a container's port is a host port. The API server sets it in the pod;
     // a manifest may omit it.
     let shared = || (spec.host_network == Some(true)).then_some(port.container_port);
     let host_port = given.or_else(shared).filter(|port| *port > 0)?;
-    Some(Wanted {
+    Some(WantedPort {
         port: host_port,
         protocol: port.protocol.as_deref().filter(|text| !text.is_empty()).unwrap_or("TCP"),
         address: port.host_ip.as_deref().filter(|text| !text.is_empty()).unwrap_or(ANY),

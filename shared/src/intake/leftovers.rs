@@ -26,7 +26,7 @@ const LIST_RETRY: Duration = Duration::from_secs(10);
 const GATHER_TIME: Duration = Duration::from_millis(100);
 
 /// What the runtime holds of a UID.
-pub(super) enum Found {
+pub(super) enum HeldPod {
     /// Containers run. For a desired UID: they ran when the agent started.
     Running(RuntimePod),
     /// Logs and exit records, or containers that a worker is stopping.
@@ -35,7 +35,7 @@ pub(super) enum Found {
     Unclaimed,
 }
 
-impl Found {
+impl HeldPod {
     /// Records that nothing of it runs any more.
     pub(super) fn end(&mut self) {
         if matches!(self, Self::Running(_)) {
@@ -128,10 +128,13 @@ impl<R: Runtime> Intake<R> {
                 }
                 Some(_) => {}
                 None if pod.running => {
-                    self.found.insert(pod.uid.clone(), Found::Running(pod));
+                    self.found.insert(pod.uid.clone(), HeldPod::Running(pod));
                 }
                 None => {
-                    self.found.entry(pod.uid).and_modify(Found::end).or_insert(Found::Unclaimed);
+                    self.found
+                        .entry(pod.uid)
+                        .and_modify(HeldPod::end)
+                        .or_insert(HeldPod::Unclaimed);
                 }
             }
         }
@@ -148,8 +151,8 @@ impl<R: Runtime> Intake<R> {
             .filter(|(uid, _)| !desired.contains(*uid) || refused(uid))
             .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())
             .filter_map(|(_, found)| match found {
-                Found::Running(pod) if !self.is_kept(&pod.uid) => Some(pod.clone()),
-                Found::Running(_) | Found::Remains | Found::Unclaimed => None,
+                HeldPod::Running(pod) if !self.is_kept(&pod.uid) => Some(pod.clone()),
+                HeldPod::Running(_) | HeldPod::Remains | HeldPod::Unclaimed => None,
             })
             .collect();
         for pod in &strays {
@@ -171,17 +174,17 @@ impl<R: Runtime> Intake<R> {
                 && !tracked.contains_key(uid)
                 && self.workers.lifecycle(uid).is_none()
         };
-        let is_left = |found: &Found| match found {
-            Found::Running(_) => false,
-            Found::Remains => true,
-            Found::Unclaimed => complete,
+        let is_left = |found: &HeldPod| match found {
+            HeldPod::Running(_) => false,
+            HeldPod::Remains => true,
+            HeldPod::Unclaimed => complete,
         };
         let remains = self.found.iter().filter(|(uid, found)| is_left(found) && gone(uid));
         self.removals.left = remains.map(|(uid, _)| uid.clone()).collect();
     }
 
     fn end_stray(&mut self, pod: &RuntimePod) {
-        self.found.insert(pod.uid.clone(), Found::Remains);
+        self.found.insert(pod.uid.clone(), HeldPod::Remains);
         // A pod that was terminating when its source dropped it gets the rest of its grace period.
         match self.earlier_kill(&pod.uid) {
             Some(request) => self.workers.request_kill(Pod::of_runtime(pod), &request),

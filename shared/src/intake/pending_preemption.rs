@@ -21,8 +21,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{AdmissionState, Intake};
-use crate::admission::Places;
-use crate::status::Phase;
+use crate::admission::OccupiedPlaces;
+use crate::status::PodPhase;
 use crate::workers::Occupants;
 use crate::{
     Event, Others, Pod, PodLabel, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection,
@@ -294,7 +294,7 @@ impl<R: Runtime> Intake<R> {
             let non_terminating = std::mem::take(&mut occupants.non_terminating);
             let mut ending = std::mem::take(&mut occupants.without_source);
             ending.extend(stay(occupants));
-            Places { non_terminating, ending }
+            OccupiedPlaces { non_terminating, ending }
         })
     }
 
@@ -370,7 +370,7 @@ impl<R: Runtime> Intake<R> {
     /// Sets the status of a pod that has not been admitted yet.
     pub(super) fn say_pending(&self, pod: &Pod, reason: &str, message: &str) {
         let status = api::PodStatus {
-            phase: Some(Phase::Pending.as_str().to_owned()),
+            phase: Some(PodPhase::Pending.as_str().to_owned()),
             reason: Some(reason.to_owned()),
             message: Some(message.to_owned()),
             qos_class: Some(pod.qos().as_str().to_owned()),

@@ -18,7 +18,7 @@ pub(crate) const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 3600
 /// [`over`](Self::over). Small: there is one per terminating pod.
 #[derive(Clone, Debug)]
 pub struct Grace {
-    shared: Arc<Shared>,
+    shared: Arc<GraceShared>,
     reason: Option<KillReason>,
     /// SIGKILL is not due before.
     floor: Option<Instant>,
@@ -28,10 +28,10 @@ pub struct Grace {
 
 /// The pod worker's half of a [`Grace`].
 #[derive(Debug)]
-pub struct GraceSender(Arc<Shared>);
+pub struct GraceSender(Arc<GraceShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct GraceShared {
     kill_at: Mutex<Instant>,
     shortened: Notify,
 }
@@ -47,7 +47,8 @@ impl Grace {
 
     /// Creates a grace period that ends at `kill_at`, with the sender that can shorten it.
     pub fn until(kill_at: Instant) -> (GraceSender, Grace) {
-        let shared = Arc::new(Shared { kill_at: Mutex::new(kill_at), shortened: Notify::new() });
+        let shared =
+            Arc::new(GraceShared { kill_at: Mutex::new(kill_at), shortened: Notify::new() });
         (
             GraceSender(Arc::clone(&shared)),
             Grace { shared, reason: None, floor: None, seen: kill_at },
@@ -138,7 +139,7 @@ impl GraceSender {
 
 // === impl Shared ===
 
-impl Shared {
+impl GraceShared {
     fn lock(&self) -> MutexGuard<'_, Instant> {
         self.kill_at.lock().unwrap_or_else(PoisonError::into_inner)
     }

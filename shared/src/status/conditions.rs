@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::phase::{Phase, is_init_done};
+use super::phase::{PodPhase, is_init_done};
 use crate::{ContainerKind, PodRuntimeStatus, WallTime};
 
 /// The condition of a pod that is terminated by the node rather than by itself (KEP-3329).
@@ -14,7 +14,7 @@ const OWNED: [&str; 5] =
 /// All conditions of a pod: those of the agent recomputed, the others carried over from `previous`. `why_unready` is
 /// the reason and message of an unready pod whose cause is not just its containers.
 pub(super) fn compute(
-    phase: Phase,
+    phase: PodPhase,
     status: &PodRuntimeStatus,
     disruption: Option<&str>,
     why_unready: Option<(&str, &str)>,
@@ -34,9 +34,9 @@ pub(super) fn compute(
         condition("PodReadyToStartContainers", begun, None),
         condition(
             "Initialized",
-            initialized || phase == Phase::Succeeded,
+            initialized || phase == PodPhase::Succeeded,
             match phase {
-                Phase::Succeeded => Some(("PodCompleted", "")),
+                PodPhase::Succeeded => Some(("PodCompleted", "")),
                 _ if initialized || status.containers.is_empty() => None,
                 _ => Some(("ContainersNotInitialized", &*incomplete)),
             },
@@ -67,13 +67,13 @@ pub(super) fn compute(
 
 /// Whether every regular container and sidecar is ready, and if not, why.
 fn containers_ready(
-    phase: Phase,
+    phase: PodPhase,
     status: &PodRuntimeStatus,
 ) -> (bool, Option<(&'static str, String)>) {
     match phase {
-        Phase::Succeeded => return (false, Some(("PodCompleted", String::new()))),
-        Phase::Failed => return (false, Some(("PodFailed", String::new()))),
-        Phase::Pending | Phase::Running => {}
+        PodPhase::Succeeded => return (false, Some(("PodCompleted", String::new()))),
+        PodPhase::Failed => return (false, Some(("PodFailed", String::new()))),
+        PodPhase::Pending | PodPhase::Running => {}
     }
     let unready: Vec<&str> = status
         .containers

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::phase::{self, Phase};
+use super::phase::{self, PodPhase};
 use super::{conditions, containers};
 use crate::{ContainerKind, Pod, PodRuntimeStatus, StatusOverride, WallTime};
 
@@ -32,7 +32,7 @@ pub struct StatusInput<'a> {
 
 /// Computes the status of a pod.
 pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
-    let said = input.previous.and_then(Phase::of);
+    let said = input.previous.and_then(PodPhase::of);
     let finished_before = said.filter(|p| p.is_terminal());
     let words = match finished_before {
         None if input.stopped => input.ended_by_agent,
@@ -43,7 +43,7 @@ pub fn generate(input: StatusInput<'_>) -> api::PodStatus {
     let words = words.filter(|words| !words.restarts_on_node);
     let phase = finished_before.unwrap_or_else(|| {
         if words.is_some() {
-            Phase::Failed
+            PodPhase::Failed
         } else if stays.is_none() && input.stopped && !input.pod.is_static() {
             phase::stopped(input.pod, input.runtime)
         } else {

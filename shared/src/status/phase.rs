@@ -6,7 +6,7 @@ use crate::{ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod, 
 
 /// `status.phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Phase {
+pub enum PodPhase {
     /// Not every container has started yet.
     Pending,
     /// Every container was started, and at least one runs or will be restarted.
@@ -17,34 +17,34 @@ pub enum Phase {
     Failed,
 }
 
-impl Phase {
+impl PodPhase {
     /// The name as in Kubernetes.
     pub fn as_str(self) -> &'static str {
         match self {
-            Phase::Pending => "Pending",
-            Phase::Running => "Running",
-            Phase::Succeeded => "Succeeded",
-            Phase::Failed => "Failed",
+            PodPhase::Pending => "Pending",
+            PodPhase::Running => "Running",
+            PodPhase::Succeeded => "Succeeded",
+            PodPhase::Failed => "Failed",
         }
     }
 
     /// The phase of a status; `None` if it has none, or one that a node does not set.
     pub fn of(status: &api::PodStatus) -> Option<Self> {
         let name = status.phase.as_deref()?;
-        [Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed]
+        [PodPhase::Pending, PodPhase::Running, PodPhase::Succeeded, PodPhase::Failed]
             .into_iter()
             .find(|phase| phase.as_str() == name)
     }
 
     /// Whether the pod will never run again.
     pub fn is_terminal(self) -> bool {
-        matches!(self, Phase::Succeeded | Phase::Failed)
+        matches!(self, PodPhase::Succeeded | PodPhase::Failed)
     }
 }
 
 /// Whether the status has a terminal phase: the pod will never run again.
 pub fn is_terminal(status: &api::PodStatus) -> bool {
-    Phase::of(status).is_some_and(Phase::is_terminal)
+    PodPhase::of(status).is_some_and(PodPhase::is_terminal)
 }
 
 /// The part of the pod's `restartPolicy` that applies to its regular containers.
@@ -56,7 +56,7 @@ enum Restart {
 }
 
 /// The phase that follows from the containers alone.
-pub(crate) fn observed(pod: &Pod, status: &PodRuntimeStatus) -> Phase {
+pub(crate) fn observed(pod: &Pod, status: &PodRuntimeStatus) -> PodPhase {
     let restart = restart_policy(pod);
     if let Some(phase) = init_phase(status, restart) {
         return phase;
@@ -64,25 +64,25 @@ pub(crate) fn observed(pod: &Pod, status: &PodRuntimeStatus) -> Phase {
     let expected = pod.spec.as_ref().map_or(0, |s| s.containers.len());
     let tally = Tally::of(status);
     if tally.seen() < expected || tally.waiting > 0 {
-        return Phase::Pending;
+        return PodPhase::Pending;
     }
     if tally.running > 0 {
-        return Phase::Running;
+        return PodPhase::Running;
     }
     match restart {
-        Restart::Always => Phase::Running,
-        _ if tally.failed == 0 => Phase::Succeeded,
-        Restart::OnFailure => Phase::Running,
-        Restart::Never => Phase::Failed,
+        Restart::Always => PodPhase::Running,
+        _ if tally.failed == 0 => PodPhase::Succeeded,
+        Restart::OnFailure => PodPhase::Running,
+        Restart::Never => PodPhase::Failed,
     }
 }
 
 /// The phase of a pod that was stopped for good: it has failed unless every container succeeded.
-pub(super) fn stopped(pod: &Pod, status: &PodRuntimeStatus) -> Phase {
+pub(super) fn stopped(pod: &Pod, status: &PodRuntimeStatus) -> PodPhase {
     let expected = pod.spec.as_ref().map_or(0, |s| s.containers.len());
     let tally = Tally::of(status);
     let all_well = tally.failed == 0 && tally.succeeded == expected && expected > 0;
-    if all_well { Phase::Succeeded } else { Phase::Failed }
+    if all_well { PodPhase::Succeeded } else { PodPhase::Failed }
 }
 
 #[derive(Default)]
@@ -116,7 +116,7 @@ impl Tally {
 }
 
 /// The phase while the init containers determine it: not all are done, or one failed for good.
-fn init_phase(status: &PodRuntimeStatus, restart: Restart) -> Option<Phase> {
+fn init_phase(status: &PodRuntimeStatus, restart: Restart) -> Option<PodPhase> {
     let regular_started = status.containers.iter().any(|c| {
         c.kind == ContainerKind::Regular
             && !matches!((&c.state, &c.last_exit), (ContainerState::Waiting { .. }, None))
@@ -130,10 +130,10 @@ fn init_phase(status: &PodRuntimeStatus, restart: Restart) -> Option<Phase> {
                 && matches!(&c.state, ContainerState::Exited(e) if e.exit_code != 0)
         });
     if failed_for_good {
-        return Some(Phase::Failed);
+        return Some(PodPhase::Failed);
     }
     let all_done = status.containers.iter().all(is_init_done);
-    if all_done { None } else { Some(Phase::Pending) }
+    if all_done { None } else { Some(PodPhase::Pending) }
 }
 
 /// Whether this container lets the next one start; regular containers always do.

@@ -15,17 +15,17 @@ use crate::{GateReason, GateReasons, Pod, PodUid, PodUidMap, Rejection, WallTime
 /// as one. [`changed_since`](Self::changed_since) returns what changed in between, so that no
 /// reader has to go through all pods because of one.
 #[derive(Clone, Debug)]
-pub struct StatusStore(Arc<Inner>);
+pub struct StatusStore(Arc<StoreShared>);
 
 #[derive(Debug)]
-struct Inner {
+struct StoreShared {
     statuses: Mutex<Statuses>,
     version: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Statuses {
-    pods: PodUidMap<Kept>,
+    pods: PodUidMap<StoredStatus>,
     /// The reasons for which every pod is shown as not ready.
     lame_duck: GateReasons,
     /// The number of the last change of any status.
@@ -44,7 +44,7 @@ pub struct StatusEntry {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct StoredStatus {
     entry: StatusEntry,
     /// The status according to the probes, if a different one is shown.
     probed: Option<Arc<api::PodStatus>>,
@@ -54,7 +54,7 @@ struct Kept {
 
 impl Default for StatusStore {
     fn default() -> Self {
-        Self(Arc::new(Inner { statuses: Mutex::default(), version: watch::Sender::new(0) }))
+        Self(Arc::new(StoreShared { statuses: Mutex::default(), version: watch::Sender::new(0) }))
     }
 }
 
@@ -89,7 +89,7 @@ impl StatusStore {
     /// Stores the rejection of a pod: nothing of an earlier status is kept.
     pub fn reject(&self, pod: Pod, rejection: &Rejection) {
         let status = api::PodStatus {
-            phase: Some(super::Phase::Failed.as_str().to_owned()),
+            phase: Some(super::PodPhase::Failed.as_str().to_owned()),
             reason: Some(rejection.reason.to_string()),
             message: Some(rejection.status_message()),
             qos_class: Some(pod.qos().as_str().to_owned()),
@@ -184,7 +184,7 @@ impl Statuses {
             None => {
                 let uid = pod.uid().clone();
                 let entry = StatusEntry { pod, status: Arc::new(status) };
-                let mut kept = Kept { entry, probed, change: 0 };
+                let mut kept = StoredStatus { entry, probed, change: 0 };
                 kept.moved(&mut self.change, &mut self.by_change);
                 self.pods.insert(uid, kept);
             }
@@ -208,7 +208,7 @@ impl Statuses {
         }
         let mut changed = false;
         for kept in self.pods.values_mut() {
-            let Kept { entry, probed, .. } = kept;
+            let StoredStatus { entry, probed, .. } = kept;
             if on && lame_duck::is_ready(&entry.status) {
                 *probed = Some(entry.status.clone());
                 let shown = Arc::make_mut(&mut entry.status);
@@ -228,7 +228,7 @@ impl Statuses {
 
 // === impl Kept ===
 
-impl Kept {
+impl StoredStatus {
     /// Records that the shown status has just changed.
     fn moved(&mut self, last: &mut u64, by_change: &mut BTreeMap<u64, PodUid>) {
         by_change.remove(&self.change);

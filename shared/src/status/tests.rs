@@ -6,7 +6,7 @@ mod lame_duck;
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Phase, StatusInput, generate};
+use super::{PodPhase, StatusInput, generate};
 use crate::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod, PodRuntimeStatus,
     StatusOverride, WallTime,
@@ -96,37 +96,37 @@ fn input<'a>(pod: &'a Pod, runtime: &'a PodRuntimeStatus) -> StatusInput<'a> {
     }
 }
 
-fn phase_of(pod: &Pod, runtime: &PodRuntimeStatus, stopped: bool) -> Phase {
+fn phase_of(pod: &Pod, runtime: &PodRuntimeStatus, stopped: bool) -> PodPhase {
     let status = generate(StatusInput { stopped, ..input(pod, runtime) });
-    Phase::of(&status).unwrap()
+    PodPhase::of(&status).unwrap()
 }
 
 #[test]
 fn the_phase_follows_from_containers_and_restart_policy() {
     use ContainerKind::{Init, Sidecar};
     use Is::{CrashLoop, Done, New, Up};
-    type Row<'a> = (&'a str, &'a [(ContainerKind, Is)], &'a [Is], Phase);
+    type Row<'a> = (&'a str, &'a [(ContainerKind, Is)], &'a [Is], PodPhase);
     let rows: &[Row<'_>] = &[
-        ("Always", &[], &[New], Phase::Pending),
-        ("Always", &[], &[Up], Phase::Running),
-        ("Always", &[], &[Up, New], Phase::Pending),
-        ("Always", &[], &[Up, Done(1)], Phase::Running),
-        ("Always", &[], &[Done(0)], Phase::Running),
-        ("Always", &[], &[CrashLoop(1)], Phase::Running),
-        ("OnFailure", &[], &[Done(0)], Phase::Succeeded),
-        ("OnFailure", &[], &[Done(0), Done(2)], Phase::Running),
-        ("OnFailure", &[], &[Done(0), CrashLoop(2)], Phase::Running),
-        ("Never", &[], &[Done(0), Done(0)], Phase::Succeeded),
-        ("Never", &[], &[Done(0), Done(2)], Phase::Failed),
-        ("Never", &[], &[Up, Done(2)], Phase::Running),
-        ("Never", &[(Init, Up)], &[New], Phase::Pending),
-        ("Never", &[(Init, Done(1))], &[New], Phase::Failed),
-        ("Always", &[(Init, Done(1))], &[New], Phase::Pending),
-        ("Always", &[(Init, Done(0))], &[Up], Phase::Running),
-        ("Always", &[(Sidecar, Up)], &[Up], Phase::Running),
-        ("Always", &[(Sidecar, New)], &[New], Phase::Pending),
+        ("Always", &[], &[New], PodPhase::Pending),
+        ("Always", &[], &[Up], PodPhase::Running),
+        ("Always", &[], &[Up, New], PodPhase::Pending),
+        ("Always", &[], &[Up, Done(1)], PodPhase::Running),
+        ("Always", &[], &[Done(0)], PodPhase::Running),
+        ("Always", &[], &[CrashLoop(1)], PodPhase::Running),
+        ("OnFailure", &[], &[Done(0)], PodPhase::Succeeded),
+        ("OnFailure", &[], &[Done(0), Done(2)], PodPhase::Running),
+        ("OnFailure", &[], &[Done(0), CrashLoop(2)], PodPhase::Running),
+        ("Never", &[], &[Done(0), Done(0)], PodPhase::Succeeded),
+        ("Never", &[], &[Done(0), Done(2)], PodPhase::Failed),
+        ("Never", &[], &[Up, Done(2)], PodPhase::Running),
+        ("Never", &[(Init, Up)], &[New], PodPhase::Pending),
+        ("Never", &[(Init, Done(1))], &[New], PodPhase::Failed),
+        ("Always", &[(Init, Done(1))], &[New], PodPhase::Pending),
+        ("Always", &[(Init, Done(0))], &[Up], PodPhase::Running),
+        ("Always", &[(Sidecar, Up)], &[Up], PodPhase::Running),
+        ("Always", &[(Sidecar, New)], &[New], PodPhase::Pending),
         // A sidecar that still runs does not keep a job from completing.
-        ("Never", &[(Sidecar, Up)], &[Done(0)], Phase::Succeeded),
+        ("Never", &[(Sidecar, Up)], &[Done(0)], PodPhase::Succeeded),
     ];
     for (i, (restart, init, regular, expected)) in rows.iter().enumerate() {
         let got = phase_of(&pod(regular.len(), restart, false), &runtime(init, regular), false);
@@ -137,10 +137,10 @@ fn the_phase_follows_from_containers_and_restart_policy() {
 #[test]
 fn a_stopped_pod_of_the_api_is_succeeded_only_if_everything_exited_with_0() {
     use Is::{Done, New};
-    let rows: &[(&[Is], Phase)] = &[
-        (&[Done(0), Done(0)], Phase::Succeeded),
-        (&[Done(0), Done(137)], Phase::Failed),
-        (&[Done(0), New], Phase::Failed),
+    let rows: &[(&[Is], PodPhase)] = &[
+        (&[Done(0), Done(0)], PodPhase::Succeeded),
+        (&[Done(0), Done(137)], PodPhase::Failed),
+        (&[Done(0), New], PodPhase::Failed),
     ];
     for (i, (regular, expected)) in rows.iter().enumerate() {
         let pod = pod(regular.len(), "Always", false);
@@ -148,7 +148,7 @@ fn a_stopped_pod_of_the_api_is_succeeded_only_if_everything_exited_with_0() {
     }
     // Static pods are not forced into a terminal phase: they come back after a reboot.
     let kept = phase_of(&pod(1, "Always", true), &runtime(&[], &[Is::Done(0)]), true);
-    assert_eq!(kept, Phase::Running);
+    assert_eq!(kept, PodPhase::Running);
 }
 
 #[test]

@@ -15,10 +15,10 @@ use crate::{
 /// A [`PodKiller`] whose pods take the scripted time to stop, but at most their grace period. A pod without a script
 /// stops at once. Clones share one state.
 #[derive(Clone, Debug, Default)]
-pub struct FakeKiller(Arc<Mutex<State>>);
+pub struct FakeKiller(Arc<Mutex<KillerState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct KillerState {
     active: Vec<Pod>,
     runtime_only: Vec<RuntimePod>,
     is_unknown: bool,
@@ -113,7 +113,7 @@ impl FakeKiller {
         self.lock().calls.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, KillerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

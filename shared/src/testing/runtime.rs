@@ -15,16 +15,16 @@ use crate::{
 
 /// A [`Runtime`] whose containers run until the test or a stop ends them. Clones share one state.
 #[derive(Clone, Debug)]
-pub struct FakeRuntime(Arc<Inner>);
+pub struct FakeRuntime(Arc<FakeRuntimeShared>);
 
 #[derive(Debug)]
-struct Inner {
-    state: Mutex<State>,
+struct FakeRuntimeShared {
+    state: Mutex<RuntimeState>,
     changes: broadcast::Sender<PodUid>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct RuntimeState {
     announced: Vec<Option<Arc<NodeEnding>>>,
     pods: HashMap<PodUid, FakePod>,
     stop_takes: HashMap<PodUid, Duration>,
@@ -63,7 +63,7 @@ struct FakePod {
 impl Default for FakeRuntime {
     fn default() -> Self {
         let (changes, _) = broadcast::channel(64);
-        Self(Arc::new(Inner { state: Mutex::default(), changes }))
+        Self(Arc::new(FakeRuntimeShared { state: Mutex::default(), changes }))
     }
 }
 
@@ -226,7 +226,7 @@ impl FakeRuntime {
         self.lock().forgotten.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, RuntimeState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

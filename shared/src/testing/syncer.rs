@@ -13,10 +13,10 @@ use tokio::time::Instant;
 /// A [`PodSyncer`] without a runtime. A step succeeds at once unless the pod's [`Script`] says otherwise. It panics if
 /// two steps of one UID overlap, because the workers must prevent that.
 #[derive(Clone, Debug, Default)]
-pub struct FakeSyncer(Arc<Mutex<State>>);
+pub struct FakeSyncer(Arc<Mutex<SyncerState>>);
 
 #[derive(Debug, Default)]
-struct State {
+struct SyncerState {
     scripts: HashMap<PodUid, Script>,
     calls: Vec<SyncCall>,
     in_flight: HashSet<PodUid>,
@@ -61,7 +61,7 @@ pub struct SyncCall {
     /// The pod's name, which distinguishes objects with the same UID.
     pub name: Arc<str>,
     /// The step.
-    pub step: Step,
+    pub step: SyncStep,
     /// The UID of the mirror pod that was passed to a sync.
     pub mirror: Option<PodUid>,
     /// When the step started.
@@ -70,7 +70,7 @@ pub struct SyncCall {
 
 /// A step and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum SyncStep {
     /// `sync_pod`.
     Sync(UpdateKind),
     /// `sync_terminating_pod`.
@@ -98,7 +98,7 @@ impl FakeSyncer {
     }
 
     /// The steps of one pod so far.
-    pub fn steps(&self, uid: &PodUid) -> Vec<Step> {
+    pub fn steps(&self, uid: &PodUid) -> Vec<SyncStep> {
         self.calls().into_iter().filter(|c| c.uid == *uid).map(|c| c.step).collect()
     }
 
@@ -113,7 +113,7 @@ impl FakeSyncer {
         self.lock().lame_duck.clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, SyncerState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -121,7 +121,7 @@ impl FakeSyncer {
         &self,
         uid: &PodUid,
         name: &Arc<str>,
-        step: Step,
+        step: SyncStep,
         mirror: Option<PodUid>,
     ) -> (Script, InFlight) {
         let mut state = self.lock();
@@ -184,7 +184,7 @@ impl PodSyncer for FakeSyncer {
         let uid = update.pod.uid();
         self.set_runtime_view(uid, RuntimeView::Running);
         let mirror = update.mirror.map(|m| m.uid().clone());
-        let step = Step::Sync(update.kind);
+        let step = SyncStep::Sync(update.kind);
         let (script, _in_flight) = self.begin(uid, update.pod.name(), step, mirror);
         tokio::time::sleep(script.sync_takes).await;
         if script.sync_panics {
@@ -197,7 +197,7 @@ impl PodSyncer for FakeSyncer {
     }
 
     async fn sync_terminating_pod(&self, pod: Pod, stop: Stop) -> Result<PodStopped, SyncError> {
-        let step = Step::Terminate { grace: stop.grace, status: stop.status };
+        let step = SyncStep::Terminate { grace: stop.grace, status: stop.status };
         let (script, _in_flight) = self.begin(pod.uid(), pod.name(), step, None);
         if self.fails(pod.uid(), |s| &mut s.stop_fails) {
             return Err(SyncError::new("the stop fails as scripted"));
@@ -212,7 +212,8 @@ impl PodSyncer for FakeSyncer {
         pod: RuntimePod,
         grace: Grace,
     ) -> Result<PodStopped, SyncError> {
-        let (script, _in_flight) = self.begin(&pod.uid, &pod.name, Step::TerminateRuntime, None);
+        let (script, _in_flight) =
+            self.begin(&pod.uid, &pod.name, SyncStep::TerminateRuntime, None);
         if self.fails(&pod.uid, |s| &mut s.stop_fails) {
             return Err(SyncError::new("the stop fails as scripted"));
         }
@@ -222,7 +223,7 @@ impl PodSyncer for FakeSyncer {
     }
 
     async fn sync_terminated_pod(&self, pod: Pod) -> Result<(), SyncError> {
-        let (script, _in_flight) = self.begin(pod.uid(), pod.name(), Step::Finish, None);
+        let (script, _in_flight) = self.begin(pod.uid(), pod.name(), SyncStep::Finish, None);
         tokio::time::sleep(script.finish_takes).await;
         if self.fails(pod.uid(), |s| &mut s.finish_fails) {
             return Err(SyncError::new("the cleanup fails as scripted"));

@@ -16,14 +16,14 @@ pub(super) type EndReceiver = CompletionReceiver<Arc<PodStopped>>;
 /// The record's half. Dropping it resolves the wait too: the record is gone, so nothing is left to
 /// wait for, and no code path can forget a caller.
 #[derive(Debug)]
-pub(super) struct CompletionSender<T: Clone + Default>(Arc<Shared<T>>);
+pub(super) struct CompletionSender<T: Clone + Default>(Arc<CompletionShared<T>>);
 
 /// The caller's half. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(super) struct CompletionReceiver<T>(Arc<Shared<T>>);
+pub(super) struct CompletionReceiver<T>(Arc<CompletionShared<T>>);
 
 #[derive(Debug)]
-struct Shared<T> {
+struct CompletionShared<T> {
     value: Mutex<Option<Completion<T>>>,
     completed: Notify,
 }
@@ -48,7 +48,7 @@ pub(super) enum Unended {
 
 impl<T: Clone + Default> CompletionSender<T> {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Shared { value: Mutex::new(None), completed: Notify::new() }))
+        Self(Arc::new(CompletionShared { value: Mutex::new(None), completed: Notify::new() }))
     }
 
     pub(super) fn waiter(&self) -> CompletionReceiver<T> {
@@ -107,7 +107,7 @@ impl<T: Clone> CompletionReceiver<T> {
 
 // === impl Shared ===
 
-impl<T> Shared<T> {
+impl<T> CompletionShared<T> {
     fn lock(&self) -> MutexGuard<'_, Option<Completion<T>>> {
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }

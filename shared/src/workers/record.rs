@@ -1,4 +1,5 @@
-//! The record of one pod UID: plain data, moved forward by [`State`](super::state::State).
+//! The record of one pod UID: plain data, moved forward by
+//! [`WorkersState`](super::state::WorkersState).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
-use crate::status::{Phase, StatusInput, StatusStore, generate, phase, unmade};
+use crate::status::{PodPhase, StatusInput, StatusStore, generate, phase, unmade};
 use crate::workers::has_terminal_phase;
 use crate::workers::syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
 use crate::{
@@ -27,7 +27,7 @@ mod resized;
 mod stops;
 
 use deadline::Deadlines;
-use resized::Given;
+use resized::GivenResources;
 use stops::Stops;
 
 /// The description of a failed start.
@@ -49,7 +49,7 @@ pub struct RuntimeSyncer<R> {
     /// Active deadlines of pods; `None` where another agent enforces them.
     deadlines: Option<Deadlines>,
     /// The resources that containers run with; `None` where another agent resizes them.
-    given: Option<Given>,
+    given: Option<GivenResources>,
     /// The ignored fields of running pods that were last reported.
     ignored: Mutex<PodUidMap<Vec<String>>>,
     /// The announced terminations of all pods, by owner.
@@ -73,7 +73,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         let (listed, unknown) = (Mutex::new(None), Notify::new());
         let (ignored, deadlines) = (Mutex::default(), Some(Deadlines::default()));
         let host_ips = Box::new(Vec::new);
-        let given = Some(Given::default());
+        let given = Some(GivenResources::default());
         runtime.record_to(&recorder);
         Self {
             runtime,
@@ -163,7 +163,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         runtime: &PodRuntimeStatus,
         stopped: bool,
         words: Option<&StatusOverride>,
-    ) -> Option<Phase> {
+    ) -> Option<PodPhase> {
         let previous = self.statuses.probed(pod.uid());
         let status = generate(StatusInput {
             pod,
@@ -174,7 +174,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
             host_ips: &(self.host_ips)(),
             now: self.wall.now(),
         });
-        let phase = Phase::of(&status);
+        let phase = PodPhase::of(&status);
         self.statuses.set(pod.clone(), status);
         phase
     }
@@ -270,9 +270,9 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         match self.runtime.sync_pod(&pod).await {
             Ok(synced) => {
                 let phase = self.publish(&pod, &synced.status, false, None);
-                let terminal = phase.is_some_and(Phase::is_terminal);
+                let terminal = phase.is_some_and(PodPhase::is_terminal);
                 let mut ignored = synced.ignored;
-                let differ = |given: &Given| given.differ(&pod, &synced.status);
+                let differ = |given: &GivenResources| given.differ(&pod, &synced.status);
                 ignored.extend(self.given.as_ref().map(differ).unwrap_or_default());
                 self.log_ignored(&pod, &ignored);
                 let again_in = synced.again_in.into_iter().chain(left).min();

@@ -23,11 +23,11 @@ use crate::{
 mod known;
 mod steps;
 
-pub(super) use steps::Outcome;
+pub(super) use steps::StepOutcome;
 
 /// Everything the pod workers know. Guarded by one lock that is never held across an await.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct WorkersState {
     pub(super) records: PodUidMap<Record>,
     pub(super) names: StaticNames,
     timetable: Timetable,
@@ -66,7 +66,7 @@ pub(super) enum KillWait {
 
 /// One step for a task to carry out.
 #[derive(Debug)]
-pub(super) enum Work {
+pub(super) enum PodWork {
     /// `waited` is how long the pod waited for its first step, if this is the first.
     Sync {
         update: SyncUpdate,
@@ -91,7 +91,7 @@ pub(super) enum Work {
 
 // === updates from outside ===
 
-impl State {
+impl WorkersState {
     /// Applies a create, update or sync of a pod; kills go through [`Self::kill`].
     pub(super) fn update(
         &mut self,
@@ -265,7 +265,7 @@ impl State {
 
 // === private ===
 
-impl State {
+impl WorkersState {
     fn next(&mut self) -> u64 {
         self.counter += 1;
         self.counter
@@ -345,7 +345,7 @@ impl State {
 
 // === what runs ===
 
-impl State {
+impl WorkersState {
     /// Notes that a listing of the runtime begins; its result may be older than terminations from now on.
     pub(super) fn listing_begins(&mut self) {
         self.gone_since_listing = Some(HashSet::new());

@@ -8,21 +8,21 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Inner;
-use super::state::{Outcome, Work};
+use super::WorkersShared;
+use super::state::{PodWork, StepOutcome};
 use crate::base::critical::panic_text;
 use crate::workers::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
 use crate::{Event, Grace, Pod, PodLabel, PodStopped, PodUid, RuntimePod, error_chain};
 
 /// Carries out the steps of one pod until there is nothing to do.
-pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generation: u64) {
+pub(super) async fn run<S: PodSyncer>(inner: Arc<WorkersShared<S>>, uid: PodUid, generation: u64) {
     let mut work = inner.lock().next_work(&uid, generation, Instant::now());
     while let Some(step) = work {
         // Checked here too: a step that completes at once would never reach the check below.
         if inner.shut_down.load(Ordering::Relaxed) {
             return;
         }
-        if let Work::Sync { update, waited: Some(waited), .. } = &step {
+        if let PodWork::Sync { update, waited: Some(waited), .. } = &step {
             inner.observer.pod_started(&update.pod, *waited);
         }
         let done = tokio::select! {
@@ -31,8 +31,9 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
             done = carry_out(&inner.syncer, step) => done,
             () = inner.root.cancelled() => return,
         };
-        let stopped = matches!(done.outcome, Outcome::Stopped(_) | Outcome::RuntimePodStopped(_));
-        let ended = stopped || matches!(done.outcome, Outcome::Finished);
+        let stopped =
+            matches!(done.outcome, StepOutcome::Stopped(_) | StepOutcome::RuntimePodStopped(_));
+        let ended = stopped || matches!(done.outcome, StepOutcome::Finished);
         // Waiters for the termination are notified by `advance` below, and must find it recorded.
         if let Some(StepReport::Event(event)) = &done.told {
             inner.recorder.record(event);
@@ -66,7 +67,7 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<Inner<S>>, uid: PodUid, generat
 }
 
 /// Wakes pods when they are due: one timer for all of them, set to the earliest one only.
-pub(super) async fn run_timer<S: PodSyncer>(inner: Arc<Inner<S>>) {
+pub(super) async fn run_timer<S: PodSyncer>(inner: Arc<WorkersShared<S>>) {
     loop {
         let (next, wakes) = {
             let mut state = inner.lock();
@@ -92,7 +93,7 @@ pub(super) async fn run_timer<S: PodSyncer>(inner: Arc<Inner<S>>) {
 
 /// The result of a step that was carried out.
 struct Done {
-    outcome: Outcome,
+    outcome: StepOutcome,
     told: Option<StepReport>,
 }
 
@@ -106,14 +107,14 @@ enum StepReport {
     },
 }
 
-async fn carry_out<S: PodSyncer>(syncer: &S, work: Work) -> Done {
+async fn carry_out<S: PodSyncer>(syncer: &S, work: PodWork) -> Done {
     match work {
-        Work::Sync { update, cancel, .. } => sync(syncer, update, &cancel).await,
-        Work::Terminate { pod, stop, since } => terminate(syncer, pod, stop, since).await,
-        Work::TerminateRuntime { pod, grace, since } => {
+        PodWork::Sync { update, cancel, .. } => sync(syncer, update, &cancel).await,
+        PodWork::Terminate { pod, stop, since } => terminate(syncer, pod, stop, since).await,
+        PodWork::TerminateRuntime { pod, grace, since } => {
             terminate_runtime(syncer, (pod, grace, since)).await
         }
-        Work::Finish { pod } => finish(syncer, pod).await,
+        PodWork::Finish { pod } => finish(syncer, pod).await,
     }
 }
 
@@ -123,11 +124,11 @@ async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: &Notify) -> 
         biased;
         result = caught(syncer.sync_pod(update)) => result,
         // The pod has to terminate: the next step stops whatever this one has started.
-        () = cancel.notified() => return Done::quiet(Outcome::Interrupted),
+        () = cancel.notified() => return Done::quiet(StepOutcome::Interrupted),
     };
     match result {
-        Ok(Synced { terminal: true, ended, .. }) => Done::quiet(Outcome::Completed(ended)),
-        Ok(Synced { again_in, .. }) => Done::quiet(Outcome::Synced { again_in }),
+        Ok(Synced { terminal: true, ended, .. }) => Done::quiet(StepOutcome::Completed(ended)),
+        Ok(Synced { again_in, .. }) => Done::quiet(StepOutcome::Synced { again_in }),
         Err(error) => Done::failed(pod.label().clone(), &error),
     }
 }
@@ -137,13 +138,13 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
     match caught(syncer.sync_terminating_pod(pod, stop)).await {
         Ok(stopped) => {
             let told = Some(StepReport::of_stop(label, &stopped, since));
-            Done { outcome: Outcome::Stopped(Arc::new(stopped)), told }
+            Done { outcome: StepOutcome::Stopped(Arc::new(stopped)), told }
         }
         // It may be refused by now: a shutdown was called off. Another attempt would fail like this one.
         Err(error) => match reason.and_then(|reason| syncer.refuses_stop(&label.uid, reason)) {
             Some(why) => {
                 tracing::info!(pod = %label, "it is not ended after all: {why}");
-                Done::quiet(Outcome::Refused(why))
+                Done::quiet(StepOutcome::Refused(why))
             }
             None => Done::failed(label, &error),
         },
@@ -158,7 +159,7 @@ async fn terminate_runtime<S: PodSyncer>(
     match caught(syncer.sync_terminating_runtime_pod(pod, grace)).await {
         Ok(stopped) => {
             let told = since.map(|since| StepReport::of_stop(label, &stopped, since));
-            Done { outcome: Outcome::RuntimePodStopped(Arc::new(stopped)), told }
+            Done { outcome: StepOutcome::RuntimePodStopped(Arc::new(stopped)), told }
         }
         Err(error) => Done::failed(label, &error),
     }
@@ -167,7 +168,7 @@ async fn terminate_runtime<S: PodSyncer>(
 async fn finish<S: PodSyncer>(syncer: &S, pod: Pod) -> Done {
     let label = pod.label().clone();
     match caught(syncer.sync_terminated_pod(pod)).await {
-        Ok(()) => Done::quiet(Outcome::Finished),
+        Ok(()) => Done::quiet(StepOutcome::Finished),
         Err(error) => Done::failed(label, &error),
     }
 }
@@ -182,13 +183,13 @@ impl StepReport {
 }
 
 impl Done {
-    fn quiet(outcome: Outcome) -> Self {
+    fn quiet(outcome: StepOutcome) -> Self {
         Self { outcome, told: None }
     }
 
     fn failed(pod: PodLabel, error: &SyncError) -> Self {
         let told = StepReport::Failure { pod, error: error_chain(error) };
-        Self { outcome: Outcome::Failed(error.retry), told: Some(told) }
+        Self { outcome: StepOutcome::Failed(error.retry), told: Some(told) }
     }
 }
 

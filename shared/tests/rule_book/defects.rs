@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use tokio::time::Instant;
-use winddown_shared::testing::{FakeRuntime, Script, Step};
+use winddown_shared::testing::{FakeRuntime, Script, SyncStep};
 use winddown_shared::{
     Event, KillError, KillReason, KillRequest, Lifecycle, Pod, PodKiller, RuntimePod,
     RuntimeSyncer, RuntimeView, StatusOverride, UpdateKind,
@@ -146,7 +146,7 @@ async fn an_empty_answer_before_the_runtime_was_listed_is_not_taken_for_stopped(
     b.create(&in_phase("a", "Succeeded"));
     assert!(b.workers.could_have_running_containers(&uid("a")));
     settle().await;
-    assert_eq!(b.steps(&pod("a")), [stop(30), Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [stop(30), SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -195,7 +195,7 @@ async fn the_end_of_one_phase_costs_no_second_sync() {
     settle().await;
     b.kill(&pod("a"));
     tokio::time::sleep(secs(600)).await;
-    assert_eq!(b.steps(&pod("a")), [sync(UpdateKind::Create), stop(30), Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [sync(UpdateKind::Create), stop(30), SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -270,7 +270,7 @@ async fn a_stray_without_a_name_is_ended_all_the_same() {
     });
     settle().await;
     assert_eq!(b.workers.lifecycle(&uid("odd")), None);
-    assert_eq!(b.syncer.steps(&uid("odd")), [Step::TerminateRuntime]);
+    assert_eq!(b.syncer.steps(&uid("odd")), [SyncStep::TerminateRuntime]);
 }
 
 #[tokio::test(start_paused = true)]

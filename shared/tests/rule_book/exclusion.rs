@@ -1,6 +1,6 @@
 //! At most one started static pod per full name.
 
-use winddown_shared::testing::{Script, Step};
+use winddown_shared::testing::{Script, SyncStep};
 use winddown_shared::{Lifecycle, Pod, UpdateKind};
 
 use super::{Bench, bench, pod_with, secs, settle, static_pod, sync, uids};
@@ -144,5 +144,5 @@ async fn the_name_is_free_only_when_its_holder_is_finished_and_not_when_it_is_te
     tokio::time::sleep(secs(30)).await;
     assert_eq!(lifecycle(&b, &old), Some(Lifecycle::Finished));
     assert_eq!(lifecycle(&b, &new), Some(Lifecycle::Syncing));
-    assert!(b.steps(&old).ends_with(&[Step::Finish]));
+    assert!(b.steps(&old).ends_with(&[SyncStep::Finish]));
 }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::testing::{Script, Step};
+use winddown_shared::testing::{Script, SyncStep};
 use winddown_shared::{
     KillReason, KillRequest, Lifecycle, PodKiller, Retry, RuntimeView, StatusOverride, UpdateKind,
 };
@@ -74,7 +74,7 @@ async fn a_real_update_or_kill_that_comes_while_a_stray_is_stopped_is_carried_ou
             b.update(&pod("a"));
         }
         tokio::time::sleep(secs(5)).await;
-        assert_eq!(b.steps(&pod("a")), [Step::TerminateRuntime, stop(1), Step::Finish]);
+        assert_eq!(b.steps(&pod("a")), [SyncStep::TerminateRuntime, stop(1), SyncStep::Finish]);
         let again = !b.workers.sync_known_pods(&uids(&[&pod("a")])).contains_key(&uid("a"));
         assert_eq!(again, !kill, "an update wants the pod, a kill does not");
     }
@@ -88,7 +88,7 @@ async fn a_real_update_after_a_failed_stop_of_a_stray_is_torn_down_as_a_pod() {
     settle().await;
     b.update(&pod("a"));
     settle().await;
-    assert_eq!(b.steps(&pod("a")), [Step::TerminateRuntime, stop(1), Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [SyncStep::TerminateRuntime, stop(1), SyncStep::Finish]);
     assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
 }
 
@@ -131,7 +131,7 @@ async fn a_kill_cancels_a_running_sync_an_update_does_not_and_a_shorter_grace_re
     b.workers.kill_pod(pod("a"), with_grace(1)).await.unwrap();
     assert_eq!(begun.elapsed().as_secs(), 11);
     settle().await;
-    assert_eq!(b.steps(&pod("a"))[1..], [stop(30), Step::Finish], "one stop, made shorter");
+    assert_eq!(b.steps(&pod("a"))[1..], [stop(30), SyncStep::Finish], "one stop, made shorter");
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,8 +140,8 @@ async fn a_pod_that_comes_to_its_end_by_itself_is_stopped_without_a_grace_of_any
     b.script(&pod("a"), Script { terminal: true, ..Script::default() });
     b.create(&pod("a"));
     settle().await;
-    let none = Step::Terminate { grace: None, status: None };
-    assert_eq!(b.steps(&pod("a")), [sync(UpdateKind::Create), none, Step::Finish]);
+    let none = SyncStep::Terminate { grace: None, status: None };
+    assert_eq!(b.steps(&pod("a")), [sync(UpdateKind::Create), none, SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +159,7 @@ async fn every_attempt_gets_the_status_that_was_the_last_one_by_then() {
     b.workers.resync(&uid("a"));
     settle().await;
     let reasons = b.steps(&pod("a")).into_iter().filter_map(|s| match s {
-        Step::Terminate { status, .. } => Some(status?.reason.to_string()),
+        SyncStep::Terminate { status, .. } => Some(status?.reason.to_string()),
         _ => None,
     });
     let reasons: Vec<String> = reasons.collect();
@@ -178,7 +178,7 @@ async fn a_static_pod_first_seen_over_or_killed_is_not_stopped_if_nothing_of_it_
     b.create(&over);
     b.kill(&static_pod("killed", "other"));
     settle().await;
-    assert_eq!(b.steps(&over), [Step::Finish]);
+    assert_eq!(b.steps(&over), [SyncStep::Finish]);
     assert!(b.syncer.steps(&uid("killed")).is_empty());
     for uid in [over.uid(), &uid("killed")] {
         assert_eq!(b.workers.lifecycle(uid), Some(Lifecycle::Finished));
@@ -220,7 +220,7 @@ async fn a_stray_of_a_running_pod_ends_the_real_pod_with_the_shortest_grace() {
     settle().await;
     b.workers.kill_runtime_pod(&in_runtime(&pod("a")));
     settle().await;
-    assert_eq!(b.steps(&pod("a")), [sync(UpdateKind::Create), stop(1), Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [sync(UpdateKind::Create), stop(1), SyncStep::Finish]);
     assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
     assert!(b.workers.should_content_be_removed(&uid("a")), "deleted");
 }
@@ -235,7 +235,7 @@ async fn a_stray_of_a_queued_static_pod_is_stopped() {
     settle().await;
     b.workers.kill_runtime_pod(&in_runtime(&two));
     settle().await;
-    assert_eq!(b.steps(&two), [stop(1), Step::Finish]);
+    assert_eq!(b.steps(&two), [stop(1), SyncStep::Finish]);
 }
 
 /// The kubelet retries it with the backoff of an error; here, the termination that cancelled it
@@ -248,7 +248,7 @@ async fn a_cancelled_sync_is_followed_by_what_cancelled_it() {
     settle().await;
     b.workers.sync_known_pods(&HashSet::new());
     settle().await;
-    assert_eq!(b.steps(&pod("a"))[1..], [stop(30), Step::Finish]);
+    assert_eq!(b.steps(&pod("a"))[1..], [stop(30), SyncStep::Finish]);
 }
 
 /// The kubelet takes over the object of the kill although it is older.
@@ -272,7 +272,7 @@ async fn a_pod_killed_when_first_seen_stays_finished_until_it_is_created_anew() 
     assert_eq!(known[a.uid()], Lifecycle::Finished);
     b.update(&a);
     settle().await;
-    assert_eq!(b.steps(&a), [stop(30), Step::Finish]);
+    assert_eq!(b.steps(&a), [stop(30), SyncStep::Finish]);
     b.create(&a);
     assert!(b.workers.has_restart_requests());
     assert!(b.workers.sync_known_pods(&uids(&[&a])).is_empty());
@@ -290,7 +290,7 @@ async fn an_orphan_is_stopped_with_its_grace_and_its_sync_is_cancelled() {
     assert!(known.values().all(|l| *l == Lifecycle::Terminating));
     settle().await;
     for name in ["idle", "syncing"] {
-        assert_eq!(b.steps(&pod(name)), [sync(UpdateKind::Create), stop(30), Step::Finish]);
+        assert_eq!(b.steps(&pod(name)), [sync(UpdateKind::Create), stop(30), SyncStep::Finish]);
         assert!(b.workers.should_content_be_removed(&uid(name)), "deleted");
     }
 }
@@ -320,7 +320,7 @@ async fn an_eviction_of_a_pod_that_is_being_freed_returns_and_is_noted() {
     b.workers.kill_pod(pod("a"), KillRequest { grace: Some(secs(1)), ..evict() }).await.unwrap();
     assert_eq!(begun.elapsed(), Duration::ZERO);
     tokio::time::sleep(secs(5)).await;
-    assert_eq!(b.steps(&pod("a")), [stop(30), Step::Finish, Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [stop(30), SyncStep::Finish, SyncStep::Finish]);
     assert!(b.workers.should_content_be_removed(&uid("a")));
 }
 
@@ -350,7 +350,7 @@ async fn what_is_overwritten_while_it_waits_is_lost_from_the_update_and_not_from
     b.workers.request_kill(pod("a"), &KillRequest { grace: Some(secs(3)), ..evict() });
     b.update(&pod("a"));
     settle().await;
-    assert_eq!(b.steps(&pod("a")), [stop(3), Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [stop(3), SyncStep::Finish]);
     assert!(b.workers.should_content_be_removed(&uid("a")), "evicted");
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::testing::{FakeSyncer, Script, Step};
+use winddown_shared::testing::{FakeSyncer, Script, SyncStep};
 use winddown_shared::{
     Event, KillError, KillRequest, Lifecycle, Pod, PodKiller, PodWorkers, Recorder, RunningPods,
     RuntimePod, RuntimeView, StatusOverride, UpdateKind, WorkerTimes,
@@ -21,8 +21,8 @@ async fn a_pod_never_seen_is_ended_with_the_status_of_the_kill() {
     let kill = KillRequest { status: Some(status.clone()), ..with_grace(0) };
     b.workers.kill_pod(pod("a"), kill).await.unwrap();
     settle().await;
-    let stop = Step::Terminate { grace: Some(secs(1)), status: Some(status) };
-    assert_eq!(b.steps(&pod("a")), [stop, Step::Finish]);
+    let stop = SyncStep::Terminate { grace: Some(secs(1)), status: Some(status) };
+    assert_eq!(b.steps(&pod("a")), [stop, SyncStep::Finish]);
 }
 
 /// The deletion is first seen with the kill, by an agent that has just started, or after the end.
@@ -92,7 +92,7 @@ async fn a_static_pod_that_waits_while_its_containers_are_left_from_before_is_st
     b.syncer.set_runtime_view(new.uid(), RuntimeView::Running);
     b.workers.kill_pod(new.clone(), request()).await.unwrap();
     settle().await;
-    assert_eq!(b.steps(&new), [stop(30), Step::Finish]);
+    assert_eq!(b.steps(&new), [stop(30), SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +186,7 @@ async fn a_real_kill_of_a_stray_waits_for_both() {
     settle().await;
     b.workers.kill_pod(stray.clone(), request()).await.unwrap();
     settle().await;
-    assert_eq!(b.steps(&stray), [Step::TerminateRuntime, stop(1), Step::Finish]);
+    assert_eq!(b.steps(&stray), [SyncStep::TerminateRuntime, stop(1), SyncStep::Finish]);
     assert_eq!(b.workers.lifecycle(stray.uid()), Some(Lifecycle::Finished));
 }
 

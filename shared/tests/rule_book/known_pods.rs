@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use winddown_shared::testing::{Script, Step};
+use winddown_shared::testing::{Script, SyncStep};
 use winddown_shared::{Lifecycle, Pod, UpdateKind};
 
 use super::{
@@ -51,7 +51,7 @@ async fn twenty_pods_are_ended_forgotten_and_never_started_again_by_accident() {
         assert_eq!(w.lifecycle(pods[i].uid()), Some(Lifecycle::Finished));
         b.kill(&pods[i]);
         settle().await;
-        assert_eq!(b.steps(&pods[i]), [sync(UpdateKind::Create), stop(30), Step::Finish]);
+        assert_eq!(b.steps(&pods[i]), [sync(UpdateKind::Create), stop(30), SyncStep::Finish]);
     }
     assert!(w.sync_known_pods(&HashSet::new()).is_empty());
     assert!(w.snapshot().is_empty());
@@ -133,7 +133,7 @@ async fn a_pod_that_never_started_but_is_in_the_runtime_is_stopped_and_not_just_
     b.workers.kill_runtime_pod(&in_runtime(&held));
     assert!(b.workers.sync_known_pods(&uids(&[&first])).contains_key(held.uid()));
     settle().await;
-    assert_eq!(b.steps(&held), [stop(1), Step::Finish]);
+    assert_eq!(b.steps(&held), [stop(1), SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]

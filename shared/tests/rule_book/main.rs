@@ -23,7 +23,9 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use winddown_shared::testing::{FakeRecorder, FakeSyncer, Script, Step, pod, pod_with, static_pod};
+use winddown_shared::testing::{
+    FakeRecorder, FakeSyncer, Script, SyncStep, pod, pod_with, static_pod,
+};
 use winddown_shared::{
     KillReason, KillRequest, Pod, PodUid, PodWorkers, RuntimePod, UpdateKind, WorkerTimes,
 };
@@ -59,7 +61,7 @@ impl Bench {
         self.syncer.script(pod.uid(), script);
     }
 
-    fn steps(&self, pod: &Pod) -> Vec<Step> {
+    fn steps(&self, pod: &Pod) -> Vec<SyncStep> {
         self.syncer.steps(pod.uid())
     }
 }
@@ -115,12 +117,12 @@ fn secs(s: u64) -> Duration {
 }
 
 /// A stop with this grace.
-fn stop(grace: u64) -> Step {
-    Step::Terminate { grace: Some(secs(grace)), status: None }
+fn stop(grace: u64) -> SyncStep {
+    SyncStep::Terminate { grace: Some(secs(grace)), status: None }
 }
 
-fn sync(kind: UpdateKind) -> Step {
-    Step::Sync(kind)
+fn sync(kind: UpdateKind) -> SyncStep {
+    SyncStep::Sync(kind)
 }
 
 /// Lets every task run until all of them wait for time to pass.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::testing::{FakeRecorder, FakeSyncer, Script, Step};
+use winddown_shared::testing::{FakeRecorder, FakeSyncer, Script, SyncStep};
 use winddown_shared::{
     Grace, Pod, PodStopped, PodSyncer, PodWorkers, Retry, RuntimePod, Stop, SyncError, SyncUpdate,
     Synced, UpdateKind, WorkerObserver, WorkerTimes,
@@ -136,9 +136,9 @@ async fn a_phase_that_is_over_is_followed_by_the_next_one_at_once_and_by_nothing
     b.create(&pod("a"));
     tokio::time::sleep(secs(600)).await;
     let calls = b.syncer.calls();
-    let none = Step::Terminate { grace: None, status: None };
+    let none = SyncStep::Terminate { grace: None, status: None };
     let steps: Vec<_> = calls.iter().map(|c| c.step.clone()).collect();
-    assert_eq!(steps, [Step::Sync(UpdateKind::Create), none, Step::Finish]);
+    assert_eq!(steps, [SyncStep::Sync(UpdateKind::Create), none, SyncStep::Finish]);
     assert_eq!(calls[2].at, calls[0].at);
 }
 
@@ -151,7 +151,7 @@ async fn a_sync_that_fails_as_its_pod_is_killed_does_not_delay_the_stops_retry()
     b.kill(&pod("a"));
     tokio::time::sleep(secs(2)).await;
     let steps = b.steps(&pod("a"));
-    assert!(steps.ends_with(&[stop(30), stop(30), Step::Finish]), "{steps:?}");
+    assert!(steps.ends_with(&[stop(30), stop(30), SyncStep::Finish]), "{steps:?}");
 }
 
 #[derive(Default)]

@@ -1,6 +1,6 @@
 //! Updates: which are coalesced, which are dropped, and which begin a termination.
 
-use winddown_shared::testing::{Script, Step};
+use winddown_shared::testing::{Script, SyncStep};
 use winddown_shared::{Lifecycle, RuntimeView, UpdateKind};
 
 use super::{
@@ -52,7 +52,7 @@ async fn a_create_behind_a_queued_kill_asks_for_a_restart_and_the_kill_completes
     b.create(&pod_with("a", "second", |_| {}));
     assert!(b.workers.has_restart_requests());
     settle().await;
-    assert_eq!(b.steps(&pod("a")), [stop(30), Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [stop(30), SyncStep::Finish]);
     assert!(b.syncer.calls().iter().all(|c| &*c.name == "a"), "the newer spec was not stored");
 }
 
@@ -61,7 +61,7 @@ async fn a_deletion_ends_the_pod_with_its_grace() {
     let b = bench();
     b.update(&deleted("a", 15));
     assert!(finished(&b, "a").await);
-    assert_eq!(b.steps(&pod("a")), [stop(15), Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [stop(15), SyncStep::Finish]);
     assert!(b.workers.should_content_be_removed(&uid("a")));
 }
 
@@ -70,7 +70,7 @@ async fn an_eviction_of_a_pod_never_seen_ends_it_with_its_own_grace() {
     let b = bench();
     b.workers.request_kill(pod("a"), &evict());
     assert!(finished(&b, "a").await);
-    assert_eq!(b.steps(&pod("a")), [stop(30), Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [stop(30), SyncStep::Finish]);
     assert!(b.workers.should_content_be_removed(&uid("a")), "evicted");
 }
 
@@ -82,7 +82,7 @@ async fn a_pod_first_seen_when_it_is_over_is_stopped_to_be_sure_if_what_runs_is_
         b.create(&in_phase("a", "Succeeded"));
         assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Terminating));
         assert!(finished(&b, "a").await);
-        assert_eq!(b.steps(&pod("a")), [stop(30), Step::Finish], "{view:?}");
+        assert_eq!(b.steps(&pod("a")), [stop(30), SyncStep::Finish], "{view:?}");
     }
 }
 
@@ -95,7 +95,7 @@ async fn a_pod_first_seen_when_it_is_over_and_nothing_runs_is_only_freed() {
     assert_ne!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
     assert!(finished(&b, "a").await);
     assert!(!b.workers.has_restart_requests());
-    assert_eq!(b.steps(&pod("a")), [Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -103,7 +103,7 @@ async fn a_kill_of_a_pod_first_seen_when_it_is_over_returns_and_frees_it() {
     let b = bench();
     b.kill(&in_phase("a", "Failed"));
     assert!(finished(&b, "a").await);
-    assert_eq!(b.steps(&pod("a")), [Step::Finish]);
+    assert_eq!(b.steps(&pod("a")), [SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,7 +113,7 @@ async fn a_pod_that_gets_a_final_phase_while_it_is_known_is_stopped() {
     settle().await;
     b.update(&in_phase("a", "Failed"));
     assert!(finished(&b, "a").await);
-    assert_eq!(b.steps(&pod("a"))[1..], [stop(30), Step::Finish]);
+    assert_eq!(b.steps(&pod("a"))[1..], [stop(30), SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,7 +122,7 @@ async fn a_stray_leaves_no_record_once_it_is_stopped() {
     b.workers.kill_runtime_pod(&in_runtime(&pod("stray")));
     assert_eq!(b.workers.lifecycle(&uid("stray")), Some(Lifecycle::Terminating));
     settle().await;
-    assert_eq!(b.steps(&pod("stray")), [Step::TerminateRuntime], "once");
+    assert_eq!(b.steps(&pod("stray")), [SyncStep::TerminateRuntime], "once");
     assert_eq!(b.workers.lifecycle(&uid("stray")), None);
     assert!(!b.workers.is_known_terminated(&uid("stray")));
 }
@@ -155,8 +155,8 @@ async fn a_kill_is_not_forgotten_behind_an_update() {
     settle().await;
     for i in 0..20 {
         let steps = b.steps(&pod(&format!("p{i}")));
-        let short = [stop(30), Step::Finish];
-        let long = [sync(UpdateKind::Create), stop(30), Step::Finish];
+        let short = [stop(30), SyncStep::Finish];
+        let long = [sync(UpdateKind::Create), stop(30), SyncStep::Finish];
         assert!(steps == short || steps == long, "{steps:?}");
     }
 }

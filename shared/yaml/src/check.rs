@@ -3,11 +3,11 @@
 use std::fmt;
 
 use super::problem::MOST_PROBLEMS;
-use super::{Node, Path, Position, Problem, Value};
+use super::{Path, Position, Problem, Value, YamlNode};
 
 /// Tracks the current field and records its problems.
-pub struct Check<'n> {
-    root: &'n Node,
+pub struct FieldCheck<'n> {
+    root: &'n YamlNode,
     steps: Vec<OwnedStep>,
     problems: Vec<Problem>,
 }
@@ -17,9 +17,9 @@ enum OwnedStep {
     Index(usize),
 }
 
-impl<'n> Check<'n> {
+impl<'n> FieldCheck<'n> {
     /// Creates a check of the file that was read as `root`, without problems so far.
-    pub fn new(root: &'n Node) -> Self {
+    pub fn new(root: &'n YamlNode) -> Self {
         Self { root, steps: Vec::new(), problems: Vec::new() }
     }
 

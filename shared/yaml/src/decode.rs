@@ -9,11 +9,11 @@ use std::collections::BTreeSet;
 use serde::de::{DeserializeOwned, Visitor};
 use serde::forward_to_deserialize_any;
 
-use self::access::{Entries, Items};
+use self::access::{Entries, SequenceItems};
 use self::error::DecodeError;
 use super::path::Path;
 use super::problem::MOST_PROBLEMS;
-use super::{Meaning, Node, Position, Problem, Scalar, Value};
+use super::{Meaning, Position, Problem, Scalar, Value, YamlNode};
 
 /// The value that was decoded from a tree, and the problems of the rest.
 pub struct Decoded<T> {
@@ -26,11 +26,11 @@ pub struct Decoded<T> {
 }
 
 /// Reads `T` from a tree.
-pub fn decode<T: DeserializeOwned>(root: &Node) -> Decoded<T> {
+pub fn decode<T: DeserializeOwned>(root: &YamlNode) -> Decoded<T> {
     let mut problems = Vec::new();
     let mut left_out = BTreeSet::new();
     loop {
-        let run = Run { unknown: RefCell::default(), left_out: &left_out };
+        let run = DecodePass { unknown: RefCell::default(), left_out: &left_out };
         let (path, key_at) = (Path::ROOT, root.at);
         let run = &run;
         let read =
@@ -59,7 +59,7 @@ pub fn decode<T: DeserializeOwned>(root: &Node) -> Decoded<T> {
 const MOST_WRONG_VALUES: usize = 20;
 
 /// The state that is shared during one pass over the tree.
-struct Run<'a> {
+struct DecodePass<'a> {
     unknown: RefCell<Vec<Problem>>,
     left_out: &'a BTreeSet<String>,
 }
@@ -67,7 +67,7 @@ struct Run<'a> {
 /// Reads one node.
 #[derive(Clone, Copy)]
 struct Decoder<'a> {
-    node: &'a Node,
+    node: &'a YamlNode,
     /// The position of this value's key.
     key_at: Position,
     path: Path<'a>,
@@ -75,7 +75,7 @@ struct Decoder<'a> {
     known: &'static [&'static str],
     /// The fields of the struct around that one.
     outer: &'static [&'static str],
-    run: &'a Run<'a>,
+    run: &'a DecodePass<'a>,
 }
 
 impl<'a> Decoder<'a> {
@@ -124,9 +124,9 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    fn items(&self, visitor_wants: &str) -> Result<Items<'a>, DecodeError> {
+    fn items(&self, visitor_wants: &str) -> Result<SequenceItems<'a>, DecodeError> {
         match &self.node.value {
-            Value::List(items) => Ok(Items::new(*self, items)),
+            Value::List(items) => Ok(SequenceItems::new(*self, items)),
             _ => Err(self.wrong(visitor_wants)),
         }
     }
@@ -233,7 +233,7 @@ impl<'de> serde::Deserializer<'de> for Decoder<'_> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let result = match &self.node.value {
-            Value::List(items) => visitor.visit_seq(Items::new(self, items)),
+            Value::List(items) => visitor.visit_seq(SequenceItems::new(self, items)),
             Value::Map(entries) => visitor.visit_map(Entries::new(self, entries, &[])),
             Value::Scalar(scalar) => match scalar.meaning() {
                 Meaning::Null => visitor.visit_unit(),

@@ -6,11 +6,11 @@ use std::time::Duration;
 use winddown_shared::{GoDuration, GoDurationError, parse_duration};
 
 use super::problem::MOST_PROBLEMS;
-use super::{Meaning, Node, Path, Position, Problem, Value};
+use super::{Meaning, Path, Position, Problem, Value, YamlNode};
 
 /// A mapping that is being read. Keys that were never requested are unknown.
 pub struct Fields<'n, 'p> {
-    node: &'n Node,
+    node: &'n YamlNode,
     path: Path<'p>,
     known: Vec<&'static str>,
     belongs_below: &'static [(&'static str, &'static str)],
@@ -58,7 +58,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 impl<'n, 'p> Fields<'n, 'p> {
     /// Starts to read the mapping `node`; anything else is a problem and reads as empty.
-    pub fn new(node: &'n Node, path: Path<'p>, problems: &'p mut Vec<Problem>) -> Self {
+    pub fn new(node: &'n YamlNode, path: Path<'p>, problems: &'p mut Vec<Problem>) -> Self {
         if !matches!(node.value, Value::Map(_)) {
             // The value is not quoted: a whole file that is not a mapping is the wrong file, and may hold anything.
             let what = format!("needs a mapping, this is {}", node.kind());
@@ -84,10 +84,10 @@ impl<'n, 'p> Fields<'n, 'p> {
     }
 
     /// The value of `key`, unless it is absent or null.
-    pub fn node(&mut self, key: &'static str) -> Option<Located<&'n Node>> {
+    pub fn node(&mut self, key: &'static str) -> Option<Located<&'n YamlNode>> {
         self.known.push(key);
         let (found, node) = self.node.entry(key)?;
-        let zero = |node: &Node| match &node.value {
+        let zero = |node: &YamlNode| match &node.value {
             Value::Scalar(s) => matches!(&*s.text, "" | "0") || s.meaning() == Meaning::Int(0),
             Value::List(_) | Value::Map(_) => false,
         };
@@ -190,7 +190,7 @@ impl<'n, 'p> Fields<'n, 'p> {
     fn scalar<T>(
         &mut self,
         key: &str,
-        found: &Located<&'n Node>,
+        found: &Located<&'n YamlNode>,
         wanted: &str,
         read: impl FnOnce(Meaning<'n>, &'n str) -> Option<T>,
     ) -> Option<Located<T>> {
@@ -227,7 +227,7 @@ impl<'n> Fields<'n, '_> {
         &mut self,
         key: &'static str,
         index: usize,
-        item: &Node,
+        item: &YamlNode,
         read: impl FnOnce(&mut Fields<'_, '_>) -> Option<T>,
     ) -> Option<T> {
         let path = self.path.key(key);
@@ -291,7 +291,7 @@ fn go_duration(text: &str) -> Result<Duration, String> {
 
 fn mapping<T>(
     path: Path<'_>,
-    node: &Node,
+    node: &YamlNode,
     at: Position,
     problems: &mut Vec<Problem>,
     read: impl FnOnce(&mut Fields<'_, '_>) -> Option<T>,

@@ -2,7 +2,7 @@
 //!
 //! The author of a file needs the line and the field of each mistake, and all mistakes at once. serde's derived readers
 //! know neither position nor field, and the Kubernetes types drop unknown fields. So a file is first read into a
-//! [`Node`] tree, from which both the configuration and the pod manifests are read.
+//! [`YamlNode`] tree, from which both the configuration and the pod manifests are read.
 //!
 //! YAML is read as the kubelet reads it where manifests rely on it (`yes` is a bool, `0644` is
 //! octal, `<<` merges) and more strictly where it guesses: duplicate keys, tags, a second document
@@ -23,7 +23,7 @@ mod tests;
 use std::io::{self, Read};
 use std::rc::Rc;
 
-pub use check::Check;
+pub use check::FieldCheck;
 pub use decode::decode;
 pub use fields::{Dialect, Fields, Located};
 pub use parse::{EMPTY, parse, parse_first_leniently, parse_if_any};
@@ -81,7 +81,7 @@ pub struct Position {
 
 /// A value and where it starts.
 #[derive(Debug)]
-pub struct Node {
+pub struct YamlNode {
     /// Where the value starts.
     pub at: Position,
     /// The value itself.
@@ -92,15 +92,15 @@ pub struct Node {
     height: usize,
 }
 
-/// What a [`Node`] holds.
+/// What a [`YamlNode`] holds.
 #[derive(Debug)]
 pub enum Value {
     /// A text, a number, a bool or null.
     Scalar(Scalar),
     /// A sequence.
-    List(Vec<Rc<Node>>),
+    List(Vec<Rc<YamlNode>>),
     /// A mapping, in the order of the file; no key occurs twice.
-    Map(Vec<(Key, Rc<Node>)>),
+    Map(Vec<(Key, Rc<YamlNode>)>),
 }
 
 /// A mapping's key and where it starts.
@@ -112,14 +112,14 @@ pub struct Key {
     pub at: Position,
 }
 
-impl Node {
+impl YamlNode {
     /// The value of `key`, if this is a mapping that has it.
-    pub fn get(&self, key: &str) -> Option<&Node> {
+    pub fn get(&self, key: &str) -> Option<&YamlNode> {
         self.entry(key).map(|(_, node)| node)
     }
 
     /// The key and the value of `key`, if this is a mapping that has it.
-    pub fn entry(&self, key: &str) -> Option<(&Key, &Node)> {
+    pub fn entry(&self, key: &str) -> Option<(&Key, &YamlNode)> {
         match &self.value {
             Value::Map(entries) => {
                 entries.iter().find(|(k, _)| &*k.text == key).map(|(k, v)| (k, &**v))

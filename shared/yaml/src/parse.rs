@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use granit_parser::{Event, Marker, Options, Parser, ScalarStyle, Span, Tag};
 
-use super::{Key, MAX_DEPTH, MAX_NODES, Node, Position, Problem, Scalar, Value};
+use super::{Key, MAX_DEPTH, MAX_NODES, Position, Problem, Scalar, Value, YamlNode};
 
 /// What is wrong with a file without a document.
 pub const EMPTY: &str = "the file is empty: nothing but comments and blanks";
@@ -18,7 +18,7 @@ pub const EMPTY: &str = "the file is empty: nothing but comments and blanks";
 /// # Errors
 /// The first syntax error, no document, a second one, a duplicate key, a tag that is not understood, or a limit that is
 /// exceeded.
-pub fn parse(text: &str) -> Result<Rc<Node>, Problem> {
+pub fn parse(text: &str) -> Result<Rc<YamlNode>, Problem> {
     parse_if_any(text)?.ok_or_else(|| Problem::of_file(EMPTY))
 }
 
@@ -26,9 +26,9 @@ pub fn parse(text: &str) -> Result<Rc<Node>, Problem> {
 ///
 /// # Errors
 /// Those of [`parse`], without the one for no document.
-pub fn parse_if_any(text: &str) -> Result<Option<Rc<Node>>, Problem> {
+pub fn parse_if_any(text: &str) -> Result<Option<Rc<YamlNode>>, Problem> {
     let mut tree = Tree::default();
-    let mut document: Option<Rc<Node>> = None;
+    let mut document: Option<Rc<YamlNode>> = None;
     for event in events(text) {
         let (event, span) = event?;
         let Some(root) = tree.take(event, span)? else { continue };
@@ -50,7 +50,7 @@ pub fn parse_if_any(text: &str) -> Result<Option<Rc<Node>>, Problem> {
 ///
 /// # Errors
 /// The first syntax error of that document, a tag that is not understood, or a limit that is exceeded.
-pub fn parse_first_leniently(text: &str) -> Result<Option<Rc<Node>>, Problem> {
+pub fn parse_first_leniently(text: &str) -> Result<Option<Rc<YamlNode>>, Problem> {
     let mut tree = Tree { last_key_counts: true, ..Tree::default() };
     for event in events(text) {
         let (event, span) = event?;
@@ -80,7 +80,7 @@ fn position(mark: &Marker) -> Position {
 #[derive(Default)]
 struct Tree {
     open: Vec<Open>,
-    anchors: HashMap<usize, Rc<Node>>,
+    anchors: HashMap<usize, Rc<YamlNode>>,
     nodes: usize,
     /// Whether a key may occur twice in a mapping; otherwise that is a problem.
     last_key_counts: bool,
@@ -94,12 +94,12 @@ struct Open {
 }
 
 enum Holds {
-    List(Vec<Rc<Node>>),
+    List(Vec<Rc<YamlNode>>),
     Map {
-        entries: Vec<(Key, Rc<Node>)>,
+        entries: Vec<(Key, Rc<YamlNode>)>,
         seen: HashSet<Rc<str>>,
         key: Option<Key>,
-        merge: Vec<Rc<Node>>,
+        merge: Vec<Rc<YamlNode>>,
     },
 }
 
@@ -107,14 +107,17 @@ enum Holds {
 
 impl Tree {
     /// Processes one event; returns the root once it is complete.
-    fn take(&mut self, event: Event<'_>, span: Span) -> Result<Option<Rc<Node>>, Problem> {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<Option<Rc<YamlNode>>, Problem> {
         let at = position(&span.start);
         match event {
             Event::Scalar(text, style, anchor, tag) => {
                 let is_text = is_text_tag(tag.as_deref(), at)?;
                 let plain = style == ScalarStyle::Plain && !is_text;
                 let scalar = Scalar { text: text.into_owned(), plain };
-                self.put(Node { at, value: Value::Scalar(scalar), weight: 1, height: 0 }, anchor)
+                self.put(
+                    YamlNode { at, value: Value::Scalar(scalar), weight: 1, height: 0 },
+                    anchor,
+                )
             }
             Event::SequenceStart(_, anchor, tag) => {
                 is_text_tag(tag.as_deref(), at)?;
@@ -150,7 +153,7 @@ impl Tree {
         at: Position,
         anchor: usize,
         holds: Holds,
-    ) -> Result<Option<Rc<Node>>, Problem> {
+    ) -> Result<Option<Rc<YamlNode>>, Problem> {
         if self.open.len() >= MAX_DEPTH {
             return Err(too_deep(at));
         }
@@ -158,7 +161,7 @@ impl Tree {
         Ok(None)
     }
 
-    fn put(&mut self, node: Node, anchor: usize) -> Result<Option<Rc<Node>>, Problem> {
+    fn put(&mut self, node: YamlNode, anchor: usize) -> Result<Option<Rc<YamlNode>>, Problem> {
         let node = Rc::new(node);
         if anchor != 0 {
             self.anchors.insert(anchor, Rc::clone(&node));
@@ -168,7 +171,7 @@ impl Tree {
     }
 
     /// Adds a complete value to its container, or returns it if it is the root.
-    fn place(&mut self, node: Rc<Node>, at: Position) -> Result<Option<Rc<Node>>, Problem> {
+    fn place(&mut self, node: Rc<YamlNode>, at: Position) -> Result<Option<Rc<YamlNode>>, Problem> {
         // The values inside were counted already; only those that an alias repeats are new.
         let added = if node.at == at { 1 } else { node.weight };
         self.nodes = self.nodes.saturating_add(added);
@@ -205,7 +208,7 @@ impl Tree {
 // === impl Open ===
 
 impl Open {
-    fn close(self, last_key_counts: bool) -> Result<Node, Problem> {
+    fn close(self, last_key_counts: bool) -> Result<YamlNode, Problem> {
         let at = self.at;
         let value = match self.holds {
             Holds::List(items) => Value::List(items),
@@ -227,11 +230,11 @@ impl Open {
             Value::Map(entries) => measure(entries.iter().map(|(_, node)| node)),
             Value::Scalar(_) => (0, 0),
         };
-        Ok(Node { at, value, weight, height: height + 1 })
+        Ok(YamlNode { at, value, weight, height: height + 1 })
     }
 }
 
-fn measure<'a>(nodes: impl Iterator<Item = &'a Rc<Node>>) -> (usize, usize) {
+fn measure<'a>(nodes: impl Iterator<Item = &'a Rc<YamlNode>>) -> (usize, usize) {
     nodes.fold((1, 0), |(weight, height), node| {
         (weight.saturating_add(node.weight), height.max(node.height))
     })
@@ -239,9 +242,9 @@ fn measure<'a>(nodes: impl Iterator<Item = &'a Rc<Node>>) -> (usize, usize) {
 
 /// Merges `<<: *other`: adds the keys that the mapping does not have itself.
 fn merge_into(
-    entries: &mut Vec<(Key, Rc<Node>)>,
+    entries: &mut Vec<(Key, Rc<YamlNode>)>,
     seen: &mut HashSet<Rc<str>>,
-    source: &Rc<Node>,
+    source: &Rc<YamlNode>,
 ) -> Result<(), Problem> {
     match &source.value {
         Value::Map(more) => {
@@ -259,7 +262,7 @@ fn merge_into(
     }
 }
 
-fn key_of(node: &Node, at: Position) -> Result<Key, Problem> {
+fn key_of(node: &YamlNode, at: Position) -> Result<Key, Problem> {
     match &node.value {
         Value::Scalar(scalar) if !node.is_null() => {
             Ok(Key { text: scalar.text.as_str().into(), at })

@@ -6,7 +6,7 @@ use winddown_shared::display::clean;
 
 /// One step of a [`Path`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Step<'a> {
+pub(crate) enum PathStep<'a> {
     Key(&'a str),
     Index(usize),
 }
@@ -15,7 +15,7 @@ pub(crate) enum Step<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
-    step: Option<Step<'a>>,
+    step: Option<PathStep<'a>>,
 }
 
 impl<'a> Path<'a> {
@@ -24,13 +24,13 @@ impl<'a> Path<'a> {
 
     /// The field `key` of this one.
     pub fn key(&'a self, key: &'a str) -> Path<'a> {
-        Path { parent: Some(self), step: Some(Step::Key(key)) }
+        Path { parent: Some(self), step: Some(PathStep::Key(key)) }
     }
 
     /// The last key of this path, unless it ends with an index.
     pub fn last_key(&self) -> Option<&'a str> {
         match self.step {
-            Some(Step::Key(key)) => Some(key),
+            Some(PathStep::Key(key)) => Some(key),
             _ => None,
         }
     }
@@ -40,15 +40,15 @@ impl<'a> Path<'a> {
     pub(crate) fn around_struct(&self) -> Option<&'a Path<'a>> {
         let own = self.parent?;
         let around = match own.step? {
-            Step::Key(_) => own.parent?,
-            Step::Index(_) => own.parent?.parent?,
+            PathStep::Key(_) => own.parent?,
+            PathStep::Index(_) => own.parent?.parent?,
         };
         around.step.is_some().then_some(around)
     }
 
     /// The item of this list with this index, from 0.
     pub fn index(&'a self, index: usize) -> Path<'a> {
-        Path { parent: Some(self), step: Some(Step::Index(index)) }
+        Path { parent: Some(self), step: Some(PathStep::Index(index)) }
     }
 }
 
@@ -59,8 +59,8 @@ impl fmt::Display for Path<'_> {
         }
         match self.step {
             None => Ok(()),
-            Some(Step::Index(index)) => write!(f, "[{index}]"),
-            Some(Step::Key(key)) => {
+            Some(PathStep::Index(index)) => write!(f, "[{index}]"),
+            Some(PathStep::Key(key)) => {
                 let simple = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
                 let nested = self.parent.is_some_and(|parent| parent.step.is_some());
                 match key.chars().all(simple) && !key.is_empty() {

@@ -1,6 +1,6 @@
 use super::*;
 
-fn root(text: &str) -> Rc<Node> {
+fn root(text: &str) -> Rc<YamlNode> {
     parse(text).unwrap()
 }
 

@@ -18,7 +18,7 @@ const SAME_DEADLINE_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// Aggregates the notices of all sources. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct NoticeAggregator(Arc<Inner>);
+pub struct NoticeAggregator(Arc<AggregatorShared>);
 
 /// One source's handle on the aggregator. A source that has nothing to announce must call
 /// [`withdraw`](Self::withdraw) once it knows so: until then an earlier agent's notice holds.
@@ -42,7 +42,7 @@ pub struct SourceStatus {
 }
 
 #[derive(Debug, Default)]
-struct Inner {
+struct AggregatorShared {
     slots: Mutex<Vec<Slot>>,
     state: watch::Sender<NoticeState>,
     /// Incremented with each change that [`SourceStatus`] shows.

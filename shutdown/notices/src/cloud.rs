@@ -28,7 +28,7 @@ use std::time::Duration;
 use winddown_shared::WallClock;
 
 use self::poll::Clocks;
-use self::seen::Seen;
+use self::seen::SeenEvents;
 use crate::{NoticeAggregator, Uptime};
 
 pub use http::{Endpoint, EndpointError};
@@ -72,8 +72,9 @@ pub async fn watch_cloud(aggregator: &NoticeAggregator, cloud: Cloud, settings: 
     let publisher = || aggregator.publisher(cloud.as_str(), Some(lead));
     let every = poll.max(poll::MIN_POLL_INTERVAL);
     let clocks = Clocks { wall, uptime };
-    let seen =
-        async |of: &str| Seen::open(directory.join(format!("notices-{of}.json")), &boot_id).await;
+    let seen = async |of: &str| {
+        SeenEvents::open(directory.join(format!("notices-{of}.json")), &boot_id).await
+    };
     match cloud {
         Cloud::Aws => {
             let (publisher, seen) = (publisher(), seen("aws").await);
@@ -97,8 +98,14 @@ pub async fn watch_cloud(aggregator: &NoticeAggregator, cloud: Cloud, settings: 
             let (seen, seen_too) = tokio::join!(seen("gcp-preempted"), seen("gcp-maintenance"));
             let every = poll::MIN_POLL_INTERVAL;
             tokio::join!(
-                poll::follow(of(gcp::Value::Preempted), &preempted, every, &clocks, seen),
-                poll::follow(of(gcp::Value::Maintenance), &maintenance, every, &clocks, seen_too),
+                poll::follow(of(gcp::MetadataValue::Preempted), &preempted, every, &clocks, seen),
+                poll::follow(
+                    of(gcp::MetadataValue::Maintenance),
+                    &maintenance,
+                    every,
+                    &clocks,
+                    seen_too
+                ),
             );
         }
     }

@@ -19,7 +19,7 @@ mod tests;
 /// Publishes the notice that an operator gives through the control socket. The notice lasts for this
 /// boot: it survives a restart of the agent, but not a reboot of the node. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Operator(Arc<Inner>);
+pub struct Operator(Arc<OperatorShared>);
 
 /// When the node goes down, and by which clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Drain {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct OperatorShared {
     publisher: NoticePublisher,
     file: KeptFile,
     drain_file: KeptFile,
@@ -50,13 +50,13 @@ struct Inner {
     wall: WallClock,
     boot: BootClock,
     /// The notice in force. Held during each change, or the disk and the aggregator could disagree.
-    given: Mutex<Option<Kept>>,
+    given: Mutex<Option<StoredNotice>>,
 }
 
 /// A notice, as stored on disk.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Kept {
+struct StoredNotice {
     version: u32,
     boot_id: String,
     /// When the notice was given. Older agents did not record this.
@@ -109,13 +109,13 @@ impl Operator {
             let is_of_system = given.is_none_or(|given| given >= boot.system_start());
             version == 1 && of_boot == boot_id && !boot_id.is_empty() && is_of_system
         };
-        let kept = read::<Kept>(&file, "give the notice again if there was one");
+        let kept = read::<StoredNotice>(&file, "give the notice again if there was one");
         let kept = kept.filter(|kept| is_ours(kept.version, &kept.boot_id, kept.given_boot_ms));
         let drain = read::<KeptDrain>(&drain_file, "drain the node again if it was drained");
         let found_drain = drain.filter(|d| is_ours(d.version, &d.boot_id, Some(d.given_boot_ms)));
         let given = Mutex::default();
         let mut inner =
-            Inner { publisher, file, drain_file, found_drain, boot_id, wall, boot, given };
+            OperatorShared { publisher, file, drain_file, found_drain, boot_id, wall, boot, given };
         // A missing file does not mean that the operator withdrew the notice: the write may have failed.
         if let Some(kept) = &kept {
             inner.publish(kept);
@@ -199,10 +199,10 @@ impl Operator {
 
 // === impl Inner ===
 
-impl Inner {
+impl OperatorShared {
     /// The notice, as stored on disk.
-    fn of(&self, deadline: Deadline, text: &str) -> Kept {
-        Kept {
+    fn of(&self, deadline: Deadline, text: &str) -> StoredNotice {
+        StoredNotice {
             version: 1,
             boot_id: self.boot_id.clone(),
             given_boot_ms: Some(millis(self.boot.now())),
@@ -214,7 +214,7 @@ impl Inner {
         }
     }
 
-    fn publish(&self, kept: &Kept) {
+    fn publish(&self, kept: &StoredNotice) {
         // The aggregator only takes the difference, so a time since boot can stand in for a wall time.
         let since_boot = |up| WallTime::UNIX_EPOCH.checked_add(up).unwrap_or(WallTime::MAX);
         let (at, now) = match kept.deadline {
@@ -226,7 +226,7 @@ impl Inner {
         self.publisher.publish(&Announcement::new(When::At(at), &kept.text), now);
     }
 
-    async fn store(&self, kept: Option<Kept>) {
+    async fn store(&self, kept: Option<StoredNotice>) {
         self.file.store(kept).await.unwrap_or_else(|why| not_kept(&self.file, &why));
     }
 }

@@ -18,14 +18,14 @@ const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// Writes to a place never overlap, so an older record never replaces a newer one. A record that is still
 /// waiting to be written is replaced by the next.
-pub(super) struct Writer {
+pub(super) struct PlaceWriter {
     pub(super) place: Arc<dyn RecordPlace>,
     tray: Arc<Tray>,
 }
 
 /// The last completed write.
 #[derive(Clone, Default)]
-pub(super) struct Written {
+pub(super) struct LastWrite {
     sequence: u64,
     /// The error, if the write failed.
     pub(super) failed: Option<Arc<str>>,
@@ -33,12 +33,12 @@ pub(super) struct Written {
 
 #[derive(Default)]
 struct Tray {
-    state: Mutex<State>,
-    written: watch::Sender<Written>,
+    state: Mutex<WriterState>,
+    written: watch::Sender<LastWrite>,
 }
 
 #[derive(Default)]
-struct State {
+struct WriterState {
     next: Option<Arc<RunRecord>>,
     busy: bool,
     /// The record that is queued when `MIN_WRITE_INTERVAL` has passed since `queued`.
@@ -50,7 +50,7 @@ struct State {
 
 // === impl Writer ===
 
-impl Writer {
+impl PlaceWriter {
     pub(super) fn new(place: Arc<dyn RecordPlace>) -> Self {
         Self { place, tray: Arc::default() }
     }
@@ -82,7 +82,7 @@ impl Writer {
 
     /// Waits until the write of record number `sequence`, or of a later one, has completed or failed.
     /// Cancel-safe: the write continues.
-    pub(super) async fn written(&self, sequence: u64) -> Written {
+    pub(super) async fn written(&self, sequence: u64) -> LastWrite {
         let mut written = self.tray.written.subscribe();
         let over = written.wait_for(|written| written.sequence >= sequence).await;
         // The sender lives in the tray, which this borrow keeps alive.
@@ -90,7 +90,7 @@ impl Writer {
     }
 
     /// The last completed write.
-    pub(super) fn last(&self) -> Written {
+    pub(super) fn last(&self) -> LastWrite {
         self.tray.written.borrow().clone()
     }
 
@@ -121,7 +121,7 @@ async fn queue_later(tray: Weak<Tray>, place: Arc<dyn RecordPlace>, mut due: Ins
 
 // === impl State ===
 
-impl State {
+impl WriterState {
     /// When the next later record may be queued; `None` for now.
     fn due(&self) -> Option<Instant> {
         self.queued.map(|at| at + MIN_WRITE_INTERVAL).filter(|due| *due > Instant::now())
@@ -134,7 +134,7 @@ impl Tray {
     /// Queues a record, and has it written on a blocking thread.
     fn queue(
         self: &Arc<Self>,
-        state: &mut State,
+        state: &mut WriterState,
         record: Arc<RunRecord>,
         place: &Arc<dyn RecordPlace>,
     ) {
@@ -154,7 +154,7 @@ impl Tray {
                 Ok(Err(error)) => Some(error_chain(&error).into()),
                 Err(_) => Some("the attempt panicked, which is a bug".into()),
             };
-            self.written.send_replace(Written { sequence: record.sequence, failed });
+            self.written.send_replace(LastWrite { sequence: record.sequence, failed });
         }
     }
 
@@ -165,7 +165,7 @@ impl Tray {
         next
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, WriterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

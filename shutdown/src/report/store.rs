@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Outcome, ReportSink, ShutdownReport};
 use crate::json_file::{FileError, JsonFile};
-use names::{Kind, Named, outdated};
+use names::{ReportName, RunKind, outdated};
 use winddown_host::{Durability, replace_private};
 use winddown_shared::error_chain;
 
@@ -89,7 +89,7 @@ impl ReportStore {
         write: impl Fn() -> io::Result<()>,
     ) -> io::Result<()> {
         match write() {
-            Err(error) if is_full(&error) && Kind::of(report.trigger) == Kind::Shutdown => {
+            Err(error) if is_full(&error) && RunKind::of(report.trigger) == RunKind::Shutdown => {
                 self.make_room(report, path);
                 write()
             }
@@ -108,7 +108,7 @@ impl ReportStore {
         if going.is_empty() && is_final {
             going = others;
         }
-        for Named { path, .. } in going {
+        for ReportName { path, .. } in going {
             tracing::warn!(path = %path.display(), "the disk is full: an old report is removed");
             remove(&path);
         }
@@ -167,11 +167,11 @@ impl ReportStore {
     /// Reads the newest wanted shutdown. Broken files are skipped; the listing names them.
     fn newest(
         &self,
-        name: impl Fn(&Named) -> bool,
+        name: impl Fn(&ReportName) -> bool,
         wanted: impl Fn(&ShutdownReport) -> bool,
     ) -> Result<Option<ShutdownReport>, FileError> {
         let files = self.files()?.into_iter().rev();
-        let files = files.filter(|file| file.kind == Kind::Shutdown && name(file));
+        let files = files.filter(|file| file.kind == RunKind::Shutdown && name(file));
         // Older versions gave drains the same name.
         let wanted = |report: &ShutdownReport| is_final_shutdown(report) && wanted(report);
         Ok(files.filter_map(|file| read(&file.path).ok()).find(wanted))
@@ -181,23 +181,25 @@ impl ReportStore {
     fn path_for(&self, report: &ShutdownReport) -> Result<PathBuf, FileError> {
         let files = self.files()?;
         let Some(last) = files.last() else {
-            return Ok(self.directory.join(Named::of(1, report)));
+            return Ok(self.directory.join(ReportName::of(1, report)));
         };
         // A run is reported again if the agent is killed between its report and the final record, so that
         // the next agent finishes the run; and if it is called off after its end. The name identifies the
         // run: no boot has two runs of a kind that began in the same millisecond.
-        let is_of_it =
-            |file: &&Named| self.directory.join(Named::of(file.number, report)) == file.path;
+        let is_of_it = |file: &&ReportName| {
+            self.directory.join(ReportName::of(file.number, report)) == file.path
+        };
         if let Some(again) = files.iter().rev().find(is_of_it) {
             return Ok(again.path.clone());
         }
         // Numbered, so that the order survives a clock that was set back between two boots.
-        Ok(self.directory.join(Named::of(last.number.saturating_add(1), report)))
+        Ok(self.directory.join(ReportName::of(last.number.saturating_add(1), report)))
     }
 
     /// The report files, oldest first.
-    fn files(&self) -> Result<Vec<Named>, FileError> {
-        let mut files: Vec<Named> = self.entries()?.filter_map(|path| Named::read(&path)).collect();
+    fn files(&self) -> Result<Vec<ReportName>, FileError> {
+        let mut files: Vec<ReportName> =
+            self.entries()?.filter_map(|path| ReportName::read(&path)).collect();
         files.sort_unstable_by(|a, b| (a.number, &a.path).cmp(&(b.number, &b.path)));
         Ok(files)
     }
@@ -226,7 +228,7 @@ impl ReportSink for ReportStore {
 
 /// Whether the report is of a shutdown that was not called off.
 fn is_final_shutdown(report: &ShutdownReport) -> bool {
-    Kind::of(report.trigger) == Kind::Shutdown && report.outcome != Outcome::Cancelled
+    RunKind::of(report.trigger) == RunKind::Shutdown && report.outcome != Outcome::Cancelled
 }
 
 /// Whether there was no space left, on the disk or in the quota.

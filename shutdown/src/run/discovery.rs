@@ -5,7 +5,7 @@ use std::sync::Arc;
 use winddown_shared::{Pod, PodKiller};
 
 use super::kills::Wait;
-use super::{Cancelled, Run, RunStop};
+use super::{Cancelled, RunStop, ShutdownRun};
 use crate::{PodEnd, RunPhase};
 
 /// The error of a pod whose state is unknown.
@@ -13,7 +13,7 @@ const NOT_KNOWN: &str = "the container runtime did not say whether it runs";
 /// The error of a pod that became known when the time was over.
 const TOO_LATE: &str = "it became known when there was no time left to end it";
 
-impl<K: PodKiller> Run<'_, K> {
+impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Adds running pods that have not been seen yet.
     pub(super) fn look_again(&mut self) {
         self.more_known.borrow_and_update();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use winddown_shared::{PodKiller, ShutdownKind};
 
-use super::{Cancelled, Run};
+use super::{Cancelled, ShutdownRun};
 use crate::PodEnd;
 use crate::in_place::comes_back;
 use crate::run_context::RunContext;
@@ -13,7 +13,7 @@ use crate::run_context::RunContext;
 /// reports it some milliseconds after `PreparingForShutdown` changes; versions before 255 never do.
 const NAMED_WITHIN: Duration = Duration::from_millis(200);
 
-impl<K: PodKiller> Run<'_, K> {
+impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Waits for the kind of the shutdown if pods may stay depending on it.
     pub(super) async fn wait_for_kind(&mut self) -> Result<(), Cancelled> {
         if !self.waiting.iter().flatten().any(|(_, pod)| self.plan.may_stay(pod)) {

@@ -7,15 +7,15 @@ use tokio::task::{AbortHandle, Id, JoinError};
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped};
 
-use super::outcome::Failure;
-use super::{Cancelled, Place, REAP_TIME, Run, RunStop, changed};
+use super::outcome::StopFailure;
+use super::{Cancelled, REAP_TIME, ReportPosition, RunStop, ShutdownRun, changed};
 use crate::PodEnd;
 use crate::grace::room;
 use crate::in_place::status_of_staying;
 
 /// A pod that is about to be requested to stop. The report has its grace period already.
 pub(super) struct Due {
-    pub(super) place: Place,
+    pub(super) place: ReportPosition,
     pub(super) pod: Pod,
     /// Whether an earlier agent requested it to stop, so that its grace period is already running.
     again: bool,
@@ -23,13 +23,13 @@ pub(super) struct Due {
 
 /// A pod that has been requested to stop, without a result so far.
 pub(super) struct Asked {
-    pub(super) place: Place,
+    pub(super) place: ReportPosition,
     pub(super) pod: Pod,
     /// Aborts the wait for the result, but not the kill.
     pub(super) wait: AbortHandle,
 }
 
-/// What [`Run::answers`] waits for.
+/// What [`ShutdownRun::answers`] waits for.
 #[derive(Clone, Copy)]
 pub(super) enum Wait {
     /// The pods in the current round of a group.
@@ -54,25 +54,25 @@ pub(super) enum Wait {
 
 impl Due {
     /// Creates the entry of a pod that an earlier agent requested to stop.
-    pub(super) fn again(place: Place, pod: Pod) -> Self {
+    pub(super) fn again(place: ReportPosition, pod: Pod) -> Self {
         Self { place, pod, again: true }
     }
 }
 
-impl<K: PodKiller> Run<'_, K> {
+impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Writes into the report when the pods of `batch` are requested to stop and which grace periods they
     /// get, before they are requested to stop. Keeps the grace periods that an earlier agent gave.
     pub(super) fn schedule(
         &mut self,
         group: usize,
-        batch: Vec<(Place, Pod)>,
+        batch: Vec<(ReportPosition, Pod)>,
         latest_end: Duration,
     ) -> Vec<Due> {
         let offset = self.elapsed();
         let room = room(latest_end, offset);
         let comes_back = self.node_comes_back();
         self.groups[group].started.get_or_insert(offset);
-        let schedule = |(place, pod): (Place, Pod)| {
+        let schedule = |(place, pod): (ReportPosition, Pod)| {
             let allowed = self.plan.groups[place.group].allowed;
             let group = &mut self.groups[place.group];
             group.started.get_or_insert(offset);
@@ -124,7 +124,7 @@ impl<K: PodKiller> Run<'_, K> {
     /// Sends the request in its own task, so that a kill that panics does not affect others.
     pub(super) fn kill(
         &mut self,
-        place: Place,
+        place: ReportPosition,
         pod: Pod,
         grace: Duration,
         until: Option<Instant>,
@@ -194,8 +194,8 @@ impl<K: PodKiller> Run<'_, K> {
 
     fn take(&mut self, answer: Result<(Id, Result<Arc<PodStopped>, KillError>), JoinError>) {
         let (id, answer) = match answer {
-            Ok((id, answer)) => (id, answer.map_err(|e| Failure::of(e, self.order.reason))),
-            Err(error) => (error.id(), Err(Failure::panicked())),
+            Ok((id, answer)) => (id, answer.map_err(|e| StopFailure::of(e, self.order.reason))),
+            Err(error) => (error.id(), Err(StopFailure::panicked())),
         };
         self.overdue.remove(&id);
         let Some(Asked { place, pod, .. }) = self.asked.remove(&id) else { return };
@@ -219,7 +219,7 @@ impl<K: PodKiller> Run<'_, K> {
                 }
                 report.end
             }
-            Err(Failure { end, error, still_running }) => {
+            Err(StopFailure { end, error, still_running }) => {
                 let (namespace, pod) = (&report.namespace, &report.name);
                 if end == PodEnd::Stays {
                     tracing::info!(namespace, pod, error, "pod stays");

@@ -8,7 +8,7 @@ use super::{RunReport, RunStop};
 use crate::{GroupReport, Outcome, PodEnd, PodReport};
 
 /// Why a pod was not seen to stop.
-pub(super) struct Failure {
+pub(super) struct StopFailure {
     pub(super) end: PodEnd,
     pub(super) error: String,
     pub(super) still_running: Vec<String>,
@@ -73,7 +73,7 @@ pub(super) fn is_clean(groups: &[GroupReport]) -> bool {
     outcome_of(groups, false) != Outcome::Left && pods.all(left_nothing)
 }
 
-impl Failure {
+impl StopFailure {
     pub(super) fn panicked() -> Self {
         let error = "the attempt to end it panicked, which is a bug: see the agent's log";
         Self { end: PodEnd::Left, error: error.into(), still_running: Vec::new() }

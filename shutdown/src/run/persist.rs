@@ -5,13 +5,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::PodKiller;
 
-use super::Run;
+use super::ShutdownRun;
 use crate::{PodEnd, RunPhase};
 
 /// The shortest interval between two notes of ends, which are persisted together.
 const MIN_NOTE_INTERVAL: Duration = Duration::from_millis(100);
 
-impl<K: PodKiller> Run<'_, K> {
+impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Persists the run's progress.
     pub(super) async fn note(&mut self, phase: RunPhase) {
         self.is_noted();

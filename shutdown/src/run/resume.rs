@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use winddown_shared::{PodKiller, PodStopped, PodUid};
 
-use super::{Place, Run};
+use super::{ReportPosition, ShutdownRun};
 use crate::run::kills::Due;
 use crate::{GroupReport, PodEnd, PodReport, Role};
 
@@ -15,7 +15,7 @@ const UNSEEN: &str = "it ended while no agent was there to see when";
 /// How long to wait, at the end of a run, for the runtime to report such ends.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-impl<K: PodKiller> Run<'_, K> {
+impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Takes over an earlier agent's record: when pods were requested to stop and with which grace periods,
     /// which groups are over, and which pods have stopped. Pods of groups that are over are requested to
     /// stop at once, and awaited along with the others.
@@ -80,14 +80,14 @@ impl<K: PodKiller> Run<'_, K> {
             was.end = PodEnd::Spared;
         }
         let pods = &mut self.groups[group].pods;
-        let place = Place { group, pod: pods.len() };
+        let place = ReportPosition { group, pod: pods.len() };
         self.missing.insert(PodUid::new(was.uid.as_str()), place);
         pods.push(was);
     }
 
-    fn places(&self) -> HashMap<String, Place> {
+    fn places(&self) -> HashMap<String, ReportPosition> {
         let place = |group: usize, pod: usize, report: &PodReport| {
-            (report.uid.clone(), Place { group, pod })
+            (report.uid.clone(), ReportPosition { group, pod })
         };
         let pods = |(group, of): (usize, &GroupReport)| {
             let places = of.pods.iter().enumerate().map(|(pod, report)| place(group, pod, report));

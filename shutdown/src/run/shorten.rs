@@ -5,10 +5,10 @@ use std::time::Duration;
 use winddown_shared::PodKiller;
 
 use super::kills::Asked;
-use super::{Place, Run};
+use super::{ReportPosition, ShutdownRun};
 use crate::budget::whole_seconds;
 
-impl<K: PodKiller> Run<'_, K> {
+impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Adopts the new context and persists it.
     pub(super) async fn follow(&mut self) {
         let Some(context) = &mut self.params.context else { return };
@@ -77,7 +77,7 @@ impl<K: PodKiller> Run<'_, K> {
     }
 
     /// When SIGKILL is due for a pod that has been requested to stop.
-    fn kill_at(&self, place: Place) -> Option<Duration> {
+    fn kill_at(&self, place: ReportPosition) -> Option<Duration> {
         let report = &self.groups[place.group].pods[place.pod];
         report.asked.map(|asked| asked + report.grace)
     }

@@ -9,18 +9,18 @@ use tokio::time::Instant;
 use winddown_shared::{Pod, PodKiller};
 
 use super::kills::Wait;
-use super::{Place, REAP_TIME, Run, RunStop};
+use super::{REAP_TIME, ReportPosition, RunStop, ShutdownRun};
 use crate::role::is_driver;
 
 /// The longest wait for the release of a pod's resources, counted from the last pod's exit. A release that
 /// takes longer hangs, and the time is better spent on pods that are still running.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl<K: PodKiller> Run<'_, K> {
+impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Waits in the background until a stopped pod has released its resources. Does not wait for resources
     /// that disappear with the machine (the sandbox of a pod on the host's network, its cgroup, its plain
     /// directories).
-    pub(super) fn release(&mut self, place: Place, pod: &Pod) {
+    pub(super) fn release(&mut self, place: ReportPosition, pod: &Pod) {
         let mounts = holds_mounts(pod);
         // A network plugin keeps a pod's state, such as its address lease, on disk.
         if !mounts && pod.is_on_host_network() {
@@ -50,7 +50,7 @@ impl<K: PodKiller> Run<'_, K> {
 
     /// If there are drivers in `batch`, waits until the stopped pods have released all resources that may need them;
     /// at most for a third of the group's remaining time, and only until the run is called off.
-    pub(super) async fn before_drivers(&mut self, group: usize, batch: &[(Place, Pod)]) {
+    pub(super) async fn before_drivers(&mut self, group: usize, batch: &[(ReportPosition, Pod)]) {
         if batch.iter().any(|(_, pod)| is_driver(pod)) {
             let left = self.plan.groups[group].latest_end.saturating_sub(self.elapsed());
             let _ = self.answers(Wait::Drivers { until: Instant::now() + left / 3 }).await;

@@ -10,13 +10,13 @@ use winddown_shared::{PodKiller, ShutdownWork, WorkContext, WorkError, WorkRemar
 
 use super::kills::Wait;
 use super::outcome::is_clean;
-use super::{Cancelled, Run};
+use super::{Cancelled, ShutdownRun};
 use crate::plan::WorkPlace;
 use crate::report::WorkEnd;
 use crate::{PlannedWork, RunPhase, WorkReport};
 
 /// The work of plug-ins: done, in progress and to be done.
-pub(super) struct Work {
+pub(super) struct PluginWork {
     pub(super) reports: Vec<WorkReport>,
     pub(super) tasks: JoinSet<Worked>,
     under_way: HashMap<Id, (ShutdownWork, WorkRemark)>,
@@ -27,13 +27,13 @@ pub(super) struct Work {
 /// The result of work, or that it timed out.
 type Worked = Result<Result<(), WorkError>, Elapsed>;
 
-impl Work {
+impl PluginWork {
     pub(super) fn new(reports: Vec<WorkReport>, until: Instant) -> Self {
         Self { reports, tasks: JoinSet::new(), under_way: HashMap::new(), until }
     }
 }
 
-impl<K: PodKiller> Run<'_, K> {
+impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Does all work up to and including `place` that has not begun.
     pub(super) async fn work(&mut self, place: WorkPlace) -> Result<(), Cancelled> {
         loop {

@@ -10,7 +10,7 @@ use zbus::proxy::CacheProperties;
 
 use super::bus::proxies::LoginProxy;
 use super::bus::{Bus, translate};
-use super::session::CallError;
+use super::session::LogindCallError;
 
 /// The timeout for logind to grant the lock.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -60,7 +60,7 @@ pub fn hold_block(
     shown
 }
 
-async fn take(bus: &Bus, block: &ShutdownBlock) -> Result<OwnedFd, CallError> {
+async fn take(bus: &Bus, block: &ShutdownBlock) -> Result<OwnedFd, LogindCallError> {
     let call = "Inhibit";
     let asked = async {
         let connection = bus.builder()?.build().await?;
@@ -70,6 +70,6 @@ async fn take(bus: &Bus, block: &ShutdownBlock) -> Result<OwnedFd, CallError> {
     };
     match timeout(LOCK_TIMEOUT, asked).await {
         Ok(lock) => lock.map_err(|error| translate(call, &error, LOCK_TIMEOUT)),
-        Err(_) => Err(CallError::Timeout { call, after: LOCK_TIMEOUT }),
+        Err(_) => Err(LogindCallError::Timeout { call, after: LOCK_TIMEOUT }),
     }
 }

@@ -19,7 +19,7 @@ use zbus::{Connection, MessageStream, fdo};
 
 use self::proxies::{Inhibitor, LoginProxy};
 use self::signal_verification::kind_named;
-use super::session::{AbortOnDrop, CallError, Listed, LoginCalls, LoginManager, Session};
+use super::session::{AbortOnDrop, Listed, LoginCalls, LoginManager, LogindCallError, Session};
 use crate::manager::ManagerProxy;
 use crate::trouble::trouble;
 
@@ -99,7 +99,7 @@ impl fmt::Debug for Bus {
 // === impl BusLogin ===
 
 impl BusLogin {
-    async fn open(&self) -> Result<Session<BusCalls>, CallError> {
+    async fn open(&self) -> Result<Session<BusCalls>, LogindCallError> {
         let builder = self.bus.builder().map_err(|error| self.translate("connect", &error))?;
         let connection = builder
             .method_timeout(self.method_timeout)
@@ -135,7 +135,7 @@ impl BusLogin {
     async fn subscribe(
         &self,
         connection: &Connection,
-    ) -> Result<(signal_verification::Owner, u32), CallError> {
+    ) -> Result<(signal_verification::Owner, u32), LogindCallError> {
         let driver = fdo::DBusProxy::builder(connection)
             .cache_properties(CacheProperties::No)
             .build()
@@ -166,7 +166,7 @@ impl BusLogin {
         Ok((owner, pid))
     }
 
-    fn translate(&self, call: &'static str, error: &zbus::Error) -> CallError {
+    fn translate(&self, call: &'static str, error: &zbus::Error) -> LogindCallError {
         translate(call, error, self.method_timeout)
     }
 }
@@ -174,11 +174,11 @@ impl BusLogin {
 impl LoginManager for BusLogin {
     type Calls = BusCalls;
 
-    async fn connect(&self) -> Result<Session<BusCalls>, CallError> {
+    async fn connect(&self) -> Result<Session<BusCalls>, LogindCallError> {
         // The handshake has no time limit of its own.
-        tokio::time::timeout(self.method_timeout, self.open())
-            .await
-            .unwrap_or(Err(CallError::Timeout { call: "connect", after: self.method_timeout }))
+        tokio::time::timeout(self.method_timeout, self.open()).await.unwrap_or(Err(
+            LogindCallError::Timeout { call: "connect", after: self.method_timeout },
+        ))
     }
 }
 
@@ -198,31 +198,31 @@ impl BusCalls {
         Ok(Self { login, systemd, pid, timeout, _reader: reader })
     }
 
-    fn translate(&self, call: &'static str) -> impl Fn(zbus::Error) -> CallError {
+    fn translate(&self, call: &'static str) -> impl Fn(zbus::Error) -> LogindCallError {
         let timeout = self.timeout;
         move |error| translate(call, &error, timeout)
     }
 }
 
 impl LoginCalls for BusCalls {
-    async fn preparing(&self) -> Result<bool, CallError> {
+    async fn preparing(&self) -> Result<bool, LogindCallError> {
         let call = "PreparingForShutdown";
         self.login.preparing_for_shutdown().await.map_err(self.translate(call))
     }
 
-    async fn delay(&self) -> Result<Duration, CallError> {
+    async fn delay(&self) -> Result<Duration, LogindCallError> {
         let call = "InhibitDelayMaxUSec";
         let micros = self.login.inhibit_delay_max_usec().await.map_err(self.translate(call))?;
         // The largest number is systemd's "infinity", and also our `INFINITY`.
         Ok(Duration::from_micros(micros))
     }
 
-    async fn inhibit(&self, who: &str, why: &str) -> Result<OwnedFd, CallError> {
+    async fn inhibit(&self, who: &str, why: &str) -> Result<OwnedFd, LogindCallError> {
         let lock = self.login.inhibit("shutdown", who, why, "delay").await;
         lock.map(OwnedFd::from).map_err(self.translate("Inhibit"))
     }
 
-    async fn listed(&self, who: &str) -> Result<Listed, CallError> {
+    async fn listed(&self, who: &str) -> Result<Listed, LogindCallError> {
         let list = match self.login.list_inhibitors().await {
             Err(zbus::Error::FDO(error)) if matches!(*error, fdo::Error::UnknownMethod(_)) => {
                 return Ok(Listed::Unknown);
@@ -239,7 +239,7 @@ impl LoginCalls for BusCalls {
         (message, if at_once { kind_named(&kind) } else { ShutdownKind::Unknown })
     }
 
-    async fn reload(&self) -> Result<(), CallError> {
+    async fn reload(&self) -> Result<(), LogindCallError> {
         let kill = self.systemd.kill_unit("systemd-logind.service", "all", nix::libc::SIGHUP);
         kill.await.map_err(self.translate("KillUnit"))
     }
@@ -263,38 +263,42 @@ fn find(list: &[Inhibitor], who: &str, uid: u32, pid: u32) -> Listed {
 }
 
 /// Classifies an error by what can be done about it.
-pub(super) fn translate(call: &'static str, error: &zbus::Error, after: Duration) -> CallError {
+pub(super) fn translate(
+    call: &'static str,
+    error: &zbus::Error,
+    after: Duration,
+) -> LogindCallError {
     let detail = trouble(error);
     match error {
         zbus::Error::InputOutput(io) if io.kind() == std::io::ErrorKind::TimedOut => {
-            CallError::Timeout { call, after }
+            LogindCallError::Timeout { call, after }
         }
         zbus::Error::InputOutput(io) | zbus::Error::Connection(io, _)
             if io.kind() == std::io::ErrorKind::NotFound =>
         {
-            CallError::Absent { call, detail }
+            LogindCallError::Absent { call, detail }
         }
         zbus::Error::FDO(fdo) => match &**fdo {
             fdo::Error::ServiceUnknown(_) | fdo::Error::NameHasNoOwner(_) => {
-                CallError::Absent { call, detail }
+                LogindCallError::Absent { call, detail }
             }
             fdo::Error::NoReply(_) | fdo::Error::Timeout(_) | fdo::Error::TimedOut(_) => {
-                CallError::Timeout { call, after }
+                LogindCallError::Timeout { call, after }
             }
-            fdo::Error::Disconnected(_) => CallError::Connection { call, detail },
+            fdo::Error::Disconnected(_) => LogindCallError::Connection { call, detail },
             fdo::Error::ZBus(inner) => translate(call, inner, after),
-            _ => CallError::Refused { call, detail },
+            _ => LogindCallError::Refused { call, detail },
         },
         zbus::Error::MethodError(name, ..)
             if name.as_str() == "org.freedesktop.login1.OperationInProgress" =>
         {
-            CallError::InProgress { call }
+            LogindCallError::InProgress { call }
         }
-        zbus::Error::MethodError(..) => CallError::Refused { call, detail },
+        zbus::Error::MethodError(..) => LogindCallError::Refused { call, detail },
         zbus::Error::InputOutput(_) | zbus::Error::Connection(..) | zbus::Error::Handshake(_) => {
-            CallError::Connection { call, detail }
+            LogindCallError::Connection { call, detail }
         }
-        _ => CallError::Malformed { call, detail },
+        _ => LogindCallError::Malformed { call, detail },
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) const WHILE_PREPARING: Duration = Duration::from_millis(500);
 
 /// One call, or one sequence of calls, to the login manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum LogindStep {
     /// Read `PreparingForShutdown`.
     ReadPreparing,
     /// Read `InhibitDelayMaxUSec`.
@@ -37,22 +37,26 @@ pub(super) enum Step {
     ReadRequest,
 }
 
-impl Step {
+impl LogindStep {
     /// Returns the status text while this step is under way.
     pub(super) fn waits_for(self) -> &'static str {
         match self {
-            Step::ReadPreparing => "waiting for logind to say whether a shutdown is under way",
-            Step::ReadDelay | Step::RaiseDelay => "waiting for logind to report InhibitDelayMaxSec",
-            Step::Inhibit => "waiting for logind to grant the lock",
-            Step::VerifyNew | Step::VerifyHeld => "waiting for logind to list the lock",
-            Step::ReadRequest => "waiting for logind to report who asked for the shutdown",
+            LogindStep::ReadPreparing => {
+                "waiting for logind to say whether a shutdown is under way"
+            }
+            LogindStep::ReadDelay | LogindStep::RaiseDelay => {
+                "waiting for logind to report InhibitDelayMaxSec"
+            }
+            LogindStep::Inhibit => "waiting for logind to grant the lock",
+            LogindStep::VerifyNew | LogindStep::VerifyHeld => "waiting for logind to list the lock",
+            LogindStep::ReadRequest => "waiting for logind to report who asked for the shutdown",
         }
     }
 }
 
 /// A signal that the property has not confirmed yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hint {
+pub(super) struct SignalHint {
     begins: bool,
     kind: ShutdownKind,
     at: Instant,
@@ -60,11 +64,11 @@ pub(super) struct Hint {
 
 /// Everything known about the login manager and the lock. Survives reconnects.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
+pub(super) struct LogindFacts {
     /// Whether `PreparingForShutdown` must be read.
     pub(super) unread: bool,
     /// The signal that triggered the read, if any.
-    pub(super) hint: Option<Hint>,
+    pub(super) hint: Option<SignalHint>,
     /// When a property first changed since the last read of the state.
     changed: Option<Instant>,
     /// Whether a shutdown is under way.
@@ -106,7 +110,7 @@ pub(super) struct Facts {
 
 /// The meaning of a value of `PreparingForShutdown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Meaning {
+pub(super) enum PreparingMeaning {
     /// Nothing new.
     Same,
     /// A shutdown begins.
@@ -117,7 +121,7 @@ pub(super) enum Meaning {
     Contradicted,
 }
 
-impl Facts {
+impl LogindFacts {
     /// Creates the initial state; `inherited` says whether the process inherited a lock.
     pub(super) fn new(wanted: Duration, inherited: bool) -> Self {
         Self {
@@ -176,7 +180,7 @@ impl Facts {
                 // Newer login managers send two signals for one event, the one with the kind first:
                 // keep its kind and its arrival time.
                 let earlier = self.hint.filter(|hint| hint.begins == begins);
-                self.hint = Some(Hint {
+                self.hint = Some(SignalHint {
                     begins,
                     kind: match earlier {
                         Some(hint) if kind == ShutdownKind::Unknown => hint.kind,
@@ -200,31 +204,31 @@ impl Facts {
     }
 
     /// Returns the next step, if any.
-    pub(super) fn next_step(&self) -> Option<Step> {
+    pub(super) fn next_step(&self) -> Option<LogindStep> {
         if self.gone {
             None
         } else if self.unread {
-            Some(Step::ReadPreparing)
+            Some(LogindStep::ReadPreparing)
         } else if self.delay.is_none() {
-            Some(Step::ReadDelay)
+            Some(LogindStep::ReadDelay)
         } else if self.fresh {
-            Some(Step::VerifyNew)
+            Some(LogindStep::VerifyNew)
         } else if !self.preparing && (!self.held || self.retake) {
-            Some(Step::Inhibit)
+            Some(LogindStep::Inhibit)
         } else if self.held && (self.verify_due || !self.held_listed) {
-            Some(Step::VerifyHeld)
+            Some(LogindStep::VerifyHeld)
         } else if !self.preparing && (!self.raised || self.files_due) {
-            Some(Step::RaiseDelay)
+            Some(LogindStep::RaiseDelay)
         } else if self.preparing && self.request.is_none() {
             // Last: nothing depends on it.
-            Some(Step::ReadRequest)
+            Some(LogindStep::ReadRequest)
         } else {
             None
         }
     }
 
     /// Records the value of `PreparingForShutdown`, read at `now`.
-    pub(super) fn preparing_is(&mut self, value: bool, now: Instant) -> Meaning {
+    pub(super) fn preparing_is(&mut self, value: bool, now: Instant) -> PreparingMeaning {
         self.unread = false;
         let hint = self.hint.take();
         let agreeing = hint.filter(|hint| hint.begins == value);
@@ -237,7 +241,7 @@ impl Facts {
                 self.since = Some(told.unwrap_or(now));
                 self.kind = agreeing.map_or(ShutdownKind::Unknown, |hint| hint.kind);
                 self.released = false;
-                Meaning::Begins
+                PreparingMeaning::Begins
             }
             (true, false) => {
                 self.preparing = false;
@@ -246,19 +250,19 @@ impl Facts {
                 self.request = None;
                 self.released = false;
                 self.retake = true;
-                Meaning::Ends
+                PreparingMeaning::Ends
             }
-            _ if hint.is_some() && agreeing.is_none() => Meaning::Contradicted,
+            _ if hint.is_some() && agreeing.is_none() => PreparingMeaning::Contradicted,
             (true, true) => {
                 if let Some(hint) = agreeing.filter(|_| self.kind == ShutdownKind::Unknown) {
                     self.kind = hint.kind;
                 }
-                Meaning::Same
+                PreparingMeaning::Same
             }
             (false, false) => {
                 // The shutdown was cancelled before we knew of it: logind may have dropped the lock.
                 self.retake |= agreeing.is_some();
-                Meaning::Same
+                PreparingMeaning::Same
             }
         }
     }

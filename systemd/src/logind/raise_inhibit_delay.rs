@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 use winddown_host::OneThread;
 use winddown_shared::error_chain;
 
-use super::session::{CallError, LoginCalls};
+use super::session::{LoginCalls, LogindCallError};
 use crate::drop_in::{self, Applied, Setting};
 
 /// How long logind may take to apply its configuration after a reload (kubernetes#133133: reading
@@ -47,7 +47,7 @@ pub(super) async fn raise_inhibit_delay(
     current: Duration,
     wanted: Duration,
     tried: bool,
-) -> Result<Option<Raised>, CallError> {
+) -> Result<Option<Raised>, LogindCallError> {
     let short = current < wanted;
     let Some(root) = root else {
         let obstacle =
@@ -91,7 +91,7 @@ async fn settle(
     calls: &impl LoginCalls,
     enough: Duration,
     predicted: Option<&Option<Setting>>,
-) -> Result<Duration, CallError> {
+) -> Result<Duration, LogindCallError> {
     let predicted = predicted.map(|set| set.as_ref().map_or(drop_in::DEFAULT, |set| set.value));
     let deadline = Instant::now() + SETTLE_TIMEOUT;
     let mut pause = FIRST_CHECK_PAUSE;

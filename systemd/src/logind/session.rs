@@ -18,7 +18,8 @@ pub(crate) trait LoginManager: Send + Sync + 'static {
 
     /// Opens one connection, which already receives signals when this resolves. If this fails or is dropped, everything
     /// that it opened is closed.
-    fn connect(&self) -> impl Future<Output = Result<Session<Self::Calls>, CallError>> + Send;
+    fn connect(&self)
+    -> impl Future<Output = Result<Session<Self::Calls>, LogindCallError>> + Send;
 }
 
 /// One connection. Dropping it closes the connection.
@@ -34,27 +35,27 @@ pub(crate) struct Session<C> {
 /// cancelled call is closed.
 pub(crate) trait LoginCalls: Send + Sync + 'static {
     /// Reads `PreparingForShutdown`.
-    fn preparing(&self) -> impl Future<Output = Result<bool, CallError>> + Send;
+    fn preparing(&self) -> impl Future<Output = Result<bool, LogindCallError>> + Send;
 
     /// Reads `InhibitDelayMaxUSec`, never from a cache: it is declared constant, but it changes.
-    fn delay(&self) -> impl Future<Output = Result<Duration, CallError>> + Send;
+    fn delay(&self) -> impl Future<Output = Result<Duration, LogindCallError>> + Send;
 
     /// Takes a delay lock for shutdown.
     fn inhibit(
         &self,
         who: &str,
         why: &str,
-    ) -> impl Future<Output = Result<OwnedFd, CallError>> + Send;
+    ) -> impl Future<Output = Result<OwnedFd, LogindCallError>> + Send;
 
     /// Checks whether `ListInhibitors` shows our lock.
-    fn listed(&self, who: &str) -> impl Future<Output = Result<Listed, CallError>> + Send;
+    fn listed(&self, who: &str) -> impl Future<Output = Result<Listed, LogindCallError>> + Send;
 
     /// Reads the message to users about the current shutdown, and the kind of an immediate shutdown. Values that cannot
     /// be read are left out.
     fn request(&self) -> impl Future<Output = (Option<String>, ShutdownKind)> + Send;
 
     /// Makes logind reload its configuration. Resolves before the reload is complete.
-    fn reload(&self) -> impl Future<Output = Result<(), CallError>> + Send;
+    fn reload(&self) -> impl Future<Output = Result<(), LogindCallError>> + Send;
 }
 
 /// An event reported by the login manager, or by the bus about it.
@@ -96,7 +97,7 @@ pub(crate) enum Listed {
 
 /// Why a call failed.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-pub(crate) enum CallError {
+pub(crate) enum LogindCallError {
     /// There is no bus, or no login manager on it.
     #[error("there is no login manager here ({detail})")]
     Absent {

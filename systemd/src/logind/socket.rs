@@ -12,9 +12,11 @@ use tokio::time::{Instant, timeout};
 use winddown_shared::ShutdownKind;
 
 use super::session::{
-    AbortOnDrop, CallError, Listed, LoginCalls, LoginManager, LogindEvent, Session,
+    AbortOnDrop, Listed, LoginCalls, LoginManager, LogindCallError, LogindEvent, Session,
 };
-use crate::shutdown_socket::{Answer, Inhibit, LineError, Lines, Request, Shutdown, Turn};
+use crate::shutdown_socket::{
+    Inhibit, ShutdownMessage, SocketAnswer, SocketLineError, SocketLines, SocketRequest, Turn,
+};
 
 /// The capacity for events that wait for the supervisor.
 const QUEUE_CAPACITY: usize = 32;
@@ -40,53 +42,59 @@ pub(super) struct SocketCalls {
 
 impl SocketLogin {
     /// Connects and sends a request.
-    async fn ask(&self, call: &'static str, request: &Request) -> Result<Lines, CallError> {
+    async fn ask(
+        &self,
+        call: &'static str,
+        request: &SocketRequest,
+    ) -> Result<SocketLines, LogindCallError> {
         let stream = UnixStream::connect(&self.path).await.map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-                CallError::Absent { call, detail: format!("{}: {error}", self.path.display()) }
-            }
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => LogindCallError::Absent {
+                call,
+                detail: format!("{}: {error}", self.path.display()),
+            },
             _ => lost(call, &error),
         })?;
         self.trust(call, &stream)?;
-        let mut lines = Lines::of(stream);
+        let mut lines = SocketLines::of(stream);
         lines.write(request).await.map_err(|error| translate(call, error))?;
         Ok(lines)
     }
 
     /// Checks that the server runs as root or as this user, because an announced shutdown stops every pod.
-    fn trust(&self, call: &'static str, stream: &UnixStream) -> Result<(), CallError> {
+    fn trust(&self, call: &'static str, stream: &UnixStream) -> Result<(), LogindCallError> {
         let uid = stream.peer_cred().map_err(|error| lost(call, &error))?.uid();
         if uid == 0 || uid == nix::unistd::geteuid().as_raw() {
             return Ok(());
         }
         let path = self.path.display();
         let detail = format!("{path} is served by user {uid}, who may not announce a shutdown");
-        Err(CallError::Refused { call, detail })
+        Err(LogindCallError::Refused { call, detail })
     }
 
     /// Requests the current state.
-    async fn look(&self, call: &'static str) -> Result<Shutdown, CallError> {
-        let look = async { shutdown(call, &mut self.ask(call, &Request::Watch).await?).await };
+    async fn look(&self, call: &'static str) -> Result<ShutdownMessage, LogindCallError> {
+        let look =
+            async { shutdown(call, &mut self.ask(call, &SocketRequest::Watch).await?).await };
         self.bounded(call, look).await
     }
 
     async fn bounded<T>(
         &self,
         call: &'static str,
-        work: impl Future<Output = Result<T, CallError>>,
-    ) -> Result<T, CallError> {
+        work: impl Future<Output = Result<T, LogindCallError>>,
+    ) -> Result<T, LogindCallError> {
         let after = self.timeout;
-        timeout(after, work).await.unwrap_or(Err(CallError::Timeout { call, after }))
+        timeout(after, work).await.unwrap_or(Err(LogindCallError::Timeout { call, after }))
     }
 }
 
 impl LoginManager for SocketLogin {
     type Calls = SocketCalls;
 
-    async fn connect(&self) -> Result<Session<SocketCalls>, CallError> {
+    async fn connect(&self) -> Result<Session<SocketCalls>, LogindCallError> {
         let call = "Watch";
         let connect = async {
-            let mut lines = self.ask(call, &Request::Watch).await?;
+            let mut lines = self.ask(call, &SocketRequest::Watch).await?;
             let first = shutdown(call, &mut lines).await?;
             Ok((lines, first))
         };
@@ -100,7 +108,7 @@ impl LoginManager for SocketLogin {
 }
 
 /// Reports changes until the connection closes.
-async fn listen(mut lines: Lines, mut last: Shutdown, tx: mpsc::Sender<LogindEvent>) {
+async fn listen(mut lines: SocketLines, mut last: ShutdownMessage, tx: mpsc::Sender<LogindEvent>) {
     loop {
         let now = match shutdown("listen", &mut lines).await {
             Ok(now) => now,
@@ -125,26 +133,28 @@ async fn listen(mut lines: Lines, mut last: Shutdown, tx: mpsc::Sender<LogindEve
 // === impl SocketCalls ===
 
 impl LoginCalls for SocketCalls {
-    async fn preparing(&self) -> Result<bool, CallError> {
+    async fn preparing(&self) -> Result<bool, LogindCallError> {
         self.login.look("preparing").await.map(|shutdown| shutdown.preparing)
     }
 
-    async fn delay(&self) -> Result<Duration, CallError> {
+    async fn delay(&self) -> Result<Duration, LogindCallError> {
         self.login.look("delaySeconds").await.map(|shutdown| shutdown.delay().unwrap_or_default())
     }
 
-    async fn inhibit(&self, who: &str, why: &str) -> Result<OwnedFd, CallError> {
+    async fn inhibit(&self, who: &str, why: &str) -> Result<OwnedFd, LogindCallError> {
         let call = "Inhibit";
         let (who, why) = (who.to_owned(), why.to_owned());
-        let request = Request::Inhibit(Inhibit { who, why, turn: Turn::default() });
+        let request = SocketRequest::Inhibit(Inhibit { who, why, turn: Turn::default() });
         let inhibit = async {
             let mut lines = self.login.ask(call, &request).await?;
             match answer(call, &mut lines).await? {
-                Answer::Granted { id } => {
+                SocketAnswer::Granted { id } => {
                     let stream = lines.into_stream().into_std();
                     Ok((id, OwnedFd::from(stream.map_err(|error| lost(call, &error))?)))
                 }
-                Answer::Refused { reason } => Err(CallError::Refused { call, detail: reason }),
+                SocketAnswer::Refused { reason } => {
+                    Err(LogindCallError::Refused { call, detail: reason })
+                }
                 _ => Err(malformed(call, "neither Granted nor Refused")),
             }
         };
@@ -153,7 +163,7 @@ impl LoginCalls for SocketCalls {
         Ok(lock)
     }
 
-    async fn listed(&self, who: &str) -> Result<Listed, CallError> {
+    async fn listed(&self, who: &str) -> Result<Listed, LogindCallError> {
         let shutdown = self.login.look("inhibitors").await?;
         Ok(lists(&shutdown, who, self.granted.load(Ordering::Relaxed)))
     }
@@ -167,31 +177,38 @@ impl LoginCalls for SocketCalls {
     }
 
     /// Does nothing: this login manager has no configuration that the agent could change.
-    async fn reload(&self) -> Result<(), CallError> {
+    async fn reload(&self) -> Result<(), LogindCallError> {
         Ok(())
     }
 }
 
-async fn answer(call: &'static str, lines: &mut Lines) -> Result<Answer, CallError> {
+async fn answer(
+    call: &'static str,
+    lines: &mut SocketLines,
+) -> Result<SocketAnswer, LogindCallError> {
     let answer = lines.read().await.map_err(|error| translate(call, error))?;
-    let closed = || CallError::Connection { call, detail: "closed by the other side".to_owned() };
+    let closed =
+        || LogindCallError::Connection { call, detail: "closed by the other side".to_owned() };
     answer.ok_or_else(closed)
 }
 
-async fn shutdown(call: &'static str, lines: &mut Lines) -> Result<Shutdown, CallError> {
+async fn shutdown(
+    call: &'static str,
+    lines: &mut SocketLines,
+) -> Result<ShutdownMessage, LogindCallError> {
     match answer(call, lines).await? {
-        Answer::Shutdown(shutdown) if shutdown.delay().is_none() => {
+        SocketAnswer::Shutdown(shutdown) if shutdown.delay().is_none() => {
             let detail = format!("delaySeconds {:?} is no time", shutdown.delay_seconds);
-            Err(CallError::Malformed { call, detail })
+            Err(LogindCallError::Malformed { call, detail })
         }
-        Answer::Shutdown(shutdown) => Ok(shutdown),
+        SocketAnswer::Shutdown(shutdown) => Ok(shutdown),
         _ => Err(malformed(call, "the line is no Shutdown")),
     }
 }
 
 /// Checks whether the lock with this ID, or one that an earlier process of `who` took, is held. If the server provides
 /// no list and the lock is from an earlier session (ID 0), another server may have granted it.
-fn lists(shutdown: &Shutdown, who: &str, id: u64) -> Listed {
+fn lists(shutdown: &ShutdownMessage, who: &str, id: u64) -> Listed {
     let Some(inhibitors) = &shutdown.inhibitors else {
         return if id == 0 { Listed::UnderAnotherPid } else { Listed::Unknown };
     };
@@ -205,17 +222,17 @@ fn lists(shutdown: &Shutdown, who: &str, id: u64) -> Listed {
     found
 }
 
-fn translate(call: &'static str, error: LineError) -> CallError {
+fn translate(call: &'static str, error: SocketLineError) -> LogindCallError {
     match error {
-        LineError::Lost(error) => lost(call, &error),
-        LineError::Malformed(detail) => CallError::Malformed { call, detail },
+        SocketLineError::Lost(error) => lost(call, &error),
+        SocketLineError::Malformed(detail) => LogindCallError::Malformed { call, detail },
     }
 }
 
-fn lost(call: &'static str, error: &io::Error) -> CallError {
-    CallError::Connection { call, detail: error.to_string() }
+fn lost(call: &'static str, error: &io::Error) -> LogindCallError {
+    LogindCallError::Connection { call, detail: error.to_string() }
 }
 
-fn malformed(call: &'static str, detail: &str) -> CallError {
-    CallError::Malformed { call, detail: detail.to_owned() }
+fn malformed(call: &'static str, detail: &str) -> LogindCallError {
+    LogindCallError::Malformed { call, detail: detail.to_owned() }
 }

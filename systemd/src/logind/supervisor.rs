@@ -13,9 +13,9 @@ use winddown_host::OneThread;
 use winddown_shared::{InhibitorState, LockState, ShutdownKind, ShutdownRequest, error_chain};
 
 use self::steps::{StepResult, carry_out};
-use super::plan::{Facts, Meaning, Step, WHILE_PREPARING};
+use super::plan::{LogindFacts, LogindStep, PreparingMeaning, WHILE_PREPARING};
 use super::raise_inhibit_delay::Raised;
-use super::session::{CallError, Listed, LoginCalls, LoginManager, LogindEvent, Session};
+use super::session::{Listed, LoginCalls, LoginManager, LogindCallError, LogindEvent, Session};
 use super::{InhibitorConfig, Request};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -57,7 +57,7 @@ pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervis
 /// Owns the lock and everything known about it.
 pub(super) struct Supervisor {
     config: InhibitorConfig,
-    facts: Facts,
+    facts: LogindFacts,
     /// Works on logind's configuration.
     disk: OneThread,
     /// The lock in use.
@@ -84,7 +84,7 @@ pub(super) struct Supervisor {
 
 /// The event that woke the supervisor.
 enum Woken {
-    Done(Step, Result<StepResult, CallError>),
+    Done(LogindStep, Result<StepResult, LogindCallError>),
     LogindEvent(Option<LogindEvent>),
     Asked(Option<Request>),
     Look,
@@ -100,7 +100,7 @@ impl Supervisor {
     ) -> Self {
         let held = config.inherited_lock.take();
         Self {
-            facts: Facts::new(config.wanted_delay, held.is_some()),
+            facts: LogindFacts::new(config.wanted_delay, held.is_some()),
             config,
             disk: OneThread::default(),
             // An inherited lock is still in the store, and so is one that could not be taken over.
@@ -134,7 +134,7 @@ impl Supervisor {
 
     /// Holds the lock during one connection. Returns why the connection is unusable; `None` if all
     /// handles are dropped.
-    async fn serve<C: LoginCalls>(&mut self, session: Session<C>) -> Option<CallError> {
+    async fn serve<C: LoginCalls>(&mut self, session: Session<C>) -> Option<LogindCallError> {
         let Session { calls, mut heard } = session;
         let mut recheck_at = Instant::now() + self.config.recheck;
         let mut looked_at = Instant::now();
@@ -165,14 +165,14 @@ impl Supervisor {
             match woken {
                 Woken::LogindEvent(Some(event)) => self.observe(event),
                 Woken::LogindEvent(None) => {
-                    return Some(CallError::Connection {
+                    return Some(LogindCallError::Connection {
                         call: "listen",
                         detail: "closed by the other side".to_owned(),
                     });
                 }
                 Woken::Asked(asked) => self.answer(asked?).await,
                 Woken::Done(step, Ok(answer)) => {
-                    if step == Step::ReadPreparing {
+                    if step == LogindStep::ReadPreparing {
                         looked_at = Instant::now();
                     }
                     if let Some(error) = self.take(step, answer).await {
@@ -180,7 +180,7 @@ impl Supervisor {
                     }
                 }
                 // Once only: a shutdown began since the state was read; reading it again will show that.
-                Woken::Done(Step::Inhibit, Err(CallError::InProgress { .. }))
+                Woken::Done(LogindStep::Inhibit, Err(LogindCallError::InProgress { .. }))
                     if self.refusals == 0 =>
                 {
                     self.refusals += 1;
@@ -212,7 +212,7 @@ impl Supervisor {
     }
 
     /// Processes a step's answer. Returns an error if the connection has become unusable.
-    async fn take(&mut self, step: Step, answer: StepResult) -> Option<CallError> {
+    async fn take(&mut self, step: LogindStep, answer: StepResult) -> Option<LogindCallError> {
         match answer {
             StepResult::Preparing(value) => self.take_preparing(value),
             StepResult::Delay(delay) => {
@@ -228,7 +228,7 @@ impl Supervisor {
                 self.fresh = Some(lock);
                 self.facts.fresh = true;
             }
-            StepResult::Listed(listed) if step == Step::VerifyNew => {
+            StepResult::Listed(listed) if step == LogindStep::VerifyNew => {
                 return self.take_new_lock(listed).await;
             }
             StepResult::Listed(listed) => {
@@ -258,8 +258,8 @@ impl Supervisor {
 
     fn take_preparing(&mut self, value: bool) {
         match self.facts.preparing_is(value, Instant::now()) {
-            Meaning::Same => {}
-            Meaning::Begins => {
+            PreparingMeaning::Same => {}
+            PreparingMeaning::Begins => {
                 self.refusals = 0;
                 tracing::info!(
                     epoch = self.facts.epoch,
@@ -268,8 +268,10 @@ impl Supervisor {
                     "the node goes down"
                 );
             }
-            Meaning::Ends => tracing::info!("the shutdown was called off; taking a new lock"),
-            Meaning::Contradicted => {
+            PreparingMeaning::Ends => {
+                tracing::info!("the shutdown was called off; taking a new lock");
+            }
+            PreparingMeaning::Contradicted => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(
                     log_kind = "signalRefused",
@@ -280,11 +282,11 @@ impl Supervisor {
         }
     }
 
-    async fn take_new_lock(&mut self, listed: Listed) -> Option<CallError> {
+    async fn take_new_lock(&mut self, listed: Listed) -> Option<LogindCallError> {
         let there = self.facts.new_lock_is(listed);
         let fresh = self.fresh.take()?;
         if !there {
-            return Some(CallError::Refused {
+            return Some(LogindCallError::Refused {
                 call: "ListInhibitors",
                 detail: "the lock just granted is not in it".to_owned(),
             });
@@ -369,10 +371,11 @@ impl Supervisor {
         };
     }
 
-    fn failed(&mut self, error: &CallError) {
+    fn failed(&mut self, error: &LogindCallError) {
         self.failures += 1;
         self.refusals = 0;
-        self.absent = self.failures >= ABSENT_AFTER && matches!(error, CallError::Absent { .. });
+        self.absent =
+            self.failures >= ABSENT_AFTER && matches!(error, LogindCallError::Absent { .. });
         let mut why = error.to_string();
         if self.held.is_some() {
             why.push_str("; the lock taken before is kept, and looked for when logind answers");

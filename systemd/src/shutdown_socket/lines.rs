@@ -12,11 +12,11 @@ use super::{VERSION, Versioned};
 /// The longest line, in bytes.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
 
-pub(crate) struct Lines(BufReader<UnixStream>);
+pub(crate) struct SocketLines(BufReader<UnixStream>);
 
 /// Why a line could not be read or written.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LineError {
+pub(crate) enum SocketLineError {
     /// The connection broke.
     #[error(transparent)]
     Lost(#[from] io::Error),
@@ -27,7 +27,7 @@ pub(crate) enum LineError {
 
 // === impl Lines ===
 
-impl Lines {
+impl SocketLines {
     pub(crate) fn of(stream: UnixStream) -> Self {
         Self(BufReader::new(stream))
     }
@@ -36,28 +36,28 @@ impl Lines {
         self.0.into_inner()
     }
 
-    pub(crate) async fn write(&mut self, line: &impl Serialize) -> Result<(), LineError> {
+    pub(crate) async fn write(&mut self, line: &impl Serialize) -> Result<(), SocketLineError> {
         let line = Versioned { api_version: VERSION.to_owned(), line };
-        let mut text =
-            serde_json::to_vec(&line).map_err(|error| LineError::Malformed(error.to_string()))?;
+        let mut text = serde_json::to_vec(&line)
+            .map_err(|error| SocketLineError::Malformed(error.to_string()))?;
         text.push(b'\n');
         Ok(self.0.write_all(&text).await?)
     }
 
     /// Reads the next line; `None` if the peer closed the connection. Not cancel-safe.
-    pub(crate) async fn read<T: DeserializeOwned>(&mut self) -> Result<Option<T>, LineError> {
+    pub(crate) async fn read<T: DeserializeOwned>(&mut self) -> Result<Option<T>, SocketLineError> {
         let mut text = Vec::new();
         (&mut self.0).take(MAX_LINE_BYTES).read_until(b'\n', &mut text).await?;
         if text.is_empty() {
             return Ok(None);
         }
-        let malformed = |error: serde_json::Error| LineError::Malformed(error.to_string());
+        let malformed = |error: serde_json::Error| SocketLineError::Malformed(error.to_string());
         // Check the version first: the kinds of lines of other versions are unknown.
         let Versioned { api_version, .. }: Versioned<serde::de::IgnoredAny> =
             serde_json::from_slice(&text).map_err(malformed)?;
         if api_version != VERSION {
             let problem = format!("apiVersion {api_version:?} is not {VERSION}");
-            return Err(LineError::Malformed(problem));
+            return Err(SocketLineError::Malformed(problem));
         }
         let Versioned { line, .. } = serde_json::from_slice(&text).map_err(malformed)?;
         Ok(Some(line))

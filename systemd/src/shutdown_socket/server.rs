@@ -19,7 +19,10 @@ use winddown_shared::{
     SYSTEM_CRITICAL_PRIORITY, ShutdownPoint, ShutdownWork, WorkContext, WorkError,
 };
 
-use super::{Answer, Holder, Inhibit, LineError, Lines, Request, Shutdown, Turn};
+use super::{
+    Holder, Inhibit, ShutdownMessage, SocketAnswer, SocketLineError, SocketLines, SocketRequest,
+    Turn,
+};
 
 const NAME: PluginName = PluginName::of("inhibitors");
 /// The most programs served at once; others wait until one disconnects.
@@ -47,10 +50,10 @@ pub struct InhibitorSocket {
 
 /// The locks, and the turns that have begun. Clones share them.
 #[derive(Clone, Default)]
-struct Locks(Arc<Inner>);
+struct Locks(Arc<SocketShared>);
 
 #[derive(Default)]
-struct Inner {
+struct SocketShared {
     held: watch::Sender<BTreeMap<u64, Lock>>,
     /// The turns that have begun, each with its deadline.
     turns: watch::Sender<Vec<(Turn, Instant)>>,
@@ -92,7 +95,7 @@ impl InhibitorSocket {
                 Some(next) = accept.next(), if programs.len() < MAX_PROGRAMS => match next {
                     Ok(stream) => {
                         let program = Program {
-                            lines: Lines::of(stream),
+                            lines: SocketLines::of(stream),
                             locks: locks.clone(),
                             gate: node.gate(),
                             period,
@@ -225,7 +228,7 @@ impl Drop for Held {
 
 /// A connected program.
 struct Program {
-    lines: Lines,
+    lines: SocketLines,
     locks: Locks,
     gate: watch::Receiver<GateReasons>,
     period: Duration,
@@ -235,10 +238,10 @@ impl Program {
     async fn serve(mut self) {
         let served = async {
             match timeout(REQUEST_TIMEOUT, self.lines.read()).await {
-                Ok(Ok(Some(Request::Watch))) => self.tell_changes().await,
-                Ok(Ok(Some(Request::Inhibit(asked)))) => self.hold(asked).await,
+                Ok(Ok(Some(SocketRequest::Watch))) => self.tell_changes().await,
+                Ok(Ok(Some(SocketRequest::Inhibit(asked)))) => self.hold(asked).await,
                 Ok(Ok(None)) | Err(_) => Ok(()),
-                Ok(Err(LineError::Malformed(reason))) => self.refuse(reason).await,
+                Ok(Err(SocketLineError::Malformed(reason))) => self.refuse(reason).await,
                 Ok(Err(lost)) => Err(lost),
             }
         };
@@ -247,11 +250,11 @@ impl Program {
         }
     }
 
-    async fn refuse(&mut self, reason: String) -> Result<(), LineError> {
-        self.lines.write(&Answer::Refused { reason }).await
+    async fn refuse(&mut self, reason: String) -> Result<(), SocketLineError> {
+        self.lines.write(&SocketAnswer::Refused { reason }).await
     }
 
-    async fn hold(&mut self, asked: Inhibit) -> Result<(), LineError> {
+    async fn hold(&mut self, asked: Inhibit) -> Result<(), SocketLineError> {
         let Inhibit { who, why, turn } = asked;
         if who.is_empty() || who.len() > MAX_TEXT_BYTES || why.len() > MAX_TEXT_BYTES {
             let reason =
@@ -263,13 +266,13 @@ impl Program {
             return self.refuse("a shutdown is under way".to_owned()).await;
         }
         let lock = self.locks.take(Lock { who, why, turn });
-        self.lines.write(&Answer::Granted { id: lock.id }).await?;
+        self.lines.write(&SocketAnswer::Granted { id: lock.id }).await?;
         let mut turns = self.locks.0.turns.subscribe();
         loop {
             let now = turns.borrow_and_update().iter().find(|(one, _)| *one == turn).copied();
             if let Some((_, until)) = now {
                 let left = until.saturating_duration_since(Instant::now());
-                self.lines.write(&Answer::Turn { seconds: left.as_secs_f64() }).await?;
+                self.lines.write(&SocketAnswer::Turn { seconds: left.as_secs_f64() }).await?;
             }
             tokio::select! {
                 () = self.lines.closed() => return Ok(()),
@@ -278,7 +281,7 @@ impl Program {
         }
     }
 
-    async fn tell_changes(&mut self) -> Result<(), LineError> {
+    async fn tell_changes(&mut self) -> Result<(), SocketLineError> {
         let mut held = self.locks.0.held.subscribe();
         loop {
             let holders = held
@@ -286,13 +289,13 @@ impl Program {
                 .iter()
                 .map(|(id, lock)| Holder { id: *id, who: lock.who.clone() })
                 .collect();
-            let shutdown = Shutdown {
+            let shutdown = ShutdownMessage {
                 preparing: is_going_down(*self.gate.borrow_and_update()),
                 delay_seconds: self.period.as_secs_f64(),
                 inhibitors: Some(holders),
-                ..Shutdown::default()
+                ..ShutdownMessage::default()
             };
-            self.lines.write(&Answer::Shutdown(shutdown)).await?;
+            self.lines.write(&SocketAnswer::Shutdown(shutdown)).await?;
             tokio::select! {
                 () = self.lines.closed() => return Ok(()),
                 changed = held.changed() => if changed.is_err() { return Ok(()) },

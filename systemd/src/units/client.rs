@@ -31,10 +31,10 @@ const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(5);
 /// A client of systemd for services whose names begin with a prefix. Clones share the connection, which is closed with
 /// the last clone.
 #[derive(Clone, Debug)]
-pub struct UnitsClient(Arc<Inner>);
+pub struct UnitsClient(Arc<ClientShared>);
 
 #[derive(Debug)]
-struct Inner {
+struct ClientShared {
     signals: Arc<UnitSignals>,
     connection: watch::Receiver<Option<Connection>>,
     timeout: Duration,
@@ -53,7 +53,7 @@ impl UnitsClient {
             "units of systemd",
             keep(bus, timeout, Arc::clone(&signals), published),
         );
-        Self(Arc::new(Inner { signals, connection, timeout, keeper }))
+        Self(Arc::new(ClientShared { signals, connection, timeout, keeper }))
     }
 
     /// Whether there is a connection now.
@@ -213,7 +213,7 @@ impl ServiceUnits for UnitsClient {
     }
 }
 
-impl Drop for Inner {
+impl Drop for ClientShared {
     fn drop(&mut self) {
         self.keeper.abort();
     }

@@ -20,7 +20,7 @@ use kube::api::{Api, ListParams};
 use serde_json::json;
 use tempfile::TempDir;
 use winddown_api_client::{
-    ApiHealth, ApiState, ClusterConfig, Connection, Credentials, RequestError,
+    ApiHealth, ClusterConfig, Connection, ConnectionState, Credentials, RequestError,
 };
 use winddown_apiserver::{ApiServer, Identity};
 use winddown_shared::WallClock;
@@ -132,7 +132,10 @@ async fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-async fn until_state(connection: &Connection, wanted: impl Fn(&ApiState) -> bool) -> ApiHealth {
+async fn until_state(
+    connection: &Connection,
+    wanted: impl Fn(&ConnectionState) -> bool,
+) -> ApiHealth {
     let mut health = connection.health();
     let found = health.wait_for(|health| wanted(&health.state));
     match tokio::time::timeout(Duration::from_secs(30), found).await {
@@ -141,11 +144,11 @@ async fn until_state(connection: &Connection, wanted: impl Fn(&ApiState) -> bool
     }
 }
 
-fn text(state: &ApiState) -> Arc<str> {
+fn text(state: &ConnectionState) -> Arc<str> {
     match state {
-        ApiState::Unsigned { why }
-        | ApiState::Unreachable { why }
-        | ApiState::Unauthorized { why } => Arc::clone(why),
+        ConnectionState::Unsigned { why }
+        | ConnectionState::Unreachable { why }
+        | ConnectionState::Unauthorized { why } => Arc::clone(why),
         state => panic!("{state}"),
     }
 }

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::pods::{
-    EarlierPods, Keep, NodeSide, PodController, PodControllerConfig, Prepare, RunError,
+    EarlierPods, KeepPods, NodeSide, PodController, PodControllerConfig, Prepare, RunError,
 };
 use winddown_cluster::status::{Follow, Outbox};
 use winddown_shared::status::StatusStore;
@@ -138,7 +138,7 @@ impl InMemory {
     }
 }
 
-impl Keep for InMemory {
+impl KeepPods for InMemory {
     fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
         let mut state = self.state();
         state.names.insert(pod.uid().clone(), pod.name().to_string());

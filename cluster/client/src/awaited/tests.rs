@@ -7,15 +7,15 @@ use tokio::time::{Instant, timeout};
 use winddown_shared::{WallClock, WallTime};
 
 use super::*;
-use crate::limit::Limits;
+use crate::limit::RequestLimits;
 use crate::reloading::Pauses;
-use crate::source::Source;
+use crate::source::CredentialsSource;
 use crate::transport::TransportConfig;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Credentials in this kubeconfig, whose files are looked at once an hour unless they change.
-fn shared(path: PathBuf) -> Shared {
+fn shared(path: PathBuf) -> ConnectionShared {
     let transport_config = TransportConfig {
         user_agent: HeaderValue::from_static("agent"),
         connect_timeout: HOUR,
@@ -23,14 +23,20 @@ fn shared(path: PathBuf) -> Shared {
     };
     let pauses = Pauses { look_every: HOUR, command_again_after: HOUR };
     let (limits, wall) =
-        (Limits::new(1, 1, Instant::now()), WallClock::fixed(WallTime::UNIX_EPOCH));
-    Shared::new(Source::Kubeconfig { path, context: None }, transport_config, pauses, limits, wall)
+        (RequestLimits::new(1, 1, Instant::now()), WallClock::fixed(WallTime::UNIX_EPOCH));
+    ConnectionShared::new(
+        CredentialsSource::Kubeconfig { path, context: None },
+        transport_config,
+        pauses,
+        limits,
+        wall,
+    )
 }
 
 /// Waits until the health says that this is missing.
-async fn misses(shared: &Shared, what: &str) {
+async fn misses(shared: &ConnectionShared, what: &str) {
     let mut health = shared.health.watch();
-    let says = |state: &ApiState| matches!(state, ApiState::Unsigned { why } if why.contains(what));
+    let says = |state: &ConnectionState| matches!(state, ConnectionState::Unsigned { why } if why.contains(what));
     let said = health.wait_for(|health| says(&health.state));
     let said = timeout(Duration::from_secs(30), said).await.map(drop);
     assert!(said.is_ok(), "{what}: {:?}", shared.health.watch().borrow());

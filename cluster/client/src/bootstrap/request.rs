@@ -58,7 +58,7 @@ pub(super) fn waits(name: &str) -> String {
 
 /// The state of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Decision {
+pub(super) enum RequestDecision {
     Pending,
     Issued(Vec<u8>),
     Refused { how: &'static str, why: String },
@@ -112,21 +112,24 @@ pub(super) async fn ask(
     loop {
         let found = api.get(&name).await.map_err(failed("read"))?;
         let mut decision = decision_of(&found);
-        if decision == Decision::Pending {
+        if decision == RequestDecision::Pending {
             if !std::mem::replace(&mut told, true) {
                 waiting(&name);
             }
             let version = found.metadata.resource_version.unwrap_or_default();
             let watched = timeout(LONGEST_WATCH, watch(&api, &name, &version)).await;
-            decision = watched.unwrap_or(Ok(Decision::Pending)).map_err(|error| match error {
-                Some(source) => failed("watch")(source),
-                None => AskError::Deleted { name: name.clone() },
-            })?;
+            decision =
+                watched.unwrap_or(Ok(RequestDecision::Pending)).map_err(|error| match error {
+                    Some(source) => failed("watch")(source),
+                    None => AskError::Deleted { name: name.clone() },
+                })?;
         }
         match decision {
-            Decision::Pending => {}
-            Decision::Refused { how, why } => return Err(AskError::Refused { name, how, why }),
-            Decision::Issued(chain) => {
+            RequestDecision::Pending => {}
+            RequestDecision::Refused { how, why } => {
+                return Err(AskError::Refused { name, how, why });
+            }
+            RequestDecision::Issued(chain) => {
                 let facts = CertificateFacts::of_pem(&chain);
                 if facts.is_none_or(|facts| facts.common_name.as_deref() != Some(&subject)) {
                     return Err(AskError::Wrong { name, subject });
@@ -142,13 +145,13 @@ async fn watch(
     api: &Api<CertificateSigningRequest>,
     name: &str,
     version: &str,
-) -> Result<Decision, Option<kube::Error>> {
+) -> Result<RequestDecision, Option<kube::Error>> {
     let params = WatchParams::default().fields(&format!("metadata.name={name}")).timeout(WATCH_FOR);
     let mut events = api.watch(&params, version).await?.boxed();
     while let Some(event) = events.try_next().await? {
         match event {
             WatchEvent::Added(found) | WatchEvent::Modified(found) => match decision_of(&found) {
-                Decision::Pending => {}
+                RequestDecision::Pending => {}
                 decided => return Ok(decided),
             },
             WatchEvent::Deleted(_) => return Err(None),
@@ -158,12 +161,12 @@ async fn watch(
     }
     // Avoids a busy loop if the server ends each watch immediately.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    Ok(Decision::Pending)
+    Ok(RequestDecision::Pending)
 }
 
-pub(super) fn decision_of(request: &CertificateSigningRequest) -> Decision {
+pub(super) fn decision_of(request: &CertificateSigningRequest) -> RequestDecision {
     let Some(status) = &request.status else {
-        return Decision::Pending;
+        return RequestDecision::Pending;
     };
     let said = |kind: &str| status.conditions.iter().flatten().find(|c| c.type_ == kind);
     for (kind, how) in [("Denied", "denied"), ("Failed", "approved, but could not be signed")] {
@@ -172,12 +175,12 @@ pub(super) fn decision_of(request: &CertificateSigningRequest) -> Decision {
             let texts: Vec<_> =
                 texts.into_iter().flatten().filter(|text| !text.is_empty()).collect();
             let why = if texts.is_empty() { "no reason given".into() } else { texts.join(": ") };
-            return Decision::Refused { how, why };
+            return RequestDecision::Refused { how, why };
         }
     }
     match &status.certificate {
-        Some(chain) if !chain.0.is_empty() => Decision::Issued(chain.0.clone()),
-        _ => Decision::Pending,
+        Some(chain) if !chain.0.is_empty() => RequestDecision::Issued(chain.0.clone()),
+        _ => RequestDecision::Pending,
     }
 }
 

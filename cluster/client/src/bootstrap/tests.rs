@@ -11,7 +11,7 @@ use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::json;
 
 use super::plan::{BootstrapStep, With, next};
-use super::request::{AskError, Decision, Purpose, ask, decision_of};
+use super::request::{AskError, Purpose, RequestDecision, ask, decision_of};
 use super::store::Store;
 use crate::CertificateFacts;
 use crate::{fake, kubeconfig};
@@ -65,12 +65,12 @@ fn a_request_is_decided_by_its_conditions_and_its_certificate() {
         message: Some(message.into()).filter(|text: &String| !text.is_empty()),
         ..Default::default()
     };
-    let refused = |how, why: &str| Decision::Refused { how, why: why.into() };
+    let refused = |how, why: &str| RequestDecision::Refused { how, why: why.into() };
     let table = [
-        (vec![], None, Decision::Pending),
-        (vec![condition("Approved", "", "")], None, Decision::Pending),
-        (vec![condition("Approved", "", "")], Some(""), Decision::Pending),
-        (vec![condition("Approved", "", "")], Some("pem"), Decision::Issued(b"pem".into())),
+        (vec![], None, RequestDecision::Pending),
+        (vec![condition("Approved", "", "")], None, RequestDecision::Pending),
+        (vec![condition("Approved", "", "")], Some(""), RequestDecision::Pending),
+        (vec![condition("Approved", "", "")], Some("pem"), RequestDecision::Issued(b"pem".into())),
         (
             vec![condition("Denied", "NotKnown", "who is this")],
             None,
@@ -91,7 +91,7 @@ fn a_request_is_decided_by_its_conditions_and_its_certificate() {
         let request = CertificateSigningRequest { status: Some(status), ..Default::default() };
         assert_eq!(decision_of(&request), decision, "{conditions:?}");
     }
-    assert_eq!(decision_of(&CertificateSigningRequest::default()), Decision::Pending);
+    assert_eq!(decision_of(&CertificateSigningRequest::default()), RequestDecision::Pending);
 }
 
 #[tokio::test(start_paused = true)]

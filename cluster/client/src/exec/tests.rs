@@ -9,7 +9,7 @@ use super::*;
 const V1: &str = VERSIONS[0];
 
 /// A plugin that is a shell script.
-fn script(text: &str) -> Plugin {
+fn script(text: &str) -> ExecPlugin {
     let config = ExecConfig {
         api_version: Some(V1.into()),
         command: Some("/bin/sh".into()),
@@ -21,9 +21,9 @@ fn script(text: &str) -> Plugin {
         install_hint: Some("ask your administrator".into()),
         ..serde_json::from_str("{}").unwrap()
     };
-    Plugin {
+    ExecPlugin {
         patience: Duration::from_secs(20),
-        ..Plugin::of("users[u].exec".into(), &config).unwrap()
+        ..ExecPlugin::of("users[u].exec".into(), &config).unwrap()
     }
 }
 
@@ -32,7 +32,7 @@ fn answer(status: &str) -> String {
 }
 
 /// A plugin that writes `text`.
-fn writes(text: &str) -> Plugin {
+fn writes(text: &str) -> ExecPlugin {
     script(&format!("cat <<'end'\n{text}\nend"))
 }
 
@@ -40,7 +40,7 @@ fn assembly() -> Assembly {
     Assembly::new("server", "https://10.0.0.1").unwrap()
 }
 
-async fn error(plugin: &Plugin) -> String {
+async fn error(plugin: &ExecPlugin) -> String {
     let said = plugin.run(&mut assembly()).await.map(drop).expect_err("it gives no credentials");
     let said = error_chain(&said);
     let name = plugin.name();
@@ -52,7 +52,7 @@ async fn a_command_that_others_may_write_is_not_run() {
     let dir = tempfile::tempdir().unwrap();
     let (command, ran) = (dir.path().join("login"), dir.path().join("ran"));
     std::fs::write(&command, format!("#!/bin/sh\n: >{}\n", ran.display())).unwrap();
-    let plugin = Plugin { command: command.display().to_string(), ..script("") };
+    let plugin = ExecPlugin { command: command.display().to_string(), ..script("") };
     std::fs::set_permissions(&command, PermissionsExt::from_mode(0o757)).unwrap();
     let said = error(&plugin).await;
     assert!(said.contains("login: every user may write to it, so it is not run"), "{said}");
@@ -124,12 +124,12 @@ async fn what_is_wrong_is_said_with_the_command_and_what_to_do() {
             "the token has to be one line of text, without control characters",
         ),
         (
-            Plugin { command: "/no/such/command".into(), ..script("") },
+            ExecPlugin { command: "/no/such/command".into(), ..script("") },
             "it cannot be started: install it, or write its whole path. ask your administrator: No \
              such file or directory (os error 2)",
         ),
         (
-            Plugin { patience: Duration::from_millis(200), ..script("sleep 600") },
+            ExecPlugin { patience: Duration::from_millis(200), ..script("sleep 600") },
             "no credentials within 200ms, so it was killed: run it by hand as the agent's user, \
              without a terminal",
         ),
@@ -141,7 +141,7 @@ async fn what_is_wrong_is_said_with_the_command_and_what_to_do() {
 
 #[tokio::test]
 async fn a_command_that_writes_without_end_does_not_fill_the_memory() {
-    let plugin = Plugin { patience: Duration::from_millis(500), ..script("yes") };
+    let plugin = ExecPlugin { patience: Duration::from_millis(500), ..script("yes") };
     assert!(error(&plugin).await.starts_with("no credentials within 500ms"));
     let noisy = script("head -c 3000000 /dev/zero >&2; exit 1");
     assert!(error(&noisy).await.starts_with("it failed (exit status: 1)"));
@@ -149,7 +149,7 @@ async fn a_command_that_writes_without_end_does_not_fill_the_memory() {
 
 #[test]
 fn messages_name_the_command_without_its_folder() {
-    let plugin = Plugin {
+    let plugin = ExecPlugin {
         command: "/opt/bin/aws".into(),
         args: vec!["eks".into(), "get-token".into()],
         ..script("")

@@ -3,18 +3,18 @@ use super::*;
 #[test]
 fn an_answer_of_the_api_server_itself_is_no_outage_and_that_of_a_load_balancer_is() {
     let table = [
-        (200, true, Verdict::Up),
-        (200, false, Verdict::Up),
-        (403, true, Verdict::Up),
-        (404, false, Verdict::Up),
-        (429, true, Verdict::Up),
-        (401, true, Verdict::Unauthorized),
-        (401, false, Verdict::Unauthorized),
-        (500, false, Verdict::Up),
-        (503, true, Verdict::Up),
-        (502, false, Verdict::Down("the answer is 502 Bad Gateway".into())),
-        (503, false, Verdict::Down("the answer is 503 Service Unavailable".into())),
-        (504, false, Verdict::Down("the answer is 504 Gateway Timeout".into())),
+        (200, true, AnswerVerdict::Up),
+        (200, false, AnswerVerdict::Up),
+        (403, true, AnswerVerdict::Up),
+        (404, false, AnswerVerdict::Up),
+        (429, true, AnswerVerdict::Up),
+        (401, true, AnswerVerdict::Unauthorized),
+        (401, false, AnswerVerdict::Unauthorized),
+        (500, false, AnswerVerdict::Up),
+        (503, true, AnswerVerdict::Up),
+        (502, false, AnswerVerdict::Down("the answer is 502 Bad Gateway".into())),
+        (503, false, AnswerVerdict::Down("the answer is 503 Service Unavailable".into())),
+        (504, false, AnswerVerdict::Down("the answer is 504 Gateway Timeout".into())),
     ];
     for (status, signed, verdict) in table {
         assert_eq!(judge(StatusCode::from_u16(status).unwrap(), signed), verdict, "{status}");
@@ -23,26 +23,26 @@ fn an_answer_of_the_api_server_itself_is_no_outage_and_that_of_a_load_balancer_i
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_one_change_however_many_requests_fail() {
-    let health = Health::new(Instant::now());
+    let health = ConnectionHealth::new(Instant::now());
     let mut watch = health.watch();
-    health.set(ApiState::Connected);
+    health.set(ConnectionState::Connected);
     assert!(watch.has_changed().unwrap());
     watch.mark_unchanged();
 
     tokio::time::advance(Duration::from_secs(5)).await;
     let down_at = Instant::now();
     for why in ["refused", "silent", "refused"] {
-        health.set(ApiState::Unreachable { why: why.into() });
+        health.set(ConnectionState::Unreachable { why: why.into() });
         tokio::time::advance(Duration::from_secs(5)).await;
     }
     assert_eq!(
         *watch.borrow_and_update(),
-        ApiHealth { state: ApiState::Unreachable { why: "refused".into() }, since: down_at }
+        ApiHealth { state: ConnectionState::Unreachable { why: "refused".into() }, since: down_at }
     );
     assert_eq!(health.last_contact(), Some(down_at - Duration::from_secs(5)));
 
-    health.set(ApiState::Connected);
-    health.set(ApiState::Connected);
+    health.set(ConnectionState::Connected);
+    health.set(ConnectionState::Connected);
     assert!(watch.borrow_and_update().is_connected());
     assert_eq!(health.last_contact(), Some(Instant::now()));
     assert!(!watch.has_changed().unwrap());
@@ -50,7 +50,7 @@ async fn an_outage_is_one_change_however_many_requests_fail() {
 
 #[tokio::test(start_paused = true)]
 async fn the_clocks_are_compared_once_a_minute() {
-    let health = Health::new(Instant::now());
+    let health = ConnectionHealth::new(Instant::now());
     let ours: Timestamp = "1994-11-06T08:49:00Z".parse().unwrap();
     health.clock(Some("not a date"), || ours);
     health.clock(None, || ours);
@@ -68,7 +68,7 @@ async fn the_clocks_are_compared_once_a_minute() {
 /// A step of this node's clock between two comparisons would end the grace periods of deleted pods.
 #[tokio::test(start_paused = true)]
 async fn the_servers_time_goes_on_from_the_comparison_whatever_this_node_s_clock_does() {
-    let health = Health::new(Instant::now());
+    let health = ConnectionHealth::new(Instant::now());
     assert_eq!(health.api_time(), None);
     let behind: Timestamp = "1970-01-01T00:00:00Z".parse().unwrap();
     health.clock(Some("Sun, 06 Nov 1994 08:49:37 GMT"), || behind);

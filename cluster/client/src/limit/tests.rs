@@ -38,7 +38,7 @@ fn what_the_nodes_state_depends_on_is_urgent_and_nothing_else() {
 
 #[tokio::test(start_paused = true)]
 async fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
-    let limits = Limits::new(10, 3, Instant::now());
+    let limits = RequestLimits::new(10, 3, Instant::now());
     let start = Instant::now();
     let mut sent = Vec::new();
     for _ in 0..6 {
@@ -53,7 +53,7 @@ async fn a_burst_goes_at_once_and_the_rest_at_the_rate() {
 
 #[tokio::test(start_paused = true)]
 async fn urgent_requests_never_wait_and_delay_the_others_by_one_burst_at_most() {
-    let limits = Limits::new(10, 3, Instant::now());
+    let limits = RequestLimits::new(10, 3, Instant::now());
     let start = Instant::now();
     for _ in 0..1000 {
         let _ = limits.admit(Urgency::Urgent).await;
@@ -65,7 +65,7 @@ async fn urgent_requests_never_wait_and_delay_the_others_by_one_burst_at_most() 
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_wants_to_be_left_alone_gets_its_way_except_for_what_is_urgent() {
-    let limits = Limits::new(10, 3, Instant::now());
+    let limits = RequestLimits::new(10, 3, Instant::now());
     let start = Instant::now();
     limits.pause(Duration::from_secs(7));
     let _ = limits.admit(Urgency::Urgent).await;
@@ -81,7 +81,7 @@ async fn a_server_that_wants_to_be_left_alone_gets_its_way_except_for_what_is_ur
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_stops_waiting_is_no_longer_counted() {
-    let limits = Limits::new(1, 1, Instant::now());
+    let limits = RequestLimits::new(1, 1, Instant::now());
     let _ = limits.admit(Urgency::Ordinary).await;
     let mut waiting = Box::pin(limits.admit(Urgency::Ordinary));
     assert!(futures_util::poll!(&mut waiting).is_pending());
@@ -98,7 +98,7 @@ async fn a_caller_that_stops_waiting_is_no_longer_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn in_haste_no_request_waits_for_the_rate_and_a_busy_server_still_gets_its_way() {
-    let limits = Limits::new(1, 1, Instant::now());
+    let limits = RequestLimits::new(1, 1, Instant::now());
     let start = Instant::now();
     for _ in 0..9 {
         let _ = limits.admit(Urgency::Urgent).await;
@@ -121,7 +121,7 @@ async fn in_haste_no_request_waits_for_the_rate_and_a_busy_server_still_gets_its
 
 #[tokio::test(start_paused = true)]
 async fn events_wait_a_second_for_what_is_urgent_and_no_longer() {
-    let limits = Limits::new(10, 9, Instant::now());
+    let limits = RequestLimits::new(10, 9, Instant::now());
     let start = Instant::now();
     let urgent = [limits.admit(Urgency::Urgent).await, limits.admit(Urgency::Urgent).await];
     let mut event = Box::pin(limits.admit(Urgency::Late));

@@ -36,16 +36,16 @@ async fn a_command_goes_on_when_its_caller_has_given_up_and_the_next_one_gets_it
         }}}],
     });
     std::fs::write(path("kubeconfig"), kubeconfig.to_string()).unwrap();
-    let source = Source::Kubeconfig { path: path("kubeconfig"), context: None };
+    let source = CredentialsSource::Kubeconfig { path: path("kubeconfig"), context: None };
     let transport_config = TransportConfig {
         user_agent: HeaderValue::from_static("agent"),
         connect_timeout: SECOND,
         answer_timeout: SECOND,
     };
     let pauses = Pauses { look_every: 3600 * SECOND, command_again_after: 3600 * SECOND };
-    let limits = Limits::new(1, 1, Instant::now());
+    let limits = RequestLimits::new(1, 1, Instant::now());
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
-    let shared = Shared::new(source, transport_config, pauses, limits, wall);
+    let shared = ConnectionShared::new(source, transport_config, pauses, limits, wall);
     shared.begin().await.unwrap();
 
     let answer = path("answer");

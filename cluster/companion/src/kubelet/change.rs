@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use super::distributions::LAYOUTS;
 use super::periods::{CRITICAL, HEAD, Notation, PERIOD, Periods};
 use super::trusted::read;
-use super::{Configuration, Kubelet, below};
+use super::{Kubelet, MergedConfiguration, below};
 
 /// Names for our drop-in: the first sorts after those of distributions, the second after nearly all.
 const OWN_DROP_INS: [&str; 2] = ["99-winddown.conf", "zz-winddown.conf"];
 
 /// A change of a file that makes the kubelet use other periods, for a person to carry out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct KubeletChange {
     /// The file. If the kubelet merges a directory, it is one of our own, which its distribution does not overwrite.
     pub file: PathBuf,
     /// Whether the file is not there yet: the lines are all of it. Otherwise all else in it has to stay.
@@ -31,9 +31,9 @@ impl Kubelet {
     pub fn change(
         &self,
         root: &Path,
-        configuration: &Configuration,
+        configuration: &MergedConfiguration,
         periods: &Periods,
-    ) -> Option<Change> {
+    ) -> Option<KubeletChange> {
         // Versions that merge a directory make it when they start; where it is missing, nobody may read it.
         let directory = self.sources(root).drop_ins.filter(|dir| below(root, dir).is_dir());
         let file = match &directory {
@@ -47,11 +47,11 @@ impl Kubelet {
         let lines = head.chain(periods.fields(notation)).collect();
         let layout = LAYOUTS.iter().find(|layout| Path::new(layout.config) == file);
         let rewritten = layout.map_or("", |layout| layout.rewritten);
-        Some(Change { file, is_new, lines, is_plain, rewritten })
+        Some(KubeletChange { file, is_new, lines, is_plain, rewritten })
     }
 }
 
-fn drop_in(root: &Path, directory: &Path, configuration: &Configuration) -> PathBuf {
+fn drop_in(root: &Path, directory: &Path, configuration: &MergedConfiguration) -> PathBuf {
     let [first, last] = OWN_DROP_INS.map(|name| directory.join(name));
     let is_there = |file: &Path| below(root, file).symlink_metadata().is_ok();
     let others = configuration.files.iter().filter(|file| file.starts_with(directory)).max();
@@ -65,7 +65,7 @@ fn drop_in(root: &Path, directory: &Path, configuration: &Configuration) -> Path
 fn notation(
     root: &Path,
     file: &Path,
-    configuration: &Configuration,
+    configuration: &MergedConfiguration,
     is_new: bool,
 ) -> (Notation, bool) {
     let text = read(root, file);

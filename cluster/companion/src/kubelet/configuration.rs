@@ -7,37 +7,37 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use winddown_shared::GoDuration;
-use winddown_yaml::{Node, decode, parse_first_leniently};
+use winddown_yaml::{YamlNode, decode, parse_first_leniently};
 
-use super::periods::{BY_PRIORITY, CRITICAL, PERIOD, Periods, PriorityPeriod};
+use super::periods::{BY_PRIORITY, CRITICAL, KubeletPriorityPeriod, PERIOD, Periods};
 use super::trusted::{read, refusal};
-use super::{Problem, below, in_line};
+use super::{KubeletProblem, below, in_line};
 
 /// Maximum number of files that are read from a directory.
 const MOST_DROP_INS: usize = 64;
 
 /// The merged content of a kubelet's files; later files override earlier ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Configuration {
+pub struct MergedConfiguration {
     /// The files, in the order in which they are read. At least one.
     pub files: Vec<PathBuf>,
     /// `shutdownGracePeriod`.
-    pub period: Option<Located<String>>,
+    pub period: Option<SourcedValue<String>>,
     /// `shutdownGracePeriodCriticalPods`.
-    pub critical: Option<Located<String>>,
+    pub critical: Option<SourcedValue<String>>,
     /// `shutdownGracePeriodByPodPriority`.
-    pub by_priority: Option<Located<Vec<PriorityPeriod>>>,
+    pub by_priority: Option<SourcedValue<Vec<KubeletPriorityPeriod>>>,
     /// `containerRuntimeEndpoint`.
-    pub endpoint: Option<Located<String>>,
+    pub endpoint: Option<SourcedValue<String>>,
     /// Whether a feature gate disables graceful shutdown.
     pub off_by_gate: bool,
     /// The first file that cannot be read, and why: what it and later ones set is not known.
-    pub problem: Option<Problem>,
+    pub problem: Option<KubeletProblem>,
 }
 
 /// A value and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located<T> {
+pub struct SourcedValue<T> {
     /// The value.
     pub value: T,
     /// The file.
@@ -53,7 +53,7 @@ struct Fields {
     shutdown_grace_period: Option<String>,
     shutdown_grace_period_critical_pods: Option<String>,
     /// An entry may be null, which means one of zeros.
-    shutdown_grace_period_by_pod_priority: Option<Vec<Option<PriorityPeriod>>>,
+    shutdown_grace_period_by_pod_priority: Option<Vec<Option<KubeletPriorityPeriod>>>,
     container_runtime_endpoint: Option<String>,
     feature_gates: Option<FeatureGates>,
 }
@@ -91,7 +91,7 @@ pub(super) fn kind(root: &Path, file: &Path) -> Option<String> {
 
 // === impl Configuration ===
 
-impl Configuration {
+impl MergedConfiguration {
     /// Reads `file` and the files in `drop_ins_of`. `None` if there is no file. `gate`: the feature gate on the command
     /// line, which takes precedence over the files.
     pub(super) fn read(
@@ -106,18 +106,18 @@ impl Configuration {
         let unsafe_directory = drop_ins_of.and_then(|dir| Some((dir, refusal(root, dir)?)));
         if let Some((directory, why)) = unsafe_directory {
             merged.files.push(directory.to_owned());
-            merged.problem = Some(Problem { file: directory.to_owned(), why });
+            merged.problem = Some(KubeletProblem { file: directory.to_owned(), why });
             return Some(merged);
         }
         merged.files.extend(drop_ins_of.into_iter().flat_map(|dir| drop_ins(root, dir)));
         if let (true, Some(directory)) = (merged.files.len() > MOST_DROP_INS + 1, drop_ins_of) {
             let why = format!("it has more than {MOST_DROP_INS} files");
-            merged.problem = Some(Problem { file: directory.to_owned(), why });
+            merged.problem = Some(KubeletProblem { file: directory.to_owned(), why });
             return Some(merged);
         }
         for file in merged.files.clone() {
             if let Err(why) = merged.add(root, &file) {
-                merged.problem = Some(Problem { file, why });
+                merged.problem = Some(KubeletProblem { file, why });
                 break;
             }
         }
@@ -126,7 +126,7 @@ impl Configuration {
     }
 
     /// Nothing but the problem, which keeps the configuration from being found.
-    pub(super) fn unknown(problem: Problem) -> Self {
+    pub(super) fn unknown(problem: KubeletProblem) -> Self {
         Self { files: vec![problem.file.clone()], problem: Some(problem), ..Self::default() }
     }
 
@@ -142,7 +142,7 @@ impl Configuration {
             // Problems of values come before those of fields that are not read here.
             _ => return Err(read.problems.first().map(in_line).unwrap_or_default()),
         };
-        let at = |name: &str| Place { file, line: line_of(&tree, name) };
+        let at = |name: &str| FieldPlace { file, line: line_of(&tree, name) };
         at(PERIOD).put(&mut self.period, fields.shutdown_grace_period);
         at(CRITICAL).put(&mut self.critical, fields.shutdown_grace_period_critical_pods);
         let groups = fields.shutdown_grace_period_by_pod_priority;
@@ -157,17 +157,17 @@ impl Configuration {
     }
 
     /// The groups by priority, if there are any: they take precedence over the two periods.
-    fn groups(&self) -> Option<&Located<Vec<PriorityPeriod>>> {
+    fn groups(&self) -> Option<&SourcedValue<Vec<KubeletPriorityPeriod>>> {
         self.by_priority.as_ref().filter(|groups| !groups.value.is_empty())
     }
 
     /// `shutdownGracePeriod`, if it is not zero.
-    fn total(&self) -> Option<&Located<String>> {
+    fn total(&self) -> Option<&SourcedValue<String>> {
         self.period.as_ref().filter(|period| !is_zero(&period.value))
     }
 
     /// The field that makes the kubelet stop pods at a shutdown, with its location; `None` if it does not.
-    pub fn ends_pods(&self) -> Option<Located<String>> {
+    pub fn ends_pods(&self) -> Option<SourcedValue<String>> {
         if self.off_by_gate {
             return None;
         }
@@ -198,7 +198,8 @@ impl Configuration {
     /// The total time that the configuration gives to pods.
     pub fn wanted(&self) -> Duration {
         let Periods { total, groups, .. } = self.periods();
-        let seconds = |group: &PriorityPeriod| u64::try_from(group.shutdown_grace_period_seconds);
+        let seconds =
+            |group: &KubeletPriorityPeriod| u64::try_from(group.shutdown_grace_period_seconds);
         let of_groups = groups.iter().map(|group| seconds(group).unwrap_or_default());
         let total = total.parse::<GoDuration>().ok();
         let total = total.and_then(|total| u64::try_from(total.as_nanos()).ok());
@@ -208,14 +209,14 @@ impl Configuration {
 
 // === impl Located ===
 
-impl<T> Located<T> {
-    fn as_if<U>(&self, value: U) -> Located<U> {
-        Located { value, file: self.file.clone(), line: self.line }
+impl<T> SourcedValue<T> {
+    fn as_if<U>(&self, value: U) -> SourcedValue<U> {
+        SourcedValue { value, file: self.file.clone(), line: self.line }
     }
 }
 
 /// Formats the location, e.g. `/var/lib/kubelet/config.yaml:12`.
-impl<T> fmt::Display for Located<T> {
+impl<T> fmt::Display for SourcedValue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         self.line.map_or(Ok(()), |line| write!(f, ":{line}"))
@@ -223,23 +224,23 @@ impl<T> fmt::Display for Located<T> {
 }
 
 /// Where a field is.
-struct Place<'a> {
+struct FieldPlace<'a> {
     file: &'a Path,
     line: Option<usize>,
 }
 
-impl Place<'_> {
+impl FieldPlace<'_> {
     /// Replaces an earlier value by that of this place; a field without a value takes it away.
-    fn put<T>(self, kept: &mut Option<Located<T>>, value: Option<T>) {
+    fn put<T>(self, kept: &mut Option<SourcedValue<T>>, value: Option<T>) {
         if self.line.is_some() {
             let (file, line) = (self.file.to_owned(), self.line);
-            *kept = value.map(|value| Located { value, file, line });
+            *kept = value.map(|value| SourcedValue { value, file, line });
         }
     }
 }
 
 /// The number of the line with the field.
-fn line_of(tree: &Node, field: &str) -> Option<usize> {
+fn line_of(tree: &YamlNode, field: &str) -> Option<usize> {
     tree.entry(field).map(|(key, _)| key.at.line)
 }
 

@@ -2,7 +2,7 @@
 
 /// The place of a process among the units of systemd.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum UnitPlace {
     /// A service of the system.
     Service(String),
     /// A session, or a service of a user's own manager.
@@ -15,8 +15,8 @@ pub(super) enum Place {
 /// group is that of the system's manager; in a container it has others above it.
 ///
 /// With control groups of version 1 two lines may name a unit, and either may be empty of it.
-pub(super) fn place(groups: &str, manager: &str) -> Place {
-    let mut found = Place::Elsewhere;
+pub(super) fn place(groups: &str, manager: &str) -> UnitPlace {
+    let mut found = UnitPlace::Elsewhere;
     for of_systemd in [named as fn(&str) -> Option<&str>, unified] {
         let Some(path) = groups.lines().find_map(of_systemd) else { continue };
         let top = manager.lines().find_map(of_systemd).unwrap_or_default();
@@ -25,9 +25,11 @@ pub(super) fn place(groups: &str, manager: &str) -> Place {
             continue;
         };
         match of_path(below) {
-            Place::OfUser => return Place::OfUser,
-            Place::Service(unit) if found == Place::Elsewhere => found = Place::Service(unit),
-            Place::Service(_) | Place::Elsewhere => {}
+            UnitPlace::OfUser => return UnitPlace::OfUser,
+            UnitPlace::Service(unit) if found == UnitPlace::Elsewhere => {
+                found = UnitPlace::Service(unit);
+            }
+            UnitPlace::Service(_) | UnitPlace::Elsewhere => {}
         }
     }
     found
@@ -43,13 +45,13 @@ fn unified(line: &str) -> Option<&str> {
 
 /// Only slices lie above the system's services. What has a name like a service's in a container or in the tree that was
 /// delegated to a user is none of the system's.
-fn of_path(path: &str) -> Place {
+fn of_path(path: &str) -> UnitPlace {
     let mut parts = path.split('/').filter(|part| !part.is_empty()).peekable();
     if parts.peek() == Some(&"user.slice") {
-        return Place::OfUser;
+        return UnitPlace::OfUser;
     }
     match parts.find(|part| !part.ends_with(".slice")) {
-        Some(unit) if unit.ends_with(".service") => Place::Service(unit.to_owned()),
-        _ => Place::Elsewhere,
+        Some(unit) if unit.ends_with(".service") => UnitPlace::Service(unit.to_owned()),
+        _ => UnitPlace::Elsewhere,
     }
 }

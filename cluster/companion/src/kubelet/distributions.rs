@@ -12,14 +12,14 @@ pub(super) struct Distribution {
     /// The names of the processes that contain a kubelet. Those of others are called `kubelet`.
     pub(super) processes: &'static [&'static str],
     /// Where the kubelet's arguments come from.
-    pub(super) source: Source,
+    pub(super) source: ArgumentsSource,
     /// The container runtime endpoint if nothing names one.
     pub(super) endpoint: &'static str,
 }
 
 /// Where a kubelet's arguments come from.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Source {
+pub(super) enum ArgumentsSource {
     /// From the unit, or from the command line of the process.
     CommandLine,
     /// From the settings of the program that contains it.
@@ -35,7 +35,7 @@ pub(super) static KUBELET: Distribution = Distribution {
     units: &["kubelet.service"],
     programs: &["kubelet", "hyperkube"],
     processes: &["kubelet"],
-    source: Source::CommandLine,
+    source: ArgumentsSource::CommandLine,
     endpoint: "unix:///run/containerd/containerd.sock",
 };
 
@@ -47,7 +47,7 @@ pub(super) static DISTRIBUTIONS: [&Distribution; 5] = [
         units: &["k3s.service", "k3s-agent.service"],
         programs: &["k3s"],
         processes: &["k3s", "k3s-server", "k3s-agent"],
-        source: Source::Rancher(Rancher {
+        source: ArgumentsSource::Rancher(Rancher {
             variables: "K3S",
             config: "/etc/rancher/k3s/config.yaml",
             data: "/var/lib/rancher/k3s",
@@ -59,7 +59,7 @@ pub(super) static DISTRIBUTIONS: [&Distribution; 5] = [
         units: &["rke2-server.service", "rke2-agent.service"],
         programs: &["rke2"],
         processes: &[],
-        source: Source::Rancher(Rancher {
+        source: ArgumentsSource::Rancher(Rancher {
             variables: "RKE2",
             config: "/etc/rancher/rke2/config.yaml",
             data: "/var/lib/rancher/rke2",
@@ -70,7 +70,7 @@ pub(super) static DISTRIBUTIONS: [&Distribution; 5] = [
         units: &["snap.microk8s.daemon-kubelite.service", "snap.microk8s.daemon-kubelet.service"],
         programs: &["kubelite"],
         processes: &["kubelite"],
-        source: Source::ArgumentsFile("/var/snap/microk8s/current/args/kubelet"),
+        source: ArgumentsSource::ArgumentsFile("/var/snap/microk8s/current/args/kubelet"),
         endpoint: "unix:///var/snap/microk8s/common/run/containerd.sock",
     },
     // Its kubelet is a process of its own too; its settings are not read here.
@@ -78,7 +78,7 @@ pub(super) static DISTRIBUTIONS: [&Distribution; 5] = [
         units: &["k0scontroller.service", "k0sworker.service"],
         programs: &["k0s"],
         processes: &[],
-        source: Source::Process,
+        source: ArgumentsSource::Process,
         endpoint: "unix:///run/k0s/containerd.sock",
     },
 ];

@@ -15,13 +15,13 @@ pub struct Periods {
     /// `shutdownGracePeriodCriticalPods`.
     pub critical: String,
     /// `shutdownGracePeriodByPodPriority`.
-    pub groups: Vec<PriorityPeriod>,
+    pub groups: Vec<KubeletPriorityPeriod>,
 }
 
 /// An entry of `shutdownGracePeriodByPodPriority`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PriorityPeriod {
+pub struct KubeletPriorityPeriod {
     /// The lowest priority of the group's pods.
     pub priority: i32,
     /// The group's time. A kubelet accepts one below 0, and gives none.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use winddown_host::{Users, regular};
 
-use super::control_group::{Place, place};
+use super::control_group::{UnitPlace, place};
 
 /// Names of kubelets, and of programs that contain one, as the kernel shows them.
 pub const KUBELETS: [&str; 5] = ["kubelet", "kubelite", "k3s", "k3s-server", "k3s-agent"];
@@ -18,7 +18,7 @@ const MAX_PROC_FILE_BYTES: u64 = 64 * 1024;
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Process {
+pub struct KubeletProcess {
     /// The PID.
     pub pid: u32,
     /// The name, as the kernel shows it.
@@ -54,8 +54,8 @@ impl fmt::Display for Stranger {
 }
 
 /// A process that has the name of a kubelet, with the service that it belongs to (`None` on a machine without systemd).
-pub(super) struct Candidate {
-    pub(super) process: Process,
+pub(super) struct KubeletCandidate {
+    pub(super) process: KubeletProcess,
     pub(super) unit: Result<Option<String>, Stranger>,
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Candidate {
 ///
 /// # Errors
 /// `/proc` cannot be read.
-pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<Process>> {
+pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<KubeletProcess>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root.join("proc"))?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -73,7 +73,7 @@ pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<Process>> {
         let comm = entry.path().join("comm");
         let Ok(name) = regular::read_to_string(&comm, MAX_PROC_FILE_BYTES) else { continue };
         if names.contains(&name.trim_end()) {
-            found.push(Process { pid, name: name.trim_end().to_owned() });
+            found.push(KubeletProcess { pid, name: name.trim_end().to_owned() });
         }
     }
     found.sort_by_key(|process| process.pid);
@@ -84,7 +84,7 @@ pub fn named(root: &Path, names: &[&str]) -> io::Result<Vec<Process>> {
 ///
 /// # Errors
 /// As [`named`].
-pub fn kubelets(root: &Path) -> io::Result<Vec<Process>> {
+pub fn kubelets(root: &Path) -> io::Result<Vec<KubeletProcess>> {
     let found = candidates(root)?.into_iter().filter(|found| found.unit.is_ok());
     Ok(found.map(|found| found.process).collect())
 }
@@ -93,18 +93,18 @@ pub fn kubelets(root: &Path) -> io::Result<Vec<Process>> {
 ///
 /// # Errors
 /// As [`named`].
-pub fn strangers(root: &Path) -> io::Result<Vec<(Process, Stranger)>> {
+pub fn strangers(root: &Path) -> io::Result<Vec<(KubeletProcess, Stranger)>> {
     let found = candidates(root)?.into_iter();
     Ok(found.filter_map(|found| found.unit.err().map(|why| (found.process, why))).collect())
 }
 
-pub(super) fn candidates(root: &Path) -> io::Result<Vec<Candidate>> {
+pub(super) fn candidates(root: &Path) -> io::Result<Vec<KubeletCandidate>> {
     let found = named(root, &KUBELETS)?.into_iter();
     // Whoever is gone since, or cannot be looked at, is left out.
     Ok(found
         .filter_map(|process| {
             let unit = judge(&root.join("proc"), process.pid).ok()?;
-            Some(Candidate { process, unit })
+            Some(KubeletCandidate { process, unit })
         })
         .collect())
 }
@@ -132,12 +132,12 @@ fn judge(proc: &Path, pid: u32) -> io::Result<Result<Option<String>, Stranger>> 
         |process: &Path| regular::read_to_string(&process.join("cgroup"), MAX_PROC_FILE_BYTES);
     let manager = groups(&proc.join("1")).unwrap_or_default();
     Ok(match place(&groups(&process).unwrap_or_default(), &manager) {
-        Place::Service(unit) => Ok(Some(unit)),
-        Place::OfUser => Err(Stranger::InSession),
-        Place::Elsewhere if proc.join("../run/systemd/system").is_dir() => {
+        UnitPlace::Service(unit) => Ok(Some(unit)),
+        UnitPlace::OfUser => Err(Stranger::InSession),
+        UnitPlace::Elsewhere if proc.join("../run/systemd/system").is_dir() => {
             Err(Stranger::InNoService)
         }
-        Place::Elsewhere => Ok(None),
+        UnitPlace::Elsewhere => Ok(None),
     })
 }
 

@@ -3,12 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use winddown_yaml::{Node, Value, parse_first_leniently};
+use winddown_yaml::{Value, YamlNode, parse_first_leniently};
 
 use super::command_line::{option, values};
 use super::trusted::read_if_there;
-use super::unit::Start;
-use super::{Problem, below};
+use super::unit::UnitStart;
+use super::{KubeletProblem, below};
 
 /// A program of that kind.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,8 +41,8 @@ struct Settings {
 pub(super) fn kubelets_arguments(
     root: &Path,
     rancher: &Rancher,
-    own: &Start,
-) -> Result<Vec<String>, Problem> {
+    own: &UnitStart,
+) -> Result<Vec<String>, KubeletProblem> {
     let option = |long, short| option(&own.arguments, long).or(option(&own.arguments, short));
     let variable = |name: &str| {
         let name = format!("{}_{name}", rancher.variables);
@@ -52,7 +52,7 @@ pub(super) fn kubelets_arguments(
     let file = variable("CONFIG_FILE").or(option("--config", "-c")).unwrap_or(rancher.config);
     let mut settings = Settings::default();
     for file in [PathBuf::from(file)].into_iter().chain(drop_ins(root, file)) {
-        settings.add(root, &file).map_err(|why| Problem { file, why })?;
+        settings.add(root, &file).map_err(|why| KubeletProblem { file, why })?;
     }
     let set = |option: Option<&str>, name: &str, file: Option<String>| {
         option.or(variable(name)).map(str::to_owned).or(file)
@@ -136,8 +136,8 @@ impl Settings {
 }
 
 /// A scalar, or the scalars of a list, as they are written.
-fn texts(node: &Node) -> Vec<String> {
-    let text = |node: &Node| node.text().filter(|text| !text.is_empty()).map(str::to_owned);
+fn texts(node: &YamlNode) -> Vec<String> {
+    let text = |node: &YamlNode| node.text().filter(|text| !text.is_empty()).map(str::to_owned);
     match &node.value {
         Value::List(items) => items.iter().filter_map(|item| text(item)).collect(),
         _ => text(node).into_iter().collect(),

@@ -42,7 +42,7 @@ impl Root {
     }
 
     /// The configuration of the first kubelet, or the one at a usual place.
-    fn config(&self) -> Option<Configuration> {
+    fn config(&self) -> Option<MergedConfiguration> {
         self.find(true).into_iter().next().unwrap_or_default().configuration(self.0.path())
     }
 
@@ -175,7 +175,9 @@ fn a_file_that_cannot_be_read_is_said_and_harms_nothing() {
     let root = Root::with(&[(FILE, "")]);
     fs::remove_file(root.0.path().join(FILE)).unwrap();
     fs::create_dir(root.0.path().join(FILE)).unwrap();
-    let of = |why: &str| Some(Problem { file: PathBuf::from("/").join(FILE), why: why.to_owned() });
+    let of = |why: &str| {
+        Some(KubeletProblem { file: PathBuf::from("/").join(FILE), why: why.to_owned() })
+    };
     assert_eq!(problem(&root), of("it is a directory, not a regular file"));
     fs::remove_dir(root.0.path().join(FILE)).unwrap();
     root.put(FILE, &"#".repeat(2 << 20));
@@ -242,36 +244,36 @@ fn a_setuid_program_by_the_name_of_a_kubelet_is_none() {
 
 #[test]
 fn a_kubelet_is_a_service_of_the_systems_manager() {
-    use control_group::{Place, place};
-    let service = |unit: &str| Place::Service(unit.to_owned());
+    use control_group::{UnitPlace, place};
+    let service = |unit: &str| UnitPlace::Service(unit.to_owned());
     for (groups, wanted) in [
         ("0::/system.slice/kubelet.service", service("kubelet.service")),
         ("0::/runtime.slice/kubelet.service/sub", service("kubelet.service")),
         ("1:name=systemd:/system.slice/k3s.service\n0::/", service("k3s.service")),
         // In a container of nspawn the other of the two lines has the unit.
         ("1:name=systemd:/\n0::/system.slice/k3s.service", service("k3s.service")),
-        ("4:memory:/a.service\n0::/init.scope", Place::Elsewhere),
+        ("4:memory:/a.service\n0::/init.scope", UnitPlace::Elsewhere),
         // A user's own systemd, and a session.
         (
             "0::/user.slice/user-1000.slice/user@1000.service/app.slice/kubelet.service",
-            Place::OfUser,
+            UnitPlace::OfUser,
         ),
         (
             "1:name=systemd:/user.slice/user-1000.slice/user@1000.service/kubelet.service\n0::/",
-            Place::OfUser,
+            UnitPlace::OfUser,
         ),
         (
             "1:name=systemd:/system.slice/kubelet.service\n0::/user.slice/user-0.slice/session-1.scope",
-            Place::OfUser,
+            UnitPlace::OfUser,
         ),
         // A container, in which another systemd may run.
-        ("0::/kubepods.slice/cri-1.scope/system.slice/kubelet.service", Place::Elsewhere),
-        ("0::/kubepods/burstable/pod1/kubelet.service", Place::Elsewhere),
+        ("0::/kubepods.slice/cri-1.scope/system.slice/kubelet.service", UnitPlace::Elsewhere),
+        ("0::/kubepods/burstable/pod1/kubelet.service", UnitPlace::Elsewhere),
         (
             "0::/machine.slice/systemd-nspawn@a.service/kubelet.service",
             service("systemd-nspawn@a.service"),
         ),
-        ("", Place::Elsewhere),
+        ("", UnitPlace::Elsewhere),
     ] {
         assert_eq!(place(groups, "1:name=systemd:/init.scope\n0::/init.scope"), wanted, "{groups}");
         assert_eq!(place(groups, ""), wanted, "{groups}");
@@ -280,10 +282,10 @@ fn a_kubelet_is_a_service_of_the_systems_manager() {
     let manager = "1:name=systemd:/docker/a\n0::/docker/a/init.scope";
     for (groups, wanted) in [
         ("0::/docker/a/system.slice/kubelet.service", service("kubelet.service")),
-        ("0::/docker/ab/system.slice/kubelet.service", Place::Elsewhere),
+        ("0::/docker/ab/system.slice/kubelet.service", UnitPlace::Elsewhere),
         ("1:name=systemd:/docker/a/system.slice/k3s.service", service("k3s.service")),
-        ("0::/docker/a/user.slice/x.service", Place::OfUser),
-        ("0::/system.slice/kubelet.service", Place::Elsewhere),
+        ("0::/docker/a/user.slice/x.service", UnitPlace::OfUser),
+        ("0::/system.slice/kubelet.service", UnitPlace::Elsewhere),
     ] {
         assert_eq!(place(groups, manager), wanted, "{groups}");
     }
@@ -530,7 +532,7 @@ fn credentials_at_a_usual_place_tell_that_there_is_a_kubelet() {
 
 #[test]
 fn what_is_to_be_written_reads_back() {
-    let groups = vec![PriorityPeriod { priority: -5, shutdown_grace_period_seconds: 20 }];
+    let groups = vec![KubeletPriorityPeriod { priority: -5, shutdown_grace_period_seconds: 20 }];
     for periods in [
         Periods::default(),
         Periods { total: "1m30s".into(), critical: "20s".into(), groups: Vec::new() },

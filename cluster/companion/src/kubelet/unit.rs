@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::command_line::words;
 use super::trusted::{read, read_if_there};
-use super::{Problem, below};
+use super::{KubeletProblem, below};
 
 /// Directories in which systemd finds units, by descending priority.
 pub const UNIT_DIRECTORIES: [&str; 5] = [
@@ -19,7 +19,7 @@ pub const UNIT_DIRECTORIES: [&str; 5] = [
 
 /// The command line and environment of a unit.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Start {
+pub(super) struct UnitStart {
     /// The unit's own file, without the root.
     pub(super) file: PathBuf,
     /// The name of the program, without directories.
@@ -64,12 +64,12 @@ pub(super) fn is_enabled(root: &Path, name: &str) -> bool {
 ///
 /// # Errors
 /// A file that systemd would read cannot be read.
-pub(super) fn start(root: &Path, name: &str) -> Result<Option<Start>, Problem> {
+pub(super) fn start(root: &Path, name: &str) -> Result<Option<UnitStart>, KubeletProblem> {
     let Some(unit) = file(root, name) else { return Ok(None) };
     let (mut command, mut files) = (String::new(), Vec::new());
     let mut environment = BTreeMap::new();
     for file in [unit.clone()].into_iter().chain(drop_ins(root, name)) {
-        let text = read(root, &file).map_err(|why| Problem { file, why })?;
+        let text = read(root, &file).map_err(|why| KubeletProblem { file, why })?;
         for (key, value) in text.replace("\\\n", " ").lines().filter_map(assignment) {
             let value = expanded(value, name);
             match key {
@@ -86,7 +86,7 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<Start>, Problem> {
     }
     for file in files {
         let file = PathBuf::from(file);
-        let text = read_if_there(root, &file).map_err(|why| Problem { file, why })?;
+        let text = read_if_there(root, &file).map_err(|why| KubeletProblem { file, why })?;
         let lines = text.unwrap_or_default().replace("\\\n", " ");
         let named = lines.lines().filter_map(assignment);
         environment.extend(named.map(|(name, value)| (name.to_owned(), words(value).join(" "))));
@@ -96,7 +96,7 @@ pub(super) fn start(root: &Path, name: &str) -> Result<Option<Start>, Problem> {
     let program = program.rsplit('/').next().unwrap_or_default();
     let program = program.trim_start_matches(['-', ':', '+', '!', '@']).to_owned();
     let arguments = words.flat_map(|word| substituted(word, &environment)).collect();
-    Ok(Some(Start { file: unit, program, arguments, environment }))
+    Ok(Some(UnitStart { file: unit, program, arguments, environment }))
 }
 
 /// Expands the variables of a word of a command line.

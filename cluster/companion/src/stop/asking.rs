@@ -5,7 +5,7 @@ use super::*;
 use crate::api_outage::patience;
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::SetOnce;
-use winddown_api_client::node_pods::Refused;
+use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 use winddown_shared::display::in_seconds;
@@ -32,7 +32,7 @@ pub(super) struct StopRequest {
 
 /// What to do after an eviction was not granted.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NextStep {
+pub(super) enum AskStep {
     /// Nothing: the pod does not exist.
     Gone,
     /// Retry after this time, or after the backoff if there is none.
@@ -41,20 +41,20 @@ pub(super) enum NextStep {
     Delete,
 }
 
-pub(super) fn next_step(refusal: Refusal) -> NextStep {
+pub(super) fn next_step(refusal: Refusal) -> AskStep {
     match refusal {
-        refusal if refusal.is_gone() => NextStep::Gone,
+        refusal if refusal.is_gone() => AskStep::Gone,
         // A disruption budget refused, or the server is busy.
         Refusal::Busy { after } => {
-            NextStep::Again(Some(after.unwrap_or_default().max(EVICTION_PAUSE)))
+            AskStep::Again(Some(after.unwrap_or_default().max(EVICTION_PAUSE)))
         }
-        Refusal::NoAnswer | Refusal::Conflict => NextStep::Again(None),
-        _ => NextStep::Delete,
+        Refusal::NoAnswer | Refusal::Conflict => AskStep::Again(None),
+        _ => AskStep::Delete,
     }
 }
 
 /// What refused an eviction: the budget that the API server names, or the server itself if it is busy.
-fn who_refused(refused: &Refused) -> String {
+fn who_refused(refused: &RefusedRequest) -> String {
     let Some(kube::Error::Api(status)) = &refused.source else { return "the API server".into() };
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let mut named = causes.filter(|cause| cause.reason == "DisruptionBudget").map(|cause| {
@@ -74,13 +74,13 @@ fn whole(left: Duration) -> Duration {
 }
 
 /// Waits for the answer to a request that is sent now; the wait for a free slot, which says nothing about the API
-/// server, is over. If there is none by `until`, returns [`Refused::silent`].
+/// server, is over. If there is none by `until`, returns [`RefusedRequest::silent`].
 pub(super) async fn answer<T>(
-    request: impl Future<Output = Result<T, Refused>>,
+    request: impl Future<Output = Result<T, RefusedRequest>>,
     until: Instant,
     what: &'static str,
-) -> Result<T, Refused> {
-    timeout_at(until, request).await.unwrap_or_else(|_| Err(Refused::silent(what)))
+) -> Result<T, RefusedRequest> {
+    timeout_at(until, request).await.unwrap_or_else(|_| Err(RefusedRequest::silent(what)))
 }
 
 // === impl StopRequest ===
@@ -113,7 +113,7 @@ impl StopRequest {
 
 // === impl Core ===
 
-impl<A: EndPods, N: LocalNode> Core<A, N> {
+impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Makes all necessary requests. Never returns: another task notices that the pod is gone.
     pub(super) async fn ask(
         &self,
@@ -152,7 +152,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
 
     /// Whether an eviction may differ from a deletion, because of a budget or the pod's controller.
     async fn is_evicted_first(&self, pod: &Pod) -> bool {
-        let note = |refused: &Refused| self.note(refused, Instant::now());
+        let note = |refused: &RefusedRequest| self.note(refused, Instant::now());
         !self.is_going_down()
             || !facts::is_replaced_alike(pod)
             || self.budgets.may_object(&self.api, pod, note).await
@@ -198,9 +198,9 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             };
             self.note(&refused, now);
             let wait = match next_step(refused.refusal) {
-                NextStep::Gone => return self.vanished(pod).await,
-                NextStep::Delete => return None,
-                NextStep::Again(asked) => asked.unwrap_or_else(|| backoff.after_failure(None)),
+                AskStep::Gone => return self.vanished(pod).await,
+                AskStep::Delete => return None,
+                AskStep::Again(asked) => asked.unwrap_or_else(|| backoff.after_failure(None)),
             };
             if refused_by.is_none() && matches!(refused.refusal, Refusal::Busy { .. }) {
                 refused_by = Some(who_refused(&refused));
@@ -275,7 +275,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
     }
 
     /// Records the failure of a request that was sent at that time.
-    pub(super) fn note(&self, refused: &Refused, sent: Instant) {
+    pub(super) fn note(&self, refused: &RefusedRequest, sent: Instant) {
         match refused.refusal {
             Refusal::NoAnswer => self.outage.failed(sent),
             _ => self.outage.worked(),
@@ -300,14 +300,14 @@ mod tests {
     fn an_eviction_that_is_not_granted_is_asked_for_again_or_given_up() {
         let secs = Duration::from_secs;
         for (refusal, wanted) in [
-            (Refusal::NotFound, NextStep::Gone),
-            (Refusal::OtherUid, NextStep::Gone),
-            (Refusal::Busy { after: None }, NextStep::Again(Some(secs(1)))),
-            (Refusal::Busy { after: Some(secs(7)) }, NextStep::Again(Some(secs(7)))),
-            (Refusal::NoAnswer, NextStep::Again(None)),
-            (Refusal::Conflict, NextStep::Again(None)),
-            (Refusal::NotAllowed, NextStep::Delete),
-            (Refusal::Invalid, NextStep::Delete),
+            (Refusal::NotFound, AskStep::Gone),
+            (Refusal::OtherUid, AskStep::Gone),
+            (Refusal::Busy { after: None }, AskStep::Again(Some(secs(1)))),
+            (Refusal::Busy { after: Some(secs(7)) }, AskStep::Again(Some(secs(7)))),
+            (Refusal::NoAnswer, AskStep::Again(None)),
+            (Refusal::Conflict, AskStep::Again(None)),
+            (Refusal::NotAllowed, AskStep::Delete),
+            (Refusal::Invalid, AskStep::Delete),
         ] {
             assert_eq!(next_step(refusal), wanted, "{refusal:?}");
         }

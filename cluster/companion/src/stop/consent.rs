@@ -1,10 +1,10 @@
 //! The consents that stopping pods requires, for planners of a shutdown.
 
 use super::*;
-use winddown_api_client::node_pods::Refused;
+use winddown_api_client::node_pods::RefusedRequest;
 use winddown_shared::Consent;
 
-impl<A: EndPods, N: LocalNode> Core<A, N> {
+impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// The consents for those pods that are stopped through the API server and need any.
     pub(crate) async fn consent(
         &self,
@@ -14,7 +14,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
             return Err(untold());
         }
         let asked: Vec<Pod> = pods.iter().filter(|pod| !pod.is_mirror()).cloned().collect();
-        let note = |refused: &Refused| self.note(refused, Instant::now());
+        let note = |refused: &RefusedRequest| self.note(refused, Instant::now());
         let budgets = self.budgets.counting(&self.api, &asked, note).await;
         let budgets = budgets.ok_or_else(untold)?;
         let has_responders = asked.iter().any(|pod| !facts::responders(pod).is_empty());

@@ -1,6 +1,6 @@
 //! Asks a pod's eviction responders to stop it, if the API server serves `EvictionRequest`.
 
-use super::asking::{NextStep, answer, next_step};
+use super::asking::{AskStep, answer, next_step};
 use super::*;
 use crate::eviction_requests::Responding;
 use tokio::time::sleep_until;
@@ -10,7 +10,7 @@ use winddown_shared::display::in_seconds;
 /// The wait between two checks of the request's state.
 const STATE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-impl<A: EndPods, N: LocalNode> Core<A, N> {
+impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Lets the pod's responders stop it, within the time for disruption budgets. Returns when the grace period of the
     /// resulting deletion is over; `None` if there are no responders, or they did not delete the pod.
     pub(super) async fn responders_end(
@@ -74,7 +74,7 @@ impl<A: EndPods, N: LocalNode> Core<A, N> {
                 }
                 Err(refused) => {
                     self.note(&refused, sent);
-                    let NextStep::Again(asked) = next_step(refused.refusal) else {
+                    let AskStep::Again(asked) = next_step(refused.refusal) else {
                         return Err(refusal::chain(&refused));
                     };
                     wait = wait.max(asked.unwrap_or_default());

@@ -12,12 +12,12 @@ use winddown_shared::{
     RuntimeSyncer, SyncedPod, WallClock, WallTime, WorkerTimes,
 };
 
-use super::super::stop::Core;
+use super::super::stop::StopCore;
 use super::pods::*;
 use super::world::*;
 
 /// The agent's runtime, in place of a `KubeletRuntime`.
-struct Kubelet(Arc<Core<World, World>>);
+struct Kubelet(Arc<StopCore<World, World>>);
 
 type Workers = PodWorkers<RuntimeSyncer<Kubelet>>;
 
@@ -65,7 +65,7 @@ impl Runtime for Kubelet {
 }
 
 /// Starts the agent's workers and its intake, and returns when they have the pods.
-async fn agent(core: &Arc<Core<World, World>>) -> Workers {
+async fn agent(core: &Arc<StopCore<World, World>>) -> Workers {
     let runtime = Arc::new(Kubelet(Arc::clone(core)));
     let recorder: Arc<dyn Recorder> = Arc::new(());
     let (statuses, wall) = (StatusStore::default(), WallClock::fixed(WallTime::UNIX_EPOCH));
@@ -83,7 +83,7 @@ async fn agent(core: &Arc<Core<World, World>>) -> Workers {
 /// Ends a pod as a shutdown does.
 async fn shut_down(
     workers: &Workers,
-    core: &Core<World, World>,
+    core: &StopCore<World, World>,
     name: &str,
     grace: u64,
 ) -> Result<Arc<PodStopped>, KillError> {
@@ -104,7 +104,11 @@ async fn start_again(world: &World, name: &str, metadata: &Value) {
 }
 
 /// Nothing ends the pod `web` while the runtime is listed twice, and the next shutdown ends it.
-async fn is_left_alone_until_the_next(world: &World, workers: &Workers, core: &Core<World, World>) {
+async fn is_left_alone_until_the_next(
+    world: &World,
+    workers: &Workers,
+    core: &StopCore<World, World>,
+) {
     let before = world.log().len();
     sleep(secs(700)).await;
     assert_eq!(world.log().split_off(before), [""; 0]);

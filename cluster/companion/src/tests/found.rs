@@ -7,12 +7,12 @@ use tokio::time::sleep;
 use winddown_shared::{Grace, PodUid, RuntimeError};
 
 use super::super::known::ONLY_FOUND;
-use super::super::stop::Core;
+use super::super::stop::StopCore;
 use super::pods::*;
 use super::world::*;
 
 /// The names of the known pods that run, and whether there may be more.
-fn known(core: &Core<World, World>) -> Option<(Vec<String>, bool)> {
+fn known(core: &StopCore<World, World>) -> Option<(Vec<String>, bool)> {
     let complete = core.known.desired().borrow().as_ref()?.complete;
     let running = core.known.list().into_iter().filter(|pod| pod.running);
     let mut names: Vec<String> = running.map(|pod| pod.name.to_string()).collect();

@@ -21,10 +21,10 @@ use winddown_shared::{
 use super::super::api::EndPods;
 use super::super::config::CompanionConfig;
 use super::super::eviction_requests::Responding;
-use super::super::local_node::{LocalNode, NodeError, RuntimePodState};
-use super::super::stop::Core;
+use super::super::local_node::{KubeletHost, NodeError, RuntimePodState};
+use super::super::stop::StopCore;
 use super::pods::{NODE_UID, secs, terminated, uid};
-use winddown_api_client::node_pods::{PodStream, Refused};
+use winddown_api_client::node_pods::{PodStream, RefusedRequest};
 use winddown_api_client::refusal::Refusal;
 
 /// Clones share the same world.
@@ -98,14 +98,14 @@ impl World {
     /// Creates a world with these pods, and a core that has seen them.
     pub(super) async fn new(
         pods: impl IntoIterator<Item = api::Pod>,
-    ) -> (Self, Arc<Core<Self, Self>>) {
+    ) -> (Self, Arc<StopCore<Self, Self>>) {
         Self::with(pods, |_| {}).await
     }
 
     pub(super) async fn with(
         pods: impl IntoIterator<Item = api::Pod>,
         change: impl FnOnce(&mut CompanionConfig),
-    ) -> (Self, Arc<Core<Self, Self>>) {
+    ) -> (Self, Arc<StopCore<Self, Self>>) {
         let (world, core) = Self::started(pods, false, change);
         core.known.desired().wait_for(Option::is_some).await.unwrap();
         core.prove().await.unwrap();
@@ -115,14 +115,14 @@ impl World {
     /// Creates a world with these pods, and a core that has just started.
     pub(super) fn starting(
         pods: impl IntoIterator<Item = api::Pod>,
-    ) -> (Self, Arc<Core<Self, Self>>) {
+    ) -> (Self, Arc<StopCore<Self, Self>>) {
         Self::started(pods, false, |_| {})
     }
 
     /// Creates a world with these pods whose API server is away, and a core that has just started.
     pub(super) fn without_api(
         pods: impl IntoIterator<Item = api::Pod>,
-    ) -> (Self, Arc<Core<Self, Self>>) {
+    ) -> (Self, Arc<StopCore<Self, Self>>) {
         Self::started(pods, true, |_| {})
     }
 
@@ -130,7 +130,7 @@ impl World {
         pods: impl IntoIterator<Item = api::Pod>,
         api_away: bool,
         change: impl FnOnce(&mut CompanionConfig),
-    ) -> (Self, Arc<Core<Self, Self>>) {
+    ) -> (Self, Arc<StopCore<Self, Self>>) {
         let objects: HashMap<_, _> = pods
             .into_iter()
             .map(|pod| (PodUid::new(pod.metadata.uid.clone().unwrap()), pod))
@@ -155,7 +155,7 @@ impl World {
         let mut config = CompanionConfig::new("n1", world.wall());
         config.going_down = world.0.going_down.subscribe();
         change(&mut config);
-        let core = Arc::new(Core::new(world.clone(), world.clone(), config));
+        let core = Arc::new(StopCore::new(world.clone(), world.clone(), config));
         let follower = Arc::clone(&core);
         tokio::spawn(async move { follower.follow().await });
         (world, core)
@@ -346,7 +346,7 @@ impl World {
         });
     }
 
-    async fn answer(&self, pod: &PodLabel) -> Result<(), Refused> {
+    async fn answer(&self, pod: &PodLabel) -> Result<(), RefusedRequest> {
         let after = self.state().answers_after;
         if !after.is_zero() {
             tokio::time::sleep(after).await;
@@ -425,12 +425,12 @@ impl EndPods for World {
         .boxed()
     }
 
-    async fn node_uid(&self) -> Result<String, Refused> {
+    async fn node_uid(&self) -> Result<String, RefusedRequest> {
         let is_away = self.state().api_away;
         if is_away { Err(refused(Refusal::NoAnswer)) } else { Ok(NODE_UID.to_owned()) }
     }
 
-    async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, Refused> {
+    async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, RefusedRequest> {
         if self.state().budgets_hang {
             std::future::pending::<()>().await;
         }
@@ -439,37 +439,37 @@ impl EndPods for World {
         state.budgets.clone().filter(|_| !state.api_away).ok_or_else(|| refused(refusal))
     }
 
-    async fn serves_eviction_requests(&self) -> Result<bool, Refused> {
+    async fn serves_eviction_requests(&self) -> Result<bool, RefusedRequest> {
         let mut state = self.state();
         state.discoveries += 1;
         if state.api_away { Err(refused(Refusal::NoAnswer)) } else { Ok(state.serves_requests) }
     }
 
-    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), Refused> {
+    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), RefusedRequest> {
         self.note(&format!("request {}", pod.name));
         self.answer(pod).await?;
         let next = self.state().refuses_request.take();
         next.map_or(Ok(()), |refusal| Err(refused(refusal)))
     }
 
-    async fn responding(&self, pod: &PodLabel) -> Result<Responding, Refused> {
+    async fn responding(&self, pod: &PodLabel) -> Result<Responding, RefusedRequest> {
         self.answer(pod).await?;
         Ok(self.state().responding.clone().unwrap_or(Responding::Pending))
     }
 
-    async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+    async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
         self.note(&format!("evict {} {}", pod.name, grace.as_secs()));
         self.answer(pod).await?;
         let next = self.state().refuses.pop_front();
         if let Some(refusal) = next {
             let source = Some(kube::Error::Api(Box::new(against(&pod.name))));
-            return Err(Refused { source, ..refused(refusal) });
+            return Err(RefusedRequest { source, ..refused(refusal) });
         }
         self.begin(&pod.uid, grace);
         Ok(())
     }
 
-    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
         self.note(&format!("delete {} {}", pod.name, grace.as_secs()));
         self.answer(pod).await?;
         self.begin(&pod.uid, grace);
@@ -477,7 +477,7 @@ impl EndPods for World {
     }
 }
 
-impl LocalNode for World {
+impl KubeletHost for World {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let mut state = self.state();
         state.looks += 1;
@@ -619,8 +619,8 @@ fn inside(object: &api::Pod) -> PodUid {
     PodUid::new(&**hash.or(object.metadata.uid.as_ref()).unwrap())
 }
 
-fn refused(refusal: Refusal) -> Refused {
-    Refused { what: "end the pod", refusal, source: None }
+fn refused(refusal: Refusal) -> RefusedRequest {
+    RefusedRequest { what: "end the pod", refusal, source: None }
 }
 
 /// The API server's answer if a budget with the pod's name refuses.
@@ -640,7 +640,7 @@ fn lost() -> kube::Error {
 
 /// Stops a pod with this grace period. Returns how long it took, in seconds, and the result.
 pub(super) async fn stop(
-    core: &Core<World, World>,
+    core: &StopCore<World, World>,
     name: &str,
     grace: u64,
 ) -> (u64, Result<PodStopped, RuntimeError>) {
@@ -650,6 +650,11 @@ pub(super) async fn stop(
 }
 
 /// Whether a stop is still in progress after that time.
-pub(super) async fn waits(core: &Core<World, World>, name: &str, grace: u64, within: u64) -> bool {
+pub(super) async fn waits(
+    core: &StopCore<World, World>,
+    name: &str,
+    grace: u64,
+    within: u64,
+) -> bool {
     timeout(secs(within), stop(core, name, grace)).await.is_err()
 }

@@ -11,13 +11,13 @@ use winddown_host::pod_logs::{MOST_FILES, numbered, open};
 const READ_BLOCK_BYTES: usize = 32 * 1024;
 
 /// The log of one run: `3.log`, whose rotated files are `3.log.1`, `3.log.2` and so on. Every call blocks.
-pub(crate) struct LogFile {
+pub(crate) struct OpenLog {
     path: PathBuf,
     file: File,
     at: u64,
 }
 
-impl LogFile {
+impl OpenLog {
     /// Opens the log, or the first rotated file while a rotation is in progress.
     ///
     /// # Errors
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn rest(file: &mut LogFile) -> String {
+    fn rest(file: &mut OpenLog) -> String {
         let (mut block, mut all) = (Vec::new(), Vec::new());
         loop {
             let read = file.read(None, &mut block).unwrap();
@@ -154,7 +154,7 @@ mod tests {
             (&text, 60, &text[text.find("40 x").unwrap()..]),
         ] {
             fs::write(&path, log).unwrap();
-            let mut file = LogFile::open(path.clone()).unwrap();
+            let mut file = OpenLog::open(path.clone()).unwrap();
             let size = file.size().unwrap();
             file.seek_tail(lines, size, u64::MAX, || false).unwrap();
             assert_eq!(rest(&mut file), wanted, "the last {lines}");
@@ -166,7 +166,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("0.log");
         fs::write(&path, "one\ntwo\nthree\n").unwrap();
-        let mut file = LogFile::open(path.clone()).unwrap();
+        let mut file = OpenLog::open(path.clone()).unwrap();
         for (most, wanted) in [(14, "one\ntwo\nthree\n"), (13, "two\nthree\n"), (6, ""), (0, "")] {
             file.seek_tail(9, 14, most, || false).unwrap();
             assert_eq!(rest(&mut file), wanted, "{most}");
@@ -174,7 +174,7 @@ mod tests {
         // Without a line in it: it could hold any number of bytes.
         let sparse = fs::File::create(&path).unwrap();
         sparse.set_len(1 << 40).unwrap();
-        let mut file = LogFile::open(path).unwrap();
+        let mut file = OpenLog::open(path).unwrap();
         file.seek_tail(1, 1 << 40, 1 << 20, || false).unwrap();
         assert_eq!(rest(&mut file), "");
         assert!(file.seek_tail(1, 1 << 25, 1 << 25, || true).is_err(), "its client is gone");
@@ -191,11 +191,11 @@ mod tests {
             fs::write(&path, text).unwrap();
         };
         fs::write(&path, "one").unwrap();
-        let mut file = LogFile::open(path.clone()).unwrap();
+        let mut file = OpenLog::open(path.clone()).unwrap();
         assert!(file.next().unwrap().is_none());
         fs::rename(&path, rotated_path(&path, 1)).unwrap();
         assert!(file.next().unwrap().is_none(), "the next is not made yet");
-        assert_eq!(rest(&mut LogFile::open(path.clone()).unwrap()), "one", "while it turns");
+        assert_eq!(rest(&mut OpenLog::open(path.clone()).unwrap()), "one", "while it turns");
         fs::write(&path, "two").unwrap();
         turn("three");
         turn("four");
@@ -223,7 +223,7 @@ mod tests {
         nix::unistd::mkfifo(&at("1.log"), nix::sys::stat::Mode::S_IRWXU).unwrap();
         fs::create_dir(at("2.log")).unwrap();
         for name in ["0.log", "1.log", "2.log"] {
-            assert!(LogFile::open(at(name)).is_err(), "{name}");
+            assert!(OpenLog::open(at(name)).is_err(), "{name}");
         }
     }
 }

@@ -11,7 +11,7 @@ use super::LogOptions;
 const MAX_HEAD_BYTES: usize = 128;
 
 /// Converts what the runtime wrote to what the container wrote. Buffers no more than the head of a line.
-pub(crate) struct Lines {
+pub(crate) struct LogLines {
     since: Option<WallTime>,
     timestamps: bool,
     stream: Option<&'static str>,
@@ -33,7 +33,7 @@ enum Part {
     PassedOver,
 }
 
-impl Lines {
+impl LogLines {
     pub(crate) fn new(options: &LogOptions) -> Self {
         Self {
             since: options.since,
@@ -175,7 +175,7 @@ mod tests {
             let log = log.concat();
             let options = LogOptions { limit_bytes: limit, timestamps, ..LogOptions::default() };
             let read = |size| {
-                let (mut lines, mut out) = (Lines::new(&options), Vec::new());
+                let (mut lines, mut out) = (LogLines::new(&options), Vec::new());
                 log.as_bytes().chunks(size).for_each(|piece| lines.take(piece, &mut out));
                 out
             };
@@ -198,7 +198,7 @@ no line of a log
 ";
 
     fn lines(log: &str, options: &LogOptions, size: usize) -> String {
-        let (mut lines, mut out) = (Lines::new(options), Vec::new());
+        let (mut lines, mut out) = (LogLines::new(options), Vec::new());
         for piece in log.as_bytes().chunks(size) {
             lines.take(piece, &mut out);
         }
@@ -243,7 +243,7 @@ and its end
 
     #[test]
     fn a_line_without_end_is_given_as_it_comes_and_one_without_a_head_is_kept_nowhere() {
-        let (mut lines, mut out) = (Lines::new(&LogOptions::default()), Vec::new());
+        let (mut lines, mut out) = (LogLines::new(&LogOptions::default()), Vec::new());
         lines.take(b"2026-01-01T00:00:00Z stdout F ", &mut out);
         for _ in 0..1000 {
             lines.take(&[b'x'; 1000], &mut out);

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 use winddown_shared::WallTime;
 
-use crate::answer::Failure;
+use crate::answer::FailureAnswer;
 
 /// The fields of `PodLogOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct LogOptions {
 
 impl LogOptions {
     /// Parses the query of a request. Unknown options are ignored.
-    pub(crate) fn parse(query: &str, now: WallTime) -> Result<Self, Failure> {
+    pub(crate) fn parse(query: &str, now: WallTime) -> Result<Self, FailureAnswer> {
         let mut options = Self::default();
         let (mut since_seconds, mut since_time) = (None, None);
         for (key, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -57,7 +57,7 @@ fn is_set(value: &str) -> bool {
     !matches!(value, "false" | "0")
 }
 
-fn number(name: &str, value: Option<&str>, least: u64) -> Result<Option<u64>, Failure> {
+fn number(name: &str, value: Option<&str>, least: u64) -> Result<Option<u64>, FailureAnswer> {
     let Some(value) = value else { return Ok(None) };
     let number: i64 =
         value.parse().map_err(|_| bad_request(format!("{name}: {value:?} is no number")))?;
@@ -67,11 +67,11 @@ fn number(name: &str, value: Option<&str>, least: u64) -> Result<Option<u64>, Fa
     }
 }
 
-fn time(text: &str) -> Result<WallTime, Failure> {
+fn time(text: &str) -> Result<WallTime, FailureAnswer> {
     text.parse().map_err(|_| bad_request(format!("sinceTime: {text:?} is not a time")))
 }
 
-fn stream(value: Option<&str>) -> Result<Option<&'static str>, Failure> {
+fn stream(value: Option<&str>) -> Result<Option<&'static str>, FailureAnswer> {
     match value {
         None | Some("All") => Ok(None),
         Some("Stdout") => Ok(Some("stdout")),
@@ -80,12 +80,12 @@ fn stream(value: Option<&str>) -> Result<Option<&'static str>, Failure> {
     }
 }
 
-fn bad_request(text: String) -> Failure {
-    Failure { status: StatusCode::BAD_REQUEST, text }
+fn bad_request(text: String) -> FailureAnswer {
+    FailureAnswer { status: StatusCode::BAD_REQUEST, text }
 }
 
-fn invalid(text: &str) -> Failure {
-    Failure { status: StatusCode::UNPROCESSABLE_ENTITY, text: text.to_owned() }
+fn invalid(text: &str) -> FailureAnswer {
+    FailureAnswer { status: StatusCode::UNPROCESSABLE_ENTITY, text: text.to_owned() }
 }
 
 #[cfg(test)]

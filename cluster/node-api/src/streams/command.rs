@@ -28,7 +28,7 @@ use winddown_host::CommandStream;
 use winddown_shared::{RuntimeError, error_chain};
 
 use super::patience::{CLOSE_TIMEOUT, LAST_OUTPUT_TIMEOUT, WRITE_TIMEOUT};
-use crate::answer::{self, Body, Failure};
+use crate::answer::{self, Body, FailureAnswer};
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
@@ -50,8 +50,8 @@ const MAX_CLIENT_MESSAGE_BYTES: usize = 1024 * 1024;
 ///
 /// # Errors
 /// The client speaks none of the protocols; the error says what to do instead.
-pub(super) fn agree(headers: &HeaderMap) -> Result<Response<Body>, Failure> {
-    let refused = |text: &str| Failure::new(StatusCode::BAD_REQUEST, text);
+pub(super) fn agree(headers: &HeaderMap) -> Result<Response<Body>, FailureAnswer> {
+    let refused = |text: &str| FailureAnswer::new(StatusCode::BAD_REQUEST, text);
     let words = |name: HeaderName| {
         let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
         values.flat_map(|value| value.split(',')).map(str::trim)
@@ -115,7 +115,7 @@ async fn run(
     outputs: [Option<OwnedFd>; 2],
     mut exit: impl Future<Output = Result<i32, RuntimeError>> + Unpin,
 ) -> io::Result<()> {
-    let [stdout, stderr] = outputs.map(|fd| fd.map(Source::new).transpose());
+    let [stdout, stderr] = outputs.map(|fd| fd.map(OutputEnd::new).transpose());
     let (mut stdout, mut stderr) = (stdout?, stderr?);
     // An empty message tells the client that the stream is open, as a runtime's own server does.
     to_client.tell(STDOUT, &[]).await?;
@@ -132,7 +132,7 @@ async fn run(
             },
             how = &mut exit, if ended.is_none() => {
                 (ended, deadline) = (Some(how), Instant::now() + LAST_OUTPUT_TIMEOUT);
-                [&mut stdout, &mut stderr].into_iter().flatten().for_each(Source::note_exit);
+                [&mut stdout, &mut stderr].into_iter().flatten().for_each(OutputEnd::note_exit);
             }
             // Another process may still hold the output open after the command has exited.
             () = sleep_until(deadline), if ended.is_some() && all_read([&stdout, &stderr]) => break,
@@ -206,14 +206,14 @@ fn winsize(json: &[u8]) -> Option<Winsize> {
 }
 
 /// The read end of a command's output.
-struct Source {
+struct OutputEnd {
     pipe: Receiver,
     block: Vec<u8>,
     /// How many bytes of an exited command are still in the pipe: a slow client gets them too.
     unread: u64,
 }
 
-impl Source {
+impl OutputEnd {
     fn new(fd: OwnedFd) -> io::Result<Self> {
         let pipe = Receiver::from_file_unchecked(fd.into())?;
         Ok(Self { pipe, block: vec![0; MAX_OUTPUT_BYTES], unread: 0 })
@@ -224,14 +224,14 @@ impl Source {
     }
 }
 
-fn all_read(sources: [&Option<Source>; 2]) -> bool {
+fn all_read(sources: [&Option<OutputEnd>; 2]) -> bool {
     sources.into_iter().flatten().all(|source| source.unread == 0)
 }
 
 /// Reads the next block; `None` at the end, which a terminal reports as an error. Pending if there is no source.
 /// Cancel-safe.
-async fn next(source: &mut Option<Source>) -> Option<&[u8]> {
-    let Some(Source { pipe, block, unread }) = source else {
+async fn next(source: &mut Option<OutputEnd>) -> Option<&[u8]> {
+    let Some(OutputEnd { pipe, block, unread }) = source else {
         return std::future::pending().await;
     };
     match pipe.read(block).await {
@@ -264,9 +264,9 @@ mod tests {
     #[tokio::test]
     async fn what_a_command_has_written_is_waited_for_and_what_others_add_is_not() {
         let (mut says, reads) = pipe().unwrap();
-        let mut source = Some(Source::new(reads.into_nonblocking_fd().unwrap()).unwrap());
+        let mut source = Some(OutputEnd::new(reads.into_nonblocking_fd().unwrap()).unwrap());
         says.write_all(b"last words").await.unwrap();
-        source.iter_mut().for_each(Source::note_exit);
+        source.iter_mut().for_each(OutputEnd::note_exit);
         assert!(!all_read([&source, &None]));
         says.write_all(b" and more").await.unwrap();
         assert_eq!(next(&mut source).await, Some(&b"last words and more"[..]));

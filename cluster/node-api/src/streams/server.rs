@@ -28,7 +28,7 @@ const NOT_PASSED: [hyper::header::HeaderName; 5] =
     [AUTHORIZATION, COOKIE, HOST, CONTENT_LENGTH, TRANSFER_ENCODING];
 
 /// The server's answer.
-pub(super) enum Answer {
+pub(super) enum ServerAnswer {
     /// The headers of the response, and the connection, which speaks another protocol from now on.
     Upgraded(HeaderMap, Upgraded),
     Refused(Response<Body>),
@@ -38,12 +38,15 @@ pub(super) enum Answer {
 pub(super) async fn ask(
     server: &StreamServer,
     request: &Request<Incoming>,
-) -> Result<Answer, String> {
+) -> Result<ServerAnswer, String> {
     let asked = timeout(SERVER_ANSWER_TIMEOUT, exchange(server, request));
     asked.await.map_err(|_| format!("no answer within {} s", SERVER_ANSWER_TIMEOUT.as_secs()))?
 }
 
-async fn exchange(server: &StreamServer, request: &Request<Incoming>) -> Result<Answer, String> {
+async fn exchange(
+    server: &StreamServer,
+    request: &Request<Incoming>,
+) -> Result<ServerAnswer, String> {
     let mut asked = Request::builder()
         .method(request.method())
         .uri(server.path())
@@ -65,9 +68,9 @@ async fn exchange(server: &StreamServer, request: &Request<Incoming>) -> Result<
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         let headers = answer.headers().clone();
         let upgraded = hyper::upgrade::on(answer).await.map_err(|error| error_chain(&error))?;
-        return Ok(Answer::Upgraded(headers, upgraded));
+        return Ok(ServerAnswer::Upgraded(headers, upgraded));
     }
-    refusal(answer).await.map(Answer::Refused)
+    refusal(answer).await.map(ServerAnswer::Refused)
 }
 
 /// Passes the server's error response on. Redirects are not followed.

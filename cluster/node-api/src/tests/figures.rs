@@ -15,7 +15,7 @@ use winddown_shared::{
 
 use super::Bench;
 use super::clients::Client;
-use crate::figures::{Kept, NodeUsageStats, StatsProvider};
+use crate::figures::{NodeUsageStats, SharedMeasurement, StatsProvider};
 
 /// A fake whose every measurement reports one more second of CPU time than the previous one.
 #[derive(Default)]
@@ -83,7 +83,7 @@ fn bench(measures: Measures) -> (Bench, Arc<Measures>) {
     let mut bench = Bench::new();
     let measures = Arc::new(measures);
     let context = Arc::get_mut(&mut bench.context).unwrap();
-    context.figures = Kept::new(Arc::clone(&measures) as _, context.node.clone());
+    context.figures = SharedMeasurement::new(Arc::clone(&measures) as _, context.node.clone());
     let pod = bench.pod(Ok(0));
     let status: PodStatus = serde_json::from_value(json!({
         "startTime": "2025-12-31T23:00:00Z",

@@ -14,8 +14,8 @@ use tokio::time::timeout;
 use super::Bench;
 use super::clients::Client;
 use super::{Cluster, client};
-use crate::answer::Failure;
-use crate::logs::{Reading, open};
+use crate::answer::FailureAnswer;
+use crate::logs::{LogReading, open};
 use crate::route::ContainerRef;
 
 pub(super) fn append(file: &mut File, text: &str) {
@@ -27,7 +27,7 @@ pub(super) fn new_log(path: &Path) -> File {
     OpenOptions::new().create(true).append(true).open(path).unwrap()
 }
 
-async fn read(bench: &Bench, query: &str) -> Result<Reading, Failure> {
+async fn read(bench: &Bench, query: &str) -> Result<LogReading, FailureAnswer> {
     let container_ref = ContainerRef {
         namespace: "ns".to_owned(),
         pod: "web".to_owned(),

@@ -11,7 +11,7 @@ use super::clients::Client;
 use super::{Bench, Cluster, authority, client, signed};
 use crate::route::Right;
 use crate::server::converse;
-use crate::who::Refused;
+use crate::who::RefusedClient;
 
 const LOG: &str = "/containerLogs/ns/web/main";
 
@@ -140,7 +140,7 @@ async fn answers_of_the_api_server_hold_as_long_as_with_a_kubelet() {
     let gatekeeper = &bench.context.gatekeeper;
     let admit = async |right: &Right| gatekeeper.admit(None, &with("good"), right).await;
     admit(&LOGS).await.unwrap();
-    assert!(matches!(admit(&PODS).await, Err(Refused::Forbidden { .. })));
+    assert!(matches!(admit(&PODS).await, Err(RefusedClient::Forbidden { .. })));
     assert_eq!(
         bench.cluster.asked(),
         ["token good", "reader get log", "reader get pods", "reader get proxy"]
@@ -165,7 +165,7 @@ async fn ten_thousand_strangers_fill_no_memory_and_push_out_no_one_who_is_known(
     gatekeeper.admit(None, &with("good"), &LOGS).await.unwrap();
     for n in 0..10_000 {
         let refused = gatekeeper.admit(None, &with(&format!("forged-{n}")), &LOGS).await;
-        assert!(matches!(refused, Err(Refused::Unauthorized)));
+        assert!(matches!(refused, Err(RefusedClient::Unauthorized)));
     }
     assert_eq!(gatekeeper.kept(), [1, 512, 1]);
     bench.cluster.asked();

@@ -16,7 +16,7 @@ const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"]
 /// What is in the API.
 #[derive(Default)]
 struct Api {
-    objects: HashMap<Key, Found>,
+    objects: HashMap<ObjectKey, FoundObject>,
     services: Vec<(String, String)>,
     node: Option<NodeAmounts>,
 }
@@ -31,8 +31,8 @@ impl Api {
     fn map(mut self, name: &str, data: &[(&str, &str)]) -> Self {
         let data = data.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let map = api::ConfigMap { data: Some(data), ..api::ConfigMap::default() };
-        let found = Found::There(Arc::new(Object::from(map)));
-        self.objects.insert(key(Kind::ConfigMap, name), found);
+        let found = FoundObject::There(Arc::new(Object::from(map)));
+        self.objects.insert(key(ObjectKind::ConfigMap, name), found);
         self
     }
 
@@ -40,13 +40,13 @@ impl Api {
         let bytes = |v: &str| ByteString(v.as_bytes().to_vec());
         let data = data.iter().map(|(k, v)| ((*k).to_owned(), bytes(v))).collect();
         let secret = api::Secret { data: Some(data), ..api::Secret::default() };
-        let found = Found::There(Arc::new(Object::from(secret)));
-        self.objects.insert(key(Kind::Secret, name), found);
+        let found = FoundObject::There(Arc::new(Object::from(secret)));
+        self.objects.insert(key(ObjectKind::Secret, name), found);
         self
     }
 
-    fn down(mut self, kind: Kind, name: &str) -> Self {
-        let found = Found::Unreadable { error: "connection refused".into(), after: None };
+    fn down(mut self, kind: ObjectKind, name: &str) -> Self {
+        let found = FoundObject::Unreadable { error: "connection refused".into(), after: None };
         self.objects.insert(key(kind, name), found);
         self
     }
@@ -58,7 +58,11 @@ impl Api {
 
     /// The variables as a runtime sets them, the events, and the problem. They must be the same for
     /// one container of each list.
-    fn resolve(&self, env: &Value, from: &Value) -> (Result<Vec<(String, String)>, Problem>, Told) {
+    fn resolve(
+        &self,
+        env: &Value,
+        from: &Value,
+    ) -> (Result<Vec<(String, String)>, ReferenceProblem>, Told) {
         let mut all = LISTS.map(|list| self.resolve_in(list, env, from)).into_iter();
         let first = all.next().unwrap();
         for (other, told) in all {
@@ -73,10 +77,14 @@ impl Api {
         list: &str,
         env: &Value,
         from: &Value,
-    ) -> (Result<Vec<(String, String)>, Problem>, Told) {
+    ) -> (Result<Vec<(String, String)>, ReferenceProblem>, Told) {
         let pod = pod_with(list, env, from);
-        let known =
-            Known { pod: &pod, objects: &self.objects, services: &self.services, node: self.node };
+        let known = EnvironmentInputs {
+            pod: &pod,
+            objects: &self.objects,
+            services: &self.services,
+            node: self.node,
+        };
         let mut told = Vec::new();
         let spec = pod.spec.as_ref().unwrap();
         let of_list = |v: &Variables<'_>| v.field == format!("spec.{list}[0]");
@@ -94,13 +102,13 @@ impl Api {
 }
 
 /// The same problem in whichever list.
-fn anywhere(problem: Problem, list: &str) -> Problem {
+fn anywhere(problem: ReferenceProblem, list: &str) -> ReferenceProblem {
     match problem {
-        Problem::Invalid { field, why } => {
-            Problem::Invalid { field: field.replace(list, "*"), why }
+        ReferenceProblem::Invalid { field, why } => {
+            ReferenceProblem::Invalid { field: field.replace(list, "*"), why }
         }
-        Problem::Unreadable { message, after } => {
-            Problem::Unreadable { message: message.replace(list, "*"), after }
+        ReferenceProblem::Unreadable { message, after } => {
+            ReferenceProblem::Unreadable { message: message.replace(list, "*"), after }
         }
         other => other,
     }
@@ -119,8 +127,8 @@ fn pod_with(list: &str, env: &Value, from: &Value) -> Pod {
     Pod::new(serde_json::from_value(object).unwrap()).unwrap()
 }
 
-fn key(kind: Kind, name: &str) -> Key {
-    Key::new(kind, &Arc::from("shop"), name)
+fn key(kind: ObjectKind, name: &str) -> ObjectKey {
+    ObjectKey::new(kind, &Arc::from("shop"), name)
 }
 
 /// What a runtime does with it: `$(NAME)` of earlier variables is expanded, `$$` is a dollar, and
@@ -263,8 +271,8 @@ fn binary_data_makes_no_variables() {
     let map = json!({"data": {"A": "1"}, "binaryData": {"B": "AAEC"}});
     let map: api::ConfigMap = serde_json::from_value(map).unwrap();
     let mut api = Api::default();
-    let found = Found::There(Arc::new(Object::from(map)));
-    api.objects.insert(key(Kind::ConfigMap, "m"), found);
+    let found = FoundObject::There(Arc::new(Object::from(map)));
+    api.objects.insert(key(ObjectKind::ConfigMap, "m"), found);
     let from = json!([{"configMapRef": {"name": "m"}}]);
     assert_eq!(api.env(&json!([]), &from), pairs(&[("A", "1")]));
 }
@@ -295,13 +303,14 @@ fn an_amount_without_a_limit_is_the_nodes_once_that_is_known() {
     let node = Some(NodeAmounts { cpu_milli: 1800, ..NodeAmounts::default() });
     let known = Api { node, ..Api::default() };
     assert_eq!(known.env(&of("limits.cpu"), &json!([])), pairs(&[("V", "1800")]));
-    let Err(Problem::Unreadable { message, after: Some(_) }) =
+    let Err(ReferenceProblem::Unreadable { message, after: Some(_) }) =
         Api::default().resolve(&of("limits.cpu"), &json!([])).0
     else {
         panic!("it has to wait")
     };
     assert!(message.ends_with("what this node has is not known yet"), "{message}");
-    let Err(Problem::Invalid { field, .. }) = known.resolve(&of("cpu"), &json!([])).0 else {
+    let Err(ReferenceProblem::Invalid { field, .. }) = known.resolve(&of("cpu"), &json!([])).0
+    else {
         panic!("it is not known")
     };
     assert_eq!(field, "spec.*[0].env[0].valueFrom.resourceFieldRef");
@@ -333,7 +342,7 @@ fn an_unknown_source_is_an_error_that_names_it() {
     ] {
         let env = json!([{"name": "A"}, {"name": "V", "valueFrom": source}]);
         let (outcome, _) = Api::default().resolve(&env, &json!([]));
-        let Err(Problem::Invalid { field, .. }) = outcome else { panic!("{outcome:?}") };
+        let Err(ReferenceProblem::Invalid { field, .. }) = outcome else { panic!("{outcome:?}") };
         assert_eq!(field, expected);
     }
 }
@@ -351,7 +360,9 @@ fn a_large_value_is_not_given_as_often_as_a_pod_names_it() {
     };
     for (env, from) in [(keys(33), objects(0)), (keys(0), objects(33)), (keys(17), objects(16))] {
         let (outcome, _) = api.resolve_in("containers", &env, &from);
-        let Err(Problem::Invalid { field, why }) = outcome else { panic!("it takes 33 MiB") };
+        let Err(ReferenceProblem::Invalid { field, why }) = outcome else {
+            panic!("it takes 33 MiB")
+        };
         assert_eq!(field, "spec.*[0]");
         assert!(why.contains("more than 32 MiB"), "{why}");
     }

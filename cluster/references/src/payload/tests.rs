@@ -5,7 +5,7 @@ use super::*;
 
 /// The files of the one volume of a pod with this spec.
 struct World {
-    objects: HashMap<Key, Found>,
+    objects: HashMap<ObjectKey, FoundObject>,
     tokens: HashMap<TokenKey, Hidden>,
     spec: Value,
 }
@@ -14,12 +14,12 @@ impl World {
     fn new() -> Self {
         let objects = HashMap::from([
             (
-                key(Kind::ConfigMap, "m"),
+                key(ObjectKind::ConfigMap, "m"),
                 there(json!({"data": {"a": "1", "b": "2"}, "binaryData": {"bin": "AAEC"}})),
             ),
             (
-                key(Kind::Secret, "s"),
-                Found::There(Arc::new(Object::from(api::Secret {
+                key(ObjectKind::Secret, "s"),
+                FoundObject::There(Arc::new(Object::from(api::Secret {
                     data: Some([("p".to_owned(), ByteString(b"word".to_vec()))].into()),
                     ..api::Secret::default()
                 }))),
@@ -35,7 +35,7 @@ impl World {
         self
     }
 
-    fn files(&self, volume: &Value) -> Result<Payload, Problem> {
+    fn files(&self, volume: &Value) -> Result<Payload, ReferenceProblem> {
         let mut spec = json!({"containers": [{"name": "main"}], "volumes": [volume]});
         let given = self.spec.as_object().unwrap().clone();
         spec.as_object_mut().unwrap().extend(given);
@@ -45,7 +45,7 @@ impl World {
         });
         let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
         let node = Some(NodeAmounts { cpu_milli: 4000, ..NodeAmounts::default() });
-        let known = Known { pod: &pod, objects: &self.objects, tokens: &self.tokens, node };
+        let known = PayloadInputs { pod: &pod, objects: &self.objects, tokens: &self.tokens, node };
         let volume = &pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0];
         files(&known, 0, volume, &mut Allowance::of_volumes())
     }
@@ -62,21 +62,24 @@ impl World {
                     format!("{path}={} {:o}{owner}", f.bytes.text().escape_debug(), f.mode)
                 })
                 .collect(),
-            Err(Problem::Missing { message, .. } | Problem::Unreadable { message, .. }) => {
+            Err(
+                ReferenceProblem::Missing { message, .. }
+                | ReferenceProblem::Unreadable { message, .. },
+            ) => {
                 vec![message]
             }
-            Err(Problem::Invalid { field, why }) => vec![format!("{field}: {why}")],
+            Err(ReferenceProblem::Invalid { field, why }) => vec![format!("{field}: {why}")],
         }
     }
 }
 
-fn there(map: Value) -> Found {
+fn there(map: Value) -> FoundObject {
     let map: api::ConfigMap = serde_json::from_value(map).unwrap();
-    Found::There(Arc::new(Object::from(map)))
+    FoundObject::There(Arc::new(Object::from(map)))
 }
 
-fn key(kind: Kind, name: &str) -> Key {
-    Key::new(kind, &Arc::from("shop"), name)
+fn key(kind: ObjectKind, name: &str) -> ObjectKey {
+    ObjectKey::new(kind, &Arc::from("shop"), name)
 }
 
 #[test]
@@ -122,8 +125,8 @@ fn what_is_missing_is_empty_where_it_is_optional_and_a_problem_where_it_is_not()
 #[test]
 fn an_object_that_cannot_be_read_is_no_missing_one_even_if_it_is_optional() {
     let mut world = World::new();
-    let down = Found::Unreadable { error: "down".into(), after: None };
-    world.objects.insert(key(Kind::ConfigMap, "m"), down);
+    let down = FoundObject::Unreadable { error: "down".into(), after: None };
+    world.objects.insert(key(ObjectKind::ConfigMap, "m"), down);
     let volume = json!({"configMap": {"name": "m", "optional": true}});
     assert_eq!(world.shown(volume), ["failed to read configmap \"m\": down"]);
 }
@@ -209,7 +212,9 @@ fn no_path_leads_out_of_the_volume_or_into_the_writers_own_names() {
     }
     for key_name in ["../x", "..data", "a/b/../../../..", "/x"] {
         let mut world = World::new();
-        world.objects.insert(key(Kind::ConfigMap, "m"), there(json!({"data": {key_name: "1"}})));
+        world
+            .objects
+            .insert(key(ObjectKind::ConfigMap, "m"), there(json!({"data": {key_name: "1"}})));
         let shown = world.shown(json!({"configMap": {"name": "m"}}));
         assert!(shown[0].contains("is not a path below the volume"), "{key_name:?}: {shown:?}");
     }
@@ -236,7 +241,7 @@ fn later_sources_of_a_projection_win() {
 fn a_value_is_not_shown_as_often_as_a_pod_names_it() {
     let mut world = World::new();
     let large = there(json!({"data": {"k": "x".repeat(1 << 20)}}));
-    world.objects.insert(key(Kind::ConfigMap, "m"), large);
+    world.objects.insert(key(ObjectKind::ConfigMap, "m"), large);
     let items = |key: &str, number: usize| -> Value {
         (0..number).map(|i| json!({"key": key, "path": format!("f{i}")})).collect()
     };
@@ -248,7 +253,9 @@ fn a_value_is_not_shown_as_often_as_a_pod_names_it() {
     // In memory, each of these four bytes takes a page.
     let small = json!({"name": "v", "secret": {"secretName": "s", "items": items("p", 20_000)}});
     for volume in [large(65), small] {
-        let Err(Problem::Invalid { field, why }) = world.files(&volume) else { panic!("too much") };
+        let Err(ReferenceProblem::Invalid { field, why }) = world.files(&volume) else {
+            panic!("too much")
+        };
         assert_eq!(field, "spec.volumes[0]");
         assert!(why.contains("more than 64 MiB"), "{why}");
     }

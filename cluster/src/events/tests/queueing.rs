@@ -3,7 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::super::body;
-use super::super::queue::{Fate, Queue};
+use super::super::queue::{EventQueue, Fate};
 use super::*;
 
 fn messages(events: &Events) -> Vec<String> {
@@ -35,7 +35,7 @@ async fn decisions_only_make_way_for_decisions() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flush_waits_for_what_is_being_written_and_says_what_is_left() {
-    let queue = Arc::new(Queue::new(10, wall()));
+    let queue = Arc::new(EventQueue::new(10, wall()));
     for (message, decided) in [("1", false), ("2", false), ("3", true)] {
         let draft = routine("a", message);
         queue.push(if decided { draft.decided() } else { draft });
@@ -66,7 +66,7 @@ async fn a_flush_waits_for_what_is_being_written_and_says_what_is_left() {
 /// Otherwise the writer would be in haste for as long as the agent lives, whatever the API server does.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_that_is_called_off_ends_the_haste() {
-    let queue = Queue::new(10, wall());
+    let queue = EventQueue::new(10, wall());
     queue.push(routine("a", "1"));
     let called_off = Duration::from_secs(1);
     let flush = queue.flush(Instant::now() + Duration::from_secs(9));
@@ -78,7 +78,7 @@ async fn a_shutdown_that_is_called_off_ends_the_haste() {
 
 #[tokio::test]
 async fn names_differ_and_are_the_same_for_each_attempt() {
-    let queue = Queue::new(10, wall());
+    let queue = EventQueue::new(10, wall());
     for _ in 0..3 {
         queue.push(routine("a", "m"));
     }
@@ -102,7 +102,7 @@ proptest! {
         reason in "\\PC{0,200}",
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let queue = Queue::new(1, wall());
+        let queue = EventQueue::new(1, wall());
         let draft = EventDraft::warning(Subject::pod(&pod(&name)), reason, message.as_str());
         queue.push(draft);
         let queued = runtime.block_on(queue.next());
@@ -117,7 +117,7 @@ proptest! {
 
 #[tokio::test]
 async fn an_event_says_who_reports_and_about_what() {
-    let queue = Queue::new(1, wall());
+    let queue = EventQueue::new(1, wall());
     let draft = EventDraft { annotations: vec![("k", "v".into())], ..routine("a", "m") };
     queue.push(draft);
     let queued = queue.next().await;

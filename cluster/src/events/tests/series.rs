@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::super::correlate::{Correlator, Step};
+use super::super::correlate::{CorrelationStep, Correlator};
 use super::super::queue::Queued;
 use super::*;
 
@@ -8,12 +8,12 @@ use super::*;
 fn observe(correlator: &mut Correlator, draft: EventDraft, since: Instant) -> String {
     let queued = Queued { draft, at: at(0), since, number: 0 };
     match correlator.observe(&queued) {
-        Step::Create { key, message } => {
+        CorrelationStep::Create { key, message } => {
             correlator.written(&key, "written".into());
             format!("new {message}")
         }
-        Step::Repeat { count, .. } => count.to_string(),
-        Step::HoldBack => "held".to_owned(),
+        CorrelationStep::Repeat { count, .. } => count.to_string(),
+        CorrelationStep::HoldBack => "held".to_owned(),
     }
 }
 

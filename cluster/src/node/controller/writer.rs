@@ -13,7 +13,7 @@ use winddown_shared::error_chain;
 
 use super::registering::Registered;
 use super::{Core, NodeScope};
-use crate::node::attempt::Attempt;
+use crate::node::attempt::WriteAttempt;
 use crate::node::conditions;
 use crate::node::cordon::{self, Barrier, CordonReason, FIELD_MANAGER, Mark};
 use crate::node::events::changes;
@@ -24,7 +24,7 @@ use winddown_api_client::refusal::Refusal;
 
 /// The writer's state between rounds.
 #[derive(Debug)]
-pub(super) struct Writer<'a> {
+pub(super) struct NodeWriter<'a> {
     core: &'a Core,
     /// The version of the desired state: incremented with every local change.
     inputs: u64,
@@ -38,8 +38,8 @@ pub(super) struct Writer<'a> {
     reported: Option<Instant>,
     /// The node about which events were last sent.
     told: Option<Arc<Node>>,
-    registration: Attempt,
-    attempts: [Attempt; KINDS],
+    registration: WriteAttempt,
+    attempts: [WriteAttempt; KINDS],
 }
 
 /// What to do after a round.
@@ -55,7 +55,7 @@ pub(super) enum Next {
 
 /// The node's writes, by importance. Each needs its own rights, and fails independently.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum WriteKind {
     Status,
     Cordon,
     /// The taint of a node that goes down.
@@ -69,7 +69,7 @@ const KINDS: usize = 5;
 
 /// The patches to write.
 #[derive(Debug, Default)]
-struct Plan {
+struct PlannedPatches {
     status: Option<Value>,
     cordon: Option<Value>,
     own_taint: Option<Value>,
@@ -82,7 +82,7 @@ struct Plan {
 /// How often to check for a node that another party creates, in case the watch does not report it.
 const NODE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-impl<'a> Writer<'a> {
+impl<'a> NodeWriter<'a> {
     pub(super) fn new(core: &'a Core) -> Self {
         Self {
             core,
@@ -92,13 +92,13 @@ impl<'a> Writer<'a> {
             refused: [false; KINDS],
             reported: None,
             told: None,
-            registration: Attempt::eager(),
+            registration: WriteAttempt::eager(),
             attempts: [
-                Attempt::eager(),
-                Attempt::eager(),
-                Attempt::eager(),
-                Attempt::patient(),
-                Attempt::patient(),
+                WriteAttempt::eager(),
+                WriteAttempt::eager(),
+                WriteAttempt::eager(),
+                WriteAttempt::patient(),
+                WriteAttempt::patient(),
             ],
         }
     }
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
         self.inputs += 1;
         self.refused = [false; KINDS];
         self.registration.inputs_changed();
-        self.attempts.iter_mut().for_each(Attempt::inputs_changed);
+        self.attempts.iter_mut().for_each(WriteAttempt::inputs_changed);
     }
 
     /// Makes the most important write that is due.
@@ -130,11 +130,11 @@ impl<'a> Writer<'a> {
         let desired = self.core.desired.borrow().clone();
         let plan = self.plan(&node, &desired, heartbeat, now);
         for (kind, patch) in [
-            (Kind::Status, plan.status),
-            (Kind::Cordon, plan.cordon),
-            (Kind::OwnTaint, plan.own_taint),
-            (Kind::Metadata, plan.metadata),
-            (Kind::Taints, plan.taints),
+            (WriteKind::Status, plan.status),
+            (WriteKind::Cordon, plan.cordon),
+            (WriteKind::OwnTaint, plan.own_taint),
+            (WriteKind::Metadata, plan.metadata),
+            (WriteKind::Taints, plan.taints),
         ] {
             // One write per round: each creates a new version of the node, which the next one
             // needs.
@@ -188,7 +188,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn plan(&mut self, node: &Node, desired: &DesiredState, heartbeat: bool, now: Instant) -> Plan {
+    fn plan(
+        &mut self,
+        node: &Node,
+        desired: &DesiredState,
+        heartbeat: bool,
+        now: Instant,
+    ) -> PlannedPatches {
         let core = self.core;
         let wanted = core.wanted(conditions::of(node));
         let wanted_mark = core.desired_mark(desired);
@@ -216,24 +222,26 @@ impl<'a> Writer<'a> {
             }
         };
         let is_done =
-            |kind: Kind, patch: &Option<Value>| patch.is_none() || self.refused[kind as usize];
-        if status.is_none() && is_done(Kind::Cordon, &cordon) && is_done(Kind::OwnTaint, &own_taint)
+            |kind: WriteKind, patch: &Option<Value>| patch.is_none() || self.refused[kind as usize];
+        if status.is_none()
+            && is_done(WriteKind::Cordon, &cordon)
+            && is_done(WriteKind::OwnTaint, &own_taint)
         {
             core.acknowledge(desired.generation);
         }
-        let mut plan = Plan::default();
-        plan.status = self.due(Kind::Status, status, now, &mut plan.wake);
-        plan.cordon = self.due(Kind::Cordon, cordon, now, &mut plan.wake);
-        plan.own_taint = self.due(Kind::OwnTaint, own_taint, now, &mut plan.wake);
-        plan.metadata = self.due(Kind::Metadata, metadata, now, &mut plan.wake);
-        plan.taints = self.due(Kind::Taints, taints, now, &mut plan.wake);
+        let mut plan = PlannedPatches::default();
+        plan.status = self.due(WriteKind::Status, status, now, &mut plan.wake);
+        plan.cordon = self.due(WriteKind::Cordon, cordon, now, &mut plan.wake);
+        plan.own_taint = self.due(WriteKind::OwnTaint, own_taint, now, &mut plan.wake);
+        plan.metadata = self.due(WriteKind::Metadata, metadata, now, &mut plan.wake);
+        plan.taints = self.due(WriteKind::Taints, taints, now, &mut plan.wake);
         plan
     }
 
     /// Returns the patch if it may be sent now; otherwise notes in `wake` when it may be.
     fn due(
         &self,
-        kind: Kind,
+        kind: WriteKind,
         patch: Option<Value>,
         now: Instant,
         wake: &mut Option<Instant>,
@@ -249,7 +257,7 @@ impl<'a> Writer<'a> {
 
     async fn note(
         &mut self,
-        kind: Kind,
+        kind: WriteKind,
         written: Result<Node, Fault>,
         before: &Arc<Node>,
         heartbeat: bool,
@@ -263,7 +271,7 @@ impl<'a> Writer<'a> {
                 }
                 core.server.offer(node, Some(before));
                 core.note_written(kind);
-                if matches!(kind, Kind::Status) {
+                if matches!(kind, WriteKind::Status) {
                     self.reported = Some(now);
                 }
             }
@@ -316,12 +324,14 @@ impl<'a> Writer<'a> {
 }
 
 impl Core {
-    async fn patch(&self, kind: Kind, patch: &Value) -> Result<Node, Fault> {
+    async fn patch(&self, kind: WriteKind, patch: &Value) -> Result<Node, Fault> {
         let params =
             PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         let patch = Patch::Strategic(patch);
         match kind {
-            Kind::Status => self.bounded(self.api.patch_status(&self.name, &params, &patch)).await,
+            WriteKind::Status => {
+                self.bounded(self.api.patch_status(&self.name, &params, &patch)).await
+            }
             _ => self.bounded(self.api.patch(&self.name, &params, &patch)).await,
         }
     }
@@ -374,21 +384,21 @@ impl Core {
         });
     }
 
-    fn note_written(&self, kind: Kind) {
+    fn note_written(&self, kind: WriteKind) {
         self.state.send_modify(|state| match kind {
-            Kind::Status => {
+            WriteKind::Status => {
                 state.outage = None;
                 state.status_writes += 1;
             }
-            Kind::Cordon | Kind::OwnTaint => {}
-            Kind::Metadata | Kind::Taints => state.refused = None,
+            WriteKind::Cordon | WriteKind::OwnTaint => {}
+            WriteKind::Metadata | WriteKind::Taints => state.refused = None,
         });
     }
 
-    fn note_failed(&self, kind: Kind, fault: &Fault) {
+    fn note_failed(&self, kind: WriteKind, fault: &Fault) {
         let refused = matches!(fault.refusal(), Refusal::NotAllowed | Refusal::Invalid);
         self.state.send_modify(|state| match kind {
-            Kind::Status => state.outage = Some(fault.to_string().into()),
+            WriteKind::Status => state.outage = Some(fault.to_string().into()),
             _ if refused => state.refused = Some(fault.to_string().into()),
             _ => {}
         });
@@ -406,7 +416,7 @@ fn is_kept(node: &Node, boot: &str) -> bool {
 
 // === impl Kind ===
 
-impl Kind {
+impl WriteKind {
     fn failed(self) -> &'static str {
         match self {
             Self::Status => "the node's status could not be written",

@@ -4,7 +4,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::Core;
-use super::writer::{Next, Writer};
+use super::writer::{Next, NodeWriter};
 use crate::node::ticker::Ticker;
 
 impl Core {
@@ -20,7 +20,7 @@ impl Core {
         }
         let mut facts = self.facts.clone();
         let mut nodes = self.server.subscribe();
-        let mut writer = Writer::new(self);
+        let mut writer = NodeWriter::new(self);
         loop {
             if is_new(&desired) || is_new(&facts) || is_new(&answers) {
                 writer.inputs_changed();

@@ -10,7 +10,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use tokio::time::timeout;
 use winddown_shared::WallClock;
 
-use super::{LeaseError, LeaseStep, LeaseTimes, Owner, next, renewed_at};
+use super::{LeaseError, LeaseOwner, LeaseStep, LeaseTimes, next, renewed_at};
 use crate::node::fault::Fault;
 use winddown_api_client::refusal::Refusal;
 
@@ -49,7 +49,7 @@ impl Keeper {
     }
 
     async fn tries(&mut self, uid: &Arc<str>) -> Result<(), LeaseError> {
-        let owner = Owner { name: self.name.clone(), uid: uid.clone() };
+        let owner = LeaseOwner { name: self.name.clone(), uid: uid.clone() };
         let mut tries = 0;
         while tries < RENEWAL_TRIES {
             tries += 1;

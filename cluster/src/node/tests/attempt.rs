@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance};
 
-use super::super::attempt::Attempt;
+use super::super::attempt::WriteAttempt;
 use winddown_api_client::refusal::Refusal;
 
-fn wait(attempt: &Attempt) -> Duration {
+fn wait(attempt: &WriteAttempt) -> Duration {
     attempt.waits_until().map_or(Duration::ZERO, |at| at - Instant::now())
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_is_logged_when_it_begins_and_when_it_is_over_and_not_between() {
-    let mut attempt = Attempt::eager();
+    let mut attempt = WriteAttempt::eager();
     let lines: Vec<_> =
         (0..50).map(|_| attempt.failed(Refusal::NoAnswer, Instant::now())).collect();
     assert_eq!(lines.iter().filter(|line| **line).count(), 1);
@@ -24,7 +24,7 @@ async fn an_outage_is_logged_when_it_begins_and_when_it_is_over_and_not_between(
 
 #[tokio::test(start_paused = true)]
 async fn what_the_cluster_waits_for_is_tried_every_ten_seconds_at_the_latest() {
-    let mut attempt = Attempt::eager();
+    let mut attempt = WriteAttempt::eager();
     for _ in 0..50 {
         attempt.failed(Refusal::NoAnswer, Instant::now());
         assert!(wait(&attempt) <= Duration::from_secs(10));
@@ -38,14 +38,14 @@ async fn what_the_cluster_waits_for_is_tried_every_ten_seconds_at_the_latest() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_lesser_things_waits_a_minute_at_least() {
-    let mut attempt = Attempt::patient();
+    let mut attempt = WriteAttempt::patient();
     attempt.failed(Refusal::NotAllowed, Instant::now());
     assert!(wait(&attempt) >= Duration::from_secs(60));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_tried_again_at_once_and_the_next_one_is_not() {
-    let mut attempt = Attempt::eager();
+    let mut attempt = WriteAttempt::eager();
     assert!(!attempt.failed(Refusal::Conflict, Instant::now()), "nothing to log");
     assert!(attempt.is_due(Instant::now()));
     attempt.failed(Refusal::Conflict, Instant::now());
@@ -54,7 +54,7 @@ async fn a_conflict_is_tried_again_at_once_and_the_next_one_is_not() {
 
 #[tokio::test(start_paused = true)]
 async fn only_writes_that_repeat_themselves_without_a_heartbeat_are_a_dispute() {
-    let mut attempt = Attempt::eager();
+    let mut attempt = WriteAttempt::eager();
     for heartbeat in [false, true, true] {
         attempt.succeeded(1, heartbeat, Instant::now());
         assert!(attempt.is_due(Instant::now()));

@@ -3,7 +3,7 @@
 use super::super::conditions::*;
 use super::*;
 
-fn texts(health: &Health, kind: &str) -> [String; 3] {
+fn texts(health: &NodeHealth, kind: &str) -> [String; 3] {
     let all = wanted(health, &[]);
     let one = find(&all, kind).unwrap_or_else(|| panic!("{kind} is wanted"));
     [one.status.clone(), one.reason.clone().unwrap(), one.message.clone().unwrap()]
@@ -19,7 +19,7 @@ fn has(kind: &str, status: &str, reason: &str) -> k8s_openapi::api::core::v1::No
 
 #[test]
 fn a_healthy_node_has_the_kubelets_four_conditions_and_no_others() {
-    let health = Health::default();
+    let health = NodeHealth::default();
     let kinds: Vec<_> = wanted(&health, &[]).into_iter().map(|one| one.type_).collect();
     assert_eq!(kinds, ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"]);
     assert_eq!(
@@ -43,7 +43,7 @@ fn a_healthy_node_has_the_kubelets_four_conditions_and_no_others() {
 #[test]
 fn pressure_is_told_in_the_kubelets_words() {
     let pressure = Pressure { memory: true, disk: true, pid: true };
-    let health = Health { pressure, ..Health::default() };
+    let health = NodeHealth { pressure, ..NodeHealth::default() };
     assert_eq!(
         texts(&health, "MemoryPressure"),
         ["True", "KubeletHasInsufficientMemory", "kubelet has insufficient memory available"]
@@ -73,14 +73,14 @@ fn a_node_that_is_not_ready_says_why_one_reason_alone_and_several_in_brackets() 
     ];
     for (reasons, shutting_down, message) in table {
         let not_ready = reasons.iter().map(|reason| (*reason).into()).collect();
-        let health = Health { not_ready, shutting_down, ..Health::default() };
+        let health = NodeHealth { not_ready, shutting_down, ..NodeHealth::default() };
         assert_eq!(texts(&health, "Ready"), ["False", "KubeletNotReady", message]);
     }
 }
 
 #[test]
 fn a_shutdown_has_both_conditions_of_kep_6249_with_its_reason() {
-    let health = Health { shutting_down: true, ..Health::default() };
+    let health = NodeHealth { shutting_down: true, ..NodeHealth::default() };
     for kind in [SHUTDOWN_IN_PROGRESS, DRAIN_IN_PROGRESS] {
         let [status, reason, _] = texts(&health, kind);
         assert_eq!((status.as_str(), reason.as_str()), ("True", "NodeShutdown"));
@@ -89,7 +89,7 @@ fn a_shutdown_has_both_conditions_of_kep_6249_with_its_reason() {
 
 #[test]
 fn lifecycle_conditions_are_cleared_when_they_are_ours_and_left_alone_when_they_are_not() {
-    let calm = Health::default();
+    let calm = NodeHealth::default();
     let status_of =
         |server: &[_], kind| find(&wanted(&calm, server), kind).map(|one| one.status.clone());
     // This agent reports a shutdown, no matter which client wrote the condition last.
@@ -113,8 +113,8 @@ fn lifecycle_conditions_are_cleared_when_they_are_ours_and_left_alone_when_they_
 #[test]
 fn a_foreign_drain_is_not_taken_over_by_ours() {
     for health in [
-        Health { shutting_down: true, ..Health::default() },
-        Health { draining: Draining::InProgress, ..Health::default() },
+        NodeHealth { shutting_down: true, ..NodeHealth::default() },
+        NodeHealth { draining: DrainingNode::InProgress, ..NodeHealth::default() },
     ] {
         let server = [has(DRAIN_IN_PROGRESS, "True", "KubectlDrain")];
         assert_eq!(find(&wanted(&health, &server), DRAIN_IN_PROGRESS), None);
@@ -125,10 +125,10 @@ fn a_foreign_drain_is_not_taken_over_by_ours() {
 
 #[test]
 fn a_drain_is_in_progress_and_then_done() {
-    let under_way = Health { draining: Draining::InProgress, ..Health::default() };
+    let under_way = NodeHealth { draining: DrainingNode::InProgress, ..NodeHealth::default() };
     assert_eq!(texts(&under_way, DRAIN_IN_PROGRESS)[..2], ["True", "NodeDrain"]);
     assert_eq!(find(&wanted(&under_way, &[]), SHUTDOWN_IN_PROGRESS), None);
-    let done = Health { draining: Draining::Done, ..Health::default() };
+    let done = NodeHealth { draining: DrainingNode::Done, ..NodeHealth::default() };
     let server = [has(DRAIN_IN_PROGRESS, "True", "NodeDrain")];
     let all = wanted(&done, &server);
     assert_eq!(find(&all, DRAIN_IN_PROGRESS).unwrap().status, "False");
@@ -138,7 +138,7 @@ fn a_drain_is_in_progress_and_then_done() {
 #[test]
 fn the_transition_time_moves_with_the_status_alone_and_the_heartbeat_always() {
     let server = [has("Ready", "True", "KubeletReady"), has("DiskPressure", "True", "x")];
-    let stamped = stamp(wanted(&Health::default(), &server), &server, &time(900));
+    let stamped = stamp(wanted(&NodeHealth::default(), &server), &server, &time(900));
     let at = |kind| {
         let one = find(&stamped, kind).unwrap();
         (one.last_transition_time.clone().unwrap(), one.last_heartbeat_time.clone().unwrap())
@@ -151,11 +151,11 @@ fn the_transition_time_moves_with_the_status_alone_and_the_heartbeat_always() {
 
 #[test]
 fn agreement_is_about_words_and_not_about_times() {
-    let want = wanted(&Health::default(), &[]);
+    let want = wanted(&NodeHealth::default(), &[]);
     let server = stamp(want.clone(), &[], &time(0));
     assert!(agree(&want, &server));
     assert!(!agree(&want, &server[1..]));
-    let unready = Health { not_ready: vec!["why".into()], ..Health::default() };
+    let unready = NodeHealth { not_ready: vec!["why".into()], ..NodeHealth::default() };
     assert!(!agree(&wanted(&unready, &server), &server));
 }
 

@@ -64,53 +64,58 @@ fn every_combination_of_wish_and_node_has_one_step() {
     for barrier in BOTH {
         let (now, of) = (shutdown(), |set, mark: Option<&Mark>| server(barrier, set, mark));
         let wanted_mark = Some(&now);
-        let cordon = Step::Set(shutdown());
+        let cordon = CordonStep::Set(shutdown());
         let table = [
-            ("nothing asked, nothing there", None, of(false, None), Step::Nothing),
-            ("a person's cordon stays", None, of(true, None), Step::Nothing),
+            ("nothing asked, nothing there", None, of(false, None), CordonStep::Nothing),
+            ("a person's cordon stays", None, of(true, None), CordonStep::Nothing),
             ("asked, and free", wanted_mark, of(false, None), cordon.clone()),
-            ("asked, and a person was first", wanted_mark, of(true, None), Step::Nothing),
-            ("asked, and done", wanted_mark, of(true, Some(&now)), Step::Nothing),
+            ("asked, and a person was first", wanted_mark, of(true, None), CordonStep::Nothing),
+            ("asked, and done", wanted_mark, of(true, Some(&now)), CordonStep::Nothing),
             (
                 "asked, and done for another reason",
                 wanted_mark,
                 of(true, Some(&drain)),
-                Step::Nothing,
+                CordonStep::Nothing,
             ),
             (
                 "asked, and still there from before the boot",
                 wanted_mark,
                 of(true, Some(&old)),
-                Step::Nothing,
+                CordonStep::Nothing,
             ),
-            ("taken back meanwhile", wanted_mark, of(false, Some(&now)), Step::Release(shutdown())),
+            (
+                "taken back meanwhile",
+                wanted_mark,
+                of(false, Some(&now)),
+                CordonStep::Release(shutdown()),
+            ),
             (
                 "taken back and noted",
                 wanted_mark,
                 of(false, Some(&released(now.clone()))),
-                Step::Nothing,
+                CordonStep::Nothing,
             ),
             (
                 "taken back and made anew",
                 wanted_mark,
                 of(true, Some(&released(now.clone()))),
-                Step::Nothing,
+                CordonStep::Nothing,
             ),
             ("taken back at an earlier boot", wanted_mark, of(false, Some(&old)), cordon.clone()),
             (
                 "taken over at an earlier boot",
                 wanted_mark,
                 of(true, Some(&released(old.clone()))),
-                Step::Forget,
+                CordonStep::Forget,
             ),
-            ("over: ours is undone", None, of(true, Some(&now)), Step::Undo),
-            ("after the boot: ours is undone", None, of(true, Some(&old)), Step::Undo),
-            ("over, but taken back before", None, of(false, Some(&now)), Step::Forget),
+            ("over: ours is undone", None, of(true, Some(&now)), CordonStep::Undo),
+            ("after the boot: ours is undone", None, of(true, Some(&old)), CordonStep::Undo),
+            ("over, but taken back before", None, of(false, Some(&now)), CordonStep::Forget),
             (
                 "over, but a person's now",
                 None,
                 of(true, Some(&released(now.clone()))),
-                Step::Forget,
+                CordonStep::Forget,
             ),
         ];
         for (what, wanted_mark, node, step) in table {
@@ -123,8 +128,8 @@ fn every_combination_of_wish_and_node_has_one_step() {
 fn our_own_cordon_waits_for_the_node_to_be_ready() {
     for barrier in BOTH {
         let node = server(barrier, true, Some(&shutdown()));
-        assert_eq!(decide(barrier, None, &node, false), Step::Nothing);
-        assert_eq!(decide(barrier, None, &node, true), Step::Undo);
+        assert_eq!(decide(barrier, None, &node, false), CordonStep::Nothing);
+        assert_eq!(decide(barrier, None, &node, true), CordonStep::Undo);
     }
 }
 
@@ -132,15 +137,15 @@ fn our_own_cordon_waits_for_the_node_to_be_ready() {
 fn the_servers_memory_of_who_wrote_tells_a_cordon_that_was_taken_back_and_made_anew() {
     let node = server(Barrier::Cordon, true, Some(&shutdown()));
     let theirs = managed_by(node.clone(), &["kubectl-cordon"]);
-    assert_eq!(decide(Barrier::Cordon, None, &theirs, true), Step::Forget);
+    assert_eq!(decide(Barrier::Cordon, None, &theirs, true), CordonStep::Forget);
     assert_eq!(
         decide(Barrier::Cordon, Some(&shutdown()), &theirs, true),
-        Step::Release(shutdown())
+        CordonStep::Release(shutdown())
     );
     for managers in [&["winddown"][..], &["kubectl-cordon", "winddown"]] {
         assert_eq!(
             decide(Barrier::Cordon, None, &managed_by(node.clone(), managers), true),
-            Step::Undo
+            CordonStep::Undo
         );
     }
 }
@@ -149,36 +154,41 @@ fn the_servers_memory_of_who_wrote_tells_a_cordon_that_was_taken_back_and_made_a
 fn an_unreadable_mark_is_ignored() {
     let mut node = server(Barrier::Cordon, true, None);
     node.metadata.annotations = Some([(CORDONED_BY.to_owned(), "yes".to_owned())].into());
-    assert_eq!(decide(Barrier::Cordon, None, &node, true), Step::Nothing);
+    assert_eq!(decide(Barrier::Cordon, None, &node, true), CordonStep::Nothing);
 }
 
 #[test]
 fn every_patch_names_the_node_and_the_version_it_was_made_for() {
     for (barrier, step) in BOTH.into_iter().flat_map(|barrier| {
-        let steps = [Step::Set(shutdown()), Step::Undo, Step::Release(shutdown()), Step::Forget];
+        let steps = [
+            CordonStep::Set(shutdown()),
+            CordonStep::Undo,
+            CordonStep::Release(shutdown()),
+            CordonStep::Forget,
+        ];
         steps.map(|step| (barrier, step))
     }) {
         let node = server(barrier, false, None);
         let patch = patch(barrier, &step, &node).unwrap();
         assert_eq!(patch["metadata"]["uid"], "u1");
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
-        let touches = matches!(step, Step::Set(_) | Step::Undo);
+        let touches = matches!(step, CordonStep::Set(_) | CordonStep::Undo);
         assert_eq!(patch.get("spec").is_some(), touches, "{step:?}");
     }
-    assert_eq!(patch(Barrier::Cordon, &Step::Nothing, &Node::default()), None);
+    assert_eq!(patch(Barrier::Cordon, &CordonStep::Nothing, &Node::default()), None);
 }
 
 #[test]
 fn the_mark_says_who_when_and_why() {
     let node = server(Barrier::Cordon, false, None);
-    let patch = patch(Barrier::Cordon, &Step::Set(shutdown()), &node).unwrap();
+    let patch = patch(Barrier::Cordon, &CordonStep::Set(shutdown()), &node).unwrap();
     let text = patch["metadata"]["annotations"][CORDONED_BY].as_str().unwrap();
     assert_eq!(text, r#"{"boot":"boot-1","since":"2027-01-15T08:00:00Z","reason":"shutdown"}"#);
 }
 
 #[test]
 fn only_our_own_taint_is_put_on_and_taken_off() {
-    let keys = |set: bool, step: &Step| {
+    let keys = |set: bool, step: &CordonStep| {
         let patch = patch(Barrier::Taint, step, &server(Barrier::Taint, set, None)).unwrap();
         let taints = patch["spec"]["taints"].as_array().unwrap().clone();
         let text = |taint: &serde_json::Value| {
@@ -192,7 +202,7 @@ fn only_our_own_taint_is_put_on_and_taken_off() {
     let all: Vec<_> = theirs.into_iter().chain([ours]).collect();
     // Applying it twice is the same as once.
     for set in [false, true] {
-        assert_eq!(keys(set, &Step::Set(shutdown())), all);
-        assert_eq!(keys(set, &Step::Undo), theirs);
+        assert_eq!(keys(set, &CordonStep::Set(shutdown())), all);
+        assert_eq!(keys(set, &CordonStep::Undo), theirs);
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::super::controller::{NodeController, NodeSettings, Registration};
-use super::super::handle::NodeHandle;
+use super::super::handle::NodeControllerHandle;
 use super::ledger::{Ledger, Mishap};
 use super::*;
 use crate::events::{Events, NodeRef};
@@ -23,7 +23,7 @@ const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/lea
 
 /// A running controller and its surroundings.
 struct Agent {
-    handle: NodeHandle,
+    handle: NodeControllerHandle,
     facts: watch::Sender<NodeFacts>,
     events: Events,
     stop: CancellationToken,

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::super::conditions::{self, Health};
+use super::super::conditions::{self, NodeHealth};
 use super::super::cordon::{self, Barrier, CordonReason, Mark};
 use super::super::managed_keys::LAST_APPLIED;
 use super::super::patch;
@@ -46,7 +46,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 
 struct World {
     facts: NodeFacts,
-    health: Health,
+    health: NodeHealth,
     server: Value,
     theirs: BTreeMap<String, String>,
     their_conditions: BTreeMap<String, String>,
@@ -57,7 +57,7 @@ impl World {
         let server = json!({ "metadata": { "uid": "u1", "resourceVersion": "1" } });
         Self {
             facts: facts(),
-            health: Health::default(),
+            health: NodeHealth::default(),
             server,
             theirs: BTreeMap::new(),
             their_conditions: BTreeMap::new(),

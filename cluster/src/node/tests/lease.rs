@@ -10,8 +10,8 @@ use super::*;
 
 const LASTS: Duration = Duration::from_secs(40);
 
-fn owner(uid: &str) -> Owner {
-    Owner { name: NAME.into(), uid: uid.into() }
+fn owner(uid: &str) -> LeaseOwner {
+    LeaseOwner { name: NAME.into(), uid: uid.into() }
 }
 
 fn lease(value: Value) -> Lease {

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::super::conditions::{Health, stamp, wanted};
+use super::super::conditions::{NodeHealth, stamp, wanted};
 use super::super::managed_keys::LAST_APPLIED;
 use super::super::patch;
 use super::ledger::merge;
@@ -10,7 +10,7 @@ use super::*;
 
 /// The node as it is after this agent registered it with `facts`.
 fn registered(facts: &NodeFacts) -> Value {
-    let node = facts.to_node(NAME, wanted(&Health::default(), &[]), &time(0));
+    let node = facts.to_node(NAME, wanted(&NodeHealth::default(), &[]), &time(0));
     let mut node = serde_json::to_value(node).unwrap();
     node["metadata"]["uid"] = "u1".into();
     node["metadata"]["resourceVersion"] = "7".into();
@@ -20,7 +20,7 @@ fn registered(facts: &NodeFacts) -> Value {
 fn status(facts: &NodeFacts, server: &Value, heartbeat: bool) -> Option<Value> {
     let server = node(server.clone());
     let conditions = server.status.as_ref().and_then(|status| status.conditions.as_deref());
-    let mut all = wanted(&Health::default(), conditions.unwrap_or_default());
+    let mut all = wanted(&NodeHealth::default(), conditions.unwrap_or_default());
     all.extend(facts.conditions.clone());
     patch::status(facts, &all, &server, &time(60), heartbeat)
 }

@@ -31,8 +31,8 @@ impl Ping for Scripted {
 const TIMES: PingTimes =
     PingTimes { timeout: Duration::from_millis(100), stale_after: Duration::from_secs(30) };
 
-fn watch_it(ping: &Arc<Scripted>, beat: Duration) -> watch::Receiver<Answer> {
-    let (answers, answered) = watch::channel(Answer::Waiting);
+fn watch_it(ping: &Arc<Scripted>, beat: Duration) -> watch::Receiver<PingAnswer> {
+    let (answers, answered) = watch::channel(PingAnswer::Waiting);
     let ping = ping.clone();
     tokio::spawn(async move {
         let ticks = TickSource::new();
@@ -77,7 +77,7 @@ async fn good_answers_are_told_once_and_stay_young() {
 
 #[tokio::test(start_paused = true)]
 async fn a_good_answer_that_is_too_old_counts_no_more() {
-    let answer = Answer::Given { problem: None, at: Instant::now() };
+    let answer = PingAnswer::Given { problem: None, at: Instant::now() };
     sleep(Duration::from_secs(30)).await;
     assert_eq!(answer.problem(Instant::now(), TIMES), None);
     sleep(Duration::from_secs(1)).await;

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tokio::time::Instant;
 use winddown_shared::WallTime;
 
-use super::Grace;
+use super::DeletionGrace;
 
 fn pod(deleted_until: Option<i64>, granted: Option<i64>, own: Option<i64>) -> api::Pod {
     let time = |second| Time(WallTime::from_second(second).unwrap());
@@ -40,7 +40,7 @@ fn what_is_left_of_a_grace() {
         ("a grace that is nonsense", Some(1030), Some(-5), Some(0)),
     ];
     for (what, until, granted, left) in rows {
-        let got = Grace::of_deletion(&pod(until, granted, Some(600)), now);
+        let got = DeletionGrace::of_deletion(&pod(until, granted, Some(600)), now);
         assert_eq!(got, left.map(Duration::from_secs), "{what}");
     }
 }
@@ -56,7 +56,7 @@ fn the_grace_of_a_pod_whose_object_is_gone() {
         ("with no grace of its own", pod(None, None, None), 30),
     ];
     for (what, pod, left) in rows {
-        let end = Grace::after_removal(&pod, now, wall);
+        let end = DeletionGrace::after_removal(&pod, now, wall);
         assert_eq!(end - now, Duration::from_secs(left), "{what}");
     }
 }

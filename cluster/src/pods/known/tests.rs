@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, PodUidMap, WallTime};
 
-use super::{ApiPresence, Change, KnownPods};
+use super::{ApiPresence, KnownPods, ObjectChange};
 
 fn pod(name: &str, uid: &str) -> Pod {
     pod_with(name, uid, |_| ())
@@ -30,7 +30,7 @@ fn wall(second: i64) -> WallTime {
     WallTime::from_second(second).unwrap()
 }
 
-fn apply(known: &KnownPods, pod: &Pod) -> Change {
+fn apply(known: &KnownPods, pod: &Pod) -> ObjectChange {
     known.applied(pod, Instant::now(), wall(1000))
 }
 
@@ -45,12 +45,12 @@ fn uids(all: &[&str]) -> PodUidMap<()> {
 #[test]
 fn only_what_matters_is_a_change() {
     let known = nothing();
-    assert_eq!(apply(&known, &pod("a", "u1")), Change::New);
-    assert_eq!(apply(&known, &pod("a", "u1")), Change::Nothing);
+    assert_eq!(apply(&known, &pod("a", "u1")), ObjectChange::New);
+    assert_eq!(apply(&known, &pod("a", "u1")), ObjectChange::Nothing);
     let status = |pod: &mut api::Pod| {
         pod.status = Some(api::PodStatus { phase: Some("Running".into()), ..Default::default() });
     };
-    assert_eq!(apply(&known, &pod_with("a", "u1", status)), Change::Nothing);
+    assert_eq!(apply(&known, &pod_with("a", "u1", status)), ObjectChange::Nothing);
     let phase = |known: &KnownPods| {
         known.get(&PodUid::new("u1")).unwrap().pod.status.clone().unwrap().phase
     };
@@ -58,7 +58,7 @@ fn only_what_matters_is_a_change() {
     let label = |pod: &mut api::Pod| {
         pod.metadata.labels = Some([("a".into(), "b".into())].into());
     };
-    assert_eq!(apply(&known, &pod_with("a", "u1", label)), Change::Matters);
+    assert_eq!(apply(&known, &pod_with("a", "u1", label)), ObjectChange::Matters);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_pod_that_is_seen_again_is_present_again() {
     let known = nothing();
     apply(&known, &pod("a", "u1"));
     known.listed(&uids(&[]), 1);
-    assert_eq!(apply(&known, &pod("a", "u1")), Change::Matters);
+    assert_eq!(apply(&known, &pod("a", "u1")), ObjectChange::Matters);
     assert_eq!(known.get(&PodUid::new("u1")).unwrap().presence, ApiPresence::Present);
 }
 

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 use winddown_shared::{Pod, WallTime};
 
 use super::{OrphanPolicy, PodAction, PodView, next_step};
-use crate::pods::known::{ApiPresence, Given, Known, KnownPods};
+use crate::pods::known::{ApiPresence, GivenPod, KnownPod, KnownPods};
 
 const S: Duration = Duration::from_secs(1);
 
 /// One state of a pod.
 struct Case {
-    known: Known,
+    known: KnownPod,
     has_predecessor: bool,
     is_replaced: bool,
     final_status: bool,
@@ -81,7 +81,7 @@ impl Case {
     /// The node was given it.
     fn given(mut self, ended: bool) -> Self {
         let last = ended.then(Arc::default);
-        self.known.given = Some(Given { pod: self.known.pod.clone(), last });
+        self.known.given = Some(GivenPod { pod: self.known.pod.clone(), last });
         self
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tokio::time::Instant;
 use winddown_shared::{PodUid, PodUidMap};
 
-use super::{Bucket, Outcome, QueueCounts};
+use super::{Bucket, ItemOutcome, QueueCounts};
 use winddown_shared::Backoff;
 
 /// The items of a queue by the time they are due; those with the same time in order of arrival.
@@ -112,19 +112,19 @@ impl Schedule {
     }
 
     /// Handles the outcome of an item that was taken.
-    pub(super) fn finish(&mut self, uid: &PodUid, outcome: Outcome, now: Instant) {
+    pub(super) fn finish(&mut self, uid: &PodUid, outcome: ItemOutcome, now: Instant) {
         let Some(Item { mut backoff, is }) = self.items.remove(uid) else { return };
         self.in_flight -= 1;
         let Is::InFlight { again, fresh, forgotten: false } = is else { return };
         let next = match outcome {
-            Outcome::Done => None,
-            Outcome::At(at) => Some(at),
-            Outcome::Failed { after } => {
+            ItemOutcome::Done => None,
+            ItemOutcome::At(at) => Some(at),
+            ItemOutcome::Failed { after } => {
                 let wait = backoff.after_failure(None);
                 Some(now + wait.max(after.unwrap_or_default()).max(self.bucket.take(now)))
             }
         };
-        if fresh || matches!(outcome, Outcome::Done | Outcome::At(_)) {
+        if fresh || matches!(outcome, ItemOutcome::Done | ItemOutcome::At(_)) {
             backoff.reset();
         }
         let Some(at) = [next, again].into_iter().flatten().min() else { return };

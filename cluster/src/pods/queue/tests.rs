@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::PodUid;
 
-use super::{Bucket, Outcome, Queue, QueueCounts, WorkerPanicked};
+use super::{Bucket, ItemOutcome, PodQueue, QueueCounts, WorkerPanicked};
 use winddown_shared::Backoff;
 
 const MS: Duration = Duration::from_millis(1);
@@ -18,22 +18,22 @@ const S: Duration = Duration::from_secs(1);
 type Log = Arc<Mutex<Vec<(String, Duration)>>>;
 
 struct Tried {
-    queue: Queue,
+    queue: PodQueue,
     log: Log,
     cancel: CancellationToken,
     task: JoinHandle<Result<(), WorkerPanicked>>,
 }
 
-fn queue() -> Queue {
-    Queue::new(Backoff::new(10 * MS, 10 * S), Bucket::new(1000, 1000))
+fn queue() -> PodQueue {
+    PodQueue::new(Backoff::new(10 * MS, 10 * S), Bucket::new(1000, 1000))
 }
 
 /// A running queue whose items take `takes`, with the result of `outcome` for the n-th run.
 fn run(
-    queue: Queue,
+    queue: PodQueue,
     workers: usize,
     takes: Duration,
-    outcome: impl Fn(&str, usize) -> Outcome + Send + Sync + 'static,
+    outcome: impl Fn(&str, usize) -> ItemOutcome + Send + Sync + 'static,
 ) -> Tried {
     let (log, cancel, outcome) = (Log::default(), CancellationToken::new(), Arc::new(outcome));
     let began = Instant::now();
@@ -83,7 +83,7 @@ fn at(seconds: f64) -> Instant {
 
 #[tokio::test(start_paused = true)]
 async fn what_fails_is_tried_for_ever_with_waits_that_grow_to_their_limit() {
-    let tried = run(queue(), 1, Duration::ZERO, |_, _| Outcome::Failed { after: None });
+    let tried = run(queue(), 1, Duration::ZERO, |_, _| ItemOutcome::Failed { after: None });
     tried.queue.wake(&uid("a"));
     sleep(1000 * S).await;
     let runs = tried.runs();
@@ -98,8 +98,8 @@ async fn what_fails_is_tried_for_ever_with_waits_that_grow_to_their_limit() {
 #[tokio::test(start_paused = true)]
 async fn the_time_that_the_other_side_names_is_kept() {
     let tried = run(queue(), 1, Duration::ZERO, |_, n| match n {
-        1 => Outcome::Failed { after: Some(30 * S) },
-        _ => Outcome::Done,
+        1 => ItemOutcome::Failed { after: Some(30 * S) },
+        _ => ItemOutcome::Done,
     });
     tried.queue.wake(&uid("a"));
     sleep(60 * S).await;
@@ -116,7 +116,7 @@ async fn items_of_one_time_come_in_their_order_and_delays_are_respected() {
     }
     queue.wake_at(&uid("e"), at(2.0));
     queue.wake_at(&uid("d"), at(1.0));
-    let tried = run(queue, 1, Duration::ZERO, |_, _| Outcome::Done);
+    let tried = run(queue, 1, Duration::ZERO, |_, _| ItemOutcome::Done);
     sleep(500 * MS).await;
     assert_eq!(tried.order(), "abc");
     sleep(3 * S).await;
@@ -127,7 +127,7 @@ async fn items_of_one_time_come_in_their_order_and_delays_are_respected() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sleeping_queue_wakes_for_something_earlier_and_an_item_only_moves_forward() {
-    let tried = run(queue(), 1, Duration::ZERO, |_, _| Outcome::Done);
+    let tried = run(queue(), 1, Duration::ZERO, |_, _| ItemOutcome::Done);
     tried.queue.wake_at(&uid("a"), at(10.0));
     sleep(MS).await;
     tried.queue.wake_at(&uid("b"), at(0.1));
@@ -140,7 +140,7 @@ async fn a_sleeping_queue_wakes_for_something_earlier_and_an_item_only_moves_for
 
 #[tokio::test(start_paused = true)]
 async fn an_item_woken_while_it_is_handled_is_handled_twice_and_never_at_once() {
-    let tried = run(queue(), 8, S, |_, _| Outcome::Done);
+    let tried = run(queue(), 8, S, |_, _| ItemOutcome::Done);
     tried.queue.wake(&uid("a"));
     sleep(500 * MS).await;
     for _ in 0..10 {
@@ -154,10 +154,10 @@ async fn an_item_woken_while_it_is_handled_is_handled_twice_and_never_at_once() 
 
 #[tokio::test(start_paused = true)]
 async fn a_wake_during_a_run_that_fails_is_not_lost_in_the_back_off() {
-    let queue = Queue::new(Backoff::new(100 * S, 100 * S), Bucket::new(1000, 1000));
+    let queue = PodQueue::new(Backoff::new(100 * S, 100 * S), Bucket::new(1000, 1000));
     let tried = run(queue, 1, S, |_, n| match n {
-        1 => Outcome::Failed { after: None },
-        _ => Outcome::Done,
+        1 => ItemOutcome::Failed { after: None },
+        _ => ItemOutcome::Done,
     });
     tried.queue.wake(&uid("a"));
     sleep(500 * MS).await;
@@ -169,7 +169,7 @@ async fn a_wake_during_a_run_that_fails_is_not_lost_in_the_back_off() {
 #[tokio::test(start_paused = true)]
 async fn a_wake_ends_a_wait_but_only_something_fresh_resets_it() {
     for (is_fresh, range) in [(false, 50 * MS..10 * S), (true, Duration::ZERO..11 * MS)] {
-        let tried = run(queue(), 1, Duration::ZERO, |_, _| Outcome::Failed { after: None });
+        let tried = run(queue(), 1, Duration::ZERO, |_, _| ItemOutcome::Failed { after: None });
         tried.queue.wake(&uid("a"));
         sleep(30 * S).await;
         let before = tried.runs().len();
@@ -187,7 +187,7 @@ async fn a_wake_ends_a_wait_but_only_something_fresh_resets_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_forgotten_is_not_handled_and_what_is_woken_after_that_is() {
-    let tried = run(queue(), 1, S, |_, _| Outcome::Failed { after: None });
+    let tried = run(queue(), 1, S, |_, _| ItemOutcome::Failed { after: None });
     tried.queue.forget(&uid("unknown"));
     tried.queue.wake_at(&uid("waits"), at(5.0));
     tried.queue.forget(&uid("waits"));
@@ -207,7 +207,7 @@ async fn what_is_forgotten_is_not_handled_and_what_is_woken_after_that_is() {
 #[tokio::test(start_paused = true)]
 async fn twenty_items_run_side_by_side_on_twenty_workers_and_no_more() {
     for (workers, time) in [(20, 1), (10, 2)] {
-        let tried = run(queue(), workers, S, |_, _| Outcome::Done);
+        let tried = run(queue(), workers, S, |_, _| ItemOutcome::Done);
         for n in 0..20 {
             tried.queue.wake(&uid(&n.to_string()));
         }
@@ -224,8 +224,8 @@ async fn twenty_items_run_side_by_side_on_twenty_workers_and_no_more() {
 #[tokio::test(start_paused = true)]
 async fn an_item_that_wants_a_later_look_gets_it_without_a_failure() {
     let tried = run(queue(), 1, Duration::ZERO, |_, n| match n {
-        1 => Outcome::At(at(7.0)),
-        _ => Outcome::Done,
+        1 => ItemOutcome::At(at(7.0)),
+        _ => ItemOutcome::Done,
     });
     tried.queue.wake(&uid("a"));
     sleep(60 * S).await;
@@ -234,7 +234,7 @@ async fn an_item_that_wants_a_later_look_gets_it_without_a_failure() {
 
 #[tokio::test(start_paused = true)]
 async fn cancelled_it_takes_nothing_more_and_waits_for_what_is_under_way() {
-    let tried = run(queue(), 1, 5 * S, |_, _| Outcome::Done);
+    let tried = run(queue(), 1, 5 * S, |_, _| ItemOutcome::Done);
     tried.queue.wake(&uid("a"));
     tried.queue.wake(&uid("b"));
     sleep(S).await;
@@ -249,7 +249,7 @@ async fn cancelled_it_takes_nothing_more_and_waits_for_what_is_under_way() {
 async fn a_worker_that_panics_ends_the_run_after_the_others_are_done() {
     let tried = run(queue(), 2, S, |name, _| {
         assert_ne!(name, "bad");
-        Outcome::Done
+        ItemOutcome::Done
     });
     tried.queue.wake(&uid("bad"));
     sleep(500 * MS).await;
@@ -260,10 +260,10 @@ async fn a_worker_that_panics_ends_the_run_after_the_others_are_done() {
 
 #[tokio::test(start_paused = true)]
 async fn only_repeated_attempts_pass_the_bucket() {
-    let queue = Queue::new(Backoff::new(MS, MS), Bucket::new(10, 5));
+    let queue = PodQueue::new(Backoff::new(MS, MS), Bucket::new(10, 5));
     let tried = run(queue, 100, Duration::ZERO, |_, n| match n {
-        1 => Outcome::Failed { after: None },
-        _ => Outcome::Done,
+        1 => ItemOutcome::Failed { after: None },
+        _ => ItemOutcome::Done,
     });
     for n in 0..100 {
         tried.queue.wake(&uid(&n.to_string()));

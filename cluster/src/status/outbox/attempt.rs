@@ -24,19 +24,19 @@ const TOO_MANY_REQUESTS: u16 = 429;
 /// The requests to the API server that are needed here.
 pub(super) trait StatusApi: Sync {
     /// Reads the pod with this name.
-    fn get(&self, pod: &PodLabel) -> impl Future<Output = Result<Pod, Fault>> + Send;
+    fn get(&self, pod: &PodLabel) -> impl Future<Output = Result<Pod, SendFault>> + Send;
 
     /// Patches the pod's status. Returns the pod as it is then.
     fn patch(
         &self,
         pod: &PodLabel,
         patch: &Value,
-    ) -> impl Future<Output = Result<Pod, Fault>> + Send;
+    ) -> impl Future<Output = Result<Pod, SendFault>> + Send;
 }
 
 /// Why a request failed.
 #[derive(Clone, Debug)]
-pub(super) enum Fault {
+pub(super) enum SendFault {
     /// The pod does not exist.
     Gone,
     /// The pod is not as it was thought to be.
@@ -71,7 +71,7 @@ pub(super) struct Told {
 }
 
 /// The result of an attempt.
-pub(super) type Outcome = Result<Told, Fault>;
+pub(super) type Outcome = Result<Told, SendFault>;
 
 /// Sends the status, if there is anything to send. Cancel-safe: the next attempt sees in the API
 /// what this one has done.
@@ -108,22 +108,23 @@ pub(super) async fn attempt<A: StatusApi>(
 }
 
 /// Rejects a later pod with the same name, which is a different one.
-fn the_same(job: &Job, answer: Pod) -> Result<Pod, Fault> {
-    if *answer.uid() == job.pod.uid { Ok(answer) } else { Err(Fault::Gone) }
+fn the_same(job: &Job, answer: Pod) -> Result<Pod, SendFault> {
+    if *answer.uid() == job.pod.uid { Ok(answer) } else { Err(SendFault::Gone) }
 }
 
 async fn in_time<T>(
     deadline: Duration,
-    request: impl Future<Output = Result<T, Fault>>,
-) -> Result<T, Fault> {
-    let late = |_| Fault::Later { after: None, error: format!("no answer within {deadline:?}") };
+    request: impl Future<Output = Result<T, SendFault>>,
+) -> Result<T, SendFault> {
+    let late =
+        |_| SendFault::Later { after: None, error: format!("no answer within {deadline:?}") };
     tokio::time::timeout(deadline, request).await.map_err(late)?
 }
 
 // === impl StatusApi ===
 
 impl StatusApi for kube::Client {
-    async fn get(&self, pod: &PodLabel) -> Result<Pod, Fault> {
+    async fn get(&self, pod: &PodLabel) -> Result<Pod, SendFault> {
         let pods = Api::<api::Pod>::namespaced(self.clone(), &pod.namespace);
         match pods.get(&pod.name).await {
             Err(error) if Refusal::of(&error) == Refusal::NotAllowed => probe(&pods, pod).await,
@@ -131,7 +132,7 @@ impl StatusApi for kube::Client {
         }
     }
 
-    async fn patch(&self, pod: &PodLabel, patch: &Value) -> Result<Pod, Fault> {
+    async fn patch(&self, pod: &PodLabel, patch: &Value) -> Result<Pod, SendFault> {
         let pods = Api::<api::Pod>::namespaced(self.clone(), &pod.namespace);
         let patch = Patch::Strategic(patch);
         read(pods.patch_status(&pod.name, &PatchParams::default(), &patch).await)
@@ -145,10 +146,12 @@ const ANOTHER_NODES: &str = "spec.nodeName set to itself";
 ///
 /// The node authorizer lets a node read only pods that are bound to it, so reading a pod that is gone
 /// is forbidden, not a 404. Writing is allowed, and the server's answer then shows what exists.
-async fn probe(pods: &Api<api::Pod>, pod: &PodLabel) -> Result<Pod, Fault> {
+async fn probe(pods: &Api<api::Pod>, pod: &PodLabel) -> Result<Pod, SendFault> {
     let nothing = Patch::Strategic(json!({ "metadata": { "uid": pod.uid.as_str() } }));
     match pods.patch_status(&pod.name, &PatchParams::default(), &nothing).await {
-        Err(error) if Refusal::of(&error).is_gone() || is_another_nodes(&error) => Err(Fault::Gone),
+        Err(error) if Refusal::of(&error).is_gone() || is_another_nodes(&error) => {
+            Err(SendFault::Gone)
+        }
         answer => read(answer),
     }
 }
@@ -158,30 +161,30 @@ fn is_another_nodes(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.message.contains(ANOTHER_NODES))
 }
 
-fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, Fault> {
+fn read(answer: Result<api::Pod, kube::Error>) -> Result<Pod, SendFault> {
     let error = match answer {
         Ok(object) => {
             let nameless =
-                |error| Fault::Later { after: None, error: format!("the answer: {error}") };
+                |error| SendFault::Later { after: None, error: format!("the answer: {error}") };
             return Pod::new(object).map_err(nameless);
         }
         Err(error) => error,
     };
     Err(match Refusal::of(&error) {
-        Refusal::NotFound => Fault::Gone,
+        Refusal::NotFound => SendFault::Gone,
         // Reading it again shows whether it is a different pod.
         Refusal::OtherUid | Refusal::Conflict | Refusal::AlreadyExists | Refusal::Expired => {
-            Fault::Stale
+            SendFault::Stale
         }
-        Refusal::Invalid | Refusal::NotAllowed => Fault::Refused(error_text(&error)),
+        Refusal::Invalid | Refusal::NotAllowed => SendFault::Refused(error_text(&error)),
         Refusal::Busy { after } => {
             let busy = matches!(&error, kube::Error::Api(s) if s.code == TOO_MANY_REQUESTS);
-            Fault::Later {
+            SendFault::Later {
                 after: after.or(busy.then_some(BUSY_SERVER_DELAY)),
                 error: error_text(&error),
             }
         }
-        Refusal::NoAnswer => Fault::Later { after: None, error: error_text(&error) },
+        Refusal::NoAnswer => SendFault::Later { after: None, error: error_text(&error) },
     })
 }
 

@@ -12,7 +12,7 @@ use winddown_shared::{PodUid, WallClock, error_chain};
 
 use super::attempt::{Job, Outcome, StatusApi, attempt};
 use super::{Outbox, OutboxConfig, SpooledStatus};
-use crate::status::spool::{Kept, SpoolError};
+use crate::status::spool::{SpoolError, StoredRecord};
 
 /// How long sending waits until statuses from disk have been read, which go first.
 const SPOOL_READ_TIMEOUT: Duration = Duration::from_secs(2);
@@ -61,7 +61,7 @@ impl OutboxDriver {
     /// Reads what an earlier agent left.
     fn read_spool(
         &self,
-    ) -> impl Future<Output = Result<Vec<Kept<SpooledStatus>>, SpoolError>> + use<> {
+    ) -> impl Future<Output = Result<Vec<StoredRecord<SpooledStatus>>, SpoolError>> + use<> {
         match self.outbox.0.spool.clone() {
             Some(spool) => {
                 let read = async move { spool.load().await };
@@ -74,7 +74,7 @@ impl OutboxDriver {
     async fn send_all<A: StatusApi>(
         &self,
         api: &A,
-        reading: impl Future<Output = Result<Vec<Kept<SpooledStatus>>, SpoolError>>,
+        reading: impl Future<Output = Result<Vec<StoredRecord<SpooledStatus>>, SpoolError>>,
     ) {
         let mut reading = std::pin::pin!(reading.fuse());
         let mut under_way = FuturesUnordered::new();
@@ -146,7 +146,7 @@ impl OutboxDriver {
         }
     }
 
-    fn restore(&self, found: Result<Vec<Kept<SpooledStatus>>, SpoolError>) {
+    fn restore(&self, found: Result<Vec<StoredRecord<SpooledStatus>>, SpoolError>) {
         match found {
             Ok(found) if found.is_empty() => {}
             Ok(found) => {

@@ -19,7 +19,7 @@ const REASSERT_BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration:
 const DISPUTE_OVER_AFTER: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct OutboxEntry {
     pub(super) pod: PodLabel,
     /// The latest status; `None` if only the API has reported the pod.
     pub(super) said: Option<LastReported>,
@@ -29,7 +29,7 @@ pub(super) struct Entry {
     pub(super) is_listed_anew: bool,
     /// The turn of the latest status that the API has.
     pub(super) told: u64,
-    pub(super) place: Place,
+    pub(super) place: OutboxPosition,
     /// Whether something changed during the current request.
     pub(super) dirty: bool,
     /// The backoff between attempts.
@@ -60,7 +60,7 @@ pub(super) struct LastReported {
 
 /// The position of a pod in the outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum OutboxPosition {
     /// There is nothing to do.
     Idle,
     /// Its status must be on disk first.
@@ -68,7 +68,7 @@ pub(super) enum Place {
     /// It is in line, under this key.
     Ready((Class, u64)),
     /// It waits until a time, under this key.
-    Later((Instant, u64), Why),
+    Later((Instant, u64), SendReason),
     /// A request with this ticket is in progress.
     InFlight(u64),
 }
@@ -88,7 +88,7 @@ pub(super) enum Class {
 
 /// Why a pod waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum SendReason {
     /// The API server does not answer.
     Silence,
     /// The server named the time.
@@ -99,7 +99,7 @@ pub(super) enum Why {
 
 // === impl Entry ===
 
-impl Entry {
+impl OutboxEntry {
     pub(super) fn new(pod: PodLabel) -> Self {
         Self {
             pod,
@@ -107,7 +107,7 @@ impl Entry {
             in_api: None,
             is_listed_anew: false,
             told: 0,
-            place: Place::Idle,
+            place: OutboxPosition::Idle,
             dirty: false,
             backoff: Backoff::EAGER,
             reassert: REASSERT_BACKOFF,

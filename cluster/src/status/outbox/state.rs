@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodLabel, PodUid, PodUidMap};
 
-use super::attempt::{Fault, Job, Outcome, Told};
-use super::entry::{Class, Entry, LastReported, Place, Why};
+use super::attempt::{Job, Outcome, SendFault, Told};
+use super::entry::{Class, LastReported, OutboxEntry, OutboxPosition, SendReason};
 use super::{SpooledStatus, StatusUpdate};
 use crate::pods::equality::is_terminal;
 use winddown_shared::Backoff;
@@ -18,8 +18,8 @@ use winddown_shared::Backoff;
 mod contact;
 
 #[derive(Debug)]
-pub(super) struct State {
-    entries: PodUidMap<Entry>,
+pub(super) struct OutboxState {
+    entries: PodUidMap<OutboxEntry>,
     ready: BTreeMap<(Class, u64), PodUid>,
     later: BTreeMap<(Instant, u64), PodUid>,
     to_keep: BTreeSet<PodUid>,
@@ -37,7 +37,7 @@ pub(super) struct State {
     pub(super) host_ips: Arc<[String]>,
 }
 
-impl State {
+impl OutboxState {
     pub(super) fn new(keeps: bool) -> Self {
         Self {
             entries: PodUidMap::default(),
@@ -63,7 +63,7 @@ impl State {
         let uid = pod.uid.clone();
         self.turn += 1;
         let turn = self.turn;
-        let entry = self.entries.entry(uid.clone()).or_insert_with(|| Entry::new(pod));
+        let entry = self.entries.entry(uid.clone()).or_insert_with(|| OutboxEntry::new(pod));
         if let Some(said) = &entry.said
             && said.last == last
             && said.generation == generation
@@ -73,11 +73,12 @@ impl State {
         }
         entry.says(LastReported { turn, status, last, generation });
         // A server that named a time is left alone until then. A final status still goes to disk.
-        let asked = matches!(entry.place, Place::Later((at, _), Why::Asked) if at > now);
+        let asked =
+            matches!(entry.place, OutboxPosition::Later((at, _), SendReason::Asked) if at > now);
         if last && self.keeps {
             self.to_keep.insert(uid.clone());
             if !asked {
-                self.put(&uid, Place::Keeping);
+                self.put(&uid, OutboxPosition::Keeping);
             }
             return true;
         }
@@ -93,7 +94,7 @@ impl State {
         self.turn += 1;
         let turn = self.turn;
         let pod = PodLabel { namespace, name, uid: uid.clone() };
-        let entry = self.entries.entry(uid.clone()).or_insert_with(|| Entry::new(pod));
+        let entry = self.entries.entry(uid.clone()).or_insert_with(|| OutboxEntry::new(pod));
         if entry.said.is_some() {
             // The file has to be removed nevertheless.
             entry.on_disk.get_or_insert(0);
@@ -101,28 +102,30 @@ impl State {
         }
         entry.says(LastReported { turn, status, last, generation });
         entry.on_disk = Some(turn);
-        self.put(uid, Place::Ready((Class::Kept, turn)));
+        self.put(uid, OutboxPosition::Ready((Class::Kept, turn)));
     }
 
     /// Records the pod in the API. Returns whether there is something to check.
     pub(super) fn api_saw(&mut self, pod: &Pod, now: Instant) -> bool {
         let uid = pod.uid();
-        let entry =
-            self.entries.entry(uid.clone()).or_insert_with(|| Entry::new(pod.label().clone()));
+        let entry = self
+            .entries
+            .entry(uid.clone())
+            .or_insert_with(|| OutboxEntry::new(pod.label().clone()));
         if !entry.note_seen(pod) || entry.said.is_none() {
             return false;
         }
         match entry.place {
-            Place::Idle => {
+            OutboxPosition::Idle => {
                 let at = entry.may_reassert(now);
                 if at > now {
-                    self.delay(uid, at, Why::Other);
+                    self.delay(uid, at, SendReason::Other);
                 } else {
                     self.line_up(uid);
                 }
                 true
             }
-            Place::InFlight(_) => {
+            OutboxPosition::InFlight(_) => {
                 entry.dirty = true;
                 false
             }
@@ -136,8 +139,8 @@ impl State {
     }
 
     /// Forgets a pod. Waiters are released when the entry is dropped.
-    pub(super) fn remove(&mut self, uid: &PodUid) -> Option<Entry> {
-        self.put(uid, Place::Idle);
+    pub(super) fn remove(&mut self, uid: &PodUid) -> Option<OutboxEntry> {
+        self.put(uid, OutboxPosition::Idle);
         self.entries.remove(uid)
     }
 
@@ -156,7 +159,7 @@ impl State {
         &mut self,
         now: Instant,
     ) -> Vec<(PodLabel, oneshot::Receiver<()>)> {
-        self.try_again(|why| why != Why::Asked, now);
+        self.try_again(|why| why != SendReason::Asked, now);
         let open = self.entries.values_mut().filter(|entry| !entry.is_delivered());
         open.map(|entry| (entry.pod.clone(), entry.wait())).collect()
     }
@@ -213,7 +216,7 @@ impl State {
     fn after_keeping(&mut self, uid: &PodUid) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
         entry.kept_turn = entry.turn();
-        if entry.place == Place::Keeping {
+        if entry.place == OutboxPosition::Keeping {
             self.line_up(uid);
         }
     }
@@ -234,10 +237,10 @@ impl State {
             let ticket = self.turn;
             let Some(entry) = self.entries.get_mut(&uid) else { continue };
             let Some(said) = entry.said.clone() else {
-                entry.place = Place::Idle;
+                entry.place = OutboxPosition::Idle;
                 continue;
             };
-            entry.place = Place::InFlight(ticket);
+            entry.place = OutboxPosition::InFlight(ticket);
             entry.dirty = false;
             self.in_flight += 1;
             return Some(Job {
@@ -263,12 +266,12 @@ impl State {
         self.in_flight -= 1;
         self.note_contact(&outcome, now);
         let uid = &job.pod.uid;
-        let ours = |entry: &&mut Entry| entry.place == Place::InFlight(job.ticket);
+        let ours = |entry: &&mut OutboxEntry| entry.place == OutboxPosition::InFlight(job.ticket);
         let Some(entry) = self.entries.get_mut(uid).filter(ours) else {
             // The pod is gone, or has come back since.
             return false;
         };
-        entry.place = Place::Idle;
+        entry.place = OutboxPosition::Idle;
         match outcome {
             Ok(Told { in_api, not_taken, patches }) => {
                 self.sent += patches;
@@ -286,22 +289,22 @@ impl State {
                     entry.on_disk = None;
                 }
                 if self.keeps && entry.is_last() && entry.kept_turn < entry.turn() {
-                    entry.place = Place::Keeping;
+                    entry.place = OutboxPosition::Keeping;
                 } else if entry.dirty || !entry.is_delivered() {
                     self.line_up(uid);
                 }
                 done
             }
-            Err(Fault::Gone) => {
+            Err(SendFault::Gone) => {
                 self.entries.remove(uid);
                 true
             }
-            Err(Fault::Stale) => {
+            Err(SendFault::Stale) => {
                 entry.in_api = None;
-                self.back_off(uid, None, Why::Other, now);
+                self.back_off(uid, None, SendReason::Other, now);
                 false
             }
-            Err(Fault::Refused(error)) => {
+            Err(SendFault::Refused(error)) => {
                 self.failures += 1;
                 if !std::mem::replace(&mut entry.complained, true) {
                     tracing::error!(
@@ -315,24 +318,24 @@ impl State {
                     entry.backoff = Backoff::PATIENT;
                 }
                 entry.in_api = None;
-                self.back_off(uid, None, Why::Other, now);
+                self.back_off(uid, None, SendReason::Other, now);
                 false
             }
-            Err(Fault::Later { after, .. }) => {
+            Err(SendFault::Later { after, .. }) => {
                 self.failures += 1;
-                let why = if after.is_some() { Why::Asked } else { Why::Silence };
+                let why = if after.is_some() { SendReason::Asked } else { SendReason::Silence };
                 self.back_off(uid, after, why, now);
                 false
             }
         }
     }
 
-    fn try_again(&mut self, whom: impl Fn(Why) -> bool, now: Instant) {
+    fn try_again(&mut self, whom: impl Fn(SendReason) -> bool, now: Instant) {
         let waiting: Vec<PodUid> = self
             .later
             .values()
             .filter(|uid| match self.entries.get(uid).map(|entry| entry.place) {
-                Some(Place::Later((at, _), why)) => at > now && whom(why),
+                Some(OutboxPosition::Later((at, _), why)) => at > now && whom(why),
                 _ => false,
             })
             .cloned()
@@ -342,45 +345,45 @@ impl State {
         }
     }
 
-    fn back_off(&mut self, uid: &PodUid, after: Option<Duration>, why: Why, now: Instant) {
+    fn back_off(&mut self, uid: &PodUid, after: Option<Duration>, why: SendReason, now: Instant) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
         let wait = entry.backoff.after_failure(after);
         self.delay(uid, now + wait, why);
     }
 
-    fn delay(&mut self, uid: &PodUid, at: Instant, why: Why) {
+    fn delay(&mut self, uid: &PodUid, at: Instant, why: SendReason) {
         self.turn += 1;
-        self.put(uid, Place::Later((at, self.turn), why));
+        self.put(uid, OutboxPosition::Later((at, self.turn), why));
     }
 
     fn line_up(&mut self, uid: &PodUid) {
         let Some(entry) = self.entries.get(uid) else { return };
         self.turn += 1;
-        self.put(uid, Place::Ready((entry.class(), self.turn)));
+        self.put(uid, OutboxPosition::Ready((entry.class(), self.turn)));
     }
 
     /// Moves the pod. One with a request in progress stays, and is checked again after it.
-    fn put(&mut self, uid: &PodUid, place: Place) {
+    fn put(&mut self, uid: &PodUid, place: OutboxPosition) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
-        if matches!(entry.place, Place::InFlight(_)) {
+        if matches!(entry.place, OutboxPosition::InFlight(_)) {
             entry.dirty = true;
             return;
         }
         match std::mem::replace(&mut entry.place, place) {
-            Place::Ready(key) => drop(self.ready.remove(&key)),
-            Place::Later(key, _) => drop(self.later.remove(&key)),
-            Place::Idle | Place::Keeping | Place::InFlight(_) => {}
+            OutboxPosition::Ready(key) => drop(self.ready.remove(&key)),
+            OutboxPosition::Later(key, _) => drop(self.later.remove(&key)),
+            OutboxPosition::Idle | OutboxPosition::Keeping | OutboxPosition::InFlight(_) => {}
         }
         match place {
-            Place::Ready(key) => drop(self.ready.insert(key, uid.clone())),
-            Place::Later(key, _) => drop(self.later.insert(key, uid.clone())),
-            Place::Idle | Place::Keeping | Place::InFlight(_) => {}
+            OutboxPosition::Ready(key) => drop(self.ready.insert(key, uid.clone())),
+            OutboxPosition::Later(key, _) => drop(self.later.insert(key, uid.clone())),
+            OutboxPosition::Idle | OutboxPosition::Keeping | OutboxPosition::InFlight(_) => {}
         }
     }
 }
 
 /// Whether the record of the status is no longer needed: that of a final status stays until the
 /// pod's phase in the API is terminal as well.
-fn is_settled(entry: &Entry, said: &LastReported) -> bool {
+fn is_settled(entry: &OutboxEntry, said: &LastReported) -> bool {
     !said.last || entry.in_api.as_ref().is_some_and(|pod| is_terminal(pod))
 }

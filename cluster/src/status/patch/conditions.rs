@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use winddown_shared::status::Phase;
+use winddown_shared::status::PodPhase;
 
 use super::ReportedStatus;
 
@@ -23,7 +23,7 @@ pub(super) struct News<'a> {
     /// Whether the terminal phase is held back.
     pub(super) held_back: bool,
     /// The terminal phase that the API has, or will have.
-    pub(super) ended: Option<Phase>,
+    pub(super) ended: Option<PodPhase>,
     pub(super) generation: Option<i64>,
 }
 
@@ -132,6 +132,6 @@ fn is_readiness(condition: &PodCondition) -> bool {
     matches!(condition.type_.as_str(), READY | CONTAINERS_READY)
 }
 
-fn reason_of(phase: Phase) -> &'static str {
-    if phase == Phase::Succeeded { "PodCompleted" } else { "PodFailed" }
+fn reason_of(phase: PodPhase) -> &'static str {
+    if phase == PodPhase::Succeeded { "PodCompleted" } else { "PodFailed" }
 }

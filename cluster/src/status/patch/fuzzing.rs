@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::WallTime;
-use winddown_shared::status::Phase;
+use winddown_shared::status::PodPhase;
 
 use super::apply::apply;
 use super::{ReportedStatus, patch};
@@ -32,13 +32,13 @@ pub(crate) fn laws(in_api: &api::Pod, said: &api::PodStatus) {
 fn promised(before: &api::Pod, after: &api::Pod, reported: &ReportedStatus<'_>) {
     assert_eq!(patch(after, reported), None, "once is enough");
     assert_eq!(before.spec, after.spec);
-    let phase = |pod: &api::Pod| pod.status.as_ref().and_then(Phase::of);
+    let phase = |pod: &api::Pod| pod.status.as_ref().and_then(PodPhase::of);
     if let Some(had) = phase(before).filter(|phase| phase.is_terminal()) {
         assert_eq!(phase(after), Some(had), "a terminal phase stays");
     }
     let ready =
         |condition: &api::PodCondition| condition.type_ == "Ready" && condition.status == "True";
-    if phase(after).is_some_and(Phase::is_terminal) {
+    if phase(after).is_some_and(PodPhase::is_terminal) {
         let mut all = after.status.iter().flat_map(|s| s.conditions.iter().flatten());
         assert!(!all.any(ready), "what has ended is not ready");
     }

@@ -1,7 +1,7 @@
 //! The status that the API should have.
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::status::Phase;
+use winddown_shared::status::PodPhase;
 
 use super::{ReportedStatus, conditions, containers};
 
@@ -12,10 +12,10 @@ pub(super) fn merge(
     reported: &ReportedStatus<'_>,
 ) -> api::PodStatus {
     let said = reported.status;
-    let had = Phase::of(before);
-    let wanted = Phase::of(said);
+    let had = PodPhase::of(before);
+    let wanted = PodPhase::of(said);
     let runs = containers::any_running(said);
-    let ends = wanted.is_some_and(Phase::is_terminal);
+    let ends = wanted.is_some_and(PodPhase::is_terminal);
     let over = reported.last || (ends && !runs);
     let held_back = ends && !over;
 
@@ -39,10 +39,14 @@ pub(super) fn merge(
     after
 }
 
-fn next_phase(had: Option<Phase>, wanted: Option<Phase>, held_back: bool) -> Option<Phase> {
+fn next_phase(
+    had: Option<PodPhase>,
+    wanted: Option<PodPhase>,
+    held_back: bool,
+) -> Option<PodPhase> {
     match (had, wanted) {
         (Some(had), _) if had.is_terminal() || held_back => Some(had),
-        (Some(Phase::Running), Some(Phase::Pending)) => Some(Phase::Running),
+        (Some(PodPhase::Running), Some(PodPhase::Pending)) => Some(PodPhase::Running),
         (None, _) if held_back => None,
         (had, wanted) => wanted.or(had),
     }
@@ -51,15 +55,15 @@ fn next_phase(had: Option<Phase>, wanted: Option<Phase>, held_back: bool) -> Opt
 /// Sets reason and message. They belong to the phase: those of a terminal one stay, unless it has none.
 fn give_reasons(
     after: &mut api::PodStatus,
-    had: Option<Phase>,
-    wanted: Option<Phase>,
+    had: Option<PodPhase>,
+    wanted: Option<PodPhase>,
     held_back: bool,
     said: &api::PodStatus,
 ) {
     if held_back || wanted.is_none() {
         return;
     }
-    if had.is_some_and(Phase::is_terminal) {
+    if had.is_some_and(PodPhase::is_terminal) {
         if had == wanted && text(&after.reason).is_none() && text(&after.message).is_none() {
             after.reason = text(&said.reason);
             after.message = text(&said.message);

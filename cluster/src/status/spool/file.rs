@@ -29,7 +29,7 @@ pub(super) const MAX_RECORD_BYTES: u64 = 4 << 20;
 /// A record with what identifies it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Envelope<R> {
+pub(super) struct RecordEnvelope<R> {
     pub(super) version: u32,
     pub(super) uid: PodUid,
     pub(super) at: WallTime,
@@ -45,13 +45,13 @@ pub(super) enum FormError {
     Newer(u32),
 }
 
-impl<R> Envelope<R> {
+impl<R> RecordEnvelope<R> {
     pub(super) fn new(uid: &PodUid, at: WallTime, record: R) -> Self {
         Self { version: VERSION, uid: uid.clone(), at, record }
     }
 }
 
-impl<R: for<'de> Deserialize<'de>> Envelope<R> {
+impl<R: for<'de> Deserialize<'de>> RecordEnvelope<R> {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, FormError> {
         #[derive(Deserialize)]
         struct Version {

@@ -6,14 +6,16 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use winddown_shared::error_chain;
 
-use super::file::{BAD, Envelope, MAX_RECORD_BYTES, RECORD, is_left_over};
-use super::{Inner, Kept, SpoolError};
+use super::file::{BAD, MAX_RECORD_BYTES, RECORD, RecordEnvelope, is_left_over};
+use super::{SpoolError, SpoolShared, StoredRecord};
 
 /// How many unreadable files are kept for inspection.
 const MOST_BAD: usize = 16;
 
 /// Reads the records in the directory, oldest first.
-pub(super) fn all<R: DeserializeOwned>(inner: &Inner) -> Result<Vec<Kept<R>>, SpoolError> {
+pub(super) fn all<R: DeserializeOwned>(
+    inner: &SpoolShared,
+) -> Result<Vec<StoredRecord<R>>, SpoolError> {
     let names = match inner.disk.list(&inner.directory) {
         Ok(names) => names,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -37,7 +39,7 @@ pub(super) fn all<R: DeserializeOwned>(inner: &Inner) -> Result<Vec<Kept<R>>, Sp
             }
         }
     }
-    records.sort_by(|a: &Kept<R>, b| (a.at, &a.uid).cmp(&(b.at, &b.uid)));
+    records.sort_by(|a: &StoredRecord<R>, b| (a.at, &a.uid).cmp(&(b.at, &b.uid)));
     let surplus = records.len().saturating_sub(inner.limits.most);
     for dropped in records.drain(..surplus) {
         drop_old(inner, &inner.path(&dropped.uid), "there are more than are kept");
@@ -53,15 +55,15 @@ pub(super) fn all<R: DeserializeOwned>(inner: &Inner) -> Result<Vec<Kept<R>>, Sp
 }
 
 fn one<R: DeserializeOwned>(
-    inner: &Inner,
+    inner: &SpoolShared,
     path: &Path,
-) -> Result<Option<Kept<R>>, Box<dyn std::error::Error>> {
+) -> Result<Option<StoredRecord<R>>, Box<dyn std::error::Error>> {
     let bytes = match inner.disk.read(path, MAX_RECORD_BYTES) {
         // It was removed meanwhile.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         read => read?,
     };
-    let Envelope { uid, at, record, .. } = Envelope::parse(&bytes)?;
+    let RecordEnvelope { uid, at, record, .. } = RecordEnvelope::parse(&bytes)?;
     // If the clock was set back, no record is too old.
     let age = inner.wall.now().duration_since(at);
     if age
@@ -70,15 +72,15 @@ fn one<R: DeserializeOwned>(
         drop_old(inner, path, "it is too old");
         return Ok(None);
     }
-    Ok(Some(Kept { uid, at, record }))
+    Ok(Some(StoredRecord { uid, at, record }))
 }
 
-fn drop_old(inner: &Inner, path: &Path, why: &str) {
+fn drop_old(inner: &SpoolShared, path: &Path, why: &str) {
     tracing::warn!(path = %path.display(), why, "the record of a pod is dropped");
     let _ = inner.disk.remove(path);
 }
 
-fn set_aside(inner: &Inner, path: &Path, error: &dyn std::error::Error, keep: bool) {
+fn set_aside(inner: &SpoolShared, path: &Path, error: &dyn std::error::Error, keep: bool) {
     inner.lock().set_aside += 1;
     let mut aside = path.as_os_str().to_owned();
     aside.push(BAD);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use winddown_shared::{PodUid, WallClock, WallTime};
 
-use super::{Kept, Spool, SpoolError, SpoolLimits, disk};
+use super::{Spool, SpoolError, SpoolLimits, StoredRecord, disk};
 
 pub(crate) mod faulty;
 
@@ -29,7 +29,7 @@ fn real(directory: &Path) -> Spool<String> {
 
 async fn records(spool: &Spool<String>) -> Vec<(String, String)> {
     let kept = spool.load().await.unwrap();
-    kept.into_iter().map(|Kept { uid, record, .. }| (uid.to_string(), record)).collect()
+    kept.into_iter().map(|StoredRecord { uid, record, .. }| (uid.to_string(), record)).collect()
 }
 
 /// Waits for a removal, because `remove` does not wait for the disk.

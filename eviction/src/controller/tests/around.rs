@@ -8,7 +8,10 @@ use winddown_shared::testing::static_pod;
 use winddown_shared::{Event, GateReason, GateReasons, PodUid};
 
 use super::*;
-use crate::{Condition, Ending, EvictedBefore, HookRule, Outcome, Signal, StaticPods, Wanted};
+use crate::{
+    CandidateEnding, Condition, DecisionOutcome, EvictedBefore, HookRule, Signal, StaticPods,
+    WantedFigures,
+};
 
 #[tokio::test(start_paused = true)]
 async fn ten_calm_minutes_end_no_pod_measure_no_pod_and_sample_every_two_seconds() {
@@ -125,7 +128,7 @@ async fn shadow_mode_decides_and_records_and_touches_nothing() {
     assert!(!world.has(Condition::Memory), "no condition, so nobody is kept out");
     let history = world.view.history();
     assert_eq!(history.len(), 1);
-    assert_eq!((&history[0].outcome, history[0].times), (&Outcome::Shadow, 6));
+    assert_eq!((&history[0].outcome, history[0].times), (&DecisionOutcome::Shadow, 6));
     assert_eq!(&*history[0].victim.as_ref().unwrap().name, LOWEST);
     let all = world.recorder.events().len();
     assert_eq!(world.count(|event| matches!(event, Event::EvictionShadowed { .. })), all);
@@ -237,7 +240,7 @@ async fn a_static_pod_that_takes_longer_to_end_than_it_may_comes_back_all_the_sa
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_came_back_after_it_was_overdue_can_be_evicted_again() {
     let (due, evicted_for) = (Instant::now(), Condition::Memory.into());
-    let overdue = Ending { due, has_minimal_grace: true, evicted_for };
+    let overdue = CandidateEnding { due, has_minimal_grace: true, evicted_for };
     let world = World::with(hard(), vec![(pod("web", 0, &[]), memory("1Gi"))], |controller| {
         controller.endings.insert(PodUid::new("web"), overdue);
     });
@@ -263,10 +266,10 @@ async fn an_eviction_that_is_under_way_when_a_drain_begins_is_not_shown_as_such_
     let world = with_a_manifest();
     world.killer.hangs(&PodUid::new("web"), secs(3));
     world.is(left("500Mi"), secs(1)).await;
-    assert_eq!(world.view.history()[0].outcome, Outcome::Evicting);
+    assert_eq!(world.view.history()[0].outcome, DecisionOutcome::Evicting);
     world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
     tokio::time::sleep(secs(20)).await;
-    assert_eq!(world.view.history()[0].outcome, Outcome::Evicted { took_ms: 3000 });
+    assert_eq!(world.view.history()[0].outcome, DecisionOutcome::Evicted { took_ms: 3000 });
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,7 +284,7 @@ async fn a_static_pod_whose_hook_a_shutdown_cuts_short_is_not_shown_as_evicted()
     tokio::time::sleep(MINUTE).await;
     assert_eq!((world.killed(), world.view.awaiting_readmission()), (vec![], vec![]));
     let outcome = &world.view.history()[0].outcome;
-    assert!(matches!(outcome, Outcome::Failed { .. }), "{outcome:?}");
+    assert!(matches!(outcome, DecisionOutcome::Failed { .. }), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -353,6 +356,6 @@ async fn who_would_be_ended_can_be_asked_and_nothing_is_touched() {
     assert_eq!(told.thresholds[0].available.as_deref(), Some("8Gi"));
     assert_eq!(told.thresholds[0].met_seconds, None);
     assert_eq!(explain(Some(Signal::PidAvailable)).await.signal, None);
-    assert_eq!(world.node.state().measured, [(5, Wanted::Memory)]);
+    assert_eq!(world.node.state().measured, [(5, WantedFigures::Memory)]);
     assert_eq!(world.killed(), []);
 }

@@ -5,7 +5,7 @@ use winddown_shared::{FsStats, GateReason, GateReasons};
 
 use super::*;
 use crate::tests::disk;
-use crate::{Condition, Outcome};
+use crate::{Condition, DecisionOutcome};
 
 fn disk_left(available: &str) -> NodeStats {
     let nodefs = FsStats {
@@ -44,7 +44,7 @@ async fn reclaim_is_judged_by_what_was_short_and_by_nothing_else() {
     assert_eq!(names(&world), [""; 0], "memory is short for less than its grace");
     assert!(world.has(Condition::Memory) && world.has(Condition::Disk));
     let outcome = &world.view.history()[0].outcome;
-    assert!(matches!(outcome, Outcome::Reclaimed(back) if back.items == 3), "{outcome:?}");
+    assert!(matches!(outcome, DecisionOutcome::Reclaimed(back) if back.items == 3), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -88,7 +88,7 @@ async fn a_reclaim_that_is_under_way_when_a_drain_begins_stops_and_says_what_it_
     tokio::time::sleep(MINUTE).await;
     assert_eq!(world.node.state().reclaimed.len(), 1);
     let outcome = &world.view.history()[0].outcome;
-    assert!(matches!(outcome, Outcome::Reclaimed(back) if back.items == 1), "{outcome:?}");
+    assert!(matches!(outcome, DecisionOutcome::Reclaimed(back) if back.items == 1), "{outcome:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,7 +146,9 @@ async fn no_second_victim_while_a_runtime_still_removes_the_first_ones_files() {
     assert_eq!(names(&world), ["much"]);
     world.is(disk_left("1380Mi"), MINUTE).await;
     assert_eq!(names(&world), ["much"]);
-    let was = |outcome: &Outcome| matches!(outcome, Outcome::Evicting | Outcome::NoCandidate);
+    let was = |outcome: &DecisionOutcome| {
+        matches!(outcome, DecisionOutcome::Evicting | DecisionOutcome::NoCandidate)
+    };
     assert!(!world.view.history().iter().any(|record| was(&record.outcome)));
 }
 

@@ -5,7 +5,7 @@
 use winddown_shared::MemoryStats;
 
 use super::*;
-use crate::{Cadence, MemoryAvailable, Observations, Outcome};
+use crate::{Cadence, DecisionOutcome, MemoryAvailable, Observations};
 
 /// The kubelet's handler is called for each of four events; here, only for those that the loop has time for.
 #[tokio::test(start_paused = true)]
@@ -99,8 +99,9 @@ async fn processes_that_the_kernel_killed_are_in_the_history_and_end_no_pod() {
     for oom_kills in [Some(7), Some(7), None, Some(9), Some(9), Some(0), Some(1)] {
         world.is(killed(oom_kills), secs(2)).await;
     }
-    let outcomes: Vec<Outcome> = world.view.history().into_iter().map(|r| r.outcome).collect();
-    let killed = |processes| Outcome::KilledByKernel { processes };
+    let outcomes: Vec<DecisionOutcome> =
+        world.view.history().into_iter().map(|r| r.outcome).collect();
+    let killed = |processes| DecisionOutcome::KilledByKernel { processes };
     assert_eq!(outcomes, [killed(2), killed(1)], "what was before is not news");
     assert_eq!(world.killed(), []);
 }

@@ -7,7 +7,7 @@ use winddown_shared::{Event, GateReason, GateReasons, PressureStats};
 
 use super::*;
 use crate::tests::processes;
-use crate::{Condition, HookRule, Outcome, PressureRule};
+use crate::{Condition, DecisionOutcome, HookRule, PressureRule};
 
 fn soft() -> Policy {
     policy(json!({
@@ -54,7 +54,7 @@ async fn what_is_to_run_before_an_eviction_runs_before_the_pod_is_asked() {
     assert!(calls[0].message.starts_with("The node was low on resource: memory."));
     let record = &world.view.history()[0];
     assert_eq!(record.hook.as_ref().map(|run| &*run.output), Some("dumped"));
-    assert!(matches!(record.outcome, Outcome::Evicted { .. }));
+    assert!(matches!(record.outcome, DecisionOutcome::Evicted { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,8 +150,8 @@ async fn a_pod_that_does_not_end_counts_as_failed_and_the_next_one_is_chosen() {
     assert_eq!(world.count(|event| matches!(event, Event::PodEvicted { .. })), 1);
     assert_eq!(world.count(|event| matches!(event, Event::EvictionFailed { .. })), 1);
     let history = world.view.history();
-    assert!(matches!(history[0].outcome, Outcome::Failed { .. }));
-    assert!(matches!(history[1].outcome, Outcome::Evicted { .. }));
+    assert!(matches!(history[0].outcome, DecisionOutcome::Failed { .. }));
+    assert!(matches!(history[1].outcome, DecisionOutcome::Evicted { .. }));
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,7 +257,7 @@ async fn pods_that_cannot_be_measured_are_never_ended_and_it_is_tried_ever_more_
     let tries = world.node.state().measured.len();
     assert!((7..=11).contains(&tries), "{tries} tries in a minute");
     assert_eq!(world.view.history().len(), 1, "told once");
-    assert_eq!(world.view.history()[0].outcome, Outcome::NoCandidate);
+    assert_eq!(world.view.history()[0].outcome, DecisionOutcome::NoCandidate);
     world.node.state().pods.insert(memory_pods()[2].0.uid().clone(), memory("400Mi"));
     world.helps("burstable-above-requests", left("4Gi"));
     world.is(left("500Mi"), secs(11)).await;

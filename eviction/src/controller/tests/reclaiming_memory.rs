@@ -4,7 +4,7 @@ use serde_json::json;
 use winddown_shared::{MemoryFigure, SwapStats};
 
 use super::*;
-use crate::{MemoryAvailable, Outcome};
+use crate::{DecisionOutcome, MemoryAvailable};
 
 const HALF: Duration = Duration::from_millis(500);
 
@@ -29,7 +29,7 @@ fn with_swap(available: &str, free: &str) -> NodeStats {
     NodeStats { swap: Some(swap), ..left(available) }
 }
 
-fn outcomes(world: &World) -> Vec<Outcome> {
+fn outcomes(world: &World) -> Vec<DecisionOutcome> {
     world.view.history().into_iter().map(|record| record.outcome).collect()
 }
 
@@ -44,7 +44,7 @@ async fn a_pod_that_can_go_to_swap_does_not_end() {
     assert_eq!(asked, [("web".to_owned(), MemoryFigure::Anonymous, wanted)], "all it has");
     let all = outcomes(&world);
     assert!(
-        matches!(&all[..], [Outcome::ReclaimedMemory { bytes, .. }] if *bytes == wanted),
+        matches!(&all[..], [DecisionOutcome::ReclaimedMemory { bytes, .. }] if *bytes == wanted),
         "{all:?}"
     );
 }
@@ -99,7 +99,10 @@ async fn a_pod_ends_when_taking_back_takes_too_long() {
     assert!(
         matches!(
             &all[..],
-            [Outcome::ReclaimedMemory { error: Some(_), .. }, Outcome::Evicted { .. }]
+            [
+                DecisionOutcome::ReclaimedMemory { error: Some(_), .. },
+                DecisionOutcome::Evicted { .. }
+            ]
         ),
         "{all:?}"
     );

@@ -18,7 +18,7 @@ use winddown_shared::{
 use crate::{
     Cadence, Condition, EvictedBefore, EvictionController, EvictionParts, EvictionView, Hook,
     HookCall, HookRule, HookRun, MeasureError, Policy, Readmit, Reclaim, ReclaimError, Reclaimable,
-    Reclaimed, Signals, Wanted,
+    Reclaimed, Signals, WantedFigures,
 };
 
 pub(super) struct World {
@@ -45,7 +45,7 @@ pub(super) struct State {
     pub(super) after: HashMap<PodUid, NodeStats>,
     pub(super) killer: FakeKiller,
     pub(super) looks: Vec<Instant>,
-    pub(super) measured: Vec<(usize, Wanted)>,
+    pub(super) measured: Vec<(usize, WantedFigures)>,
     pub(super) hangs: bool,
     pub(super) fails: bool,
     /// Falling memory: the start time, the initial amount, and the decrease per second.
@@ -175,7 +175,7 @@ impl Signals for Node {
         Ok(at(state.stats, Instant::now()))
     }
 
-    async fn pods(&self, pods: &[Pod], wanted: Wanted) -> Vec<Option<PodStats>> {
+    async fn pods(&self, pods: &[Pod], wanted: WantedFigures) -> Vec<Option<PodStats>> {
         let mut state = self.state();
         state.measured.push((pods.len(), wanted));
         pods.iter().map(|pod| state.pods.get(pod.uid()).cloned()).collect()

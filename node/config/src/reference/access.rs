@@ -1,30 +1,30 @@
 //! The options for logs, state and access to the agent.
 
-use super::{Kind, Reading, Section, Top};
+use super::{FieldReading, OptionSection, Top, ValueKind};
 use crate::{Config, Trust};
 use winddown_yaml::{Fields, Problem};
 
 /// The longest path of a socket: `sun_path` has 108 bytes, including the terminating zero.
 const LONGEST_SOCKET_PATH: usize = 107;
 
-pub(super) fn section() -> Section {
+pub(super) fn section() -> OptionSection {
     let rows = vec![
-        Top::new("podLogsDir", |c| &mut c.pod_logs_dir, Kind::PATH).trusted(Trust::Nothing)
+        Top::new("podLogsDir", |c| &mut c.pod_logs_dir, ValueKind::PATH).trusted(Trust::Nothing)
             .doc(
                 "Where the containers' logs are. The kubelet's /var/log/pods would do, but a kubelet on \
                  this machine removes what it does not know from there.",
             )
             .zero_is_unset_for_kubelets(),
-        Top::new("containerLogMaxSize", |c| &mut c.container_log_max_size, Kind::Size { least: "4Ki" })
+        Top::new("containerLogMaxSize", |c| &mut c.container_log_max_size, ValueKind::Size { least: "4Ki" })
             .doc("When a log is rotated.")
             .zero_is_unset_for_kubelets(),
-        Top::new("containerLogMaxFiles", |c| &mut c.container_log_max_files, Kind::integer(2, 1000))
+        Top::new("containerLogMaxFiles", |c| &mut c.container_log_max_files, ValueKind::integer(2, 1000))
             .doc("How many log files of a container are kept, the current one included."),
-        Top::new("stateDirectory", |c| &mut c.state_directory, Kind::PATH).trusted(Trust::Read).doc(
+        Top::new("stateDirectory", |c| &mut c.state_directory, ValueKind::PATH).trusted(Trust::Read).doc(
             "The directory for what has to survive a restart: which processes belong to which \
              pod, and reports of past shutdowns.",
         ),
-        Top::new("controlSocket", |c| &mut c.control_socket, Kind::PATH).trusted(Trust::Socket)
+        Top::new("controlSocket", |c| &mut c.control_socket, ValueKind::PATH).trusted(Trust::Socket)
             .doc("The socket that commands connect to. Root may do everything.")
             .check(socket),
         Top::new("controlSocketGroup", |c| &mut c.control_socket_group, GROUP)
@@ -34,17 +34,17 @@ pub(super) fn section() -> Section {
             )
             .check(group)
             .example("winddown"),
-        Top::new("metricsAddress", |c| &mut c.metrics_address, Kind::Address("IP and port"))
+        Top::new("metricsAddress", |c| &mut c.metrics_address, ValueKind::Address("IP and port"))
             .doc(
                 "Metrics are on the control socket. This serves them over TCP as well, without \
                  authentication.",
             )
             .example("127.0.0.1:9477"),
     ];
-    Section { title: "Logs, state, access", rows, relate }
+    OptionSection { title: "Logs, state, access", rows, relate }
 }
 
-const GROUP: Kind = Kind::Text { pattern: "^[A-Za-z0-9_.-]{1,32}$" };
+const GROUP: ValueKind = ValueKind::Text { pattern: "^[A-Za-z0-9_.-]{1,32}$" };
 
 pub(super) fn socket(_: &str, path: &str) -> Option<String> {
     let long = path.len();
@@ -58,7 +58,7 @@ fn group(_: &str, name: &str) -> Option<String> {
     (!valid).then(|| format!("`{name}` is no group name: write one that `getent group` knows"))
 }
 
-fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Reading) {
+fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut FieldReading) {
     let key = "controlSocketGroup";
     if let Some(at) = fields.key_at(key)
         && config.control_socket_group.take_if(|group| group == "root").is_some()

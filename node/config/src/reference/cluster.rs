@@ -7,20 +7,20 @@ use serde_json::{Value as Json, json};
 use winddown_shared::{ShutdownWork, parse_duration};
 use winddown_yaml::{Fields, Problem, Value as Tree, names};
 
-use super::value::{Options, Value, Word, go, parsed};
-use super::{Field, Kind, Reading, Row, Section, Top};
+use super::value::{OptionValue, Options, Word, go, parsed};
+use super::{Field, FieldReading, OptionRow, OptionSection, Top, ValueKind};
 use crate::{Config, EndedPods, Mode, NodeTaint, OrphanedPods, Trust, WithoutApi};
 
-const FILE: Kind = Kind::Path { empty: true };
+const FILE: ValueKind = ValueKind::Path { empty: true };
 const AFTER_NODES: &str = "shutdownAfterNodes";
 const AFTER_NODES_TIMEOUT: &str = "shutdownAfterNodesTimeout";
-const DOMAIN: Kind = Kind::Text { pattern: "^[a-z0-9.-]*$" };
-const ENDED_PODS: Kind = Kind::Text { pattern: "^(delete|keep|ttl .+)$" };
+const DOMAIN: ValueKind = ValueKind::Text { pattern: "^[a-z0-9.-]*$" };
+const ENDED_PODS: ValueKind = ValueKind::Text { pattern: "^(delete|keep|ttl .+)$" };
 /// The range for how long the objects of terminated pods may be kept.
 const TTL: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
-pub(super) fn section() -> Section {
+pub(super) fn section() -> OptionSection {
     let rows = vec![
         Top::new("kubeconfig", |c| &mut c.cluster.kubeconfig, FILE).trusted(Trust::Secret)
             .doc(
@@ -33,27 +33,27 @@ pub(super) fn section() -> Section {
                  only ask for one. The agent keeps the certificate in the state directory and renews it.",
             )
             .example("/etc/winddown/bootstrap-kubeconfig"),
-        Top::new("registerNode", |c| &mut c.cluster.register_node, Kind::Flag)
+        Top::new("registerNode", |c| &mut c.cluster.register_node, ValueKind::Flag)
             .doc("Create this machine's Node object when the agent starts."),
-        Top::new("recreateNode", |c| &mut c.cluster.recreate_node, Kind::Flag)
+        Top::new("recreateNode", |c| &mut c.cluster.recreate_node, ValueKind::Flag)
             .doc("Create the Node object again when it is deleted while the agent runs."),
         Top::new(
             "registerWithTaints",
             |c| &mut c.cluster.register_with_taints,
-            Kind::list::<NodeTaint>(),
+            ValueKind::list::<NodeTaint>(),
         )
         .doc("Taints that the Node object is created with.")
         .example("- key: example.com/edge\n  value: here\n  effect: NoSchedule"),
-        Top::new("providerID", |c| &mut c.cluster.provider_id, Kind::ANY_TEXT)
+        Top::new("providerID", |c| &mut c.cluster.provider_id, ValueKind::ANY_TEXT)
             .doc("The cloud's identifier of the machine, set when the Node object is created.")
             .example("example://machine-1"),
-        Top::new("nodeIP", |c| &mut c.cluster.node_ips, Kind::Address("IP address"))
+        Top::new("nodeIP", |c| &mut c.cluster.node_ips, ValueKind::Address("IP address"))
             .doc(
                 "The node's addresses, one or one of each family (10.0.0.5,fd00::5). Unset: the \
                  machine's own.",
             )
             .example("10.0.0.5"),
-        Top::new("clusterDNS", |c| &mut c.cluster.dns, Kind::Addresses)
+        Top::new("clusterDNS", |c| &mut c.cluster.dns, ValueKind::Addresses)
             .doc(
                 "The cluster's name servers. Pods with `dnsPolicy: ClusterFirst`, which is the default, \
                  ask them instead of the node's. With `runtime: cri` only: other runtimes' pods use the \
@@ -64,7 +64,7 @@ pub(super) fn section() -> Section {
             .doc("The domain of the cluster's Services, which such pods search for short names.")
             .check(domain)
             .example("cluster.local"),
-        Top::new("resolvConf", |c| &mut c.resolv_conf, Kind::PATH).trusted(Trust::Nothing)
+        Top::new("resolvConf", |c| &mut c.resolv_conf, ValueKind::PATH).trusted(Trust::Nothing)
             .doc(
                 "The resolver file that pods get where they do not ask the cluster's name servers. With \
                  `runtime: cri` only. Where it names only servers on this machine (systemd-resolved), \
@@ -75,22 +75,22 @@ pub(super) fn section() -> Section {
         Top::new(
             "nodeLeaseDurationSeconds",
             |c| &mut c.cluster.node_lease_duration,
-            Kind::seconds(4, 86_400),
+            ValueKind::seconds(4, 86_400),
         )
         .doc("How long the cluster waits for the node's next heartbeat.")
         .zero_is_unset_for_kubelets(),
         Top::new(
             "nodeStatusReportFrequency",
             |c| &mut c.cluster.node_status_report_frequency,
-            Kind::INTERVAL,
+            ValueKind::INTERVAL,
         )
         .doc("How often the status is written although it has not changed.")
         .zero_is_unset(),
-        Top::new("cordonOnShutdown", |c| &mut c.cluster.cordon_on_shutdown, Kind::Flag).doc(
+        Top::new("cordonOnShutdown", |c| &mut c.cluster.cordon_on_shutdown, ValueKind::Flag).doc(
             "Make the node unschedulable when it goes down, and beside a kubelet taint it as well. Both \
              are undone after the boot, unless they were there before.",
         ),
-        Top::new(AFTER_NODES, |c| &mut c.cluster.after_nodes, Kind::ANY_TEXT)
+        Top::new(AFTER_NODES, |c| &mut c.cluster.after_nodes, ValueKind::ANY_TEXT)
             .doc(
                 "A label selector of nodes that go down before this node's control plane: a shutdown waits for them \
                  until their Node objects report a clean shutdown or are gone. Terms are `key`, `!key`, `key=value` \
@@ -101,7 +101,7 @@ pub(super) fn section() -> Section {
         Top::new(
             AFTER_NODES_TIMEOUT,
             |c| &mut c.cluster.after_nodes_timeout,
-            Kind::duration("1s", "1h"),
+            ValueKind::duration("1s", "1h"),
         )
         .doc(
             "How long it waits for them, whatever the API server does: a quarter of the shutdown's whole \
@@ -110,7 +110,7 @@ pub(super) fn section() -> Section {
         Top::new(
             "shutdownAfterNodesPriority",
             |c| &mut c.cluster.after_nodes_priority,
-            Kind::integer(i32::MIN.into(), i32::MAX.into()),
+            ValueKind::integer(i32::MIN.into(), i32::MAX.into()),
         )
         .doc(
             "The group that waits, with those after it: the one that ends pods of this priority. Where groups are roles, \
@@ -126,7 +126,7 @@ pub(super) fn section() -> Section {
              server: `stop` (with their grace), `adopt` (they run on), or `report` (the same, and \
              each is named in the log).",
         ),
-        Top::new("nodeApiAddress", |c| &mut c.cluster.node_api_address, Kind::Address("IP and port"))
+        Top::new("nodeApiAddress", |c| &mut c.cluster.node_api_address, ValueKind::Address("IP and port"))
             .doc(
                 "The address at which the API server asks this node for logs and the like; the \
                  port is usually 10250. With `mode: cluster`. Unset: disabled.",
@@ -150,7 +150,7 @@ pub(super) fn section() -> Section {
         Top::new(
             "companionEvictionTimeout",
             |c| &mut c.companion.eviction_timeout,
-            Kind::duration("0s", "1h"),
+            ValueKind::duration("0s", "1h"),
         )
         .doc(
             "Beside a kubelet: how long a pod's disruption budget is asked for its consent before the \
@@ -161,12 +161,12 @@ pub(super) fn section() -> Section {
             "Beside a kubelet: what is done when the API server is away while the node goes down. \
              `stopContainers` stops containers through the container runtime, `wait` waits.",
         ),
-        Top::new("kubeletRootDir", |c| &mut c.companion.kubelet_root_dir, Kind::PATH).trusted(Trust::Read).doc(
+        Top::new("kubeletRootDir", |c| &mut c.companion.kubelet_root_dir, ValueKind::PATH).trusted(Trust::Read).doc(
             "Beside a kubelet: its `--root-dir`, where it mounts the volumes of pods. They are released \
              when nothing of them is mounted there.",
         ),
     ];
-    Section { title: "In a cluster (mode cluster or companion)", rows, relate }
+    OptionSection { title: "In a cluster (mode cluster or companion)", rows, relate }
 }
 
 impl Word for OrphanedPods {
@@ -189,16 +189,16 @@ impl Word for &'static str {
 }
 
 impl Options for NodeTaint {
-    fn rows() -> Vec<Row<Self>> {
+    fn rows() -> Vec<OptionRow<Self>> {
         vec![
-            Row::<Self>::new("key", |taint| &mut taint.key, Kind::ANY_TEXT)
+            OptionRow::<Self>::new("key", |taint| &mut taint.key, ValueKind::ANY_TEXT)
                 .doc("The taint's key, a qualified name.")
                 .required()
                 .check(taint_key),
-            Row::<Self>::new("value", |taint| &mut taint.value, Kind::ANY_TEXT)
+            OptionRow::<Self>::new("value", |taint| &mut taint.value, ValueKind::ANY_TEXT)
                 .doc("Its value, as a label's; may be left out.")
                 .check(taint_value),
-            Row::<Self>::choice("effect", |taint| &mut taint.effect)
+            OptionRow::<Self>::choice("effect", |taint| &mut taint.effect)
                 .doc("What it does to pods that do not tolerate it.")
                 .required(),
         ]
@@ -243,7 +243,7 @@ fn domain(_: &str, text: &str) -> Option<String> {
     (!valid).then(|| format!("`{text}` is no domain: write such as cluster.local"))
 }
 
-impl Value for EndedPods {
+impl OptionValue for EndedPods {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         parsed(field, fields, |text| {
             let why = match (text, text.strip_prefix("ttl ")) {
@@ -269,7 +269,7 @@ impl Value for EndedPods {
     }
 }
 
-fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Reading) {
+fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut FieldReading) {
     let cluster = &mut config.cluster;
     if cluster.domain.ends_with('.') {
         cluster.domain.pop();
@@ -338,7 +338,7 @@ fn is_address(text: &str) -> bool {
 }
 
 /// Warns if the wait for other nodes has no effect, or gets less time than configured.
-fn after_nodes(fields: &Fields<'_, '_>, config: &Config, reading: &mut Reading) {
+fn after_nodes(fields: &Fields<'_, '_>, config: &Config, reading: &mut FieldReading) {
     let Some(at) = fields.key_at(AFTER_NODES).filter(|_| config.cluster.after_nodes.is_some())
     else {
         return;

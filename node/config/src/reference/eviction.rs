@@ -9,8 +9,8 @@ use winddown_eviction::{
 };
 use winddown_yaml::{Fields, Problem};
 
-use super::value::{Options, Value, Word, options, written_options};
-use super::{Field, Kind, Names, Reading, Row, Section, Top};
+use super::value::{OptionValue, Options, Word, options, written_options};
+use super::{Field, FieldReading, Names, OptionRow, OptionSection, Top, ValueKind};
 use crate::{Config, EvictionSettings, Trust};
 
 const HARD: &str = "evictionHard";
@@ -29,11 +29,13 @@ const SIGNALS: Names = Names::Words(&[
     "pid.available",
     "allocatableMemory.available",
 ]);
-const THRESHOLDS: Kind = Kind::Map { names: SIGNALS, value: &Kind::Threshold };
-const GRACES: Kind =
-    Kind::Map { names: SIGNALS, value: &Kind::Duration { least: "", most: "", zero: false } };
+const THRESHOLDS: ValueKind = ValueKind::Map { names: SIGNALS, value: &ValueKind::Threshold };
+const GRACES: ValueKind = ValueKind::Map {
+    names: SIGNALS,
+    value: &ValueKind::Duration { least: "", most: "", zero: false },
+};
 
-pub(super) fn section() -> Section {
+pub(super) fn section() -> OptionSection {
     let rows = vec![
         Top::new(HARD, |c| &mut c.eviction.hard, THRESHOLDS)
             .doc(
@@ -42,7 +44,7 @@ pub(super) fn section() -> Section {
                  the whole map, unless `mergeDefaultEvictionSettings` is true.",
             )
             .check(threshold),
-        Top::new("mergeDefaultEvictionSettings", |c| &mut c.eviction.merge_defaults, Kind::Flag)
+        Top::new("mergeDefaultEvictionSettings", |c| &mut c.eviction.merge_defaults, ValueKind::Flag)
             .doc("Signals that `evictionHard` does not name keep their default."),
         Top::new(SOFT, |c| &mut c.eviction.soft, THRESHOLDS)
             .doc(
@@ -62,14 +64,14 @@ pub(super) fn section() -> Section {
         Top::new(
             "evictionPressureTransitionPeriod",
             |c| &mut c.eviction.pressure_transition_period,
-            Kind::duration("1s", ""),
+            ValueKind::duration("1s", ""),
         )
         .doc("How long the pressure condition outlasts the pressure.")
         .zero_is_unset(),
         Top::new(
             "evictionMaxPodGracePeriod",
             |c| &mut c.eviction.max_pod_grace_period,
-            Kind::seconds(i32::MIN.into(), i32::MAX.into()),
+            ValueKind::seconds(i32::MIN.into(), i32::MAX.into()),
         )
         .doc("The most grace a pod gets when a soft threshold ends it; 0 or less takes the pod's own."),
         Top::choice("memoryAvailable", |c| &mut c.eviction.memory_available).doc(
@@ -81,7 +83,7 @@ pub(super) fn section() -> Section {
         Top::new(
             "memoryPressure",
             |c| &mut c.eviction.memory_pressure,
-            Kind::object::<PressureRule>(),
+            ValueKind::object::<PressureRule>(),
         )
         .doc(
             "End a pod as soon as tasks lose time waiting for memory, before any threshold is \
@@ -89,7 +91,7 @@ pub(super) fn section() -> Section {
              waited, that it does not fall, and that less memory than `below` is available. After \
              that no other pod is ended for `coolDown`. Off unless set.",
         ),
-        Top::new("evictionMemoryTie", |c| &mut c.eviction.memory_tie, Kind::Size { least: "4Ki" })
+        Top::new("evictionMemoryTie", |c| &mut c.eviction.memory_tie, ValueKind::Size { least: "4Ki" })
             .doc(
                 "Pods of one priority whose memory beyond the request differs by less, rounded \
                  down to multiples of this, are alike, and the one that grows faster ends first. \
@@ -99,7 +101,7 @@ pub(super) fn section() -> Section {
         Top::new(
             "evictionMemoryReclaim",
             |c| &mut c.eviction.memory_reclaim,
-            Kind::duration("10ms", "5s"),
+            ValueKind::duration("10ms", "5s"),
         )
         .doc(
             "Before a pod ends for memory, have the kernel take some of that pod's memory back, for this long \
@@ -108,7 +110,7 @@ pub(super) fn section() -> Section {
              Wants cgroup v2 and Linux 5.19; does nothing with `memAvailableAndSwap`. Off unless set.",
         )
         .example("500ms"),
-        Top::new("evictionHook", |c| &mut c.eviction.hook, Kind::object::<HookRule>()).doc(
+        Top::new("evictionHook", |c| &mut c.eviction.hook, ValueKind::object::<HookRule>()).doc(
             "A command that runs as root before each evicted pod is asked to end, and delays that: for \
              example, to dump what uses the memory. It reads the pod and the reason from `WINDDOWN_POD_NAMESPACE`, \
              `WINDDOWN_POD_NAME`, `WINDDOWN_POD_UID`, `WINDDOWN_SIGNAL` and `WINDDOWN_MESSAGE`; \
@@ -119,14 +121,14 @@ pub(super) fn section() -> Section {
              manifest has a priority, below 2000000000, are like other pods (`byPriority`), and come \
              back when the pressure is over.",
         ),
-        Top::new("evictionShadow", |c| &mut c.eviction.shadow, Kind::Flag).doc(
+        Top::new("evictionShadow", |c| &mut c.eviction.shadow, ValueKind::Flag).doc(
             "Decide and record only: no pod is ended, nothing is reclaimed, no condition is \
              reported.",
         ),
         Top::new(
             "imageMinimumGCAge",
             |c| &mut c.eviction.image_minimum_gc_age,
-            Kind::duration("", ""),
+            ValueKind::duration("", ""),
         )
         .doc(
             "How long an image that nothing uses is kept when the disk runs short: the pod that it was \
@@ -136,13 +138,13 @@ pub(super) fn section() -> Section {
         Top::new(
             "localStorageCapacityIsolation",
             |c| &mut c.eviction.local_storage_limits,
-            Kind::Flag,
+            ValueKind::Flag,
         )
         .doc("End pods that have more on the disks than their own limits allow."),
         Top::new(
             "enforceNodeAllocatable",
             |c| &mut c.eviction.enforce_pods,
-            Kind::Words(&[
+            ValueKind::Words(&[
                 "pods",
                 "system-reserved",
                 "kube-reserved",
@@ -156,7 +158,11 @@ pub(super) fn section() -> Section {
              The kubelet's other words have no effect.",
         ),
     ];
-    Section { title: "Eviction", rows: rows.into_iter().map(Row::live).collect(), relate }
+    OptionSection {
+        title: "Eviction",
+        rows: rows.into_iter().map(OptionRow::live).collect(),
+        relate,
+    }
 }
 
 impl Word for MemoryAvailable {
@@ -177,23 +183,27 @@ impl Word for PressureScope {
 }
 
 impl Options for PressureRule {
-    fn rows() -> Vec<Row<Self>> {
+    fn rows() -> Vec<OptionRow<Self>> {
         vec![
-            Row::<Self>::choice("scope", |rule| &mut rule.scope)
+            OptionRow::<Self>::choice("scope", |rule| &mut rule.scope)
                 .doc("Whose tasks wait: those of the whole `node`, or of the `pods` alone.")
                 .example("node"),
-            Row::<Self>::new("some", |rule| &mut rule.some, Kind::Percent)
+            OptionRow::<Self>::new("some", |rule| &mut rule.some, ValueKind::Percent)
                 .doc("The share of the last 10 s in which at least one task waited.")
                 .example("40%"),
-            Row::<Self>::new("full", |rule| &mut rule.full, Kind::Percent)
+            OptionRow::<Self>::new("full", |rule| &mut rule.full, ValueKind::Percent)
                 .doc("The share of the last 10 s in which all tasks waited.")
                 .example("10%"),
-            Row::<Self>::new("below", |rule| &mut rule.below, Kind::Threshold)
+            OptionRow::<Self>::new("below", |rule| &mut rule.below, ValueKind::Threshold)
                 .doc("Less memory than this is available.")
                 .example("10%"),
-            Row::<Self>::new("coolDown", |rule| &mut rule.cool_down, Kind::duration("0s", ""))
-                .doc("For how long no other pod is ended after it.")
-                .example("10s"),
+            OptionRow::<Self>::new(
+                "coolDown",
+                |rule| &mut rule.cool_down,
+                ValueKind::duration("0s", ""),
+            )
+            .doc("For how long no other pod is ended after it.")
+            .example("10s"),
         ]
     }
 
@@ -205,21 +215,25 @@ impl Options for PressureRule {
 }
 
 impl Options for HookRule {
-    fn rows() -> Vec<Row<Self>> {
+    fn rows() -> Vec<OptionRow<Self>> {
         vec![
-            Row::<Self>::new("command", |rule| &mut rule.command, Kind::Command)
+            OptionRow::<Self>::new("command", |rule| &mut rule.command, ValueKind::Command)
                 .trusted(Trust::Run)
                 .doc("The program, by its whole path, and its arguments. No shell sees them.")
                 .required()
                 .example("[/usr/local/sbin/dump-memory, --short]"),
-            Row::<Self>::new("timeout", |rule| &mut rule.timeout, Kind::duration("10ms", "5s"))
-                .doc("It is killed after this time.")
-                .example("2s"),
+            OptionRow::<Self>::new(
+                "timeout",
+                |rule| &mut rule.timeout,
+                ValueKind::duration("10ms", "5s"),
+            )
+            .doc("It is killed after this time.")
+            .example("2s"),
         ]
     }
 }
 
-impl Value for HookRule {
+impl OptionValue for HookRule {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         fields.below(field.name, options)
     }
@@ -229,7 +243,7 @@ impl Value for HookRule {
     }
 }
 
-impl Value for PressureRule {
+impl OptionValue for PressureRule {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         fields.below(field.name, options)
     }
@@ -251,7 +265,7 @@ fn reclaim(name: &str, text: &str) -> Option<String> {
     signal(name).or_else(|| parse_minimum_reclaim(text).err().map(|error| error.to_string()))
 }
 
-fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Reading) {
+fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut FieldReading) {
     let EvictionSettings { hard, soft, soft_grace_period: graces, .. } = &config.eviction;
     for (signal, text) in soft {
         let Some(at) = fields.entry_at(SOFT, signal) else { continue };

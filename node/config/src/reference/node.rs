@@ -5,27 +5,27 @@ use winddown_shared::{Quantity, sysctl_namespace};
 use winddown_yaml::{Fields, names};
 
 use super::value::Word;
-use super::{Kind, Names, Reading, Section, Top};
+use super::{FieldReading, Names, OptionSection, Top, ValueKind};
 use crate::{Config, Mode, RuntimeKind, Trust, with_scheme};
 
 /// A mapping from resources that can be reserved to quantities.
-const RESERVED: Kind = Kind::Map {
+const RESERVED: ValueKind = ValueKind::Map {
     names: Names::Like("^(cpu|memory|ephemeral-storage|pid|hugepages-[0-9A-Za-z.]+)$"),
-    value: &Kind::Quantity,
+    value: &ValueKind::Quantity,
 };
-const EXTENDED: Kind = Kind::Map {
+const EXTENDED: ValueKind = ValueKind::Map {
     names: Names::Like("^[^/]+/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"),
-    value: &Kind::Quantity,
+    value: &ValueKind::Quantity,
 };
-const LABELS: Kind = Kind::Map {
+const LABELS: ValueKind = ValueKind::Map {
     names: Names::Like("^([^/]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"),
-    value: &Kind::Text { pattern: "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$" },
+    value: &ValueKind::Text { pattern: "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$" },
 };
-const SYSCTLS: Kind = Kind::Texts("^(net|fs[./]mqueue|kernel)[./][-a-z0-9_./]*[*]?$");
-const ENDPOINT: Kind = Kind::Text { pattern: "^((unix://)?/.+)?$" };
-const NAME: Kind = Kind::Text { pattern: "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$" };
+const SYSCTLS: ValueKind = ValueKind::Texts("^(net|fs[./]mqueue|kernel)[./][-a-z0-9_./]*[*]?$");
+const ENDPOINT: ValueKind = ValueKind::Text { pattern: "^((unix://)?/.+)?$" };
+const NAME: ValueKind = ValueKind::Text { pattern: "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$" };
 
-pub(super) fn section() -> Section {
+pub(super) fn section() -> OptionSection {
     let rows = vec![
         Top::choice("mode", |c| &mut c.mode).doc(
             "Where this node's pods come from. `standalone`: the manifests directory alone. \
@@ -49,7 +49,7 @@ pub(super) fn section() -> Section {
             )
             .check(node_name)
             .example("edge-1"),
-        Top::new("maxPods", |c| &mut c.max_pods, Kind::integer(1, 10_000))
+        Top::new("maxPods", |c| &mut c.max_pods, ValueKind::integer(1, 10_000))
             .doc("The most pods this node runs.")
             .zero_is_unset_for_kubelets()
             .live(),
@@ -101,13 +101,13 @@ pub(super) fn section() -> Section {
         Top::new(
             "nodeStatusUpdateFrequency",
             |c| &mut c.node_status_update_frequency,
-            Kind::INTERVAL,
+            ValueKind::INTERVAL,
         )
         .doc("How often the node's status is checked for changes where there is an API server.")
         .zero_is_unset()
         .live(),
     ];
-    Section { title: "The node", rows, relate }
+    OptionSection { title: "The node", rows, relate }
 }
 
 impl Word for Mode {
@@ -128,7 +128,7 @@ impl Word for Strategy {
         &[(Self::Distance.as_str(), Self::Distance), (Self::Minimal.as_str(), Self::Minimal)];
 }
 
-fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, _: &mut Reading) {
+fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, _: &mut FieldReading) {
     // A path alone is enough for the kubelet.
     config.container_runtime_endpoint = with_scheme(&config.container_runtime_endpoint);
     if config.mode != Mode::Companion {

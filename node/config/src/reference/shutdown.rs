@@ -8,8 +8,8 @@ use winddown_notices::Cloud;
 use winddown_shared::parse_duration;
 use winddown_yaml::{Fields, Located, Problem, Value as Tree, names};
 
-use super::value::{Options, Place, Value, Word, go, options, written_options};
-use super::{Field, Kind, Reading, Row, Section, Top};
+use super::value::{OptionValue, Options, ValuePlace, Word, go, options, written_options};
+use super::{Field, FieldReading, OptionRow, OptionSection, Top, ValueKind};
 use crate::{
     Config, GuardedNamespace, InPlaceNamespace, Mode, NoticesConfig, PriorityPeriod, RuntimeKind,
     ShutdownOrder, ShutdownPeriods, Trust,
@@ -23,9 +23,9 @@ const DRAIN: &str = "shutdownEndpointDrainPeriod";
 /// The longest time for all groups together.
 const MAX_GROUPS_TOTAL: &str = "24h";
 /// A period of a shutdown; 0 turns it off.
-const PERIODS: Kind = Kind::duration("1s", MAX_GROUPS_TOTAL);
+const PERIODS: ValueKind = ValueKind::duration("1s", MAX_GROUPS_TOTAL);
 
-pub(super) fn section() -> Section {
+pub(super) fn section() -> OptionSection {
     let period = |name, kind| Top::kept_by(Box::new(Periods), name, kind).live();
     let rows = vec![
         period(PERIOD, PERIODS).doc(
@@ -49,20 +49,20 @@ pub(super) fn section() -> Section {
                  `role` if neither period above is written, and `priority` otherwise.",
             )
             .live(),
-        Top::new(DRAIN, |c| &mut c.shutdown.endpoint_drain, Kind::duration("0s", MAX_GROUPS_TOTAL))
+        Top::new(DRAIN, |c| &mut c.shutdown.endpoint_drain, ValueKind::duration("0s", MAX_GROUPS_TOTAL))
             .doc(
                 "How long pods are not ready before the first SIGTERM, so that load balancers turn away \
                  from them. Comes before the time above and is at most as long. When time is short, \
                  this is given up first.",
             )
             .live(),
-        Top::new("shutdownReserve", |c| &mut c.shutdown.reserve, Kind::duration("0s", "5m"))
+        Top::new("shutdownReserve", |c| &mut c.shutdown.reserve, ValueKind::duration("0s", "5m"))
             .doc(
                 "What is kept back after the pods' time for their last status and the report. Never \
                  more than a tenth of what logind gives.",
             )
             .live(),
-        period(BY_PRIORITY, Kind::list::<PriorityPeriod>())
+        period(BY_PRIORITY, ValueKind::list::<PriorityPeriod>())
             .doc(
                 "Groups of your own. Each has the pods from its priority up to the next group's; the \
                  lowest takes those below it as well. Remove `shutdownGracePeriod`, \
@@ -73,14 +73,14 @@ pub(super) fn section() -> Section {
                  - priority: 10000\n  shutdownGracePeriodSeconds: 20\n\
                  - priority: 2000000000\n  shutdownGracePeriodSeconds: 10",
             ),
-        Top::new("shutdownSocket", |c| &mut c.shutdown_socket, Kind::PATH).trusted(Trust::Socket)
+        Top::new("shutdownSocket", |c| &mut c.shutdown_socket, ValueKind::PATH).trusted(Trust::Socket)
             .doc(
                 "For nodes without logind: the socket on which a program of root's announces shutdowns and hands out \
                  locks (/usr/share/winddown/examples/shutdown-socket). logind is not asked then.",
             )
             .check(super::access::socket)
             .example("/run/node-agent/shutdown.sock"),
-        Top::new("inhibitorSocket", |c| &mut c.inhibitor_socket, Kind::PATH).trusted(Trust::Socket)
+        Top::new("inhibitorSocket", |c| &mut c.inhibitor_socket, ValueKind::PATH).trusted(Trust::Socket)
             .doc(
                 "A socket on which other programs of this node take locks that delay a shutdown \
                  (/usr/share/winddown/examples/shutdown-socket): a database, a hypervisor, another agent. \
@@ -88,26 +88,26 @@ pub(super) fn section() -> Section {
             )
             .check(super::access::socket)
             .example("/run/winddown/inhibitors.sock"),
-        Top::new("inhibitorPeriod", |c| &mut c.inhibitor_period, Kind::duration("1s", "1h")).doc(
+        Top::new("inhibitorPeriod", |c| &mut c.inhibitor_period, ValueKind::duration("1s", "1h")).doc(
             "How long a shutdown waits for such programs: before the first pod ends, before system \
              pods, and when all pods have ended; for this long each, and a quarter of the whole time \
              at most.",
         ),
-        Top::new("shutdownNotices", |c| &mut c.notices, Kind::object::<NoticesConfig>()).doc(
+        Top::new("shutdownNotices", |c| &mut c.notices, ValueKind::object::<NoticesConfig>()).doc(
             "Who may announce when this node goes away, apart from the login manager and an operator \
              (`winddown drain --deadline`). The pods are then ended in the same order, in \
              the time that the notice leaves.",
         ),
-        Top::new("reportsKept", |c| &mut c.reports_kept, Kind::integer(1, 1000))
+        Top::new("reportsKept", |c| &mut c.reports_kept, ValueKind::integer(1, 1000))
             .doc("How many shutdown reports are kept."),
-        Top::new("shutdownGuard", |c| &mut c.shutdown_guard, Kind::list::<GuardedNamespace>())
+        Top::new("shutdownGuard", |c| &mut c.shutdown_guard, ValueKind::list::<GuardedNamespace>())
             .doc(
                 "Namespaces whose pods may hold shutdowns: while one runs with the label \
                  `winddown.dev/shutdown-guard: \"true\"`, logind refuses them, for as long as is written here. Has no effect with `shutdownSocket`.",
             )
             .example("- namespace: batch\n  timeout: 2h")
             .live(),
-        Top::new("rebootInPlace", |c| &mut c.shutdown.in_place, Kind::list::<InPlaceNamespace>())
+        Top::new("rebootInPlace", |c| &mut c.shutdown.in_place, ValueKind::list::<InPlaceNamespace>())
             .doc(
                 "Namespaces whose pods may stay while the node reboots: one with the annotation \
                  `winddown.dev/on-reboot: restart` ends with the others and does not fail; it starts again on this \
@@ -121,7 +121,7 @@ pub(super) fn section() -> Section {
              `mode: companion`, where a kubelet starts the pods.",
         ),
     ];
-    Section { title: "Shutdown", rows, relate }
+    OptionSection { title: "Shutdown", rows, relate }
 }
 
 impl Word for ShutdownOrder {
@@ -130,16 +130,16 @@ impl Word for ShutdownOrder {
 }
 
 impl Options for PriorityPeriod {
-    fn rows() -> Vec<Row<Self>> {
-        let priorities = Kind::integer(i32::MIN.into(), i32::MAX.into());
+    fn rows() -> Vec<OptionRow<Self>> {
+        let priorities = ValueKind::integer(i32::MIN.into(), i32::MAX.into());
         vec![
-            Row::<Self>::new("priority", |group| &mut group.priority, priorities)
+            OptionRow::<Self>::new("priority", |group| &mut group.priority, priorities)
                 .doc("The lowest priority of the group's pods.")
                 .required(),
-            Row::<Self>::new(
+            OptionRow::<Self>::new(
                 "shutdownGracePeriodSeconds",
                 |group| &mut group.period,
-                Kind::seconds(0, 86_400),
+                ValueKind::seconds(0, 86_400),
             )
             .doc("The group's time.")
             .required(),
@@ -153,13 +153,13 @@ impl Options for PriorityPeriod {
 }
 
 impl Options for InPlaceNamespace {
-    fn rows() -> Vec<Row<Self>> {
+    fn rows() -> Vec<OptionRow<Self>> {
         vec![
-            Row::<Self>::new("namespace", |in_place| &mut in_place.namespace, Kind::ANY_TEXT)
+            OptionRow::<Self>::new("namespace", |in_place| &mut in_place.namespace, ValueKind::ANY_TEXT)
                 .doc("The namespace of the pods.")
                 .required()
                 .check(namespace),
-            Row::<Self>::new("survive", |in_place| &mut in_place.survive, Kind::Flag).doc(
+            OptionRow::<Self>::new("survive", |in_place| &mut in_place.survive, ValueKind::Flag).doc(
                 "Whether they may also run on through a soft-reboot, with `winddown.dev/on-reboot: survive`. Needs \
                  `runtime: systemd` and systemd 257; counts for pods that start after the agent has been started again.",
             ),
@@ -177,16 +177,20 @@ fn twice(one: &str, other: &str) -> Option<String> {
 }
 
 impl Options for GuardedNamespace {
-    fn rows() -> Vec<Row<Self>> {
+    fn rows() -> Vec<OptionRow<Self>> {
         vec![
-            Row::<Self>::new("namespace", |guarded| &mut guarded.namespace, Kind::ANY_TEXT)
-                .doc("The namespace of the pods.")
-                .required()
-                .check(namespace),
-            Row::<Self>::new(
+            OptionRow::<Self>::new(
+                "namespace",
+                |guarded| &mut guarded.namespace,
+                ValueKind::ANY_TEXT,
+            )
+            .doc("The namespace of the pods.")
+            .required()
+            .check(namespace),
+            OptionRow::<Self>::new(
                 "timeout",
                 |guarded| &mut guarded.timeout,
-                Kind::duration("1s", MAX_GROUPS_TOTAL),
+                ValueKind::duration("1s", MAX_GROUPS_TOTAL),
             )
             .doc("How long a pod may, from when it first asks.")
             .required(),
@@ -212,21 +216,21 @@ impl Word for Option<Cloud> {
 }
 
 impl Options for NoticesConfig {
-    fn rows() -> Vec<Row<Self>> {
-        let endpoints = Kind::Text { pattern: "^http://[-A-Za-z0-9.:\\[\\]]+/?$" };
+    fn rows() -> Vec<OptionRow<Self>> {
+        let endpoints = ValueKind::Text { pattern: "^http://[-A-Za-z0-9.:\\[\\]]+/?$" };
         vec![
-            Row::<Self>::choice("cloud", |notices| &mut notices.cloud).doc(
+            OptionRow::<Self>::choice("cloud", |notices| &mut notices.cloud).doc(
                 "Whose metadata service is asked: `aws` (spot interruption, maintenance), `azure` \
                  (scheduled events), `gcp` (preemption, maintenance) or `none`.",
             ),
-            Row::<Self>::new("pollInterval", |notices| &mut notices.poll, Kind::INTERVAL)
+            OptionRow::<Self>::new("pollInterval", |notices| &mut notices.poll, ValueKind::INTERVAL)
                 .doc("How often it is asked.")
                 .zero_is_unset(),
-            Row::<Self>::new("metadataEndpoint", |notices| &mut notices.endpoint, endpoints)
+            OptionRow::<Self>::new("metadataEndpoint", |notices| &mut notices.endpoint, endpoints)
                 .doc("Replaces the service's own address.")
                 .check(metadata_endpoint)
                 .example("http://169.254.169.254"),
-            Row::<Self>::new("file", |notices| &mut notices.file, Kind::PATH).trusted(Trust::Nothing)
+            OptionRow::<Self>::new("file", |notices| &mut notices.file, ValueKind::PATH).trusted(Trust::Nothing)
                 .doc(
                     "Gives notice while it is there: it holds how long the node has (90s) or until when \
                      (2026-01-31T12:00:00Z).",
@@ -248,7 +252,7 @@ fn metadata_endpoint(_: &str, text: &str) -> Option<String> {
     })
 }
 
-impl Value for NoticesConfig {
+impl OptionValue for NoticesConfig {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         fields.below(field.name, options)
     }
@@ -261,7 +265,7 @@ impl Value for NoticesConfig {
 /// The place of the kubelet's three options, which form one value.
 struct Periods;
 
-impl Place<Config> for Periods {
+impl ValuePlace<Config> for Periods {
     fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut Config) -> bool {
         let periods = &mut to.shutdown.periods;
         if let (PERIOD | CRITICAL, ShutdownPeriods::Total { total, critical }) =
@@ -329,7 +333,7 @@ fn period(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Duration> {
     Some(value)
 }
 
-fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut Reading) {
+fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut FieldReading) {
     let shutdown = &mut config.shutdown;
     let [period_at, critical_at, order_at] =
         [PERIOD, CRITICAL, ORDER].map(|key| fields.key_at(key).filter(|_| fields.has(key)));
@@ -423,7 +427,7 @@ fn survivors(fields: &mut Fields<'_, '_>, config: &Config) {
 /// The directories that `PrivateTmp` and `ProtectHome` of the unit hide.
 const HIDDEN: [&str; 5] = ["/tmp", "/var/tmp", "/home", "/root", "/run/user"];
 
-fn notices(fields: &Fields<'_, '_>, notices: &mut NoticesConfig, reading: &mut Reading) {
+fn notices(fields: &Fields<'_, '_>, notices: &mut NoticesConfig, reading: &mut FieldReading) {
     let key = "shutdownNotices.metadataEndpoint";
     if let Some(endpoint) = notices.endpoint.as_mut().filter(|endpoint| endpoint.ends_with('/')) {
         endpoint.pop();

@@ -34,16 +34,16 @@ fn with(path: &[&Field], value: &str) -> String {
     let mut entry = format!("{}: {value}", inner.name);
     for other in outer.kind.fields().iter().filter(|f| f.required && f.name != inner.name) {
         let value = match &other.kind {
-            Kind::Choice(words) => words[0].to_owned(),
-            Kind::Integer { least, .. } => least.max(&0).to_string(),
-            Kind::Duration { most, .. } => (*most).to_owned(),
-            Kind::Command => other.example.to_owned(),
+            ValueKind::Choice(words) => words[0].to_owned(),
+            ValueKind::Integer { least, .. } => least.max(&0).to_string(),
+            ValueKind::Duration { most, .. } => (*most).to_owned(),
+            ValueKind::Command => other.example.to_owned(),
             _ => "a".to_owned(),
         };
         entry.push_str(&format!(", {}: {value}", other.name));
     }
     match outer.kind {
-        Kind::List(_) => format!("{beside}{}: [{{{entry}}}]\n", outer.name),
+        ValueKind::List(_) => format!("{beside}{}: [{{{entry}}}]\n", outer.name),
         _ => format!("{beside}{}: {{{entry}}}\n", outer.name),
     }
 }
@@ -66,17 +66,17 @@ fn name_of(path: &[&Field]) -> String {
 fn another_value(field: &Field) -> String {
     let default = default_of(field.name);
     match &field.kind {
-        Kind::Flag => (default != Some(Json::Bool(true))).to_string(),
-        Kind::Choice(words) => (*words.last().unwrap()).to_owned(),
-        Kind::Words(_) => "[]".to_owned(),
-        Kind::Integer { most, .. } => most.to_string(),
-        Kind::Duration { most: "5s", .. } => "3s".to_owned(),
-        Kind::Duration { .. } => {
+        ValueKind::Flag => (default != Some(Json::Bool(true))).to_string(),
+        ValueKind::Choice(words) => (*words.last().unwrap()).to_owned(),
+        ValueKind::Words(_) => "[]".to_owned(),
+        ValueKind::Integer { most, .. } => most.to_string(),
+        ValueKind::Duration { most: "5s", .. } => "3s".to_owned(),
+        ValueKind::Duration { .. } => {
             "20s".replace("20", if field.doc.contains("looked") { "30" } else { "11" })
         }
-        Kind::Size { .. } => "1Gi".to_owned(),
-        Kind::Path { .. } => "/a/b".to_owned(),
-        Kind::Object(_) => match field.name {
+        ValueKind::Size { .. } => "1Gi".to_owned(),
+        ValueKind::Path { .. } => "/a/b".to_owned(),
+        ValueKind::Object(_) => match field.name {
             "memoryPressure" => "{}".to_owned(),
             "evictionHook" => "{command: [/bin/dump, -v], timeout: 3s}".to_owned(),
             _ => "{file: /a/b}".to_owned(),
@@ -84,8 +84,8 @@ fn another_value(field: &Field) -> String {
         _ if field.name == "evictionHard" => "{memory.available: 7Mi}".to_owned(),
         _ if field.name == "containerRuntimeEndpoint" => "unix:///a".to_owned(),
         _ if field.name == "endedPods" => "delete".to_owned(),
-        Kind::Map { .. } => format!("{{{}}}", field.example.replace('\n', ", ")),
-        Kind::List(_) => format!("\n{}", field.example),
+        ValueKind::Map { .. } => format!("{{{}}}", field.example.replace('\n', ", ")),
+        ValueKind::List(_) => format!("\n{}", field.example),
         _ => field.example.to_owned(),
     }
 }
@@ -123,7 +123,7 @@ fn each_option_changes_its_own_value_and_no_other() {
             "evictionSoft" => &["evictionSoftGracePeriod"],
             _ => &[],
         };
-        let other = |change: &&crate::Change| {
+        let other = |change: &&crate::FieldChange| {
             change.field != field.name && !beside.contains(&change.field.as_str())
         };
         assert_eq!(live.iter().find(other), None, "{file}");
@@ -197,7 +197,7 @@ fn leaves(debug: &str) -> Vec<String> {
 #[test]
 fn a_root_goes_before_each_path_of_the_table() {
     for path in all() {
-        if !matches!(path.last().unwrap().kind, Kind::Path { .. }) {
+        if !matches!(path.last().unwrap().kind, ValueKind::Path { .. }) {
             continue;
         }
         let file = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{}", with(&path, "/a/b"));
@@ -212,12 +212,12 @@ fn a_root_goes_before_each_path_of_the_table() {
 fn a_field_has_either_a_default_or_an_example() {
     for path in all() {
         let field = path.last().unwrap();
-        let listed = matches!(path[0].kind, Kind::List(_)) && path.len() > 1;
+        let listed = matches!(path[0].kind, ValueKind::List(_)) && path.len() > 1;
         let default = match path[..] {
             [top] => default_of(top.name),
             _ => default_of(path[0].name).and_then(|outer| outer.get(field.name).cloned()),
         };
-        let object = matches!(field.kind, Kind::Object(_));
+        let object = matches!(field.kind, ValueKind::Object(_));
         let shown = default.is_some() == field.example.is_empty();
         assert!(listed || object || shown, "{}: {default:?}", name_of(&path));
     }
@@ -230,11 +230,11 @@ fn the_reader_accepts_the_bounds_and_nothing_beyond() {
     for path in all() {
         let (mut good, mut bad) = (Vec::new(), vec!["[x]".to_owned()]);
         match &path.last().unwrap().kind {
-            Kind::Integer { least, most, .. } => {
+            ValueKind::Integer { least, most, .. } => {
                 good = vec![least.to_string(), most.to_string()];
                 bad.extend([(least - 1).to_string(), (most + 1).to_string(), "1.5".to_owned()]);
             }
-            Kind::Duration { least, most, zero } => {
+            ValueKind::Duration { least, most, zero } => {
                 if !least.is_empty() {
                     good.push((*least).to_owned());
                     let below = duration(least).checked_sub(step);
@@ -251,52 +251,55 @@ fn the_reader_accepts_the_bounds_and_nothing_beyond() {
                 good.extend(zero.then(|| "0s".to_owned()));
                 bad.push("soon".to_owned());
             }
-            Kind::Choice(words) => {
+            ValueKind::Choice(words) => {
                 good = words.iter().map(|word| (*word).to_owned()).collect();
                 bad.push("unheard-of".to_owned());
             }
-            Kind::Flag => {
+            ValueKind::Flag => {
                 good = vec!["true".to_owned(), "false".to_owned()];
                 bad.push("maybe".to_owned());
             }
-            Kind::Path { empty } => {
+            ValueKind::Path { empty } => {
                 good = vec!["/a/b".to_owned()];
                 bad.push("a/b".to_owned());
                 if *empty { &mut good } else { &mut bad }.push("\"\"".to_owned());
             }
-            Kind::Size { least } => {
+            ValueKind::Size { least } => {
                 good = vec![(*least).to_owned(), "1Gi".to_owned()];
                 bad.extend(["1".to_owned(), "big".to_owned()]);
             }
-            Kind::Percent => {
+            ValueKind::Percent => {
                 good = vec!["0.5%".to_owned(), "100%".to_owned()];
                 bad.extend(["0%".to_owned(), "101%".to_owned(), "10".to_owned()]);
             }
-            Kind::Threshold | Kind::Quantity => {
+            ValueKind::Threshold | ValueKind::Quantity => {
                 good = vec!["100Mi".to_owned(), "10%".to_owned()];
                 bad.push("some".to_owned());
             }
-            Kind::Addresses => {
+            ValueKind::Addresses => {
                 good = vec!["[10.96.0.10, 'fd00::a']".to_owned(), "[]".to_owned()];
                 bad.extend(
                     ["[ten]", "10.96.0.10", "[10.96.0.300]", "[[10.96.0.1]]"].map(str::to_owned),
                 );
             }
-            Kind::Texts(_) => {
+            ValueKind::Texts(_) => {
                 good = vec![path[0].example.to_owned(), "[]".to_owned()];
                 bad.extend(["[a b]", "a", "[[a]]"].map(str::to_owned));
             }
-            Kind::Command => {
+            ValueKind::Command => {
                 good = vec![path[path.len() - 1].example.to_owned()];
                 bad.extend(["[]", "[dump]", "/bin/dump", "[[/bin/dump]]"].map(str::to_owned));
             }
-            Kind::Address(_) => bad.push("nowhere".to_owned()),
-            Kind::Words(words) => {
+            ValueKind::Address(_) => bad.push("nowhere".to_owned()),
+            ValueKind::Words(words) => {
                 good = words.iter().map(|word| format!("[{word}]")).collect();
                 good.extend(["[]".to_owned(), "[pods, kube-reserved]".to_owned()]);
                 bad.extend(["x", "[pods, pods]", "[none, pods]"].map(str::to_owned));
             }
-            Kind::Map { .. } | Kind::Object(_) | Kind::List(_) | Kind::Text { .. } => {}
+            ValueKind::Map { .. }
+            | ValueKind::Object(_)
+            | ValueKind::List(_)
+            | ValueKind::Text { .. } => {}
         }
         for value in good {
             let file = with(&path, &value);
@@ -318,13 +321,15 @@ fn every_example_is_accepted_and_every_name_in_a_mapping_is_known() {
             _ => "",
         };
         let file = match field.kind {
-            Kind::Map { .. } | Kind::List(_) => format!("{beside}{}:{indented}\n", field.name),
+            ValueKind::Map { .. } | ValueKind::List(_) => {
+                format!("{beside}{}:{indented}\n", field.name)
+            }
             _ => format!("{}: {}\n", field.name, field.example),
         };
         assert_eq!(refusal(&file), None, "{file}");
     }
     for field in fields() {
-        let Kind::Map { names: Names::Words(words), .. } = field.kind else { continue };
+        let ValueKind::Map { names: Names::Words(words), .. } = field.kind else { continue };
         for word in words {
             let file = format!("{}: {{{word}: 1m}}\n", field.name);
             let unknown = refusal(&file).is_some_and(|why| why.contains("signal"));

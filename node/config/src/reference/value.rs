@@ -9,12 +9,12 @@ use std::time::Duration;
 use serde_json::{Map, Value as Json, json};
 use winddown_eviction::{SoftGraceError, ThresholdValue, parse_soft_grace, parse_threshold};
 use winddown_shared::{GoDuration, Quantity, parse_duration};
-use winddown_yaml::{Fields, Located, Meaning, Node, Position, Value as Tree};
+use winddown_yaml::{Fields, Located, Meaning, Position, Value as Tree, YamlNode};
 
-use super::{Field, Kind, Row, Zero, is_empty};
+use super::{Field, OptionRow, ValueKind, Zero, is_empty};
 
 /// A value that an option can have.
-pub(super) trait Value: Clone + 'static {
+pub(super) trait OptionValue: Clone + 'static {
     /// Reads the value from the file; `None` if it is missing or invalid. An error is recorded in `fields`.
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self>;
     /// Returns the value as it would be written in a file; an unset value is empty.
@@ -29,7 +29,7 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
 
 /// A mapping below the top level, whose entries are options.
 pub(super) trait Options: Clone + Default + 'static {
-    fn rows() -> Vec<Row<Self>>;
+    fn rows() -> Vec<OptionRow<Self>>;
     /// Completes the value after all options are read.
     fn finish(&mut self, _fields: &Fields<'_, '_>) {}
     /// Returns why it cannot be in the same list as `_other`.
@@ -39,7 +39,7 @@ pub(super) trait Options: Clone + Default + 'static {
 }
 
 /// The place in a `T` where the value of an option is stored.
-pub(super) trait Place<T>: Send + Sync {
+pub(super) trait ValuePlace<T>: Send + Sync {
     /// Reads the option. Returns whether it exists and is valid.
     fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut T) -> bool;
     /// Returns the value as it would be written in a file; `None` if it must not be written.
@@ -53,7 +53,7 @@ pub(super) struct At<T, V>(pub(super) fn(&mut T) -> &mut V);
 /// A word stored in a field of its own.
 pub(super) struct OneOf<T, V>(pub(super) fn(&mut T) -> &mut V);
 
-impl<T, V: Value> Place<T> for At<T, V> {
+impl<T, V: OptionValue> ValuePlace<T> for At<T, V> {
     fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut T) -> bool {
         let value = V::read(field, fields);
         let found = value.is_some();
@@ -72,7 +72,7 @@ impl<T, V: Value> Place<T> for At<T, V> {
     }
 }
 
-impl<T, V: Word> Place<T> for OneOf<T, V> {
+impl<T, V: Word> ValuePlace<T> for OneOf<T, V> {
     fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut T) -> bool {
         let found = parsed(field, fields, |text| {
             let known = V::ALL.iter().find(|(word, _)| *word == text);
@@ -126,21 +126,21 @@ fn checked(field: &Field, name: &str, text: &str) -> Result<String, String> {
 }
 
 /// Describes the expected scalar for an error message.
-fn wanted(kind: &Kind) -> &'static str {
+fn wanted(kind: &ValueKind) -> &'static str {
     match kind {
-        Kind::Address(_) => "an address",
-        Kind::Duration { .. } => "a duration, for example 30s",
-        Kind::Size { .. } => "a size, for example 10Mi",
-        Kind::Percent => "a percentage, for example 10%",
-        Kind::Threshold => "a quantity or a percentage, for example 10%",
-        Kind::Quantity => "a quantity, for example 200m",
+        ValueKind::Address(_) => "an address",
+        ValueKind::Duration { .. } => "a duration, for example 30s",
+        ValueKind::Size { .. } => "a size, for example 10Mi",
+        ValueKind::Percent => "a percentage, for example 10%",
+        ValueKind::Threshold => "a quantity or a percentage, for example 10%",
+        ValueKind::Quantity => "a quantity, for example 200m",
         _ => "a text",
     }
 }
 
-impl Value for bool {
+impl OptionValue for bool {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
-        let Kind::Words(words) = field.kind else {
+        let ValueKind::Words(words) = field.kind else {
             return fields.bool(field.name);
         };
         let first = *words.first()?;
@@ -164,14 +164,18 @@ impl Value for bool {
 
     fn written(&self, field: &Field) -> Json {
         match field.kind {
-            Kind::Words(words) => json!(words.get(..usize::from(*self))),
+            ValueKind::Words(words) => json!(words.get(..usize::from(*self))),
             _ => json!(self),
         }
     }
 }
 
 /// Returns the items of the option's list.
-fn list<'n>(field: &Field, fields: &mut Fields<'n, '_>, wanted: &str) -> Option<&'n [Rc<Node>]> {
+fn list<'n>(
+    field: &Field,
+    fields: &mut Fields<'n, '_>,
+    wanted: &str,
+) -> Option<&'n [Rc<YamlNode>]> {
     let Located { value, at } = fields.node(field.name)?;
     if let Tree::List(items) = &value.value {
         return Some(items);
@@ -181,11 +185,11 @@ fn list<'n>(field: &Field, fields: &mut Fields<'n, '_>, wanted: &str) -> Option<
 }
 
 fn whole<V: TryFrom<i64>>(field: &Field, fields: &mut Fields<'_, '_>) -> Option<V> {
-    let Kind::Integer { least, most, .. } = field.kind else { return None };
+    let ValueKind::Integer { least, most, .. } = field.kind else { return None };
     V::try_from(fields.integer(field.name, least, most)?).ok()
 }
 
-impl Value for u32 {
+impl OptionValue for u32 {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         whole(field, fields)
     }
@@ -195,7 +199,7 @@ impl Value for u32 {
     }
 }
 
-impl Value for i32 {
+impl OptionValue for i32 {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         whole(field, fields)
     }
@@ -205,9 +209,9 @@ impl Value for i32 {
     }
 }
 
-impl Value for u64 {
+impl OptionValue for u64 {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
-        let Kind::Size { least } = field.kind else { return None };
+        let ValueKind::Size { least } = field.kind else { return None };
         let bytes = |text: &str| text.parse::<Quantity>().map(Quantity::value);
         let too_small = |text: &str| format!("`{text}` is too small: write at least {least}");
         parsed(field, fields, |text| {
@@ -227,10 +231,10 @@ impl Value for u64 {
     }
 }
 
-impl Value for Duration {
+impl OptionValue for Duration {
     /// A value out of range is recorded as an error but still returned, for the checks of other options.
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
-        let Kind::Duration { least, most, zero } = field.kind else {
+        let ValueKind::Duration { least, most, zero } = field.kind else {
             return whole(field, fields).map(Self::from_secs);
         };
         let Located { value, at } = fields.duration(field.name)?;
@@ -249,13 +253,13 @@ impl Value for Duration {
 
     fn written(&self, field: &Field) -> Json {
         match field.kind {
-            Kind::Integer { .. } => json!(self.as_secs()),
+            ValueKind::Integer { .. } => json!(self.as_secs()),
             _ => json!(go(*self)),
         }
     }
 }
 
-impl Value for f32 {
+impl OptionValue for f32 {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         parsed(field, fields, |text| {
             let number = text.strip_suffix('%').and_then(|number| number.parse::<f32>().ok());
@@ -270,7 +274,7 @@ impl Value for f32 {
     }
 }
 
-impl Value for ThresholdValue {
+impl OptionValue for ThresholdValue {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         parsed(field, fields, |text| match parse_threshold(text) {
             Ok(Some(threshold)) => Ok(threshold),
@@ -289,7 +293,7 @@ impl Value for ThresholdValue {
     }
 }
 
-impl Value for String {
+impl OptionValue for String {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let text =
             parsed(field, fields, |text| match text.is_empty() && field.zero == Zero::IsUnset {
@@ -304,7 +308,7 @@ impl Value for String {
     }
 }
 
-impl Value for PathBuf {
+impl OptionValue for PathBuf {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let directory = fields.dialect().map(|dialect| dialect.directory.clone());
         parsed(field, fields, |text| {
@@ -331,7 +335,7 @@ impl Value for PathBuf {
     }
 }
 
-impl Value for SocketAddr {
+impl OptionValue for SocketAddr {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         parsed(field, fields, |text| {
             let what = "is no address: write IP and port, such as 127.0.0.1:9477";
@@ -344,11 +348,13 @@ impl Value for SocketAddr {
     }
 }
 
-impl<V: Value> Value for Option<V> {
+impl<V: OptionValue> OptionValue for Option<V> {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let none = matches!(
             field.kind,
-            Kind::Path { empty: true } | Kind::Address(_) | Kind::Text { pattern: "" }
+            ValueKind::Path { empty: true }
+                | ValueKind::Address(_)
+                | ValueKind::Text { pattern: "" }
         );
         match none && fields.node(field.name)?.value.text() == Some("") {
             true => Some(None),
@@ -361,7 +367,7 @@ impl<V: Value> Value for Option<V> {
     }
 }
 
-impl Value for Vec<String> {
+impl OptionValue for Vec<String> {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let items = list(field, fields, &format!("a list such as {}", field.example))?;
         let mut all = Self::with_capacity(items.len());
@@ -376,7 +382,9 @@ impl Value for Vec<String> {
                 Err(what) => fields.fail(field.name, item.at, format!("`{text}` {what}")),
             }
         }
-        if matches!(field.kind, Kind::Command) && !all.first().is_some_and(|p| p.starts_with('/')) {
+        if matches!(field.kind, ValueKind::Command)
+            && !all.first().is_some_and(|p| p.starts_with('/'))
+        {
             let what =
                 format!("names no program by its whole path: write such as {}", field.example);
             let at = fields.node(field.name)?.at;
@@ -390,11 +398,11 @@ impl Value for Vec<String> {
     }
 }
 
-impl Value for Vec<IpAddr> {
+impl OptionValue for Vec<IpAddr> {
     /// Accepts a list, or a text with commas.
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let parts: Vec<(&str, Position)> = match field.kind {
-            Kind::Address(_) => {
+            ValueKind::Address(_) => {
                 let Located { value, at } = fields.raw(field.name, wanted(&field.kind))?;
                 let parts = value.split(',').map(str::trim).filter(|part| !part.is_empty());
                 parts.map(|part| (part, at)).collect()
@@ -422,13 +430,13 @@ impl Value for Vec<IpAddr> {
     fn written(&self, field: &Field) -> Json {
         let all: Vec<String> = self.iter().map(ToString::to_string).collect();
         match field.kind {
-            Kind::Address(_) => json!(all.join(",")),
+            ValueKind::Address(_) => json!(all.join(",")),
             _ => json!(all),
         }
     }
 }
 
-impl Value for BTreeMap<String, String> {
+impl OptionValue for BTreeMap<String, String> {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         entries(field, fields, |name, text| checked(field, name, text))
     }
@@ -440,7 +448,7 @@ impl Value for BTreeMap<String, String> {
 
 /// Grace periods of soft thresholds. A zero is an error only for a threshold that is in force: the kubelet accepts it
 /// for others.
-impl Value for BTreeMap<String, Duration> {
+impl OptionValue for BTreeMap<String, Duration> {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         entries(field, fields, |name, text| {
             checked(field, name, text)?;
@@ -462,7 +470,7 @@ fn entries<V>(
     fields: &mut Fields<'_, '_>,
     read: impl Fn(&str, &str) -> Result<V, String>,
 ) -> Option<BTreeMap<String, V>> {
-    let Kind::Map { value, .. } = field.kind else { return None };
+    let ValueKind::Map { value, .. } = field.kind else { return None };
     let found = fields.node(field.name)?;
     let Tree::Map(entries) = &found.value.value else {
         let what = format!("needs a {}, this is {}", field.kind.noun(), found.value.describe());
@@ -471,7 +479,7 @@ fn entries<V>(
     };
     // Kubelets read no number as a text.
     let strict = fields.dialect().is_some();
-    let text = |node: &Rc<Node>| match &node.value {
+    let text = |node: &Rc<YamlNode>| match &node.value {
         Tree::Scalar(scalar) => !strict || matches!(scalar.meaning(), Meaning::Text(_)),
         Tree::List(_) | Tree::Map(_) => false,
     };
@@ -489,7 +497,7 @@ fn entries<V>(
     Some(all)
 }
 
-impl<T: Options> Value for Vec<T> {
+impl<T: Options> OptionValue for Vec<T> {
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let items = list(field, fields, "a list")?;
         let mut all: Vec<T> = Vec::with_capacity(items.len());
@@ -519,7 +527,7 @@ impl<T: Options> Value for Vec<T> {
 pub(super) fn options<T: Options>(fields: &mut Fields<'_, '_>) -> Option<T> {
     let mut read = T::default();
     let mut complete = true;
-    for Row { field, place } in T::rows() {
+    for OptionRow { field, place } in T::rows() {
         let found = place.read(&field, fields, &mut read);
         if field.required && !found {
             complete = false;
@@ -535,7 +543,8 @@ pub(super) fn options<T: Options>(fields: &mut Fields<'_, '_>) -> Option<T> {
 /// Returns the options as they would be written in a file.
 pub(super) fn written_options<T: Options>(of: &T) -> Json {
     let mut of = of.clone();
-    let written = |row: &Row<T>| Some((row.field.name, row.place.written(&row.field, &mut of)?));
+    let written =
+        |row: &OptionRow<T>| Some((row.field.name, row.place.written(&row.field, &mut of)?));
     let rows = T::rows();
     let entries = rows.iter().filter_map(written).filter(|(_, value)| !is_empty(value));
     Json::Object(entries.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())

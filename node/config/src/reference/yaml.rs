@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::{Field, Kind, Section, default_of, sections};
+use super::{Field, OptionSection, ValueKind, default_of, sections};
 use crate::emit::{scalar, write_entry};
 use crate::{API_VERSION, KIND};
 
@@ -30,7 +30,7 @@ pub(super) fn document() -> String {
     yaml
 }
 
-fn heading(yaml: &mut String, section: &Section) {
+fn heading(yaml: &mut String, section: &OptionSection) {
     let title = section.title;
     let line = "-".repeat(WIDTH.saturating_sub(title.len() + 7));
     let _ = write!(yaml, "\n# --- {title} {line}\n");
@@ -39,14 +39,14 @@ fn heading(yaml: &mut String, section: &Section) {
 fn one(yaml: &mut String, field: &Field) {
     let end = if field.live { "" } else { "Takes effect at restart." };
     comment(yaml, "", &with_bounds(field, end));
-    if let Kind::Object(fields) = &field.kind {
+    if let ValueKind::Object(fields) = &field.kind {
         for field in fields {
             let doc = format!("- {}, {}", field.name, lower(&with_bounds(field, "")));
             comment(yaml, "", &doc);
         }
     }
     match (default_of(field.name), &field.kind) {
-        (Some(Value::Object(set)), Kind::Object(fields)) => {
+        (Some(Value::Object(set)), ValueKind::Object(fields)) => {
             let _ = writeln!(yaml, "{}:", field.name);
             for field in fields {
                 let _ = match set.get(field.name) {
@@ -55,18 +55,18 @@ fn one(yaml: &mut String, field: &Field) {
                 };
             }
         }
-        (Some(Value::Array(words)), Kind::Words(_)) => {
+        (Some(Value::Array(words)), ValueKind::Words(_)) => {
             let words: Vec<String> = words.iter().map(scalar).collect();
             let _ = writeln!(yaml, "{}: [{}]", field.name, words.join(", "));
         }
         (Some(value), _) => write_entry(yaml, field.name, &value),
-        (None, Kind::Object(fields)) => {
+        (None, ValueKind::Object(fields)) => {
             let _ = writeln!(yaml, "# {}:", field.name);
             for field in fields {
                 let _ = writeln!(yaml, "#   {}: {}", field.name, field.example);
             }
         }
-        (None, Kind::Map { .. } | Kind::List(_)) => {
+        (None, ValueKind::Map { .. } | ValueKind::List(_)) => {
             let _ = writeln!(yaml, "# {}:", field.name);
             for line in field.example.lines() {
                 let _ = writeln!(yaml, "#   {line}");

@@ -7,7 +7,7 @@ use super::{
 };
 
 /// A response whose type has no fields for its version and kind.
-pub trait Answer {
+pub trait ApiAnswer {
     /// The value of `kind`.
     const KIND: &'static str;
 }
@@ -25,37 +25,37 @@ pub struct Envelope<T> {
     pub answer: T,
 }
 
-impl<T: Answer> Envelope<T> {
+impl<T: ApiAnswer> Envelope<T> {
     /// Wraps `answer` in an envelope.
     pub fn new(answer: T) -> Self {
         Self { api_version: API_VERSION, kind: T::KIND, answer }
     }
 }
 
-impl<T: Answer> Answer for &T {
+impl<T: ApiAnswer> ApiAnswer for &T {
     const KIND: &'static str = T::KIND;
 }
 
-impl Answer for DrainEvent {
+impl ApiAnswer for DrainEvent {
     const KIND: &'static str = "DrainEvent";
 }
 
-impl Answer for KillAnswer {
+impl ApiAnswer for KillAnswer {
     const KIND: &'static str = "KillAnswer";
 }
 
-impl Answer for ReleaseAnswer {
+impl ApiAnswer for ReleaseAnswer {
     const KIND: &'static str = "ReleaseAnswer";
 }
 
-impl Answer for ReportList {
+impl ApiAnswer for ReportList {
     const KIND: &'static str = "ReportList";
 }
 
-impl Answer for VersionAnswer {
+impl ApiAnswer for VersionAnswer {
     const KIND: &'static str = "Version";
 }
 
-impl Answer for WithdrawAnswer {
+impl ApiAnswer for WithdrawAnswer {
     const KIND: &'static str = "WithdrawAnswer";
 }

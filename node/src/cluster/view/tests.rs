@@ -7,15 +7,15 @@ use super::*;
 fn the_api_server_is_said_to_be_as_it_is_and_why() {
     let why = || Arc::from("no route");
     for (state, said) in [
-        (ApiState::Unknown, "unknown"),
-        (ApiState::Connected, "connected"),
-        (ApiState::Unreachable { why: why() }, "unreachable"),
-        (ApiState::Unauthorized { why: why() }, "unauthorized"),
-        (ApiState::Unsigned { why: why() }, "unsigned"),
+        (ConnectionState::Unknown, "unknown"),
+        (ConnectionState::Connected, "connected"),
+        (ConnectionState::Unreachable { why: why() }, "unreachable"),
+        (ConnectionState::Unauthorized { why: why() }, "unauthorized"),
+        (ConnectionState::Unsigned { why: why() }, "unsigned"),
     ] {
         let status = api_status(&state, Some(WallTime::UNIX_EPOCH));
         assert_eq!(serde_json::to_value(status.state).unwrap(), said);
-        let has_reason = !matches!(state, ApiState::Unknown | ApiState::Connected);
+        let has_reason = !matches!(state, ConnectionState::Unknown | ConnectionState::Connected);
         assert_eq!(status.why.as_deref(), has_reason.then_some("no route"), "{said}");
     }
 }

@@ -103,14 +103,14 @@ impl RuntimeFigures for Walks {
 
 fn walking(takes: Duration) -> (Arc<Walks>, Measured) {
     let walks = Arc::new(Walks { takes, begun: Default::default() });
-    let places = Places::new(UsagePaths::of_host("/"), walks.clone());
+    let places = MeasuredPlaces::new(UsagePaths::of_host("/"), walks.clone());
     let measured =
         Measured::new(&places, walks.clone(), watch::Sender::new(policy(&[])).subscribe());
     (walks, measured)
 }
 
 /// Whether the one pod was measured, and how long that took.
-async fn measured(measured: &Measured, wanted: Wanted) -> (bool, Duration) {
+async fn measured(measured: &Measured, wanted: WantedFigures) -> (bool, Duration) {
     let begun = Instant::now();
     let found = measured.pods(&[winddown_shared::testing::pod("a")], wanted).await;
     (matches!(&found[..], [Some(_)]), begun.elapsed())
@@ -119,10 +119,14 @@ async fn measured(measured: &Measured, wanted: Wanted) -> (bool, Duration) {
 #[tokio::test(start_paused = true)]
 async fn a_choice_by_disk_waits_for_a_walk_and_a_choice_by_memory_does_not() {
     let (walks, signals) = walking(Duration::from_millis(100));
-    assert_eq!(measured(&signals, Wanted::Memory).await, (true, Duration::ZERO));
+    assert_eq!(measured(&signals, WantedFigures::Memory).await, (true, Duration::ZERO));
     assert_eq!(walks.begun.load(Ordering::Relaxed), 0);
-    assert_eq!(measured(&signals, Wanted::Disk).await, (true, Duration::from_millis(100)));
-    assert_eq!(measured(&signals, Wanted::Disk).await, (true, Duration::ZERO), "it is young");
+    assert_eq!(measured(&signals, WantedFigures::Disk).await, (true, Duration::from_millis(100)));
+    assert_eq!(
+        measured(&signals, WantedFigures::Disk).await,
+        (true, Duration::ZERO),
+        "it is young"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,14 +134,18 @@ async fn what_is_too_old_to_choose_by_is_not_told_until_a_walk_has_ended() {
     let (_, signals) = walking(5 * SECOND);
     for _ in 0..2 {
         assert_eq!(
-            measured(&signals, Wanted::Disk).await,
+            measured(&signals, WantedFigures::Disk).await,
             (false, WALK_TIMEOUT),
             "nothing is known"
         );
         tokio::time::sleep(5 * SECOND).await;
-        assert_eq!(measured(&signals, Wanted::Disk).await, (true, Duration::ZERO));
+        assert_eq!(measured(&signals, WantedFigures::Disk).await, (true, Duration::ZERO));
         tokio::time::sleep(30 * SECOND).await;
-        assert_eq!(measured(&signals, Wanted::Disk).await, (true, WALK_TIMEOUT), "it will do");
+        assert_eq!(
+            measured(&signals, WantedFigures::Disk).await,
+            (true, WALK_TIMEOUT),
+            "it will do"
+        );
         tokio::time::sleep(120 * SECOND).await;
     }
 }

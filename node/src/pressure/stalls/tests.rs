@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use winddown_eviction::{
     Cadence, EvictionController, EvictionParts, HookCommand, MeasureError, Policy, Readmit,
     Reclaim, ReclaimError, Reclaimable, Reclaimed, Signal, Signals, Threshold, ThresholdValue,
-    Wanted,
+    WantedFigures,
 };
 use winddown_shared::testing::{FakeKiller, FakeRecorder};
 use winddown_shared::{
@@ -199,7 +199,7 @@ impl Signals for Plenty {
         Ok(NodeStats { memory: Some(memory), ..NodeStats::default() })
     }
 
-    async fn pods(&self, _: &[Pod], _: Wanted) -> Vec<Option<PodStats>> {
+    async fn pods(&self, _: &[Pod], _: WantedFigures) -> Vec<Option<PodStats>> {
         Vec::new()
     }
 }

@@ -16,7 +16,7 @@ use winddown_shared::testing::{FakeInhibitor, FakeRuntime};
 use winddown_shared::{Inhibitor, LockState, PodUid, WallClock};
 use winddown_shutdown::ShutdownReport;
 
-use super::super::{BootClock, Identity, bench_with, held};
+use super::super::{BootClock, NodeIdentity, bench_with, held};
 use super::{LONG, NODE, pod_path};
 use crate::cluster::{Cluster, PodsParts, RuntimeFacts};
 use crate::{Node, ShutdownHandle};
@@ -109,7 +109,7 @@ impl Machine {
         let bench = bench_with(state, clock, self.runtime.clone(), login.clone(), |parts| {
             parts.cluster = Some(cluster);
             parts.wall = wall();
-            parts.identity = Identity { name: "n1".into(), boot_id };
+            parts.identity = NodeIdentity { name: "n1".into(), boot_id };
         });
         let agent = Agent {
             node: bench.node.clone(),

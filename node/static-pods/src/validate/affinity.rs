@@ -1,14 +1,14 @@
 //! `spec.affinity`.
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::{Check, Shortened, names};
+use winddown_yaml::{FieldCheck, Shortened, names};
 
 use super::{rules, selector};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-pub(super) fn all(check: &mut Check<'_>, affinity: Option<&api::Affinity>) {
+pub(super) fn all(check: &mut FieldCheck<'_>, affinity: Option<&api::Affinity>) {
     let Some(affinity) = affinity else { return };
     check.key("affinity", |check| {
         if let Some(nodes) = &affinity.node_affinity {
@@ -27,7 +27,7 @@ pub(super) fn all(check: &mut Check<'_>, affinity: Option<&api::Affinity>) {
     });
 }
 
-fn of_nodes(check: &mut Check<'_>, affinity: &api::NodeAffinity) {
+fn of_nodes(check: &mut FieldCheck<'_>, affinity: &api::NodeAffinity) {
     if let Some(selector) = &affinity.required_during_scheduling_ignored_during_execution {
         check.key(REQUIRED, |check| {
             if selector.node_selector_terms.is_empty() {
@@ -46,7 +46,7 @@ fn of_nodes(check: &mut Check<'_>, affinity: &api::NodeAffinity) {
 }
 
 /// `required` values have to be possible values of labels.
-fn term(check: &mut Check<'_>, term: &api::NodeSelectorTerm, required: bool) {
+fn term(check: &mut FieldCheck<'_>, term: &api::NodeSelectorTerm, required: bool) {
     check.each("matchExpressions", term.match_expressions.iter().flatten(), |check, one| {
         rules::qualified(check, "key", &one.key);
         let values = one.values.as_deref().unwrap_or_default();
@@ -75,7 +75,7 @@ fn term(check: &mut Check<'_>, term: &api::NodeSelectorTerm, required: bool) {
 }
 
 fn of_pods(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     required: Option<&Vec<api::PodAffinityTerm>>,
     preferred: Option<&Vec<api::WeightedPodAffinityTerm>>,
 ) {
@@ -86,7 +86,7 @@ fn of_pods(
     });
 }
 
-fn pod_term(check: &mut Check<'_>, term: &api::PodAffinityTerm) {
+fn pod_term(check: &mut FieldCheck<'_>, term: &api::PodAffinityTerm) {
     let selected = term.label_selector.as_ref();
     selector::check(check, "labelSelector", selected);
     selector::check(check, "namespaceSelector", term.namespace_selector.as_ref());

@@ -1,7 +1,7 @@
 //! `metadata.annotations`: their keys, and the few that have a meaning of their own.
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::{Check, names};
+use winddown_yaml::{FieldCheck, names};
 
 use super::{rules, scheduling};
 use crate::identity;
@@ -15,7 +15,7 @@ const LOCALHOST: &str = "localhost/";
 /// How many bytes all keys and values may have together.
 const MOST_BYTES: usize = 256 * 1024;
 
-pub(super) fn all(check: &mut Check<'_>, pod: &api::Pod) {
+pub(super) fn all(check: &mut FieldCheck<'_>, pod: &api::Pod) {
     let Some(annotations) = &pod.metadata.annotations else { return };
     check.key("annotations", |check| {
         for (key, value) in annotations {
@@ -33,7 +33,7 @@ pub(super) fn all(check: &mut Check<'_>, pod: &api::Pod) {
     });
 }
 
-fn one(check: &mut Check<'_>, pod: &api::Pod, key: &str, value: &str) {
+fn one(check: &mut FieldCheck<'_>, pod: &api::Pod, key: &str, value: &str) {
     if key == TOLERATIONS && !value.is_empty() {
         match serde_json::from_str::<Option<Vec<api::Toleration>>>(value) {
             Ok(list) => check.key(key, |check| {
@@ -83,7 +83,7 @@ fn containers(pod: &api::Pod) -> impl Iterator<Item = (&'static str, usize, &api
 }
 
 /// Reports profiles that say something else than their annotation, the old way to set them.
-pub(super) fn contradictions(check: &mut Check<'_>, pod: &api::Pod) {
+pub(super) fn contradictions(check: &mut FieldCheck<'_>, pod: &api::Pod) {
     let Some(spec) = &pod.spec else { return };
     let said = |key: &str| pod.metadata.annotations.as_ref()?.get(key).map(String::as_str);
     let of_pod = spec.security_context.as_ref();
@@ -124,7 +124,7 @@ fn unlike(key: &str) -> String {
 }
 
 /// Checks the field at the end of a path of keys.
-fn within(check: &mut Check<'_>, path: &[&str], look: impl FnOnce(&mut Check<'_>)) {
+fn within(check: &mut FieldCheck<'_>, path: &[&str], look: impl FnOnce(&mut FieldCheck<'_>)) {
     match path.split_first() {
         Some((key, rest)) => check.key(key, |check| within(check, rest, look)),
         None => look(check),

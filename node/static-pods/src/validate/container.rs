@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::{Check, Shortened, names};
+use winddown_yaml::{FieldCheck, Shortened, names};
 
 use super::volume::Volumes;
 use super::{env, handler, mount, port, resources, restart, rules, security};
@@ -11,7 +11,7 @@ use super::{env, handler, mount, port, resources, restart, rules, security};
 /// The names of the containers seen so far, each with its field.
 type Names<'a> = BTreeMap<&'a str, String>;
 
-pub(super) fn all(check: &mut Check<'_>, spec: &api::PodSpec, volumes: &Volumes<'_>) {
+pub(super) fn all(check: &mut FieldCheck<'_>, spec: &api::PodSpec, volumes: &Volumes<'_>) {
     if spec.containers.is_empty() {
         check.fail_at("containers", "is missing: a pod needs at least one container");
     }
@@ -42,7 +42,7 @@ pub(super) fn all(check: &mut Check<'_>, spec: &api::PodSpec, volumes: &Volumes<
 }
 
 fn name<'a>(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     container: &'a api::Container,
     names: &mut Names<'a>,
     place: String,
@@ -61,7 +61,7 @@ fn name<'a>(
 }
 
 fn one(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     container: &api::Container,
     is_init: bool,
     spec: &api::PodSpec,
@@ -94,7 +94,7 @@ fn one(
 }
 
 /// `runs_once`: the container is not started again.
-fn resizing(check: &mut Check<'_>, container: &api::Container, runs_once: bool) {
+fn resizing(check: &mut FieldCheck<'_>, container: &api::Container, runs_once: bool) {
     let mut seen = BTreeSet::new();
     check.each("resizePolicy", container.resize_policy.iter().flatten(), |check, one| {
         rules::word(check, "resourceName", &one.resource_name, &["cpu", "memory"]);

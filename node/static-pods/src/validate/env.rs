@@ -1,14 +1,14 @@
 //! `env[]` and `envFrom[]` of a container.
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::Check;
+use winddown_yaml::FieldCheck;
 
-use super::volume::{Kind, Volumes};
+use super::volume::{VolumeKind, Volumes};
 use super::{field_ref, names, rules};
 
 const RULE: &str = "write printable ASCII characters without `=`";
 
-pub(super) fn all(check: &mut Check<'_>, container: &api::Container, volumes: &Volumes<'_>) {
+pub(super) fn all(check: &mut FieldCheck<'_>, container: &api::Container, volumes: &Volumes<'_>) {
     check.each("env", container.env.iter().flatten(), |check, env| {
         if env.name.is_empty() {
             check.fail_at("name", format!("is missing: {RULE}"));
@@ -31,7 +31,7 @@ pub(super) fn all(check: &mut Check<'_>, container: &api::Container, volumes: &V
     }
 }
 
-fn source(check: &mut Check<'_>, from: &api::EnvVarSource, volumes: &Volumes<'_>) {
+fn source(check: &mut FieldCheck<'_>, from: &api::EnvVarSource, volumes: &Volumes<'_>) {
     let api = [
         ("configMapKeyRef", from.config_map_key_ref.is_some()),
         ("secretKeyRef", from.secret_key_ref.is_some()),
@@ -56,13 +56,13 @@ fn source(check: &mut Check<'_>, from: &api::EnvVarSource, volumes: &Volumes<'_>
     }
 }
 
-fn file(check: &mut Check<'_>, file: &api::FileKeySelector, volumes: &Volumes<'_>) {
+fn file(check: &mut FieldCheck<'_>, file: &api::FileKeySelector, volumes: &Volumes<'_>) {
     if !names::is_variable(&file.key) {
         check.fail_at("key", format!("is no variable name: {RULE}"));
     }
     match volumes.get(file.volume_name.as_str()) {
-        Some(Kind::EmptyDir) => {}
-        Some(Kind::Other) => check.fail_at("volumeName", "is no emptyDir volume: write one"),
+        Some(VolumeKind::EmptyDir) => {}
+        Some(VolumeKind::Other) => check.fail_at("volumeName", "is no emptyDir volume: write one"),
         None => check.fail_at("volumeName", "is not a volume in spec.volumes"),
     }
     if file.path.is_empty() {

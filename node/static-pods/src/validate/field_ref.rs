@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::Quantity;
-use winddown_yaml::{Check, Shortened, names};
+use winddown_yaml::{FieldCheck, Shortened, names};
 
 use super::rules;
 
@@ -32,7 +32,11 @@ const RESOURCES: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 const DIVISORS: [&str; 13] =
     ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
 
-pub(super) fn of_pod(check: &mut Check<'_>, field: &api::ObjectFieldSelector, allowed: &[&str]) {
+pub(super) fn of_pod(
+    check: &mut FieldCheck<'_>,
+    field: &api::ObjectFieldSelector,
+    allowed: &[&str],
+) {
     rules::word(check, "apiVersion", field.api_version.as_deref().unwrap_or("v1"), &["v1"]);
     let path = field.field_path.as_str();
     let entry = path.strip_suffix("']").and_then(|path| path.split_once("['"));
@@ -53,7 +57,7 @@ pub(super) fn of_pod(check: &mut Check<'_>, field: &api::ObjectFieldSelector, al
     }
 }
 
-pub(super) fn of_resources(check: &mut Check<'_>, field: &api::ResourceFieldSelector) {
+pub(super) fn of_resources(check: &mut FieldCheck<'_>, field: &api::ResourceFieldSelector) {
     let name =
         field.resource.split_once('.').filter(|(list, _)| ["limits", "requests"].contains(list));
     let name = name

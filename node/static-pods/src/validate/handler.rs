@@ -3,13 +3,13 @@
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use winddown_shared::http_get::{Unsendable, unsendable};
-use winddown_yaml::{Check, Shortened};
+use winddown_yaml::{FieldCheck, Shortened};
 
 use super::{names, rules};
 
 /// Reports problems of a container's probes and hooks. Of the init containers, only sidecars have any.
 pub(super) fn all(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     container: &api::Container,
     is_init: bool,
     spec: &api::PodSpec,
@@ -36,7 +36,7 @@ pub(super) fn all(
     }
 }
 
-fn probe(check: &mut Check<'_>, key: &str, probe: &api::Probe) {
+fn probe(check: &mut FieldCheck<'_>, key: &str, probe: &api::Probe) {
     let handlers = [
         probe.exec.is_some(),
         probe.http_get.is_some(),
@@ -64,7 +64,7 @@ fn probe(check: &mut Check<'_>, key: &str, probe: &api::Probe) {
     }
 }
 
-fn lifecycle(check: &mut Check<'_>, lifecycle: &api::Lifecycle, spec: &api::PodSpec) {
+fn lifecycle(check: &mut FieldCheck<'_>, lifecycle: &api::Lifecycle, spec: &api::PodSpec) {
     for (key, hook) in [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)] {
         if let Some(hook) = hook {
             let grace = spec.termination_grace_period_seconds.unwrap_or(30);
@@ -80,7 +80,7 @@ fn lifecycle(check: &mut Check<'_>, lifecycle: &api::Lifecycle, spec: &api::PodS
     }
 }
 
-fn hook(check: &mut Check<'_>, hook: &api::LifecycleHandler, grace: i64) {
+fn hook(check: &mut FieldCheck<'_>, hook: &api::LifecycleHandler, grace: i64) {
     let handlers = [
         hook.exec.is_some(),
         hook.http_get.is_some(),
@@ -102,7 +102,7 @@ fn hook(check: &mut Check<'_>, hook: &api::LifecycleHandler, grace: i64) {
     });
 }
 
-fn exactly_one(check: &mut Check<'_>, handlers: [bool; 4], names: &str) {
+fn exactly_one(check: &mut FieldCheck<'_>, handlers: [bool; 4], names: &str) {
     match handlers.iter().filter(|there| **there).count() {
         1 => {}
         0 => check.fail(format!("does nothing: write one of {names}")),
@@ -111,7 +111,7 @@ fn exactly_one(check: &mut Check<'_>, handlers: [bool; 4], names: &str) {
 }
 
 fn actions(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     exec: Option<&api::ExecAction>,
     http: Option<&api::HTTPGetAction>,
     tcp: Option<&api::TCPSocketAction>,
@@ -127,7 +127,7 @@ fn actions(
     }
 }
 
-fn http(check: &mut Check<'_>, http: &api::HTTPGetAction) {
+fn http(check: &mut FieldCheck<'_>, http: &api::HTTPGetAction) {
     rules::word_if_any(check, "scheme", http.scheme.as_ref(), &["HTTP", "HTTPS"]);
     port(check, &http.port);
     for field in unsendable(http) {
@@ -147,11 +147,11 @@ fn http(check: &mut Check<'_>, http: &api::HTTPGetAction) {
     }
 }
 
-fn header(check: &mut Check<'_>, index: usize, key: &str, what: &str) {
+fn header(check: &mut FieldCheck<'_>, index: usize, key: &str, what: &str) {
     check.key("httpHeaders", |check| check.index(index, |check| check.fail_at(key, what)));
 }
 
-fn port(check: &mut Check<'_>, port: &IntOrString) {
+fn port(check: &mut FieldCheck<'_>, port: &IntOrString) {
     let what = match port {
         IntOrString::Int(number) if (1..=65535).contains(number) => return,
         IntOrString::String(name) if winddown_yaml::names::is_port_name(name) => return,

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, OwnerReference};
-use winddown_yaml::{Check, Shortened, names};
+use winddown_yaml::{FieldCheck, Shortened, names};
 
 use super::{annotations, rules};
 use crate::identity;
 
-pub(super) fn all(check: &mut Check<'_>, pod: &api::Pod, node_name: &str) {
+pub(super) fn all(check: &mut FieldCheck<'_>, pod: &api::Pod, node_name: &str) {
     let meta = &pod.metadata;
     name(check, meta.name.as_deref().unwrap_or_default(), node_name);
     if let Some(namespace) = meta.namespace.as_deref().filter(|name| !name.is_empty()) {
@@ -27,7 +27,7 @@ pub(super) fn all(check: &mut Check<'_>, pod: &api::Pod, node_name: &str) {
     check.each("managedFields", meta.managed_fields.iter().flatten(), managed);
 }
 
-fn name(check: &mut Check<'_>, name: &str, node_name: &str) {
+fn name(check: &mut FieldCheck<'_>, name: &str, node_name: &str) {
     if name.is_empty() {
         return check.fail_at("name", "is missing: a pod from a file needs a name");
     }
@@ -48,7 +48,7 @@ fn name(check: &mut Check<'_>, name: &str, node_name: &str) {
 }
 
 /// The UID becomes the name of a directory.
-fn uid(check: &mut Check<'_>, uid: &str) {
+fn uid(check: &mut FieldCheck<'_>, uid: &str) {
     let valid = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
     if uid.len() > 64 || !uid.bytes().all(valid) {
         let what = format!(
@@ -60,7 +60,11 @@ fn uid(check: &mut Check<'_>, uid: &str) {
 }
 
 /// Reports wrong keys and values of labels, or of a selector of labels.
-pub(super) fn labels(check: &mut Check<'_>, key: &str, labels: Option<&BTreeMap<String, String>>) {
+pub(super) fn labels(
+    check: &mut FieldCheck<'_>,
+    key: &str,
+    labels: Option<&BTreeMap<String, String>>,
+) {
     check.key(key, |check| {
         for (name, value) in labels.into_iter().flatten() {
             if !names::is_qualified_name(name) {
@@ -71,7 +75,7 @@ pub(super) fn labels(check: &mut Check<'_>, key: &str, labels: Option<&BTreeMap<
     });
 }
 
-fn owners(check: &mut Check<'_>, owners: &[OwnerReference]) {
+fn owners(check: &mut FieldCheck<'_>, owners: &[OwnerReference]) {
     check.each("ownerReferences", owners, |check, owner| {
         let version = owner.api_version.split_once('/').map_or(&*owner.api_version, |(_, v)| v);
         if version.is_empty() || version.contains('/') {
@@ -95,7 +99,7 @@ fn owners(check: &mut Check<'_>, owners: &[OwnerReference]) {
     }
 }
 
-fn finalizers(check: &mut Check<'_>, finalizers: &[String]) {
+fn finalizers(check: &mut FieldCheck<'_>, finalizers: &[String]) {
     const OF_KUBERNETES: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
     check.key("finalizers", |check| {
         for (index, finalizer) in finalizers.iter().enumerate() {
@@ -115,7 +119,7 @@ fn finalizers(check: &mut Check<'_>, finalizers: &[String]) {
     });
 }
 
-fn managed(check: &mut Check<'_>, entry: &ManagedFieldsEntry) {
+fn managed(check: &mut FieldCheck<'_>, entry: &ManagedFieldsEntry) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     rules::word(check, "operation", &text(&entry.operation), &["Apply", "Update"]);
     rules::word(check, "fieldsType", &text(&entry.fields_type), &["", "FieldsV1"]);

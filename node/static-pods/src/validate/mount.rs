@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::{Check, Shortened};
+use winddown_yaml::{FieldCheck, Shortened};
 
 use super::rules;
 use super::volume::Volumes;
 
-pub(super) fn all(check: &mut Check<'_>, container: &api::Container, volumes: &Volumes<'_>) {
+pub(super) fn all(check: &mut FieldCheck<'_>, container: &api::Container, volumes: &Volumes<'_>) {
     let mut paths = BTreeSet::new();
     let security = container.security_context.as_ref();
     let privileged = security.is_some_and(|security| security.privileged == Some(true));
@@ -35,7 +35,7 @@ pub(super) fn all(check: &mut Check<'_>, container: &api::Container, volumes: &V
     }
 }
 
-fn sub_paths(check: &mut Check<'_>, mount: &api::VolumeMount) {
+fn sub_paths(check: &mut FieldCheck<'_>, mount: &api::VolumeMount) {
     let paths = [("subPath", &mount.sub_path), ("subPathExpr", &mount.sub_path_expr)];
     let paths = paths.map(|(key, path)| (key, path.as_deref().unwrap_or_default()));
     for (key, path) in paths {
@@ -46,7 +46,7 @@ fn sub_paths(check: &mut Check<'_>, mount: &api::VolumeMount) {
     }
 }
 
-fn propagation(check: &mut Check<'_>, mount: &api::VolumeMount, privileged: bool) {
+fn propagation(check: &mut FieldCheck<'_>, mount: &api::VolumeMount, privileged: bool) {
     let known = ["None", "HostToContainer", "Bidirectional"];
     let propagation = mount.mount_propagation.as_ref();
     rules::word_if_any(check, "mountPropagation", propagation, &known);

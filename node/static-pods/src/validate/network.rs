@@ -1,7 +1,7 @@
 //! Names and addresses: `hostname`, `dnsConfig`, `hostAliases`.
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::{Check, Shortened, names as dns_names};
+use winddown_yaml::{FieldCheck, Shortened, names as dns_names};
 
 use super::{names, rules};
 
@@ -11,7 +11,7 @@ const MOST_SERVERS: usize = 3;
 const MOST_SEARCHES: usize = 32;
 const MOST_SEARCH_BYTES: usize = 2048;
 
-pub(super) fn all(check: &mut Check<'_>, spec: &api::PodSpec) {
+pub(super) fn all(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {
     for (key, name) in [("hostname", &spec.hostname), ("subdomain", &spec.subdomain)] {
         if let Some(name) = name.as_deref().filter(|name| !name.is_empty()) {
             rules::label(check, key, name, "host name");
@@ -41,7 +41,7 @@ pub(super) fn all(check: &mut Check<'_>, spec: &api::PodSpec) {
     check.key("dnsConfig", |check| dns(check, spec));
 }
 
-fn dns(check: &mut Check<'_>, spec: &api::PodSpec) {
+fn dns(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {
     let config = spec.dns_config.as_ref();
     let servers = config.and_then(|config| config.nameservers.as_deref()).unwrap_or_default();
     if servers.is_empty() && spec.dns_policy.as_deref() == Some("None") {
@@ -77,7 +77,7 @@ fn dns(check: &mut Check<'_>, spec: &api::PodSpec) {
     });
 }
 
-fn address(check: &mut Check<'_>, text: &str) {
+fn address(check: &mut FieldCheck<'_>, text: &str) {
     if !names::is_address(text) {
         check.fail(format!("`{}` is no IP address: {ADDRESS}", Shortened(text)));
     }

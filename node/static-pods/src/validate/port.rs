@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::{Check, Shortened, names};
+use winddown_yaml::{FieldCheck, Shortened, names};
 
 use super::rules;
 
@@ -11,7 +11,7 @@ use super::rules;
 pub(super) type Taken<'a> = BTreeSet<(i32, &'a str, &'a str)>;
 
 pub(super) fn all<'a>(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     container: &'a api::Container,
     host_ports: &mut Taken<'a>,
 ) {
@@ -41,7 +41,7 @@ pub(super) fn all<'a>(
 }
 
 /// On the host's network, a port is the same inside and outside.
-pub(super) fn same_on_host(check: &mut Check<'_>, container: &api::Container) {
+pub(super) fn same_on_host(check: &mut FieldCheck<'_>, container: &api::Container) {
     check.each("ports", container.ports.iter().flatten(), |check, port| {
         if port.host_port.is_some_and(|host_port| host_port != port.container_port) {
             let what = "has to be containerPort's, because the pod has hostNetwork: remove it";

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::api::resource;
 use winddown_shared::{Pod, Quantity, Requests, ResourceName};
-use winddown_yaml::{Check, Shortened, names};
+use winddown_yaml::{FieldCheck, Shortened, names};
 
 use super::rules;
 
@@ -15,7 +15,7 @@ type Amounts = BTreeMap<String, resource::Quantity>;
 const HUGE: &str = "hugepages-";
 
 /// The resources of a container.
-pub(super) fn container(check: &mut Check<'_>, resources: &api::ResourceRequirements) {
+pub(super) fn container(check: &mut FieldCheck<'_>, resources: &api::ResourceRequirements) {
     let (limits, requests) = (resources.limits.as_ref(), resources.requests.as_ref());
     both(check, limits, requests, is_of_container);
     huge_alone(check, limits.into_iter().chain(requests));
@@ -25,7 +25,7 @@ pub(super) fn container(check: &mut Check<'_>, resources: &api::ResourceRequirem
 }
 
 /// The pod's own resources, and its overhead.
-pub(super) fn pod(check: &mut Check<'_>, spec: &api::PodSpec) {
+pub(super) fn pod(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {
     if let Some(overhead) = &spec.overhead {
         amounts(check, "overhead", overhead, is_of_container);
         check.key("overhead", |check| huge_alone(check, [overhead].into_iter()));
@@ -57,7 +57,7 @@ fn asked_by_containers(spec: &api::PodSpec) -> Option<Requests> {
 
 /// Compares the pod's own resources with those of its containers.
 fn of_containers(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     spec: &api::PodSpec,
     of_pod: &api::ResourceRequirements,
     asked: &Requests,
@@ -87,7 +87,7 @@ fn of_containers(
 }
 
 fn both(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     limits: Option<&Amounts>,
     requests: Option<&Amounts>,
     is_known: fn(&str) -> bool,
@@ -119,7 +119,7 @@ fn both(
 }
 
 /// Huge pages are only counted beside other resources.
-fn huge_alone<'a>(check: &mut Check<'_>, lists: impl Iterator<Item = &'a Amounts>) {
+fn huge_alone<'a>(check: &mut FieldCheck<'_>, lists: impl Iterator<Item = &'a Amounts>) {
     let names: Vec<&str> = lists.flat_map(|list| list.keys().map(String::as_str)).collect();
     let others = names.iter().any(|name| matches!(*name, "cpu" | "memory"));
     if names.iter().any(|name| name.starts_with(HUGE)) && !others {
@@ -128,7 +128,7 @@ fn huge_alone<'a>(check: &mut Check<'_>, lists: impl Iterator<Item = &'a Amounts
 }
 
 /// Parses one quantity, and reports what is wrong with it.
-pub(super) fn quantity(check: &mut Check<'_>, key: &str, text: &str) -> Option<Quantity> {
+pub(super) fn quantity(check: &mut FieldCheck<'_>, key: &str, text: &str) -> Option<Quantity> {
     match text.parse::<Quantity>() {
         Ok(quantity) if quantity.sign() == Ordering::Less => {
             let what = format!("`{}` is negative: write 0 or more", Shortened(text));
@@ -144,7 +144,7 @@ pub(super) fn quantity(check: &mut Check<'_>, key: &str, text: &str) -> Option<Q
 }
 
 fn amounts<'a>(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     key: &str,
     amounts: &'a Amounts,
     is_known: fn(&str) -> bool,

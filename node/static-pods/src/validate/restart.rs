@@ -1,14 +1,14 @@
 //! When a container is started again: `restartPolicy`, `restartPolicyRules`.
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::Check;
+use winddown_yaml::FieldCheck;
 
 use super::rules;
 
 const MOST_RULES: usize = 20;
 const MOST_EXIT_CODES: usize = 255;
 
-pub(super) fn all(check: &mut Check<'_>, container: &api::Container) {
+pub(super) fn all(check: &mut FieldCheck<'_>, container: &api::Container) {
     let policies = ["Always", "OnFailure", "Never"];
     rules::word_if_any(check, "restartPolicy", container.restart_policy.as_ref(), &policies);
     let list = container.restart_policy_rules.as_deref().unwrap_or_default();

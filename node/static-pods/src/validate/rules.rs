@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use winddown_yaml::{Check, Shortened, names};
+use winddown_yaml::{FieldCheck, Shortened, names};
 
 pub(super) const LABEL: &str = "write lower-case letters, digits and `-`, at most 63";
 pub(super) const SUBDOMAIN: &str = "use lower-case letters, digits, `-`, `.`; at most 253";
@@ -12,7 +12,7 @@ pub(super) const NEEDS_API_SERVER: &str =
     "needs an API server; manifest pods have none: use a hostPath volume or plain values";
 
 /// Reports a text that is not one of `allowed`, which may be empty if that is allowed.
-pub(super) fn word(check: &mut Check<'_>, key: &str, text: &str, allowed: &[&str]) {
+pub(super) fn word(check: &mut FieldCheck<'_>, key: &str, text: &str, allowed: &[&str]) {
     if allowed.contains(&text) {
         return;
     }
@@ -26,7 +26,7 @@ pub(super) fn word(check: &mut Check<'_>, key: &str, text: &str, allowed: &[&str
 
 /// Reports a text that is there and not one of `allowed`.
 pub(super) fn word_if_any(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     key: &str,
     text: Option<&String>,
     allowed: &[&str],
@@ -46,7 +46,7 @@ fn either(words: &[&str]) -> String {
 
 /// Reports a number that is there and less than `least`.
 pub(super) fn at_least<T: Into<i64>>(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     key: &str,
     value: Option<T>,
     least: i64,
@@ -58,7 +58,7 @@ pub(super) fn at_least<T: Into<i64>>(
 
 /// Reports a number that is there and outside `range`.
 pub(super) fn within<T: Into<i64>>(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     key: &str,
     value: Option<T>,
     range: RangeInclusive<i64>,
@@ -70,7 +70,7 @@ pub(super) fn within<T: Into<i64>>(
 }
 
 /// Reports what is no DNS label. `what` it names, e.g. `volume name`.
-pub(super) fn label(check: &mut Check<'_>, key: &str, text: &str, what: &str) {
+pub(super) fn label(check: &mut FieldCheck<'_>, key: &str, text: &str, what: &str) {
     if text.is_empty() {
         check.fail_at(key, format!("is empty: write a {what}"));
     } else if !names::is_dns_label(text) {
@@ -79,7 +79,7 @@ pub(super) fn label(check: &mut Check<'_>, key: &str, text: &str, what: &str) {
 }
 
 /// Reports what is no DNS subdomain. `what` it names, e.g. `runtime class`.
-pub(super) fn subdomain(check: &mut Check<'_>, key: &str, text: &str, what: &str) {
+pub(super) fn subdomain(check: &mut FieldCheck<'_>, key: &str, text: &str, what: &str) {
     if text.is_empty() {
         check.fail_at(key, format!("is empty: write a {what}, or remove it"));
     } else if !names::is_dns_subdomain(text) {
@@ -88,7 +88,7 @@ pub(super) fn subdomain(check: &mut Check<'_>, key: &str, text: &str, what: &str
 }
 
 /// Reports what is no name with an optional domain, as labels and conditions have.
-pub(super) fn qualified(check: &mut Check<'_>, key: &str, text: &str) {
+pub(super) fn qualified(check: &mut FieldCheck<'_>, key: &str, text: &str) {
     if text.is_empty() {
         check.fail_at(key, "is empty: write a name, with a DNS name and / before it if you like");
     } else if !names::is_qualified_name(text) {
@@ -97,7 +97,7 @@ pub(super) fn qualified(check: &mut Check<'_>, key: &str, text: &str) {
 }
 
 /// Reports what is no value of a label.
-pub(super) fn label_value(check: &mut Check<'_>, key: &str, text: &str) {
+pub(super) fn label_value(check: &mut FieldCheck<'_>, key: &str, text: &str) {
     if !names::is_label_value(text) {
         let what = format!(
             "`{}` is no label value: write at most 63 letters, digits, `-`, `_` and `.`, a letter or \
@@ -109,7 +109,7 @@ pub(super) fn label_value(check: &mut Check<'_>, key: &str, text: &str) {
 }
 
 /// Reports a path that is absolute or leads up; `below` says of what it has to be a part.
-pub(super) fn path_below(check: &mut Check<'_>, key: &str, path: &str, below: &str) {
+pub(super) fn path_below(check: &mut FieldCheck<'_>, key: &str, path: &str, below: &str) {
     if path.starts_with('/') || leads_up(path) {
         check.fail_at(key, format!("leads out of {below}: write a path below it, without `..`"));
     }
@@ -121,14 +121,14 @@ pub(super) fn leads_up(path: &str) -> bool {
 }
 
 /// Reports what is no port.
-pub(super) fn port(check: &mut Check<'_>, key: &str, port: i32) {
+pub(super) fn port(check: &mut FieldCheck<'_>, key: &str, port: i32) {
     if !(1..=65535).contains(&port) {
         check.fail_at(key, format!("is {port}: write a port from 1 to 65535"));
     }
 }
 
 /// Reports what is no mode of a file.
-pub(super) fn mode(check: &mut Check<'_>, key: &str, mode: Option<i32>) {
+pub(super) fn mode(check: &mut FieldCheck<'_>, key: &str, mode: Option<i32>) {
     if let Some(mode) = mode.filter(|mode| !(0..=0o777).contains(mode)) {
         check.fail_at(key, format!("is {mode}: write a file mode from 0 to 0777"));
     }

@@ -1,11 +1,11 @@
 //! What only a scheduler looks at: tolerations, readiness gates, the scheduling group.
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::Check;
+use winddown_yaml::FieldCheck;
 
 use super::rules;
 
-pub(super) fn toleration(check: &mut Check<'_>, toleration: &api::Toleration) {
+pub(super) fn toleration(check: &mut FieldCheck<'_>, toleration: &api::Toleration) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (key, value) = (text(&toleration.key), text(&toleration.value));
     let (operator, effect) = (text(&toleration.operator), text(&toleration.effect));
@@ -29,7 +29,7 @@ pub(super) fn toleration(check: &mut Check<'_>, toleration: &api::Toleration) {
     }
 }
 
-pub(super) fn groups_and_gates(check: &mut Check<'_>, spec: &api::PodSpec) {
+pub(super) fn groups_and_gates(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {
     check.each("readinessGates", spec.readiness_gates.iter().flatten(), |check, gate| {
         rules::qualified(check, "conditionType", &gate.condition_type);
     });

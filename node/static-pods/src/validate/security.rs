@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::sysctl_namespace;
-use winddown_yaml::{Check, Shortened};
+use winddown_yaml::{FieldCheck, Shortened};
 
 use super::{names, rules};
 
@@ -13,7 +13,7 @@ const PROFILES: [&str; 3] = ["RuntimeDefault", "Localhost", "Unconfined"];
 /// The longest path.
 const MOST_PATH: usize = 4095;
 
-pub(super) fn pod(check: &mut Check<'_>, spec: &api::PodSpec) {
+pub(super) fn pod(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {
     let Some(security) = &spec.security_context else { return };
     check.key("securityContext", |check| {
         let ids = [
@@ -53,7 +53,7 @@ pub(super) fn pod(check: &mut Check<'_>, spec: &api::PodSpec) {
 }
 
 pub(super) fn container(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     security: Option<&api::SecurityContext>,
     spec: &api::PodSpec,
 ) {
@@ -89,20 +89,20 @@ pub(super) fn container(
     });
 }
 
-fn id(check: &mut Check<'_>, key: &str, id: Option<i64>) {
+fn id(check: &mut FieldCheck<'_>, key: &str, id: Option<i64>) {
     if let Some(id) = id {
         check.key(key, |check| id_here(check, id));
     }
 }
 
-fn id_here(check: &mut Check<'_>, id: i64) {
+fn id_here(check: &mut FieldCheck<'_>, id: i64) {
     let most = i64::from(i32::MAX);
     if !(0..=most).contains(&id) {
         check.fail(format!("is {id}: write a user or group number from 0 to {most}"));
     }
 }
 
-fn seccomp(check: &mut Check<'_>, profile: Option<&api::SeccompProfile>) {
+fn seccomp(check: &mut FieldCheck<'_>, profile: Option<&api::SeccompProfile>) {
     let Some(profile) = profile else { return };
     check.key("seccompProfile", |check| {
         rules::word(check, "type", &profile.type_, &PROFILES);
@@ -115,7 +115,7 @@ fn seccomp(check: &mut Check<'_>, profile: Option<&api::SeccompProfile>) {
     });
 }
 
-fn apparmor(check: &mut Check<'_>, profile: Option<&api::AppArmorProfile>) {
+fn apparmor(check: &mut FieldCheck<'_>, profile: Option<&api::AppArmorProfile>) {
     let Some(profile) = profile else { return };
     check.key("appArmorProfile", |check| {
         rules::word(check, "type", &profile.type_, &PROFILES);
@@ -134,7 +134,7 @@ fn apparmor(check: &mut Check<'_>, profile: Option<&api::AppArmorProfile>) {
 }
 
 /// Reports a profile that is missing, or that its type does not have.
-fn no_profile(check: &mut Check<'_>, is_localhost: bool, is_set: bool) {
+fn no_profile(check: &mut FieldCheck<'_>, is_localhost: bool, is_set: bool) {
     match (is_localhost, is_set) {
         (true, false) => check.fail_at("localhostProfile", "is missing: write the profile's name"),
         (false, true) => {
@@ -144,7 +144,7 @@ fn no_profile(check: &mut Check<'_>, is_localhost: bool, is_set: bool) {
     }
 }
 
-fn sysctls(check: &mut Check<'_>, spec: &api::PodSpec, security: &api::PodSecurityContext) {
+fn sysctls(check: &mut FieldCheck<'_>, spec: &api::PodSpec, security: &api::PodSecurityContext) {
     let mut seen = BTreeSet::new();
     check.each("sysctls", security.sysctls.iter().flatten(), |check, sysctl| {
         let name = sysctl.name.as_str();

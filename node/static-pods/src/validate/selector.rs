@@ -1,11 +1,11 @@
 //! Selectors of labels.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use winddown_yaml::{Check, Shortened, names};
+use winddown_yaml::{FieldCheck, Shortened, names};
 
 use super::{metadata, rules};
 
-pub(super) fn check(check: &mut Check<'_>, key: &str, selector: Option<&LabelSelector>) {
+pub(super) fn check(check: &mut FieldCheck<'_>, key: &str, selector: Option<&LabelSelector>) {
     let Some(selector) = selector else { return };
     check.key(key, |check| {
         metadata::labels(check, "matchLabels", selector.match_labels.as_ref());
@@ -26,19 +26,19 @@ pub(super) fn check(check: &mut Check<'_>, key: &str, selector: Option<&LabelSel
     });
 }
 
-pub(super) fn some_values(check: &mut Check<'_>, values: &[String]) {
+pub(super) fn some_values(check: &mut FieldCheck<'_>, values: &[String]) {
     if values.is_empty() {
         check.fail_at("values", "is missing: write at least one");
     }
 }
 
-pub(super) fn no_values(check: &mut Check<'_>, values: &[String]) {
+pub(super) fn no_values(check: &mut FieldCheck<'_>, values: &[String]) {
     if !values.is_empty() {
         check.fail_at("values", "means nothing with this operator: remove it");
     }
 }
 
-pub(super) fn label_values(check: &mut Check<'_>, values: &[String]) {
+pub(super) fn label_values(check: &mut FieldCheck<'_>, values: &[String]) {
     check.key("values", |check| {
         for (index, value) in values.iter().enumerate() {
             if !names::is_label_value(value) {
@@ -51,7 +51,7 @@ pub(super) fn label_values(check: &mut Check<'_>, values: &[String]) {
 
 /// Reports wrong keys of labels whose values are the pod's own, `matchLabelKeys` and `mismatchLabelKeys`.
 pub(super) fn keys_of_own_labels(
-    check: &mut Check<'_>,
+    check: &mut FieldCheck<'_>,
     matching: Option<&Vec<String>>,
     other: Option<&Vec<String>>,
     selector: Option<&LabelSelector>,

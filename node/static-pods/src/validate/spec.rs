@@ -1,14 +1,14 @@
 //! `spec`: PodSpec.
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::{Check, Shortened};
+use winddown_yaml::{FieldCheck, Shortened};
 
 use super::{
     affinity, container, metadata, network, resources, rules, scheduling, security, spread, volume,
 };
 use crate::defaults;
 
-pub(super) fn all(check: &mut Check<'_>, spec: &api::PodSpec, node_name: &str) {
+pub(super) fn all(check: &mut FieldCheck<'_>, spec: &api::PodSpec, node_name: &str) {
     words(check, spec);
     priority(check, spec);
     node(check, spec, node_name);
@@ -26,7 +26,7 @@ pub(super) fn all(check: &mut Check<'_>, spec: &api::PodSpec, node_name: &str) {
     resources::pod(check, spec);
 }
 
-fn words(check: &mut Check<'_>, spec: &api::PodSpec) {
+fn words(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let restarts = ["Always", "OnFailure", "Never"];
     rules::word(check, "restartPolicy", &text(&spec.restart_policy), &restarts);
@@ -42,7 +42,7 @@ fn words(check: &mut Check<'_>, spec: &api::PodSpec) {
     metadata::labels(check, "nodeSelector", spec.node_selector.as_ref());
 }
 
-fn priority(check: &mut Check<'_>, spec: &api::PodSpec) {
+fn priority(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {
     let class = spec.priority_class_name.as_deref().filter(|class| !class.is_empty());
     let Some(class) = class else { return };
     rules::subdomain(check, "priorityClassName", class, "priority class");
@@ -60,7 +60,7 @@ fn priority(check: &mut Check<'_>, spec: &api::PodSpec) {
     }
 }
 
-fn node(check: &mut Check<'_>, spec: &api::PodSpec, node_name: &str) {
+fn node(check: &mut FieldCheck<'_>, spec: &api::PodSpec, node_name: &str) {
     if let Some(name) = spec.node_name.as_deref().filter(|n| !n.is_empty() && *n != node_name) {
         let what = format!("is `{}`, this node is `{node_name}`: remove it", Shortened(name));
         check.fail_at("nodeName", what);
@@ -70,7 +70,7 @@ fn node(check: &mut Check<'_>, spec: &api::PodSpec, node_name: &str) {
     }
 }
 
-fn needs_api_server(check: &mut Check<'_>, spec: &api::PodSpec) {
+fn needs_api_server(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {
     let set = |text: &Option<String>| text.as_ref().is_some_and(|text| !text.is_empty());
     let filled = |length: Option<usize>| length.is_some_and(|length| length > 0);
     let secrets = spec.image_pull_secrets.iter().flatten().any(|secret| !secret.name.is_empty());
@@ -87,7 +87,7 @@ fn needs_api_server(check: &mut Check<'_>, spec: &api::PodSpec) {
 }
 
 /// The rules about `os`, and about what only Windows has.
-fn system(check: &mut Check<'_>, spec: &api::PodSpec) {
+fn system(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {
     let Some(os) = &spec.os else { return };
     check.key("os", |check| match os.name.as_str() {
         "windows" => check.fail_at("name", "programs of Windows do not run here: write linux"),
@@ -96,7 +96,7 @@ fn system(check: &mut Check<'_>, spec: &api::PodSpec) {
 }
 
 /// The rules about the namespaces that a pod shares with its host.
-fn namespaces(check: &mut Check<'_>, spec: &api::PodSpec) {
+fn namespaces(check: &mut FieldCheck<'_>, spec: &api::PodSpec) {
     let hosts = [
         ("hostNetwork", spec.host_network),
         ("hostPID", spec.host_pid),

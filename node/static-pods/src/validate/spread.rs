@@ -1,11 +1,11 @@
 //! `spec.topologySpreadConstraints[]`.
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::Check;
+use winddown_yaml::FieldCheck;
 
 use super::{rules, selector};
 
-pub(super) fn all(check: &mut Check<'_>, constraints: &[api::TopologySpreadConstraint]) {
+pub(super) fn all(check: &mut FieldCheck<'_>, constraints: &[api::TopologySpreadConstraint]) {
     let mut kinds = std::collections::BTreeSet::new();
     check.each("topologySpreadConstraints", constraints, |check, one| {
         rules::at_least(check, "maxSkew", Some(one.max_skew), 1);

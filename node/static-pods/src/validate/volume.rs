@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_yaml::{Check, Shortened, names};
+use winddown_yaml::{FieldCheck, Shortened, names};
 
 use super::{field_ref, resources, rules};
 
@@ -15,21 +15,22 @@ const OF_API_SERVER: [&str; 7] =
 const KNOWN: [&str; 4] = ["downwardAPI", "emptyDir", "hostPath", "projected"];
 
 /// The pod's volumes, by their names.
-pub(super) type Volumes<'a> = BTreeMap<&'a str, Kind>;
+pub(super) type Volumes<'a> = BTreeMap<&'a str, VolumeKind>;
 
 /// What others need to know of a volume.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum VolumeKind {
     EmptyDir,
     Other,
 }
 
 /// Reports problems of the pod's volumes; returns those with a name.
-pub(super) fn all<'a>(check: &mut Check<'_>, spec: &'a api::PodSpec) -> Volumes<'a> {
+pub(super) fn all<'a>(check: &mut FieldCheck<'_>, spec: &'a api::PodSpec) -> Volumes<'a> {
     let mut volumes = Volumes::new();
     check.each("volumes", spec.volumes.iter().flatten(), |check, volume| {
         let name = volume.name.as_str();
-        let kind = if volume.empty_dir.is_some() { Kind::EmptyDir } else { Kind::Other };
+        let kind =
+            if volume.empty_dir.is_some() { VolumeKind::EmptyDir } else { VolumeKind::Other };
         if name.is_empty() {
             check.fail_at("name", "is missing: every volume needs a name");
         } else if !names::is_dns_label(name) {
@@ -43,7 +44,7 @@ pub(super) fn all<'a>(check: &mut Check<'_>, spec: &'a api::PodSpec) -> Volumes<
     volumes
 }
 
-fn source(check: &mut Check<'_>, volume: &api::Volume) {
+fn source(check: &mut FieldCheck<'_>, volume: &api::Volume) {
     // The kinds that are set, i.e. all fields but the name: serializing knows all of them.
     let kinds = match serde_json::to_value(volume) {
         Ok(serde_json::Value::Object(object)) => object,
@@ -77,7 +78,7 @@ fn source(check: &mut Check<'_>, volume: &api::Volume) {
     }
 }
 
-fn host_path(check: &mut Check<'_>, source: &api::HostPathVolumeSource) {
+fn host_path(check: &mut FieldCheck<'_>, source: &api::HostPathVolumeSource) {
     let path = source.path.as_str();
     if path.is_empty() {
         check.fail_at("path", "is missing: write a path on the node");
@@ -98,7 +99,7 @@ fn host_path(check: &mut Check<'_>, source: &api::HostPathVolumeSource) {
     rules::word_if_any(check, "type", source.type_.as_ref(), &kinds);
 }
 
-fn projected(check: &mut Check<'_>, volume: &api::ProjectedVolumeSource) {
+fn projected(check: &mut FieldCheck<'_>, volume: &api::ProjectedVolumeSource) {
     rules::mode(check, "defaultMode", volume.default_mode);
     let mut paths = BTreeSet::new();
     check.each("sources", volume.sources.iter().flatten(), |check, source| {
@@ -129,7 +130,7 @@ fn projected(check: &mut Check<'_>, volume: &api::ProjectedVolumeSource) {
     });
 }
 
-fn file(check: &mut Check<'_>, file: &api::DownwardAPIVolumeFile) {
+fn file(check: &mut FieldCheck<'_>, file: &api::DownwardAPIVolumeFile) {
     if file.path.is_empty() {
         check.fail_at("path", "is missing: write that of the file in the volume");
     } else if file.path.starts_with("..") {

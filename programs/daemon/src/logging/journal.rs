@@ -38,13 +38,13 @@ const TAKEN_BEGINNINGS: [&str; 4] = ["CODE_", "SYSLOG_", "OBJECT_", "COREDUMP_"]
 
 /// The sink that writes to the journal.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct JournalSink {
     socket: UnixDatagram,
     address: PathBuf,
     lost: AtomicU64,
 }
 
-impl Journal {
+impl JournalSink {
     /// Creates the sink for the journal at `address`.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Journal {
     }
 }
 
-impl Sink for Journal {
+impl Sink for JournalSink {
     fn write(&self, line: &Line) {
         let lost = self.lost.swap(0, Ordering::Relaxed);
         // Not connected, because a restarted journal has another socket at this path.

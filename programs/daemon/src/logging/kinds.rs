@@ -3,7 +3,7 @@
 
 /// The properties of a kind of line.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct LineKind {
     /// `KIND` in the journal; for decisions also the `kind` of `winddown status -o json`.
     pub name: &'static str,
     /// `MESSAGE_ID` in the journal. Never changes.
@@ -17,22 +17,22 @@ pub struct Kind {
     pub about: Option<&'static str>,
 }
 
-impl Kind {
+impl LineKind {
     const fn about(self, what: &'static str) -> Self {
         Self { about: Some(what), ..self }
     }
 }
 
-const fn change(name: &'static str, phase: &'static str, id: &'static str) -> Kind {
-    Kind { name, id, phase, repeats: false, about: None }
+const fn change(name: &'static str, phase: &'static str, id: &'static str) -> LineKind {
+    LineKind { name, id, phase, repeats: false, about: None }
 }
 
-const fn repeats(name: &'static str, phase: &'static str, id: &'static str) -> Kind {
-    Kind { name, id, phase, repeats: true, about: None }
+const fn repeats(name: &'static str, phase: &'static str, id: &'static str) -> LineKind {
+    LineKind { name, id, phase, repeats: true, about: None }
 }
 
 /// All kinds. An ID belongs to its name for ever, and must not be reused.
-pub const KINDS: [Kind; 46] = [
+pub const KINDS: [LineKind; 46] = [
     change("podAdmitted", "admission", "a7fc9cb64b94430cbe90ca3ee92068b3"),
     repeats("podRejected", "admission", "5db063e935d14c23ab8e400a6ca24152"),
     repeats("podHeld", "admission", "1c4f024957d6438992a9e17f650dddb3"),
@@ -83,6 +83,6 @@ pub const KINDS: [Kind; 46] = [
 ];
 
 /// Returns the kind with this name.
-pub(super) fn named(name: &str) -> Option<&'static Kind> {
+pub(super) fn named(name: &str) -> Option<&'static LineKind> {
     KINDS.iter().find(|kind| kind.name == name)
 }

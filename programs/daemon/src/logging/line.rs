@@ -7,7 +7,7 @@ use tracing::{Event, Level, Metadata};
 
 use winddown_shared::display::clean;
 
-use super::kinds::{self, Kind};
+use super::kinds::{self, LineKind};
 
 /// The field with the kind of a line; see [`kinds::KINDS`].
 const KIND: &str = "log_kind";
@@ -25,7 +25,7 @@ pub(super) struct Line {
     /// The fields, in the order of the source.
     pub(super) fields: Vec<(&'static str, String)>,
     /// The kind of line; `None` for ordinary ones.
-    pub(super) kind: Option<&'static Kind>,
+    pub(super) kind: Option<&'static LineKind>,
     /// How many repetitions were held back before this line.
     pub(super) repeated: u32,
 }

@@ -4,7 +4,8 @@
 //! The first occurrence of a line is written at once. Repetitions within a minute are held back and counted, and the
 //! last one is written when the minute is over, with the count. So the log never ends with a line that is no longer
 //! true. Nor does it end with a loss whose return is held back, or the other way round: of lines about the same state
-//! ([`Kind::about`](super::Kind)), one that says something else than the last one is written at once, up to ten in a minute.
+//! ([`LineKind::about`](super::LineKind)), one that says something else than the last one is written at once, up to ten
+//! in a minute.
 //! For a pod that keeps failing, the interval doubles up to sixteen minutes: with a hundred pods on a dead
 //! runtime, one line a minute for each would still be a flood.
 //!
@@ -71,7 +72,7 @@ struct Held {
 
 /// What to do with a line.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum LineVerdict {
     /// Write the line now.
     Write(Line),
     /// The line is held back until the time that [`RateLimiter::due`] returns.
@@ -80,12 +81,12 @@ pub(super) enum Verdict {
 
 impl RateLimiter {
     /// Decides about a line that was just logged.
-    pub(super) fn judge(&mut self, line: Line, now: Instant) -> Verdict {
+    pub(super) fn judge(&mut self, line: Line, now: Instant) -> LineVerdict {
         // Debug lines are always written, and so is a change of state, which is new each time.
         let always = line.kind.map_or(line.level() > Level::INFO, |kind| !kind.repeats);
         let about = line.kind.and_then(|kind| kind.about);
         if always && about.is_none() {
-            return Verdict::Write(line);
+            return LineVerdict::Write(line);
         }
         self.prune(now);
         let known = self.said.len();
@@ -96,7 +97,7 @@ impl RateLimiter {
                     let (window, changes, held) = (FIRST_WINDOW, 0, None);
                     free.insert(Written { written: now, window, last, changes, held });
                 }
-                Verdict::Write(line)
+                LineVerdict::Write(line)
             }
             std::collections::hash_map::Entry::Occupied(mut entry) => {
                 let said = entry.get_mut();
@@ -104,7 +105,7 @@ impl RateLimiter {
                     let same = said.held.take().filter(|held| key(&held.line) == last);
                     let before = same.map_or(0, |held| held.times);
                     said.write(&line, before > 0, now);
-                    return Verdict::Write(counted(line, before, None));
+                    return LineVerdict::Write(counted(line, before, None));
                 }
                 let is_change = said.last != last;
                 if always || (is_change && said.changes < MAX_CHANGED_LINES) {
@@ -112,11 +113,11 @@ impl RateLimiter {
                     (said.held, said.last) = (None, last);
                     said.changes += u32::from(is_change);
                     let is_last = is_change && !always && said.changes == MAX_CHANGED_LINES;
-                    return Verdict::Write(if is_last { flapping(line) } else { line });
+                    return LineVerdict::Write(if is_last { flapping(line) } else { line });
                 }
                 let times = said.held.as_ref().map_or(1, |held| held.times.saturating_add(1));
                 said.held = Some(Held { line, times, last: now });
-                Verdict::Held
+                LineVerdict::Held
             }
         }
     }

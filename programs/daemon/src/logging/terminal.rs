@@ -11,12 +11,12 @@ use super::line::{Line, on_one_line};
 
 /// The sink that writes to standard error.
 #[derive(Debug)]
-pub(super) struct Terminal {
+pub(super) struct TerminalSink {
     started: Instant,
     colour: bool,
 }
 
-impl Terminal {
+impl TerminalSink {
     /// Creates the sink; its timestamps count from now. Colour is used on a terminal unless `NO_COLOR` is set.
     pub(super) fn new() -> Self {
         let colour = std::env::var_os("NO_COLOR").is_none() && std::io::stderr().is_terminal();
@@ -24,7 +24,7 @@ impl Terminal {
     }
 }
 
-impl Sink for Terminal {
+impl Sink for TerminalSink {
     fn write(&self, line: &Line) {
         let text = render(line, self.started.elapsed().as_secs_f64(), self.colour);
         // Ignore a failure: there is no place left to report it.

@@ -8,7 +8,7 @@ use tracing::subscriber::with_default;
 use tracing_subscriber::prelude::*;
 use winddown_shared::{Event, PodLabel, PodUid, WallTime};
 
-use super::journal::{Journal, encode};
+use super::journal::{JournalSink, encode};
 use super::*;
 use winddown_control::api::Decision;
 
@@ -351,7 +351,7 @@ async fn a_flood_of_different_lines_is_all_written_and_not_all_remembered() {
     let template = lines(|| tracing::warn!("x")).remove(0);
     for n in 0..100_000 {
         let line = Line { text: n.to_string(), ..template.clone() };
-        assert!(matches!(limiter.judge(line, Instant::now()), Verdict::Write(_)));
+        assert!(matches!(limiter.judge(line, Instant::now()), LineVerdict::Write(_)));
         if n % 100 == 0 {
             tokio::time::advance(Duration::from_millis(100)).await;
         }
@@ -364,7 +364,10 @@ async fn after_a_flood_the_same_is_again_not_said_more_than_once_a_minute() {
     let mut limiter = RateLimiter::default();
     let template = lines(|| tracing::warn!("x")).remove(0);
     let mut judge = |text: String| {
-        matches!(limiter.judge(Line { text, ..template.clone() }, Instant::now()), Verdict::Held)
+        matches!(
+            limiter.judge(Line { text, ..template.clone() }, Instant::now()),
+            LineVerdict::Held
+        )
     };
     for second in 0..10 {
         for n in 0..1000 {
@@ -383,7 +386,7 @@ fn a_journal_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
     let address = folder.path().join("socket");
     let reader = UnixDatagram::bind(&address).unwrap();
     reader.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let journal = Journal::at(&address).unwrap();
+    let journal = JournalSink::at(&address).unwrap();
     let line = lines(|| tracing::warn!("x")).remove(0);
     for _ in 0..10_000 {
         journal.write(&line);
@@ -406,7 +409,7 @@ fn a_journal_that_was_started_anew_is_found() {
     let folder = tempfile::tempdir().unwrap();
     let address = folder.path().join("socket");
     let first = UnixDatagram::bind(&address).unwrap();
-    let journal = Journal::at(&address).unwrap();
+    let journal = JournalSink::at(&address).unwrap();
     let line = lines(|| tracing::warn!("x")).remove(0);
     drop(first);
     journal.write(&line);

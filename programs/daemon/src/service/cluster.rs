@@ -19,7 +19,7 @@ use winddown_host::{LocalNode, machine};
 use winddown_shared::{Allocatable, WallClock};
 
 use winddown_config::{Config, EndedPods, OrphanedPods, RuntimeKind};
-use winddown_node::Identity;
+use winddown_node::NodeIdentity;
 use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts, connect_early};
 
 /// How many times the lease is renewed within its duration, as by the kubelet.
@@ -44,7 +44,7 @@ pub enum ClusterStartError {
 /// Builds the cluster plug-in for a node that runs the API server's pods itself.
 pub(super) async fn parts(
     config: &Config,
-    identity: &Identity,
+    identity: &NodeIdentity,
     wall: &WallClock,
 ) -> Result<Cluster, ClusterStartError> {
     let settings = &config.cluster;
@@ -114,7 +114,7 @@ fn node_settings(config: &Config) -> Result<NodeSettings, LeaseTimesError> {
 }
 
 /// The facts of the Node object that do not change while the agent runs, and the labels as of the start.
-fn facts(config: &Config, identity: &Identity) -> NodeFacts {
+fn facts(config: &Config, identity: &NodeIdentity) -> NodeFacts {
     let host_name = machine::host_name().trim().to_ascii_lowercase();
     let view = LocalNode {
         name: identity.name.as_str().into(),
@@ -211,7 +211,11 @@ fn runtime_name(said: &str) -> Option<String> {
     (!name.is_empty()).then(|| format!("{name}://{version}"))
 }
 
-fn info(config: &Config, identity: &Identity, labels: &BTreeMap<String, String>) -> NodeSystemInfo {
+fn info(
+    config: &Config,
+    identity: &NodeIdentity,
+    labels: &BTreeMap<String, String>,
+) -> NodeSystemInfo {
     let label = |key: &str| labels.get(key).cloned().unwrap_or_default();
     NodeSystemInfo {
         architecture: label("kubernetes.io/arch"),

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{
-    CompanionConfig, KubeletHolds, KubeletRoot, LocalNode, NodeError, RuntimePodState, SharedLook,
-    WithoutApi, companion,
+    CompanionConfig, KubeletHolds, KubeletHost, KubeletRoot, NodeError, RuntimePodState,
+    SharedLook, WithoutApi, companion,
 };
 use winddown_cri::PodContainers;
 use winddown_host::OneThread;
@@ -167,7 +167,7 @@ impl KubeletNode {
     }
 }
 
-impl LocalNode for KubeletNode {
+impl KubeletHost for KubeletNode {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let found = self.containers.look().await.map_err(|error| node_error(&error))?;
         let states = found.into_iter().map(|(uid, pod)| {

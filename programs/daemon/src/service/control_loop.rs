@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
-use winddown_api_client::{ApiHealth, ApiState};
+use winddown_api_client::{ApiHealth, ConnectionState};
 use winddown_notices::NoticeAggregator;
 use winddown_shared::{Inhibitor, ShutdownKind, error_chain};
 use winddown_systemd::{LogindInhibitor, Notifier, shutdown_in_progress};
 
-use super::reload::{self, Loaded, Reading};
+use super::reload::{self, FileReading, Loaded};
 use super::signals::Ends;
 use super::{ServiceNode, ServiceOptions, notices, status_line};
 use winddown_config::Config;
@@ -79,7 +79,7 @@ impl ControlLoop {
                         self.notifier.reloading();
                     }
                     let has_file = self.configured.configuration().file.is_some();
-                    reading = Some(Reading::start(&self.options, has_file));
+                    reading = Some(FileReading::start(&self.options, has_file));
                 }
                 loaded = reload::end_of(&mut reading) => {
                     self.take_over(loaded);
@@ -110,7 +110,9 @@ impl ControlLoop {
         let lock = status_line(&state.lock, state.delay, self.delay_wanted());
         let api = self.api.as_ref().map(|api| api.borrow().state.clone());
         match api {
-            None | Some(ApiState::Connected | ApiState::Unknown) => self.notifier.status(&lock),
+            None | Some(ConnectionState::Connected | ConnectionState::Unknown) => {
+                self.notifier.status(&lock);
+            }
             Some(state) => self.notifier.status(&format!("{lock}; API server: {state}")),
         }
     }

@@ -19,12 +19,12 @@ pub(super) type Loaded = Result<Result<Configuration, StartError>, JoinError>;
 
 /// A read in progress, on a thread of its own: a dead disk, or a pipe in place of the file, blocks that thread
 /// and not the loop that feeds the watchdog.
-pub(super) struct Reading {
+pub(super) struct FileReading {
     thread: JoinHandle<Result<Configuration, StartError>>,
     slow: Pin<Box<Sleep>>,
 }
 
-impl Reading {
+impl FileReading {
     /// Begins to read. If a file is in force, as `has_file` says, one that is gone is an error.
     pub(super) fn start(options: &ServiceOptions, has_file: bool) -> Self {
         let options = options.clone();
@@ -54,7 +54,7 @@ impl Reading {
 }
 
 /// Waits for the result of the read and clears `reading`; pending for ever if there is none. Cancel-safe.
-pub(super) async fn end_of(reading: &mut Option<Reading>) -> Loaded {
+pub(super) async fn end_of(reading: &mut Option<FileReading>) -> Loaded {
     let Some(running) = reading else { return std::future::pending().await };
     let loaded = running.end().await;
     *reading = None;

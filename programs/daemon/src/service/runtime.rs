@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_cri::{CriConfig, CriOpenError, CriRuntime, EndpointError};
+use winddown_cri::{CriConfig, CriOpenError, CriRuntime, RuntimeEndpointError};
 use winddown_runtimes::process::{
     CgroupParent, OpenError, ProcessConfig, ProcessRuntime, ShimCommand, Survivors,
 };
@@ -17,7 +17,7 @@ use winddown_systemd::units::UnitsClient;
 
 use winddown_config::Config;
 use winddown_host::machine::is_in_memory;
-use winddown_node::{Identity, memory_for_pods};
+use winddown_node::{NodeIdentity, memory_for_pods};
 
 use super::cluster;
 use super::slices::{SlicesOfPods, units_of_pods};
@@ -47,7 +47,7 @@ pub enum RuntimeStartError {
     Cri(#[source] CriOpenError),
     /// The endpoint of the kubelet's container runtime is invalid.
     #[error("the kubelet's container runtime cannot be asked (containerRuntimeEndpoint)")]
-    Endpoint(#[source] EndpointError),
+    Endpoint(#[source] RuntimeEndpointError),
     /// The systemd runtime cannot start.
     #[error("the systemd runtime cannot start")]
     Systemd(#[source] SystemdOpenError),
@@ -56,7 +56,7 @@ pub enum RuntimeStartError {
 /// Opens the process runtime in the configured directories.
 pub(super) async fn process(
     config: &Config,
-    identity: &Identity,
+    identity: &NodeIdentity,
     wall: &WallClock,
 ) -> Result<ProcessRuntime, RuntimeStartError> {
     let process = programs(config, identity, wall, "process")?;
@@ -66,13 +66,13 @@ pub(super) async fn process(
 /// Opens the container runtime at the configured socket, which need not exist yet.
 pub(super) async fn cri(
     config: &Config,
-    identity: &Identity,
+    identity: &NodeIdentity,
     wall: &WallClock,
 ) -> Result<CriRuntime, RuntimeStartError> {
     CriRuntime::open(cri_config(config, identity, wall)).await.map_err(RuntimeStartError::Cri)
 }
 
-fn cri_config(config: &Config, identity: &Identity, wall: &WallClock) -> CriConfig {
+fn cri_config(config: &Config, identity: &NodeIdentity, wall: &WallClock) -> CriConfig {
     let mut cri = CriConfig::new(
         &*config.container_runtime_endpoint,
         config.state_directory.join("cri"),
@@ -96,7 +96,7 @@ fn cri_config(config: &Config, identity: &Identity, wall: &WallClock) -> CriConf
 /// Opens the runtime of transient systemd services. systemd must answer.
 pub(super) async fn systemd(
     config: &Config,
-    identity: &Identity,
+    identity: &NodeIdentity,
     wall: &WallClock,
 ) -> Result<SystemdRuntime<UnitsClient>, RuntimeStartError> {
     let mut programs = programs(config, identity, wall, "systemd")?;
@@ -143,7 +143,7 @@ async fn impossible() -> Option<String> {
 /// The settings of runtimes whose containers are programs of this host; `kind` names their directory of records.
 fn programs(
     config: &Config,
-    identity: &Identity,
+    identity: &NodeIdentity,
     wall: &WallClock,
     kind: &str,
 ) -> Result<ProcessConfig, RuntimeStartError> {
@@ -183,7 +183,7 @@ mod tests {
         let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
                     clusterDNS: [10.96.0.10, 'fd00::a']\nclusterDomain: cluster.local\n";
         let (config, _) = Config::parse("config.yaml".as_ref(), text.as_bytes()).unwrap();
-        let identity = Identity { name: "n1".into(), boot_id: "b".into() };
+        let identity = NodeIdentity { name: "n1".into(), boot_id: "b".into() };
         let cri = cri_config(&config, &identity, &WallClock::fixed(WallTime::UNIX_EPOCH));
         let servers: Vec<String> = cri.cluster_dns.iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["10.96.0.10", "fd00::a"]);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_volumes_that_are_made_for_pods_of_the_api_server_may_get_labels() {
-        let identity = Identity { name: "n1".into(), boot_id: "b".into() };
+        let identity = NodeIdentity { name: "n1".into(), boot_id: "b".into() };
         let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
         let cri = cri_config(&Config::default(), &identity, &wall);
         let made = ["/var/lib/winddown/cluster/volumes", "/run/winddown/volumes"];

@@ -4,7 +4,7 @@ use winddown_shared::Quantity;
 
 use super::Check;
 use super::node::bytes;
-use crate::facts::{Facts, Shortage};
+use crate::facts::{Facts, MetThreshold};
 use crate::finding::{Area, Finding};
 use winddown_control::api::{PressureStatus, ThresholdStatus};
 
@@ -23,7 +23,7 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
     // An agent that has just started has not measured anything yet.
     let running = running.filter(|pressure| pressure.thresholds.iter().any(is_measured));
     let measured;
-    let short: &[Shortage] = match (running, facts.shortages.known()) {
+    let short: &[MetThreshold] = match (running, facts.shortages.known()) {
         (Some(pressure), _) => {
             measured = by_the_agent(pressure);
             &measured
@@ -82,11 +82,11 @@ fn is_measured(threshold: &ThresholdStatus) -> bool {
 }
 
 /// The shortages according to the agent's last measurement.
-fn by_the_agent(pressure: &PressureStatus) -> Vec<Shortage> {
+fn by_the_agent(pressure: &PressureStatus) -> Vec<MetThreshold> {
     let amount = |text: &Option<String>| text.as_ref()?.parse::<Quantity>().ok();
     let met = pressure.thresholds.iter().filter(|threshold| threshold.met_seconds.is_some());
     met.filter_map(|threshold| {
-        Some(Shortage {
+        Some(MetThreshold {
             signal: threshold.signal.clone(),
             hard: threshold.hard,
             available: amount(&threshold.available)?.value(),
@@ -97,22 +97,22 @@ fn by_the_agent(pressure: &PressureStatus) -> Vec<Shortage> {
     .collect()
 }
 
-fn line(short: &Shortage) -> String {
+fn line(short: &MetThreshold) -> String {
     let counted = short.signal.contains("inodes") || short.signal.starts_with("pid.");
     let amount = |amount: i64| match u64::try_from(amount) {
         Ok(amount) if !counted => bytes(amount),
         _ => amount.to_string(),
     };
-    let Shortage { signal, available, threshold, capacity, .. } = short;
+    let MetThreshold { signal, available, threshold, capacity, .. } = short;
     let [available, threshold, capacity] = [*available, *threshold, *capacity].map(amount);
     format!("{signal}: {available} of {capacity}, the {} threshold is {threshold}", kind(short))
 }
 
-fn kind(short: &Shortage) -> &'static str {
+fn kind(short: &MetThreshold) -> &'static str {
     if short.hard { "hard" } else { "soft" }
 }
 
-fn fields(short: &[Shortage]) -> String {
+fn fields(short: &[MetThreshold]) -> String {
     let mut fields: Vec<String> = Vec::new();
     for short in short {
         let field = if short.hard { "evictionHard" } else { "evictionSoft" };

@@ -6,7 +6,7 @@ use winddown_systemd::inspect::{
     InspectError, InspectErrorKind, Inspector, LoginView, ServiceView, SliceView, SystemView,
 };
 
-use super::Place;
+use super::ObservedNode;
 use crate::facts::{DOCKERS_SCOPES, Fact, NotObserved, Scopes, UNIT, scope_prefix};
 
 /// The slice that contains the pods' services.
@@ -20,7 +20,7 @@ const SCOPES_OF_DOCKER: [&str; 1] = ["docker-[0-9a-f][0-9a-f]*.scope"];
 const LOOKED_AT: usize = 5;
 
 /// The observations made over D-Bus.
-pub(super) struct Seen {
+pub(super) struct BusObservations {
     pub(super) login: Fact<LoginView>,
     pub(super) system: Fact<SystemView>,
     pub(super) service: Fact<ServiceView>,
@@ -30,7 +30,7 @@ pub(super) struct Seen {
 }
 
 /// Observes the pods' slice only if pods are services.
-pub(super) async fn look(place: &Place, config: &Config) -> Seen {
+pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusObservations {
     if !place.live {
         return nothing(NotObserved::NotLive, "not the running machine");
     }
@@ -52,7 +52,7 @@ pub(super) async fn look(place: &Place, config: &Config) -> Seen {
         slice,
         inspector.clock_synchronised(),
     );
-    Seen {
+    BusObservations {
         login: fact(login),
         system: fact(system),
         service: fact(service),
@@ -67,8 +67,8 @@ fn scopes_of(endpoint: &str) -> &'static [&'static str] {
     if scope_prefix(endpoint) == DOCKERS_SCOPES { &SCOPES_OF_DOCKER } else { &SCOPES }
 }
 
-fn nothing(kind: NotObserved, why: &str) -> Seen {
-    Seen {
+fn nothing(kind: NotObserved, why: &str) -> BusObservations {
+    BusObservations {
         login: Fact::Unknown(kind, why.to_owned()),
         system: Fact::Unknown(kind, why.to_owned()),
         service: Fact::Unknown(kind, why.to_owned()),

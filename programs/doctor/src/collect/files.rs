@@ -9,10 +9,10 @@ use std::time::SystemTime;
 use winddown_shared::{WallTime, error_chain};
 use winddown_shutdown::ReportStore;
 
-use super::{Place, not_observed};
+use super::{ObservedNode, not_observed};
 use crate::facts::{
-    Command, ConfigFact, ConfigRead, DOCKERS_SCOPES, Fact, Installed, NotObserved, RUNTIME_UNITS,
-    SocketFile, StateDirectory, UNIT,
+    ConfigFact, ConfigRead, DOCKERS_SCOPES, Fact, Installed, NotObserved, RUNTIME_UNITS,
+    ShutdownCommand, SocketFile, StateDirectory, UNIT,
 };
 use winddown_companion::kubelet::{UNIT_DIRECTORIES, below};
 use winddown_config::{Config, ConfigError, Origin};
@@ -24,11 +24,11 @@ const SCOPES: [&str; 3] = ["cri-containerd-", "crio-", DOCKERS_SCOPES];
 const COMMANDS: [&str; 4] = ["shutdown", "reboot", "poweroff", "halt"];
 
 /// The path of the configuration, including `root`: a fix for an image must not name the host's file.
-pub(super) fn config_path(place: &Place) -> PathBuf {
+pub(super) fn config_path(place: &ObservedNode) -> PathBuf {
     place.config.clone().unwrap_or_else(|| below(&place.root, winddown_config::DEFAULT_FILE))
 }
 
-pub(super) fn config(place: &Place) -> ConfigFact {
+pub(super) fn config(place: &ObservedNode) -> ConfigFact {
     let file = config_path(place);
     let changed = fs::metadata(&file).ok().as_ref().and_then(modified);
     let (read, config) = match winddown_config::load(&place.root, place.config.as_deref()) {
@@ -159,7 +159,7 @@ pub(super) fn last_report(state: &Path) -> Fact<Option<ReportEntry>> {
 }
 
 /// The commands that shut the machine down, with the paths that their links lead to.
-pub(super) fn commands(root: &Path) -> Vec<Command> {
+pub(super) fn commands(root: &Path) -> Vec<ShutdownCommand> {
     COMMANDS
         .iter()
         .filter_map(|name| {
@@ -168,7 +168,7 @@ pub(super) fn commands(root: &Path) -> Vec<Command> {
             let directory = ["/usr/sbin", "/sbin", "/usr/bin"].into_iter().find(|d| there(d))?;
             let path = Path::new(directory).join(name);
             let leads_to = followed(root, &path);
-            Some(Command { path, leads_to })
+            Some(ShutdownCommand { path, leads_to })
         })
         .collect()
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_companion::kubelet::processes::{self, Process};
-use winddown_companion::kubelet::{self, Change, Periods};
+use winddown_companion::kubelet::processes::{self, KubeletProcess};
+use winddown_companion::kubelet::{self, KubeletChange, Periods};
 
 use super::{MOST_PROCESSES, not_observed};
 use crate::facts::{Fact, KubeletConfig, NotObserved};
@@ -13,7 +13,7 @@ use crate::facts::{Fact, KubeletConfig, NotObserved};
 #[derive(Clone, Debug)]
 pub(crate) struct OnDisk {
     /// The kubelets that run.
-    pub(crate) kubelets: Fact<Vec<Process>>,
+    pub(crate) kubelets: Fact<Vec<KubeletProcess>>,
     /// The unit that starts one at boot; in an image, the unit that would start one.
     pub(crate) unit: Fact<Option<String>>,
     /// The configuration of the running kubelet, or else of the installed one.
@@ -72,7 +72,7 @@ fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
             ..KubeletConfig::default()
         });
     };
-    if let Some(kubelet::Problem { file, why: problem }) = said.problem {
+    if let Some(kubelet::KubeletProblem { file, why: problem }) = said.problem {
         let place = file.display().to_string();
         return Some(KubeletConfig {
             file: place.clone(),
@@ -82,7 +82,7 @@ fn config(root: &Path, live: bool) -> Option<KubeletConfig> {
             ..Default::default()
         });
     }
-    let Change { file, is_new, lines, is_plain, rewritten } =
+    let KubeletChange { file, is_new, lines, is_plain, rewritten } =
         kubelet.change(root, &said, &Periods::default())?;
     let of_file = |place: &Path| KubeletConfig {
         place: place.display().to_string(),

@@ -6,13 +6,17 @@ use winddown_eviction::{Observations, Policy};
 use winddown_host::{NodeUsage, UsagePaths};
 use winddown_shared::NodeStats;
 
-use super::{Place, blocking, silent};
-use crate::facts::{Fact, Shortage};
+use super::{ObservedNode, blocking, silent};
+use crate::facts::{Fact, MetThreshold};
 use winddown_config::Config;
 
 /// Measures the node and compares it with the configured thresholds. It does not query a container runtime, so the
 /// file system of images is not measured.
-pub(super) async fn look(place: &Place, config: &Config, state: &Path) -> Fact<Vec<Shortage>> {
+pub(super) async fn look(
+    place: &ObservedNode,
+    config: &Config,
+    state: &Path,
+) -> Fact<Vec<MetThreshold>> {
     if !place.live {
         return Fact::not_live();
     }
@@ -39,13 +43,13 @@ pub(super) async fn look(place: &Place, config: &Config, state: &Path) -> Fact<V
 }
 
 /// The thresholds that are met. What was not measured does not count.
-fn of(stats: &NodeStats, policy: &Policy) -> Vec<Shortage> {
+fn of(stats: &NodeStats, policy: &Policy) -> Vec<MetThreshold> {
     let (policy, _) = policy.for_layout(stats.layout.unwrap_or_default());
     let observed = Observations::of(stats, policy.memory_available);
     let met = policy.thresholds().iter().filter_map(|threshold| {
         let found = observed.get(threshold.signal)?;
         let least = threshold.quantity(found.capacity, false).value();
-        (found.available < least).then(|| Shortage {
+        (found.available < least).then(|| MetThreshold {
             signal: threshold.signal.as_str().to_owned(),
             hard: threshold.is_hard(),
             available: found.available,
@@ -74,7 +78,7 @@ mod tests {
         let layout = Some(FsLayout::One);
         let stats = NodeStats { nodefs: Some(disk), layout, ..NodeStats::default() };
         let policy = Config::default().eviction.policy();
-        let short = Shortage {
+        let short = MetThreshold {
             signal: "nodefs.available".to_owned(),
             hard: true,
             available: 90,

@@ -38,8 +38,8 @@ impl Root {
         fs::write(path, text).unwrap();
     }
 
-    fn place(&self, bus: Bus) -> Place {
-        Place {
+    fn place(&self, bus: Bus) -> ObservedNode {
+        ObservedNode {
             root: self.path().to_owned(),
             live: true,
             config: None,
@@ -130,7 +130,7 @@ async fn an_image_is_looked_at_by_its_files_alone() {
         "var/lib/kubelet/config.yaml",
         "kind: KubeletConfiguration\nshutdownGracePeriod: 1m\n",
     );
-    let place = Place { live: false, ..root.place(hung_bus()) };
+    let place = ObservedNode { live: false, ..root.place(hung_bus()) };
     let facts = collect(&place).await;
     let found = findings(&facts);
     let ids: Vec<_> = found.iter().map(|finding| finding.id).collect();
@@ -159,7 +159,7 @@ async fn a_package_whose_unit_is_masked_is_not_taken_for_installed() {
     fs::remove_file(&mask).unwrap();
     std::os::unix::fs::symlink("/dev/null", &mask).unwrap();
     root.put("usr/lib/systemd/system/winddown.service", "[Unit]\n");
-    let facts = collect(&Place { live: false, ..root.place(no_bus()) }).await;
+    let facts = collect(&ObservedNode { live: false, ..root.place(no_bus()) }).await;
     assert_eq!(finding(&facts, "unit").unwrap().severity, Severity::Problem);
 }
 
@@ -180,7 +180,7 @@ async fn what_is_wrong_with_the_configuration_is_told_with_its_line() {
     let found = finding(&facts, "config").unwrap();
     assert_eq!(found.severity, Severity::Problem);
     assert!(found.title.contains("what was last in force counts"), "{found:?}");
-    let named = Place { config: Some("/nonexistent/c.yaml".into()), ..root.place(no_bus()) };
+    let named = ObservedNode { config: Some("/nonexistent/c.yaml".into()), ..root.place(no_bus()) };
     let facts = collect(&named).await;
     assert!(matches!(facts.config.read, ConfigRead::Invalid(_)), "{:?}", facts.config.read);
 }

@@ -11,8 +11,9 @@ fn huge_lists_and_long_texts_are_cut_and_counted() {
     let locks = &mut known(&mut facts.login).locks;
     locks.splice(0..0, (0..100_000).map(|_| lock("somebody")));
     known(&mut facts.service).after.extend((0..100_000).map(|number| format!("{number}.service")));
-    facts.killers =
-        Fact::Known((0..10_000).map(|pid| Process { pid, name: "earlyoom".to_owned() }).collect());
+    facts.killers = Fact::Known(
+        (0..10_000).map(|pid| KubeletProcess { pid, name: "earlyoom".to_owned() }).collect(),
+    );
     known(&mut facts.agent).manifests.problems = (0..200)
         .map(|number| ManifestProblem {
             file: format!("{number}.yaml"),

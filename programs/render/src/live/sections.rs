@@ -8,7 +8,7 @@ use crate::eviction::{amount, kind};
 use crate::group_state::GroupState;
 use crate::line::{Line, span};
 use crate::paint::{BAD, DIM, GOOD, PLAIN, WARN};
-use crate::status::problems::{self, Problem};
+use crate::status::problems::{self, StatusProblem};
 use crate::{Column, Table, group_title, wrap};
 use winddown_control::api::{GroupProgress, Phase, Status, ThresholdStatus};
 
@@ -137,7 +137,7 @@ impl Page<'_> {
             1 => "1 PROBLEM".to_owned(),
             many => format!("{many} PROBLEMS"),
         });
-        for Problem { text, next } in found {
+        for StatusProblem { text, next } in found {
             for (n, line) in wrap(&text, Some(self.columns), 2).iter().enumerate() {
                 let lead = if n == 0 { span(BAD, "! ") } else { span(PLAIN, "  ") };
                 part.two(vec![lead, span(PLAIN, line)], vec![]);

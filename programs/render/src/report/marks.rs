@@ -8,14 +8,14 @@ use winddown_shutdown::{PodEnd, PodReport};
 use super::sentences;
 
 /// The times at which the parts of a pod's bar begin and end.
-pub(super) struct Times {
+pub(super) struct BarTimes {
     pub(super) asked: Duration,
     pub(super) term: Duration,
     pub(super) kill: Option<Duration>,
     pub(super) end: Duration,
 }
 
-impl Times {
+impl BarTimes {
     /// The times of `pod` in a run that took `took`; none if the pod was not asked to stop.
     pub(super) fn of(pod: &PodReport, took: Duration) -> Option<Self> {
         let asked = pod.asked?;

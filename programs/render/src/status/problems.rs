@@ -8,7 +8,7 @@ use crate::rows::being_drained;
 use winddown_control::api::{ClosedBy, LockState, ManifestProblem, PodState, Status};
 
 /// A problem, and what to do next. Both are safe to print.
-pub(crate) struct Problem {
+pub(crate) struct StatusProblem {
     pub(crate) text: String,
     pub(crate) next: String,
 }
@@ -31,12 +31,12 @@ const SHOWN_MANIFEST_PROBLEMS: usize = 20;
 
 /// The problems of a node, the worst first. Unless `all` is set, only the first problems of the manifests are listed,
 /// and the rest are counted.
-pub(crate) fn of(status: &Status, all: bool) -> Vec<Problem> {
+pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
     let mut found = Vec::new();
     node(status, &mut found);
     manifests(status, all, &mut found);
     for pod in &status.rejected {
-        found.push(Problem {
+        found.push(StatusProblem {
             text: format!(
                 "{} was rejected, {}: {}",
                 clean(&format!("{}/{}", pod.namespace, pod.name)),
@@ -50,7 +50,7 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<Problem> {
         let state = pod_state(pod);
         if state == WAITING_FOR_PREEMPTION {
             let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
-            found.push(Problem {
+            found.push(StatusProblem {
                 text: format!("{name} does not fit yet, {}", clean(&pod.message)),
                 next: format!("`{PLAN_PREEMPTION}` shows what there is and who has it"),
             });
@@ -59,14 +59,14 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<Problem> {
             let said = pod.containers.iter().find(|c| c.reason == state && !c.message.is_empty());
             let why = said.map(|c| format!(": {}", clean(&c.message))).unwrap_or_default();
             let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
-            found.push(Problem {
+            found.push(StatusProblem {
                 text: format!("{name} {what}, {}{why}", clean(&state)),
                 next: next.to_owned(),
             });
         }
     }
     for warning in &status.config.warnings {
-        found.push(Problem { text: clean(warning).into_owned(), next: String::new() });
+        found.push(StatusProblem { text: clean(warning).into_owned(), next: String::new() });
     }
     found
 }
@@ -89,15 +89,15 @@ fn trouble(state: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-fn manifests(status: &Status, all: bool, found: &mut Vec<Problem>) {
+fn manifests(status: &Status, all: bool, found: &mut Vec<StatusProblem>) {
     let problems = &status.manifests.problems;
     let shown = if all { problems.len() } else { SHOWN_MANIFEST_PROBLEMS.min(problems.len()) };
     for problem in problems.iter().take(shown) {
-        found.push(Problem { text: manifest(problem), next: String::new() });
+        found.push(StatusProblem { text: manifest(problem), next: String::new() });
     }
     match problems.len() - shown {
         0 => {}
-        more => found.push(Problem {
+        more => found.push(StatusProblem {
             text: format!("and {more} more things are wrong in the manifests"),
             next: format!("`{STATUS_WIDE}` lists them all"),
         }),
@@ -109,11 +109,11 @@ fn manifests(status: &Status, all: bool, found: &mut Vec<Problem>) {
     }
 }
 
-fn node(status: &Status, found: &mut Vec<Problem>) {
+fn node(status: &Status, found: &mut Vec<StatusProblem>) {
     for notice in &status.notices {
         if let Some(problem) = &notice.problem {
             let (source, problem) = (clean(&notice.source), clean(problem));
-            found.push(Problem {
+            found.push(StatusProblem {
                 text: format!("no notice from {source} can be heard: {problem}"),
                 next: "what it said before stays in force; shutdownNotices names the sources"
                     .to_owned(),
@@ -131,21 +131,21 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
                 format!("`{UNDRAIN}` brings the pods back"),
             ),
         };
-        found.push(Problem { text, next });
+        found.push(StatusProblem { text, next });
     }
     if let Some(verdict) = status.protection.as_ref().filter(|verdict| verdict.is_unexplained()) {
-        found.push(Problem {
+        found.push(StatusProblem {
             text: clean(&verdict.text).into_owned(),
             next: clean(&verdict.next).into_owned(),
         });
     }
     let (lock, plan) = (&status.lock, &status.shutdown_plan);
     match lock.state {
-        LockState::Waiting => found.push(Problem {
+        LockState::Waiting => found.push(StatusProblem {
             text: "a shutdown now would not wait for the pods: the lock is not held".to_owned(),
             next: format!("`{JOURNAL}` shows the attempts; it is tried again until it works"),
         }),
-        LockState::Absent => found.push(Problem {
+        LockState::Absent => found.push(StatusProblem {
             text: "a shutdown cannot be delayed on this node: there is no login manager".to_owned(),
             next: format!("start systemd-logind, or end the pods with `{DRAIN}` before a shutdown"),
         }),
@@ -158,20 +158,20 @@ fn node(status: &Status, found: &mut Vec<Problem>) {
         let (delay, wanted) = (seconds(delay), seconds(lock.wanted_seconds));
         let by = lock.set_by.as_ref().map(|file| format!(", set by {}", clean(file)));
         let by = by.unwrap_or_default();
-        found.push(Problem {
+        found.push(StatusProblem {
             text: format!("logind waits {delay} of the {wanted} wanted{by}: pods get less time"),
             next: format!("`{DOCTOR}` says how to raise it"),
         });
     }
     if !plan.enabled {
-        found.push(Problem {
+        found.push(StatusProblem {
             text: "graceful shutdown is switched off".to_owned(),
             next: format!("set shutdownGracePeriod in the configuration, then `{RELOAD}`"),
         });
     }
     if !status.runtime.healthy && !status.runtime.name.is_empty() {
         let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
-        found.push(Problem {
+        found.push(StatusProblem {
             text: format!("runtime {name}: {message}"),
             next: format!("pods that run go on; `{DOCTOR}` looks at the runtime"),
         });

@@ -22,7 +22,7 @@ pub(super) struct Connector {
 
 /// A connection. hyper reads from it all the time, so it is dropped as soon as it breaks.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct RuntimeConnection {
     stream: UnixStream,
     lost: Arc<Notify>,
 }
@@ -34,7 +34,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = TokioIo<Connection>;
+    type Response = TokioIo<RuntimeConnection>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Self::Response>> + Send>>;
 
@@ -46,18 +46,18 @@ impl Service<Uri> for Connector {
         let Self { path, lost } = self.clone();
         Box::pin(async move {
             let stream = UnixStream::connect(path).await?;
-            Ok(TokioIo::new(Connection { stream, lost }))
+            Ok(TokioIo::new(RuntimeConnection { stream, lost }))
         })
     }
 }
 
-impl Drop for Connection {
+impl Drop for RuntimeConnection {
     fn drop(&mut self) {
         self.lost.notify_one();
     }
 }
 
-impl AsyncRead for Connection {
+impl AsyncRead for RuntimeConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -67,7 +67,7 @@ impl AsyncRead for Connection {
     }
 }
 
-impl AsyncWrite for Connection {
+impl AsyncWrite for RuntimeConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

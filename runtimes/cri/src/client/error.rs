@@ -11,7 +11,7 @@ use winddown_shared::RuntimeError;
 /// The endpoint is not a Unix socket.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("containerRuntimeEndpoint: {endpoint:?} is not a socket: write unix:///path/to/socket")]
-pub struct EndpointError {
+pub struct RuntimeEndpointError {
     /// The endpoint as configured.
     pub(super) endpoint: String,
 }

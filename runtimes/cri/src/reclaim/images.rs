@@ -13,11 +13,11 @@ use super::super::api;
 pub(crate) struct ImageAges {
     /// When this agent started. Images that exist at its first check count from then.
     began: Instant,
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenImage>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenImage {
     /// By image ID.
     since: HashMap<String, Instant>,
     has_looked: bool,
@@ -68,7 +68,7 @@ impl Default for ImageAges {
     }
 }
 
-impl Seen {
+impl SeenImage {
     fn update(&mut self, images: &[api::Image], began: Instant, now: Instant) {
         let first = if self.has_looked { now } else { began };
         self.has_looked = true;

@@ -28,7 +28,7 @@ fn made(spec: &Value, image: &api::Image) -> api::ContainerConfig {
     let (config, pod) = (config(), pod(spec));
     let found = winddown_engine::plan::find(&pod, "main").unwrap();
     let target = found.target.map(|name| format!("id of {name}"));
-    container(&Start {
+    container(&ContainerStart {
         config: &config,
         pod: &pod,
         ips: &["10.0.0.9".to_owned()],

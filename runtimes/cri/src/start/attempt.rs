@@ -13,7 +13,7 @@ use winddown_shared::{Backoff, error_chain};
 use super::super::client::CallError;
 use super::super::observe::{self, ObservedContainer};
 use super::super::pod::PodEntry;
-use super::super::{Context, api, exits, health};
+use super::super::{CriContext, api, exits, health};
 use super::patient;
 use crate::pod;
 
@@ -36,7 +36,7 @@ pub(super) enum Begun {
 
 /// Starts the container, waiting for a start that is already in progress.
 pub(super) async fn begin(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     name: &str,
     id: &str,
@@ -58,23 +58,23 @@ pub(super) async fn begin(
         };
         let is_refused = matches!(error, CallError::Refused { .. });
         match seen.as_ref().map(ObservedContainer::stage) {
-            Some(observe::Stage::Started) => {
+            Some(observe::ContainerStage::Started) => {
                 tracing::info!(
                     pod = %pod::title(entry), container = %name, error = error_chain(&error),
                     "a container runs although its start failed"
                 );
                 return Begun::Started;
             }
-            Some(observe::Stage::NeverRun) if error.is_wrong_state() => {
+            Some(observe::ContainerStage::NeverRun) if error.is_wrong_state() => {
                 if let Some(seen) = &seen {
                     exits::enter(context, entry, seen);
                 }
                 return Begun::Undone;
             }
-            Some(observe::Stage::Unknown) if error.is_wrong_state() => {
+            Some(observe::ContainerStage::Unknown) if error.is_wrong_state() => {
                 return end_unknown(context, entry, id, error).await;
             }
-            Some(observe::Stage::Created)
+            Some(observe::ContainerStage::Created)
                 if error.is_wrong_state() && Instant::now() < deadline =>
             {
                 tokio::select! {
@@ -100,7 +100,7 @@ pub(super) async fn begin(
 /// Stops a container whose state the runtime lost because it was killed while starting it. The runtime will never
 /// start it, but some of its processes may exist.
 async fn end_unknown(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     id: &str,
     refused: CallError,

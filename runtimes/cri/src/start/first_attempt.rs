@@ -7,11 +7,15 @@ use winddown_engine::files;
 use winddown_shared::{Pod, RuntimeError};
 
 use super::super::config::CriConfig;
-use super::super::{Context, blocking, caused, dirs, garbage};
+use super::super::{CriContext, blocking, caused, dirs, garbage};
 use super::{StartError, config_error};
 
 /// One more than the number of the container's newest log, as the kubelet counts; 0 without a log.
-pub(super) async fn of(context: &Context, pod: &Pod, container: &str) -> Result<u32, StartError> {
+pub(super) async fn of(
+    context: &CriContext,
+    pod: &Pod,
+    container: &str,
+) -> Result<u32, StartError> {
     let (config, pod, container) = (context.config.clone(), pod.clone(), container.to_owned());
     blocking(move || after_logs(&config, &pod, &container)).await.map_err(config_error)
 }

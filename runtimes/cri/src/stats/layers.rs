@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{DiskUse, error_chain};
 
-use super::super::{Context, api, labels};
+use super::super::{CriContext, api, labels};
 use super::Measured;
 
 /// The runtime's last report, by container ID.
@@ -27,7 +27,7 @@ struct LayerUse {
 
 impl Layers {
     /// Requests a report, unless the last one is younger than `age`. After an error nothing is known.
-    pub(super) async fn refresh(&self, context: &Context, age: Duration) {
+    pub(super) async fn refresh(&self, context: &CriContext, age: Duration) {
         let mut asked = self.asked.lock().await;
         if asked.is_some_and(|at| at.elapsed() < age) {
             return;

@@ -11,7 +11,7 @@ use winddown_shared::{Backoff, Grace, RuntimeError, WallTime, error_chain, secon
 use super::super::client::CallError;
 use super::super::direct::Direct;
 use super::super::pod::PodEntry;
-use super::super::{Context, dirs, exits, health, observe, volumes};
+use super::super::{CriContext, dirs, exits, health, observe, volumes};
 use crate::pod;
 
 /// The longest wait before a failed call is repeated.
@@ -27,14 +27,14 @@ const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// # Errors
 /// The container has not exited some time after the grace period was over.
 pub(crate) async fn end(
-    context: &Arc<Context>,
+    context: &Arc<CriContext>,
     entry: &Arc<PodEntry>,
     (name, id): (&str, &str),
     grace: Grace,
 ) -> Result<(), RuntimeError> {
     let ended = pod::ended(entry, name, id);
     tokio::pin!(ended);
-    let mut ending = Ending::new(context, entry, name, id, grace);
+    let mut ending = ContainerEnding::new(context, entry, name, id, grace);
     tokio::select! {
         biased;
         () = &mut ended => Ok(()),
@@ -42,8 +42,8 @@ pub(crate) async fn end(
     }
 }
 
-struct Ending<'a> {
-    context: &'a Arc<Context>,
+struct ContainerEnding<'a> {
+    context: &'a Arc<CriContext>,
     entry: &'a Arc<PodEntry>,
     name: &'a str,
     id: &'a str,
@@ -64,9 +64,9 @@ struct StopCall {
     is_answered: bool,
 }
 
-impl<'a> Ending<'a> {
+impl<'a> ContainerEnding<'a> {
     fn new(
-        context: &'a Arc<Context>,
+        context: &'a Arc<CriContext>,
         entry: &'a Arc<PodEntry>,
         name: &'a str,
         id: &'a str,
@@ -239,7 +239,7 @@ impl<'a> Ending<'a> {
     }
 }
 
-impl Drop for Ending<'_> {
+impl Drop for ContainerEnding<'_> {
     /// Only now it is known which calls failed.
     fn drop(&mut self) {
         if let Some(call) = self.first_heard() {

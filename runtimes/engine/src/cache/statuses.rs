@@ -17,7 +17,7 @@ pub type Inspected<T> = Result<Arc<T>, RuntimeError>;
 ///
 /// A reader that needs a status newer than one of its own actions waits with
 /// [`get_newer_than`](Self::get_newer_than). Clones share one cache.
-pub struct PodStatusCache<T = PodRuntimeStatus>(Arc<Mutex<State<T>>>);
+pub struct PodStatusCache<T = PodRuntimeStatus>(Arc<Mutex<StatusesState<T>>>);
 
 /// The current state of the cache for one pod.
 #[derive(Clone, Debug)]
@@ -30,15 +30,15 @@ pub enum Cached<T> {
     Known(Inspected<T>),
 }
 
-struct State<T> {
-    pods: PodUidMap<Entry<T>>,
+struct StatusesState<T> {
+    pods: PodUidMap<CachedStatus<T>>,
     /// Everything in the cache is at least as new as this; `None` before the first full list.
     listed: Option<Instant>,
     waiters: PodUidMap<Vec<Waiter<T>>>,
     next_waiter: u64,
 }
 
-struct Entry<T> {
+struct CachedStatus<T> {
     inspected: Inspected<T>,
     modified: Instant,
     observed: Instant,
@@ -51,7 +51,7 @@ struct Waiter<T> {
 }
 
 /// Removes the waiter when its caller is dropped.
-struct Place<'a, T> {
+struct WaiterGuard<'a, T> {
     cache: &'a PodStatusCache<T>,
     uid: &'a PodUid,
     number: u64,
@@ -99,7 +99,7 @@ impl<T> PodStatusCache<T> {
             state.next_waiter += 1;
             let waiter = Waiter { number, than, answer: sender };
             state.waiters.entry(uid.clone()).or_default().push(waiter);
-            (Place { cache: self, uid, number }, answer)
+            (WaiterGuard { cache: self, uid, number }, answer)
         };
         let answered = answer.await;
         drop(place);
@@ -118,7 +118,7 @@ impl<T> PodStatusCache<T> {
             if state.pods.get(uid).is_some_and(|entry| at < entry.modified) {
                 return false;
             }
-            state.pods.insert(uid.clone(), Entry { inspected, modified: at, observed: at });
+            state.pods.insert(uid.clone(), CachedStatus { inspected, modified: at, observed: at });
             state.due(uid, at)
         };
         send(answers);
@@ -153,14 +153,14 @@ impl<T> PodStatusCache<T> {
         self.lock().pods.remove(uid);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, StatusesState<T>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<T> Default for PodStatusCache<T> {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(State {
+        Self(Arc::new(Mutex::new(StatusesState {
             pods: PodUidMap::default(),
             listed: None,
             waiters: PodUidMap::default(),
@@ -187,7 +187,7 @@ impl<T> std::fmt::Debug for PodStatusCache<T> {
 
 // === impl State ===
 
-impl<T> State<T> {
+impl<T> StatusesState<T> {
     /// The cached answer, if it is newer than `than`.
     fn newer_than(&self, uid: &PodUid, than: Instant) -> Option<Option<Inspected<T>>> {
         let listed_later = self.listed.is_some_and(|at| at > than);
@@ -222,7 +222,7 @@ fn send<T>(answers: Answers<T>) {
 
 // === impl Place ===
 
-impl<T> Drop for Place<'_, T> {
+impl<T> Drop for WaiterGuard<'_, T> {
     fn drop(&mut self) {
         let mut state = self.cache.lock();
         let Some(waiters) = state.waiters.get_mut(self.uid) else { return };

@@ -17,8 +17,8 @@ fn container(value: &serde_json::Value) -> api::Container {
     serde_json::from_value(object).unwrap()
 }
 
-fn node() -> NodeFacts {
-    NodeFacts {
+fn node() -> EnvironmentFacts {
+    EnvironmentFacts {
         name: "n1".into(),
         address: Some("10.0.0.7".parse().unwrap()),
         cpu_milli: 4000,
@@ -287,7 +287,7 @@ fn an_address_that_is_not_known_yet_is_no_fault_of_the_pod() {
 #[test]
 fn the_address_that_is_configured_goes_before_the_one_that_is_found() {
     assert_eq!(node().host_address(), node().address);
-    let found = NodeFacts { address: None, ..node() }.host_address();
+    let found = EnvironmentFacts { address: None, ..node() }.host_address();
     assert!(found.is_none_or(|ip| !ip.is_loopback() && !ip.is_unspecified()), "{found:?}");
-    assert_eq!(NodeFacts { address: None, ..node() }.host_address(), found, "it stays");
+    assert_eq!(EnvironmentFacts { address: None, ..node() }.host_address(), found, "it stays");
 }

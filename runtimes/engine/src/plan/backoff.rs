@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The backoff of crashing containers. The defaults are the kubelet's, where they are not configurable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
+pub struct CrashBackoff {
     /// The wait before the second restart; the first is immediate.
     pub initial: Duration,
     /// The longest wait.
@@ -13,7 +13,7 @@ pub struct Backoff {
     pub reset_after: Duration,
 }
 
-impl Default for Backoff {
+impl Default for CrashBackoff {
     fn default() -> Self {
         Self {
             initial: Duration::from_secs(10),
@@ -23,7 +23,7 @@ impl Default for Backoff {
     }
 }
 
-impl Backoff {
+impl CrashBackoff {
     /// The wait after a run that took `ran`; `due` is the wait that follows a short run.
     pub fn after(&self, due: Duration, ran: Duration) -> Duration {
         if ran >= self.reset_after { Duration::ZERO } else { due.min(self.max) }

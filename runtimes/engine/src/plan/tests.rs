@@ -36,24 +36,24 @@ fn failing(started: bool) -> ContainerObservation {
     ContainerObservation::Running { started, failing: true }
 }
 
-fn nothing() -> Plan {
-    Plan::default()
+fn nothing() -> NextSteps {
+    NextSteps::default()
 }
 
-fn start(start: &[usize]) -> Plan {
-    Plan { start: start.to_vec(), ..Plan::default() }
+fn start(start: &[usize]) -> NextSteps {
+    NextSteps { start: start.to_vec(), ..NextSteps::default() }
 }
 
-fn stop(container: usize) -> Plan {
-    Plan { stop: vec![container], ..Plan::default() }
+fn stop(container: usize) -> NextSteps {
+    NextSteps { stop: vec![container], ..NextSteps::default() }
 }
 
-fn wait(seconds: u64) -> Plan {
-    Plan { again_in: Some(Duration::from_secs(seconds)), ..Plan::default() }
+fn wait(seconds: u64) -> NextSteps {
+    NextSteps { again_in: Some(Duration::from_secs(seconds)), ..NextSteps::default() }
 }
 
-fn done() -> Plan {
-    Plan { done: true, ..Plan::default() }
+fn done() -> NextSteps {
+    NextSteps { done: true, ..NextSteps::default() }
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn the_rules_follow_the_spec() {
 
 #[test]
 fn the_back_off_is_none_then_ten_seconds_doubling_to_five_minutes() {
-    let backoff = Backoff::default();
+    let backoff = CrashBackoff::default();
     let (mut due, mut waits) = (Duration::ZERO, Vec::new());
     for _ in 0..9 {
         let waited = backoff.after(due, Duration::from_secs(1));
@@ -250,7 +250,7 @@ fn the_back_off_is_none_then_ten_seconds_doubling_to_five_minutes() {
 
 #[test]
 fn a_run_of_ten_minutes_clears_the_back_off() {
-    let backoff = Backoff::default();
+    let backoff = CrashBackoff::default();
     let due = Duration::from_secs(300);
     assert_eq!(backoff.after(due, Duration::from_secs(599)), due);
     assert_eq!(backoff.after(due, Duration::from_secs(600)), Duration::ZERO);

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use winddown_shared::{ContainerExit, ContainerKind, ContainerState, WallTime};
 
 use super::RunScope;
-use crate::plan::{Backoff, ContainerObservation, ContainerRule};
+use crate::plan::{ContainerObservation, ContainerRule, CrashBackoff};
 use crate::probing::ProbeState;
 
 /// The kubelet's reason for an image that could not be pulled.
@@ -147,7 +147,7 @@ impl<B: RunScope> Container<B> {
 
     /// The number of the next attempt, and the backoff that follows it. `is_past`: the sandbox or boot of the newest
     /// run is gone.
-    pub(super) fn next(&self, is_past: bool, backoff: &Backoff) -> (u32, Duration) {
+    pub(super) fn next(&self, is_past: bool, backoff: &CrashBackoff) -> (u32, Duration) {
         let Some(run) = &self.run else { return (0, Duration::ZERO) };
         // These are not crashes of the container, and a new image has not failed yet.
         let says_nothing = is_past || run.undone || self.is_outdated();
@@ -171,7 +171,7 @@ impl<B: RunScope> Container<B> {
         &mut self,
         reason: &'static str,
         mut message: String,
-        retry: &Backoff,
+        retry: &CrashBackoff,
     ) -> &'static str {
         let waited = self.trouble.as_ref().map_or(Duration::ZERO, |t| t.wait);
         let wait = retry.next(waited);
@@ -278,7 +278,7 @@ impl<B: RunScope> Run<B> {
         exit: ContainerExit,
         (ran, since): (Duration, Duration),
         asked: bool,
-        backoff: &Backoff,
+        backoff: &CrashBackoff,
     ) {
         let backoff = if asked { Duration::ZERO } else { backoff.after(self.backoff, ran) };
         let restart_at = Instant::now() + backoff.saturating_sub(since);

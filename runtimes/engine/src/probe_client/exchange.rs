@@ -26,7 +26,7 @@ const FOR_BODY: Duration = Duration::from_millis(100);
 
 /// The response of a server.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct ProbeResponse {
     pub(super) status: u16,
     /// The location of a redirect.
     pub(super) location: Option<String>,
@@ -45,7 +45,7 @@ pub(super) async fn exchange(
     (host, port): (&str, u16),
     is_tls: bool,
     request: &[u8],
-) -> io::Result<Answer> {
+) -> io::Result<ProbeResponse> {
     let stream = TcpStream::connect((host, port)).await?;
     if !is_tls {
         return on(stream, request).await;
@@ -61,7 +61,10 @@ pub(super) async fn exchange(
     on(TlsConnector::from(Arc::new(config)).connect(name, stream).await?, request).await
 }
 
-async fn on(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &[u8]) -> io::Result<Answer> {
+async fn on(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    request: &[u8],
+) -> io::Result<ProbeResponse> {
     stream.write_all(request).await?;
     stream.flush().await?;
     let mut seen = Vec::with_capacity(256);
@@ -86,7 +89,7 @@ async fn on(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &[u8]) -> 
 
 /// Parses what has been received so far: the response and where its head ends; none if more is needed. Only a redirect
 /// needs its whole head.
-fn read(seen: &[u8]) -> io::Result<Option<(Answer, usize)>> {
+fn read(seen: &[u8]) -> io::Result<Option<(ProbeResponse, usize)>> {
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut response = httparse::Response::new(&mut headers);
     let parsed = response.parse(seen);
@@ -97,7 +100,7 @@ fn read(seen: &[u8]) -> io::Result<Option<(Answer, usize)>> {
             Err(io::Error::other("the answer is not HTTP"))
         }
         (Some(status), _) if !(300..400).contains(&status) => {
-            Ok(Some((Answer { status, ..Answer::default() }, 0)))
+            Ok(Some((ProbeResponse { status, ..ProbeResponse::default() }, 0)))
         }
         (Some(status), Ok(httparse::Status::Complete(head))) => {
             let header = |name: &str| {
@@ -106,7 +109,10 @@ fn read(seen: &[u8]) -> io::Result<Option<(Answer, usize)>> {
             };
             let body_length = header("content-length").and_then(|text| text.trim().parse().ok());
             let location = header("location");
-            Ok(Some((Answer { status, location, body_length, ..Answer::default() }, head)))
+            Ok(Some((
+                ProbeResponse { status, location, body_length, ..ProbeResponse::default() },
+                head,
+            )))
         }
         _ => Ok(None),
     }

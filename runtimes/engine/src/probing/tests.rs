@@ -11,7 +11,7 @@ fn a_verdict_needs_enough_results_in_a_row() {
         failure_threshold: Some(3),
         ..k8s::Probe::default()
     };
-    let mut verdict = Verdict::of(&probe);
+    let mut verdict = ProbeVerdict::of(&probe);
     let said: String = "++--+---+-++"
         .chars()
         .map(|c| match verdict.count(c == '+') {
@@ -34,7 +34,7 @@ fn what_a_probe_leaves_out_is_kubernetes_default() {
     for probe in [k8s::Probe::default(), odd] {
         let Schedule { initial_delay, period, timeout } = Schedule::of(&probe);
         assert_eq!((initial_delay.as_secs(), period.as_secs(), timeout.as_secs()), (0, 10, 1));
-        let Verdict { successes, failures, .. } = Verdict::of(&probe);
+        let ProbeVerdict { successes, failures, .. } = ProbeVerdict::of(&probe);
         assert_eq!((successes, failures), (1, 3));
     }
 }
@@ -43,7 +43,7 @@ fn what_a_probe_leaves_out_is_kubernetes_default() {
 struct Scripted {
     began: Instant,
     answers: Mutex<Vec<(&'static str, usize)>>,
-    found: Arc<Mutex<Vec<(u64, Found)>>>,
+    found: Arc<Mutex<Vec<(u64, ProbeFinding)>>>,
     /// Whether the container counted as started from the beginning.
     adopted: bool,
     ending: Duration,
@@ -68,7 +68,7 @@ impl Probed for Scripted {
         }
     }
 
-    fn note(&self, found: Found) {
+    fn note(&self, found: ProbeFinding) {
         self.found.lock().unwrap().push((self.began.elapsed().as_secs(), found));
     }
 
@@ -86,7 +86,7 @@ impl Probed for Scripted {
 }
 
 /// Runs the probes, each every 10 s and with thresholds of 1 and 2, for this many seconds.
-async fn found_in(probes: [Option<&'static str>; 3], seconds: u64) -> Vec<(u64, Found)> {
+async fn found_in(probes: [Option<&'static str>; 3], seconds: u64) -> Vec<(u64, ProbeFinding)> {
     found_until(probes, (seconds, seconds), false).await
 }
 
@@ -96,13 +96,13 @@ async fn found_until(
     [startup, readiness, liveness]: [Option<&'static str>; 3],
     (ending, over): (u64, u64),
     adopted: bool,
-) -> Vec<(u64, Found)> {
+) -> Vec<(u64, ProbeFinding)> {
     let probe = k8s::Probe { failure_threshold: Some(2), ..k8s::Probe::default() };
     let of = |kind, action| Probe {
         kind,
         action,
         schedule: Schedule::of(&probe),
-        verdict: Verdict::of(&probe),
+        verdict: ProbeVerdict::of(&probe),
     };
     let probes = Probes {
         startup: startup.map(|action| of(ProbeKind::Startup, action)),
@@ -127,15 +127,15 @@ async fn found_until(
 #[tokio::test(start_paused = true)]
 async fn the_other_probes_rest_until_the_startup_probe_has_passed() {
     let probes = [Some("-?+"), Some("+ "), Some("+- ")];
-    let expected = [(20, Found::Started { ready: false }), (20, Found::Ready(true))];
+    let expected = [(20, ProbeFinding::Started { ready: false }), (20, ProbeFinding::Ready(true))];
     assert_eq!(found_in(probes, 500).await, expected);
-    let expected = [(20, Found::Started { ready: true })];
+    let expected = [(20, ProbeFinding::Started { ready: true })];
     assert_eq!(found_in([Some("-?+"), None, None], 500).await, expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_container_that_fails_is_told_of_once_and_not_asked_whether_it_has_started_again() {
-    let failing = |at, kind| [(at, Found::Failing(kind))];
+    let failing = |at, kind| [(at, ProbeFinding::Failing(kind))];
     assert_eq!(
         found_in([Some("-"), Some("+"), Some("+")], 500).await,
         failing(10, ProbeKind::Startup)
@@ -148,13 +148,13 @@ async fn a_container_that_fails_is_told_of_once_and_not_asked_whether_it_has_sta
 #[tokio::test(start_paused = true)]
 async fn readiness_is_followed_until_the_container_is_over() {
     let found = found_in([None, Some("+--+"), None], 35).await;
-    let ready = [(0, true), (20, false), (30, true)].map(|(at, is)| (at, Found::Ready(is)));
+    let ready = [(0, true), (20, false), (30, true)].map(|(at, is)| (at, ProbeFinding::Ready(is)));
     assert_eq!(found, ready);
 }
 
 #[tokio::test(start_paused = true)]
 async fn only_readiness_is_probed_of_a_pod_that_is_asked_to_stop_and_until_it_is_gone() {
-    let ready = |at, is| (at, Found::Ready(is));
+    let ready = |at, is| (at, ProbeFinding::Ready(is));
     // Not ready within period x threshold of its first failure; ready again if it serves again.
     let found = found_until([None, Some("+--++--+"), Some("+--")], (5, 65), false).await;
     assert_eq!(
@@ -175,7 +175,7 @@ fn a_restart_of_the_agent_takes_no_container_out_of_service_and_starts_none_too_
         kind: ProbeKind::Startup,
         action,
         schedule: Schedule::of(&probe),
-        verdict: Verdict::of(&probe),
+        verdict: ProbeVerdict::of(&probe),
     };
     let startup = Probes { startup: Some(of(())), readiness: Some(of(())), liveness: None };
     for (kind, goes_on) in [(ContainerKind::Regular, true), (ContainerKind::Sidecar, false)] {
@@ -184,14 +184,14 @@ fn a_restart_of_the_agent_takes_no_container_out_of_service_and_starts_none_too_
         probe_state.begin(&startup, kind, true);
         assert_eq!((probe_state.started, probe_state.ready), (goes_on, true), "{kind:?}");
         assert!(probe_state.probed && probe_state.failing.is_none() && !probe_state.is_adopted());
-        assert_eq!(probe_state.note(Found::Started { ready: false }), !goes_on);
+        assert_eq!(probe_state.note(ProbeFinding::Started { ready: false }), !goes_on);
         assert!(probe_state.started && probe_state.ready);
     }
     let mut fresh = ProbeState::default();
     fresh.begin(&startup, ContainerKind::Regular, true);
     assert_eq!((fresh.started, fresh.ready, fresh.failing), (false, false, None));
-    assert!(fresh.note(Found::Ready(true)) && !fresh.note(Found::Ready(true)));
-    assert!(fresh.note(Found::Failing(ProbeKind::Startup)) && fresh.failing.is_some());
+    assert!(fresh.note(ProbeFinding::Ready(true)) && !fresh.note(ProbeFinding::Ready(true)));
+    assert!(fresh.note(ProbeFinding::Failing(ProbeKind::Startup)) && fresh.failing.is_some());
 }
 
 #[test]

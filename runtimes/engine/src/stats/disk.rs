@@ -13,7 +13,7 @@ use winddown_host::removal::OPEN;
 
 /// How much may still be examined.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Budget {
+pub(crate) struct WalkBudget {
     /// The number of files and directories.
     pub(crate) entries: u64,
     pub(crate) until: Instant,
@@ -29,7 +29,7 @@ const MAX_OPEN_DIRECTORIES: usize = 64;
 ///
 /// When the budget is used up, or a directory many levels down is moved meanwhile, the result is what was found: less
 /// than there is, never more.
-pub(crate) fn walk(root: &Path, budget: &mut Budget) -> Option<DiskUse> {
+pub(crate) fn walk(root: &Path, budget: &mut WalkBudget) -> Option<DiskUse> {
     let found = statat(CWD, root, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let mut walk = Walk::new(&found, budget);
     if let Ok(directory) = openat(CWD, root, OPEN, Mode::empty()) {
@@ -41,7 +41,7 @@ pub(crate) fn walk(root: &Path, budget: &mut Budget) -> Option<DiskUse> {
 
 /// A walk from directory to directory, without paths: a pod can make a tree that is deeper than a path can be long.
 struct Walk<'a> {
-    budget: &'a mut Budget,
+    budget: &'a mut WalkBudget,
     device: u64,
     total: DiskUse,
     /// The files with several hard links.
@@ -61,7 +61,7 @@ struct Level {
 }
 
 impl<'a> Walk<'a> {
-    fn new(root: &Stat, budget: &'a mut Budget) -> Self {
+    fn new(root: &Stat, budget: &'a mut WalkBudget) -> Self {
         Self {
             budget,
             device: root.st_dev,
@@ -147,7 +147,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl Budget {
+impl WalkBudget {
     fn take(&mut self) -> bool {
         let Some(entries) = self.entries.checked_sub(1) else { return false };
         self.entries = entries;
@@ -173,8 +173,8 @@ mod tests {
 
     use super::*;
 
-    fn budget(entries: u64) -> Budget {
-        Budget { entries, until: Instant::now() + Duration::from_secs(3600) }
+    fn budget(entries: u64) -> WalkBudget {
+        WalkBudget { entries, until: Instant::now() + Duration::from_secs(3600) }
     }
 
     #[test]
@@ -255,7 +255,7 @@ mod tests {
         let mut small = budget(10);
         assert_eq!(walk(root.path(), &mut small).unwrap().inodes, 11);
         assert_eq!(small.entries, 0);
-        let mut late = Budget { entries: 257, until: Instant::now() };
+        let mut late = WalkBudget { entries: 257, until: Instant::now() };
         assert!(walk(root.path(), &mut late).unwrap().inodes < 10);
     }
 }

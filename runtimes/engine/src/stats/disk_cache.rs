@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{DiskUse, PodStats, PodUid, PodUidMap, VolumeStats};
 
-use super::disk::{Budget, walk};
+use super::disk::{WalkBudget, walk};
 
 /// How long one measurement of all pods may take, and how many entries of one pod it examines.
 const MEASURE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -98,7 +98,7 @@ impl DiskCache {
                 if began >= until {
                     return;
                 }
-                let disk = measure(&pod, Budget { entries: MAX_ENTRIES_PER_POD, until });
+                let disk = measure(&pod, WalkBudget { entries: MAX_ENTRIES_PER_POD, until });
                 let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
                 known.insert(pod.uid, (began, Arc::new(disk)));
             }
@@ -108,7 +108,7 @@ impl DiskCache {
     }
 }
 
-fn measure(pod: &PodDirs, mut budget: Budget) -> PodDisk {
+fn measure(pod: &PodDirs, mut budget: WalkBudget) -> PodDisk {
     let mut disk = PodDisk::default();
     for (name, path) in &pod.logs {
         let used = walk(path, &mut budget).unwrap_or_default();

@@ -13,13 +13,13 @@ use winddown_host::ready::Ready;
 use winddown_shared::{PodUid, error_chain};
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
-use winddown_shim::record::{self, AttemptRecord, ExitRecord, Identity, StartedRecord};
+use winddown_shim::record::{self, AttemptRecord, ExitRecord, ProcessIdentity, StartedRecord};
 
 use super::cgroup::{AttemptId, Cgroups};
 use super::running;
-use super::watcher::{self, Watched};
+use super::watcher::{self, WatchedRun};
 use super::{Context, ProcessRuntime, Supervisors, start};
-use crate::programs::adopt::{self, FoundPod};
+use crate::programs::adopt::{self, FoundProgramPod};
 use crate::programs::config::ProcessConfig;
 use crate::programs::open::{self, OpenError};
 use crate::programs::pod::{self, Run};
@@ -75,18 +75,18 @@ fn find(
     config: &ProcessConfig,
     cgroups: &Cgroups,
     boot: &str,
-) -> Result<Vec<FoundPod<FoundAttempt>>, OpenError> {
+) -> Result<Vec<FoundProgramPod<FoundAttempt>>, OpenError> {
     let running = running::find(config, cgroups)
         .map_err(|source| OpenError::Unusable { path: config.proc_root.clone(), source })?;
     let found = adopt::find(config, running.keys().cloned(), |uid, name, number| {
         let id = (uid.clone(), Arc::clone(name), number);
         let supervisor = running.get(&id).copied().flatten();
         let dir = paths::container(config, uid, name).join(number.to_string());
-        let seen = Seen { id, dir, supervisor, boot };
+        let seen = SeenAttempt { id, dir, supervisor, boot };
         find_attempt(config, cgroups, &seen)
     })?;
     let mut known: HashSet<AttemptId> = HashSet::new();
-    for FoundPod { uid, containers, .. } in &found {
+    for FoundProgramPod { uid, containers, .. } in &found {
         for (name, attempts) in containers {
             known.extend(attempts.iter().map(|one| (uid.clone(), Arc::clone(name), one.number)));
         }
@@ -124,11 +124,11 @@ fn end_orphans(
 }
 
 /// An attempt that has a directory, or runs without one.
-struct Seen<'a> {
+struct SeenAttempt<'a> {
     id: AttemptId,
     dir: PathBuf,
     /// The supervisor that runs according to the kernel.
-    supervisor: Option<Identity>,
+    supervisor: Option<ProcessIdentity>,
     /// This boot.
     boot: &'a str,
 }
@@ -138,9 +138,9 @@ struct Seen<'a> {
 fn find_attempt(
     config: &ProcessConfig,
     cgroups: &Cgroups,
-    seen: &Seen<'_>,
+    seen: &SeenAttempt<'_>,
 ) -> Result<Option<FoundAttempt>, OpenError> {
-    let Seen { id: (_, _, number), dir, boot, .. } = seen;
+    let SeenAttempt { id: (_, _, number), dir, boot, .. } = seen;
     let unusable = |source| OpenError::Unusable { path: dir.clone(), source };
     let named = living_supervisor(config, dir).map_err(unusable)?;
     let mut started: Option<StartedRecord> =
@@ -195,7 +195,7 @@ fn observed(
     let Some(stat) = procfs::stat(proc_root, pid)? else { return Ok(None) };
     Ok(Some(StartedRecord {
         boot_id: boot.to_owned(),
-        supervisor: Identity { pid, start_time: stat.start_time },
+        supervisor: ProcessIdentity { pid, start_time: stat.start_time },
         main,
         started_at: config.wall.now(),
     }))
@@ -205,7 +205,7 @@ fn observed(
 fn write_again(
     config: &ProcessConfig,
     cgroups: &Cgroups,
-    Seen { id, dir, boot, .. }: &Seen<'_>,
+    SeenAttempt { id, dir, boot, .. }: &SeenAttempt<'_>,
     record: Option<AttemptRecord>,
     started: &StartedRecord,
 ) -> AttemptRecord {
@@ -269,7 +269,7 @@ fn resume(
     context: &Context,
     (uid, name): (&PodUid, &Arc<str>),
     found: FoundAttempt,
-) -> io::Result<(Run, Option<(Watched, Ready)>)> {
+) -> io::Result<(Run, Option<(WatchedRun, Ready)>)> {
     let config = &context.config;
     let started = found.started.as_ref();
     let started_at = started.map_or(found.record.created_at, |started| started.started_at);
@@ -291,5 +291,5 @@ fn resume(
     let supervisor = Arc::new(supervisor);
     run.own.supervisor = Some(Arc::clone(&supervisor));
     let (name, attempt, dir) = (Arc::clone(name), found.number, found.dir);
-    Ok((run, Some((Watched { name, attempt, dir, supervisor }, ended))))
+    Ok((run, Some((WatchedRun { name, attempt, dir, supervisor }, ended))))
 }

@@ -32,8 +32,8 @@ mod amounts;
 mod place;
 mod unenforced;
 
-use amounts::Entry;
-use place::{Controller, Hierarchy, Places};
+use amounts::CgroupWrite;
+use place::{Controller, Hierarchy, UsableHierarchies};
 pub(crate) use unenforced::Unenforced;
 
 /// The magic number of cgroup v2 in statfs.
@@ -65,8 +65,10 @@ impl Cgroups {
     /// Finds out what was delegated, and creates the parent cgroup of all pods.
     pub(crate) fn new(config: &ProcessConfig) -> Self {
         let places = match &config.cgroups {
-            CgroupParent::None => Places::none("the runtime was given no cgroups"),
-            CgroupParent::Rehearsal => Places { hierarchies: Vec::new(), missing: Vec::new() },
+            CgroupParent::None => UsableHierarchies::none("the runtime was given no cgroups"),
+            CgroupParent::Rehearsal => {
+                UsableHierarchies { hierarchies: Vec::new(), missing: Vec::new() }
+            }
             CgroupParent::OwnUnit { mount } => place::discover((&config.proc_root, mount), "self"),
             CgroupParent::Directory(root) => given(root),
         };
@@ -210,7 +212,7 @@ impl Cgroups {
         container: &api::Container,
         (of_pod, dir): (&Path, &Path),
     ) -> io::Result<()> {
-        let entries = |of: &dyn Fn(Controller) -> Vec<Entry>| {
+        let entries = |of: &dyn Fn(Controller) -> Vec<CgroupWrite>| {
             hierarchy.controllers.iter().flat_map(|controller| of(*controller)).collect::<Vec<_>>()
         };
         let is_v2 = hierarchy.is_v2;
@@ -248,11 +250,11 @@ fn pod_dir(root: &Path, pod: &Pod) -> PathBuf {
 }
 
 /// Returns the place of a cgroup v2 directory that the embedder provides.
-fn given(root: &Path) -> Places {
+fn given(root: &Path) -> UsableHierarchies {
     let is_cgroup = |dir: &&Path| fs::metadata(dir).is_ok() && is_v2(dir);
     let parent = root.parent().unwrap_or(root);
     let Some(mount) = parent.ancestors().take_while(is_cgroup).last() else {
-        return Places::none(&format!("{}: not a cgroup v2 directory", root.display()));
+        return UsableHierarchies::none(&format!("{}: not a cgroup v2 directory", root.display()));
     };
     let path = root.strip_prefix(mount).unwrap_or(root);
     let controllers = place::available(parent).unwrap_or_default();
@@ -265,7 +267,7 @@ fn given(root: &Path) -> Places {
         is_v2: true,
         controllers,
     };
-    Places { hierarchies: vec![hierarchy], missing }
+    UsableHierarchies { hierarchies: vec![hierarchy], missing }
 }
 
 fn is_v2(dir: &Path) -> bool {
@@ -308,7 +310,7 @@ fn make_way(hierarchy: &Hierarchy, unit: &Path, error: io::Error) -> io::Result<
     enable(hierarchy, unit)
 }
 
-fn write(dir: &Path, entries: &[Entry]) -> io::Result<()> {
+fn write(dir: &Path, entries: &[CgroupWrite]) -> io::Result<()> {
     entries.iter().try_for_each(|entry| match put(&dir.join(entry.file), &entry.text) {
         Err(_) if entry.optional => Ok(()),
         Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", entry.file))),

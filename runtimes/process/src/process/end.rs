@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::{Instant, timeout};
-use winddown_engine::driver::Target;
+use winddown_engine::driver::StopTarget;
 use winddown_engine::pod;
 use winddown_shared::{PodUid, RuntimeError};
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
-use winddown_shim::record::Identity;
+use winddown_shim::record::ProcessIdentity;
 
 use super::Context;
 use crate::programs::failed;
@@ -38,7 +38,7 @@ pub(super) async fn settle(context: &Context, entry: &PodEntry) -> Result<(), Ru
 }
 
 /// Signals the container's main process, without any other system call.
-pub(super) fn signal_main(entry: &PodEntry, target: &Target, signal: Signal) {
+pub(super) fn signal_main(entry: &PodEntry, target: &StopTarget, signal: Signal) {
     let mut state = entry.lock();
     let run = state.run(&target.name, &target.id).filter(|run| run.end.is_none());
     if let Some(main) = run.and_then(|run| run.own.main.as_ref()) {
@@ -50,7 +50,12 @@ pub(super) fn signal_main(entry: &PodEntry, target: &Target, signal: Signal) {
 /// Sends SIGKILL to the container's main process and, with a cgroup, to everything in it. The supervisor notices the
 /// exit of the main process and kills everything else. Later rounds search for the remaining processes. If only the
 /// supervisor remains, it hangs (a dead disk, say) and is killed too: the container is gone with it.
-pub(super) async fn kill(context: &Arc<Context>, entry: &PodEntry, target: &Target, round: u32) {
+pub(super) async fn kill(
+    context: &Arc<Context>,
+    entry: &PodEntry,
+    target: &StopTarget,
+    round: u32,
+) {
     let Some(held) = Held::of(entry, target) else { return };
     if round == 0 {
         signal_main(entry, target, Signal::KILL);
@@ -68,7 +73,7 @@ pub(super) async fn kill(context: &Arc<Context>, entry: &PodEntry, target: &Targ
 pub(super) async fn unkillable_error(
     context: &Arc<Context>,
     entry: &PodEntry,
-    target: &Target,
+    target: &StopTarget,
 ) -> RuntimeError {
     let plain = || failed(format!("container {} survives SIGKILL", target.name));
     let Some(held) = Held::of(entry, target) else { return plain() };
@@ -87,7 +92,7 @@ struct Held {
 
 impl Held {
     /// None if the container has exited.
-    fn of(entry: &PodEntry, target: &Target) -> Option<Self> {
+    fn of(entry: &PodEntry, target: &StopTarget) -> Option<Self> {
         let mut state = entry.lock();
         let run = state.run(&target.name, &target.id).filter(|run| run.end.is_none())?;
         let (supervisor, cgroups) =
@@ -119,7 +124,7 @@ impl Held {
         self.remaining(context).is_ok_and(|left| left.is_empty())
     }
 
-    fn remaining(&self, context: &Context) -> io::Result<Vec<Identity>> {
+    fn remaining(&self, context: &Context) -> io::Result<Vec<ProcessIdentity>> {
         let proc_root = &context.config.proc_root;
         let mut left = procfs::descendants(proc_root, self.supervisor.pid())?;
         left.extend(procfs::marked(proc_root, self.uid.as_str(), &self.name)?);

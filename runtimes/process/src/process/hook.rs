@@ -14,11 +14,11 @@ use winddown_engine::action::ActionError;
 use winddown_engine::stopping::KILLED;
 use winddown_host::ready::Ready;
 use winddown_shared::Pod;
-use winddown_shim::order::{Command, Order};
+use winddown_shim::order::{ExecCommand, Order};
 use winddown_shim::procfs::Process;
 
 use super::{Context, start};
-use crate::programs::Output;
+use crate::programs::CommandOutput;
 use crate::programs::config::{ProcessConfig, SHIM};
 
 /// Runs a command like one of the container, in its cgroups, and resolves with its exit code. Dropping the future kills
@@ -29,8 +29,8 @@ use crate::programs::config::{ProcessConfig, SHIM};
 pub(crate) async fn exec(
     context: &Arc<Context>,
     (pod, container): (&Pod, &str),
-    mut command: Command,
-    output: Output,
+    mut command: ExecCommand,
+    output: CommandOutput,
 ) -> Result<i32, ActionError> {
     let words = command.argv.join(" ");
     let broken = |source| ActionError::Broken { command: words, source };
@@ -66,7 +66,11 @@ struct Hook {
 }
 
 impl Hook {
-    fn start(config: &ProcessConfig, command: Command, output: Output) -> io::Result<Self> {
+    fn start(
+        config: &ProcessConfig,
+        command: ExecCommand,
+        output: CommandOutput,
+    ) -> io::Result<Self> {
         let order = Order {
             launcher: config.shim.again("launch"),
             command,

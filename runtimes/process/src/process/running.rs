@@ -7,14 +7,14 @@ use std::path::{Component, Path};
 
 use winddown_shared::PodUid;
 use winddown_shim::procfs;
-use winddown_shim::record::Identity;
+use winddown_shim::record::ProcessIdentity;
 
 use super::cgroup::{AttemptId, Cgroups};
 use crate::programs::config::ProcessConfig;
 use crate::programs::paths;
 
 /// The attempts that run, each with its supervisor; none if that was killed and has left processes behind.
-pub(super) type Running = HashMap<AttemptId, Option<Identity>>;
+pub(super) type Running = HashMap<AttemptId, Option<ProcessIdentity>>;
 
 /// Finds the attempts of this agent's state directory and those in its cgroups.
 ///

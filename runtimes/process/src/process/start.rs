@@ -27,7 +27,7 @@ use winddown_shim::record::{self, RecordError};
 
 use super::{Context, watcher};
 use crate::programs::config::SHIM;
-use crate::programs::draft::Draft;
+use crate::programs::draft::AttemptDraft;
 use crate::programs::pod::{self, PodEntry, Starting};
 use crate::programs::{blocking, caused, failed};
 
@@ -80,7 +80,7 @@ struct Attempt<'a> {
     starting: &'a Starting,
     name: &'a Arc<str>,
     number: u32,
-    draft: Draft,
+    draft: AttemptDraft,
     /// Excludes other starts of the container.
     _turn: Arc<()>,
 }
@@ -97,7 +97,7 @@ impl<'a> Attempt<'a> {
         let turn = take_turn(starting.entry(), name, number)?;
         let Some(found) = plan::find(pod, name) else { return Ok(None) };
         let cgroups = context.driver.cgroups.make(pod, &found.container, number)?;
-        let draft = Draft::new(context, pod, name, next, cgroups)?;
+        let draft = AttemptDraft::new(context, pod, name, next, cgroups)?;
         let Some(draft) = draft else { return Ok(None) };
         let attempt = Self { context, starting, name, number, draft, _turn: turn };
         attempt.write(pod).map_err(|e| {
@@ -227,12 +227,12 @@ impl<'a> Attempt<'a> {
             return Err(failed(what));
         };
         // None: the process has exited already, and its record is about to be written.
-        let main = Process::open(&config.proc_root, record::Identity { pid, start_time });
+        let main = Process::open(&config.proc_root, record::ProcessIdentity { pid, start_time });
         let main = main.ok().flatten().map(Arc::new);
         let ended = Ready::new(report.into())
             .map_err(|e| caused(format!("cannot watch container {}", self.name), e))?;
         self.enter(supervisor, main);
-        let watched = watcher::Watched {
+        let watched = watcher::WatchedRun {
             name: Arc::clone(self.name),
             attempt: self.number,
             dir: self.draft.dir.clone(),

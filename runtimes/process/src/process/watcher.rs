@@ -16,7 +16,7 @@ use crate::programs::exits;
 use crate::programs::pod::PodEntry;
 
 /// The run to watch.
-pub(crate) struct Watched {
+pub(crate) struct WatchedRun {
     pub(crate) name: Arc<str>,
     pub(crate) attempt: u32,
     pub(crate) dir: PathBuf,
@@ -28,7 +28,12 @@ pub(crate) struct Watched {
 ///
 /// Costs one small task and two file descriptors, and no work while the container runs. Without it the container would
 /// count as running for ever, so its failure is the process'.
-pub(crate) fn watch(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched, ended: Ready) {
+pub(crate) fn watch(
+    context: &Arc<Context>,
+    entry: &Arc<PodEntry>,
+    watched: WatchedRun,
+    ended: Ready,
+) {
     let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     let mut alive = context.alive.clone();
     critical::spawn("watcher of a container", async move {
@@ -65,7 +70,7 @@ pub(crate) fn end_leftovers(
     marked().is_ok_and(|left| left.is_empty())
 }
 
-async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched, ended: Ready) {
+async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: WatchedRun, ended: Ready) {
     // Fails only when the async runtime shuts down: the container continues without this agent.
     if ended.readable().await.is_err() {
         return;
@@ -100,7 +105,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: Watched,
 
 /// Handles a supervisor that was killed: kills its processes through the cgroups and by their marks. Resolves when none
 /// is left, however long that takes: until then the container still runs.
-async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: &Watched) {
+async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: &WatchedRun) {
     let mut wait = Duration::from_secs(1);
     loop {
         let (config, uid, name) =

@@ -9,13 +9,13 @@ use winddown_shared::{ContainerKind, PodUid};
 use super::config::ProcessConfig;
 use super::open::OpenError;
 use super::pod::{Container, PodEntry, PodState, Run};
-use super::{Context, paths, pod_record};
+use super::{ProgramContext, paths, pod_record};
 
 /// A pod that was found on disk; `A` is what a driver knows of an attempt.
 #[derive(Debug)]
-pub(crate) struct FoundPod<A> {
+pub(crate) struct FoundProgramPod<A> {
     pub(crate) uid: PodUid,
-    known: pod_record::Found,
+    known: pod_record::FoundRecords,
     /// The attempts of each container, in ascending order.
     pub(crate) containers: Vec<(Arc<str>, Vec<A>)>,
 }
@@ -28,7 +28,7 @@ pub(crate) fn find<A>(
     config: &ProcessConfig,
     running: impl IntoIterator<Item = (PodUid, Arc<str>, u32)>,
     look: impl Fn(&PodUid, &Arc<str>, u32) -> Result<Option<A>, OpenError>,
-) -> Result<Vec<FoundPod<A>>, OpenError> {
+) -> Result<Vec<FoundProgramPod<A>>, OpenError> {
     let mut pods: BTreeMap<String, BTreeMap<Arc<str>, BTreeSet<u32>>> = BTreeMap::new();
     for (uid, dir) in named(directories(&paths::pods(config))?) {
         let containers = pods.entry(uid).or_default();
@@ -58,7 +58,7 @@ pub(crate) fn find<A>(
             continue;
         }
         let known = pod_record::find(config, &uid);
-        found.push(FoundPod { uid, known, containers });
+        found.push(FoundProgramPod { uid, known, containers });
     }
     Ok(found)
 }
@@ -68,8 +68,8 @@ pub(crate) fn find<A>(
 /// # Errors
 /// An attempt cannot be resumed.
 pub(crate) fn enter<A, D>(
-    context: &Context<D>,
-    found: FoundPod<A>,
+    context: &ProgramContext<D>,
+    found: FoundProgramPod<A>,
     mut resume: impl FnMut(&Arc<str>, A) -> Result<Option<Run>, OpenError>,
 ) -> Result<Arc<PodEntry>, OpenError> {
     let entry = context.pods.get_or_new(&found.uid);
@@ -93,7 +93,7 @@ pub(crate) fn enter<A, D>(
 }
 
 /// Adds what the records say about the pod.
-pub(crate) fn know(state: &mut PodState, known: pod_record::Found) {
+pub(crate) fn know(state: &mut PodState, known: pod_record::FoundRecords) {
     state.started_at = known.started_at;
     state.label = known.label;
     if let Some(pod) = &known.pod {

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_engine::environment::NodeFacts;
-use winddown_engine::plan::Backoff;
+use winddown_engine::environment::EnvironmentFacts;
+use winddown_engine::plan::CrashBackoff;
 use winddown_shared::{ON_REBOOT_ANNOTATION, OnReboot, Pod, UnsupportedField, WallClock};
 
 /// The file name of the shim, and its name in process lists.
@@ -33,13 +33,13 @@ pub struct ProcessConfig {
     /// The command that starts the supervisor.
     pub shim: ShimCommand,
     /// Facts about the node that containers may refer to.
-    pub node: NodeFacts,
+    pub node: EnvironmentFacts,
     /// The size in bytes at which a log file is rotated.
     pub log_max_bytes: u64,
     /// Log files kept per attempt, the current one included; at least 1.
     pub log_max_files: u32,
     /// The backoff of crashing containers.
-    pub backoff: Backoff,
+    pub backoff: CrashBackoff,
     /// Where pods have their cgroups.
     pub cgroups: CgroupParent,
     /// Which pods may survive a soft-reboot. Only the systemd runtime supports that.
@@ -110,10 +110,10 @@ impl ProcessConfig {
             notice_dir: None,
             log_dir: log_dir.into(),
             shim,
-            node: NodeFacts::of_this_host(Path::new("/proc")),
+            node: EnvironmentFacts::of_this_host(Path::new("/proc")),
             log_max_bytes: 10 * 1024 * 1024,
             log_max_files: 5,
-            backoff: Backoff::default(),
+            backoff: CrashBackoff::default(),
             cgroups: CgroupParent::None,
             survivors: Survivors::default(),
             wall,

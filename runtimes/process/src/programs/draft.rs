@@ -9,23 +9,23 @@ use winddown_shim::members;
 use winddown_shim::order::Order;
 use winddown_shim::record::{self, AttemptRecord, RecordError};
 
-use super::{Context, launch, paths, pod_record};
+use super::{ProgramContext, launch, paths, pod_record};
 
 /// An attempt that can be started.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub(crate) struct AttemptDraft {
     pub(crate) dir: PathBuf,
     pub(crate) record: AttemptRecord,
     pub(crate) order: Order,
 }
 
-impl Draft {
+impl AttemptDraft {
     /// Drafts the attempt `number` of a container, after this backoff; none if the pod has no such container.
     ///
     /// # Errors
     /// See [`launch::order`].
     pub(crate) fn new<D>(
-        context: &Context<D>,
+        context: &ProgramContext<D>,
         pod: &Pod,
         name: &str,
         (number, backoff): (u32, Duration),
@@ -51,7 +51,11 @@ impl Draft {
     ///
     /// # Errors
     /// The disk cannot be written.
-    pub(crate) fn make_room<D>(&self, context: &Context<D>, pod: &Pod) -> Result<(), RecordError> {
+    pub(crate) fn make_room<D>(
+        &self,
+        context: &ProgramContext<D>,
+        pod: &Pod,
+    ) -> Result<(), RecordError> {
         if let Some(logs) = self.record.log.parent() {
             record::make_dirs(logs)?;
         }

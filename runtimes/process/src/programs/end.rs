@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tokio::time::{Instant, timeout};
-use winddown_engine::driver::Target;
+use winddown_engine::driver::StopTarget;
 use winddown_engine::pod;
 use winddown_shared::{Grace, RuntimeError};
 
 use super::pod::{PodEntry, PodState};
-use super::{Context, ProgramDriver, paths};
+use super::{ProgramContext, ProgramDriver, paths};
 
 #[cfg(test)]
 mod tests;
@@ -22,9 +22,9 @@ const KILL_ROUNDS: u32 = 4;
 /// # Errors
 /// The container survives SIGKILL, or it is unknown whether it does.
 pub(super) async fn end<D: ProgramDriver>(
-    context: &Arc<Context<D>>,
+    context: &Arc<ProgramContext<D>>,
     entry: &Arc<PodEntry>,
-    target: &Target,
+    target: &StopTarget,
     mut grace: Grace,
 ) -> Result<(), RuntimeError> {
     let ended = pod::ended(entry, &target.name, &target.id);
@@ -56,7 +56,7 @@ pub(super) async fn end<D: ProgramDriver>(
 
 /// Notes that the container is sent the stop signal now. Returns false if it has exited, or if an earlier stop or the
 /// previous agent already sent the signal.
-fn note_asked(state: &mut PodState, target: &Target) -> bool {
+fn note_asked(state: &mut PodState, target: &StopTarget) -> bool {
     let Some(run) = state.run(&target.name, &target.id).filter(|run| run.end.is_none()) else {
         return false;
     };

@@ -6,13 +6,13 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_engine::end_notices;
 use winddown_engine::environment::{command_line, environment};
 use winddown_engine::oom_score::oom_score_adj;
-use winddown_engine::plan::{self, Found};
+use winddown_engine::plan::{self, SpecContainer};
 use winddown_shared::{Pod, RuntimeError};
-use winddown_shim::order::{Command, LogTarget, MessageSource, Order};
+use winddown_shim::order::{ExecCommand, LogTarget, MessageSource, Order};
 use winddown_shim::procfs::{CONTAINER_MARK, POD_MARK};
 use winddown_shim::record;
 
-use super::Context;
+use super::ProgramContext;
 
 /// The variable that names the file for the container's termination message: without a mount namespace the container
 /// has no `/dev/termination-log` of its own.
@@ -26,10 +26,10 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 /// A variable's source is unknown; [`RuntimeError::NotYet`] if it refers to the node's address and the node has none.
 /// Or the variables and the command line are too long.
 pub(crate) fn command<D>(
-    context: &Context<D>,
+    context: &ProgramContext<D>,
     pod: &Pod,
-    Found { container, field, .. }: &Found<'_>,
-) -> Result<Command, RuntimeError> {
+    SpecContainer { container, field, .. }: &SpecContainer<'_>,
+) -> Result<ExecCommand, RuntimeError> {
     let config = &context.config;
     let own = environment(pod, container, &config.node).map_err(|error| error.of(field))?;
     let words = command_line(container, &own).map_err(|error| error.of(field))?;
@@ -44,7 +44,7 @@ pub(crate) fn command<D>(
     let of_pod = pod.spec.as_ref().and_then(|s| s.security_context.as_ref());
     let id = |own: Option<i64>, pods: Option<i64>| own.or(pods).and_then(|n| u32::try_from(n).ok());
     let groups = of_pod.and_then(|s| s.supplemental_groups.as_deref()).unwrap_or_default();
-    Ok(Command {
+    Ok(ExecCommand {
         argv: words.concat(),
         env,
         cwd: container.working_dir.as_deref().filter(|d| !d.is_empty()).map(PathBuf::from),
@@ -64,9 +64,9 @@ pub(crate) fn command<D>(
 /// # Errors
 /// See [`command`].
 pub(crate) fn order<D>(
-    context: &Context<D>,
+    context: &ProgramContext<D>,
     pod: &Pod,
-    found: &Found<'_>,
+    found: &SpecContainer<'_>,
     dir: &Path,
     log: PathBuf,
     cgroups: Vec<PathBuf>,

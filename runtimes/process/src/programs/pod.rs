@@ -13,10 +13,10 @@ use super::config::ProcessConfig;
 use super::{paths, pod_record};
 
 pub(crate) type PodEntry = pod::PodEntry<Boot>;
-pub(crate) type PodState = pod::PodState<Boot>;
+pub(crate) type PodState = pod::EnginePodState<Boot>;
 pub(crate) type Container = pod::Container<Boot>;
 pub(crate) type Run = pod::Run<Boot>;
-pub(crate) type Starting = pod::Starting<Boot>;
+pub(crate) type Starting = pod::StartInProgress<Boot>;
 
 /// The boot of the machine as the [`RunScope`]: programs of the host end with it.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Boot;
 
 /// The processes and cgroups of a run.
 #[derive(Debug, Default)]
-pub(crate) struct Processes {
+pub(crate) struct RunProcesses {
     /// The supervisor; none if it was gone when the agent checked.
     pub(crate) supervisor: Option<Arc<Process>>,
     /// The container's main process; none if it was gone when the agent checked.
@@ -42,13 +42,13 @@ impl RunScope for Boot {
     type Pod = Vec<Arc<Process>>;
     /// Alive while the process runtime starts the container.
     type Container = Weak<()>;
-    type Run = Processes;
+    type Run = RunProcesses;
 
-    fn is_past(_: &Self::Pod, run: &Processes) -> bool {
+    fn is_past(_: &Self::Pod, run: &RunProcesses) -> bool {
         run.is_of_earlier_boot
     }
 
-    fn survives(run: &Processes) -> bool {
+    fn survives(run: &RunProcesses) -> bool {
         run.survives
     }
 }
@@ -60,7 +60,7 @@ pub(crate) fn id((uid, name, attempt): (&PodUid, &str, u32)) -> String {
 
 /// Returns a run that was just started or just found running.
 pub(crate) fn run(of: (&PodUid, &str, u32), started_at: WallTime, backoff: Duration) -> Run {
-    let mut run = Run::new(id(of), of.2, backoff, Processes::default());
+    let mut run = Run::new(id(of), of.2, backoff, RunProcesses::default());
     run.started_at = Some(started_at);
     run
 }

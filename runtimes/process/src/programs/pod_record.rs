@@ -22,7 +22,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What the records say about a pod.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundRecords {
     /// The pod; none if its record is missing or damaged.
     pub(crate) pod: Option<Pod>,
     /// Its namespace and name, which the directory of its logs tells too; empty if that is missing.
@@ -49,7 +49,7 @@ pub(crate) fn write(config: &ProcessConfig, pod: &Pod) -> Result<(), RecordError
 }
 
 /// Reads the records of the pod. Strips the values from a record on disk that an earlier version wrote.
-pub(crate) fn find(config: &ProcessConfig, uid: &PodUid) -> Found {
+pub(crate) fn find(config: &ProcessConfig, uid: &PodUid) -> FoundRecords {
     let path = paths::pod(config, uid).join(record::POD);
     let on_disk: Option<api::Pod> = record::read(&path);
     let written = std::fs::metadata(&path).and_then(|meta| meta.modified()).ok();
@@ -70,7 +70,7 @@ pub(crate) fn find(config: &ProcessConfig, uid: &PodUid) -> Found {
         None => logs(config, uid).and_then(|logs| label(&logs)).unwrap_or_default(),
     };
     let started_at = written.and_then(|at| WallTime::try_from(at).ok());
-    Found { pod, label, started_at }
+    FoundRecords { pod, label, started_at }
 }
 
 /// The directory of the pod's logs, if it has one. Blocks.

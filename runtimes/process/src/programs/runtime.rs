@@ -13,7 +13,7 @@ use winddown_shared::{
     RuntimePod, SyncedPod, UnsupportedField,
 };
 
-use super::{Context, ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod};
+use super::{ProgramContext, ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod};
 
 /// How many times the removal of a directory is retried while files are still written to it.
 const REMOVAL_TRIES: usize = 8;
@@ -112,7 +112,10 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
 }
 
 /// Returns the fields of the pod that this kind of runtime or this machine cannot honour.
-fn unsupported_here<D: ProgramDriver>(context: &Context<D>, pod: &Pod) -> Vec<UnsupportedField> {
+fn unsupported_here<D: ProgramDriver>(
+    context: &ProgramContext<D>,
+    pod: &Pod,
+) -> Vec<UnsupportedField> {
     let mut unsupported = context.driver.unsupported(pod);
     unsupported.extend(context.config.survivors.unsupported(pod));
     unsupported

@@ -12,11 +12,11 @@ use winddown_shared::{
 
 use super::config::ProcessConfig;
 use super::pod::{PodEntry, PodState};
-use super::{Context, ProgramDriver, ProgramRuntime, blocking, paths};
+use super::{ProgramContext, ProgramDriver, ProgramRuntime, blocking, paths};
 
 pub(crate) mod processes;
 
-use processes::Processes;
+use processes::MachineProcesses;
 
 /// The mount point of cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -135,7 +135,11 @@ fn logs_of(config: &ProcessConfig, entry: &PodEntry) -> Option<PathBuf> {
     Some(files::pod_logs(&config.log_dir, pod.namespace(), pod.name(), entry.uid()))
 }
 
-fn running<D: ProgramDriver>(context: &Context<D>, uid: &PodUid, state: &PodState) -> Running {
+fn running<D: ProgramDriver>(
+    context: &ProgramContext<D>,
+    uid: &PodUid,
+    state: &PodState,
+) -> Running {
     let one = |container: &super::pod::Container| {
         let sources = context.driver.stats_sources(uid, &container.name, container.run.as_ref()?);
         Some((Arc::clone(&container.name), sources))
@@ -172,7 +176,7 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
             let (own_swap, own_zswap) = dirs.map(CgroupDirs::swap).unwrap_or_default();
             let is_part = own_memory.is_none() || own_tasks.is_none() || own_cpu.is_none();
             if let Some(root) = sources.root.filter(|_| is_part) {
-                let all = processes.get_or_insert_with(|| Processes::look(proc_root));
+                let all = processes.get_or_insert_with(|| MachineProcesses::look(proc_root));
                 let used = all.below(proc_root, root);
                 own_memory = own_memory.or(used.map(|used| used.memory));
                 own_tasks = own_tasks.or(used.map(|used| used.tasks));

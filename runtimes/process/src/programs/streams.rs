@@ -14,13 +14,13 @@ use winddown_engine::pod::ended;
 use winddown_engine::stopping::KILLED;
 use winddown_host::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest};
 use winddown_shared::{PodUid, RuntimeError};
-use winddown_shim::order::Input;
+use winddown_shim::order::StandardInput;
 
-use super::{Context, ProgramDriver, ProgramRuntime, caused, failed};
+use super::{ProgramContext, ProgramDriver, ProgramRuntime, caused, failed};
 
 /// Where a command's output goes; `None` discards it.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct CommandOutput {
     pub(crate) out: Option<OwnedFd>,
     pub(crate) error: Option<OwnedFd>,
 }
@@ -36,7 +36,7 @@ impl<D: ProgramDriver> PodStreams for ProgramRuntime<D> {
 }
 
 fn open<D: ProgramDriver>(
-    context: &Arc<Context<D>>,
+    context: &Arc<ProgramContext<D>>,
     pod: &PodUid,
     wanted: StreamRequest,
 ) -> Result<Option<PodStream>, RuntimeError> {
@@ -71,8 +71,8 @@ fn open<D: ProgramDriver>(
 
 /// The command's side of its streams.
 struct Far {
-    input: Option<Input>,
-    output: Output,
+    input: Option<StandardInput>,
+    output: CommandOutput,
     /// Keeps a stream open that the command opens by its path, until the command has exited.
     _held: Option<OwnedFd>,
 }
@@ -88,8 +88,8 @@ fn ends(stdio: Stdio) -> io::Result<([Option<OwnedFd>; 3], Far)> {
         let held = ioctl_tiocgptpeer(&terminal, flags)?;
         let stdin = if stdio.stdin { Some(terminal.try_clone()?) } else { None };
         let near = [stdin, Some(unblocked(terminal)?), None];
-        let input = Some(Input::Terminal(path));
-        return Ok((near, Far { input, output: Output::default(), _held: Some(held) }));
+        let input = Some(StandardInput::Terminal(path));
+        return Ok((near, Far { input, output: CommandOutput::default(), _held: Some(held) }));
     }
     let pipe = |wanted: bool| -> io::Result<(Option<OwnedFd>, Option<OwnedFd>)> {
         if !wanted {
@@ -101,10 +101,10 @@ fn ends(stdio: Stdio) -> io::Result<([Option<OwnedFd>; 3], Far)> {
     let ((held, stdin), (stdout, out), (stderr, error)) =
         (pipe(stdio.stdin)?, pipe(stdio.stdout)?, pipe(stdio.stderr)?);
     let path = |fd: &OwnedFd| format!("/proc/{}/fd/{}", std::process::id(), fd.as_raw_fd());
-    let input = held.as_ref().map(|fd| Input::Pipe(path(fd).into()));
+    let input = held.as_ref().map(|fd| StandardInput::Pipe(path(fd).into()));
     let [stdin, stdout, stderr] = [stdin, stdout, stderr].map(|fd| fd.map(unblocked).transpose());
     let near = [stdin?, stdout?, stderr?];
-    Ok((near, Far { input, output: Output { out, error }, _held: held }))
+    Ok((near, Far { input, output: CommandOutput { out, error }, _held: held }))
 }
 
 fn unblocked(fd: OwnedFd) -> io::Result<OwnedFd> {

@@ -9,11 +9,11 @@ use tokio::time::timeout;
 use winddown_shared::{ContainerKind, RuntimeError, error_chain};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
-use super::attempt::{Attempt, UNIT, UnitRecord};
-use super::names::{self, Role};
+use super::attempt::{UNIT, UnitAttempt, UnitRecord};
+use super::names::{self, UnitRole};
 use super::units::{ServiceUnits, UnitView};
 use super::{Context, end};
-use crate::programs::adopt::{self, FoundPod};
+use crate::programs::adopt::{self, FoundProgramPod};
 use crate::programs::config::ProcessConfig;
 use crate::programs::open::OpenError;
 use crate::programs::pod::{self, Container, PodEntry, Run};
@@ -24,7 +24,7 @@ const RECORD_EXITS_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub(crate) struct FoundAttempt {
-    attempt: Attempt,
+    attempt: UnitAttempt,
     record: AttemptRecord,
     unit: UnitRecord,
     exit: Option<ExitRecord>,
@@ -35,9 +35,11 @@ pub(crate) struct FoundAttempt {
 ///
 /// # Errors
 /// A directory or a record cannot be read.
-pub(crate) fn find(config: &ProcessConfig) -> Result<Vec<FoundPod<FoundAttempt>>, OpenError> {
+pub(crate) fn find(
+    config: &ProcessConfig,
+) -> Result<Vec<FoundProgramPod<FoundAttempt>>, OpenError> {
     adopt::find(config, [], |uid, name, number| {
-        let attempt = Attempt::new(config, uid, name, number);
+        let attempt = UnitAttempt::new(config, uid, name, number);
         let unusable = |source| OpenError::Unusable { path: attempt.dir.clone(), source };
         let unit = record::try_read(&attempt.dir.join(UNIT)).map_err(unusable)?;
         let record = record::try_read(&attempt.dir.join(record::ATTEMPT)).map_err(unusable)?;
@@ -56,7 +58,7 @@ pub(crate) fn find(config: &ProcessConfig) -> Result<Vec<FoundPod<FoundAttempt>>
 /// writers that no container uses.
 pub(crate) async fn adopt<U: ServiceUnits>(
     context: &Arc<Context<U>>,
-    found: Vec<FoundPod<FoundAttempt>>,
+    found: Vec<FoundProgramPod<FoundAttempt>>,
     listed: Vec<(String, UnitView)>,
 ) -> Result<(), OpenError> {
     let mut listed: HashMap<String, UnitView> = listed.into_iter().collect();
@@ -115,14 +117,14 @@ pub(crate) async fn adopt<U: ServiceUnits>(
 fn unrecorded<U>(
     context: &Context<U>,
     listed: &mut HashMap<String, UnitView>,
-) -> Vec<(Attempt, UnitView)> {
+) -> Vec<(UnitAttempt, UnitView)> {
     let attempt = |unit: &String| {
         let named = names::parse(unit)?;
-        let Role::Main(number) = named.role else { return None };
-        Some(Attempt::new(&context.config, &named.uid, &named.container.into(), number))
+        let UnitRole::Main(number) = named.role else { return None };
+        Some(UnitAttempt::new(&context.config, &named.uid, &named.container.into(), number))
     };
-    let attempts: Vec<Attempt> = listed.keys().filter_map(attempt).collect();
-    let take = |attempt: Attempt| {
+    let attempts: Vec<UnitAttempt> = listed.keys().filter_map(attempt).collect();
+    let take = |attempt: UnitAttempt| {
         listed.remove(&attempt.log_unit);
         listed.remove(&attempt.unit).map(|view| (attempt, view))
     };
@@ -148,8 +150,9 @@ pub(crate) async fn look_again<U: ServiceUnits>(
         let Some(named) = names::parse(&unit).filter(|named| named.uid == *entry.uid()) else {
             continue;
         };
-        let Role::Main(number) = named.role else { continue };
-        let attempt = Attempt::new(&context.config, entry.uid(), &named.container.into(), number);
+        let UnitRole::Main(number) = named.role else { continue };
+        let attempt =
+            UnitAttempt::new(&context.config, entry.uid(), &named.container.into(), number);
         if enter_unrecorded(context, entry, &attempt)
             && let Some(ended) = follow(context, entry, attempt, view)
         {
@@ -178,7 +181,7 @@ fn resume<U>(context: &Context<U>, one: &FoundAttempt, is_loaded: bool) -> Optio
 }
 
 /// Returns an adopted run that still runs.
-fn run_of(record: &AttemptRecord, attempt: &Attempt, asked: bool) -> Run {
+fn run_of(record: &AttemptRecord, attempt: &UnitAttempt, asked: bool) -> Run {
     let id = (&attempt.uid, &*attempt.container, attempt.number);
     let mut run = pod::run(id, record.created_at, Duration::from_millis(record.backoff_ms));
     run.adopt(asked);
@@ -186,7 +189,7 @@ fn run_of(record: &AttemptRecord, attempt: &Attempt, asked: bool) -> Run {
 }
 
 /// Adds a run that may have no record. Returns false if it or a newer one of its container is known.
-fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt) -> bool {
+fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &UnitAttempt) -> bool {
     {
         let mut state = entry.lock();
         let container = state.container(&attempt.container);
@@ -216,7 +219,7 @@ fn enter_unrecorded<U>(context: &Context<U>, entry: &PodEntry, attempt: &Attempt
 fn follow<'a, U: ServiceUnits>(
     context: &'a Arc<Context<U>>,
     entry: &Arc<PodEntry>,
-    attempt: Attempt,
+    attempt: UnitAttempt,
     view: UnitView,
 ) -> Option<impl Future<Output = ()> + use<'a, U>> {
     let watched = context.driver.unit_cache.expect(&attempt.unit);
@@ -252,7 +255,8 @@ mod tests {
         let services = Services::new((), Unenforced::default());
         let context = Context::new(config(dir.path()), String::new(), alive, services);
         let entry = context.pods.get_or_new(&PodUid::new("u"));
-        let attempt = |number| Attempt::new(&context.config, entry.uid(), &"main".into(), number);
+        let attempt =
+            |number| UnitAttempt::new(&context.config, entry.uid(), &"main".into(), number);
         assert!(enter_unrecorded(&context, &entry, &attempt(7)));
         assert!(!enter_unrecorded(&context, &entry, &attempt(3)));
         assert!(entry.lock().attempt("main", 7).is_some());
@@ -275,7 +279,7 @@ mod tests {
     fn an_exit_that_cannot_be_read_does_not_count_as_missing() {
         let dir = tempfile::tempdir().unwrap();
         let config = config(dir.path());
-        let attempt = Attempt::new(&config, &PodUid::new("u"), &"main".into(), 0);
+        let attempt = UnitAttempt::new(&config, &PodUid::new("u"), &"main".into(), 0);
         std::fs::create_dir_all(attempt.dir.join(record::EXIT)).unwrap();
         attempt.note_started("boot").unwrap();
         let begun = AttemptRecord {

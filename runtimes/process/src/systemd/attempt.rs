@@ -14,13 +14,13 @@ use winddown_engine::amounts::{amount, shares, weight};
 use winddown_engine::{plan, stopping};
 use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
 use winddown_shim::log_pipes;
-use winddown_shim::order::Command;
+use winddown_shim::order::ExecCommand;
 use winddown_shim::record::{self, AttemptRecord, RecordError};
 
 use super::units::{JournalMarks, Keep, NewUnit, UnitLimits, UnitOutput};
 use super::{Context, names};
 use crate::programs::config::ProcessConfig;
-use crate::programs::draft::Draft;
+use crate::programs::draft::AttemptDraft;
 use crate::programs::{caused, launch, paths};
 
 /// The stop timeout of a log writer.
@@ -43,7 +43,7 @@ pub(crate) struct UnitRecord {
 
 /// The directory and the unit names of an attempt.
 #[derive(Clone, Debug)]
-pub(crate) struct Attempt {
+pub(crate) struct UnitAttempt {
     pub(crate) uid: PodUid,
     pub(crate) container: Arc<str>,
     pub(crate) number: u32,
@@ -66,7 +66,7 @@ pub(crate) struct Prepared {
     pub(crate) pod_weight: u64,
 }
 
-impl Attempt {
+impl UnitAttempt {
     pub(crate) fn new(
         config: &ProcessConfig,
         uid: &PodUid,
@@ -98,12 +98,12 @@ impl Attempt {
         let Some(found) = plan::find(pod, &self.container) else { return Ok(None) };
         let container = &*found.container;
         let next = (self.number, backoff);
-        let draft = Draft::new(context, pod, &self.container, next, Vec::new())?;
+        let draft = AttemptDraft::new(context, pod, &self.container, next, Vec::new())?;
         let Some(draft) = draft else { return Ok(None) };
         let is_new = self.write(context, pod, &draft).map_err(|e| {
             caused(format!("cannot prepare container {} of pod {}", self.container, pod.label()), e)
         })?;
-        let Draft { record, order, .. } = draft;
+        let AttemptDraft { record, order, .. } = draft;
         let broken = |e: io::Error| {
             caused(format!("cannot prepare the start of container {}", self.container), e)
         };
@@ -145,7 +145,7 @@ impl Attempt {
         &self,
         context: &Context<U>,
         pod: &Pod,
-        draft: &Draft,
+        draft: &AttemptDraft,
     ) -> Result<bool, RecordError> {
         draft.make_room(context, pod)?;
         let path = self.dir.join(UNIT);
@@ -210,7 +210,7 @@ pub(crate) fn command_unit(
     pod: &Pod,
     container: &str,
     name: String,
-    command: &Command,
+    command: &ExecCommand,
 ) -> io::Result<NewUnit> {
     let mut order = File::from(memfd_create("winddown-order", MemfdFlags::CLOEXEC)?);
     order.write_all(&serde_json::to_vec(command)?)?;

@@ -13,8 +13,8 @@ use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 use winddown_shim::{exit, log};
 
 use super::Context;
-use super::attempt::Attempt;
-use super::unit_cache::Watched;
+use super::attempt::UnitAttempt;
+use super::unit_cache::WatchedUnit;
 use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
 use crate::programs::pod::PodEntry;
 use crate::programs::{blocking, caused, exits, launch};
@@ -32,8 +32,8 @@ const UNLOAD_TIMEOUT: Duration = Duration::from_millis(300);
 pub(crate) fn watch<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &Arc<PodEntry>,
-    attempt: Attempt,
-    watched: Watched,
+    attempt: UnitAttempt,
+    watched: WatchedUnit,
 ) {
     let (context, entry) = (Arc::clone(context), Arc::clone(entry));
     let mut alive = context.alive.clone();
@@ -50,8 +50,8 @@ pub(crate) fn watch<U: ServiceUnits>(
 pub(crate) async fn follow<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &Arc<PodEntry>,
-    attempt: Attempt,
-    mut watched: Watched,
+    attempt: UnitAttempt,
+    mut watched: WatchedUnit,
 ) {
     let view = watched.until(UnitPhase::has_ended).await;
     let record = write(context, entry, &attempt, view.end).await;
@@ -90,8 +90,8 @@ pub(crate) async fn follow<U: ServiceUnits>(
 /// agent requests waits for the agent. Therefore the processes are killed, and the stop is not waited for.
 async fn clear<U: ServiceUnits>(
     context: &Context<U>,
-    attempt: &Attempt,
-    watched: &mut Watched,
+    attempt: &UnitAttempt,
+    watched: &mut WatchedUnit,
     view: &UnitView,
 ) -> bool {
     if view.phase == UnitPhase::Over {
@@ -111,14 +111,17 @@ async fn clear<U: ServiceUnits>(
     timeout(UNLOAD_TIMEOUT, watched.over()).await.is_ok()
 }
 
-async fn unload<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) -> Result<(), UnitError> {
+async fn unload<U: ServiceUnits>(
+    context: &Context<U>,
+    attempt: &UnitAttempt,
+) -> Result<(), UnitError> {
     let kill = rustix::process::Signal::KILL.as_raw();
     context.driver.units.signal(&attempt.unit, Whom::All, kill).await?;
     context.driver.units.stop(&attempt.unit).await
 }
 
 /// Waits for the log to be complete. Its writer exits by itself when the container's unit is unloaded.
-async fn end_log<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) {
+async fn end_log<U: ServiceUnits>(context: &Context<U>, attempt: &UnitAttempt) {
     let mut writer = context.driver.unit_cache.expect(&attempt.log_unit);
     if let Ok(Some(view)) = context.driver.units.look(&attempt.log_unit).await {
         context.driver.unit_cache.see(&attempt.log_unit, view);
@@ -135,7 +138,7 @@ async fn end_log<U: ServiceUnits>(context: &Context<U>, attempt: &Attempt) {
 async fn write<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     entry: &PodEntry,
-    attempt: &Attempt,
+    attempt: &UnitAttempt,
     end: Option<UnitEnd>,
 ) -> Option<ExitRecord> {
     let Some(end) = end else { return exits::read(&attempt.dir).await };
@@ -159,7 +162,7 @@ async fn write<U: ServiceUnits>(
 }
 
 fn describe(
-    attempt: &Attempt,
+    attempt: &UnitAttempt,
     source: Option<&MessageSource>,
     end: &UnitEnd,
     boot_id: &str,

@@ -13,11 +13,11 @@ use std::time::Duration;
 use tokio::time::timeout;
 use winddown_engine::action::ActionError;
 use winddown_shared::Pod;
-use winddown_shim::order::Command;
+use winddown_shim::order::ExecCommand;
 
 use super::units::{ServiceUnits, UnitOutput, Whom};
 use super::{Context, attempt, names};
-use crate::programs::Output;
+use crate::programs::CommandOutput;
 
 /// Added to a command's limit to get the unit's maximum runtime, which ends hooks whose agent was killed.
 const RUNTIME_SLACK: Duration = Duration::from_secs(10);
@@ -32,8 +32,8 @@ const KILL_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) async fn exec<U: ServiceUnits>(
     context: &Arc<Context<U>>,
     (pod, container): (&Pod, &str),
-    command: &Command,
-    output: Output,
+    command: &ExecCommand,
+    output: CommandOutput,
     limit: Duration,
 ) -> Result<i32, ActionError> {
     // A failure of the service manager says nothing about the container.

@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use rustix::process::Signal;
-use winddown_engine::driver::Target;
+use winddown_engine::driver::StopTarget;
 use winddown_host::kernel;
 use winddown_shared::{RuntimeError, error_chain};
 use winddown_shim::procfs::Process;
 
 use super::Context;
-use super::attempt::Attempt;
+use super::attempt::UnitAttempt;
 use super::units::{ServiceUnits, UnitError, Whom};
 use crate::programs::pod::PodEntry;
 use crate::programs::{caused, failed, launch};
@@ -19,7 +19,7 @@ use crate::programs::{caused, failed, launch};
 pub(super) async fn send_stop_signal<U: ServiceUnits>(
     context: &Context<U>,
     entry: &PodEntry,
-    target: &Target,
+    target: &StopTarget,
 ) {
     let signal = launch::stop_signal(entry.lock().pod.as_ref(), &target.name);
     send(context, &attempt(context, entry, target), Whom::Main, signal).await;
@@ -30,7 +30,7 @@ pub(super) async fn send_stop_signal<U: ServiceUnits>(
 pub(super) async fn kill<U: ServiceUnits>(
     context: &Context<U>,
     entry: &PodEntry,
-    target: &Target,
+    target: &StopTarget,
     round: u32,
 ) {
     let attempt = attempt(context, entry, target);
@@ -44,14 +44,14 @@ pub(super) async fn kill<U: ServiceUnits>(
     send(context, &attempt, Whom::All, Signal::KILL).await;
 }
 
-fn attempt<U>(context: &Context<U>, entry: &PodEntry, target: &Target) -> Attempt {
-    Attempt::new(&context.config, entry.uid(), &target.name, target.attempt)
+fn attempt<U>(context: &Context<U>, entry: &PodEntry, target: &StopTarget) -> UnitAttempt {
+    UnitAttempt::new(&context.config, entry.uid(), &target.name, target.attempt)
 }
 
 /// Sends a signal through the service manager; if that fails, to the main process alone.
 async fn send<U: ServiceUnits>(
     context: &Context<U>,
-    attempt: &Attempt,
+    attempt: &UnitAttempt,
     whom: Whom,
     signal: Signal,
 ) {
@@ -80,9 +80,9 @@ fn is_of_unit(proc_root: &Path, pid: i32, unit: &str) -> bool {
 pub(super) async fn unkillable_error<U: ServiceUnits>(
     context: &Context<U>,
     entry: &PodEntry,
-    target: &Target,
+    target: &StopTarget,
 ) -> RuntimeError {
-    let Attempt { uid, container, unit, .. } = &attempt(context, entry, target);
+    let UnitAttempt { uid, container, unit, .. } = &attempt(context, entry, target);
     match context.driver.units.look(unit).await {
         Err(error) => {
             caused(format!("whether container {container} of pod {uid} runs is not known"), error)

@@ -20,15 +20,15 @@ const UNIT_NAME_RESERVE: usize = 40;
 
 /// The parts of the name of a unit of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct UnitName {
     pub(crate) uid: PodUid,
     pub(crate) container: String,
-    pub(crate) role: Role,
+    pub(crate) role: UnitRole,
 }
 
 /// The role of a unit for its container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum UnitRole {
     /// Runs this attempt of the container.
     Main(u32),
     /// Writes the log of this attempt.
@@ -68,17 +68,17 @@ pub(crate) fn fits(uid: &PodUid, container: &str) -> bool {
 }
 
 /// Parses the name of a unit; none if it is not ours.
-pub(crate) fn parse(unit: &str) -> Option<Named> {
+pub(crate) fn parse(unit: &str) -> Option<UnitName> {
     let mut parts = unit.strip_prefix(PREFIX)?.strip_suffix(SERVICE)?.split('-');
     let uid = PodUid::new(unescape(parts.next()?)?.as_str());
     let container = unescape(parts.next()?)?;
     let role = match (parts.next()?, parts.next(), parts.next()) {
-        ("hook", Some(_), None) => Role::Hook,
-        (attempt, None, _) => Role::Main(attempt.parse().ok()?),
-        (attempt, Some("log"), None) => Role::Log(attempt.parse().ok()?),
+        ("hook", Some(_), None) => UnitRole::Hook,
+        (attempt, None, _) => UnitRole::Main(attempt.parse().ok()?),
+        (attempt, Some("log"), None) => UnitRole::Log(attempt.parse().ok()?),
         _ => return None,
     };
-    Some(Named { uid, container, role })
+    Some(UnitName { uid, container, role })
 }
 
 /// Escapes text as systemd-escape does, and dots too.
@@ -150,10 +150,10 @@ mod tests {
             uid in "[ -~]{1,20}", container in "\\PC{1,10}", attempt: u32,
         ) {
             let uid = PodUid::new(uid.as_str());
-            let named = |role| Some(Named { uid: uid.clone(), container: container.clone(), role });
-            prop_assert_eq!(parse(&main(&uid, &container, attempt)), named(Role::Main(attempt)));
-            prop_assert_eq!(parse(&log(&uid, &container, attempt)), named(Role::Log(attempt)));
-            prop_assert_eq!(parse(&hook(&uid, &container, 1, 2)), named(Role::Hook));
+            let named = |role| Some(UnitName { uid: uid.clone(), container: container.clone(), role });
+            prop_assert_eq!(parse(&main(&uid, &container, attempt)), named(UnitRole::Main(attempt)));
+            prop_assert_eq!(parse(&log(&uid, &container, attempt)), named(UnitRole::Log(attempt)));
+            prop_assert_eq!(parse(&hook(&uid, &container, 1, 2)), named(UnitRole::Hook));
             prop_assert!(main(&uid, &container, attempt).starts_with(&of_pod(&uid)));
         }
 

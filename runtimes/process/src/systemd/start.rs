@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::time::timeout;
 use winddown_shared::{Pod, RuntimeError, error_chain};
 
-use super::attempt::{Attempt, Prepared};
-use super::unit_cache::Watched;
+use super::attempt::{Prepared, UnitAttempt};
+use super::unit_cache::WatchedUnit;
 use super::units::{ServiceUnits, UnitError, UnitPhase};
 use super::{Context, end};
 use crate::programs::pod::{self, PodEntry, Starting};
@@ -41,7 +41,7 @@ pub(super) async fn start<U: ServiceUnits>(
     (number, backoff): (u32, Duration),
 ) -> Result<(), RuntimeError> {
     let entry = starting.entry();
-    let mut attempt = Attempt::new(&context.config, pod.uid(), name, number);
+    let mut attempt = UnitAttempt::new(&context.config, pod.uid(), name, number);
     attempt.survives = context.config.survivors.has(pod);
     let prepared = {
         let (attempt, context, pod) = (attempt.clone(), Arc::clone(context), pod.clone());
@@ -77,9 +77,9 @@ pub(super) async fn start<U: ServiceUnits>(
 /// Requests the units. Resolves when the container's unit was seen running or exited.
 async fn ask<U: ServiceUnits>(
     context: &Arc<Context<U>>,
-    attempt: &Attempt,
+    attempt: &UnitAttempt,
     prepared: Prepared,
-) -> Result<Watched, RuntimeError> {
+) -> Result<WatchedUnit, RuntimeError> {
     let mut watched = context.driver.unit_cache.expect(&attempt.unit);
     let asked = request(context, attempt, prepared).await;
     let after = context.config.start_timeout;
@@ -114,7 +114,7 @@ async fn ask<U: ServiceUnits>(
 
 async fn request<U: ServiceUnits>(
     context: &Context<U>,
-    attempt: &Attempt,
+    attempt: &UnitAttempt,
     prepared: Prepared,
 ) -> Result<(), UnitError> {
     let Prepared { is_new, log, main, pod_weight, .. } = prepared;

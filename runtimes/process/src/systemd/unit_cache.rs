@@ -9,10 +9,10 @@ use super::units::{UnitPhase, UnitView};
 
 /// The awaited units, each with its latest view.
 #[derive(Debug, Default)]
-pub(crate) struct UnitCache(Mutex<Known>);
+pub(crate) struct UnitCache(Mutex<KnownUnit>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownUnit {
     /// Counts observations, so that a list can be distinguished from observations made after it was requested.
     clock: u64,
     units: HashMap<Arc<str>, Unit>,
@@ -27,18 +27,18 @@ struct Unit {
 
 /// A handle to wait for changes of a unit.
 #[derive(Clone, Debug)]
-pub(crate) struct Watched(watch::Receiver<UnitView>);
+pub(crate) struct WatchedUnit(watch::Receiver<UnitView>);
 
 impl UnitCache {
     /// Begins to track a unit.
-    pub(crate) fn expect(&self, unit: &str) -> Watched {
+    pub(crate) fn expect(&self, unit: &str) -> WatchedUnit {
         let mut known = self.lock();
         if let Some(known) = known.units.get(unit) {
-            return Watched(known.view.subscribe());
+            return WatchedUnit(known.view.subscribe());
         }
         let (view, watched) = watch::channel(UnitView::default());
         known.units.insert(unit.into(), Unit { view, seen: None });
-        Watched(watched)
+        WatchedUnit(watched)
     }
 
     /// Records that the unit exists.
@@ -92,12 +92,12 @@ impl UnitCache {
         self.lock().units.retain(|unit, known| is_there(unit, known.seen));
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, KnownUnit> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watched {
+impl WatchedUnit {
     /// Resolves when the unit's phase is as wanted, or when the unit does not exist any more: then its phase is
     /// [`UnitPhase::Over`]. Cancel-safe.
     pub(crate) async fn until(&mut self, wanted: impl Fn(UnitPhase) -> bool) -> UnitView {

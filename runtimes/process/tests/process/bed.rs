@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{Instant, sleep, timeout};
-use winddown_runtimes::process::Backoff;
+use winddown_runtimes::process::CrashBackoff;
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
 use winddown_shared::{
     ContainerExit, ContainerState, ContainerStatus, Grace, Pod, PodStopped, Runtime as _, WallClock,
@@ -40,7 +40,7 @@ impl Bed {
         let shim = ShimCommand::new(host(), ["shim".into()]);
         let mut config = ProcessConfig::new(self.path("state"), self.path("logs"), shim, clock());
         config.volatile_dir = Some(self.path("run"));
-        config.backoff = Backoff {
+        config.backoff = CrashBackoff {
             initial: Duration::from_millis(300),
             max: Duration::from_millis(600),
             reset_after: Duration::from_secs(600),

@@ -14,7 +14,7 @@ fn at() -> WallTime {
 }
 
 fn lines_of(chunks: &[&[u8]]) -> String {
-    let (mut lines, mut out) = (Lines::new(Stream::Out), Vec::new());
+    let (mut lines, mut out) = (StreamLines::new(Stream::Out), Vec::new());
     for chunk in chunks {
         lines.take(chunk, at(), &mut out);
     }
@@ -143,7 +143,7 @@ fn lines_that_cannot_be_written_are_counted_and_said_once_there_is_room() {
 fn the_tail_is_the_last_80_lines_without_their_heads() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = log_in(dir.path(), 1 << 20, 3);
-    let mut lines = Lines::new(Stream::Err);
+    let mut lines = StreamLines::new(Stream::Err);
     let mut out = Vec::new();
     for n in 0..200 {
         lines.take(format!("{n}\n").as_bytes(), at(), &mut out);
@@ -158,7 +158,7 @@ fn the_tail_is_the_last_80_lines_without_their_heads() {
 fn the_tail_of_long_lines_is_2048_bytes_at_a_character_boundary() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = log_in(dir.path(), 1 << 20, 3);
-    let (mut lines, mut out) = (Lines::new(Stream::Out), Vec::new());
+    let (mut lines, mut out) = (StreamLines::new(Stream::Out), Vec::new());
     lines.take("ü".repeat(4000).as_bytes(), at(), &mut out);
     lines.finish(at(), &mut out);
     log.write(&out, 1, at());
@@ -169,7 +169,7 @@ fn the_tail_of_long_lines_is_2048_bytes_at_a_character_boundary() {
 fn a_last_line_that_is_longer_than_what_is_kept_is_not_an_empty_tail() {
     let dir = tempfile::tempdir().unwrap();
     let mut log = log_in(dir.path(), 1 << 20, 3);
-    let (mut lines, mut out) = (Lines::new(Stream::Out), Vec::new());
+    let (mut lines, mut out) = (StreamLines::new(Stream::Out), Vec::new());
     lines.take("x".repeat(10_000).as_bytes(), at(), &mut out);
     lines.finish(at(), &mut out);
     log.write(&out, 1, at());

@@ -24,11 +24,11 @@ pub(super) struct Disks {
     imagefs: Option<PathBuf>,
     containerfs: Option<PathBuf>,
     /// The last known layout.
-    known: Mutex<Option<Known>>,
+    known: Mutex<Option<LastAnswer>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct LastAnswer {
     /// The st_dev of each directory: if they are the same, the layout is too.
     devices: Devices,
     layout: FsLayout,
@@ -100,7 +100,7 @@ impl Disks {
         }
         let [node, images, containers] = self.systems(paths, devices)?;
         let layout = layout(node, images, containers);
-        *known = Some(Known { devices, layout });
+        *known = Some(LastAnswer { devices, layout });
         Some(layout)
     }
 

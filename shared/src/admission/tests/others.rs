@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::admission::Places;
+use crate::admission::OccupiedPlaces;
 
 fn names(pods: &[Pod]) -> Vec<String> {
     pods.iter().map(|pod| pod.uid().to_string()).collect()
@@ -59,7 +59,7 @@ fn a_pod_that_is_added_before_the_list_is_read_counts_once() {
 fn ending_pods_count_and_cannot_be_chosen() {
     let (stays, ends) = (ranked("stays", 0, "2m"), ranked("ends", 0, "3m"));
     let places =
-        move || Places { non_terminating: vec![stays.clone()], ending: vec![ends.clone()] };
+        move || OccupiedPlaces { non_terminating: vec![stays.clone()], ending: vec![ends.clone()] };
     let others = Others::of(places);
     assert_eq!(names(others.non_terminating()), ["stays"]);
     assert_eq!(others.used_beside(&ranked("new", 0, "1m")).requests.cpu_milli(), 5);

@@ -12,11 +12,11 @@ use crate::{Pod, PodUid, PodUidMap, StatusOverride, WallTime};
 /// Wall time is read once per pod and agent, to determine the pod's age: a clock that is set later
 /// terminates no pod.
 #[derive(Debug, Default)]
-pub(super) struct Deadlines(Mutex<PodUidMap<Seen>>);
+pub(super) struct Deadlines(Mutex<PodUidMap<FirstSeen>>);
 
 /// A pod's age when this agent first saw it.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct FirstSeen {
     age: Duration,
     at: Instant,
 }
@@ -35,7 +35,7 @@ impl Deadlines {
         let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let seen = pods.entry(pod.uid().clone()).or_insert_with(|| {
             let age = started.and_then(|started| wall.duration_since(started).try_into().ok());
-            Seen { age: age.unwrap_or_default(), at: now }
+            FirstSeen { age: age.unwrap_or_default(), at: now }
         });
         let active = seen.age.saturating_add(now.saturating_duration_since(seen.at));
         Some(deadline.saturating_sub(active))

@@ -8,17 +8,17 @@ use crate::{ContainerState, Pod, PodRuntimeStatus, PodUid, PodUidMap, Unsupporte
 
 /// The resources that containers run with.
 #[derive(Debug, Default)]
-pub(super) struct Given(Mutex<PodUidMap<Vec<Run>>>);
+pub(super) struct GivenResources(Mutex<PodUidMap<Vec<ResizedRun>>>);
 
 /// One run of a container, and the resources it was given.
 #[derive(Debug)]
-struct Run {
+struct ResizedRun {
     container: Arc<str>,
     id: String,
     resources: Option<k8s::ResourceRequirements>,
 }
 
-impl Given {
+impl GivenResources {
     /// The fields of containers that run with other resources than the pod now specifies: no
     /// runtime resizes a running container. A run counts as given what the pod specified when the
     /// run was first seen.
@@ -45,7 +45,7 @@ impl Given {
                     None => {
                         known.retain(|known| known.container != run.name);
                         let (id, resources) = (run.id.clone(), one.resources.clone());
-                        known.push(Run { container: Arc::clone(&run.name), id, resources });
+                        known.push(ResizedRun { container: Arc::clone(&run.name), id, resources });
                     }
                 }
             }

@@ -11,7 +11,7 @@ use crate::{PodUid, PodUidMap};
 pub(super) struct Stops(Mutex<PodUidMap<Arc<Notify>>>);
 
 /// The changes of a pod while this is held.
-pub(super) struct Changes<'a> {
+pub(super) struct PodChanges<'a> {
     of: &'a Stops,
     uid: PodUid,
     changed: Arc<Notify>,
@@ -21,10 +21,10 @@ pub(super) struct Changes<'a> {
 
 impl Stops {
     /// Follows the changes of a pod whose stop begins.
-    pub(super) fn follow(&self, uid: &PodUid) -> Changes<'_> {
+    pub(super) fn follow(&self, uid: &PodUid) -> PodChanges<'_> {
         let changed = Arc::<Notify>::default();
         self.lock().insert(uid.clone(), Arc::clone(&changed));
-        Changes { of: self, uid: uid.clone(), changed }
+        PodChanges { of: self, uid: uid.clone(), changed }
     }
 
     /// Tells the stop of the pod, if one is in progress, that the pod changed.
@@ -46,14 +46,14 @@ impl Stops {
 
 // === impl Changes ===
 
-impl Changes<'_> {
+impl PodChanges<'_> {
     /// Resolves when the pod has changed since the last call. Cancel-safe.
     pub(super) async fn next(&self) {
         self.changed.notified().await;
     }
 }
 
-impl Drop for Changes<'_> {
+impl Drop for PodChanges<'_> {
     fn drop(&mut self) {
         self.of.lock().remove(&self.uid);
     }

@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use tokio::time::Instant;
 
-use super::{State, Wake};
+use super::{Wake, WorkersState};
 use crate::workers::grace;
 use crate::workers::record::{Lifecycle, Record};
 use crate::{KillReason, PodUid};
 
-impl State {
+impl WorkersState {
     /// Resolves all waiters with the news that the workers are gone.
     pub(in crate::workers) fn give_up(&self) {
         for record in self.records.values() {

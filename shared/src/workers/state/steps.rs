@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::{State, Wake, Work};
+use super::{PodWork, Wake, WorkersState};
 use crate::kill::PodStopped;
 use crate::kill::grace::instant_after;
 use crate::workers::WorkerTimes;
@@ -20,7 +20,7 @@ const MIN_RECHECK_DELAY: Duration = Duration::from_millis(10);
 
 /// The outcome of a step.
 #[derive(Debug)]
-pub(in crate::workers) enum Outcome {
+pub(in crate::workers) enum StepOutcome {
     /// The pod runs; check it again after this long, or after the resync interval.
     Synced { again_in: Option<Duration> },
     /// The pod completed by itself: stop what is left of it (sidecars), then free it. Carries the
@@ -44,7 +44,7 @@ pub(in crate::workers) enum Outcome {
 #[derive(Debug, Default)]
 pub(in crate::workers) struct Followup {
     /// The next step of the same pod; `None` ends its task.
-    pub(in crate::workers) work: Option<Work>,
+    pub(in crate::workers) work: Option<PodWork>,
     /// Another pod that now has something to do.
     pub(in crate::workers) wake: Option<Wake>,
     /// Whether the timer has to be reset.
@@ -57,46 +57,46 @@ pub(in crate::workers) struct Followup {
     pub(in crate::workers) settled: bool,
 }
 
-impl State {
+impl WorkersState {
     /// Records the outcome of a step and returns the next one, under one lock.
     pub(in crate::workers) fn advance(
         &mut self,
         uid: &PodUid,
         generation: u64,
-        outcome: Outcome,
+        outcome: StepOutcome,
         times: &WorkerTimes,
         now: Instant,
     ) -> Followup {
         let mut followup = Followup::default();
         let answers = self.current(uid, generation).and_then(|r| r.answers.take());
         followup.answered = answers.map(|(kind, since)| {
-            let finished = matches!(outcome, Outcome::Finished);
+            let finished = matches!(outcome, StepOutcome::Finished);
             let operation = if finished { "terminated" } else { kind.as_str() };
             (operation, now.saturating_duration_since(since))
         });
         match outcome {
-            Outcome::Interrupted => {}
-            Outcome::Synced { again_in } => {
+            StepOutcome::Interrupted => {}
+            StepOutcome::Synced { again_in } => {
                 let resync = self.jittered(times.resync);
                 let again_in = again_in.map_or(resync, |d| d.min(resync).max(MIN_RECHECK_DELAY));
                 followup.earlier = self.rest(uid, generation, 0, instant_after(now, again_in));
             }
-            Outcome::Failed(retry) => {
+            StepOutcome::Failed(retry) => {
                 let failures = self.current(uid, generation).map_or(0, |r| r.failures);
                 followup.again_in = self.retry_in(retry, failures, times);
                 let at = instant_after(now, followup.again_in);
                 followup.earlier = self.rest(uid, generation, failures.saturating_add(1), at);
             }
-            Outcome::Refused(why) => {
+            StepOutcome::Refused(why) => {
                 (followup.settled, followup.wake) = self.refused(uid, generation, why);
             }
-            Outcome::Completed(status) => self.completed(uid, generation, status, now),
-            Outcome::Stopped(stopped) => self.stopped(uid, generation, stopped),
-            Outcome::RuntimePodStopped(stopped) => {
+            StepOutcome::Completed(status) => self.completed(uid, generation, status, now),
+            StepOutcome::Stopped(stopped) => self.stopped(uid, generation, stopped),
+            StepOutcome::RuntimePodStopped(stopped) => {
                 let (settled, wake) = self.runtime_pod_stopped(uid, generation, stopped);
                 (followup.settled, followup.wake) = (settled, wake);
             }
-            Outcome::Finished => {
+            StepOutcome::Finished => {
                 followup.wake = self.finished(uid, generation);
                 let record = self.current(uid, generation);
                 followup.settled = record.is_some_and(|r| r.deleted || r.restart_requested);
@@ -113,7 +113,7 @@ impl State {
         uid: &PodUid,
         generation: u64,
         now: Instant,
-    ) -> Option<Work> {
+    ) -> Option<PodWork> {
         let record = self.records.get_mut(uid).filter(|r| r.generation == generation)?;
         let Some(pending) = record.pending.take() else {
             record.busy = false;
@@ -145,7 +145,7 @@ impl State {
                 sync_work(record, pending.kind, mirror, waited)
             }
             Lifecycle::Terminating => terminate_work(record, now),
-            Lifecycle::Terminated => record.active.clone().map(|pod| Work::Finish { pod }),
+            Lifecycle::Terminated => record.active.clone().map(|pod| PodWork::Finish { pod }),
             Lifecycle::Finished => stop_leftovers_work(record, now),
         };
         record.busy = work.is_some();
@@ -296,20 +296,20 @@ fn sync_work(
     kind: UpdateKind,
     mirror: Option<Pod>,
     waited: Option<Duration>,
-) -> Option<Work> {
+) -> Option<PodWork> {
     let pod = record.active.clone()?;
     let cancel = Arc::new(Notify::new());
     record.cancel = Some(cancel.clone());
-    Some(Work::Sync { update: SyncUpdate { kind, pod, mirror }, cancel, waited })
+    Some(PodWork::Sync { update: SyncUpdate { kind, pod, mirror }, cancel, waited })
 }
 
-fn stop_leftovers_work(record: &mut Record, now: Instant) -> Option<Work> {
+fn stop_leftovers_work(record: &mut Record, now: Instant) -> Option<PodWork> {
     let pod = record.runtime_pod.clone()?;
     let grace = begin_grace(record.ending.as_mut()?, Grace::SHORTEST, now);
-    Some(Work::TerminateRuntime { pod, grace, since: None })
+    Some(PodWork::TerminateRuntime { pod, grace, since: None })
 }
 
-fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
+fn terminate_work(record: &mut Record, now: Instant) -> Option<PodWork> {
     let restarts = record.restarts_on_node();
     let ending = record.ending.as_mut()?;
     ending.acknowledged = true;
@@ -322,10 +322,10 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<Work> {
     if let Some(pod) = record.active.clone() {
         let status = ending.status.clone().filter(|status| restarts || !status.restarts_on_node);
         let stop = Stop { grace: ending.grace, until, status };
-        return Some(Work::Terminate { pod, stop, since: ending.since });
+        return Some(PodWork::Terminate { pod, stop, since: ending.since });
     }
     let pod = record.runtime_pod.clone()?;
-    Some(Work::TerminateRuntime { pod, grace: until, since: Some(ending.since) })
+    Some(PodWork::TerminateRuntime { pod, grace: until, since: Some(ending.since) })
 }
 
 /// The grace period of a stop that begins now. One that is tried again, or goes on after a restart of the agent, gets the

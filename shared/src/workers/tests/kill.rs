@@ -3,7 +3,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Bench, bench, pod, pod_with, request, settle, uid, with_grace};
-use crate::testing::{Script, Step, SyncCall};
+use crate::testing::{Script, SyncCall, SyncStep};
 use crate::workers::grace::effective;
 use crate::{
     Event, KillError, KillReason, KillRequest, Lifecycle, PodKiller, RuntimePod, UpdateKind,
@@ -125,8 +125,9 @@ async fn a_stop_that_fails_and_is_refused_by_then_is_given_up_and_the_pod_may_be
 async fn a_stop_that_is_tried_again_ends_when_that_was_promised() {
     let attempts = |b: &Bench| {
         let calls = b.syncer.calls().into_iter();
-        let stop =
-            |call: &SyncCall| matches!(call.step, Step::Terminate { .. } | Step::TerminateRuntime);
+        let stop = |call: &SyncCall| {
+            matches!(call.step, SyncStep::Terminate { .. } | SyncStep::TerminateRuntime)
+        };
         calls.filter(stop).map(|call| call.at).collect::<Vec<_>>()
     };
     for (stop_fails, grace) in (0..12).flat_map(|fails| [1, 3, 60].map(|grace| (fails, grace))) {

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::{bench, pod, pod_with, request, settle, uid};
-use crate::testing::{Script, Step};
+use crate::testing::{Script, SyncStep};
 use crate::{Event, Lifecycle, PodKiller, RunningPods, UpdateKind};
 
 #[tokio::test(start_paused = true)]
@@ -11,7 +11,7 @@ async fn a_running_pod_is_synced_again_after_the_resync_interval() {
     b.workers.update(UpdateKind::Create, pod("a"), None);
     tokio::time::sleep(Duration::from_secs(91)).await;
     let steps = b.syncer.steps(&uid("a"));
-    assert_eq!(steps, [Step::Sync(UpdateKind::Create), Step::Sync(UpdateKind::Sync)]);
+    assert_eq!(steps, [SyncStep::Sync(UpdateKind::Create), SyncStep::Sync(UpdateKind::Sync)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,9 +50,9 @@ async fn a_pod_that_completes_by_itself_is_freed_and_stays_finished() {
     b.syncer.script(&uid("job"), Script { terminal: true, ..Script::default() });
     b.workers.update(UpdateKind::Create, pod("job"), None);
     settle().await;
-    let none = Step::Terminate { grace: None, status: None };
+    let none = SyncStep::Terminate { grace: None, status: None };
     let steps = b.syncer.steps(&uid("job"));
-    assert_eq!(steps, [Step::Sync(UpdateKind::Create), none, Step::Finish]);
+    assert_eq!(steps, [SyncStep::Sync(UpdateKind::Create), none, SyncStep::Finish]);
     assert_eq!(b.workers.lifecycle(&uid("job")), Some(Lifecycle::Finished));
     b.workers.update(UpdateKind::Update, pod("job"), None);
     b.workers.resync(&uid("job"));
@@ -76,7 +76,7 @@ async fn a_deletion_timestamp_ends_the_pod_with_the_deletions_grace() {
         b.workers.update(UpdateKind::Update, deleted, None);
         settle().await;
         let grace = Some(Duration::from_secs(seconds.unsigned_abs()));
-        assert!(b.syncer.steps(&uid("a")).contains(&Step::Terminate { grace, status: None }));
+        assert!(b.syncer.steps(&uid("a")).contains(&SyncStep::Terminate { grace, status: None }));
         assert!(b.workers.should_content_be_removed(&uid("a")));
     }
 }
@@ -94,7 +94,7 @@ async fn a_deleted_pod_that_had_ended_before_it_was_first_seen_is_freed() {
     b.workers.update(UpdateKind::Create, over, None);
     settle().await;
     assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Finished));
-    assert_eq!(b.syncer.steps(&uid("a")), [Step::Finish]);
+    assert_eq!(b.syncer.steps(&uid("a")), [SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]

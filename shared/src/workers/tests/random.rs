@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::task::JoinHandle;
 
 use super::{Bench, bench, pod_with, settle, static_pod, tries, uid, with_grace};
-use crate::testing::{Script, Step};
+use crate::testing::{Script, SyncStep};
 use crate::{
     Event, KillError, Lifecycle, Pod, PodKiller, PodStopped, PodUid, PodWorkers, RuntimePod,
     RuntimeView, UpdateKind, WorkerTimes,
@@ -193,8 +193,9 @@ impl Trial {
         let calls = self.bench.syncer.calls();
         for (uid, (generation, from)) in &self.killed {
             let current = state.records.get(uid).is_some_and(|r| r.generation == *generation);
-            let synced =
-                |c: &&crate::testing::SyncCall| c.uid == *uid && matches!(c.step, Step::Sync(_));
+            let synced = |c: &&crate::testing::SyncCall| {
+                c.uid == *uid && matches!(c.step, SyncStep::Sync(_))
+            };
             let begun = calls[*from..].iter().find(synced);
             assert!(!current || begun.is_none(), "started after its kill: {begun:?}");
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Bench, bench, pod, request, settle, uid};
-use crate::testing::{Script, Step};
+use crate::testing::{Script, SyncStep};
 use crate::{PodKiller, UpdateKind};
 
 fn secs(s: u64) -> Duration {
@@ -38,7 +38,7 @@ async fn cleaning_begins_the_moment_the_last_container_is_gone() {
     b.workers.kill_pod(pod("a"), request()).await.unwrap();
     settle().await;
     let calls = b.syncer.calls();
-    let finish = calls.iter().find(|c| c.step == Step::Finish).unwrap();
+    let finish = calls.iter().find(|c| c.step == SyncStep::Finish).unwrap();
     assert_eq!(finish.at - begun, secs(3));
 }
 

@@ -6,29 +6,29 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, value::StrDeserializer};
 
 use super::Decoder;
 use super::error::DecodeError;
-use crate::{Key, Node};
+use crate::{Key, YamlNode};
 
-pub(super) struct Items<'a> {
+pub(super) struct SequenceItems<'a> {
     around: Decoder<'a>,
-    items: std::iter::Enumerate<std::slice::Iter<'a, Rc<Node>>>,
+    items: std::iter::Enumerate<std::slice::Iter<'a, Rc<YamlNode>>>,
 }
 
 pub(super) struct Entries<'a> {
     around: Decoder<'a>,
     known: &'static [&'static str],
-    entries: std::slice::Iter<'a, (Key, Rc<Node>)>,
-    value: Option<&'a (Key, Rc<Node>)>,
+    entries: std::slice::Iter<'a, (Key, Rc<YamlNode>)>,
+    value: Option<&'a (Key, Rc<YamlNode>)>,
 }
 
 // === impl Items ===
 
-impl<'a> Items<'a> {
-    pub(super) fn new(around: Decoder<'a>, items: &'a [Rc<Node>]) -> Self {
+impl<'a> SequenceItems<'a> {
+    pub(super) fn new(around: Decoder<'a>, items: &'a [Rc<YamlNode>]) -> Self {
         Self { around, items: items.iter().enumerate() }
     }
 }
 
-impl<'de> SeqAccess<'de> for Items<'_> {
+impl<'de> SeqAccess<'de> for SequenceItems<'_> {
     type Error = DecodeError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
@@ -56,7 +56,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
 impl<'a> Entries<'a> {
     pub(super) fn new(
         around: Decoder<'a>,
-        entries: &'a [(Key, Rc<Node>)],
+        entries: &'a [(Key, Rc<YamlNode>)],
         known: &'static [&'static str],
     ) -> Self {
         Self { around, known, entries: entries.iter(), value: None }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use winddown_shared::{WallClock, WallTime};
 
-use super::http::{Endpoint, Request, RequestError, Response, date};
+use super::http::{Endpoint, MetadataRequest, MetadataRequestError, MetadataResponse, date};
 use super::poll::{Announced, Service, understood};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
@@ -65,13 +65,13 @@ impl Aws {
         Self { endpoint, wall, token: None }
     }
 
-    async fn token(&mut self) -> Result<String, RequestError> {
+    async fn token(&mut self) -> Result<String, MetadataRequestError> {
         if let Some(token) = self.token.as_ref().filter(|token| token.until > Instant::now()) {
             return Ok(token.text.clone());
         }
         let answer = self
             .endpoint
-            .send(&Request {
+            .send(&MetadataRequest {
                 method: Method::PUT,
                 path: TOKEN,
                 headers: &[("x-aws-ec2-metadata-token-ttl-seconds", TOKEN_SECONDS)],
@@ -80,7 +80,7 @@ impl Aws {
             .await?;
         if answer.status != StatusCode::OK {
             let hint = "; IMDSv2 must be enabled on this instance";
-            return Err(RequestError::Status {
+            return Err(MetadataRequestError::Status {
                 path: TOKEN.to_owned(),
                 status: answer.status,
                 hint,
@@ -95,13 +95,14 @@ impl Aws {
     async fn get(
         &mut self,
         path: &str,
-    ) -> Result<(Option<String>, Option<WallTime>), RequestError> {
+    ) -> Result<(Option<String>, Option<WallTime>), MetadataRequestError> {
         let token = self.token().await?;
         let headers = &[("x-aws-ec2-metadata-token", token.as_str())];
-        let request = Request { method: Method::GET, path, headers, within: REQUEST_TIMEOUT };
+        let request =
+            MetadataRequest { method: Method::GET, path, headers, within: REQUEST_TIMEOUT };
         let answer = self.endpoint.send(&request).await?;
         let time = answer.server_time();
-        let Response { status, body, .. } = answer;
+        let MetadataResponse { status, body, .. } = answer;
         match status {
             StatusCode::OK => Ok((Some(body), time)),
             StatusCode::NOT_FOUND => Ok((None, time)),
@@ -109,17 +110,17 @@ impl Aws {
                 if status == StatusCode::UNAUTHORIZED {
                     self.token = None;
                 }
-                Err(RequestError::Status { path: path.to_owned(), status, hint: "" })
+                Err(MetadataRequestError::Status { path: path.to_owned(), status, hint: "" })
             }
         }
     }
 }
 
 impl Service for Aws {
-    async fn ask(&mut self) -> Result<Announced, RequestError> {
+    async fn ask(&mut self) -> Result<Announced, MetadataRequestError> {
         let bad = |path: &str| {
             let path = path.to_owned();
-            |why| RequestError::Content { path, why }
+            |why| MetadataRequestError::Content { path, why }
         };
         let (spot, server_time) = self.get(SPOT).await?;
         let spot = spot.map(|body| spot_action(&body)).transpose().map_err(bad(SPOT))?;

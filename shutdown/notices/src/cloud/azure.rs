@@ -7,7 +7,7 @@ use std::time::Duration;
 use hyper::{Method, StatusCode};
 use serde::Deserialize;
 
-use super::http::{Endpoint, Request, RequestError, Response, date};
+use super::http::{Endpoint, MetadataRequest, MetadataRequestError, MetadataResponse, date};
 use super::poll::{Announced, Service, understood};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
@@ -58,19 +58,23 @@ impl Azure {
         Self { endpoint, name: None, answered: false }
     }
 
-    async fn get(&self, path: &str, within: Duration) -> Result<Response, RequestError> {
+    async fn get(
+        &self,
+        path: &str,
+        within: Duration,
+    ) -> Result<MetadataResponse, MetadataRequestError> {
         let headers = &[("metadata", "true")];
-        let request = Request { method: Method::GET, path, headers, within };
+        let request = MetadataRequest { method: Method::GET, path, headers, within };
         let answer = self.endpoint.send(&request).await?;
         match answer.status {
             StatusCode::OK => Ok(answer),
-            status => Err(RequestError::Status { path: path.to_owned(), status, hint: "" }),
+            status => Err(MetadataRequestError::Status { path: path.to_owned(), status, hint: "" }),
         }
     }
 }
 
 impl Service for Azure {
-    async fn ask(&mut self) -> Result<Announced, RequestError> {
+    async fn ask(&mut self) -> Result<Announced, MetadataRequestError> {
         let name = match &self.name {
             Some(name) => name.clone(),
             None => {
@@ -82,7 +86,7 @@ impl Service for Azure {
         let answer = self.get(EVENTS, within).await?;
         self.answered = true;
         let events = scheduled(&answer.body, &name)
-            .map_err(|why| RequestError::Content { path: EVENTS.to_owned(), why })?;
+            .map_err(|why| MetadataRequestError::Content { path: EVENTS.to_owned(), why })?;
         Ok(Announced { events, server_time: answer.server_time() })
     }
 }

@@ -7,7 +7,7 @@ use crate::Announcement;
 pub(crate) fn answers(text: &str) -> Vec<Announcement> {
     let _ = http::date(text);
     let _ = text.parse::<http::Endpoint>();
-    let values = [gcp::Value::Preempted, gcp::Value::Maintenance];
+    let values = [gcp::MetadataValue::Preempted, gcp::MetadataValue::Maintenance];
     let told = values.into_iter().filter_map(|value| value.read(text).ok().flatten());
     let events = aws::spot_action(text).into_iter();
     let events = events.chain(aws::scheduled(text).into_iter().flatten());

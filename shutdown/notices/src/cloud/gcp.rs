@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hyper::{Method, StatusCode};
 
-use super::http::{Endpoint, Request, RequestError};
+use super::http::{Endpoint, MetadataRequest, MetadataRequestError};
 use super::poll::{Announced, Service};
 use super::seen::CloudEvent;
 use crate::{Announcement, When};
@@ -30,7 +30,7 @@ const FLAVOR: &str = "metadata-flavor";
 
 /// A value of the metadata server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum MetadataValue {
     /// Whether the machine is being preempted.
     Preempted,
     /// Whether maintenance of its host is about to stop it.
@@ -39,7 +39,7 @@ pub(super) enum Value {
 
 pub(super) struct Gcp {
     endpoint: Endpoint,
-    value: Value,
+    value: MetadataValue,
     /// The ETag of the value that was read last.
     seen: Option<String>,
 }
@@ -47,13 +47,13 @@ pub(super) struct Gcp {
 // === impl Gcp ===
 
 impl Gcp {
-    pub(super) fn new(endpoint: Endpoint, value: Value) -> Self {
+    pub(super) fn new(endpoint: Endpoint, value: MetadataValue) -> Self {
         Self { endpoint, value, seen: None }
     }
 }
 
 impl Service for Gcp {
-    async fn ask(&mut self) -> Result<Announced, RequestError> {
+    async fn ask(&mut self) -> Result<Announced, MetadataRequestError> {
         let path = self.value.path();
         // Taken, so that after a failure the value is requested again without waiting for a change.
         let (asked, within) = match self.seen.take() {
@@ -64,13 +64,13 @@ impl Service for Gcp {
             ),
         };
         let headers = &[(FLAVOR, "Google")];
-        let request = Request { method: Method::GET, path: &asked, headers, within };
+        let request = MetadataRequest { method: Method::GET, path: &asked, headers, within };
         let answer = self.endpoint.send(&request).await?;
         if answer.status != StatusCode::OK {
             let status = answer.status;
-            return Err(RequestError::Status { path: path.to_owned(), status, hint: "" });
+            return Err(MetadataRequestError::Status { path: path.to_owned(), status, hint: "" });
         }
-        let bad = |why: String| RequestError::Content { path: path.to_owned(), why };
+        let bad = |why: String| MetadataRequestError::Content { path: path.to_owned(), why };
         if answer.headers.get(FLAVOR).is_none_or(|flavor| flavor != "Google") {
             return Err(bad("it is not from Google's metadata server".to_owned()));
         }
@@ -85,7 +85,7 @@ impl Service for Gcp {
 
 // === impl Value ===
 
-impl Value {
+impl MetadataValue {
     fn path(self) -> &'static str {
         match self {
             Self::Preempted => "/computeMetadata/v1/instance/preempted",

@@ -34,7 +34,7 @@ pub struct EndpointError {
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum RequestError {
+pub(super) enum MetadataRequestError {
     #[error("cannot connect to {host} port {port}; is this machine in that cloud?")]
     Connect {
         host: String,
@@ -59,7 +59,7 @@ pub(super) enum RequestError {
 }
 
 /// A request to a metadata service.
-pub(super) struct Request<'a> {
+pub(super) struct MetadataRequest<'a> {
     pub(super) method: Method,
     /// The path and query.
     pub(super) path: &'a str,
@@ -70,7 +70,7 @@ pub(super) struct Request<'a> {
 
 /// A response, whatever its status.
 #[derive(Debug)]
-pub(super) struct Response {
+pub(super) struct MetadataResponse {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: String,
@@ -85,19 +85,25 @@ impl Endpoint {
     }
 
     /// Sends one request on a connection of its own. Cancel-safe.
-    pub(super) async fn send(&self, request: &Request<'_>) -> Result<Response, RequestError> {
+    pub(super) async fn send(
+        &self,
+        request: &MetadataRequest<'_>,
+    ) -> Result<MetadataResponse, MetadataRequestError> {
         let after = request.within;
-        timeout(after, self.send_unbounded(request))
-            .await
-            .unwrap_or_else(|_| Err(RequestError::TimeOut { path: request.path.to_owned(), after }))
+        timeout(after, self.send_unbounded(request)).await.unwrap_or_else(|_| {
+            Err(MetadataRequestError::TimeOut { path: request.path.to_owned(), after })
+        })
     }
 
-    async fn send_unbounded(&self, request: &Request<'_>) -> Result<Response, RequestError> {
+    async fn send_unbounded(
+        &self,
+        request: &MetadataRequest<'_>,
+    ) -> Result<MetadataResponse, MetadataRequestError> {
         let path = || request.path.to_owned();
-        let failed = |source| RequestError::Http { path: path(), source };
+        let failed = |source| MetadataRequestError::Http { path: path(), source };
         let host = self.host.trim_matches(['[', ']']);
         let stream = TcpStream::connect((host, self.port)).await.map_err(|source| {
-            RequestError::Connect { host: self.host.clone(), port: self.port, source }
+            MetadataRequestError::Connect { host: self.host.clone(), port: self.port, source }
         })?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
@@ -105,10 +111,10 @@ impl Endpoint {
             let response = sender.send_request(self.http(request)?).await.map_err(failed)?;
             let (head, body) = response.into_parts();
             let body = Limited::new(body, MAX_BODY_BYTES).collect().await;
-            let body = body.map_err(|_| RequestError::Body { path: path() })?.to_bytes();
-            let body =
-                String::from_utf8(body.into()).map_err(|_| RequestError::Body { path: path() })?;
-            Ok(Response { status: head.status, headers: head.headers, body })
+            let body = body.map_err(|_| MetadataRequestError::Body { path: path() })?.to_bytes();
+            let body = String::from_utf8(body.into())
+                .map_err(|_| MetadataRequestError::Body { path: path() })?;
+            Ok(MetadataResponse { status: head.status, headers: head.headers, body })
         };
         // The connection is driven alongside the request and dropped with it, so that no task outlives its caller.
         tokio::pin!(asked);
@@ -123,8 +129,11 @@ impl Endpoint {
         }
     }
 
-    fn http(&self, request: &Request<'_>) -> Result<hyper::Request<Empty<Bytes>>, RequestError> {
-        let bad = |what: &dyn std::fmt::Display| RequestError::Content {
+    fn http(
+        &self,
+        request: &MetadataRequest<'_>,
+    ) -> Result<hyper::Request<Empty<Bytes>>, MetadataRequestError> {
+        let bad = |what: &dyn std::fmt::Display| MetadataRequestError::Content {
             path: request.path.to_owned(),
             why: format!("it cannot be asked again: {what}"),
         };
@@ -163,18 +172,20 @@ impl std::str::FromStr for Endpoint {
 
 // === impl Response ===
 
-impl Response {
+impl MetadataResponse {
     /// The time in the `Date` header.
     pub(super) fn server_time(&self) -> Option<WallTime> {
         date(self.headers.get(DATE)?.to_str().ok()?)
     }
 
     /// The body of a response to `path`, a name or a token: one word, which an error page is not.
-    pub(super) fn word(&self, path: &str) -> Result<&str, RequestError> {
+    pub(super) fn word(&self, path: &str) -> Result<&str, MetadataRequestError> {
         let text = self.body.trim();
         let is_word = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c == '<');
         let why = "it is not one word".to_owned();
-        is_word.then_some(text).ok_or_else(|| RequestError::Content { path: path.to_owned(), why })
+        is_word
+            .then_some(text)
+            .ok_or_else(|| MetadataRequestError::Content { path: path.to_owned(), why })
     }
 
     /// The ETag: the version of a value whose change can be waited for.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::sleep;
 use winddown_shared::{WallClock, WallTime};
 
-use super::http::RequestError;
-use super::seen::{CloudEvent, Seen};
+use super::http::MetadataRequestError;
+use super::seen::{CloudEvent, SeenEvents};
 use crate::{NoticePublisher, Uptime};
 
 /// The shortest interval between polls, whatever the service answers.
@@ -21,7 +21,7 @@ const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
 /// One metadata service.
 pub(super) trait Service: Send {
     /// Fetches everything that the service announces now. Bounded in time.
-    fn ask(&mut self) -> impl Future<Output = Result<Announced, RequestError>> + Send;
+    fn ask(&mut self) -> impl Future<Output = Result<Announced, MetadataRequestError>> + Send;
 }
 
 /// The result of one poll.
@@ -65,7 +65,7 @@ pub(super) async fn follow(
     publisher: &NoticePublisher,
     every: Duration,
     clocks: &Clocks,
-    mut seen: Seen,
+    mut seen: SeenEvents,
 ) {
     let mut failures = 0_u32;
     loop {

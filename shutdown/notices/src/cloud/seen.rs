@@ -38,7 +38,7 @@ pub(super) struct CloudEvent {
 
 /// The events that a service lists, each with the boot in which it was last seen to lie ahead.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct SeenEvents {
     file: KeptFile,
     boot_id: String,
     boots: BTreeMap<String, String>,
@@ -50,17 +50,17 @@ pub(super) struct Seen {
 
 /// The content of the file.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct StoredEvents {
     version: u32,
     /// Boot ids by event id.
     events: BTreeMap<String, String>,
 }
 
-impl Seen {
+impl SeenEvents {
     /// Reads `file`. With an empty `boot_id`, nothing is written to it.
     pub(super) async fn open(file: PathBuf, boot_id: &str) -> Self {
         let file = KeptFile::at(file);
-        let kept = file.load::<Kept>().await.unwrap_or_else(|why| {
+        let kept = file.load::<StoredEvents>().await.unwrap_or_else(|why| {
             tracing::warn!(
                 "{}: {why}; an event that an earlier boot was for may count again",
                 file.path().display()
@@ -78,7 +78,7 @@ impl Seen {
         if !self.note(listed, booted) && !self.refused {
             return;
         }
-        let kept = Kept { version: 1, events: self.boots.clone() };
+        let kept = StoredEvents { version: 1, events: self.boots.clone() };
         let stored = self.file.store((!self.boots.is_empty()).then_some(kept)).await;
         if let Err(why) = &stored
             && !self.refused

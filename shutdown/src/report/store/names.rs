@@ -14,11 +14,11 @@ const PER_BOOT: usize = 10;
 
 /// A report file, described by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct ReportName {
     /// A number that increases with every report, whatever the clock does.
     pub(super) number: u64,
     /// The kind of run.
-    pub(super) kind: Kind,
+    pub(super) kind: RunKind,
     /// The beginning of the boot id; empty in files of older versions.
     pub(super) boot: String,
     /// The file's path.
@@ -27,7 +27,7 @@ pub(super) struct Named {
 
 /// The kinds of runs, which must not displace each other's reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RunKind {
     /// The node went down, or was about to.
     Shutdown,
     /// The node was drained and stayed up.
@@ -38,17 +38,17 @@ pub(super) enum Kind {
 
 // === impl Named ===
 
-impl Named {
+impl ReportName {
     /// Returns the file name for `report`.
     pub(super) fn of(number: u64, report: &ShutdownReport) -> String {
-        let (kind, id, boot) = (Kind::of(report.trigger), report.id(), boot(&report.boot_id));
+        let (kind, id, boot) = (RunKind::of(report.trigger), report.id(), boot(&report.boot_id));
         format!("{}{number:06}-{id}-{boot}{SUFFIX}", kind.prefix())
     }
 
     /// Parses the file name of `path`. Returns `None` if it is not that of a report.
     pub(super) fn read(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
-        let (kind, rest) = Kind::split(name)?;
+        let (kind, rest) = RunKind::split(name)?;
         let mut parts = rest.strip_suffix(SUFFIX)?.split('-');
         let number = parts.next().and_then(|number| number.parse().ok()).unwrap_or(0);
         let boot = parts.nth(1).unwrap_or_default().to_owned();
@@ -63,7 +63,7 @@ impl Named {
 
 // === impl Kind ===
 
-impl Kind {
+impl RunKind {
     pub(super) fn of(trigger: Trigger) -> Self {
         match trigger {
             Trigger::Drain => Self::Drain,
@@ -89,16 +89,16 @@ impl Kind {
 
 /// Whether this is the name of a report's file that was not written completely.
 pub(super) fn is_draft(name: &str) -> bool {
-    name.strip_prefix(".tmp-").and_then(Kind::split).is_some()
+    name.strip_prefix(".tmp-").and_then(RunKind::split).is_some()
 }
 
 /// Returns the files of `oldest_first` that are over the limit: shutdowns of other boots than the last
 /// `keep` that had one, and all but the last `keep` drains and drills.
-pub(super) fn outdated(oldest_first: Vec<Named>, keep: usize) -> Vec<Named> {
+pub(super) fn outdated(oldest_first: Vec<ReportName>, keep: usize) -> Vec<ReportName> {
     let mut boots: Vec<(String, usize)> = Vec::new();
     let (mut drains, mut drills) = (0, 0);
-    let mut stays = |file: &Named| match file.kind {
-        Kind::Shutdown => {
+    let mut stays = |file: &ReportName| match file.kind {
+        RunKind::Shutdown => {
             // A file that does not name its boot counts as a boot of its own.
             let boot = match file.boot.is_empty() {
                 true => file.number.to_string(),
@@ -110,8 +110,8 @@ pub(super) fn outdated(oldest_first: Vec<Named>, keep: usize) -> Vec<Named> {
             }
             place < keep && within(&mut boots[place].1, PER_BOOT)
         }
-        Kind::Drain => within(&mut drains, keep),
-        Kind::Drill => within(&mut drills, keep),
+        RunKind::Drain => within(&mut drains, keep),
+        RunKind::Drill => within(&mut drills, keep),
     };
     oldest_first.into_iter().rev().filter(|file| !stays(file)).collect()
 }

@@ -4,7 +4,7 @@ use tokio::time::Instant;
 use zbus::Message;
 use zbus::names::{OwnedUniqueName, UniqueName};
 
-use super::signal_verification::{SignalVerifier, Verdict};
+use super::signal_verification::{MessageVerdict, SignalVerifier};
 use crate::logind::session::LogindEvent;
 
 const LOGIND: &str = ":1.7";
@@ -21,20 +21,20 @@ pub(crate) fn laws(message: &Message) {
         let mut judge = SignalVerifier::new(true);
         judge.owner_is(owner.clone());
         match judge.judge(message, at) {
-            Verdict::Believed(LogindEvent::Prepare { .. }) => {
+            MessageVerdict::Believed(LogindEvent::Prepare { .. }) => {
                 assert!(owner.is_some() && sender == Some(LOGIND), "{sender:?} was believed");
                 let path = header.path().map(|path| path.as_str());
                 assert_eq!(path, Some("/org/freedesktop/login1"));
             }
-            Verdict::Believed(LogindEvent::Changed { .. }) => {
+            MessageVerdict::Believed(LogindEvent::Changed { .. }) => {
                 assert!(owner.is_some() && sender == Some(LOGIND), "{sender:?} was believed");
             }
-            Verdict::Believed(_) => assert_eq!(sender, Some("org.freedesktop.DBus")),
-            Verdict::Refused(why) => assert!(!why.is_empty()),
-            Verdict::Other => {}
+            MessageVerdict::Believed(_) => assert_eq!(sender, Some("org.freedesktop.DBus")),
+            MessageVerdict::Refused(why) => assert!(!why.is_empty()),
+            MessageVerdict::Other => {}
         }
     }
     let verdict = SignalVerifier::new(true).judge(message, at);
-    let prepares = matches!(verdict, Verdict::Believed(LogindEvent::Prepare { .. }));
+    let prepares = matches!(verdict, MessageVerdict::Believed(LogindEvent::Prepare { .. }));
     assert!(!prepares, "nobody is believed before the owner is known");
 }

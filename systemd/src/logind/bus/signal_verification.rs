@@ -69,7 +69,7 @@ pub(super) type Owner = Option<OwnedUniqueName>;
 
 /// The verdict on a message.
 #[derive(Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum MessageVerdict {
     /// The message is irrelevant.
     Other,
     /// The message is a verified event.
@@ -91,28 +91,28 @@ impl SignalVerifier {
     }
 
     /// Judges a message that arrived at `at`. Never panics on any content.
-    pub(super) fn judge(&mut self, message: &Message, at: Instant) -> Verdict {
+    pub(super) fn judge(&mut self, message: &Message, at: Instant) -> MessageVerdict {
         let header = message.header();
         if header.message_type() != Type::Signal {
-            return Verdict::Other;
+            return MessageVerdict::Other;
         }
         let member = header.member().map_or("", |member| member.as_str());
         match member {
             PLAIN | WITH_METADATA => self.judge_prepare(message, &header, at),
             CHANGED => self.judge_change(message, &header, at),
             "NameOwnerChanged" => self.judge_owner(message, &header),
-            _ => Verdict::Other,
+            _ => MessageVerdict::Other,
         }
     }
 
-    fn judge_prepare(&self, message: &Message, header: &Header<'_>, at: Instant) -> Verdict {
+    fn judge_prepare(&self, message: &Message, header: &Header<'_>, at: Instant) -> MessageVerdict {
         if let Some(verdict) = self.not_the_owners(header) {
             return verdict;
         }
         if header.path().is_none_or(|path| path.as_str() != LOGIN_PATH)
             || header.interface().is_none_or(|interface| interface.as_str() != LOGIN_INTERFACE)
         {
-            return Verdict::Refused("wrong object path or interface");
+            return MessageVerdict::Refused("wrong object path or interface");
         }
         let body = message.body();
         let plain = header.member().is_some_and(|member| member.as_str() == PLAIN);
@@ -123,17 +123,19 @@ impl SignalVerifier {
                 .map(|(begins, metadata)| (begins, kind(&metadata)))
         };
         match read {
-            Ok((begins, kind)) => Verdict::Believed(LogindEvent::Prepare { begins, kind, at }),
-            Err(_) => Verdict::Refused("malformed body"),
+            Ok((begins, kind)) => {
+                MessageVerdict::Believed(LogindEvent::Prepare { begins, kind, at })
+            }
+            Err(_) => MessageVerdict::Refused("malformed body"),
         }
     }
 
-    fn judge_change(&self, message: &Message, header: &Header<'_>, at: Instant) -> Verdict {
+    fn judge_change(&self, message: &Message, header: &Header<'_>, at: Instant) -> MessageVerdict {
         // Sessions, seats and users have paths of their own.
         if header.path().is_none_or(|path| path.as_str() != LOGIN_PATH)
             || header.interface().is_none_or(|interface| interface.as_str() != PROPERTIES)
         {
-            return Verdict::Other;
+            return MessageVerdict::Other;
         }
         if let Some(verdict) = self.not_the_owners(header) {
             return verdict;
@@ -141,46 +143,46 @@ impl SignalVerifier {
         let body = message.body();
         let read = body.deserialize::<(&str, HashMap<&str, Variant<'_>>, Vec<&str>)>();
         let Ok((interface, changed, invalidated)) = read else {
-            return Verdict::Refused("malformed body");
+            return MessageVerdict::Refused("malformed body");
         };
         let tells = |name: &&str| TELLING.contains(name);
         if interface == LOGIN_INTERFACE
             && (changed.keys().any(tells) || invalidated.iter().any(tells))
         {
-            return Verdict::Believed(LogindEvent::Changed { at });
+            return MessageVerdict::Believed(LogindEvent::Changed { at });
         }
-        Verdict::Other
+        MessageVerdict::Other
     }
 
     /// Returns the verdict on a message that is not from the owner; `None` if the sender owns the name.
-    fn not_the_owners(&self, header: &Header<'_>) -> Option<Verdict> {
+    fn not_the_owners(&self, header: &Header<'_>) -> Option<MessageVerdict> {
         if !self.on_bus {
             return None;
         }
         // Nothing can be verified before the owner is known; the state is read right after that.
-        let Some(owner) = &self.owner else { return Some(Verdict::Other) };
+        let Some(owner) = &self.owner else { return Some(MessageVerdict::Other) };
         match (header.sender(), owner) {
             (Some(sender), Some(owner)) if *sender == *owner => None,
-            _ => Some(Verdict::Refused("the sender does not own org.freedesktop.login1")),
+            _ => Some(MessageVerdict::Refused("the sender does not own org.freedesktop.login1")),
         }
     }
 
-    fn judge_owner(&mut self, message: &Message, header: &Header<'_>) -> Verdict {
+    fn judge_owner(&mut self, message: &Message, header: &Header<'_>) -> MessageVerdict {
         // Only the bus itself sends under this name; no client can own it.
         if !self.on_bus || header.sender().is_none_or(|sender| sender.as_str() != DRIVER) {
-            return Verdict::Other;
+            return MessageVerdict::Other;
         }
         let body = message.body();
         let Ok((name, _old, new)) = body.deserialize::<(&str, &str, &str)>() else {
-            return Verdict::Other;
+            return MessageVerdict::Other;
         };
         if name != LOGIN1 {
-            return Verdict::Other;
+            return MessageVerdict::Other;
         }
         let owner: Owner = UniqueName::try_from(new).ok().map(|name| name.to_owned().into());
         let event = if owner.is_some() { LogindEvent::Back } else { LogindEvent::Gone };
         self.owner = Some(owner);
-        Verdict::Believed(event)
+        MessageVerdict::Believed(event)
     }
 }
 
@@ -276,13 +278,13 @@ pub(super) async fn read_signals(
         let at = Instant::now();
         let Some(Ok(message)) = message else { break };
         match judge.judge(&message, at) {
-            Verdict::Other => {}
-            Verdict::Believed(event) => {
+            MessageVerdict::Other => {}
+            MessageVerdict::Believed(event) => {
                 if heard.send(event).await.is_err() {
                     break;
                 }
             }
-            Verdict::Refused(why) => refusals.take(&message, why, at),
+            MessageVerdict::Refused(why) => refusals.take(&message, why, at),
         }
     }
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 use winddown_shared::ShutdownKind;
 
-use super::{Facts, Meaning, Step};
+use super::{LogindFacts, LogindStep, PreparingMeaning};
 use crate::logind::session::{Listed, LogindEvent};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,27 +50,27 @@ struct World {
 }
 
 /// Answers one step as a login manager in that state does.
-fn answer(facts: &mut Facts, step: Step, world: &mut World) {
+fn answer(facts: &mut LogindFacts, step: LogindStep, world: &mut World) {
     match step {
-        Step::ReadPreparing => {
+        LogindStep::ReadPreparing => {
             facts.preparing_is(world.preparing, Instant::now());
         }
-        Step::ReadDelay => facts.delay = Some(WANTED),
-        Step::Inhibit if world.preparing => facts.unread = true,
-        Step::Inhibit => facts.fresh = true,
-        Step::VerifyNew => {
+        LogindStep::ReadDelay => facts.delay = Some(WANTED),
+        LogindStep::Inhibit if world.preparing => facts.unread = true,
+        LogindStep::Inhibit => facts.fresh = true,
+        LogindStep::VerifyNew => {
             world.lists = true;
             assert!(facts.new_lock_is(Listed::Ours));
         }
-        Step::VerifyHeld => {
+        LogindStep::VerifyHeld => {
             facts.held_lock_is(if world.lists { Listed::Ours } else { Listed::No });
         }
-        Step::RaiseDelay => facts.tried_to_raise(),
-        Step::ReadRequest => facts.request = Some(Arc::default()),
+        LogindStep::RaiseDelay => facts.tried_to_raise(),
+        LogindStep::ReadRequest => facts.request = Some(Arc::default()),
     }
 }
 
-fn happen(facts: &mut Facts, world: &mut World, what: &Happens) {
+fn happen(facts: &mut LogindFacts, world: &mut World, what: &Happens) {
     match *what {
         Happens::Signal(begins, truthful) => {
             if truthful {
@@ -106,7 +106,7 @@ proptest! {
         script in prop::collection::vec((happenings(), 0..4_usize), 0..40),
         inherited in any::<bool>(),
     ) {
-        let mut facts = Facts::new(WANTED, inherited);
+        let mut facts = LogindFacts::new(WANTED, inherited);
         let mut world = World { preparing: false, lists: inherited };
         let mut epoch = 0;
         for (what, steps) in &script {
@@ -114,7 +114,7 @@ proptest! {
             for _ in 0..*steps {
                 let Some(step) = facts.next_step() else { break };
                 prop_assert!(
-                    step != Step::Inhibit || !(facts.preparing || facts.unread),
+                    step != LogindStep::Inhibit || !(facts.preparing || facts.unread),
                     "no lock is asked for before the state is read, nor in a shutdown"
                 );
                 answer(&mut facts, step, &mut world);
@@ -156,9 +156,9 @@ enum Tells {
 /// how the plan interprets it when it reads the state after each.
 #[test]
 fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_once() {
-    use Meaning::{Begins, Ends, Same};
+    use PreparingMeaning::{Begins, Ends, Same};
     use Tells::{Changed, Due, Plain, WithKind};
-    type Told<'a> = &'a [(Tells, Meaning)];
+    type Told<'a> = &'a [(Tells, PreparingMeaning)];
     let begin_252: Told<'_> = &[(Plain(1, true), Begins)];
     let begin_257: Told<'_> =
         &[(Changed(1), Begins), (WithKind(2, true), Same), (Plain(3, true), Same)];
@@ -176,7 +176,7 @@ fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_o
             let zero = Instant::now();
             let at = |millis| zero + Duration::from_millis(millis);
             let mut facts = settled();
-            let hear_and_read = |facts: &mut Facts, told: Tells, preparing: bool| {
+            let hear_and_read = |facts: &mut LogindFacts, told: Tells, preparing: bool| {
                 let power_off = ShutdownKind::PowerOff;
                 let plain = ShutdownKind::Unknown;
                 let (when, heard) = match told {
@@ -193,7 +193,7 @@ fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_o
                     }
                 };
                 facts.observe(heard);
-                assert_eq!(facts.next_step(), Some(Step::ReadPreparing), "{told:?}");
+                assert_eq!(facts.next_step(), Some(LogindStep::ReadPreparing), "{told:?}");
                 facts.preparing_is(preparing, at(when))
             };
             for (told, meaning) in begins {
@@ -206,7 +206,7 @@ fn whatever_a_version_tells_and_in_which_order_a_shutdown_begins_once_and_ends_o
             }
             assert!(!facts.preparing && facts.retake, "{end:?}: a new lock is due");
             assert_eq!((facts.epoch, facts.since), (1, None), "{begins:?} {end:?}");
-            assert_eq!(facts.next_step(), Some(Step::Inhibit), "{end:?}");
+            assert_eq!(facts.next_step(), Some(LogindStep::Inhibit), "{end:?}");
         }
     }
 }
@@ -227,15 +227,15 @@ fn what_arrives_before_the_state_is_read_is_read_once_and_keeps_the_first_words_
     for order in orders {
         let mut facts = settled();
         order.into_iter().for_each(|heard| facts.observe(heard));
-        assert_eq!(facts.preparing_is(true, at(500)), Meaning::Begins);
+        assert_eq!(facts.preparing_is(true, at(500)), PreparingMeaning::Begins);
         assert_eq!((facts.since, facts.kind), (Some(at(1)), named), "{order:?}");
         // The time of an unrelated change is not kept for the next shutdown.
         facts.observe(changed(600));
-        assert_eq!(facts.preparing_is(false, at(600)), Meaning::Ends);
+        assert_eq!(facts.preparing_is(false, at(600)), PreparingMeaning::Ends);
         facts.observe(changed(700));
-        assert_eq!(facts.preparing_is(false, at(700)), Meaning::Same);
+        assert_eq!(facts.preparing_is(false, at(700)), PreparingMeaning::Same);
         facts.observe(prepare(plain, 9000));
-        assert_eq!(facts.preparing_is(true, at(9001)), Meaning::Begins);
+        assert_eq!(facts.preparing_is(true, at(9001)), PreparingMeaning::Begins);
         assert_eq!(facts.since, Some(at(9000)), "{order:?}");
     }
 }
@@ -252,15 +252,15 @@ fn a_signal_that_was_not_confirmed_goes_with_the_login_manager_that_sent_it() {
         facts.observe(LogindEvent::Prepare { begins: true, kind, at: early });
         facts.observe(LogindEvent::Gone);
         facts.observe(LogindEvent::Back);
-        let meaning = if preparing { Meaning::Begins } else { Meaning::Same };
+        let meaning = if preparing { PreparingMeaning::Begins } else { PreparingMeaning::Same };
         assert_eq!(facts.preparing_is(preparing, late), meaning, "it is no forgery");
         assert_eq!(facts.since, preparing.then_some(late));
     }
 }
 
 /// Returns the facts with a listed lock and no step left.
-fn settled() -> Facts {
-    let mut facts = Facts::new(WANTED, false);
+fn settled() -> LogindFacts {
+    let mut facts = LogindFacts::new(WANTED, false);
     let mut world = World { preparing: false, lists: false };
     while let Some(step) = facts.next_step() {
         answer(&mut facts, step, &mut world);

@@ -8,9 +8,9 @@ use winddown_host::{OneThread, regular};
 use winddown_shared::{ShutdownKind, ShutdownRequest, WallTime};
 
 use super::super::InhibitorConfig;
-use super::super::plan::{Facts, Step};
+use super::super::plan::{LogindFacts, LogindStep};
 use super::super::raise_inhibit_delay::{Raised, raise_inhibit_delay};
-use super::super::session::{CallError, Listed, LoginCalls};
+use super::super::session::{Listed, LoginCalls, LogindCallError};
 
 /// The result of a step.
 pub(super) enum StepResult {
@@ -25,27 +25,27 @@ pub(super) enum StepResult {
 
 /// Makes the calls of a step; without a step it never resolves.
 pub(super) async fn carry_out(
-    step: Option<Step>,
+    step: Option<LogindStep>,
     calls: &impl LoginCalls,
     config: &InhibitorConfig,
-    facts: &Facts,
+    facts: &LogindFacts,
     disk: &OneThread,
-) -> (Step, Result<StepResult, CallError>) {
+) -> (LogindStep, Result<StepResult, LogindCallError>) {
     let Some(step) = step else { return std::future::pending().await };
     let outcome = match step {
-        Step::ReadPreparing => calls.preparing().await.map(StepResult::Preparing),
-        Step::ReadDelay => calls.delay().await.map(StepResult::Delay),
-        Step::Inhibit => calls.inhibit(&config.who, &config.why).await.map(StepResult::Lock),
-        Step::VerifyNew | Step::VerifyHeld => {
+        LogindStep::ReadPreparing => calls.preparing().await.map(StepResult::Preparing),
+        LogindStep::ReadDelay => calls.delay().await.map(StepResult::Delay),
+        LogindStep::Inhibit => calls.inhibit(&config.who, &config.why).await.map(StepResult::Lock),
+        LogindStep::VerifyNew | LogindStep::VerifyHeld => {
             calls.listed(&config.who).await.map(StepResult::Listed)
         }
-        Step::RaiseDelay => {
+        LogindStep::RaiseDelay => {
             let current = facts.delay.unwrap_or_default();
             let root = config.configuration_root().map(|root| (root, disk));
             let outcome = raise_inhibit_delay(calls, root, current, facts.wanted, facts.raised);
             outcome.await.map(StepResult::Raised)
         }
-        Step::ReadRequest => {
+        LogindStep::ReadRequest => {
             let (message, kind) = calls.request().await;
             let request = config.configuration_root().and_then(scheduled).unwrap_or_default();
             let request = ShutdownRequest { message: message.map(Into::into), ..request };

@@ -11,7 +11,9 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use winddown_shared::ShutdownKind;
 
-use crate::logind::session::{CallError, Listed, LoginCalls, LoginManager, LogindEvent, Session};
+use crate::logind::session::{
+    Listed, LoginCalls, LoginManager, LogindCallError, LogindEvent, Session,
+};
 
 /// The behaviour of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,7 +180,7 @@ impl Scripted {
         }
     }
 
-    async fn called(&self, call: &'static str) -> Result<(), CallError> {
+    async fn called(&self, call: &'static str) -> Result<(), LogindCallError> {
         let act = {
             let mut world = self.world();
             world.trace.push(call.to_owned());
@@ -197,11 +199,11 @@ impl Scripted {
             }
             Some(Act::TimeOut) => {
                 tokio::time::sleep(after).await;
-                Err(CallError::Timeout { call, after })
+                Err(LogindCallError::Timeout { call, after })
             }
-            Some(Act::Refuse) => Err(CallError::Refused { call, detail }),
-            Some(Act::InProgress) => Err(CallError::InProgress { call }),
-            Some(Act::Absent) => Err(CallError::Absent { call, detail }),
+            Some(Act::Refuse) => Err(LogindCallError::Refused { call, detail }),
+            Some(Act::InProgress) => Err(LogindCallError::InProgress { call }),
+            Some(Act::Absent) => Err(LogindCallError::Absent { call, detail }),
             Some(Act::ShutDownFirst) => {
                 self.shut_down();
                 Ok(())
@@ -213,7 +215,7 @@ impl Scripted {
 impl LoginManager for Scripted {
     type Calls = ScriptedCalls;
 
-    async fn connect(&self) -> Result<Session<ScriptedCalls>, CallError> {
+    async fn connect(&self) -> Result<Session<ScriptedCalls>, LogindCallError> {
         self.called("connect").await?;
         let (tx, heard) = mpsc::channel(64);
         self.world().sessions.push(tx);
@@ -222,12 +224,12 @@ impl LoginManager for Scripted {
 }
 
 impl LoginCalls for ScriptedCalls {
-    async fn preparing(&self) -> Result<bool, CallError> {
+    async fn preparing(&self) -> Result<bool, LogindCallError> {
         self.0.called("get PreparingForShutdown").await?;
         Ok(self.0.world().preparing)
     }
 
-    async fn delay(&self) -> Result<Duration, CallError> {
+    async fn delay(&self) -> Result<Duration, LogindCallError> {
         self.0.called("get InhibitDelayMaxUSec").await?;
         let mut world = self.0.world();
         if world.applies_at.is_some_and(|at| at <= Instant::now()) {
@@ -239,13 +241,13 @@ impl LoginCalls for ScriptedCalls {
         Ok(world.delay)
     }
 
-    async fn inhibit(&self, who: &str, why: &str) -> Result<OwnedFd, CallError> {
+    async fn inhibit(&self, who: &str, why: &str) -> Result<OwnedFd, LogindCallError> {
         assert_eq!(who, "winddown");
         assert!(!why.is_empty());
         self.0.called("inhibit").await?;
         let mut world = self.0.world();
         if world.preparing {
-            return Err(CallError::InProgress { call: "inhibit" });
+            return Err(LogindCallError::InProgress { call: "inhibit" });
         }
         let (ours, theirs) = std::io::pipe().expect("a pipe");
         fcntl(&ours, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).expect("a pipe that does not block");
@@ -253,7 +255,7 @@ impl LoginCalls for ScriptedCalls {
         Ok(theirs.into())
     }
 
-    async fn listed(&self, who: &str) -> Result<Listed, CallError> {
+    async fn listed(&self, who: &str) -> Result<Listed, LogindCallError> {
         assert_eq!(who, "winddown");
         self.0.called("list").await?;
         let mut world = self.0.world();
@@ -264,7 +266,7 @@ impl LoginCalls for ScriptedCalls {
         (self.0.world().message.clone(), ShutdownKind::Unknown)
     }
 
-    async fn reload(&self) -> Result<(), CallError> {
+    async fn reload(&self) -> Result<(), LogindCallError> {
         self.0.called("reload").await?;
         let mut world = self.0.world();
         world.applies_at = world.after_reload.map(|(_, takes)| Instant::now() + takes);

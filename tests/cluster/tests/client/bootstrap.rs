@@ -57,7 +57,7 @@ async fn a_node_asks_for_its_certificate_and_requests_wait_for_it() {
         let name = requested(&scene, 0).await;
         let health = until_state(
             &connection,
-            |state| matches!(state, ApiState::Unsigned { why } if why.contains("waits")),
+            |state| matches!(state, ConnectionState::Unsigned { why } if why.contains("waits")),
         );
         let why = text(&health.await.state);
         let command = format!("kubectl certificate approve {name}");
@@ -173,7 +173,7 @@ async fn a_request_that_is_denied_is_said_with_the_reason() {
     assert!(scene.server.deny_request(&name));
     let health = until_state(
         &connection,
-        |state| matches!(state, ApiState::Unsigned { why } if why.contains("denied")),
+        |state| matches!(state, ConnectionState::Unsigned { why } if why.contains("denied")),
     );
     let why = text(&health.await.state);
     assert!(why.contains(&name) && why.contains("ByTheTest"), "{why}");
@@ -191,7 +191,7 @@ async fn a_server_that_is_away_is_no_hindrance_to_starting() {
     assert!(matches!(cause(&error), RequestError::Unsigned { .. }), "{error:?}");
     let health = until_state(
         &connection,
-        |state| matches!(state, ApiState::Unsigned { why } if why.contains("cannot reach the API server")),
+        |state| matches!(state, ConnectionState::Unsigned { why } if why.contains("cannot reach the API server")),
     );
     health.await;
 

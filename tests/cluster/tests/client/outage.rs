@@ -24,7 +24,7 @@ async fn an_outage_is_one_change_and_so_is_its_end() {
         );
     }
     let down = health.borrow_and_update().clone();
-    assert!(matches!(down.state, ApiState::Unreachable { .. }), "{down:?}");
+    assert!(matches!(down.state, ConnectionState::Unreachable { .. }), "{down:?}");
     list(&connection).await.unwrap_err();
     assert!(!health.has_changed().unwrap());
     assert!(connection.last_contact().unwrap() <= down.since);

@@ -10,7 +10,7 @@ use super::*;
 async fn requests_carry_the_certificate_and_say_who_asks() {
     let scene = Scene::new().await;
     let connection = open(scene.with_certificate()).await;
-    assert_eq!(connection.health().borrow().state, ApiState::Unknown);
+    assert_eq!(connection.health().borrow().state, ConnectionState::Unknown);
     assert_eq!(scene.server.requests().len(), 0, "opening a connection asks the server nothing");
 
     assert_eq!(list(&connection).await.unwrap(), 0);

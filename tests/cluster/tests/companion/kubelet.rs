@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use winddown_companion::{LocalNode, NodeError, RuntimePodState};
+use winddown_companion::{KubeletHost, NodeError, RuntimePodState};
 use winddown_shared::{PodUid, PodUidMap, StoppedContainer};
 
 /// What runs, as the container runtime would tell.
@@ -193,7 +193,7 @@ impl Containers {
     }
 }
 
-impl LocalNode for Containers {
+impl KubeletHost for Containers {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let all = self.0.lock().unwrap();
         let inside = |(uid, running): (&PodUid, &Running)| {

@@ -9,12 +9,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_apiserver::ApiServer;
 use winddown_cluster::node::{
-    CORDONED_BY, NodeController, NodeFacts, NodeHandle, NodeSettings, TAINT, TAINTED_BY,
+    CORDONED_BY, NodeController, NodeControllerHandle, NodeFacts, NodeSettings, TAINT, TAINTED_BY,
 };
 
 use crate::companion::scene::{NODE, client, wall};
 
-pub(crate) async fn begin(server: &ApiServer, stop: &CancellationToken) -> NodeHandle {
+pub(crate) async fn begin(server: &ApiServer, stop: &CancellationToken) -> NodeControllerHandle {
     begin_with(server, Vec::new(), stop).await
 }
 
@@ -22,7 +22,7 @@ async fn begin_with(
     server: &ApiServer,
     conditions: Vec<NodeCondition>,
     stop: &CancellationToken,
-) -> NodeHandle {
+) -> NodeControllerHandle {
     let info = NodeSystemInfo { boot_id: "boot-1".into(), ..NodeSystemInfo::default() };
     let (_facts, told) = watch::channel(NodeFacts { info, conditions, ..NodeFacts::default() });
     let (controller, handle) = NodeController::builder(client(server).await, NODE, told, wall())

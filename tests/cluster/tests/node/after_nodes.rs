@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_apiserver::{ApiServer, Fault, Objects};
-use winddown_cluster::after_nodes::{Follower, Reason, Seen, Stage, wait};
+use winddown_cluster::after_nodes::{DownStage, NodesFollower, Reason, SeenNodes, wait};
 
 use crate::node::harness::{LONG, client};
 
@@ -20,7 +20,7 @@ const SHORT: Duration = Duration::from_millis(700);
 /// A control plane's node `cp` that follows its workers `w1` and `w2`.
 struct Rack {
     server: ApiServer,
-    seen: watch::Receiver<Seen>,
+    seen: watch::Receiver<SeenNodes>,
     stop: CancellationToken,
 }
 
@@ -35,18 +35,18 @@ impl Rack {
     }
 
     async fn on(server: ApiServer, selector: &str) -> Self {
-        let follower = Follower::new(client(&server.kubeconfig()).await, selector, "cp");
+        let follower = NodesFollower::new(client(&server.kubeconfig()).await, selector, "cp");
         let (seen, stop) = (follower.seen(), CancellationToken::new());
         tokio::spawn(follower.run(stop.clone()));
         Self { server, seen, stop }
     }
 
-    async fn sees(&mut self, what: &str, is: impl FnMut(&Seen) -> bool) {
+    async fn sees(&mut self, what: &str, is: impl FnMut(&SeenNodes) -> bool) {
         let seen = timeout(LONG, self.seen.wait_for(is)).await;
         assert!(seen.is_ok_and(|seen| seen.is_ok()), "{what}: {:?}", self.seen.borrow());
     }
 
-    async fn sees_stages(&mut self, stages: &[(&str, Stage)]) {
+    async fn sees_stages(&mut self, stages: &[(&str, DownStage)]) {
         let stages = stages.iter().map(|(name, stage)| (Arc::from(*name), *stage)).collect();
         self.sees("the stages", |seen| seen.nodes.as_ref() == Some(&stages)).await;
     }
@@ -86,7 +86,7 @@ fn says(server: &ApiServer, name: &str, clean: &str) {
 #[tokio::test]
 async fn a_control_plane_waits_for_its_workers_and_not_for_itself() {
     let mut rack = Rack::new().await;
-    rack.sees_stages(&[("w1", Stage::Up), ("w2", Stage::Up)]).await;
+    rack.sees_stages(&[("w1", DownStage::Up), ("w2", DownStage::Up)]).await;
     assert_eq!(rack.waits(SHORT).await, None, "they are up");
     says(&rack.server, "w1", "True");
     rack.server.remove("nodes/w2");
@@ -102,9 +102,9 @@ async fn a_control_plane_waits_for_its_workers_and_not_for_itself() {
 #[tokio::test]
 async fn a_partition_costs_the_wait_and_what_was_heard_before_it_counts() {
     let mut rack = Rack::new().await;
-    rack.sees_stages(&[("w1", Stage::Up), ("w2", Stage::Up)]).await;
+    rack.sees_stages(&[("w1", DownStage::Up), ("w2", DownStage::Up)]).await;
     says(&rack.server, "w1", "True");
-    rack.sees_stages(&[("w1", Stage::Down), ("w2", Stage::Up)]).await;
+    rack.sees_stages(&[("w1", DownStage::Down), ("w2", DownStage::Up)]).await;
     rack.server.cut_off().await.unwrap();
     rack.sees("the partition", |seen| seen.trouble.is_some()).await;
     assert_eq!(rack.waits(SHORT).await, None);
@@ -126,7 +126,7 @@ async fn a_server_that_is_silent_or_refuses_from_the_start_is_never_read_as_no_n
     let refusing = ApiServer::start().await.unwrap();
     refusing.deny("list", "nodes");
     let mut refusing = Rack::on(refusing, WORKERS).await;
-    let named = |seen: &Seen| seen.trouble.as_deref().is_some_and(|why| why.contains("nodes"));
+    let named = |seen: &SeenNodes| seen.trouble.as_deref().is_some_and(|why| why.contains("nodes"));
     refusing.sees("the refusal", named).await;
     assert_eq!(refusing.waits(SHORT).await, None);
     refusing.server.allow_everything();
@@ -136,13 +136,13 @@ async fn a_server_that_is_silent_or_refuses_from_the_start_is_never_read_as_no_n
 #[tokio::test]
 async fn a_list_that_is_too_old_is_read_anew_and_loses_no_node() {
     let mut rack = Rack::new().await;
-    rack.sees_stages(&[("w1", Stage::Up), ("w2", Stage::Up)]).await;
+    rack.sees_stages(&[("w1", DownStage::Up), ("w2", DownStage::Up)]).await;
     // Answered with 410 from now on, until it lists again.
     rack.server.fault(Fault::on("watch", "nodes").times(2).status(410).reason("Expired"));
     rack.break_watch().await;
     says(&rack.server, "w1", "True");
     rack.server.remove("nodes/w2");
-    rack.sees_stages(&[("w1", Stage::Down)]).await;
+    rack.sees_stages(&[("w1", DownStage::Down)]).await;
     assert_eq!(rack.waits(LONG).await, Some(Reason::AllDown));
     assert!(rack.server.count("list", "nodes") > 1, "{:?}", rack.server.requests());
 }
@@ -150,7 +150,7 @@ async fn a_list_that_is_too_old_is_read_anew_and_loses_no_node() {
 #[tokio::test]
 async fn a_server_that_cannot_list_again_leaves_what_was_known() {
     let mut rack = Rack::new().await;
-    rack.sees_stages(&[("w1", Stage::Up), ("w2", Stage::Up)]).await;
+    rack.sees_stages(&[("w1", DownStage::Up), ("w2", DownStage::Up)]).await;
     let fault = rack.server.fault(Fault::on("list", "nodes").status(503));
     rack.break_watch().await;
     rack.sees("the loss", |seen| seen.trouble.is_some()).await;
@@ -158,5 +158,5 @@ async fn a_server_that_cannot_list_again_leaves_what_was_known() {
     assert_eq!(rack.seen.borrow().nodes.as_ref().map(BTreeMap::len), Some(2));
     rack.server.lift(fault);
     rack.sees("it back", |seen| seen.trouble.is_none()).await;
-    rack.sees_stages(&[("w1", Stage::Up), ("w2", Stage::Up)]).await;
+    rack.sees_stages(&[("w1", DownStage::Up), ("w2", DownStage::Up)]).await;
 }

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_apiserver::ApiServer;
 use winddown_cluster::node::{
-    LeaseTimes, NodeController, NodeFacts, NodeHandle, NodeSettings, Registration,
+    LeaseTimes, NodeController, NodeControllerHandle, NodeFacts, NodeSettings, Registration,
 };
 use winddown_shared::WallClock;
 
@@ -23,7 +23,7 @@ pub(crate) const LEASE: &str = "leases.coordination.k8s.io/kube-node-lease/n1";
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 pub(crate) struct Agent {
-    pub(crate) handle: NodeHandle,
+    pub(crate) handle: NodeControllerHandle,
     pub(crate) facts: watch::Sender<NodeFacts>,
     pub(crate) stop: CancellationToken,
     pub(crate) run: JoinHandle<()>,

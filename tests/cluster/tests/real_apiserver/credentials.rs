@@ -16,7 +16,7 @@ use kube::api::{
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use winddown_api_client::{ApiState, Bootstrap, ClusterConfig, Connection, Credentials};
+use winddown_api_client::{Bootstrap, ClusterConfig, Connection, ConnectionState, Credentials};
 
 use super::RealApi;
 use super::server::{BOOTSTRAP_TOKEN, HOUR, wall};
@@ -224,7 +224,7 @@ async fn a_certificate_that_ends_is_replaced_without_a_failed_request() {
     };
     tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap();
     let state = connection.health().borrow().state.clone();
-    assert!(matches!(state, ApiState::Unauthorized { why } if why.contains("expired at")));
+    assert!(matches!(state, ConnectionState::Unauthorized { why } if why.contains("expired at")));
 
     let issued = api.authority.client(user, &["system:nodes"], HOUR);
     let identity = format!("{}{}", issued.certificate, issued.key);

@@ -12,7 +12,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{
-    CORDONED_BY, LeaseTimes, NodeController, NodeFacts, NodeHandle, NodeSettings, Registration,
+    CORDONED_BY, LeaseTimes, NodeController, NodeControllerHandle, NodeFacts, NodeSettings,
+    Registration,
 };
 
 use super::RealApi;
@@ -22,7 +23,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A node controller at work, for a node of this name.
 pub(crate) struct Life {
-    pub(crate) handle: NodeHandle,
+    pub(crate) handle: NodeControllerHandle,
     facts: watch::Sender<NodeFacts>,
     pub(crate) stop: CancellationToken,
     /// As an administrator sees it.

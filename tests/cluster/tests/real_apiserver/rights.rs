@@ -17,7 +17,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::Connection;
-use winddown_cluster::after_nodes::{Follower, Reason, Seen, wait};
+use winddown_cluster::after_nodes::{NodesFollower, Reason, SeenNodes, wait};
 use winddown_cluster::node::CLEAN_SHUTDOWN;
 
 use compare::{Right, granted};
@@ -152,14 +152,15 @@ async fn a_node_reads_the_nodes_that_go_down_first_only_with_the_role_for_it() {
     let node = |name: &str| json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": label}});
     api.apply(&[node("after-control"), node("after-worker")]).await;
     let connection = api.node("after-control").await;
-    let follower = Follower::new(connection.client(), "rack=after-nodes", "after-control");
+    let follower = NodesFollower::new(connection.client(), "rack=after-nodes", "after-control");
     let (mut seen, stop) = (follower.seen(), CancellationToken::new());
     let run = tokio::spawn(follower.run(stop.clone()));
-    let refused = |seen: &Seen| seen.trouble.as_deref().is_some_and(|why| why.contains("nodes"));
+    let refused =
+        |seen: &SeenNodes| seen.trouble.as_deref().is_some_and(|why| why.contains("nodes"));
     timeout(LONG, seen.wait_for(refused)).await.unwrap().unwrap();
     assert_eq!(seen.borrow().nodes, None);
     api.apply(&manifest("after-nodes")).await;
-    let known = |seen: &Seen| seen.nodes.as_ref().is_some_and(|nodes| nodes.len() == 1);
+    let known = |seen: &SeenNodes| seen.nodes.as_ref().is_some_and(|nodes| nodes.len() == 1);
     timeout(LONG, seen.wait_for(known)).await.unwrap().unwrap();
     let clean = json!({"status": {"conditions": [{"type": CLEAN_SHUTDOWN, "status": "True"}]}});
     let nodes: Api<Node> = Api::all(api.admin().await);

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use winddown_cluster::node::{
-    NodeController, NodeFacts, NodeHandle, NodeSettings, TAINT, TAINTED_BY,
+    NodeController, NodeControllerHandle, NodeFacts, NodeSettings, TAINT, TAINTED_BY,
 };
 
 use super::RealApi;
@@ -19,7 +19,7 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// A node of a kubelet, and winddown beside it.
 struct Beside {
-    handle: NodeHandle,
+    handle: NodeControllerHandle,
     nodes: Api<Node>,
     name: &'static str,
     _stop: DropGuard,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use winddown_runtimes::process::Backoff;
+use winddown_runtimes::process::CrashBackoff;
 use winddown_runtimes::process::{ProcessConfig, ShimCommand};
 use winddown_shared::{Pod, PodUid, Runtime};
 
@@ -138,8 +138,8 @@ pub(crate) fn process_config(dir: &TempDir, shim: ShimCommand) -> ProcessConfig 
 }
 
 /// Soon over, and sooner or later longer than a slow machine takes to look.
-pub(crate) fn backoff() -> Backoff {
-    Backoff {
+pub(crate) fn backoff() -> CrashBackoff {
+    CrashBackoff {
         initial: Duration::from_millis(300),
         max: Duration::from_secs(5),
         reset_after: Duration::from_secs(600),

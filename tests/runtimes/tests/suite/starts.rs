@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tokio::time::Instant;
-use winddown_cri::Backoff;
+use winddown_cri::CrashBackoff;
 use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
 use winddown_shared::{ContainerStatus, PodUid, Runtime as _};
@@ -15,8 +15,8 @@ use crate::stages::{Fake, container_of};
 /// The node's default: somebody who waits for it is late.
 async fn up_without_waiting_for_the_back_off(stage: &Fake) -> (CriRuntime, Vec<ContainerStatus>) {
     let mut config = stage.config();
-    config.retry = Backoff::default();
-    config.backoff = Backoff::default();
+    config.retry = CrashBackoff::default();
+    config.backoff = CrashBackoff::default();
     assert!(config.retry.initial >= secs(10));
     let runtime = CriRuntime::open(config).await.unwrap();
     let spec = json!({"restartPolicy": "Never", "containers": [container_of("main", POLITE)]});

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 use winddown_shared::GoDuration;
 
-use super::super::Configuration;
+use super::super::MergedConfiguration;
 use super::Root;
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct Row {
 }
 
 /// The file and its drop-ins as doctor and `install` read them.
-fn read(row: &Row) -> Configuration {
+fn read(row: &Row) -> MergedConfiguration {
     let root = Root::with(&[]);
     row.files.iter().for_each(|(file, text)| root.put(&format!("etc/kubernetes/{file}"), text));
     let there = |path: &'static str| {
@@ -34,7 +34,7 @@ fn read(row: &Row) -> Configuration {
         row.files.keys().any(|file| file.starts_with(name)).then_some(path)
     };
     let (file, drop_ins) = (there("/etc/kubernetes/config.yaml"), there("/etc/kubernetes/conf.d"));
-    Configuration::read(root.0.path(), file, drop_ins, None).unwrap()
+    MergedConfiguration::read(root.0.path(), file, drop_ins, None).unwrap()
 }
 
 /// A kubelet that does not start says nothing of what its files mean: only those that it starts with are compared.

@@ -26,7 +26,8 @@ fn names_that_are_none_are_skipped_and_told_once_per_source() {
 
 #[test]
 fn a_missing_object_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
-    for (kind, name) in [(Kind::ConfigMap, "configMapRef"), (Kind::Secret, "secretRef")] {
+    for (kind, name) in [(ObjectKind::ConfigMap, "configMapRef"), (ObjectKind::Secret, "secretRef")]
+    {
         let (upper, lower) = (kind.as_str(), kind.lower());
         let from = json!([
             {name: {"name": "nope", "optional": true}},
@@ -34,7 +35,8 @@ fn a_missing_object_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not(
             {name: {"name": "never looked at"}},
         ]);
         let (outcome, told_of) = Api::default().resolve(&json!([]), &from);
-        let Err(Problem::Missing { key, version: None, is_for_volume: false, message }) = outcome
+        let Err(ReferenceProblem::Missing { key, version: None, is_for_volume: false, message }) =
+            outcome
         else {
             panic!()
         };
@@ -50,7 +52,8 @@ fn a_missing_object_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not(
 
 #[test]
 fn a_missing_object_of_one_variable_is_told_with_the_variable() {
-    let cases: [(Kind, KeyRef); 2] = [(Kind::ConfigMap, map_key), (Kind::Secret, secret_key)];
+    let cases: [(ObjectKind, KeyRef); 2] =
+        [(ObjectKind::ConfigMap, map_key), (ObjectKind::Secret, secret_key)];
     for (kind, reference) in cases {
         let (upper, lower) = (kind.as_str(), kind.lower());
         let env = json!([{"name": "A", "value": "1"}, reference("FOO", "nope", "k", true)]);
@@ -61,7 +64,7 @@ fn a_missing_object_of_one_variable_is_told_with_the_variable() {
 
         let env = json!([reference("FOO", "nope", "k", false)]);
         let (outcome, told_of) = Api::default().resolve(&env, &json!([]));
-        assert!(matches!(outcome, Err(Problem::Missing { version: None, .. })));
+        assert!(matches!(outcome, Err(ReferenceProblem::Missing { version: None, .. })));
         let message = format!("{lower} \"nope\" not found");
         assert_eq!(told_of, [told(&format!("Mandatory{upper}NotFound"), &message)]);
     }
@@ -70,8 +73,8 @@ fn a_missing_object_of_one_variable_is_told_with_the_variable() {
 #[test]
 fn a_missing_key_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
     let api = Api::default().map("m", &[("other", "1")]).secret("s", &[("other", "1")]);
-    let cases: [(Kind, &str, KeyRef); 2] =
-        [(Kind::ConfigMap, "m", map_key), (Kind::Secret, "s", secret_key)];
+    let cases: [(ObjectKind, &str, KeyRef); 2] =
+        [(ObjectKind::ConfigMap, "m", map_key), (ObjectKind::Secret, "s", secret_key)];
     for (kind, name, reference) in cases {
         let (upper, lower) = (kind.as_str(), kind.lower());
         let lacks = format!("key \"k\" does not exist in {lower} {name:?}");
@@ -83,7 +86,7 @@ fn a_missing_key_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
 
         let (outcome, told_of) =
             api.resolve(&json!([reference("FOO", name, "k", false)]), &json!([]));
-        let Err(Problem::Missing { message, .. }) = outcome else { panic!() };
+        let Err(ReferenceProblem::Missing { message, .. }) = outcome else { panic!() };
         let expected = format!("couldn't find key k in {upper} shop/{name}");
         assert_eq!(message, expected);
         assert_eq!(told_of, [told(&format!("Mandatory{upper}KeyNotFound"), &lacks)]);
@@ -94,8 +97,8 @@ fn a_missing_key_is_skipped_where_it_is_optional_and_ends_it_where_it_is_not() {
 #[test]
 fn an_object_that_cannot_be_read_is_told_and_is_waited_for_even_if_it_is_optional() {
     for (kind, of, name, key_of) in [
-        (Kind::ConfigMap, "configMapRef", "m", map_key as KeyRef),
-        (Kind::Secret, "secretRef", "s", secret_key),
+        (ObjectKind::ConfigMap, "configMapRef", "m", map_key as KeyRef),
+        (ObjectKind::Secret, "secretRef", "s", secret_key),
     ] {
         let (upper, lower) = (kind.as_str(), kind.lower());
         let api = Api::default().down(kind, name);
@@ -105,7 +108,7 @@ fn an_object_that_cannot_be_read_is_told_and_is_waited_for_even_if_it_is_optiona
             let env = json!([key_of("FOO", name, "k", optional)]);
             for (env, from) in [(json!([]), from), (env, json!([]))] {
                 let (outcome, told_of) = api.resolve(&env, &from);
-                let Err(Problem::Unreadable { message, .. }) = outcome else { panic!() };
+                let Err(ReferenceProblem::Unreadable { message, .. }) = outcome else { panic!() };
                 assert_eq!(message, format!("{read}: connection refused"));
                 assert_eq!(told_of, [told(&format!("FailedToRead{who}{upper}"), &read)]);
             }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::NodeCondition;
 use serde_json::json;
 
 use super::*;
-use crate::node::{DRAIN_IN_PROGRESS, DRAINED, Draining, SHUTDOWN_IN_PROGRESS};
+use crate::node::{DRAIN_IN_PROGRESS, DRAINED, DrainingNode, SHUTDOWN_IN_PROGRESS};
 
 /// KEP-6249: both conditions in one request, before any pod is requested to stop.
 #[tokio::test(start_paused = true)]
@@ -173,17 +173,17 @@ async fn a_restart_in_mid_shutdown_neither_clears_nor_uncordons() {
 async fn a_drain_leaves_the_node_ready_and_says_how_far_it_is() {
     let ledger = Ledger::new();
     let agent = Agent::ready(&ledger).await;
-    agent.handle.set_draining(Draining::InProgress);
+    agent.handle.set_draining(DrainingNode::InProgress);
     agent.told().await;
     assert_eq!(ready_is(&ledger).0, "True");
     assert_eq!(ledger.condition(DRAIN_IN_PROGRESS)["status"], "True");
     assert_eq!(ledger.node()["spec"]["unschedulable"], true);
-    agent.handle.set_draining(Draining::Done);
+    agent.handle.set_draining(DrainingNode::Done);
     agent.told().await;
     assert_eq!(ledger.condition(DRAIN_IN_PROGRESS)["status"], "False");
     assert_eq!(ledger.condition(DRAINED)["status"], "True");
     assert_eq!(ledger.node()["spec"]["unschedulable"], true, "it is kept empty");
-    agent.handle.set_draining(Draining::No);
+    agent.handle.set_draining(DrainingNode::No);
     agent.told().await;
     assert_eq!(ledger.condition(DRAINED)["status"], "False");
     assert_eq!(ledger.node()["spec"]["unschedulable"], json!(null));

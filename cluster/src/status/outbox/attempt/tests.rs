@@ -38,7 +38,7 @@ fn failure(code: u16, reason: &str, message: &str) -> Value {
     })
 }
 
-async fn found(code: u16, answer: Value) -> Result<Pod, Fault> {
+async fn found(code: u16, answer: Value) -> Result<Pod, SendFault> {
     let client = kube::Client::new(Forbids(code, answer), "default");
     let uid = PodUid::new("u-1");
     let pod = PodLabel { namespace: "default".into(), name: "web".into(), uid };
@@ -59,16 +59,16 @@ async fn a_pod_that_may_not_be_read_is_found_or_known_to_be_gone() {
         ),
     ] {
         let answer = found(code, failure(code, reason, message)).await;
-        assert!(matches!(answer, Err(Fault::Gone)), "{message}: {answer:?}");
+        assert!(matches!(answer, Err(SendFault::Gone)), "{message}: {answer:?}");
     }
     let answer = found(403, failure(403, "Forbidden", "no rights")).await;
-    assert!(matches!(answer, Err(Fault::Refused(_))), "{answer:?}");
+    assert!(matches!(answer, Err(SendFault::Refused(_))), "{answer:?}");
     // Neither is about the pod: credentials that end, and a load balancer without a backend.
     for (code, answer) in [
         (401, failure(401, "Unauthorized", "Unauthorized")),
         (404, json!("<html>404 Not Found</html>")),
     ] {
         let answer = found(code, answer).await;
-        assert!(matches!(answer, Err(Fault::Later { after: None, .. })), "{answer:?}");
+        assert!(matches!(answer, Err(SendFault::Later { after: None, .. })), "{answer:?}");
     }
 }

@@ -3,9 +3,9 @@
 use tokio::time::Instant;
 
 use super::super::{OutboxStats, SpoolStats};
-use super::{Fault, Outcome, State, Why};
+use super::{OutboxState, Outcome, SendFault, SendReason};
 
-impl State {
+impl OutboxState {
     pub(in super::super) fn stats(&self) -> OutboxStats {
         OutboxStats {
             unacknowledged: self.entries.values().filter(|entry| !entry.is_delivered()).count(),
@@ -24,7 +24,7 @@ impl State {
     /// Logs when the API server stops answering and when it answers again. Statuses that waited for
     /// that are retried immediately.
     pub(super) fn note_contact(&mut self, outcome: &Outcome, now: Instant) {
-        if let Err(Fault::Later { after: None, error }) = outcome {
+        if let Err(SendFault::Later { after: None, error }) = outcome {
             if self.silent_since.is_none() {
                 self.silent_since = Some(now);
                 // The owner of the connection logs it.
@@ -45,6 +45,6 @@ impl State {
 
     /// Retries statuses that wait because the API server did not answer.
     pub(in super::super) fn try_silent(&mut self, now: Instant) {
-        self.try_again(|why| why == Why::Silence, now);
+        self.try_again(|why| why == SendReason::Silence, now);
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use winddown_shared::{Pod, PodLabel};
 
-use crate::status::outbox::attempt::{Fault, StatusApi};
+use crate::status::outbox::attempt::{SendFault, StatusApi};
 use crate::status::patch::apply::apply;
 
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ struct Inner {
     pods: HashMap<String, Pod>,
     version: u64,
     /// What the next requests are answered with.
-    faults: VecDeque<Fault>,
+    faults: VecDeque<SendFault>,
     /// Nothing is answered.
     down: bool,
     /// How long every request takes.
@@ -78,7 +78,7 @@ impl FakeApi {
         pod.status.as_ref().unwrap().phase.clone().unwrap()
     }
 
-    pub(super) fn fail(&self, faults: impl IntoIterator<Item = Fault>) {
+    pub(super) fn fail(&self, faults: impl IntoIterator<Item = SendFault>) {
         self.lock().faults.extend(faults);
     }
 
@@ -120,7 +120,7 @@ impl FakeApi {
         self.0.lock().unwrap()
     }
 
-    async fn request(&self) -> Result<(), Fault> {
+    async fn request(&self) -> Result<(), SendFault> {
         let takes = {
             let mut inner = self.lock();
             inner.tries.push(Instant::now());
@@ -137,7 +137,7 @@ impl FakeApi {
         match fault {
             Some(fault) => Err(fault),
             None if down => {
-                Err(Fault::Later { after: None, error: "connection refused".to_owned() })
+                Err(SendFault::Later { after: None, error: "connection refused".to_owned() })
             }
             None => Ok(()),
         }
@@ -154,19 +154,19 @@ impl Drop for Done {
 }
 
 impl StatusApi for FakeApi {
-    async fn get(&self, pod: &PodLabel) -> Result<Pod, Fault> {
+    async fn get(&self, pod: &PodLabel) -> Result<Pod, SendFault> {
         self.request().await?;
         let mut inner = self.lock();
         inner.gets.push(pod.name.to_string());
-        inner.pods.get(&*pod.name).cloned().ok_or(Fault::Gone)
+        inner.pods.get(&*pod.name).cloned().ok_or(SendFault::Gone)
     }
 
-    async fn patch(&self, pod: &PodLabel, patch: &Value) -> Result<Pod, Fault> {
+    async fn patch(&self, pod: &PodLabel, patch: &Value) -> Result<Pod, SendFault> {
         self.request().await?;
         let mut inner = self.lock();
-        let there = inner.pods.get(&*pod.name).cloned().ok_or(Fault::Gone)?;
+        let there = inner.pods.get(&*pod.name).cloned().ok_or(SendFault::Gone)?;
         if there.metadata.uid.as_deref() != patch["metadata"]["uid"].as_str() {
-            return Err(Fault::Stale);
+            return Err(SendFault::Stale);
         }
         inner.patches.push((Instant::now(), pod.name.to_string(), patch.clone()));
         let mut taken = patch.clone();

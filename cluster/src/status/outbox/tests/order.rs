@@ -89,7 +89,7 @@ async fn no_more_requests_than_allowed_are_under_way() {
 async fn one_hanging_pod_delays_no_other() {
     let api = FakeApi::with(&["a", "b"]);
     let agent = Agent::start(&api, None);
-    api.fail([super::super::attempt::Fault::Later {
+    api.fail([super::super::attempt::SendFault::Later {
         after: Some(Duration::from_secs(300)),
         error: "not now".into(),
     }]);

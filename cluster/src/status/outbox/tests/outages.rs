@@ -1,6 +1,6 @@
 //! API servers that fail.
 
-use super::super::attempt::Fault;
+use super::super::attempt::SendFault;
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -58,7 +58,7 @@ async fn a_new_status_does_not_wait_out_the_back_off_of_the_old_one() {
 #[tokio::test(start_paused = true)]
 async fn what_the_server_asks_to_wait_is_waited_even_for_a_new_status() {
     let api = FakeApi::with(&["a"]);
-    api.fail([Fault::Later { after: Some(Duration::from_secs(30)), error: "429".into() }]);
+    api.fail([SendFault::Later { after: Some(Duration::from_secs(30)), error: "429".into() }]);
     let agent = Agent::start(&api, None);
     agent.outbox.submit(running("a"));
     let start = Instant::now();
@@ -74,7 +74,7 @@ async fn a_conflict_is_read_anew_and_tried_again() {
     let api = FakeApi::with(&["a"]);
     let agent = Agent::start(&api, None);
     agent.outbox.api_saw(&api.get_pod("a"));
-    api.fail([Fault::Stale]);
+    api.fail([SendFault::Stale]);
     agent.outbox.submit(running("a"));
     agent.delivered("a").await;
     assert_eq!((api.gets(), api.phase("a").as_str()), (1, "Running"));
@@ -97,7 +97,7 @@ async fn a_pod_of_the_same_name_that_came_later_is_never_written_to() {
 #[tokio::test(start_paused = true)]
 async fn a_status_that_the_server_refuses_is_tried_again_slowly_and_the_next_one_at_once() {
     let api = FakeApi::with(&["a"]);
-    api.fail((0..1000).map(|_| Fault::Refused("spec: Invalid".into())));
+    api.fail((0..1000).map(|_| SendFault::Refused("spec: Invalid".into())));
     let agent = Agent::start(&api, None);
     agent.outbox.submit(running("a"));
     tokio::time::sleep(Duration::from_secs(3600)).await;

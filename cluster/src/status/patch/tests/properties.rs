@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::option::of;
 use proptest::prelude::*;
 use proptest::sample::select;
-use winddown_shared::status::Phase;
+use winddown_shared::status::PodPhase;
 
 use super::{apply, at, in_api};
 use crate::status::patch::{ReportedStatus, containers, patch};
@@ -100,11 +100,11 @@ fn status() -> impl Strategy<Value = api::PodStatus> {
 }
 
 fn rank(status: &api::PodStatus) -> u8 {
-    match Phase::of(status) {
+    match PodPhase::of(status) {
         None => 0,
-        Some(Phase::Pending) => 1,
-        Some(Phase::Running) => 2,
-        Some(Phase::Succeeded | Phase::Failed) => 3,
+        Some(PodPhase::Pending) => 1,
+        Some(PodPhase::Running) => 2,
+        Some(PodPhase::Succeeded | PodPhase::Failed) => 3,
     }
 }
 

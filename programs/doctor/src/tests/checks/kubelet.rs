@@ -21,7 +21,7 @@ fn alone() -> Facts {
     facts.agent = unseen(NotObserved::Absent);
     facts.config.read = ConfigRead::Defaults;
     facts.installed = Fact::Known(Installed::default());
-    facts.kubelets = Fact::Known(vec![Process { pid: 9, name: "kubelet".into() }]);
+    facts.kubelets = Fact::Known(vec![KubeletProcess { pid: 9, name: "kubelet".into() }]);
     facts.kubelet = Fact::Known(Some(config));
     known(&mut facts.login).locks = vec![lock("kubelet")];
     facts

@@ -6,8 +6,8 @@ use super::{Well, check};
 use winddown_config::Mode;
 use winddown_control::api::{PressureStatus, SwapStatus, ThresholdStatus};
 
-fn disk(hard: bool) -> Shortage {
-    Shortage {
+fn disk(hard: bool) -> MetThreshold {
+    MetThreshold {
         signal: "nodefs.available".to_owned(),
         hard,
         available: 12 << 30,
@@ -56,7 +56,7 @@ fn a_node_below_its_thresholds_is_found() {
             "short of tasks",
             |f| {
                 let signal = "pid.available".to_owned();
-                f.shortages = Fact::Known(vec![Shortage { signal, ..disk(true) }]);
+                f.shortages = Fact::Known(vec![MetThreshold { signal, ..disk(true) }]);
             },
             "room",
             Warning,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use winddown_shared::display::{in_seconds, pod_count};
 use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Trigger};
 
-use super::super::marks::Times;
+use super::super::marks::BarTimes;
 use super::{Canvas, Escaped, sentences};
 
 /// A decision in the list.
@@ -118,7 +118,7 @@ fn of_group(
 
 /// When a pod was killed. The report does not contain the time of SIGKILL, but it is sent when the grace is over.
 fn killed(pod: &PodReport) -> Option<(Duration, String)> {
-    let times = Times::of(pod, Duration::ZERO)?;
+    let times = BarTimes::of(pod, Duration::ZERO)?;
     let name = pod.full_name();
     let grace = in_seconds(pod.grace);
     let said = sentences::remark(pod);

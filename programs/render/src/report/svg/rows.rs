@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport};
 
-use super::super::marks::{self, Times};
+use super::super::marks::{self, BarTimes};
 use super::super::sentences;
 use super::canvas::Canvas;
 use super::milestones::Milestone;
@@ -162,7 +162,7 @@ impl<'a> Rows<'a> {
         let said = marks::remark(pod);
         let scale = *self.scale;
         let sizes = self.sizes;
-        let times = Times::of(pod, self.report.took);
+        let times = BarTimes::of(pod, self.report.took);
         self.over.titled(&marks::hover(pod, &name), |out| {
             // An invisible target for the tooltip, as wide as the row.
             out.markup(format_args!(
@@ -189,7 +189,7 @@ impl<'a> Rows<'a> {
 
 fn bar(
     pod: &PodReport,
-    times: &Times,
+    times: &BarTimes,
     scale: &Scale,
     Sizes { bar, .. }: Sizes,
     middle: f64,

@@ -123,7 +123,7 @@ proptest! {
     /// The backoff only grows until it is at its limit, and never exceeds it.
     #[test]
     fn the_back_off_grows_and_stays_within_its_limit(runs in proptest::collection::vec(0..1200u64, 1..40)) {
-        let backoff = Backoff::default();
+        let backoff = CrashBackoff::default();
         let mut due = Duration::ZERO;
         for ran in runs {
             let waited = backoff.after(due, Duration::from_secs(ran));

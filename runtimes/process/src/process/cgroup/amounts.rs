@@ -11,7 +11,7 @@ use super::place::Controller;
 
 /// A file of a cgroup, and the value to write. It is `optional` if the kernel may lack the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct CgroupWrite {
     pub(super) file: &'static str,
     pub(super) text: String,
     pub(super) optional: bool,
@@ -22,7 +22,7 @@ pub(super) fn of_container(
     container: &api::Container,
     controller: Controller,
     is_v2: bool,
-) -> Vec<Entry> {
+) -> Vec<CgroupWrite> {
     let resources = container.resources.as_ref();
     let limits = resources.and_then(|r| r.limits.as_ref());
     let requests = resources.and_then(|r| r.requests.as_ref());
@@ -65,7 +65,7 @@ pub(super) fn of_container(
 }
 
 /// A pod's weight relative to other pods, from its requests.
-pub(super) fn of_pod(pod: &Pod, controller: Controller, is_v2: bool) -> Vec<Entry> {
+pub(super) fn of_pod(pod: &Pod, controller: Controller, is_v2: bool) -> Vec<CgroupWrite> {
     match controller {
         Controller::Cpu => share(pod.fit_requests().cpu_milli(), is_v2),
         Controller::Memory | Controller::Pids => Vec::new(),
@@ -73,7 +73,7 @@ pub(super) fn of_pod(pod: &Pod, controller: Controller, is_v2: bool) -> Vec<Entr
 }
 
 /// The weight of all BestEffort pods together: the lowest possible.
-pub(super) fn of_best_effort(controller: Controller, is_v2: bool) -> Vec<Entry> {
+pub(super) fn of_best_effort(controller: Controller, is_v2: bool) -> Vec<CgroupWrite> {
     match controller {
         Controller::Cpu => share(0, is_v2),
         Controller::Memory | Controller::Pids => Vec::new(),
@@ -82,7 +82,7 @@ pub(super) fn of_best_effort(controller: Controller, is_v2: bool) -> Vec<Entry> 
 
 /// The limits of all pods together: nine tenths of the node's `tasks`. The rest is for people who have to log in and
 /// investigate.
-pub(super) fn of_all(controller: Controller, tasks: Option<u64>) -> Vec<Entry> {
+pub(super) fn of_all(controller: Controller, tasks: Option<u64>) -> Vec<CgroupWrite> {
     match (controller, tasks) {
         (Controller::Pids, Some(tasks)) => {
             vec![entry("pids.max", (tasks - tasks / 10).to_string())]
@@ -102,19 +102,19 @@ pub(super) fn limits(
         .filter(move |(name, _)| has(name))
 }
 
-fn share(milli: i64, is_v2: bool) -> Vec<Entry> {
+fn share(milli: i64, is_v2: bool) -> Vec<CgroupWrite> {
     vec![match is_v2 {
         true => entry("cpu.weight", weight(shares(milli)).to_string()),
         false => entry("cpu.shares", shares(milli).to_string()),
     }]
 }
 
-fn entry(file: &'static str, text: String) -> Entry {
-    Entry { file, text, optional: false }
+fn entry(file: &'static str, text: String) -> CgroupWrite {
+    CgroupWrite { file, text, optional: false }
 }
 
-fn optional(file: &'static str, text: String) -> Entry {
-    Entry { file, text, optional: true }
+fn optional(file: &'static str, text: String) -> CgroupWrite {
+    CgroupWrite { file, text, optional: true }
 }
 
 /// A limit of zero counts as no limit.

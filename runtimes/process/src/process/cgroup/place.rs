@@ -35,7 +35,7 @@ pub(crate) struct Hierarchy {
 
 /// The usable hierarchies, and the reasons for what is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Places {
+pub(crate) struct UsableHierarchies {
     pub(crate) hierarchies: Vec<Hierarchy>,
     /// Controllers that no hierarchy offers, each with the reason.
     pub(crate) missing: Vec<(Controller, String)>,
@@ -50,14 +50,16 @@ struct Unit<'a> {
 }
 
 /// Finds what was delegated to the unit of the process `pid` (`self` for this one).
-pub(crate) fn discover((proc_root, mount): (&Path, &Path), pid: &str) -> Places {
+pub(crate) fn discover((proc_root, mount): (&Path, &Path), pid: &str) -> UsableHierarchies {
     let own = match kernel::read(proc_root.join(pid).join("cgroup")) {
         Ok(own) => own,
         Err(error) => {
-            return Places::none(&format!("the agent's own cgroup is not known: {error}"));
+            return UsableHierarchies::none(&format!(
+                "the agent's own cgroup is not known: {error}"
+            ));
         }
     };
-    let mut places = Places::default();
+    let mut places = UsableHierarchies::default();
     let v2 = v2_mount(mount);
     let mut unified = v2.as_deref().and_then(|mount| unified(&own, mount));
     for controller in Controller::ALL {
@@ -185,7 +187,7 @@ impl Controller {
 
 // === impl Places ===
 
-impl Places {
+impl UsableHierarchies {
     /// No hierarchies at all, all for the same reason.
     pub(crate) fn none(why: &str) -> Self {
         let missing = Controller::ALL.map(|controller| (controller, why.to_owned()));
@@ -226,7 +228,7 @@ mod tests {
             tree
         }
 
-        fn discover(&self) -> Places {
+        fn discover(&self) -> UsableHierarchies {
             discover((&self.0.path().join("proc"), &self.0.path().join("cg")), "self")
         }
 

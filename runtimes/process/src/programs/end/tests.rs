@@ -7,10 +7,10 @@ use winddown_engine::action::ActionError;
 use winddown_engine::probing::ProbeState;
 use winddown_engine::stopping::{stop, stop_to_restart, unknown_end};
 use winddown_shared::{EndCause, Pod, PodUid, UnsupportedField, WallClock, WallTime};
-use winddown_shim::order::Command;
+use winddown_shim::order::ExecCommand;
 
 use super::*;
-use crate::programs::Output;
+use crate::programs::CommandOutput;
 use crate::programs::config::{ProcessConfig, ShimCommand};
 use crate::programs::pod::{self, Run, Starting};
 use crate::programs::stats::StatsSources;
@@ -25,14 +25,14 @@ struct Faulty {
     hooks: AtomicU32,
 }
 
-fn faulty(fails: u32) -> Arc<Context<Faulty>> {
+fn faulty(fails: u32) -> Arc<ProgramContext<Faulty>> {
     let shim = ShimCommand::new("/none", []);
     let config = ProcessConfig::new("/none", "/none", shim, WallClock::new(WallTime::default));
     let driver = Faulty { fails, tries: AtomicU32::new(0), hooks: AtomicU32::new(0) };
-    Arc::new(Context::new(config, String::new(), watch::channel(()).1, driver))
+    Arc::new(ProgramContext::new(config, String::new(), watch::channel(()).1, driver))
 }
 
-fn tries(context: &Context<Faulty>) -> u32 {
+fn tries(context: &ProgramContext<Faulty>) -> u32 {
     context.driver.tries.load(Ordering::SeqCst)
 }
 
@@ -44,7 +44,7 @@ impl ProgramDriver for Faulty {
     }
 
     async fn start(
-        _: &Arc<Context<Self>>,
+        _: &Arc<ProgramContext<Self>>,
         _: Starting,
         _: &Pod,
         _: &Arc<str>,
@@ -54,10 +54,10 @@ impl ProgramDriver for Faulty {
     }
 
     async fn exec(
-        context: &Arc<Context<Self>>,
+        context: &Arc<ProgramContext<Self>>,
         _: (&Pod, &str),
-        _: Command,
-        _: Output,
+        _: ExecCommand,
+        _: CommandOutput,
         _: Duration,
     ) -> Result<i32, ActionError> {
         context.driver.hooks.fetch_add(1, Ordering::SeqCst);
@@ -65,16 +65,16 @@ impl ProgramDriver for Faulty {
         Ok(0)
     }
 
-    async fn settle(_: &Arc<Context<Self>>, _: &Arc<PodEntry>) -> Result<(), RuntimeError> {
+    async fn settle(_: &Arc<ProgramContext<Self>>, _: &Arc<PodEntry>) -> Result<(), RuntimeError> {
         Ok(())
     }
 
-    async fn send_stop_signal(_: &Arc<Context<Self>>, _: &Arc<PodEntry>, _: &Target) {}
+    async fn send_stop_signal(_: &Arc<ProgramContext<Self>>, _: &Arc<PodEntry>, _: &StopTarget) {}
 
     async fn kill(
-        context: &Arc<Context<Self>>,
+        context: &Arc<ProgramContext<Self>>,
         entry: &Arc<PodEntry>,
-        target: &Target,
+        target: &StopTarget,
         round: u32,
     ) {
         if round > 0 || context.driver.tries.fetch_add(1, Ordering::SeqCst) < context.driver.fails {
@@ -88,14 +88,14 @@ impl ProgramDriver for Faulty {
     }
 
     async fn unkillable_error(
-        _: &Arc<Context<Self>>,
+        _: &Arc<ProgramContext<Self>>,
         _: &Arc<PodEntry>,
-        _: &Target,
+        _: &StopTarget,
     ) -> RuntimeError {
         RuntimeError::Failed { what: "it survives".to_owned(), source: None }
     }
 
-    async fn clean_up(_: &Arc<Context<Self>>, _: &PodUid) -> Result<(), RuntimeError> {
+    async fn clean_up(_: &Arc<ProgramContext<Self>>, _: &PodUid) -> Result<(), RuntimeError> {
         Ok(())
     }
 

@@ -19,12 +19,12 @@ pub(crate) struct Used {
 }
 
 /// All processes of the machine, by parent.
-pub(crate) struct Processes {
+pub(crate) struct MachineProcesses {
     /// The pid and the number of threads of each child.
     children: HashMap<i32, Vec<(i32, u64)>>,
 }
 
-impl Processes {
+impl MachineProcesses {
     /// Reads one line for each process. Blocks for some milliseconds.
     pub(crate) fn look(proc_root: &Path) -> Self {
         let mut children = HashMap::<i32, Vec<(i32, u64)>>::new();
@@ -128,7 +128,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let all = [(1, 0, 1, 5), (10, 1, 2, 100), (11, 10, 1, 7), (12, 11, 4, 3), (20, 1, 1, 50)];
         all.into_iter().for_each(|one| process(root.path(), one));
-        let processes = Processes::look(root.path());
+        let processes = MachineProcesses::look(root.path());
         let below = |pid, is_own| processes.below(root.path(), (pid, is_own));
         let page = page_size();
         let used = |pages: u64, tasks, ticks: u64| {
@@ -150,7 +150,7 @@ mod tests {
         let idle = "10 (sleep) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 20 0 1 0 1 1";
         fs::write(root.path().join("10/stat"), idle).unwrap();
         fs::write(root.path().join("10/schedstat"), "1234567 89 3\n").unwrap();
-        let used = Processes::look(root.path()).below(root.path(), (10, true)).unwrap();
+        let used = MachineProcesses::look(root.path()).below(root.path(), (10, true)).unwrap();
         assert_eq!(used.cpu, Some(Duration::from_nanos(1_234_567)));
     }
 

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn the_values_are_read() {
-    use Value::{Maintenance, Preempted};
+    use MetadataValue::{Maintenance, Preempted};
     let cases = [
         (Preempted, "TRUE", Some(30)),
         (Preempted, "TRUE\n", Some(30)),
@@ -34,7 +34,7 @@ fn an_etag_that_could_change_the_question_is_not_used() {
 proptest! {
     #[test]
     fn no_answer_panics(body in ".{0,200}") {
-        let _ = Value::Preempted.read(&body);
-        let _ = Value::Maintenance.read(&body);
+        let _ = MetadataValue::Preempted.read(&body);
+        let _ = MetadataValue::Maintenance.read(&body);
     }
 }

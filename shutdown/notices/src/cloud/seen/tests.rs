@@ -16,12 +16,12 @@ fn event(id: &str, not_before: Option<i64>) -> CloudEvent {
     CloudEvent { id: id.to_owned(), not_before, announced: Announcement::new(when, id) }
 }
 
-async fn open(directory: &tempfile::TempDir, boot: &str) -> Seen {
-    Seen::open(directory.path().join("events.json"), boot).await
+async fn open(directory: &tempfile::TempDir, boot: &str) -> SeenEvents {
+    SeenEvents::open(directory.path().join("events.json"), boot).await
 }
 
 /// Returns the event that counts when these are listed on a machine that came up at noon.
-async fn counts(seen: &mut Seen, listed: &[CloudEvent]) -> Option<String> {
+async fn counts(seen: &mut SeenEvents, listed: &[CloudEvent]) -> Option<String> {
     seen.take(listed, Some(noon(0))).await;
     seen.earliest(listed, Some(noon(0))).map(|event| event.id.clone())
 }
@@ -110,20 +110,20 @@ async fn what_a_disk_refused_is_written_when_it_takes_it_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let missing = directory.path().join("missing");
     let file = missing.join("events.json");
-    let mut seen = Seen::open(file.clone(), "one").await;
+    let mut seen = SeenEvents::open(file.clone(), "one").await;
     let started = [event("reboot", None)];
     assert!(counts(&mut seen, &started).await.is_some());
     assert!(!file.exists(), "its directory is missing");
     std::fs::create_dir(&missing).expect("made");
     assert!(counts(&mut seen, &started).await.is_some());
-    let mut seen = Seen::open(file, "two").await;
+    let mut seen = SeenEvents::open(file, "two").await;
     assert_eq!(counts(&mut seen, &started).await, None, "an earlier boot was for it");
 }
 
 #[tokio::test]
 async fn without_a_disk_or_a_boot_id_everything_counts_and_nothing_is_kept() {
     let started = [event("reboot", None)];
-    let mut seen = Seen::open("/proc/no/such/place".into(), "one").await;
+    let mut seen = SeenEvents::open("/proc/no/such/place".into(), "one").await;
     assert!(counts(&mut seen, &started).await.is_some());
     let directory = tempfile::tempdir().expect("a directory");
     for damage in ["", "{", "[]", "{\"version\":2,\"events\":{}}"] {
@@ -154,7 +154,7 @@ proptest! {
         before in prop::collection::vec((0..6_u8, prop::option::of(-5..5_i64)), 0..6),
         after in prop::collection::vec((0..6_u8, prop::option::of(-5..5_i64)), 0..6),
     ) {
-        let mut seen = Seen {
+        let mut seen = SeenEvents {
             file: KeptFile::at("/nowhere"),
             boot_id: "one".to_owned(),
             boots: BTreeMap::new(),

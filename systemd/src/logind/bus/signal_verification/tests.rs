@@ -10,7 +10,8 @@ use zbus::names::{OwnedUniqueName, UniqueName};
 use zbus::{DynamicType, Message, Variant};
 
 use super::{
-    CHANGED, LOGIN_INTERFACE, LOGIN_PATH, PLAIN, PROPERTIES, SignalVerifier, Verdict, WITH_METADATA,
+    CHANGED, LOGIN_INTERFACE, LOGIN_PATH, MessageVerdict, PLAIN, PROPERTIES, SignalVerifier,
+    WITH_METADATA,
 };
 use crate::logind::session::LogindEvent;
 
@@ -48,8 +49,8 @@ fn owner_change(sender: &str, name: &str, new: &str) -> Message {
     signal_at(sender, "/org/freedesktop/DBus", "org.freedesktop.DBus", "NameOwnerChanged", &body)
 }
 
-fn refused(verdict: &Verdict) -> bool {
-    matches!(verdict, Verdict::Refused(_))
+fn refused(verdict: &MessageVerdict) -> bool {
+    matches!(verdict, MessageVerdict::Refused(_))
 }
 
 #[test]
@@ -57,7 +58,7 @@ fn the_owners_signal_is_believed_and_carries_the_time_it_came() {
     let at = Instant::now();
     for begins in [true, false] {
         let kind = ShutdownKind::Unknown;
-        let believed = Verdict::Believed(LogindEvent::Prepare { begins, kind, at });
+        let believed = MessageVerdict::Believed(LogindEvent::Prepare { begins, kind, at });
         assert_eq!(judge().judge(&signal(LOGIND, PLAIN, &begins), at), believed);
     }
 }
@@ -70,7 +71,7 @@ fn signals_of_other_senders_are_refused() {
     nobody.owner_is(None);
     assert!(refused(&nobody.judge(&signal(LOGIND, PLAIN, &true), at)));
     let mut unknown = SignalVerifier::new(true);
-    assert_eq!(unknown.judge(&signal(LOGIND, PLAIN, &true), at), Verdict::Other);
+    assert_eq!(unknown.judge(&signal(LOGIND, PLAIN, &true), at), MessageVerdict::Other);
 }
 
 #[test]
@@ -110,7 +111,10 @@ fn the_metadata_tell_the_kind_and_odd_metadata_tell_nothing() {
     for (key, value, kind) in cases {
         let body = (true, HashMap::from([(key, value)]));
         let verdict = judge().judge(&signal(LOGIND, WITH_METADATA, &body), at);
-        assert_eq!(verdict, Verdict::Believed(LogindEvent::Prepare { begins: true, kind, at }));
+        assert_eq!(
+            verdict,
+            MessageVerdict::Believed(LogindEvent::Prepare { begins: true, kind, at })
+        );
     }
 }
 
@@ -123,7 +127,7 @@ fn change(sender: &str, path: &str, interface: &str, new: &str, named: &str) -> 
 #[test]
 fn a_change_of_the_managers_properties_counts_if_it_may_be_about_a_shutdown() {
     let at = Instant::now();
-    let changed = Verdict::Believed(LogindEvent::Changed { at });
+    let changed = MessageVerdict::Believed(LogindEvent::Changed { at });
     let session = "/org/freedesktop/login1/session/c1";
     let cases = [
         (LOGIN_PATH, LOGIN_INTERFACE, "ScheduledShutdown", "Docked", true),
@@ -135,7 +139,7 @@ fn a_change_of_the_managers_properties_counts_if_it_may_be_about_a_shutdown() {
     ];
     for (path, interface, new, named, counts) in cases {
         let verdict = judge().judge(&change(LOGIND, path, interface, new, named), at);
-        let expected = if counts { &changed } else { &Verdict::Other };
+        let expected = if counts { &changed } else { &MessageVerdict::Other };
         assert_eq!(verdict, *expected, "{path} {interface} {new} {named}");
     }
 }
@@ -145,10 +149,10 @@ fn a_change_that_another_sender_tells_of_is_refused_and_so_is_a_malformed_one() 
     let at = Instant::now();
     let told = |sender| change(sender, LOGIN_PATH, LOGIN_INTERFACE, "ScheduledShutdown", "Docked");
     assert!(refused(&judge().judge(&told(OTHER), at)));
-    assert_eq!(SignalVerifier::new(true).judge(&told(LOGIND), at), Verdict::Other);
+    assert_eq!(SignalVerifier::new(true).judge(&told(LOGIND), at), MessageVerdict::Other);
     assert_eq!(
         SignalVerifier::new(false).judge(&told(OTHER), at),
-        Verdict::Believed(LogindEvent::Changed { at })
+        MessageVerdict::Believed(LogindEvent::Changed { at })
     );
     for body in [&("", true), &(LOGIN_INTERFACE, true)] {
         let malformed = signal_at(LOGIND, LOGIN_PATH, PROPERTIES, CHANGED, body);
@@ -161,15 +165,15 @@ fn only_the_bus_itself_can_tell_of_a_new_owner() {
     let at = Instant::now();
     let login1 = "org.freedesktop.login1";
     let mut judge = judge();
-    assert_eq!(judge.judge(&owner_change(OTHER, login1, OTHER), at), Verdict::Other);
+    assert_eq!(judge.judge(&owner_change(OTHER, login1, OTHER), at), MessageVerdict::Other);
     assert!(refused(&judge.judge(&signal(OTHER, PLAIN, &true), at)));
     let driver = "org.freedesktop.DBus";
-    assert_eq!(judge.judge(&owner_change(driver, "some.Name", OTHER), at), Verdict::Other);
-    let back = Verdict::Believed(LogindEvent::Back);
+    assert_eq!(judge.judge(&owner_change(driver, "some.Name", OTHER), at), MessageVerdict::Other);
+    let back = MessageVerdict::Believed(LogindEvent::Back);
     assert_eq!(judge.judge(&owner_change(driver, login1, OTHER), at), back);
     assert!(refused(&judge.judge(&signal(LOGIND, PLAIN, &true), at)));
     assert!(!refused(&judge.judge(&signal(OTHER, PLAIN, &true), at)));
-    let gone = Verdict::Believed(LogindEvent::Gone);
+    let gone = MessageVerdict::Believed(LogindEvent::Gone);
     assert_eq!(judge.judge(&owner_change(driver, login1, ""), at), gone);
     assert!(refused(&judge.judge(&signal(OTHER, PLAIN, &true), at)));
 }
@@ -190,7 +194,7 @@ fn without_a_bus_the_peer_is_believed_and_owner_changes_mean_nothing() {
     let plain = Message::signal(LOGIN_PATH, LOGIN_INTERFACE, PLAIN);
     assert!(!refused(&judge.judge(&plain.build(&true).expect("a message"), at)));
     let forged = owner_change("org.freedesktop.DBus", "org.freedesktop.login1", "");
-    assert_eq!(judge.judge(&forged, at), Verdict::Other);
+    assert_eq!(judge.judge(&forged, at), MessageVerdict::Other);
 }
 
 proptest! {

@@ -17,9 +17,9 @@ use winddown_shared::{
 
 use super::{Answer, Container, State, World};
 use crate::pods::equality::is_up_to_date;
-use crate::pods::{Keep, StatusSide};
+use crate::pods::{KeepPods, StatusSide};
 use crate::status::StatusUpdate;
-use winddown_api_client::node_pods::{PodApi, PodStream, Refused};
+use winddown_api_client::node_pods::{PodApi, PodStream, RefusedRequest};
 use winddown_api_client::refusal::Refusal;
 
 /// How long a hanging call to the runtime takes.
@@ -39,7 +39,7 @@ impl PodApi for World {
         .boxed()
     }
 
-    async fn get(&self, pod: &PodLabel) -> Result<Option<api::Pod>, Refused> {
+    async fn get(&self, pod: &PodLabel) -> Result<Option<api::Pod>, RefusedRequest> {
         self.called(format!("get {}", pod.uid));
         self.with(|state| {
             state.refuse("read the pod")?;
@@ -48,7 +48,7 @@ impl PodApi for World {
         })
     }
 
-    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), Refused> {
+    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
         let uid = pod.uid.as_str();
         if !grace.is_zero() {
             self.called(format!("request {uid} {}s", grace.as_secs()));
@@ -67,7 +67,7 @@ impl PodApi for World {
             Ok(())
         })?;
         match self.object(uid) {
-            None => Err(Refused { what: "", refusal: Refusal::NotFound, source: None }),
+            None => Err(RefusedRequest { what: "", refusal: Refusal::NotFound, source: None }),
             Some(object) if object.metadata.finalizers.is_some() => {
                 self.edit(uid, |pod| pod.metadata.deletion_grace_period_seconds = Some(0));
                 Ok(())
@@ -217,7 +217,7 @@ impl Runtime for World {
     }
 }
 
-impl Keep for World {
+impl KeepPods for World {
     fn keep(&self, pod: Pod) -> BoxFuture<'_, ()> {
         self.with(|state| state.kept.insert(pod.uid().to_string(), pod));
         ready(()).boxed()

@@ -7,7 +7,7 @@ use winddown_shared::{
 };
 
 use super::State;
-use winddown_api_client::node_pods::Refused;
+use winddown_api_client::node_pods::RefusedRequest;
 
 /// When pods start, by the wall clock.
 const START: WallTime = WallTime::constant(1_000_000, 0);
@@ -84,10 +84,10 @@ impl State {
         self.objects.values().cloned().collect()
     }
 
-    pub(super) fn refuse(&mut self, what: &'static str) -> Result<(), Refused> {
+    pub(super) fn refuse(&mut self, what: &'static str) -> Result<(), RefusedRequest> {
         match self.refusals.pop_front() {
-            Some(refusal) => Err(Refused { what, refusal, source: None }),
-            None if self.api_down => Err(Refused::silent(what)),
+            Some(refusal) => Err(RefusedRequest { what, refusal, source: None }),
+            None if self.api_down => Err(RefusedRequest::silent(what)),
             None => Ok(()),
         }
     }
