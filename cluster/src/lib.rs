@@ -19,7 +19,7 @@
 //! last pod's end and the report, within the reserve.
 //!
 //! * `pods`: a pod of the API is identified by its UID and has one entry: what the API says, and what the node was given
-//!   (`pods/known.rs`). Each step follows from what the API wants and what the node reports (`pods/plan.rs`, pure), so the
+//!   (`pods/known.rs`). Each step follows from what the API wants and what the node reports (`pods/next_step.rs`, pure), so the
 //!   controller can be killed at any point. One queue per direction handles a UID at most once at a time. A running pod
 //!   that a list lacks is looked up before it is ended. An object is removed only when nothing of its pod runs and the API
 //!   has its final status.

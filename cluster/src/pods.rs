@@ -13,8 +13,8 @@ mod controller_status;
 mod deletion;
 pub mod equality;
 mod known;
+mod next_step;
 mod parts;
-mod plan;
 mod queue;
 mod removal;
 mod seams;
@@ -25,6 +25,6 @@ pub use config::{HoldBack, PodControllerConfig, PodFilter};
 pub use controller::{
     EarlierPods, PodController, PodControllerHandle, PodQueues, RunError, RunState,
 };
-pub use plan::OrphanPolicy;
+pub use next_step::OrphanPolicy;
 pub use queue::{QueueCounts, WorkerPanicked};
 pub use seams::{AsItIs, KeepPods, MirrorSide, NodeSide, Prepare, PrepareError, StatusSide};

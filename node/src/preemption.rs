@@ -1,6 +1,6 @@
 //! Preemption as a plug-in: chooses the victims for a critical pod that does not fit.
 
-mod plan;
+mod simulation;
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use winddown_preemption::Strategy;
 use winddown_shared::{AdmissionFailureHandler, FitFailures, NodeView, Pod, Room, Runtime};
 
 use crate::plugin::{Joining, NodePlugin};
-use plan::Rooms;
+use simulation::Rooms;
 
 /// Ends pods to make room for a critical one that does not fit on the node's [`Machine`](crate::Machine).
 #[derive(Debug)]

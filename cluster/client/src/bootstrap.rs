@@ -17,16 +17,16 @@ use super::reloading::ConnectionShared;
 use super::{ClusterConfig, Connection, Credentials};
 use winddown_shared::{Backoff, fraction};
 
-mod plan;
 mod request;
 mod serving;
+mod step;
 mod store;
 #[cfg(test)]
 mod tests;
 
-use plan::{BootstrapStep, With, next};
 use request::{AskError, Purpose, ask, waits};
 pub use serving::ServingCertificate;
+use step::{BootstrapStep, With, next};
 use store::Store;
 
 /// A certificate is renewed after a random share of its lifetime between these two, so that nodes

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use winddown_shared::{CONFIG_MIRROR_ANNOTATION, WallClock};
 
-use super::plan::OrphanPolicy;
+use super::next_step::OrphanPolicy;
 
 /// Selects the pods of its node that the controller takes.
 pub type PodFilter = Arc<dyn Fn(&api::Pod) -> bool + Send + Sync>;

@@ -9,13 +9,13 @@ mod decision;
 mod envelope;
 mod guard;
 mod health;
-mod plan;
 mod pods;
 mod preemption;
 mod pressure;
 mod protection;
 mod report;
 mod request;
+mod shutdown_plan;
 mod start;
 mod status;
 #[cfg(test)]
@@ -27,7 +27,6 @@ pub use decision::Decision;
 pub use envelope::{ApiAnswer, Envelope};
 pub use guard::{GuardStatus, HoldingPod, ReleaseAnswer};
 pub use health::{Check, Health};
-pub use plan::{PlanShrink, PlannedBudget, PlannedGroup, PlannedPod, PlannedWork, ShutdownPlan};
 pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod};
 pub use preemption::{
     ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
@@ -41,6 +40,9 @@ pub use report::{ReportEntry, ReportList};
 pub use request::{
     ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody, NoticeBody,
     WithdrawAnswer,
+};
+pub use shutdown_plan::{
+    PlanShrink, PlannedBudget, PlannedGroup, PlannedPod, PlannedWork, ShutdownPlan,
 };
 pub use start::{StartPlan, StartStatus, StartingGroup, StartingPod};
 pub use status::{

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_engine::container_plan::CrashBackoff;
 use winddown_engine::environment::EnvironmentFacts;
-use winddown_engine::plan::CrashBackoff;
 use winddown_shared::WallClock;
 
 use super::slices::PodSlices;

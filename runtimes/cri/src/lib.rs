@@ -128,7 +128,7 @@ pub use open::CriOpenError;
 pub use slices::PodSlices;
 pub use support::check_supported;
 pub use winddown_engine::EnvironmentFacts;
-pub use winddown_engine::plan::CrashBackoff;
+pub use winddown_engine::container_plan::CrashBackoff;
 
 use client::CriClient;
 use pod::{InSandbox, PodEntry, PodState, Starting};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use winddown_engine::plan::{self, ContainerRule};
+use winddown_engine::container_plan::{self, ContainerRule};
 use winddown_engine::pod::{self, RunScope};
 use winddown_shared::{Pod, UnsupportedField};
 
@@ -96,8 +96,8 @@ impl RunScope for InSandbox {
     }
 
     fn rules(pod: &Pod) -> Vec<ContainerRule> {
-        let mut rules = plan::rules(pod);
-        rules.extend(plan::ephemeral_rules(pod));
+        let mut rules = container_plan::rules(pod);
+        rules.extend(container_plan::ephemeral_rules(pod));
         rules
     }
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_engine::plan::{self, SpecContainer};
+use winddown_engine::container_plan::{self, SpecContainer};
 use winddown_engine::pod::{IMAGE_PULL, IMAGE_PULL_BACK_OFF};
 use winddown_shared::{Pod, PodEventKind, RuntimeError, error_chain};
 
@@ -53,7 +53,7 @@ pub(super) async fn start(
     pod: &Pod,
     name: &Arc<str>,
 ) -> Result<Option<Arc<str>>, RuntimeError> {
-    let Some(found) = plan::find(pod, name) else { return Ok(None) };
+    let Some(found) = container_plan::find(pod, name) else { return Ok(None) };
     let entry = starting.entry();
     match run(context, entry, pod, &found).await {
         Ok(id) => return Ok(Some(id)),

@@ -1,7 +1,7 @@
 //! The parts that all container runtimes share.
 //!
 //! * [`pod`]: the state of a pod, its containers and their runs, and [`status`], which reports it.
-//! * [`plan`]: which container to start, stop or wait for. Pure.
+//! * [`container_plan`]: which container to start, stop or wait for. Pure.
 //! * [`sync`] and [`stopping`]: the pass that carries out the plan, with hooks and probes, and the stop of a pod. The
 //!   [`driver`] is what they require of a runtime.
 //! * [`end_notices`]: the files that tell pods why and when they will be stopped.
@@ -21,6 +21,7 @@
 pub mod action;
 pub mod amounts;
 pub mod cache;
+pub mod container_plan;
 pub mod disk_notes;
 pub mod driver;
 pub mod end_notices;
@@ -29,7 +30,6 @@ pub mod environment;
 pub mod failure;
 pub mod files;
 pub mod oom_score;
-pub mod plan;
 pub mod pod;
 mod pod_resources;
 pub mod pods;

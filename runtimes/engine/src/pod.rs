@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{ContainerKind, Grace, Pod, PodUid, RuntimePod, WallTime};
 
+use crate::container_plan::{self, ContainerObservation, ContainerRule, CrashBackoff};
 use crate::entry::StateEntry;
-use crate::plan::{self, ContainerObservation, ContainerRule, CrashBackoff};
 
 mod container;
 mod notice_content;
@@ -33,7 +33,7 @@ pub trait RunScope: Debug + Default + Send + Sync + 'static {
 
     /// The rules of the containers that the runtime runs.
     fn rules(pod: &Pod) -> Vec<ContainerRule> {
-        plan::rules(pod)
+        container_plan::rules(pod)
     }
 
     /// Whether the run survives a soft-reboot of the node.
@@ -127,7 +127,7 @@ impl<B: RunScope> EnginePodState<B> {
             let old = known.iter().position(|c| c.name == rule.name).map(|i| known.remove(i));
             let fresh = || Container::new(rule.name.clone(), rule.kind);
             let mut container = old.unwrap_or_else(fresh);
-            let found = plan::find(pod, &rule.name);
+            let found = container_plan::find(pod, &rule.name);
             container.take(rule.kind, found.as_ref().map(|found| &*found.container));
             self.containers.push(container);
         }
@@ -240,7 +240,7 @@ impl<B: RunScope> EnginePodState<B> {
         self.take_pod(pod);
         let rules = B::rules(pod);
         let seen = self.seen(&rules, Instant::now());
-        !self.any_running() && plan::plan(&rules, &seen).done
+        !self.any_running() && container_plan::plan(&rules, &seen).done
     }
 
     /// How long until the next try to start the container at this index, if the last one failed; none if it may be

@@ -6,8 +6,8 @@ use std::time::Duration;
 use winddown_shared::{Pod, PodEventKind, ProbeKind, error_chain};
 
 use crate::action::{Action, ActionError};
+use crate::container_plan;
 use crate::driver::{Driver, Entry, act};
-use crate::plan;
 use crate::pod;
 use crate::probing::{ProbeFinding, Probed, Probes};
 
@@ -28,7 +28,7 @@ pub(crate) fn begin<D: Driver>(
     name: &Arc<str>,
     well: bool,
 ) {
-    let Some(found) = plan::find(pod, name) else { return };
+    let Some(found) = container_plan::find(pod, name) else { return };
     let (probes, id) = {
         let mut state = entry.lock();
         let node = driver.node(&state);

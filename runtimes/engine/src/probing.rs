@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use winddown_shared::{ContainerKind, EndCause, ProbeKind, critical};
 
-use crate::plan::ContainerObservation;
+use crate::container_plan::ContainerObservation;
 
 /// A container whose probes are run.
 pub(crate) trait Probed: Send + Sync + 'static {

@@ -7,7 +7,7 @@ use winddown_shared::{
     ContainerKind, ContainerState, ContainerStatus, GoDuration, Pod, PodRuntimeStatus,
 };
 
-use crate::plan::{self, ContainerObservation, Restart};
+use crate::container_plan::{self, ContainerObservation, Restart};
 use crate::pod::{Container, EnginePodState, Run, RunScope};
 use crate::probing::ProbeState;
 
@@ -15,7 +15,7 @@ use crate::probing::ProbeState;
 pub fn status<B: RunScope>(state: &EnginePodState<B>, scheme: &str) -> PodRuntimeStatus {
     let rules = state.pod.as_ref().map(B::rules).unwrap_or_default();
     let seen = state.seen(&rules, Instant::now());
-    let will_start = !state.stopping && !plan::plan(&rules, &seen).done;
+    let will_start = !state.stopping && !container_plan::plan(&rules, &seen).done;
     let all: Vec<Shown<'_, B>> = state
         .containers
         .iter()
@@ -173,7 +173,7 @@ mod tests {
     use winddown_shared::{ContainerExit, Pod, WallTime};
 
     use super::*;
-    use crate::plan::CrashBackoff;
+    use crate::container_plan::CrashBackoff;
     use crate::pod::StartFailure;
 
     /// A numbered sandbox.

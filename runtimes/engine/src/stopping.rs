@@ -24,9 +24,9 @@ use winddown_shared::{
 };
 
 use crate::action::{Action, ActionError};
+use crate::container_plan;
 use crate::driver::{self, Driver, StopTarget, act};
 use crate::entry::StateEntry;
-use crate::plan;
 use crate::pod::{self, EnginePodState, RunScope};
 use crate::stopping::last_call::LastCall;
 
@@ -145,7 +145,7 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &EnginePodState<D::RunScope>) -> V
     let running = state.containers.iter().filter(|c| c.is_running());
     let target = |container: &pod::Container<D::RunScope>| {
         let run = container.run.as_ref()?;
-        let found = state.pod.as_ref().and_then(|pod| plan::find(pod, &container.name));
+        let found = state.pod.as_ref().and_then(|pod| container_plan::find(pod, &container.name));
         let found = found.as_ref().map(|found| &*found.container);
         let spec = found.or(container.found_spec.as_deref());
         let pre_stop = spec.and_then(|spec| {
@@ -265,7 +265,7 @@ pub fn grace_of(pod: &Pod) -> Duration {
 
 /// The grace period of a container that is restarted for this reason: its pod's, unless the failed probe has its own.
 pub(crate) fn grace_of_restart(pod: &Pod, name: &str, why: EndCause) -> Duration {
-    let found = plan::find(pod, name);
+    let found = container_plan::find(pod, name);
     let probe = found.as_ref().and_then(|found| match why {
         EndCause::Probe(ProbeKind::Liveness) => found.container.liveness_probe.as_ref(),
         EndCause::Probe(ProbeKind::Startup) => found.container.startup_probe.as_ref(),

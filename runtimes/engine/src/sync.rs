@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use winddown_shared::{EndCause, Grace, Pod, PodEventKind, RuntimeError, error_chain};
 
 use crate::action::Action;
+use crate::container_plan::{ContainerObservation, ContainerRule};
 use crate::driver::{Driver, Entry, act};
-use crate::plan::{ContainerObservation, ContainerRule};
 use crate::pod::{self, RunScope as _, StartInProgress};
-use crate::{plan, prober, stopping};
+use crate::{container_plan, prober, stopping};
 
 /// How long a postStart hook may take. The kubelet sets no limit; the hook also ends with the container and with a stop
 /// of its pod.
@@ -40,7 +40,7 @@ pub async fn pass<D: Driver>(
     loop {
         let now = Instant::now();
         let seen = entry.lock().seen(&rules, now);
-        let next = plan::plan(&rules, &seen);
+        let next = container_plan::plan(&rules, &seen);
         if !next.done {
             tell_back_offs(driver, entry, &rules, &seen);
         }
@@ -108,7 +108,7 @@ async fn post_start<D: Driver>(
     pod: &Pod,
     (name, id): (&str, &str),
 ) -> bool {
-    let Some(found) = plan::find(pod, name) else { return true };
+    let Some(found) = container_plan::find(pod, name) else { return true };
     let hook = found.container.lifecycle.as_ref().and_then(|l| l.post_start.as_ref());
     let Some(hook) = hook else { return true };
     let node = driver.node(&entry.lock());

@@ -36,7 +36,7 @@ mod watcher;
 
 pub use cgroup::unenforced;
 pub use winddown_engine::EnvironmentFacts;
-pub use winddown_engine::plan::CrashBackoff;
+pub use winddown_engine::container_plan::CrashBackoff;
 /// The supervisor of one container.
 pub use winddown_shim as shim;
 

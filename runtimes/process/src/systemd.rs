@@ -7,9 +7,9 @@
 //! * Each attempt of a container is a transient service `winddown-podUID-CONTAINER-ATTEMPT.service` in its pod's slice
 //!   `winddown-podUID.slice`, below `winddown.slice`. It has its own cgroup with the container's limits. It does not
 //!   depend on the agent in any way.
-//! * The agent decides when to start, restart and stop a container ([`plan`](winddown_engine::plan)), never the service
-//!   manager. The service manager keeps the result of a container until the agent has recorded it and asks the service
-//!   manager to forget it; this distinguishes a unit that never started from one that ran and exited.
+//! * The agent decides when to start, restart and stop a container ([`container_plan`](winddown_engine::container_plan)),
+//!   never the service manager, which keeps the result of a container until the agent has recorded it and asks to
+//!   forget it; this distinguishes a unit that never started from one that ran and exited.
 //! * A second service writes the log, in the format and place of the other runtimes, and to the journal.
 //! * An agent that was restarted or killed lists the units and continues with them ([`SystemdRuntime::open`]). Units
 //!   are not enabled: after a boot none exists.

@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use winddown_host::regular;
 use winddown_shared::{Backoff, WallClock, error_chain, fraction};
 
-use super::plan::{BootstrapStep, next};
 use super::request::{AskError, Purpose, ask, waits};
+use super::step::{BootstrapStep, next};
 use super::store::Store;
 use super::{EARLIEST_RENEWAL, LATEST_RENEWAL};
 use crate::CertificateFacts;

@@ -10,8 +10,8 @@ use k8s_openapi::api::certificates::v1::{
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::json;
 
-use super::plan::{BootstrapStep, With, next};
 use super::request::{AskError, Purpose, RequestDecision, ask, decision_of};
+use super::step::{BootstrapStep, With, next};
 use super::store::Store;
 use crate::CertificateFacts;
 use crate::{fake, kubeconfig};

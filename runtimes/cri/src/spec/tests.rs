@@ -26,7 +26,7 @@ fn image(uid: Option<i64>, username: &str) -> api::Image {
 
 fn made(spec: &Value, image: &api::Image) -> api::ContainerConfig {
     let (config, pod) = (config(), pod(spec));
-    let found = winddown_engine::plan::find(&pod, "main").unwrap();
+    let found = winddown_engine::container_plan::find(&pod, "main").unwrap();
     let target = found.target.map(|name| format!("id of {name}"));
     container(&ContainerStart {
         config: &config,

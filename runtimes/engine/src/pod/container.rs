@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use winddown_shared::{ContainerExit, ContainerKind, ContainerState, WallTime};
 
 use super::RunScope;
-use crate::plan::{ContainerObservation, ContainerRule, CrashBackoff};
+use crate::container_plan::{ContainerObservation, ContainerRule, CrashBackoff};
 use crate::probing::ProbeState;
 
 /// The kubelet's reason for an image that could not be pulled.

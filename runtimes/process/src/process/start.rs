@@ -18,7 +18,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::fcntl_setpipe_size;
-use winddown_engine::plan;
+use winddown_engine::container_plan;
 use winddown_host::{ready::Ready, regular};
 use winddown_shared::{Pod, RuntimeError, error_chain};
 use winddown_shim::fault;
@@ -95,7 +95,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Option<Self>, RuntimeError> {
         let number = next.0;
         let turn = take_turn(starting.entry(), name, number)?;
-        let Some(found) = plan::find(pod, name) else { return Ok(None) };
+        let Some(found) = container_plan::find(pod, name) else { return Ok(None) };
         let cgroups = context.driver.cgroups.make(pod, &found.container, number)?;
         let draft = AttemptDraft::new(context, pod, name, next, cgroups)?;
         let Some(draft) = draft else { return Ok(None) };

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use winddown_engine::container_plan::CrashBackoff;
 use winddown_engine::environment::EnvironmentFacts;
-use winddown_engine::plan::CrashBackoff;
 use winddown_shared::{ON_REBOOT_ANNOTATION, OnReboot, Pod, UnsupportedField, WallClock};
 
 /// The file name of the shim, and its name in process lists.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use winddown_engine::{files, plan};
+use winddown_engine::{container_plan, files};
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::members;
 use winddown_shim::order::Order;
@@ -32,7 +32,7 @@ impl AttemptDraft {
         cgroups: Vec<PathBuf>,
     ) -> Result<Option<Self>, RuntimeError> {
         let config = &context.config;
-        let Some(found) = plan::find(pod, name) else { return Ok(None) };
+        let Some(found) = container_plan::find(pod, name) else { return Ok(None) };
         let logs = files::pod_logs(&config.log_dir, pod.namespace(), pod.name(), pod.uid());
         let log = logs.join(files::run_log(name, number));
         let dir = paths::container(config, pod.uid(), name).join(number.to_string());

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
+use winddown_engine::container_plan::{self, SpecContainer};
 use winddown_engine::end_notices;
 use winddown_engine::environment::{command_line, environment};
 use winddown_engine::oom_score::oom_score_adj;
-use winddown_engine::plan::{self, SpecContainer};
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::order::{ExecCommand, LogTarget, MessageSource, Order};
 use winddown_shim::procfs::{CONTAINER_MARK, POD_MARK};
@@ -99,7 +99,7 @@ pub(crate) fn message_source(dir: &Path, container: &api::Container) -> MessageS
 
 /// Returns the stop signal of a container: `lifecycle.stopSignal` (KEP-4960), or SIGTERM.
 pub(crate) fn stop_signal(pod: Option<&Pod>, name: &str) -> rustix::process::Signal {
-    let found = pod.and_then(|pod| plan::find(pod, name));
+    let found = pod.and_then(|pod| container_plan::find(pod, name));
     let named = found.as_ref().and_then(|f| f.container.lifecycle.as_ref()?.stop_signal.as_deref());
     named.and_then(parse_signal).unwrap_or(rustix::process::Signal::TERM)
 }

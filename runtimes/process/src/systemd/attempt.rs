@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1 as api;
 use rustix::fs::{MemfdFlags, memfd_create};
 use serde::{Deserialize, Serialize};
 use winddown_engine::amounts::{amount, shares, weight};
-use winddown_engine::{plan, stopping};
+use winddown_engine::{container_plan, stopping};
 use winddown_shared::{Pod, PodUid, Quantity, RuntimeError};
 use winddown_shim::log_pipes;
 use winddown_shim::order::ExecCommand;
@@ -95,7 +95,7 @@ impl UnitAttempt {
         backoff: Duration,
     ) -> Result<Option<Prepared>, RuntimeError> {
         let config = &context.config;
-        let Some(found) = plan::find(pod, &self.container) else { return Ok(None) };
+        let Some(found) = container_plan::find(pod, &self.container) else { return Ok(None) };
         let container = &*found.container;
         let next = (self.number, backoff);
         let draft = AttemptDraft::new(context, pod, &self.container, next, Vec::new())?;

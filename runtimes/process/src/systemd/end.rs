@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use winddown_engine::plan;
+use winddown_engine::container_plan;
 use winddown_host::regular;
 use winddown_shared::{RuntimeError, critical, error_chain};
 use winddown_shim::order::MessageSource;
@@ -144,7 +144,8 @@ async fn write<U: ServiceUnits>(
     let Some(end) = end else { return exits::read(&attempt.dir).await };
     let source = {
         let state = entry.lock();
-        let found = state.pod.as_ref().and_then(|pod| plan::find(pod, &attempt.container));
+        let found =
+            state.pod.as_ref().and_then(|pod| container_plan::find(pod, &attempt.container));
         found.map(|found| launch::message_source(&attempt.dir, &found.container))
     };
     let (context, attempt) = (Arc::clone(context), attempt.clone());
