@@ -98,6 +98,7 @@ lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documen
 	@# Not by `cargo run`: a build script asks for what that sets, and crates would be compiled anew.
 	$(CARGO) build --quiet --package xtask
 	$(TARGET)/debug/xtask rooms
+	$(TARGET)/debug/xtask names
 	$(TARGET)/debug/xtask plugins
 	@# Nothing is built here; that is for 'make crates'.
 	$(CARGO) package --quiet --offline --locked --allow-dirty --no-verify $(CRATES)

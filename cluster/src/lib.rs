@@ -18,11 +18,11 @@
 //! boot, so a restart needs no API server. A shutdown waits for the API only in its last work (`ShutdownWork`), between the
 //! last pod's end and the report, within the reserve.
 //!
-//! * `pods`: a pod of the API is identified by its UID and has one entry: what the API says, and what the node was given
-//!   (`pods/known.rs`). Each step follows from what the API wants and what the node reports (`pods/next_step.rs`, pure), so the
-//!   controller can be killed at any point. One queue per direction handles a UID at most once at a time. A running pod
-//!   that a list lacks is looked up before it is ended. An object is removed only when nothing of its pod runs and the API
-//!   has its final status.
+//! * `pods`: a pod of the API is identified by its UID and has one entry: what the API says, and what the node was
+//!   given (`pods/known.rs`). Each step follows from what the API wants and what the node reports (`pods/next_step.rs`,
+//!   pure), so the controller can be killed at any point. One queue per direction handles a UID at most once at a time.
+//!   A running pod that a list lacks is looked up before it is ended. An object is removed only when nothing of its pod
+//!   runs and the API has its final status.
 //! * `status` has two halves. `patch` is a pure function from the API's status and the node's to the one patch that is
 //!   needed; property tests check its guarantees (no lower phase, no terminal phase together with Ready, others' conditions
 //!   untouched, idempotent). `Outbox` has one entry per pod, in which the latest status wins, and retries until the API has

@@ -13,13 +13,13 @@
 //!
 //! # Design
 //!
-//! `preemption/` only decides: `select` is a function of the arriving pod, the candidates and the shortage; `PreemptionHandler`
-//! puts it behind `AdmissionFailureHandler`; the intake ends the victims and checks the fit again. `distance` reproduces
-//! the kubelet's heuristic down to the order of float operations, because equal distances decide about victims; an estimate
-//! without divisions leaves only near-ties to compute exactly. `minimal` first takes the lowest sufficient priority limit.
-//! A covering bound (weights on the resources) then gives the smallest number, and swaps and branch and bound improve the
-//! set. Its work is bounded by a number of pods, so the answer is the same on every machine, and `Proof` says up to which
-//! criterion the answer is known to be optimal.
+//! `preemption/` only decides: `select` is a function of the arriving pod, the candidates and the shortage;
+//! `PreemptionHandler` puts it behind `AdmissionFailureHandler`; the intake ends the victims and checks the fit again.
+//! `distance` reproduces the kubelet's heuristic down to the order of float operations, because equal distances decide
+//! about victims; an estimate without divisions leaves only near-ties to compute exactly. `minimal` first takes the
+//! lowest sufficient priority limit. A covering bound (weights on the resources) then gives the smallest number, and
+//! swaps and branch and bound improve the set. Its work is bounded by a number of pods, so the answer is the same on
+//! every machine, and `Proof` says up to which criterion the answer is known to be optimal.
 
 mod distance;
 mod error;

@@ -28,7 +28,7 @@ pub const NAME: &str = "zz-winddown.conf";
 pub const DIRECTORIES: [&str; 4] = ["/etc", "/run", "/usr/local/lib", "/usr/lib"];
 
 /// logind's delay if no file sets it.
-pub const DEFAULT: Duration = Duration::from_secs(5);
+pub const DEFAULT_DELAY: Duration = Duration::from_secs(5);
 
 /// The value of `infinity`: 584 thousand years, systemd's largest time span. Unlike
 /// [`Duration::MAX`] it can be added to any instant.
@@ -45,7 +45,7 @@ pub struct Setting {
 
 /// Finds the assignment of `InhibitDelayMaxSec` that logind uses, in the tree below `root`.
 ///
-/// Returns `None` if no file sets it, so that logind's own [`DEFAULT`] applies. Unreadable files
+/// Returns `None` if no file sets it, so that logind's own [`DEFAULT_DELAY`] applies. Unreadable files
 /// set nothing, in logind as here. Blocks on the file system.
 pub fn find(root: &Path) -> Option<Setting> {
     let (main, drop_ins) = merge::scan(root);

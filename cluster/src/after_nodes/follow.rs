@@ -108,6 +108,6 @@ impl NodesFollower {
 
 impl std::fmt::Debug for NodesFollower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Follower").field("selector", &self.selector).finish_non_exhaustive()
+        f.debug_struct("NodesFollower").field("selector", &self.selector).finish_non_exhaustive()
     }
 }

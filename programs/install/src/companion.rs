@@ -466,7 +466,7 @@ pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -
 /// The command that makes logind wait for as long as the kubelet wants once winddown's file is gone; none if it will. It
 /// writes what the kubelet would have written, had it been the first.
 fn delay_again(root: &Path, wanted: Duration) -> Option<NextStep> {
-    let delay = drop_in::find_without_ours(root).map_or(drop_in::DEFAULT, |set| set.value);
+    let delay = drop_in::find_without_ours(root).map_or(drop_in::DEFAULT_DELAY, |set| set.value);
     let wanted = seconds_up(wanted);
     let directory = "/etc/systemd/logind.conf.d";
     (delay < Duration::from_secs(wanted)).then(|| {

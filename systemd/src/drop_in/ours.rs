@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::write::{self, WriteError, Written};
-use super::{DEFAULT, NAME, Source, effective, merge};
+use super::{DEFAULT_DELAY, NAME, Source, effective, merge};
 
 /// The required state of winddown's drop-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum Applied {
 pub fn ours(main: &[Source], drop_ins: &[Source], wanted: Duration) -> RequiredDropIn {
     let is_ours = |source: &&Source| source.file.file_name().is_some_and(|name| name == NAME);
     let others: Vec<Source> = drop_ins.iter().filter(|s| !is_ours(s)).cloned().collect();
-    let without_us = effective(main, &others).map_or(DEFAULT, |setting| setting.value);
+    let without_us = effective(main, &others).map_or(DEFAULT_DELAY, |setting| setting.value);
     if without_us >= wanted { RequiredDropIn::Absent } else { RequiredDropIn::Present(wanted) }
 }
 

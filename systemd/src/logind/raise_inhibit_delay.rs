@@ -92,7 +92,8 @@ async fn settle(
     enough: Duration,
     predicted: Option<&Option<Setting>>,
 ) -> Result<Duration, LogindCallError> {
-    let predicted = predicted.map(|set| set.as_ref().map_or(drop_in::DEFAULT, |set| set.value));
+    let predicted =
+        predicted.map(|set| set.as_ref().map_or(drop_in::DEFAULT_DELAY, |set| set.value));
     let deadline = Instant::now() + SETTLE_TIMEOUT;
     let mut pause = FIRST_CHECK_PAUSE;
     loop {

@@ -192,16 +192,7 @@ impl Walk<'_> {
 
 impl<'ast> Visit<'ast> for Walk<'_> {
     fn visit_item(&mut self, item: &'ast syn::Item) {
-        let attributes = match item {
-            syn::Item::Mod(item) => &item.attrs,
-            syn::Item::Fn(item) => &item.attrs,
-            syn::Item::Impl(item) => &item.attrs,
-            syn::Item::Struct(item) => &item.attrs,
-            syn::Item::Enum(item) => &item.attrs,
-            syn::Item::Trait(item) => &item.attrs,
-            _ => return visit::visit_item(self, item),
-        };
-        if !attributes.iter().any(of_tests) {
+        if !attributes(item).iter().any(of_tests) {
             visit::visit_item(self, item);
         }
     }
@@ -248,8 +239,23 @@ impl<'ast> Visit<'ast> for Walk<'_> {
     }
 }
 
+/// The attributes of an item; none of one that has neither names nor limits.
+pub(crate) fn attributes(item: &syn::Item) -> &[Attribute] {
+    match item {
+        syn::Item::Mod(item) => &item.attrs,
+        syn::Item::Fn(item) => &item.attrs,
+        syn::Item::Impl(item) => &item.attrs,
+        syn::Item::Struct(item) => &item.attrs,
+        syn::Item::Enum(item) => &item.attrs,
+        syn::Item::Trait(item) => &item.attrs,
+        syn::Item::Const(item) => &item.attrs,
+        syn::Item::Static(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
 /// Whether an attribute leaves an item to tests or to fuzzing.
-fn of_tests(attribute: &Attribute) -> bool {
+pub(crate) fn of_tests(attribute: &Attribute) -> bool {
     let syn::Meta::List(list) = &attribute.meta else { return false };
     let condition = list.tokens.to_string();
     let words: Vec<&str> = condition.split(|c: char| !c.is_alphanumeric()).collect();

@@ -7,6 +7,7 @@ mod layers;
 mod limits;
 #[cfg(test)]
 mod links;
+mod names;
 mod pages;
 mod plugins;
 #[cfg(test)]
@@ -17,12 +18,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | limits | map | pages FORM DIR | plugins | rooms\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | limits | map | names | pages FORM DIR | plugins | rooms\n\n\
     cri-proto      write what is generated from runtimes/cri/proto; commit the result\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
     limits         which types, traits and functions are large, and why
     map            draw the map of ARCHITECTURE.md\n\
+    names          whether each name of a type means one thing, and each constant says what\n\
     pages package|tarball DIR  write the pages, and the files that they name, as they are installed, below DIR\n\
     plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
     rooms          how large each crate is, which files need each other, and which folders use which";
@@ -36,6 +38,7 @@ fn main() -> Result<()> {
         ["pages", "package", into] => pages::write(&repository(), &pages::PACKAGE, Path::new(into)),
         ["pages", "tarball", into] => pages::write(&repository(), &pages::TARBALL, Path::new(into)),
         ["limits"] => limits::show(&repository()),
+        ["names"] => names::show(&repository()),
         ["map"] => layers::write_map(&repository()),
         ["plugins"] => plugins::build(&repository()),
         ["rooms"] => {
