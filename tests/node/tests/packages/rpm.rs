@@ -68,7 +68,7 @@ async fn an_rpm_is_installed_upgraded_and_erased_without_harm_to_a_pod() -> Test
 }
 
 /// Does something with the package in this file, or with the one that is installed.
-async fn rpm(node: &Node, what: &[&str], file: Option<&Path>) -> TestResult<String> {
+pub(super) async fn rpm(node: &Node, what: &[&str], file: Option<&Path>) -> TestResult<String> {
     let path = "/var/tmp/winddown.rpm";
     let mut args = [&["rpm"], what].concat();
     if let Some(file) = file {

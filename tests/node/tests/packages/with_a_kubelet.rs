@@ -14,6 +14,7 @@ use winddown_node_tests::typed::{COMMAND, HOME, Typed, enter, prepare};
 use winddown_node_tests::{Flavour, Node, base_or_skip};
 
 use super::readme::{DISK, commands};
+use super::rpm::rpm;
 use super::walkthroughs::lay_out;
 use crate::page::Page;
 
@@ -35,7 +36,7 @@ const DELAY: &str = "/etc/systemd/logind.conf.d/99-kubelet.conf";
 #[tokio::test]
 async fn a_node_with_a_kubelet_keeps_its_grace_at_each_step_of_readme() -> TestResult {
     let test = "a_node_with_a_kubelet_keeps_its_grace_at_each_step_of_readme";
-    let Some(mut node) = node_with_kubelet(test).await? else { return Ok(()) };
+    let Some(mut node) = node_with_kubelet(test, Manager::Dpkg).await? else { return Ok(()) };
     let typed: Vec<_> = typed("Install").into_iter().chain(typed("With a kubelet")).collect();
     assert!(typed.len() >= 6, "only {} commands", typed.len());
     for command in &typed {
@@ -49,7 +50,7 @@ async fn a_node_with_a_kubelet_keeps_its_grace_at_each_step_of_readme() -> TestR
 #[tokio::test]
 async fn who_takes_readmes_other_way_on_such_a_node_is_told_and_led_back() -> TestResult {
     let test = "who_takes_readmes_other_way_on_such_a_node_is_told_and_led_back";
-    let Some(mut node) = node_with_kubelet(test).await? else { return Ok(()) };
+    let Some(mut node) = node_with_kubelet(test, Manager::Dpkg).await? else { return Ok(()) };
     for command in typed("Install").into_iter().chain(typed("Without Kubernetes")) {
         println!("{} $ {}", command.at, command.line);
         // Here the doctor finds a problem, and the page shows a machine without.
@@ -79,11 +80,69 @@ async fn who_takes_readmes_other_way_on_such_a_node_is_told_and_led_back() -> Te
     is_protected_by_companion(&node).await
 }
 
-/// The way back, in the order in which `uninstall` says it, to the removal of the package.
+/// What the package is of, and who removes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manager {
+    Dpkg,
+    Rpm,
+}
+
+impl Manager {
+    fn flavour(self) -> Flavour {
+        match self {
+            Self::Dpkg => Flavour::Plain,
+            Self::Rpm => Flavour::Rpm,
+        }
+    }
+
+    /// Puts the package where README has it, or on a node of rpm into place.
+    async fn give_package(self, node: &Node) -> TestResult {
+        if self == Self::Rpm {
+            let packages = Packages::make("1", &["rpm"]).await?;
+            return rpm(node, &["--install"], Some(&packages.rpm()?)).await.map(drop);
+        }
+        let packages = Packages::make("1", &["deb"]).await?;
+        for command in self.installs() {
+            let name = command.line.split_whitespace().find(|word| word.ends_with(".deb"));
+            node.install(&packages.deb()?, &format!("{HOME}/{}", name.ok_or("no package")?))?;
+        }
+        Ok(())
+    }
+
+    /// What README says to type before it asks for a kubelet.
+    fn installs(self) -> Vec<Typed> {
+        match self {
+            Self::Dpkg => typed("Install"),
+            Self::Rpm => Vec::new(),
+        }
+    }
+
+    /// Removes the package, and returns what was said.
+    async fn remove(self, node: &Node) -> TestResult<String> {
+        let said = match self {
+            Self::Dpkg => node.run(&["sh", "-c", "dpkg --remove winddown 2>&1"]).await?,
+            Self::Rpm => rpm(node, &["--erase"], None).await?,
+        };
+        println!("{said}");
+        Ok(said)
+    }
+}
+
 #[tokio::test]
 async fn a_companion_leaves_only_once_its_kubelet_ends_its_pods_itself() -> TestResult {
     let test = "a_companion_leaves_only_once_its_kubelet_ends_its_pods_itself";
-    let Some(node) = node_with_companion(test).await? else { return Ok(()) };
+    leaves_in_order(test, Manager::Dpkg).await
+}
+
+#[tokio::test]
+async fn a_companion_of_an_rpm_leaves_only_once_its_kubelet_ends_its_pods_itself() -> TestResult {
+    let test = "a_companion_of_an_rpm_leaves_only_once_its_kubelet_ends_its_pods_itself";
+    leaves_in_order(test, Manager::Rpm).await
+}
+
+/// The way back, in the order in which `uninstall` says it, to the removal of the package.
+async fn leaves_in_order(test: &str, manager: Manager) -> TestResult {
+    let Some(node) = node_with_companion(test, manager).await? else { return Ok(()) };
     let refused =
         node.run(&["sh", "-c", "winddown uninstall 2>&1 && echo UNINSTALLED; true"]).await?;
     assert!(!refused.contains("UNINSTALLED"), "{refused}");
@@ -98,18 +157,27 @@ async fn a_companion_leaves_only_once_its_kubelet_ends_its_pods_itself() -> Test
         }
         keeps_grace(&node, command).await?;
     }
-    let removed = node.run(&["sh", "-c", "dpkg --remove winddown 2>&1"]).await?;
+    let removed = manager.remove(&node).await?;
     assert!(!removed.contains("WARNING"), "{removed}");
-    keeps_grace(&node, "dpkg --remove winddown").await
+    keeps_grace(&node, "the removal of the package").await
 }
 
-/// A package manager is not refused, so that it is told what `uninstall` would have said.
 #[tokio::test]
 async fn who_removes_the_package_of_a_companion_is_told_that_nothing_ends_the_pods() -> TestResult {
     let test = "who_removes_the_package_of_a_companion_is_told_that_nothing_ends_the_pods";
-    let Some(node) = node_with_companion(test).await? else { return Ok(()) };
-    let removed = node.run(&["sh", "-c", "dpkg --remove winddown 2>&1"]).await?;
-    println!("{removed}");
+    is_told_at_removal(test, Manager::Dpkg).await
+}
+
+#[tokio::test]
+async fn who_erases_the_rpm_of_a_companion_is_told_that_nothing_ends_the_pods() -> TestResult {
+    let test = "who_erases_the_rpm_of_a_companion_is_told_that_nothing_ends_the_pods";
+    is_told_at_removal(test, Manager::Rpm).await
+}
+
+/// A package manager is not refused, so that it is told what `uninstall` would have said.
+async fn is_told_at_removal(test: &str, manager: Manager) -> TestResult {
+    let Some(node) = node_with_companion(test, manager).await? else { return Ok(()) };
+    let removed = manager.remove(&node).await?;
     let (_, steps) = removed.split_once("NOTHING ENDS THE KUBELET'S PODS").ok_or("not a word")?;
     for command in way_back(steps)? {
         node.run(&["sh", "-c", &command]).await?;
@@ -142,9 +210,9 @@ fn way_back(said: &str) -> TestResult<Vec<String>> {
 }
 
 /// A node on which README's way for such nodes was taken, and logind's delay is winddown's.
-async fn node_with_companion(test: &str) -> TestResult<Option<Node>> {
-    let Some(mut node) = node_with_kubelet(test).await? else { return Ok(None) };
-    for command in typed("Install").into_iter().chain(typed("With a kubelet")) {
+async fn node_with_companion(test: &str, manager: Manager) -> TestResult<Option<Node>> {
+    let Some(mut node) = node_with_kubelet(test, manager).await? else { return Ok(None) };
+    for command in manager.installs().into_iter().chain(typed("With a kubelet")) {
         enter(&mut node, &command).await.map_err(|error| format!("{}: {error}", command.at))?;
     }
     is_protected_by_companion(&node).await?;
@@ -160,13 +228,12 @@ async fn kubelet_holds_lock(node: &Node) -> TestResult {
     Ok(())
 }
 
-/// A node of kubeadm whose kubelet runs, with the package where README has it.
-async fn node_with_kubelet(test: &str) -> TestResult<Option<Node>> {
+/// A node of kubeadm whose kubelet runs, with the package.
+async fn node_with_kubelet(test: &str, manager: Manager) -> TestResult<Option<Node>> {
     if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
         return Ok(None);
     }
-    let Some(base) = base_or_skip(test, Flavour::Plain).await? else { return Ok(None) };
-    let packages = Packages::make("1", &["deb"]).await?;
+    let Some(base) = base_or_skip(test, manager.flavour()).await? else { return Ok(None) };
     let mut node = Node::create(&base).await?;
     node.add_disk(DISK).await?;
     let kubeadm = repository().join("programs/tests/data/kubelets/kubeadm");
@@ -176,10 +243,7 @@ async fn node_with_kubelet(test: &str) -> TestResult<Option<Node>> {
     node.write(DELAY, format!("[Login]\nInhibitDelayMaxSec={GRACE}\n"), 0o644)?;
     node.start().await?;
     prepare(&node)?;
-    for command in typed("Install") {
-        let name = command.line.split_whitespace().find(|word| word.ends_with(".deb"));
-        node.install(&packages.deb()?, &format!("{HOME}/{}", name.ok_or("no package")?))?;
-    }
+    manager.give_package(&node).await?;
     node.run(&["systemctl", "enable", "--now", "kubelet"]).await?;
     kubelet_holds_lock(&node).await?;
     Ok(Some(node))
