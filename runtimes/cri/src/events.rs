@@ -60,10 +60,7 @@ async fn read_events(
             Some((Arc::clone(&c.name), Arc::clone(&run.id)))
         });
         match known {
-            Some((name, id)) => {
-                let context = Arc::clone(context);
-                tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });
-            }
+            Some((name, id)) => exits::settle_apart(context, &entry, &name, &id),
             // The sandbox itself, or a container that is being started.
             None if *event.container_id == sandbox.id => {
                 entry.lock().own.unsure = true;

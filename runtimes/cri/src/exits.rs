@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::time::{Instant, sleep, timeout};
 use winddown_host::ready::Ready;
-use winddown_shared::{Backoff, error_chain};
+use winddown_shared::{Backoff, critical, error_chain};
 
 use super::direct::Direct;
 use super::pod::{self, PodEntry};
@@ -107,7 +107,7 @@ pub(super) fn watch(
     let pid = process.pid;
     let (context, entry, id) = (Arc::clone(context), Arc::clone(entry), Arc::<str>::from(id));
     let mut alive = context.alive.clone();
-    tokio::spawn(async move {
+    critical::spawn("watcher of a container", async move {
         let work = async {
             if let Some(ended) = ended {
                 let _ = ended.readable().await;
@@ -149,6 +149,16 @@ async fn take_end(
             }
         }
     }
+}
+
+/// Like [`settle`], in a task of its own. If the task fails, the container counts as running for ever, so the process
+/// fails with it.
+pub(super) fn settle_apart(context: &Arc<CriContext>, entry: &Arc<PodEntry>, name: &str, id: &str) {
+    let (context, entry) = (Arc::clone(context), Arc::clone(entry));
+    let (name, id) = (name.to_owned(), id.to_owned());
+    critical::spawn("end of a container", async move {
+        settle(&context, &entry, &name, &id).await;
+    });
 }
 
 /// Asks the runtime how an exited container ended, until the runtime knows that it has; only one caller asks

@@ -187,8 +187,7 @@ async fn learn(
                 adopt(context, entry, &name, &id);
             }
             // This task asks again.
-            let (context, entry) = (Arc::clone(context), Arc::clone(entry));
-            tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });
+            exits::settle_apart(context, entry, &name, &id);
         }
     }
 }

@@ -206,9 +206,7 @@ impl<'a> ContainerEnding<'a> {
             Ok(()) => {
                 let answered = self.calls.iter_mut().filter(|call| call.made_at == made_at);
                 answered.for_each(|call| call.is_answered = true);
-                let (context, entry) = (Arc::clone(self.context), Arc::clone(self.entry));
-                let (name, id) = (self.name.to_owned(), self.id.to_owned());
-                tokio::spawn(async move { exits::settle(&context, &entry, &name, &id).await });
+                exits::settle_apart(self.context, self.entry, self.name, self.id);
                 true
             }
             Err(error) if error.is_not_found() => {
