@@ -78,6 +78,8 @@ impl Runtime for InMemory {
             running: true,
             grace: pod.own_grace(),
             requests: None,
+            spec_mark: None,
+            is_undisturbed: false,
         };
         Ok(self.pods().values().map(listed).collect())
     }

@@ -11,9 +11,9 @@ use crate::status::StatusStore;
 use crate::workers::has_terminal_phase;
 use crate::workers::syncer::UpdateKind;
 use crate::{
-    Admission, BootClock, EarlierKill, GateState, KillReason, KillRequest, Lifecycle, Others, Owed,
-    Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, RunningPods, Runtime, RuntimePod,
-    RuntimeSyncer, StartTurn, VictimLock,
+    Admission, BootClock, EarlierKill, Event, GateState, KillReason, KillRequest, Lifecycle,
+    Others, Owed, Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, RunningPods, Runtime,
+    RuntimePod, RuntimeSyncer, StartTurn, VictimLock,
 };
 
 mod delays;
@@ -429,6 +429,7 @@ impl<R: Runtime> Intake<R> {
         if here && self.resume_kill(pod) {
             return true;
         }
+        self.end_changed(pod);
         // A terminating pod needs no room. A pod that is to start after its predecessor has terminated is admitted at
         // that time.
         if here || is_over(pod) || self.workers.is_termination_requested(pod.uid()) {
@@ -450,6 +451,10 @@ impl<R: Runtime> Intake<R> {
         if self.runtime.refuses_stop(pod.uid(), request.reason).is_some() {
             return false;
         }
+        if self.is_spared(pod.uid(), request.reason) {
+            self.recorder.record(&Event::PodAdmitted { pod: pod.label().clone() });
+            return false;
+        }
         self.workers.resume_kill(pod.clone(), &request);
         // Admission may have opened before this agent knew what runs. If not, `reopen` starts the pod.
         let is_open = *self.gate.borrow() == GateState::Open && !self.is_kept(pod.uid());
@@ -465,6 +470,26 @@ impl<R: Runtime> Intake<R> {
             Owed::Restart | Owed::Relief | Owed::Nothing | Owed::Reopening | Owed::Room => {}
         }
         true
+    }
+
+    /// Whether the pod runs on: what it was to terminate for is over, and the earlier agent had not come to tell it.
+    fn is_spared(&self, uid: &PodUid, reason: KillReason) -> bool {
+        let is_undisturbed =
+            matches!(self.found.get(uid), Some(HeldPod::Running(pod)) if pod.is_undisturbed);
+        let is_over = *self.gate.borrow() == GateState::Open;
+        is_undisturbed && is_over && reason.owes() == Owed::Reopening
+    }
+
+    /// Terminates a static pod whose manifest changed under a UID of its own while no agent ran: it starts again as the
+    /// new one.
+    fn end_changed(&mut self, pod: &Pod) {
+        if let Some(HeldPod::Running(old)) = self.found.get(pod.uid())
+            && pod.is_static()
+            && old.differs_from(pod)
+        {
+            self.workers.kill_runtime_pod(old);
+            self.found.insert(pod.uid().clone(), HeldPod::Remains);
+        }
     }
 
     /// Removes the kill that an earlier agent requested of this pod, and returns it with what is left of its grace.

@@ -55,8 +55,8 @@ pub use plugin::{
 pub use pod::http_get;
 pub use pod::on_reboot::{ON_REBOOT_ANNOTATION, OnReboot};
 pub use pod::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, ContainerKind, IdentityError, Pod,
-    PodLabel, PodUid, PodUidMap, QosClass, Requests, ResourceName, RuntimePod,
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerKind,
+    IdentityError, Pod, PodLabel, PodUid, PodUidMap, QosClass, Requests, ResourceName, RuntimePod,
     SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
 };
 pub use runtime::found_pod::{FoundContainer, FoundPod};

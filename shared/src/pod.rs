@@ -23,8 +23,8 @@ mod uid;
 pub use container_kind::ContainerKind;
 pub use label::PodLabel;
 pub use priority::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, SYSTEM_CRITICAL_PRIORITY,
-    SYSTEM_NODE_CRITICAL_PRIORITY,
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION,
+    SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY,
 };
 pub use qos::QosClass;
 pub use requests::{Requests, ResourceName};

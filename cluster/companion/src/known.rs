@@ -433,6 +433,8 @@ impl PodIndex {
             running: !entry.stopped && facts::runs(&entry.newest),
             grace: entry.newest.own_grace(),
             requests: None,
+            spec_mark: None,
+            is_undisturbed: false,
         })
         .collect()
     }

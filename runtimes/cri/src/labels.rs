@@ -1,11 +1,12 @@
 //! Labels and annotations of sandboxes and containers: the kubelet's, so that `crictl` and log
 //! collectors work as usual, and winddown's own, by which an agent recognises what it created.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_shared::{ContainerKind, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use winddown_shared::{ContainerKind, Pod, Requests, ResourceName};
 
 /// Marks what this agent created. A kubelet's pods in the same runtime do not have it and are never
 /// touched.
@@ -23,6 +24,7 @@ const MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
 const PRE_STOP: &str = "io.kubernetes.container.preStopHandler";
 const PORTS: &str = "io.kubernetes.container.ports";
 const POD_GRACE: &str = "io.kubernetes.pod.terminationGracePeriod";
+const POD_REQUESTS: &str = "io.winddown.pod.requests";
 
 const KIND: &str = "io.winddown.container.kind";
 const PLACE: &str = "io.winddown.container.place";
@@ -79,9 +81,30 @@ pub(crate) fn sandbox(pod: &Pod) -> HashMap<String, String> {
     labels
 }
 
-/// A sandbox's annotations, which are the pod's.
+/// A sandbox's annotations: the pod's, and the resources that it requests, written as in a spec.
 pub(crate) fn sandbox_annotations(pod: &Pod) -> HashMap<String, String> {
-    pod.metadata.annotations.clone().unwrap_or_default().into_iter().collect()
+    let of_pod = pod.metadata.annotations.clone().unwrap_or_default();
+    let requests = pod.fit_requests().iter().map(|(name, amount)| {
+        let unit = if name == ResourceName::Cpu { "m" } else { "" };
+        (name.to_string(), Quantity(format!("{amount}{unit}")))
+    });
+    let requests: BTreeMap<String, Quantity> = requests.collect();
+    let requests = serde_json::to_string(&requests).ok();
+    of_pod.into_iter().chain(requests.map(|json| (POD_REQUESTS.to_owned(), json))).collect()
+}
+
+/// What [`sandbox_annotations`] recorded of the resources. `None` if an earlier version of the agent created the
+/// sandbox.
+pub(crate) fn read_requests(annotations: &HashMap<String, String>) -> Option<Requests> {
+    let requests: BTreeMap<String, Quantity> =
+        serde_json::from_str(annotations.get(POD_REQUESTS)?).ok()?;
+    let resources = k8s::ResourceRequirements { requests: Some(requests), ..Default::default() };
+    let container = k8s::Container { resources: Some(resources), ..Default::default() };
+    let spec = k8s::PodSpec { containers: vec![container], ..Default::default() };
+    let mut object = k8s::Pod { spec: Some(spec), ..Default::default() };
+    object.metadata.name = Some("none".to_owned());
+    let pod = Pod::of_case(object, || "none".to_owned()).ok()?;
+    Some(pod.fit_requests().clone())
 }
 
 /// A container's labels.
@@ -223,6 +246,25 @@ mod tests {
         assert_eq!(facts.grace, Some(Duration::from_secs(7)));
         assert_eq!(facts.spec.ports, spec.ports);
         assert_eq!(facts.spec.lifecycle, spec.lifecycle);
+    }
+
+    #[test]
+    fn what_a_pod_requests_can_be_read_back_from_its_sandbox() {
+        let amounts = json!({"cpu": "250m", "memory": "1Gi", "example.com/card": "2"});
+        for requests in [amounts, json!({"cpu": "1.5"}), json!({})] {
+            let object = json!({"metadata": {"name": "p", "namespace": "n", "uid": "u",
+                    "annotations": {"own": "kept"}},
+                "spec": {"overhead": {"memory": "3"}, "containers": [
+                    {"name": "main", "resources": {"requests": requests}}]}});
+            let pod = Pod::new(serde_json::from_value(object).unwrap()).unwrap();
+            let annotations = sandbox_annotations(&pod);
+            assert_eq!(annotations["own"], "kept");
+            assert_eq!(read_requests(&annotations).as_ref(), Some(pod.fit_requests()));
+        }
+        let of = |text: &str| read_requests(&[(POD_REQUESTS.to_owned(), text.to_owned())].into());
+        assert_eq!(read_requests(&HashMap::new()), None);
+        assert_eq!(of("{"), None);
+        assert_eq!(of(r#"{"cpu": "many", "memory": "-5"}"#), Some(Requests::default()));
     }
 
     #[test]

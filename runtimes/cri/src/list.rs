@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
-use winddown_shared::{EndCause, PodUid, PodUidMap, RuntimeError, error_chain};
+use winddown_shared::{
+    CONFIG_SPEC_ANNOTATION, EndCause, PodUid, PodUidMap, RuntimeError, error_chain,
+};
 
 use super::labels::{self, ContainerFacts};
 use super::pod::{self, Container, Dead, PodEntry, PodState, Sandbox};
@@ -271,6 +273,12 @@ pub(super) fn take_sandboxes(state: &mut PodState, listed: &[api::PodSandbox]) {
         stopped: known.iter().any(|one| one.stopped && *one.id == *sandbox.id),
     });
     state.own.all = sandboxes.collect();
+    let newest = listed.iter().max_by_key(|s| s.metadata.as_ref().map_or(0, |m| m.attempt));
+    if let Some(newest) = newest {
+        state.requests = labels::read_requests(&newest.annotations);
+        let mark = newest.annotations.get(CONFIG_SPEC_ANNOTATION);
+        state.spec_mark = mark.map(|mark| mark.as_str().into());
+    }
 }
 
 /// Returns the runs to ask about, and those that are gone, each with its container's name.

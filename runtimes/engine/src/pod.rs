@@ -1,11 +1,13 @@
 //! A pod, its containers and their runs, in a runtime's memory.
 
+use std::borrow::Cow;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::Instant;
-use winddown_shared::{ContainerKind, Grace, Pod, PodUid, RuntimePod, WallTime};
+use winddown_shared::{ContainerKind, Grace, Pod, PodUid, Requests, RuntimePod, WallTime};
 
 use crate::container_plan::{self, ContainerObservation, ContainerRule, CrashBackoff};
 use crate::entry::StateEntry;
@@ -36,6 +38,11 @@ pub trait RunScope: Debug + Default + Send + Sync + 'static {
         container_plan::rules(pod)
     }
 
+    /// Whether it is recorded when the run is sent its stop signal, so that a later agent knows.
+    fn records_signals(_: &Self::Run) -> bool {
+        true
+    }
+
     /// Whether the run survives a soft-reboot of the node.
     fn survives(_: &Self::Run) -> bool {
         false
@@ -59,6 +66,10 @@ pub struct EnginePodState<B: RunScope> {
     pub label: (Arc<str>, Arc<str>),
     /// Its own grace period, as far as it is known without the pod.
     pub grace: Option<Duration>,
+    /// The resources that it requests, as far as they are known without the pod.
+    pub requests: Option<Requests>,
+    /// The mark of the spec that it was started with, as it was found.
+    pub spec_mark: Option<Arc<str>>,
     /// When it was first started.
     pub started_at: Option<WallTime>,
     /// Its IP addresses, if it has its own.
@@ -223,8 +234,40 @@ impl<B: RunScope> EnginePodState<B> {
             namespace: self.label.0.clone(),
             running: self.any_running(),
             grace: self.pod.as_ref().map_or(self.grace, Pod::own_grace),
-            requests: self.pod.as_ref().map(|pod| pod.fit_requests().clone()),
+            requests: match &self.pod {
+                Some(pod) => Some(pod.fit_requests().clone()),
+                None => self.requests.clone(),
+            },
+            spec_mark: self.spec_mark.clone(),
+            is_undisturbed: self.is_undisturbed(),
         }
+    }
+
+    /// Whether it is known that nothing has told the pod to stop: each container but the init ones runs, was not sent its
+    /// stop signal, and has no preStop hook, which may have run.
+    fn is_undisturbed(&self) -> bool {
+        let is_undisturbed = |container: &Container<B>| {
+            let was_not_asked = |run: &Run<B>| {
+                run.is_running() && run.signalled_at.is_none() && B::records_signals(&run.own)
+            };
+            let has_no_hook = |spec: Cow<'_, k8s::Container>| {
+                spec.lifecycle.as_ref().is_none_or(|lifecycle| lifecycle.pre_stop.is_none())
+            };
+            container.run.as_ref().is_some_and(was_not_asked)
+                && self.spec_of(container).is_some_and(has_no_hook)
+        };
+        let mut containers = self.containers.iter().filter(|c| c.kind != ContainerKind::Init);
+        self.any_running() && !B::has_more(&self.own) && containers.all(is_undisturbed)
+    }
+
+    /// The container's spec, as far as it is known.
+    pub(crate) fn spec_of<'a>(
+        &'a self,
+        container: &'a Container<B>,
+    ) -> Option<Cow<'a, k8s::Container>> {
+        let found = self.pod.as_ref().and_then(|pod| container_plan::find(pod, &container.name));
+        let found_spec = || container.found_spec.as_deref().map(Cow::Borrowed);
+        found.map(|found| found.container).or_else(found_spec)
     }
 
     /// The current states of the containers of these rules, for the plan. These containers come first in the state, in
@@ -279,5 +322,77 @@ impl<B: RunScope> Drop for StartInProgress<B> {
         state.starts += 1;
         drop(state);
         self.0.bump();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Whether signals of a run are recorded is its state.
+    #[derive(Debug, Default)]
+    struct Place;
+
+    impl RunScope for Place {
+        type Pod = ();
+        type Container = ();
+        type Run = bool;
+
+        fn is_past((): &(), _: &bool) -> bool {
+            false
+        }
+
+        fn records_signals(run: &bool) -> bool {
+            *run
+        }
+    }
+
+    /// A pod whose containers, `main` and `side`, run; `main` has `extra`.
+    fn running(extra: &serde_json::Value) -> EnginePodState<Place> {
+        let mut main = json!({"name": "main"});
+        main.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let pod = json!({
+            "metadata": {"name": "web", "namespace": "default", "uid": "u"},
+            "spec": {
+                "initContainers": [{"name": "first"}], "containers": [main, {"name": "side"}],
+            },
+        });
+        let mut state = EnginePodState::default();
+        state.take_pod(&Pod::new(serde_json::from_value(pod).unwrap()).unwrap());
+        for container in state.containers.iter_mut().skip(1) {
+            let mut run = Run::new(&*container.name, 0, Duration::ZERO, true);
+            run.started_at = Some(WallTime::UNIX_EPOCH);
+            container.begin(run);
+        }
+        state
+    }
+
+    #[test]
+    fn a_pod_is_undisturbed_only_if_that_is_known_of_each_container() {
+        let is_undisturbed = |state: &EnginePodState<Place>| {
+            let seen = state.summary(&PodUid::new("u"));
+            assert!(seen.running);
+            seen.is_undisturbed
+        };
+        assert!(is_undisturbed(&running(&json!({}))));
+        let hook = json!({"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}});
+        assert!(!is_undisturbed(&running(&hook)), "it may have run");
+        let changed = |change: fn(&mut EnginePodState<Place>)| {
+            let mut state = running(&json!({}));
+            change(&mut state);
+            is_undisturbed(&state)
+        };
+        let unknown: [fn(&mut EnginePodState<Place>); 4] = [
+            |state| state.containers[1].run.as_mut().unwrap().adopt(true),
+            |state| state.containers[1].run.as_mut().unwrap().own = false,
+            // It may have ended because it was asked.
+            |state| state.containers[2].run.as_mut().unwrap().started_at = None,
+            |state| state.pod = None,
+        ];
+        for (index, change) in unknown.into_iter().enumerate() {
+            assert!(!changed(change), "{index}");
+        }
     }
 }

@@ -145,12 +145,9 @@ fn targets<D: Driver>(driver: &Arc<D>, state: &EnginePodState<D::RunScope>) -> V
     let running = state.containers.iter().filter(|c| c.is_running());
     let target = |container: &pod::Container<D::RunScope>| {
         let run = container.run.as_ref()?;
-        let found = state.pod.as_ref().and_then(|pod| container_plan::find(pod, &container.name));
-        let found = found.as_ref().map(|found| &*found.container);
-        let spec = found.or(container.found_spec.as_deref());
-        let pre_stop = spec.and_then(|spec| {
+        let pre_stop = state.spec_of(container).and_then(|spec| {
             let hook = spec.lifecycle.as_ref()?.pre_stop.as_ref()?;
-            Action::of_handler(hook, spec, &driver.node(state))
+            Action::of_handler(hook, &spec, &driver.node(state))
         });
         Some(StopTarget {
             name: Arc::clone(&container.name),

@@ -184,6 +184,35 @@ async fn a_pod_that_runs_already_is_known_also_while_admission_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_static_pod_whose_manifest_changed_while_no_agent_ran_starts_again() {
+    let marked = |uid: &str, mark: &str| {
+        let mut object = pod(uid, "Always").object().clone();
+        let mark = (crate::CONFIG_SPEC_ANNOTATION.to_owned(), mark.to_owned());
+        object.metadata.annotations.as_mut().unwrap().extend([mark]);
+        Pod::new(object).unwrap()
+    };
+    let old = marked("web1", "old");
+    let unmarked = pod("web1", "Always");
+    // The last two: it is as it was, and that is not known.
+    for (new, starts) in
+        [(marked("web1", "new"), 2), (marked("web2", "new"), 2), (old.clone(), 1), (unmarked, 1)]
+    {
+        let runtime = FakeRuntime::default();
+        runtime.sync_pod(&old).await.unwrap();
+        runtime.stop_takes(old.uid(), Duration::from_secs(2));
+        let node = node(runtime.clone());
+        node.want(&[&new]).await;
+        let case = (new.uid(), new.spec_mark());
+        assert_eq!(runtime.stops().len(), starts - 1, "{case:?}");
+        assert_eq!(runtime.graces(old.uid()), vec![Grace::DEFAULT; starts - 1], "its own grace");
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        node.want(&[&new]).await;
+        assert_eq!(runtime.starts().last(), Some(new.uid()), "{case:?}");
+        assert_eq!((runtime.starts().len(), runtime.stops().len()), (starts, starts - 1));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_runs_is_not_known_before_the_runtime_has_said_so() {
     let runtime = FakeRuntime::default();
     runtime.hang_lists(true);
@@ -394,6 +423,35 @@ async fn a_pod_of_a_shutdown_that_was_called_off_without_an_agent_ends_and_comes
         assert_eq!(node.runtime.stops(), [web.uid().clone()]);
         assert_eq!(node.runtime.starts().len(), 2);
         assert!(!node.workers.is_termination_requested(web.uid()));
+    }
+}
+
+/// The agent died after it had recorded the request, and before it had told the pod.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_not_told_runs_on_if_what_it_was_to_end_for_is_over() {
+    use KillReason::{Drain, Eviction, Operator, Plugin, Preemption, Removed, Shutdown};
+    let plugin = Plugin(PluginName::of("mine"));
+    for reason in [Shutdown, Drain, Preemption, Eviction, Operator, Removed, plugin] {
+        let untold = [(pod("web", "Always"), false), (testing::pod("web"), false)];
+        for (web, is_told) in untold.into_iter().chain([(pod("web", "Always"), true)]) {
+            let runtime = FakeRuntime::default();
+            runtime.sync_pod(&web).await.unwrap();
+            if !is_told {
+                runtime.leave_undisturbed(web.uid());
+            }
+            let status = StatusOverride::failed("Ended", "why", None);
+            let request = KillRequest { status: Some(status), ..KillRequest::new(reason) };
+            let node = node_resuming(runtime, PodUidMap::from_iter([(web.uid().clone(), request)]));
+            node.want(&[&web]).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let is_spared = reason.owes() == Owed::Reopening && !is_told;
+            let case = (reason, web.is_static(), is_told);
+            assert_eq!(node.runtime.stops().is_empty(), is_spared, "{case:?}");
+            if is_spared {
+                assert_eq!(node.said(&web), ("Running".into(), String::new()), "{case:?}");
+                assert_eq!(node.runtime.starts().len(), 1, "{case:?}");
+            }
+        }
     }
 }
 

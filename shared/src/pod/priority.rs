@@ -14,6 +14,9 @@ pub const SYSTEM_NODE_CRITICAL_PRIORITY: i32 = SYSTEM_CRITICAL_PRIORITY + 1000;
 
 /// The annotation with the source of a pod: `file`, `http` or `api`.
 pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+/// The annotation that marks the spec of a static pod whose manifest sets the UID, as its source gave it. By it, the next
+/// agent sees that the manifest has changed. Without a UID in the manifest, the UID changes.
+pub const CONFIG_SPEC_ANNOTATION: &str = "io.winddown.config.spec";
 /// The annotation that marks a mirror pod, the API server's copy of a static pod.
 pub const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
@@ -35,6 +38,12 @@ impl Pod {
     #[must_use]
     pub fn is_static(&self) -> bool {
         is_static(self)
+    }
+
+    /// The mark of the spec in its manifest, if that sets the UID ([`CONFIG_SPEC_ANNOTATION`]).
+    #[must_use]
+    pub fn spec_mark(&self) -> Option<&str> {
+        annotation(self, CONFIG_SPEC_ANNOTATION)
     }
 
     /// Whether this is a mirror pod, the API server's copy of a static pod.

@@ -20,6 +20,10 @@ pub struct RuntimePod {
     pub grace: Option<Duration>,
     /// The resources that it requested when it was started, if the runtime kept them.
     pub requests: Option<Requests>,
+    /// The [mark](Pod::spec_mark) of the spec that it was started with, if the runtime kept it.
+    pub spec_mark: Option<Arc<str>>,
+    /// Whether it is known that nothing has told it to stop yet: neither a signal nor a preStop hook.
+    pub is_undisturbed: bool,
 }
 
 impl RuntimePod {
@@ -27,7 +31,14 @@ impl RuntimePod {
     pub(crate) fn of_stand_in(pod: &Pod) -> Self {
         let PodLabel { namespace, name, uid } = pod.label().clone();
         let (grace, requests) = (pod.own_grace(), pod.kept_requests());
-        Self { uid, name, namespace, running: true, grace, requests }
+        let (spec_mark, is_undisturbed) = (None, false);
+        Self { uid, name, namespace, running: true, grace, requests, spec_mark, is_undisturbed }
+    }
+
+    /// Whether it was started with another spec than `pod` has, as far as that is known.
+    pub(crate) fn differs_from(&self, pod: &Pod) -> bool {
+        let marks = self.spec_mark.as_deref().zip(pod.spec_mark());
+        marks.is_some_and(|(started, wanted)| started != wanted)
     }
 
     /// The label that identifies the pod in events and errors.

@@ -31,6 +31,7 @@ struct RuntimeState {
     exit_codes: HashMap<PodUid, i32>,
     stop_fails: HashMap<PodUid, u32>,
     refused: HashSet<PodUid>,
+    undisturbed: HashSet<PodUid>,
     stop_at_shutdown_only: HashSet<PodUid>,
     failing: bool,
     starts_fail: bool,
@@ -55,6 +56,7 @@ struct FakePod {
     name: Arc<str>,
     namespace: Arc<str>,
     grace: Option<Duration>,
+    spec_mark: Option<Arc<str>>,
     status: PodRuntimeStatus,
     /// The pod was stopped and has the restart policy `Always`, so the next sync starts it again.
     again: bool,
@@ -132,6 +134,11 @@ impl FakeRuntime {
     /// Makes the pod use a field that this runtime does not support.
     pub fn refuse(&self, uid: &PodUid) {
         self.lock().refused.insert(uid.clone());
+    }
+
+    /// Makes it known that nothing has told the pod to stop.
+    pub fn leave_undisturbed(&self, uid: &PodUid) {
+        self.lock().undisturbed.insert(uid.clone());
     }
 
     /// Refuses to stop the pod unless the node shuts down.
@@ -251,12 +258,17 @@ impl Runtime for FakeRuntime {
         if let (Some(one), false) = (ignored.first(), state.pods.contains_key(pod.uid())) {
             return Err(one.clone().into());
         }
-        if state.pods.get(pod.uid()).is_none_or(|known| known.again) {
+        let starts_again = |known: &FakePod| {
+            let has_changed = known.spec_mark.as_deref() != pod.spec_mark();
+            known.again || (has_changed && !known.status.any_running())
+        };
+        if state.pods.get(pod.uid()).is_none_or(starts_again) {
             state.starts.push(pod.uid().clone());
             let fake = FakePod {
                 name: pod.name().clone(),
                 namespace: pod.namespace().clone(),
                 grace: pod.own_grace(),
+                spec_mark: pod.spec_mark().map(Into::into),
                 status: running(pod),
                 again: false,
             };
@@ -379,6 +391,8 @@ impl Runtime for FakeRuntime {
                 running: pod.status.any_running(),
                 grace: pod.grace,
                 requests: None,
+                spec_mark: pod.spec_mark.clone(),
+                is_undisturbed: state.undisturbed.contains(uid),
             });
             (pods.collect(), state.lists_take)
         };

@@ -267,6 +267,8 @@ async fn a_stray_without_a_name_is_ended_all_the_same() {
         running: true,
         grace: None,
         requests: None,
+        spec_mark: None,
+        is_undisturbed: false,
     });
     settle().await;
     assert_eq!(b.workers.lifecycle(&uid("odd")), None);

@@ -89,6 +89,8 @@ fn in_runtime(pod: &Pod) -> RuntimePod {
         running: true,
         grace: Some(secs(1)),
         requests: None,
+        spec_mark: None,
+        is_undisturbed: false,
     }
 }
 

@@ -135,6 +135,8 @@ fn of_a_pod_that_only_the_runtime_knows_namespace_and_name_say_what_it_is() {
             running: true,
             grace: None,
             requests: None,
+            spec_mark: None,
+            is_undisturbed: false,
         }))
     };
     let table = [

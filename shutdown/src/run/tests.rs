@@ -413,6 +413,8 @@ fn runtime_only(name: &str, grace: Option<u64>) -> RuntimePod {
         running: true,
         grace: grace.map(secs),
         requests: None,
+        spec_mark: None,
+        is_undisturbed: false,
     }
 }
 

@@ -63,8 +63,22 @@ fn the_uid_does_not_change_between_versions() {
 
 #[test]
 fn a_uid_in_the_manifest_is_taken() {
-    let text = manifest("web", "ls").replace("name: web", "name: web\n  uid: abc-1");
-    assert_eq!(read(&text).uid().as_str(), "abc-1");
+    assert_eq!(read(&with_uid("ls")).uid().as_str(), "abc-1");
+}
+
+fn with_uid(command: &str) -> String {
+    manifest("web", command).replace("name: web", "name: web\n  uid: abc-1")
+}
+
+#[test]
+fn a_manifest_with_a_uid_marks_its_spec_and_the_mark_does_not_change_between_versions() {
+    let marked = read(&with_uid("ls"));
+    assert_eq!(marked.spec_mark(), Some("23d71e3f546cb0afbddc7789af7a0348"));
+    let commented = read(&format!("# a comment\n{}", with_uid("ls")));
+    assert_eq!(commented.spec_mark(), marked.spec_mark());
+    assert_ne!(read(&with_uid("ps")).spec_mark(), marked.spec_mark());
+    // Without a UID, the UID changes.
+    assert_eq!(read(&manifest("web", "ls")).spec_mark(), None);
 }
 
 #[test]

@@ -97,6 +97,7 @@ pub(crate) fn know(state: &mut PodState, known: pod_record::FoundRecords) {
     state.started_at = known.started_at;
     state.label = known.label;
     if let Some(pod) = &known.pod {
+        state.spec_mark = pod.spec_mark().map(Into::into);
         state.take_pod(pod);
     }
 }

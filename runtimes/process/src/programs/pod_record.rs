@@ -31,21 +31,28 @@ pub(crate) struct FoundRecords {
     pub(crate) started_at: Option<WallTime>,
 }
 
-/// Writes the pod's record, unless it exists. Blocks until it is on disk.
+/// Writes the pod's record, unless it exists and the manifest is as it was. Blocks until it is on disk.
 ///
 /// # Errors
 /// The disk cannot be written. If the record in memory cannot be written, the pod still runs, and after a restart of
 /// the agent only the record on disk is known.
 pub(crate) fn write(config: &ProcessConfig, pod: &Pod) -> Result<(), RecordError> {
-    keep_whole(config, pod.uid(), pod.object());
     let dir = paths::pod(config, pod.uid());
     let path = dir.join(record::POD);
-    if path.exists() {
+    let is_outdated = pod.spec_mark().is_some_and(|mark| is_of_another(&path, mark));
+    keep_whole(config, pod.uid(), pod.object(), is_outdated);
+    if path.exists() && !is_outdated {
         return Ok(());
     }
     record::write(&path, &without_values(pod.object().clone()), true)?;
     record::sync_dir(&dir)?;
     record::sync_dir(&paths::pods(config))
+}
+
+/// Whether the record is of another version of the manifest, which sets the UID.
+fn is_of_another(path: &Path, mark: &str) -> bool {
+    let known = record::read::<api::Pod>(path).and_then(|object| Pod::new(object).ok());
+    known.is_some_and(|known| known.spec_mark().is_some_and(|known| known != mark))
 }
 
 /// Reads the records of the pod. Strips the values from a record on disk that an earlier version wrote.
@@ -56,7 +63,7 @@ pub(crate) fn find(config: &ProcessConfig, uid: &PodUid) -> FoundRecords {
     if let (Some(object), Some(written)) = (&on_disk, written)
         && has_values(object)
     {
-        keep_whole(config, uid, object);
+        keep_whole(config, uid, object, false);
         strip(&path, object, written);
     }
     let whole = whole_path(config, uid).and_then(|path| record::read::<api::Pod>(&path));
@@ -92,8 +99,9 @@ pub(crate) fn whole_path(config: &ProcessConfig, uid: &PodUid) -> Option<PathBuf
     Some(config.volatile_dir.as_ref()?.join(format!("{uid}.json")))
 }
 
-fn keep_whole(config: &ProcessConfig, uid: &PodUid, object: &api::Pod) {
-    let Some(path) = whole_path(config, uid).filter(|path| !path.exists()) else { return };
+fn keep_whole(config: &ProcessConfig, uid: &PodUid, object: &api::Pod, is_outdated: bool) {
+    let path = whole_path(config, uid).filter(|path| is_outdated || !path.exists());
+    let Some(path) = path else { return };
     let kept = make_private_dir(&path).and_then(|()| record::write(&path, object, false));
     if let Err(error) = kept {
         tracing::warn!(%uid, error = error_chain(&error),

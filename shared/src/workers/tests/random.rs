@@ -136,6 +136,8 @@ impl Trial {
                 running: true,
                 grace: None,
                 requests: None,
+                spec_mark: None,
+                is_undisturbed: false,
             }),
             Op::Look(p) => {
                 workers.resync(pod(p).uid());

@@ -196,6 +196,8 @@ async fn a_pod_without_a_manifest_that_only_the_next_agent_finds_changes_nothing
         running: true,
         grace: None,
         requests: None,
+        spec_mark: None,
+        is_undisturbed: false,
     };
     site.world.add(Pod::of_runtime(&found), secs(1));
     let second = site.agent();

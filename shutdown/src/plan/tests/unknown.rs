@@ -14,6 +14,8 @@ fn orphan(name: &str, grace: Option<u64>) -> Pod {
         running: true,
         grace,
         requests: None,
+        spec_mark: None,
+        is_undisturbed: false,
     })
 }
 

@@ -196,6 +196,8 @@ fn listing(pods: Vec<Pod>) -> Result<Plan, String> {
         running: true,
         grace: None,
         requests: None,
+        spec_mark: None,
+        is_undisturbed: false,
     };
     drop(entered);
     Ok(Box::new(move || {

@@ -33,7 +33,7 @@ All else is accepted and refused as by the kubelet (`ValidatePodCreate` of Kuber
 | empty first word in `command`; control character in `path`, `host`, header or variable | the container fails | refused |
 | `volumes` other than hostPath and emptyDir | mounted | refused |
 | `windowsOptions`, `os: windows` | accepted | refused |
-| changed under the same `metadata.uid` | only a new image is applied | the pod starts again |
+| changed under the same `metadata.uid` | only a new image is applied | the pod starts again; annotation `io.winddown.config.spec` |
 ";
 
 /// docs/pod-fields.md.

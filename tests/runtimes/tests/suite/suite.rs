@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
-    ContainerKind, Grace, Pod, PodStopped, PodUid, Runtime as _, RuntimeError, SyncedPod,
+    CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerKind, Grace, Pod, PodStopped,
+    PodUid, Runtime as _, RuntimeError, SyncedPod,
 };
 
 use crate::bed::{
@@ -23,6 +24,7 @@ macro_rules! common_scenarios {
             a_container_that_does_not_end_is_killed_when_the_grace_is_over
             a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way
             a_pod_survives_the_agent_and_is_adopted_as_it_is
+            what_a_pod_was_started_with_is_known_to_the_next_agent_without_its_manifest
             an_unconfigured_pod_can_be_ended_by_its_uid_alone
             a_container_that_crashes_is_started_again_after_a_while
             an_end_that_was_asked_for_is_no_crash
@@ -123,6 +125,31 @@ pub(crate) async fn a_pod_survives_the_agent_and_is_adopted_as_it_is<S: Stage>(s
     assert_eq!((after[1].restart_count, after[1].ready), (0, true));
     assert_eq!(exit_of(&after[0]).unwrap().exit_code, 0);
     assert!(!stop(&runtime, &pod, 20).await.forced());
+}
+
+/// Also after the manifest has changed under a UID of its own, and the pod was started again.
+pub(crate) async fn what_a_pod_was_started_with_is_known_to_the_next_agent_without_its_manifest<
+    S: Stage,
+>(
+    stage: &S,
+) {
+    for (mark, cpu) in [("old", "10m"), ("new", "20m")] {
+        let mut container = stage.container("main", POLITE);
+        container["resources"]["requests"] = json!({"cpu": cpu, "memory": "1Mi"});
+        let mut object = pod("web", &one(&container)).object().clone();
+        let marked = [(CONFIG_SOURCE_ANNOTATION, "file"), (CONFIG_SPEC_ANNOTATION, mark)];
+        object.metadata.annotations = Some(marked.map(|(k, v)| (k.into(), v.into())).into());
+        let pod = Pod::new(object).unwrap();
+        let runtime = stage.open().await;
+        stage.up(&runtime, &pod).await;
+        drop(runtime);
+        let runtime = stage.open().await;
+        let found = runtime.list_pods().await.unwrap().remove(0);
+        assert_eq!((found.running, found.spec_mark.as_deref()), (true, Some(mark)));
+        assert_eq!(found.requests.as_ref(), Some(pod.fit_requests()));
+        stop(&runtime, &pod, 20).await;
+        stage.clean(&runtime, pod.uid()).await;
+    }
 }
 
 pub(crate) async fn an_unconfigured_pod_can_be_ended_by_its_uid_alone<S: Stage>(stage: &S) {

@@ -61,6 +61,8 @@ fn pod(name: &str) -> RuntimePod {
         running: true,
         grace: None,
         requests: None,
+        spec_mark: None,
+        is_undisturbed: false,
     }
 }
 

@@ -208,6 +208,8 @@ impl Runtime for World {
             running: running.exit.is_none(),
             grace: None,
             requests: None,
+            spec_mark: None,
+            is_undisturbed: false,
         };
         self.ask(|state| state.running.values().map(listed).collect())
     }
