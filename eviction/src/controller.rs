@@ -80,35 +80,51 @@ pub struct EvictionController<K, S, R> {
     policy: Arc<Policy>,
     state: EvictionState,
     layout: Option<FsLayout>,
-    last_sample: Option<Instant>,
-    next_sample: Instant,
+    sampling: Sampling,
+    victims: Victims,
+    growth: Growth,
+    /// When pods were last measured for their growth alone.
+    grown_at: Option<Instant>,
+    reclaims: Reclaims,
+    under_way: FuturesUnordered<BoxFuture<'static, Completion>>,
+    conditions: watch::Sender<Conditions>,
+    shown: Arc<Shown>,
+}
+
+/// When the node is measured, and how that went.
+struct Sampling {
+    last: Option<Instant>,
+    next: Instant,
     /// The wait before the next sample, as the last sample determined it.
     waited: Duration,
+    /// Consecutive measurement failures.
+    failures: u32,
+    /// When pods are next compared with their own limits.
+    next_limits: Instant,
+    /// The kernel's OOM kill count at the last sample.
+    oom_kills: Option<u64>,
+}
+
+/// The pods that were asked to stop, and the search for others.
+struct Victims {
     endings: PodUidMap<CandidateEnding>,
     /// Disk space and tasks that stopped pods have not freed yet.
     pending_reclaim: PendingReclaim,
     readmission: Readmission,
     /// Whether the evictions of an earlier agent are known.
     has_taken_over: bool,
-    growth: Growth,
-    /// When pods were last measured for their growth alone.
-    grown_at: Option<Instant>,
     /// Signals for which no pod qualified, and when to try again.
     held: [Option<Hold>; Signal::COUNT],
+}
+
+/// What is taken back without ending a pod.
+struct Reclaims {
     /// The last reclaim for each signal.
-    reclaimed: [Option<Instant>; Signal::COUNT],
-    reclaiming: bool,
+    last: [Option<Instant>; Signal::COUNT],
+    under_way: bool,
     /// After a reclaim that hung: the earliest time of the next attempt.
-    reclaim_hangs_until: Option<Instant>,
-    memory_reclaim: MemoryReclaim,
-    next_limits: Instant,
-    under_way: FuturesUnordered<BoxFuture<'static, Completion>>,
-    conditions: watch::Sender<Conditions>,
-    shown: Arc<Shown>,
-    /// Consecutive measurement failures.
-    unmeasured: u32,
-    /// The kernel's OOM kill count at the last sample.
-    oom_kills: Option<u64>,
+    hang_until: Option<Instant>,
+    memory: MemoryReclaim,
 }
 
 /// A pause in the search for a victim.
@@ -138,26 +154,32 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             policy,
             state: EvictionState::default(),
             layout: None,
-            last_sample: None,
-            next_sample: now,
-            waited: parts.cadence.calm,
-            endings: PodUidMap::default(),
-            pending_reclaim: PendingReclaim::default(),
-            readmission: Readmission::default(),
-            has_taken_over: false,
+            sampling: Sampling {
+                last: None,
+                next: now,
+                waited: parts.cadence.calm,
+                failures: 0,
+                next_limits: now,
+                oom_kills: None,
+            },
+            victims: Victims {
+                endings: PodUidMap::default(),
+                pending_reclaim: PendingReclaim::default(),
+                readmission: Readmission::default(),
+                has_taken_over: false,
+                held: [None; Signal::COUNT],
+            },
             growth: Growth::default(),
             grown_at: None,
-            held: [None; Signal::COUNT],
-            reclaimed: [None; Signal::COUNT],
-            reclaiming: false,
-            reclaim_hangs_until: None,
-            memory_reclaim: MemoryReclaim::default(),
-            next_limits: now,
+            reclaims: Reclaims {
+                last: [None; Signal::COUNT],
+                under_way: false,
+                hang_until: None,
+                memory: MemoryReclaim::default(),
+            },
             under_way: FuturesUnordered::new(),
             conditions,
             shown,
-            unmeasured: 0,
-            oom_kills: None,
             parts,
         };
         (controller, view)
@@ -182,8 +204,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let reasons = *self.parts.paused_by.borrow_and_update();
         if !reasons.is_empty() {
             // Their owners stop the pods now.
-            self.endings.clear();
-            self.pending_reclaim = PendingReclaim::default();
+            self.victims.endings.clear();
+            self.victims.pending_reclaim = PendingReclaim::default();
         }
         if !is_paused_by(reasons) {
             if self.parts.policy.has_changed().unwrap_or(false) {
@@ -206,10 +228,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     /// Waits until the next sample is due. Returns false when the loop must end.
     async fn wait(&mut self) -> bool {
-        let mut due = self.next_sample;
+        let mut due = self.sampling.next;
         let idle = self.is_idle();
         let mut woken = idle;
-        let soonest = self.last_sample.map_or(due, |last| last + self.parts.cadence.fastest);
+        let soonest = self.sampling.last.map_or(due, |last| last + self.parts.cadence.fastest);
         loop {
             tokio::select! {
                 changed = self.parts.paused_by.changed() => return changed.is_ok(),
@@ -233,14 +255,14 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Measures, decides, acts.
     async fn sample(&mut self) {
         let started = Instant::now();
-        let apart = self.last_sample.map_or(Duration::ZERO, |last| started - last);
-        self.last_sample = Some(started);
+        let apart = self.sampling.last.map_or(Duration::ZERO, |last| started - last);
+        self.sampling.last = Some(started);
         let stats = match timeout(NODE_MEASURE_TIMEOUT, self.parts.signals.node()).await {
             Ok(Ok(stats)) => stats,
             Ok(Err(error)) => return self.not_measured(&error_chain(&error)),
             Err(_) => return self.not_measured("no answer within 2s"),
         };
-        self.unmeasured = 0;
+        self.sampling.failures = 0;
         self.note_kills(stats.oom_kills);
         self.follow_layout(&stats);
         let now = Instant::now();
@@ -250,7 +272,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             pressure: self.pressure(&stats),
         };
         self.shown.measured(now, &snapshot.observations, stats.swap);
-        self.memory_reclaim.swap_free = stats.swap.map_or(0, |swap| swap.free);
+        self.reclaims.memory.swap_free = stats.swap.map_or(0, |swap| swap.free);
         let decision = decide_without(
             // A dry run says only what would be done first.
             |signal| !self.policy.shadow && self.is_held(signal, now),
@@ -259,9 +281,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             &self.state,
         );
         let before = std::mem::replace(&mut self.state, decision.state).last;
-        self.pending_reclaim.observe(&snapshot.observations);
+        self.victims.pending_reclaim.observe(&snapshot.observations);
         self.publish(decision.conditions);
-        for pod in self.readmission.due(decision.conditions, now) {
+        for pod in self.victims.readmission.due(decision.conditions, now) {
             self.parts.static_pods.readmit(&pod);
         }
         // A drain ends the pods.
@@ -272,13 +294,19 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             }
         }
         let cadence = &self.parts.cadence;
-        let next = cadence.next(&self.policy, &before, &snapshot.observations, apart, self.waited);
-        self.waited = if self.is_settled() { next } else { next.min(cadence.calm) };
-        self.next_sample = started + self.waited;
-        if self.waited < self.parts.cadence.calm {
+        let next = cadence.next(
+            &self.policy,
+            &before,
+            &snapshot.observations,
+            apart,
+            self.sampling.waited,
+        );
+        self.sampling.waited = if self.is_settled() { next } else { next.min(cadence.calm) };
+        self.sampling.next = started + self.sampling.waited;
+        if self.sampling.waited < self.parts.cadence.calm {
             self.follow_growth().await;
         }
-        self.shown.sampled(&self.policy, &self.state, &self.readmission);
+        self.shown.sampled(&self.policy, &self.state, &self.victims.readmission);
     }
 
     /// Whether there is nothing to measure for. A condition, and a static pod that awaits its end, outlast thresholds
@@ -289,10 +317,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     /// Whether nothing is in progress: no eviction, no reclaim, no condition, and no static pod awaits readmission.
     fn is_settled(&self) -> bool {
-        self.has_taken_over
+        self.victims.has_taken_over
             && *self.conditions.borrow() == Conditions::NONE
             && self.under_way.is_empty()
-            && self.readmission.evicted().next().is_none()
+            && self.victims.readmission.evicted().next().is_none()
     }
 
     async fn act(&mut self, act: &Act) {
@@ -303,13 +331,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         {
             return;
         }
-        if act.signal.file_system().is_some() && self.reclaiming {
+        if act.signal.file_system().is_some() && self.reclaims.under_way {
             return;
         }
         if self.may_reclaim(act, now) {
             self.log_met(act);
             self.begin_reclaim(act);
-        } else if !self.pending_reclaim.is_awaited(act.signal, now) {
+        } else if !self.victims.pending_reclaim.is_awaited(act.signal, now) {
             self.evict(act).await;
         }
     }
@@ -357,8 +385,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     /// Records the kernel's OOM kills since the last sample, which may explain why a pod is gone.
     fn note_kills(&mut self, now: Option<u64>) {
-        let before = self.oom_kills;
-        self.oom_kills = now.or(before);
+        let before = self.sampling.oom_kills;
+        self.sampling.oom_kills = now.or(before);
         let Some(processes) = now.zip(before).map(|(now, before)| now.saturating_sub(before))
         else {
             return;
@@ -382,8 +410,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     fn follow_policy(&mut self) {
         let configured = self.parts.policy.borrow_and_update().clone();
         self.adopt(&configured);
-        self.held = [None; Signal::COUNT];
-        self.next_sample = Instant::now();
+        self.victims.held = [None; Signal::COUNT];
+        self.sampling.next = Instant::now();
     }
 
     /// Adopts the thresholds derived from the layout. This happens before the first sample is judged.
@@ -414,13 +442,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     fn not_measured(&mut self, error: &str) {
-        self.unmeasured = self.unmeasured.saturating_add(1);
+        self.sampling.failures = self.sampling.failures.saturating_add(1);
         // Logged after 1, 2, 4, 8, … failures.
-        if self.unmeasured.is_power_of_two() {
-            let times = self.unmeasured;
+        if self.sampling.failures.is_power_of_two() {
+            let times = self.sampling.failures;
             tracing::warn!(error, times, "the node could not be measured; no pod is evicted");
         }
-        self.next_sample = Instant::now() + self.parts.cadence.calm;
+        self.sampling.next = Instant::now() + self.parts.cadence.calm;
     }
 }
 

@@ -15,9 +15,9 @@ use winddown_control::api::{
     KillBody, NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan,
     Status, WithdrawAnswer,
 };
-use winddown_control::{AgentApi, ApiError};
+use winddown_control::{ActApi, ApiError, HealthApi, PlanApi, ReportApi, StatusApi};
 
-impl<R: Runtime> AgentApi for Node<R> {
+impl<R: Runtime> StatusApi for Node<R> {
     async fn refresh(&self) {
         futures_util::future::join_all(self.0.sections.iter().map(|section| section.refresh()))
             .await;
@@ -31,6 +31,42 @@ impl<R: Runtime> AgentApi for Node<R> {
         self.0.core.changes.subscribe()
     }
 
+    fn config(&self) -> ConfigView {
+        let SettingsSource { file, warnings, yaml, .. } = self.0.settings.borrow().source.clone();
+        let file = file.map(|f| f.display().to_string()).unwrap_or_default();
+        ConfigView { file, yaml, warnings }
+    }
+
+    fn metrics(&self) -> String {
+        self.0.core.recorders.metrics.text(self.facts())
+    }
+}
+
+impl<R: Runtime> HealthApi for Node<R> {
+    fn health(&self) -> Health {
+        // Taking the workers' lock proves that no step holds it.
+        let _ = self.0.core.workers.has_restart_requests();
+        Health { checks: vec![Check::passed("workers")] }
+    }
+
+    fn readiness(&self) -> Health {
+        let core = &self.0.core;
+        let read = core.wanted.borrow().is_some();
+        let manifests = if read {
+            Check::passed("manifests")
+        } else {
+            Check::failed("manifests", "the directory has not been read yet")
+        };
+        let runtime = match core.runtime_health() {
+            Ok(()) => Check::passed("runtime"),
+            Err(why) => Check::failed("runtime", why),
+        };
+        let plugins = self.0.sections.iter().filter_map(|section| section.readiness());
+        Health { checks: plugins.chain([runtime, manifests]).collect() }
+    }
+}
+
+impl<R: Runtime> PlanApi for Node<R> {
     async fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
         match self.0.answers.shutdown.as_ref() {
             Some(shutdown) => shutdown.plan(within).await,
@@ -58,7 +94,9 @@ impl<R: Runtime> AgentApi for Node<R> {
         let none = || not_here("this agent evicts nothing");
         eviction.ok_or_else(none)?.plan(signal.map(str::to_owned)).await
     }
+}
 
+impl<R: Runtime> ActApi for Node<R> {
     async fn kill(
         &self,
         namespace: &str,
@@ -130,45 +168,15 @@ impl<R: Runtime> AgentApi for Node<R> {
             None => WithdrawAnswer::default(),
         }
     }
+}
 
+impl<R: Runtime> ReportApi for Node<R> {
     async fn reports(&self) -> Result<ReportList, ApiError> {
         self.shutdown()?.reports().await
     }
 
     async fn report(&self, id: &str) -> Result<serde_json::Value, ApiError> {
         self.shutdown()?.report(id.to_owned()).await
-    }
-
-    fn config(&self) -> ConfigView {
-        let SettingsSource { file, warnings, yaml, .. } = self.0.settings.borrow().source.clone();
-        let file = file.map(|f| f.display().to_string()).unwrap_or_default();
-        ConfigView { file, yaml, warnings }
-    }
-
-    fn health(&self) -> Health {
-        // Taking the workers' lock proves that no step holds it.
-        let _ = self.0.core.workers.has_restart_requests();
-        Health { checks: vec![Check::passed("workers")] }
-    }
-
-    fn readiness(&self) -> Health {
-        let core = &self.0.core;
-        let read = core.wanted.borrow().is_some();
-        let manifests = if read {
-            Check::passed("manifests")
-        } else {
-            Check::failed("manifests", "the directory has not been read yet")
-        };
-        let runtime = match core.runtime_health() {
-            Ok(()) => Check::passed("runtime"),
-            Err(why) => Check::failed("runtime", why),
-        };
-        let plugins = self.0.sections.iter().filter_map(|section| section.readiness());
-        Health { checks: plugins.chain([runtime, manifests]).collect() }
-    }
-
-    fn metrics(&self) -> String {
-        self.0.core.recorders.metrics.text(self.facts())
     }
 }
 

@@ -43,7 +43,7 @@ use kept::KeptPods;
 #[cfg(feature = "config")]
 pub use connect::{connect, connect_early};
 pub(crate) use facts::{Changing, Clean};
-pub use facts::{RuntimeFacts, UNPROTECTED};
+pub use facts::{NodeRuntime, UNPROTECTED};
 use final_status_flush::FinalReport;
 use node_object::{NodePublisher, RuntimePing};
 use start::ClusterWork;
@@ -80,7 +80,7 @@ pub struct PodsParts {
     /// What happens to pods that run here but do not exist in the API.
     pub orphans: OrphanPolicy,
     /// The runtime's name and images for the Node object, with every change.
-    pub runtime: watch::Receiver<RuntimeFacts>,
+    pub runtime: watch::Receiver<NodeRuntime>,
 }
 
 /// The node's side of a cluster. Cheap to clone.

@@ -78,8 +78,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_shared::{
-    PluginError, PluginNotes, PodKiller, PodWorkers, RegisteredPlugin, Runtime, RuntimeSyncer,
-    WallTime, critical,
+    EarlierKill, PluginError, PluginNotes, PodKiller, PodUidMap, PodWorkers, RegisteredPlugin,
+    Runtime, RuntimeSyncer, WallTime, critical,
 };
 
 use crate::core::Core;
@@ -130,6 +130,17 @@ struct NodeShared<R: Runtime> {
     process: ProcessReader,
     started: tokio::time::Instant,
     started_at: WallTime,
+}
+
+/// Adds the kills of an earlier agent's shutdown: the earlier end, and the reason and status of the pod's own kill.
+fn merge(pending: &mut PodUidMap<EarlierKill>, of_shutdown: PodUidMap<EarlierKill>) {
+    for (uid, kill) in of_shutdown {
+        let of_pod = pending.entry(uid).or_insert_with(|| kill.clone());
+        of_pod.until = of_pod.until.min(kill.until);
+        if of_pod.request.status.is_none() {
+            of_pod.request.status = kill.request.status;
+        }
+    }
 }
 
 impl<R: Runtime> Clone for Node<R> {
@@ -193,14 +204,7 @@ impl<R: Runtime> Node<R> {
         // Boxed, because the future is large and is moved several times.
         let work = Box::pin(async move {
             if let Some(first) = first {
-                for (uid, kill) in first.await {
-                    // The earlier end, and the reason and status of the pod's own kill.
-                    let of_pod = pending_kills.entry(uid).or_insert_with(|| kill.clone());
-                    of_pod.until = of_pod.until.min(kill.until);
-                    if of_pod.request.status.is_none() {
-                        of_pod.request.status = kill.request.status;
-                    }
-                }
+                merge(&mut pending_kills, first.await);
             }
             core.bring_in(pending_kills, preemption_handler, &mut links).await;
             match then {

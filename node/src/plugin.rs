@@ -103,8 +103,8 @@ pub(crate) struct Answers {
     pub(crate) eviction: Option<Arc<dyn EvictionAnswers>>,
 }
 
-/// See [`AgentApi`](winddown_control::AgentApi) for each.
-pub(crate) trait ShutdownAnswers: Send + Sync + 'static {
+/// See [`PlanApi`](winddown_control::PlanApi) and [`ActApi`](winddown_control::ActApi) for each.
+pub(crate) trait ShutdownAnswers: ReportAnswers {
     fn plan(&self, within: Option<std::time::Duration>) -> BoxFuture<'_, ShutdownPlan>;
 
     fn start_plan(&self) -> StartPlan;
@@ -120,7 +120,10 @@ pub(crate) trait ShutdownAnswers: Send + Sync + 'static {
         namespace: String,
         name: String,
     ) -> BoxFuture<'_, Result<ReleaseAnswer, ApiError>>;
+}
 
+/// See [`ReportApi`](winddown_control::ReportApi) for each.
+pub(crate) trait ReportAnswers: Send + Sync + 'static {
     fn reports(&self) -> BoxFuture<'_, Result<ReportList, ApiError>>;
 
     fn report(&self, id: String) -> BoxFuture<'_, Result<serde_json::Value, ApiError>>;
@@ -129,7 +132,7 @@ pub(crate) trait ShutdownAnswers: Send + Sync + 'static {
 /// The progress of a drain or of a notice.
 pub(crate) type Events = tokio::sync::mpsc::UnboundedReceiver<DrainEvent>;
 
-/// See [`AgentApi`](winddown_control::AgentApi).
+/// See [`PlanApi`](winddown_control::PlanApi).
 pub(crate) trait PreemptionAnswers: Send + Sync + 'static {
     fn plan(
         &self,
@@ -138,7 +141,7 @@ pub(crate) trait PreemptionAnswers: Send + Sync + 'static {
     ) -> Result<PreemptionPlan, ApiError>;
 }
 
-/// See [`AgentApi`](winddown_control::AgentApi).
+/// See [`PlanApi`](winddown_control::PlanApi).
 pub(crate) trait EvictionAnswers: Send + Sync + 'static {
     fn plan(&self, signal: Option<String>) -> BoxFuture<'_, Result<EvictionPlan, ApiError>>;
 }

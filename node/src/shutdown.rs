@@ -72,7 +72,6 @@ type RefusedSignals = Box<dyn Fn() -> u64 + Send + Sync>;
 /// The shutdown of a node, once the plug-in has joined it.
 struct Joined<R: Runtime> {
     core: Arc<Core<R>>,
-    inhibitor: Arc<dyn Inhibitor>,
     policy: watch::Receiver<Arc<Policy>>,
     notices: NoticeAggregator,
     operator: Operator,
@@ -81,16 +80,27 @@ struct Joined<R: Runtime> {
     unit_stop: watch::Sender<Option<UnitStop>>,
     kept: StoredFiles,
     trigger: Trigger,
-    refused_signals: RefusedSignals,
-    held_since: watch::Sender<Option<WallTime>>,
-    /// Allows one drain at a time.
-    draining: Arc<Semaphore>,
-    drained: watch::Sender<DrainState>,
+    lock: Lock,
+    drain: Drain,
     /// Set when all plug-ins have joined.
     work: OnceLock<Vec<ShutdownWork>>,
     ordered_start: Started,
     guarded: Guarded,
     kubelet: LastKubeletLook,
+}
+
+/// The lock that delays the shutdown of the machine.
+struct Lock {
+    inhibitor: Arc<dyn Inhibitor>,
+    refused_signals: RefusedSignals,
+    held_since: watch::Sender<Option<WallTime>>,
+}
+
+/// An operator's drain.
+struct Drain {
+    /// Allows one at a time.
+    turn: Arc<Semaphore>,
+    state: watch::Sender<DrainState>,
 }
 
 /// The state on disk.
@@ -220,9 +230,9 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         let (joined, carried, ordered_start) = self.joined(Arc::clone(&core));
         let joined = Arc::new(joined);
         joined.keep_drained();
-        core.count(joined.inhibitor.state());
+        core.count(joined.lock.inhibitor.state());
         core.count(joined.progress.subscribe());
-        core.count(joined.drained.subscribe());
+        core.count(joined.drain.state.subscribe());
         core.count(joined.notices.changes());
         core.count(joined.kubelet.found());
         core.count(joined.ordered_start.report.clone());
@@ -285,7 +295,6 @@ impl Shutdown {
         let (ordered_start, start) =
             Started::of_boot(&core, &state, group_timeout, self.policy.clone());
         let joined = Joined {
-            inhibitor,
             policy: self.policy,
             notices: self.notices,
             operator,
@@ -299,10 +308,12 @@ impl Shutdown {
                 reading: OneThread::default(),
             },
             trigger: self.trigger,
-            refused_signals: self.refused_signals,
-            held_since: watch::Sender::new(None),
-            draining: Arc::new(Semaphore::new(1)),
-            drained: watch::Sender::default(),
+            lock: Lock {
+                inhibitor,
+                refused_signals: self.refused_signals,
+                held_since: watch::Sender::new(None),
+            },
+            drain: Drain { turn: Arc::new(Semaphore::new(1)), state: watch::Sender::default() },
             work: OnceLock::new(),
             ordered_start,
             guarded: Guarded::of_boot(&core, self.volatile_directory.as_deref(), self.guard),
@@ -386,11 +397,11 @@ impl<R: Runtime> Joined<R> {
 
     /// Keeps track of since when the lock is held.
     async fn note_lock(self: Arc<Self>) {
-        let mut states = self.inhibitor.state();
+        let mut states = self.lock.inhibitor.state();
         loop {
             let held = states.borrow_and_update().lock == LockState::Held;
             let now = self.core.wall.now();
-            self.held_since.send_if_modified(|since| {
+            self.lock.held_since.send_if_modified(|since| {
                 let changed = since.is_some() != held;
                 if changed {
                     *since = held.then_some(now);

@@ -27,8 +27,8 @@ use super::{
 };
 use crate::cluster::Cluster;
 use winddown_config::{Config, ShutdownPeriods};
-use winddown_control::AgentApi;
 use winddown_control::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
+use winddown_control::{ActApi, HealthApi, PlanApi, StatusApi};
 use winddown_static_pods::DesiredManifests;
 
 struct Bench {

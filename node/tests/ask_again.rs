@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use winddown_control::AgentApi as _;
+use winddown_control::StatusApi as _;
 use winddown_node::Node;
 use winddown_shared::testing::{FakeRuntime, pod};
 use winddown_shared::{

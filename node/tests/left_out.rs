@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use winddown_control::AgentApi;
 use winddown_control::api::{DrainRequest, ErrorCode, KillBody, PodState};
+use winddown_control::{ActApi, HealthApi, PlanApi, StatusApi};
 use winddown_node::{Node, NodeBuilder};
 use winddown_shared::testing::{FakeRuntime, pod};
 use winddown_shared::{Counter, Plugin, PluginError, PluginMetric, PluginName};

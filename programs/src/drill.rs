@@ -32,7 +32,7 @@ use crate::ask;
 use crate::end_signals::EndSignals;
 use crate::{CommandError, DrillArgs, Exit, GlobalArgs, Output, TextFormat};
 use winddown_config::{Config, ConfigError};
-use winddown_control::AgentApi;
+use winddown_control::StatusApi;
 use winddown_control::api::{PodState, PodStatus, RejectedPod, Status};
 use winddown_node::{Configured, Node, NodeIdentity, ShutdownHandle, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};

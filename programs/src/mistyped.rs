@@ -22,6 +22,7 @@ pub(super) fn explain(error: clap::Error, arguments: &[String]) -> clap::Error {
 }
 
 /// Returns a tip for `word`, an unknown command or an unknown argument of the command `below`.
+// Over the limit because it is a table: one row per word of another program.
 fn instead(below: &str, word: &str) -> Option<&'static str> {
     Some(match (below, word) {
         ("", "get" | "list" | "ls" | "ps" | "pods" | "top") => {

@@ -15,7 +15,8 @@ use winddown_api_client::{ClusterConfig, Connection, Credentials};
 use winddown_apiserver::ApiServer;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{
-    CompanionConfig, KubeletHost, KubeletRuntime, NodeError, RuntimePodState, companion,
+    CompanionConfig, KubeletRuntime, LocalContainers, LocalHolds, LocalKubelet, NodeError,
+    RuntimePodState, companion,
 };
 use winddown_config::{Config, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_node::cluster::Cluster;
@@ -37,7 +38,7 @@ impl Containers {
     }
 }
 
-impl KubeletHost for Containers {
+impl LocalContainers for Containers {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let inside = || RuntimePodState { running: vec!["a".to_owned()], has_sandbox: true };
         Ok(self.0.lock().unwrap().0.iter().map(|uid| (uid.clone(), inside())).collect())
@@ -63,6 +64,10 @@ impl KubeletHost for Containers {
         Ok(())
     }
 }
+
+impl LocalHolds for Containers {}
+
+impl LocalKubelet for Containers {}
 
 fn pod(name: &str, priority: i32, annotations: &Value, owners: &Value) -> Value {
     json!({

@@ -88,7 +88,7 @@ async fn gauges_follow_the_pods() {
     assert_eq!(value(&text, "winddown_refused_shutdown_signals_total"), 3.0);
     let body = winddown_control::api::KillBody { grace_seconds: Some(1), uid: None };
     {
-        use winddown_control::AgentApi;
+        use winddown_control::ActApi;
         bed.node.kill("default", "web", body).await.unwrap();
     }
     tokio::time::sleep(secs(1)).await;
@@ -128,7 +128,7 @@ async fn a_pod_that_comes_back_under_its_uid_is_counted_as_restarted_and_measure
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_is_measured_by_group_and_its_pods_do_not_count_as_cut() {
-    use winddown_control::AgentApi;
+    use winddown_control::ActApi;
     let bed = Bed::new();
     let (web, dns) = (pod("web", 0, 3), pod("dns", 2_000_000_000, 3));
     bed.runtime.stop_takes(web.uid(), secs(100));

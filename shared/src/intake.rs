@@ -13,7 +13,7 @@ use crate::workers::syncer::UpdateKind;
 use crate::{
     Admission, BootClock, EarlierKill, Event, GateState, KillReason, KillRequest, Lifecycle,
     Others, Owed, Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, RunningPods, Runtime,
-    RuntimePod, RuntimeSyncer, StartTurn, VictimLock,
+    RuntimeSyncer, StartTurn, VictimLock,
 };
 
 mod delays;
@@ -26,7 +26,7 @@ mod tests;
 mod turns;
 
 pub use delays::ReturnDelays;
-use leftovers::HeldPod;
+use leftovers::{Leftovers, ListedPod};
 pub use pending_preemption::WAITING_FOR_PREEMPTION;
 use pending_preemption::{PendingPreemption, importance};
 use rejected_static::RejectedStatic;
@@ -60,28 +60,30 @@ pub struct Intake<R: Runtime> {
     admission: Admission,
     recorder: Arc<dyn Recorder>,
     desired: HashMap<PodUid, Desired>,
-    /// Pods that the runtime was found to hold and the workers do not know.
-    found: HashMap<PodUid, HeldPod>,
-    /// The pods that ran when the runtime was last listed, until they are reported to the workers.
-    listed: Option<Vec<RuntimePod>>,
-    /// When to list the runtime again.
-    list_at: Instant,
-    /// Whether listing the runtime fails, which was logged.
-    list_fails: bool,
+    leftovers: Leftovers,
     removals: Removals,
     passes: watch::Sender<u64>,
     victim_lock: VictimLock,
     pending_preemption: PendingPreemption,
     rejected_static: RejectedStatic,
-    /// Pods that an earlier agent requested to terminate.
-    earlier_kills: PodUidMap<EarlierKill>,
-    boot_clock: BootClock,
+    earlier: Earlier,
     /// Whether a refusal of this pod is final.
     refusal_is_final: Arc<dyn Fn(&Pod) -> bool + Send + Sync>,
+    opening: Opening,
+}
+
+/// When new pods may start.
+struct Opening {
     /// Whether the whole node admits pods.
     gate: watch::Receiver<GateState>,
     /// Which new pods may start now.
     turns: watch::Receiver<StartTurn>,
+}
+
+/// Pods that an earlier agent requested to terminate, and the clock of their ends.
+struct Earlier {
+    kills: PodUidMap<EarlierKill>,
+    clock: BootClock,
 }
 
 /// The pods that a source wants on this node: all of them, as state.
@@ -140,20 +142,21 @@ impl<R: Runtime> Intake<R> {
             admission,
             recorder,
             desired: HashMap::new(),
-            found: HashMap::new(),
-            listed: None,
-            list_at: Instant::now(),
-            list_fails: false,
+            leftovers: Leftovers::new(),
             removals: Removals::none(),
             passes: watch::Sender::new(0),
             victim_lock: VictimLock::new(),
             pending_preemption,
             rejected_static: RejectedStatic::default(),
-            earlier_kills: PodUidMap::default(),
-            boot_clock: BootClock::new(|| Duration::ZERO),
+            earlier: Earlier {
+                kills: PodUidMap::default(),
+                clock: BootClock::new(|| Duration::ZERO),
+            },
             refusal_is_final: Arc::new(|_| false),
-            gate: watch::Sender::new(GateState::Open).subscribe(),
-            turns: watch::Sender::new(StartTurn::default()).subscribe(),
+            opening: Opening {
+                gate: watch::Sender::new(GateState::Open).subscribe(),
+                turns: watch::Sender::new(StartTurn::default()).subscribe(),
+            },
         }
     }
 
@@ -162,7 +165,7 @@ impl<R: Runtime> Intake<R> {
     /// moment would be restarted.
     #[must_use]
     pub fn with_earlier_kills(mut self, kills: PodUidMap<EarlierKill>, clock: BootClock) -> Self {
-        (self.earlier_kills, self.boot_clock) = (kills, clock);
+        (self.earlier.kills, self.earlier.clock) = (kills, clock);
         self
     }
 
@@ -171,7 +174,7 @@ impl<R: Runtime> Intake<R> {
     /// terminated come back. Refusing pods while it is shut is up to [`Admission`]. Without this, it is always open.
     #[must_use]
     pub fn with_gate(mut self, gate: watch::Receiver<GateState>) -> Self {
-        self.gate = gate;
+        self.opening.gate = gate;
         self
     }
 
@@ -197,7 +200,7 @@ impl<R: Runtime> Intake<R> {
     /// Without this, all pods may start.
     #[must_use]
     pub fn with_turns(mut self, turns: watch::Receiver<StartTurn>) -> Self {
-        self.turns = turns;
+        self.opening.turns = turns;
         self
     }
 
@@ -211,7 +214,7 @@ impl<R: Runtime> Intake<R> {
     ///
     /// `desired` is `None` until the source has been read once; nothing is torn down before that.
     pub async fn run(mut self, mut desired: watch::Receiver<Option<Arc<DesiredPods>>>) {
-        let (mut gate, mut turns) = (self.gate.clone(), self.turns.clone());
+        let (mut gate, mut turns) = (self.opening.gate.clone(), self.opening.turns.clone());
         self.find_running(&mut desired).await;
         self.rejected_static.shut(*gate.borrow_and_update() != GateState::Open);
         // A slow source must not hide what runs.
@@ -304,7 +307,7 @@ impl<R: Runtime> Intake<R> {
     /// Reports the running pods to the workers, so that a shutdown also terminates those that were
     /// not handed to them. Once per listing, as the workers know what has terminated since.
     fn publish_running(&mut self) {
-        if let Some(runtime_only) = self.listed.take() {
+        if let Some(runtime_only) = self.leftovers.listed.take() {
             self.workers.note_running(RunningPods { pods: Vec::new(), runtime_only, known: true });
         }
     }
@@ -317,14 +320,14 @@ impl<R: Runtime> Intake<R> {
         self.end_strays(&uids, wanted.complete);
         // Of two static pods with one name, the one that already runs comes first.
         let from_before =
-            |pod: &&Pod| self.ran_before(pod.uid()) || self.earlier_kills.contains_key(pod.uid());
+            |pod: &&Pod| self.ran_before(pod.uid()) || self.earlier.kills.contains_key(pod.uid());
         for pod in wanted.pods.iter().filter(from_before).collect::<Vec<_>>() {
             self.take(pod);
         }
         // From here on, what runs without a worker is in no source, and takes room.
         self.publish_running();
         let tracked = self.bring_in(wanted, &uids);
-        if self.list_at <= Instant::now() {
+        if self.leftovers.list_at <= Instant::now() {
             self.list(&tracked).await;
             self.end_strays(&uids, wanted.complete);
         }
@@ -361,7 +364,7 @@ impl<R: Runtime> Intake<R> {
             self.desired.insert(pod.uid().clone(), Desired { pod: pod.clone(), state });
         }
         // Until the node admits pods again, a pod that is to start again keeps its worker, and its status.
-        self.workers.hold_restarts(*self.gate.borrow() == GateState::Shut);
+        self.workers.hold_restarts(*self.opening.gate.borrow() == GateState::Shut);
         let tracked = self.workers.sync_known_pods(uids);
         self.follow_new_runs(&tracked);
         self.statuses.retain(|uid| uids.contains(uid) || tracked.contains_key(uid));
@@ -387,7 +390,7 @@ impl<R: Runtime> Intake<R> {
                 continue;
             }
             self.workers.request_kill(desired.pod, &KillRequest::new(KillReason::Removed));
-            self.found.insert(uid, HeldPod::Remains);
+            self.leftovers.found.insert(uid, ListedPod::Remains);
         }
     }
 
@@ -423,7 +426,7 @@ impl<R: Runtime> Intake<R> {
     fn take_known(&mut self, pod: &Pod) -> bool {
         // A pod that already runs was admitted before the agent restarted, and must be known to its worker even while
         // admission is closed: a shutdown has to terminate it.
-        let kill = self.earlier_kills.get(pod.uid());
+        let kill = self.earlier.kills.get(pod.uid());
         let is_kept_out = kill.is_some_and(|kill| kill.keeps_out(pod.is_static()));
         let here = self.ran_before(pod.uid()) || is_kept_out;
         if here && self.resume_kill(pod) {
@@ -436,7 +439,7 @@ impl<R: Runtime> Intake<R> {
             self.workers.update(UpdateKind::Create, pod.clone(), None);
             return true;
         }
-        let left = matches!(self.found.get(pod.uid()), Some(HeldPod::Unclaimed));
+        let left = matches!(self.leftovers.found.get(pod.uid()), Some(ListedPod::Unclaimed));
         let had_completed = left && self.runtime.has_completed(pod);
         if had_completed {
             self.workers.take_completed(pod.clone());
@@ -457,7 +460,7 @@ impl<R: Runtime> Intake<R> {
         }
         self.workers.resume_kill(pod.clone(), &request);
         // Admission may have opened before this agent knew what runs. If not, `reopen` starts the pod.
-        let is_open = *self.gate.borrow() == GateState::Open && !self.is_kept(pod.uid());
+        let is_open = *self.opening.gate.borrow() == GateState::Open && !self.is_kept(pod.uid());
         let comes_back = pod.is_static() || request.restarts_on_node();
         match request.reason.owes() {
             Owed::Reopening if is_open && comes_back => {
@@ -474,31 +477,30 @@ impl<R: Runtime> Intake<R> {
 
     /// Whether the pod runs on: what it was to terminate for is over, and the earlier agent had not come to tell it.
     fn is_spared(&self, uid: &PodUid, reason: KillReason) -> bool {
-        let is_undisturbed =
-            matches!(self.found.get(uid), Some(HeldPod::Running(pod)) if pod.is_undisturbed);
-        let is_over = *self.gate.borrow() == GateState::Open;
+        let is_undisturbed = matches!(self.leftovers.found.get(uid), Some(ListedPod::Running(pod)) if pod.is_undisturbed);
+        let is_over = *self.opening.gate.borrow() == GateState::Open;
         is_undisturbed && is_over && reason.owes() == Owed::Reopening
     }
 
     /// Terminates a static pod whose manifest changed under a UID of its own while no agent ran: it starts again as the
     /// new one.
     fn end_changed(&mut self, pod: &Pod) {
-        if let Some(HeldPod::Running(old)) = self.found.get(pod.uid())
+        if let Some(ListedPod::Running(old)) = self.leftovers.found.get(pod.uid())
             && pod.is_static()
             && old.differs_from(pod)
         {
             self.workers.kill_runtime_pod(old);
-            self.found.insert(pod.uid().clone(), HeldPod::Remains);
+            self.leftovers.found.insert(pod.uid().clone(), ListedPod::Remains);
         }
     }
 
     /// Removes the kill that an earlier agent requested of this pod, and returns it with what is left of its grace.
     fn earlier_kill(&mut self, uid: &PodUid) -> Option<KillRequest> {
-        Some(self.earlier_kills.remove(uid)?.request_at(self.boot_clock.now()))
+        Some(self.earlier.kills.remove(uid)?.request_at(self.earlier.clock.now()))
     }
 
     fn ran_before(&self, uid: &PodUid) -> bool {
-        matches!(self.found.get(uid), Some(HeldPod::Running(_)))
+        matches!(self.leftovers.found.get(uid), Some(ListedPod::Running(_)))
     }
 
     /// Starts admitted pods that the workers do not know: a UID that came back while its
@@ -516,7 +518,7 @@ impl<R: Runtime> Intake<R> {
         for pod in unknown {
             // The predecessor's status must not affect this pod, nor must its containers if they ran when the agent
             // started: nothing of it runs any more.
-            if let Some(found) = self.found.get_mut(pod.uid()) {
+            if let Some(found) = self.leftovers.found.get_mut(pod.uid()) {
                 found.end();
             }
             // Deleted meanwhile: it needs no room, and its status is final.

@@ -339,6 +339,24 @@ pub trait PodKiller: Send + Sync + 'static {
         self.running().pods
     }
 
+    /// Waits until a stopped pod holds nothing on the host any more (sandbox, cgroup, mounts), at
+    /// most until `deadline`.
+    ///
+    /// Returns the mount points that remain at that time; an empty list means released. If the
+    /// mounts cannot be determined, the only entry is `unknown: ` and the cause. An unknown pod
+    /// holds nothing. Dropping the future abandons the wait, not the unmounting.
+    fn volumes_released(
+        &self,
+        uid: &PodUid,
+        deadline: Instant,
+    ) -> impl Future<Output = Vec<String>> + Send {
+        let _ = (uid, deadline);
+        async { Vec::new() }
+    }
+}
+
+/// What is known of the end of single pods. Implemented by the pod workers.
+pub trait PodFacts: Send + Sync + 'static {
     /// The first requester of this pod's termination; `None` while it is not terminating, or if that is not known.
     fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
         let _ = uid;
@@ -356,22 +374,10 @@ pub trait PodKiller: Send + Sync + 'static {
         let _ = uid;
         async { None }
     }
+}
 
-    /// Waits until a stopped pod holds nothing on the host any more (sandbox, cgroup, mounts), at
-    /// most until `deadline`.
-    ///
-    /// Returns the mount points that remain at that time; an empty list means released. If the
-    /// mounts cannot be determined, the only entry is `unknown: ` and the cause. An unknown pod
-    /// holds nothing. Dropping the future abandons the wait, not the unmounting.
-    fn volumes_released(
-        &self,
-        uid: &PodUid,
-        deadline: Instant,
-    ) -> impl Future<Output = Vec<String>> + Send {
-        let _ = (uid, deadline);
-        async { Vec::new() }
-    }
-
+/// Hears that the node goes down, and makes its pods ready for that.
+pub trait NodeEndListener: Send + Sync + 'static {
     /// Announces to all pods, including later ones, that they are about to terminate. A second call with the same
     /// `reason` replaces the first; [`lame_duck`](Self::lame_duck) with `false` withdraws it. Returns at once.
     fn announce(&self, reason: GateReason, ending: NodeEnding) {

@@ -44,8 +44,8 @@ pub use kill::gate_reason::{GateReason, GateReasons};
 pub use kill::grace::{Grace, GraceSender, instant_after};
 pub use kill::node_ending::{EndNotice, NodeEnding};
 pub use kill::{
-    EarlierKill, KillError, KillReason, KillRequest, Owed, PodKiller, PodStopped, RunningPods,
-    StatusOverride, StoppedContainer,
+    EarlierKill, KillError, KillReason, KillRequest, NodeEndListener, Owed, PodFacts, PodKiller,
+    PodStopped, RunningPods, StatusOverride, StoppedContainer,
 };
 pub use plugin::reviews::{ReviewError, Reviews};
 pub use plugin::{
@@ -83,7 +83,7 @@ pub use winddown_quantities::{
 pub use workers::runtime_syncer::RuntimeSyncer;
 pub use workers::start_turn::{StartTurn, WAITING_FOR_TURN};
 pub use workers::syncer::{
-    PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
+    PodSyncer, Retry, RuntimeFacts, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
 };
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};
 

@@ -20,6 +20,8 @@ pub(crate) mod stats_source;
 /// The workers never run two calls for one UID at the same time; calls for different pods run in
 /// parallel. Every call is idempotent. A real runtime may answer any call wrongly or late, so the
 /// implementer bounds its own calls to other systems and returns an error instead of hanging.
+// Over the limit because a runtime is one thing to those who write one: seven methods are required, and the others
+// have a default that fits a simple runtime.
 pub trait Runtime: Send + Sync + 'static {
     /// Whether it applies `supplementalGroupsPolicy: Strict`. A pod that asks for it is refused where it does not.
     const STRICT_GROUPS: bool = true;

@@ -30,8 +30,8 @@ use tokio_util::task::TaskTracker;
 use crate::base::lock::{Mutex, MutexGuard};
 use crate::workers::syncer::{PodSyncer, RuntimeView, UpdateKind};
 use crate::{
-    Event, GateReason, Grace, KillError, KillReason, KillRequest, NodeEnding, Pod, PodKiller,
-    PodLabel, PodStopped, PodUid, Recorder, RunningPods, RuntimePod,
+    Event, GateReason, Grace, KillError, KillReason, KillRequest, NodeEndListener, NodeEnding, Pod,
+    PodFacts, PodKiller, PodLabel, PodStopped, PodUid, Recorder, RunningPods, RuntimePod,
 };
 
 mod completion;
@@ -322,6 +322,12 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
         self.places().non_terminating
     }
 
+    async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
+        self.until_volumes_released(uid, deadline).await
+    }
+}
+
+impl<S: PodSyncer> PodFacts for PodWorkers<S> {
     fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
         self.inner.lock().records.get(uid)?.ending.as_ref()?.reason
     }
@@ -333,11 +339,9 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     fn survives_soft_reboot(&self, uid: &PodUid) -> bool {
         self.inner.syncer.survives_soft_reboot(uid)
     }
+}
 
-    async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
-        self.until_volumes_released(uid, deadline).await
-    }
-
+impl<S: PodSyncer> NodeEndListener for PodWorkers<S> {
     fn announce(&self, reason: GateReason, ending: NodeEnding) {
         self.inner.syncer.announce(reason, ending);
     }

@@ -8,10 +8,9 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{
-    Event, GateReason, Inhibitor, Notices, PodKiller, Recorder, ShutdownWork, WallClock,
-};
+use winddown_shared::{Event, GateReason, Inhibitor, Notices, Recorder, ShutdownWork, WallClock};
 
+use crate::EndingPods;
 use crate::{
     AdmissionGate, BootClock, GroupReport, Guard, Policy, ProgressPhase, ProgressSender,
     RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger, UnitStop,
@@ -30,6 +29,7 @@ mod tests;
 pub(crate) use shutdown_run::status_of_ended;
 
 /// The dependencies of a [`ShutdownController`].
+// Over the limit because it is a list of dependencies: `new` takes the six that have no default.
 pub struct ShutdownParts<K> {
     /// Stops the pods.
     pub killer: Arc<K>,
@@ -135,7 +135,7 @@ enum ResumeDecision {
 
 // === impl ShutdownParts ===
 
-impl<K: PodKiller> ShutdownParts<K> {
+impl<K: EndingPods> ShutdownParts<K> {
     /// Creates parts with only what every shutdown needs: no notices, unit stop, records, reports, state file, work or
     /// events, and a new admission gate and progress. Set other fields as needed.
     pub fn new(
@@ -171,7 +171,7 @@ impl<K: PodKiller> ShutdownParts<K> {
 
 // === impl ShutdownController ===
 
-impl<K: PodKiller> ShutdownController<K> {
+impl<K: EndingPods> ShutdownController<K> {
     /// Creates a controller. It does nothing until [`run`](Self::run) is polled.
     pub fn new(parts: ShutdownParts<K>) -> Self {
         Self { parts }

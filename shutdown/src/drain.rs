@@ -6,10 +6,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{
-    GateReason, KillReason, NodeEnding, Pod, PodKiller, Recorder, RequestReport, ShutdownKind,
-    StatusOverride, WallClock,
+    GateReason, KillReason, NodeEnding, Pod, Recorder, RequestReport, ShutdownKind, StatusOverride,
+    WallClock,
 };
 
+use crate::EndingPods;
 use crate::policy::MAX_GROUPS_TOTAL;
 use crate::report::{Ended, ReportHeader};
 use crate::{
@@ -51,7 +52,7 @@ pub struct DrainOrder {
 /// and stay so afterwards; undo both to end the drain. With a disabled policy, ordinary and critical pods
 /// get half of the time each (of 60 s if `time` is none). Cancelling `cancel` spares the pods that have
 /// not been requested to stop yet. The report is not stored anywhere.
-pub async fn drain<K: PodKiller>(
+pub async fn drain<K: EndingPods>(
     killer: &Arc<K>,
     order: DrainOrder,
     cancel: &CancellationToken,

@@ -98,6 +98,7 @@
 mod budget;
 mod controller;
 mod drain;
+mod ending_pods;
 mod grace;
 mod guard;
 mod in_place;
@@ -121,6 +122,7 @@ mod unit_stop;
 pub use budget::Budget;
 pub use controller::{ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
+pub use ending_pods::EndingPods;
 pub use guard::{GUARD_LABEL, Guard, GuardPolicy, Hold, HoldState};
 pub use in_place::{InPlacePolicy, may_stay, may_survive};
 pub use json_file::FileError;

@@ -48,6 +48,7 @@ impl ReportSink for () {
 ///
 /// Offsets count from the signal. Fields whose names end in `Seconds` are seconds with three decimals;
 /// those ending in `Ms` are whole milliseconds.
+// Over the limit because it is one JSON document, and each field is a member of that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

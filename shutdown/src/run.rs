@@ -1,25 +1,25 @@
 //! Executes a plan: stops the groups one after another, and the pods of a group together.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{
-    Event, KillError, KillReason, Pod, PodKiller, PodStopped, PodUid, Recorder, StatusOverride,
-};
+use winddown_shared::{Event, KillReason, Pod, Recorder, StatusOverride};
 
+use crate::EndingPods;
 use crate::journal::Journal;
 use crate::plan::{WorkPlace, ends_with_drivers, kept_for_drivers};
 use crate::run_context::RunContext;
 use crate::{
     Budget, GroupReport, Plan, PlannedPod, PodEnd, PodReport, ProgressSender, RunPhase, WorkReport,
 };
-use kills::{Asked, Wait};
+use discovery::Discovery;
+use kills::{Kills, Wait};
 pub(crate) use outcome::outcome_of;
+use persist::RecordNotes;
+use volumes::Releases;
 use work::PluginWork;
 
 mod discovery;
@@ -112,7 +112,7 @@ pub(crate) struct RunParams<'a> {
 /// unobserved. Errors and panics of a kill become part of the report and do not stop the run.
 ///
 /// Dropping the future aborts the run: groups that have not started are spared, and nothing is reported.
-pub async fn run_plan<K: PodKiller>(
+pub async fn run_plan<K: EndingPods>(
     killer: &Arc<K>,
     plan: Plan,
     order: &RunOrder,
@@ -122,7 +122,7 @@ pub async fn run_plan<K: PodKiller>(
 }
 
 /// Like [`run_plan`], for a shutdown.
-pub(crate) async fn carry_out<K: PodKiller>(
+pub(crate) async fn carry_out<K: EndingPods>(
     killer: &Arc<K>,
     plan: Plan,
     order: &RunOrder,
@@ -137,7 +137,12 @@ pub(crate) async fn carry_out<K: PodKiller>(
     };
     run.give_up_on_the_rest(stop);
     run.keep_work();
-    RunReport { groups: run.groups, work: run.work.reports, stop, pods_unknown: !run.known }
+    RunReport {
+        groups: run.groups,
+        work: run.work.reports,
+        stop,
+        pods_unknown: !run.discovery.known,
+    }
 }
 
 /// The remark on a pod whose controller has another one in the report.
@@ -162,42 +167,25 @@ struct ShutdownRun<'a, K> {
     first_group: Duration,
     plan: Plan,
     groups: Vec<GroupReport>,
-    /// The pods that this agent has not requested to stop yet, per group.
-    waiting: Vec<Vec<(ReportPosition, Pod)>>,
-    /// The pods that are spared because they survive a soft reboot, until the last group is over.
-    survivors: Vec<(ReportPosition, Pod)>,
-    seen: HashSet<PodUid>,
-    /// The controllers of the seen pods.
-    controllers: HashSet<String>,
-    /// Pods of an earlier agent's run that are not listed, while the runtime has not listed its pods yet.
-    missing: HashMap<PodUid, ReportPosition>,
-    /// Queries to the runtime about how missing pods ended.
-    unseen_ends: JoinSet<(ReportPosition, Option<PodStopped>)>,
-    /// Whether the runtime has listed its pods.
-    known: bool,
-    more_known: watch::Receiver<u64>,
-    /// Whether the record shows that the run waits for more pods.
-    has_waited: bool,
-    kills: JoinSet<Result<Arc<PodStopped>, KillError>>,
-    asked: HashMap<Id, Asked>,
-    /// Kills of earlier groups that did not complete within their group's time.
-    overdue: HashSet<Id>,
-    /// Waits for stopped pods to release their resources.
-    releases: JoinSet<Vec<String>>,
-    releasing: HashMap<Id, ReportPosition>,
-    /// The releases of the current round that the next group waits for.
-    unmounting: HashSet<Id>,
-    last_exit: Instant,
+    unasked: Unasked,
+    discovery: Discovery,
+    kills: Kills,
+    releases: Releases,
     work: PluginWork,
-    /// The part of the pods' budget that is kept for work after the pods.
-    kept_after_pods: Duration,
-    /// The drivers whose turn is the next round of their group.
-    held_back: Option<HeldBack>,
     /// When an earlier agent's run was taken over, counted from the signal.
     taken_over: Option<Duration>,
-    /// When to persist the ends seen since the last note.
-    note_at: Option<Instant>,
-    noted: Instant,
+    notes: RecordNotes,
+}
+
+/// The pods that this agent has not requested to stop yet.
+#[derive(Default)]
+struct Unasked {
+    /// Those that stop with their group, per group.
+    waiting: Vec<Vec<(ReportPosition, Pod)>>,
+    /// Those that are spared because they survive a soft reboot, until the last group is over.
+    survivors: Vec<(ReportPosition, Pod)>,
+    /// The drivers whose turn is the next round of their group.
+    held_back: Option<HeldBack>,
 }
 
 /// Drivers that stop after the other pods of their group.
@@ -209,7 +197,7 @@ struct HeldBack {
 
 // === impl Run ===
 
-impl<'a, K: PodKiller> ShutdownRun<'a, K> {
+impl<'a, K: EndingPods> ShutdownRun<'a, K> {
     fn new(
         killer: &'a Arc<K>,
         mut plan: Plan,
@@ -227,29 +215,14 @@ impl<'a, K: PodKiller> ShutdownRun<'a, K> {
             first_group: params.first_group.unwrap_or(plan.endpoint_drain),
             params,
             groups: Vec::new(),
-            waiting: Vec::new(),
-            survivors: Vec::new(),
-            seen: HashSet::with_capacity(pods.iter().map(Vec::len).sum()),
-            controllers: HashSet::new(),
-            missing: HashMap::new(),
-            unseen_ends: JoinSet::new(),
-            known: false,
-            more_known: killer.more_known(),
-            has_waited: false,
-            kept_after_pods: plan.kept_after_pods(),
-            held_back: None,
+            unasked: Unasked::default(),
+            discovery: Discovery::new(killer.more_known(), pods.iter().map(Vec::len).sum()),
+            kills: Kills::new(order.started),
+            releases: Releases::default(),
+            work: PluginWork::new(work, order.started, plan.kept_after_pods()),
             plan,
-            kills: JoinSet::new(),
-            asked: HashMap::new(),
-            overdue: HashSet::new(),
-            releases: JoinSet::new(),
-            releasing: HashMap::new(),
-            unmounting: HashSet::new(),
-            last_exit: order.started,
-            work: PluginWork::new(work, order.started),
             taken_over: None,
-            note_at: None,
-            noted: order.started,
+            notes: RecordNotes::new(order.started),
         };
         run.enlist_all(pods);
         run
@@ -268,7 +241,7 @@ impl<'a, K: PodKiller> ShutdownRun<'a, K> {
     fn add_groups(&mut self) {
         for group in &self.plan.groups[self.groups.len()..] {
             self.groups.push(GroupReport::unstarted(group));
-            self.waiting.push(Vec::new());
+            self.unasked.waiting.push(Vec::new());
         }
     }
 
@@ -286,13 +259,13 @@ impl<'a, K: PodKiller> ShutdownRun<'a, K> {
             if let Some(group) = self.next_group(turn) {
                 self.work(WorkPlace::Before(group)).await?;
                 let mut batch = self.due(group);
-                if self.held_back.take().is_none_or(|drivers| drivers.group != group) {
+                if self.unasked.held_back.take().is_none_or(|drivers| drivers.group != group) {
                     self.hold_drivers_back(group, &mut batch);
                 }
                 self.before_drivers(group, &batch).await;
                 self.round(group, batch).await?;
-                turn = if self.held_back.is_some() { group } else { group + 1 };
-            } else if self.known || self.elapsed() >= self.plan.deadline {
+                turn = if self.unasked.held_back.is_some() { group } else { group + 1 };
+            } else if self.discovery.known || self.elapsed() >= self.plan.deadline {
                 break;
             } else {
                 self.wait_for_more().await?;
@@ -300,10 +273,10 @@ impl<'a, K: PodKiller> ShutdownRun<'a, K> {
             self.look_again();
             self.spare_survivors();
         }
-        self.held_back = None;
-        self.survivors.clear();
+        self.unasked.held_back = None;
+        self.unasked.survivors.clear();
         self.work(WorkPlace::Before(self.groups.len())).await?;
-        self.overdue.clear();
+        self.kills.overdue.clear();
         self.answers(Wait::End).await?;
         self.take_unseen_ends().await;
         self.work(WorkPlace::AfterPods).await
@@ -312,15 +285,15 @@ impl<'a, K: PodKiller> ShutdownRun<'a, K> {
     /// Returns the next group to stop, at `turn` or later. None if there are no pods left, or if the
     /// remaining ones appeared while the last group was stopping and there is no time left for them.
     fn next_group(&self, turn: usize) -> Option<usize> {
-        let last = self.waiting.len().checked_sub(1)?;
-        let lowest = self.waiting.iter().position(|waiting| !waiting.is_empty())?;
+        let last = self.unasked.waiting.len().checked_sub(1)?;
+        let lowest = self.unasked.waiting.iter().position(|waiting| !waiting.is_empty())?;
         let is_late = turn > last && self.elapsed() >= self.plan.deadline;
         (!is_late).then(|| lowest.max(turn).min(last))
     }
 
     /// Waits until the first group may be requested to stop. Does not wait if there are no pods.
     async fn wait_as_lame_duck(&mut self) -> Result<(), Cancelled> {
-        let no_pods = self.waiting.iter().all(Vec::is_empty);
+        let no_pods = self.unasked.waiting.iter().all(Vec::is_empty);
         if no_pods || self.elapsed() >= self.first_group {
             return Ok(());
         }
@@ -351,14 +324,14 @@ impl<'a, K: PodKiller> ShutdownRun<'a, K> {
         let kept = kept_for_drivers(batch.iter().map(|(_, pod)| pod), time);
         if !kept.is_zero() {
             let drivers = batch.extract_if(.., |(_, pod)| ends_with_drivers(pod));
-            self.waiting[group].extend(drivers);
-            self.held_back = Some(HeldBack { group, kept });
+            self.unasked.waiting[group].extend(drivers);
+            self.unasked.held_back = Some(HeldBack { group, kept });
         }
     }
 
     /// When the current pods of `group` have to be gone: sooner than the group if its drivers come after them.
     fn latest_end(&self, group: usize) -> Duration {
-        let drivers = self.held_back.as_ref().filter(|drivers| drivers.group == group);
+        let drivers = self.unasked.held_back.as_ref().filter(|drivers| drivers.group == group);
         let kept = drivers.map_or(Duration::ZERO, |drivers| drivers.kept);
         self.plan.groups[group].latest_end.saturating_sub(kept)
     }
@@ -370,7 +343,7 @@ impl<'a, K: PodKiller> ShutdownRun<'a, K> {
         batch: Vec<(ReportPosition, Pod)>,
     ) -> Result<(), Cancelled> {
         if self.cancel.is_cancelled() {
-            self.waiting[group].extend(batch);
+            self.unasked.waiting[group].extend(batch);
             return Err(Cancelled);
         }
         let latest_end = self.latest_end(group);
@@ -410,11 +383,11 @@ impl<'a, K: PodKiller> ShutdownRun<'a, K> {
         // A pod whose kill failed or was refused is not awaited, but still runs.
         let end = |place: &&ReportPosition| self.groups[place.group].pods[place.pod].end;
         let failed = places.iter().filter(|place| end(place) == PodEnd::Left).count();
-        let left = self.asked.len() - self.overdue.len() + failed;
-        self.overdue.extend(self.asked.keys());
-        self.unmounting.clear();
+        let left = self.kills.asked.len() - self.kills.overdue.len() + failed;
+        self.kills.overdue.extend(self.kills.asked.keys());
+        self.releases.unmounting.clear();
         for index in touched {
-            if !self.waiting[index].is_empty() {
+            if !self.unasked.waiting[index].is_empty() {
                 continue;
             }
             self.groups[index].ended = Some(self.elapsed());
@@ -427,15 +400,16 @@ impl<'a, K: PodKiller> ShutdownRun<'a, K> {
 
     /// Takes the pods of all groups up to `group` that have not been requested to stop yet.
     fn due(&mut self, group: usize) -> Vec<(ReportPosition, Pod)> {
-        self.waiting[..=group].iter_mut().flat_map(std::mem::take).collect()
+        self.unasked.waiting[..=group].iter_mut().flat_map(std::mem::take).collect()
     }
 
     fn enlist(&mut self, group: usize, pod: Pod, grace: Duration) {
-        if !self.seen.insert(pod.uid().clone()) {
+        if !self.discovery.seen.insert(pod.uid().clone()) {
             return;
         }
         let has_begun = self.groups.iter().any(|group| group.started.is_some());
-        let is_known = controller_of(&pod).is_some_and(|one| !self.controllers.insert(one));
+        let is_known =
+            controller_of(&pod).is_some_and(|one| !self.discovery.controllers.insert(one));
         let reports = &mut self.groups[group].pods;
         let place = ReportPosition { group, pod: reports.len() };
         let earlier = self.killer.ending_by(pod.uid()).filter(|by| *by != KillReason::Shutdown);
@@ -444,12 +418,12 @@ impl<'a, K: PodKiller> ShutdownRun<'a, K> {
             remark: (has_begun && is_known).then(|| MADE_ANEW.to_owned()),
             ..PodReport::spared(&pod, grace)
         });
-        self.waiting[group].push((place, pod));
+        self.unasked.waiting[group].push((place, pod));
     }
 
     /// The budget, without the time that is kept for work after the pods.
     fn budget_of_pods(&self) -> Budget {
-        let pods = self.budget.pods.saturating_sub(self.kept_after_pods);
+        let pods = self.budget.pods.saturating_sub(self.work.kept_after_pods);
         Budget { pods, ..self.budget }
     }
 

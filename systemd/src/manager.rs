@@ -17,6 +17,7 @@ pub(crate) type Listed =
 /// One row of `ListJobs`: job ID, unit, job type, job state, path of the job, path of the unit.
 pub(crate) type Job = (u32, String, String, String, OwnedObjectPath, OwnedObjectPath);
 
+// Over the limit because it is a table: one row per method and property of systemd that is used.
 #[zbus::proxy(
     interface = "org.freedesktop.systemd1.Manager",
     default_service = "org.freedesktop.systemd1",

@@ -15,7 +15,7 @@ use winddown_api_client::node_pods::{KubePods, PodApi, PodStream, RefusedRequest
 use winddown_api_client::refusal::Refusal;
 
 /// The operations on the API server's pods that stopping them requires.
-pub(crate) trait EndPods: Send + Sync + 'static {
+pub(crate) trait EndPods: AskResponders {
     /// Lists the pods of this node and then watches them.
     fn watch(&self) -> PodStream;
 
@@ -27,6 +27,23 @@ pub(crate) trait EndPods: Send + Sync + 'static {
         &self,
     ) -> impl Future<Output = Result<Vec<PodDisruptionBudget>, RefusedRequest>> + Send;
 
+    /// Deletes the pod with this UID and grace period, unless a disruption budget forbids it.
+    fn evict(
+        &self,
+        pod: &PodLabel,
+        grace: Duration,
+    ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
+
+    /// Deletes the pod with this UID and grace period.
+    fn delete(
+        &self,
+        pod: &PodLabel,
+        grace: Duration,
+    ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
+}
+
+/// The requests to a pod's responders (KEP-4563).
+pub(crate) trait AskResponders: Send + Sync + 'static {
     /// Whether the API server serves `EvictionRequest` (KEP-4563), according to its discovery.
     fn serves_eviction_requests(&self)
     -> impl Future<Output = Result<bool, RefusedRequest>> + Send;
@@ -42,20 +59,6 @@ pub(crate) trait EndPods: Send + Sync + 'static {
         &self,
         pod: &PodLabel,
     ) -> impl Future<Output = Result<Responding, RefusedRequest>> + Send;
-
-    /// Deletes the pod with this UID and grace period, unless a disruption budget forbids it.
-    fn evict(
-        &self,
-        pod: &PodLabel,
-        grace: Duration,
-    ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
-
-    /// Deletes the pod with this UID and grace period.
-    fn delete(
-        &self,
-        pod: &PodLabel,
-        grace: Duration,
-    ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 }
 
 /// The pods of one node, accessed through a client.
@@ -91,30 +94,6 @@ impl EndPods for NodePods {
         listed.map(|list| list.items).map_err(|error| RefusedRequest::of("list the budgets", error))
     }
 
-    async fn serves_eviction_requests(&self) -> Result<bool, RefusedRequest> {
-        let served = eviction_requests::served(&self.client).await;
-        served.map_err(|error| RefusedRequest::of("discover eviction requests", error))
-    }
-
-    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), RefusedRequest> {
-        let requests = eviction_requests::of(&self.client, &pod.namespace);
-        let request = eviction_requests::request(pod);
-        match requests.create(&PostParams::default(), &request).await {
-            Err(error) if Refusal::of(&error) == Refusal::AlreadyExists => Ok(()),
-            result => result
-                .map(drop)
-                .map_err(|error| RefusedRequest::of("request the pod's eviction", error)),
-        }
-    }
-
-    async fn responding(&self, pod: &PodLabel) -> Result<Responding, RefusedRequest> {
-        let requests = eviction_requests::of(&self.client, &pod.namespace);
-        let found = requests.get(&eviction_requests::name(pod)).await;
-        found
-            .map(|request| Responding::of(&request.data))
-            .map_err(|error| RefusedRequest::of("read the request for the pod's eviction", error))
-    }
-
     async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
         // kube's own `evict` serialises the options under a name that no API server reads (`delete_options`): the grace
         // period and the precondition would be lost, and a new pod of the same name evicted.
@@ -138,5 +117,31 @@ impl EndPods for NodePods {
 
     async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
         self.pods.delete(pod, grace).await
+    }
+}
+
+impl AskResponders for NodePods {
+    async fn serves_eviction_requests(&self) -> Result<bool, RefusedRequest> {
+        let served = eviction_requests::served(&self.client).await;
+        served.map_err(|error| RefusedRequest::of("discover eviction requests", error))
+    }
+
+    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), RefusedRequest> {
+        let requests = eviction_requests::of(&self.client, &pod.namespace);
+        let request = eviction_requests::request(pod);
+        match requests.create(&PostParams::default(), &request).await {
+            Err(error) if Refusal::of(&error) == Refusal::AlreadyExists => Ok(()),
+            result => result
+                .map(drop)
+                .map_err(|error| RefusedRequest::of("request the pod's eviction", error)),
+        }
+    }
+
+    async fn responding(&self, pod: &PodLabel) -> Result<Responding, RefusedRequest> {
+        let requests = eviction_requests::of(&self.client, &pod.namespace);
+        let found = requests.get(&eviction_requests::name(pod)).await;
+        found
+            .map(|request| Responding::of(&request.data))
+            .map_err(|error| RefusedRequest::of("read the request for the pod's eviction", error))
     }
 }

@@ -30,7 +30,7 @@
 //! - A pod that the kubelet runs again after a cancelled shutdown is left alone until the next one.
 //! - Nothing is written to a pod's status, which belongs to the kubelet.
 //! - While the API server is away, the last known pods remain. Until it has listed them for the first time, the pods are
-//!   those that the container runtime has, as far as the kubelet recorded them there ([`KubeletHost::pods`]). While the
+//!   those that the container runtime has, as far as the kubelet recorded them there ([`LocalContainers::pods`]). While the
 //!   node goes down, these are stopped at once through the container runtime.
 //!
 //! # Design
@@ -77,7 +77,9 @@ pub use kubelet_root::fuzzing;
 pub use config::{CompanionConfig, WithoutApi};
 pub use follow::KubeletFollower;
 pub use kubelet_root::{KubeletHolds, KubeletRoot};
-pub use local_node::{KubeletHost, NoLocalNode, NodeError, RuntimePodState};
+pub use local_node::{
+    KubeletHost, LocalContainers, LocalHolds, LocalKubelet, NoLocalNode, NodeError, RuntimePodState,
+};
 pub use rights::{
     NEEDS, Need, READ_BUDGETS, REQUEST_EVICTIONS, RightsUnknown, may, may_taint,
     missing_for_requests, missing_rights,

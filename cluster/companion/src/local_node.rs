@@ -9,7 +9,12 @@ use winddown_shared::{FoundPod, PodUid, PodUidMap, StoppedContainer};
 /// Queries and actions on the node that a kubelet runs on.
 ///
 /// Each call is bounded in time by the implementer, and idempotent.
-pub trait KubeletHost: Send + Sync + 'static {
+pub trait KubeletHost: LocalContainers + LocalHolds + LocalKubelet {}
+
+impl<N: LocalContainers + LocalHolds + LocalKubelet> KubeletHost for N {}
+
+/// The pods in the container runtime.
+pub trait LocalContainers: Send + Sync + 'static {
     /// Every pod with a running container or a ready sandbox, according to the container runtime.
     ///
     /// # Errors
@@ -66,7 +71,10 @@ pub trait KubeletHost: Send + Sync + 'static {
         let _ = uid;
         async { Ok(Vec::new()) }
     }
+}
 
+/// What a pod whose containers have stopped still holds.
+pub trait LocalHolds: Send + Sync + 'static {
     /// Stops the pod's sandboxes, which releases its network.
     ///
     /// # Errors
@@ -98,7 +106,10 @@ pub trait KubeletHost: Send + Sync + 'static {
     fn unused_volumes(&self) -> impl Future<Output = Result<Vec<String>, NodeError>> + Send {
         async { Ok(Vec::new()) }
     }
+}
 
+/// The kubelet's service.
+pub trait LocalKubelet: Send + Sync + 'static {
     /// Resolves when the kubelet's service was running and has stopped, unless by a successful
     /// [`stop_kubelet`](Self::stop_kubelet). Cancel-safe.
     fn kubelet_ended(&self) -> impl Future<Output = ()> + Send {
@@ -156,7 +167,7 @@ impl NodeError {
 
 // === impl NoLocalNode ===
 
-impl KubeletHost for NoLocalNode {
+impl LocalContainers for NoLocalNode {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         Err(NodeError::because("no container runtime is configured"))
     }
@@ -165,3 +176,7 @@ impl KubeletHost for NoLocalNode {
         Err(NodeError::because("no container runtime is configured"))
     }
 }
+
+impl LocalHolds for NoLocalNode {}
+
+impl LocalKubelet for NoLocalNode {}

@@ -11,6 +11,7 @@ use super::{EventDraft, NodeRef, Subject};
 ///
 /// What the kubelet does not report becomes no event; it is in the log and in the report. Nor does a
 /// change of the node's pressure: the [node controller](crate::node) reports that with the condition.
+// Over the limit because it is a table: one row per decision that is an event, in the words of the kubelet.
 pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
     let of_node = |reason: &'static str, message: String| {
         EventDraft::normal(Subject::node(node), reason, message).decided()

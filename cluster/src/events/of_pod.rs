@@ -7,6 +7,7 @@ use winddown_shared::{ContainerKind, EndCause, GoDuration, PodEvent, PodEventKin
 use super::{EventDraft, EventKind, Subject};
 
 /// Returns the Kubernetes Event of `event`.
+// Over the limit because it is a table: one row per kind of event, in the words of the kubelet.
 pub(super) fn draft(event: &PodEvent) -> EventDraft {
     use EventKind::{Normal, Warning};
     use PodEventKind as H;

@@ -14,6 +14,8 @@ use winddown_shared::{Pod, PodSyncer, PodUid, PodWorkers};
 use crate::status::StatusUpdate;
 
 /// Accepts statuses and makes sure that the API server gets them.
+// Over the limit because it is one channel: four calls bring in what is to be said, and three ask what became of
+// it.
 pub trait StatusSide: Send + Sync + 'static {
     /// Submits a status. Never blocks; a newer one for the same pod replaces it.
     ///

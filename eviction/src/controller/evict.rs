@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
     Event, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PodUid, Recorder,
@@ -55,6 +56,17 @@ pub(super) struct EvictionRequest {
     pub(super) record: u64,
 }
 
+/// A pod to be ended for an eviction.
+struct Kill {
+    pod: Pod,
+    cause: Cause,
+    condition: Condition,
+    record: u64,
+    request: KillRequest,
+    /// The grace that it gets, from when it is asked.
+    allowed: Duration,
+}
+
 /// The outcome of an eviction: the pod stopped, or did not stop in time. None if a pause began while the hook ran: then
 /// the pod was not asked.
 pub(super) struct EvictionEnd {
@@ -102,7 +114,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Whether a pod that was evicted for this condition is still terminating.
     pub(super) fn waits_for_a_victim(&self, act: &Act, now: Instant) -> bool {
         let condition = act.signal.condition();
-        self.endings
+        self.victims
+            .endings
             .values()
             .any(|ending| ending.evicted_for.contains(condition) && comes_in_time(act, ending, now))
     }
@@ -110,10 +123,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Takes over what an earlier agent evicted, once it is known what runs. What for is unknown: any shortage waits for
     /// those that are terminating, and static pods come back when there is none.
     pub(super) fn take_over(&mut self) {
-        if self.has_taken_over || !self.parts.killer.running().known {
+        if self.victims.has_taken_over || !self.parts.killer.running().known {
             return;
         }
-        self.has_taken_over = true;
+        self.victims.has_taken_over = true;
         let now = Instant::now();
         for EvictedBefore { pod, grace_left } in self.parts.static_pods.evicted_before() {
             if let Some(left) = grace_left {
@@ -121,52 +134,52 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 let has_minimal_grace = left <= HARD_GRACE;
                 let ending =
                     CandidateEnding { due, has_minimal_grace, evicted_for: Conditions::ALL };
-                self.endings.entry(pod.uid().clone()).or_insert(ending);
+                self.victims.endings.entry(pod.uid().clone()).or_insert(ending);
             }
             if pod.is_static() {
-                self.readmission.note(&pod, Conditions::ALL, now);
+                self.victims.readmission.note(&pod, Conditions::ALL, now);
             }
         }
     }
 
     pub(super) fn is_held(&self, signal: Signal, now: Instant) -> bool {
-        self.held[signal.index()].is_some_and(|hold| now < hold.until)
+        self.victims.held[signal.index()].is_some_and(|hold| now < hold.until)
     }
 
     pub(super) fn note_end(&mut self, ended: EvictionEnd) {
         let EvictionEnd { pod, condition, record, outcome } = ended;
         match outcome {
             Some(Ok(took)) => {
-                self.endings.remove(pod.uid());
+                self.victims.endings.remove(pod.uid());
                 self.shown.conclude(record, DecisionOutcome::evicted(took));
                 // Its remains can be reclaimed now.
                 if condition == Condition::Disk {
-                    self.reclaimed.fill(None);
+                    self.reclaims.last.fill(None);
                 }
                 let now = Instant::now();
                 let is_next =
                     |e: &CandidateEnding| e.evicted_for.contains(condition) && e.due > now;
-                if !self.endings.values().any(is_next) {
-                    self.pending_reclaim.note_end(condition, now);
+                if !self.victims.endings.values().any(is_next) {
+                    self.victims.pending_reclaim.note_end(condition, now);
                 }
-                self.held.fill(None);
+                self.victims.held.fill(None);
             }
             // Until it is gone, it stays listed as terminating and overdue.
             Some(Err(error)) => {
                 if let KillError::Deadline { .. } = error
-                    && let Some(ending) = self.endings.get_mut(pod.uid())
+                    && let Some(ending) = self.victims.endings.get_mut(pod.uid())
                 {
                     ending.due = Instant::now();
                 }
-                self.pending_reclaim.forget(condition);
+                self.victims.pending_reclaim.forget(condition);
                 self.shown.conclude(record, DecisionOutcome::Failed { error: error.to_string() });
             }
             None => {
-                self.endings.remove(pod.uid());
-                self.readmission.forget(pod.uid());
-                self.pending_reclaim.forget(condition);
+                self.victims.endings.remove(pod.uid());
+                self.victims.readmission.forget(pod.uid());
+                self.victims.pending_reclaim.forget(condition);
                 self.shown.conclude(record, DecisionOutcome::Failed { error: PAUSED.to_owned() });
-                self.shown.sampled(&self.policy, &self.state, &self.readmission);
+                self.shown.sampled(&self.policy, &self.state, &self.victims.readmission);
             }
         }
     }
@@ -194,14 +207,14 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             message: Arc::clone(&message),
         };
         // A victim that is only hurried: its hook has begun, and what it leaves behind is expected already.
-        let hurried = self.endings.get(pod.uid()).filter(|ending| ending.is_victim(now));
+        let hurried = self.victims.endings.get(pod.uid()).filter(|ending| ending.is_victim(now));
         let hurried_for = hurried.map(|ending| ending.evicted_for);
         let hook = self.policy.hook.clone().filter(|_| hurried_for.is_none());
         let hook_time = hook.as_ref().map_or(Duration::ZERO, |rule| rule.timeout);
         let hook = hook.map(|rule| self.parts.hook.run(rule, call));
         let disruption = disruption.then(|| message.clone());
         let status = StatusOverride::failed(EVICTED, message, disruption);
-        let mut request = KillRequest {
+        let request = KillRequest {
             grace,
             evict: true,
             status: Some(status),
@@ -213,18 +226,35 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let gone = instant_after(due + files, hook_time);
         let ending =
             CandidateEnding { due: gone, has_minimal_grace, evicted_for: condition.into() };
-        self.endings.insert(pod.uid().clone(), ending);
+        self.victims.endings.insert(pod.uid().clone(), ending);
         // Noted now and not when the pod stops: a pod that takes too long, or that a shutdown stops, must be
         // readmitted too.
         if pod.is_static() {
-            self.readmission.note(&pod, condition, now);
+            self.victims.readmission.note(&pod, condition, now);
         }
         if hurried_for.is_none_or(|conditions| !conditions.contains(condition)) {
-            self.pending_reclaim.ask(condition, &eviction.leaves, now, &self.state.last);
+            self.victims.pending_reclaim.ask(condition, &eviction.leaves, now, &self.state.last);
         }
+        let kill = Kill { pod, cause, condition, record, request, allowed };
+        let mut kill = self.end_after_hook(kill, hook);
+        // The first poll sends the request, unless a hook runs before.
+        match (&mut kill).now_or_never() {
+            Some(ended) => self.under_way.push(std::future::ready(ended).boxed()),
+            None => self.under_way.push(kill),
+        }
+    }
+
+    /// Runs the hook, if there is one, and then ends the pod.
+    fn end_after_hook(
+        &self,
+        kill: Kill,
+        hook: Option<BoxFuture<'static, HookRun>>,
+    ) -> BoxFuture<'static, Completion> {
+        let asked = Instant::now();
         let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
         let (shown, paused) = (Arc::clone(&self.shown), paused(self.parts.paused_by.clone()));
-        let kill = async move {
+        async move {
+            let Kill { pod, cause, condition, record, mut request, allowed } = kill;
             if let Some(hook) = hook {
                 let run = tokio::select! {
                     run = hook => run,
@@ -237,18 +267,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 shown.note_hook(record, run);
                 request.deadline = Some(instant_after(Instant::now(), allowed) + BEYOND_GRACE);
             }
-            let outcome = end(&*killer, &*recorder, &pod, cause, request, now).await;
+            let outcome = end(&*killer, &*recorder, &pod, cause, request, asked).await;
             if outcome.is_ok() && condition == Condition::Disk {
                 killer.volumes_released(pod.uid(), Instant::now() + POD_FILES_TIMEOUT).await;
             }
             Completion::Ended(EvictionEnd { pod, condition, record, outcome: Some(outcome) })
-        };
-        let mut kill = kill.boxed();
-        // The first poll sends the request, unless a hook runs before.
-        match (&mut kill).now_or_never() {
-            Some(ended) => self.under_way.push(std::future::ready(ended).boxed()),
-            None => self.under_way.push(kill),
         }
+        .boxed()
     }
 
     fn choose_and_ask(&mut self, act: &Act, measured: &[Pod], stats: &[Option<PodStats>]) {
@@ -279,7 +304,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if policy.shadow {
             return self.shadow(act, victim, message, now);
         }
-        self.held[act.signal.index()] = None;
+        self.victims.held[act.signal.index()] = None;
         if act.resource() == Resource::Memory {
             self.state.note_pressure_eviction(now);
         }
@@ -314,13 +339,17 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let is_ending = |uid: &PodUid, ending: &CandidateEnding| {
             !staying.contains(uid) || ending.is_victim(now)
         };
-        self.endings.retain(|uid, ending| active.contains(uid) && is_ending(uid, ending));
+        self.victims.endings.retain(|uid, ending| active.contains(uid) && is_ending(uid, ending));
         let here = measured.iter().enumerate().filter(|(_, pod)| active.contains(pod.uid()));
         let candidates = here.map(|(place, pod)| {
-            let (uid, asked) = (pod.uid(), self.endings.contains_key(pod.uid()));
+            let (uid, asked) = (pod.uid(), self.victims.endings.contains_key(pod.uid()));
             // A victim whose hook still runs is staying, but counts as terminating.
             let ending = (asked || !staying.contains(uid)).then(|| {
-                *self.endings.entry(pod.uid().clone()).or_insert_with(|| ending_of(pod, now))
+                *self
+                    .victims
+                    .endings
+                    .entry(pod.uid().clone())
+                    .or_insert_with(|| ending_of(pod, now))
             });
             Candidate {
                 pod,
@@ -333,7 +362,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     fn hold(&mut self, act: &Act, choice: &Choice<'_>, now: Instant) {
-        let hold = &mut self.held[act.signal.index()];
+        let hold = &mut self.victims.held[act.signal.index()];
         // Later than that, it is another shortage.
         let same = hold.filter(|hold| now < hold.until + NO_VICTIM_MOST);
         let times = same.map_or(0, |hold| hold.times);
@@ -353,7 +382,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             signal: act.cause.as_str(),
             message,
         });
-        self.held[act.signal.index()] = Some(Hold { until: now + NO_VICTIM_MOST, times: 0 });
+        self.victims.held[act.signal.index()] =
+            Some(Hold { until: now + NO_VICTIM_MOST, times: 0 });
     }
 
     fn record(&self, act: &Act, choice: &Choice<'_>, outcome: DecisionOutcome) -> u64 {

@@ -25,14 +25,16 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// each other and with the loop.
     pub(super) async fn check_limits(&mut self) {
         let now = Instant::now();
-        if !self.policy.local_storage_limits || now < self.next_limits {
+        if !self.policy.local_storage_limits || now < self.sampling.next_limits {
             return;
         }
-        self.next_limits = now + CHECK_INTERVAL;
+        self.sampling.next_limits = now + CHECK_INTERVAL;
         let mut pods = self.parts.killer.non_terminating_pods();
         pods.retain(|pod| has_local_limits(pod) && !self.policy.spares(pod));
         // A victim whose hook still runs is staying, and would be asked twice.
-        pods.retain(|pod| self.endings.get(pod.uid()).is_none_or(|ending| !ending.is_victim(now)));
+        pods.retain(|pod| {
+            self.victims.endings.get(pod.uid()).is_none_or(|ending| !ending.is_victim(now))
+        });
         if pods.is_empty() {
             return;
         }

@@ -30,9 +30,9 @@ pub(super) struct ReclaimDone {
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     pub(super) fn may_reclaim(&self, act: &Act, now: Instant) -> bool {
-        let lately = self.reclaimed[act.signal.index()]
+        let lately = self.reclaims.last[act.signal.index()]
             .is_some_and(|last| now.saturating_duration_since(last) < RECLAIM_INTERVAL);
-        let hangs = self.reclaim_hangs_until.is_some_and(|until| now < until);
+        let hangs = self.reclaims.hang_until.is_some_and(|until| now < until);
         !act.reclaim.is_empty() && !self.policy.shadow && !lately && !hangs
     }
 
@@ -40,7 +40,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     pub(super) fn begin_reclaim(&mut self, act: &Act) {
         let record = DecisionRecord::about(act, self.parts.wall.now(), DecisionOutcome::Reclaiming);
         let record = self.shown.note(record);
-        self.reclaiming = true;
+        self.reclaims.under_way = true;
         let (reclaim, kinds, signal) = (self.parts.reclaim.clone(), act.reclaim, act.signal);
         let paused = paused(self.parts.paused_by.clone());
         let work = async move {
@@ -61,13 +61,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     pub(super) fn note_reclaimed(&mut self, done: &ReclaimDone) {
         let now = Instant::now();
-        self.reclaiming = false;
-        self.reclaimed[done.signal.index()] = Some(now);
+        self.reclaims.under_way = false;
+        self.reclaims.last[done.signal.index()] = Some(now);
         // The remains may still be there, so the wait for freed space is not extended.
         if !done.hung {
-            self.pending_reclaim.note_reclaimed(now);
+            self.victims.pending_reclaim.note_reclaimed(now);
         }
-        self.reclaim_hangs_until = done.hung.then(|| now + HUNG_RECLAIM_PAUSE);
+        self.reclaims.hang_until = done.hung.then(|| now + HUNG_RECLAIM_PAUSE);
         self.shown.conclude(done.record, DecisionOutcome::Reclaimed(done.reclaimed));
     }
 }

@@ -47,7 +47,7 @@ pub(super) struct MemoryReclaim {
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Whether a memory reclaim is in progress that may save the pod that would be evicted.
     pub(super) fn waits_for_memory(&self, act: &Act) -> bool {
-        act.resource() == Resource::Memory && self.memory_reclaim.is_under_way
+        act.resource() == Resource::Memory && self.reclaims.memory.is_under_way
     }
 
     /// What to reclaim from the victim instead of evicting it; none if that cannot be enough or was tried recently.
@@ -58,7 +58,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         now: Instant,
     ) -> Option<ReclaimAttempt> {
         let time = self.policy.memory_reclaim?;
-        let MemoryReclaim { is_under_way, not_before, swap_free } = self.memory_reclaim;
+        let MemoryReclaim { is_under_way, not_before, swap_free } = self.reclaims.memory;
         let lately = not_before.is_some_and(|not_before| now < not_before);
         if act.resource() != Resource::Memory || is_under_way || lately || self.policy.shadow {
             return None;
@@ -79,7 +79,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         attempt: ReclaimAttempt,
     ) {
         self.log_met(act);
-        self.memory_reclaim.is_under_way = true;
+        self.reclaims.memory.is_under_way = true;
         let from = PodName::from(victim.label());
         let outcome = DecisionOutcome::ReclaimingMemory { from: from.clone() };
         let record = self.shown.note(DecisionRecord::about(act, self.parts.wall.now(), outcome));
@@ -112,8 +112,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     pub(super) fn note_reclaimed_memory(&mut self, done: MemoryReclaimDone) {
-        self.memory_reclaim.is_under_way = false;
-        self.memory_reclaim.not_before = Some(Instant::now() + done.pause);
+        self.reclaims.memory.is_under_way = false;
+        self.reclaims.memory.not_before = Some(Instant::now() + done.pause);
         self.shown.conclude(done.record, done.outcome);
     }
 }

@@ -19,6 +19,7 @@ pub enum Mode {
 }
 
 /// The settings that only matter with an API server.
+// Over the limit because each field is an option of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterSettings {
     /// `kubeconfig`: how the API server is reached. Without it and

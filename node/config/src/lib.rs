@@ -57,6 +57,7 @@ pub const KIND: &str = "Configuration";
 /// The validated configuration. [`Config::default`] equals an empty file of ours.
 ///
 /// Each field is the value of the option of that name; [`mod@reference`] documents its purpose and range.
+// Over the limit because each field is an option of the file, or the options of one part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// `mode`.

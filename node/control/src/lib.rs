@@ -75,7 +75,12 @@ pub const DEFAULT_SOCKET: &str = "/run/winddown/winddown.sock";
 ///
 /// The calls that are not `async` answer from memory: they never wait for a pod, the runtime, logind or a disk, so
 /// `status` works when everything else hangs.
-pub trait AgentApi: Send + Sync + 'static {
+pub trait AgentApi: StatusApi + HealthApi + PlanApi + ActApi + ReportApi {}
+
+impl<A: StatusApi + HealthApi + PlanApi + ActApi + ReportApi> AgentApi for A {}
+
+/// What the agent shows of the node and of itself.
+pub trait StatusApi: Send + Sync + 'static {
     /// Brings up to date what [`status`](Self::status) and [`metrics`](Self::metrics) say of the node beside the agent.
     /// Called before each; takes at most a few seconds. By default there is nothing to do.
     fn refresh(&self) -> impl Future<Output = ()> + Send {
@@ -89,6 +94,24 @@ pub trait AgentApi: Send + Sync + 'static {
     /// sees only the latest value.
     fn changes(&self) -> watch::Receiver<u64>;
 
+    /// The effective configuration.
+    fn config(&self) -> ConfigView;
+
+    /// The metrics in the OpenMetrics text format, `# EOF` included.
+    fn metrics(&self) -> String;
+}
+
+/// What the agent checks of itself.
+pub trait HealthApi: Send + Sync + 'static {
+    /// The checks behind `/healthz`: whether the agent makes progress.
+    fn health(&self) -> Health;
+
+    /// The checks behind `/readyz`: whether the node is protected (lock, runtime, state directory, …).
+    fn readiness(&self) -> Health;
+}
+
+/// What the agent would do. Nothing of it changes anything.
+pub trait PlanApi: Send + Sync + 'static {
     /// Plans a shutdown, optionally as if the node were gone in `within`. Changes nothing.
     fn shutdown_plan(&self, within: Option<Duration>) -> impl Future<Output = ShutdownPlan> + Send;
 
@@ -116,7 +139,10 @@ pub trait AgentApi: Send + Sync + 'static {
         &self,
         signal: Option<&str>,
     ) -> impl Future<Output = Result<EvictionPlan, ApiError>> + Send;
+}
 
+/// What an operator asks the agent to do.
+pub trait ActApi: Send + Sync + 'static {
     /// Stops one pod. Resolves when it is gone, or when the wait is over and it still runs.
     ///
     /// Dropping the future abandons the wait, not the kill.
@@ -169,7 +195,10 @@ pub trait AgentApi: Send + Sync + 'static {
     /// Withdraws the operator's notice or ends a finished drain, and opens admission unless something else keeps it
     /// closed.
     fn withdraw_notice(&self) -> impl Future<Output = WithdrawAnswer> + Send;
+}
 
+/// The reports of shutdowns.
+pub trait ReportApi: Send + Sync + 'static {
     /// Lists the shutdown reports that are kept, newest first.
     ///
     /// # Errors
@@ -181,18 +210,6 @@ pub trait AgentApi: Send + Sync + 'static {
     /// # Errors
     /// [`ErrorCode::NotFound`] if there is no such report.
     fn report(&self, id: &str) -> impl Future<Output = Result<serde_json::Value, ApiError>> + Send;
-
-    /// The effective configuration.
-    fn config(&self) -> ConfigView;
-
-    /// The checks behind `/healthz`: whether the agent makes progress.
-    fn health(&self) -> Health;
-
-    /// The checks behind `/readyz`: whether the node is protected (lock, runtime, state directory, …).
-    fn readiness(&self) -> Health;
-
-    /// The metrics in the OpenMetrics text format, `# EOF` included.
-    fn metrics(&self) -> String;
 }
 
 /// Why the agent refuses a request.

@@ -22,7 +22,7 @@ pub(crate) struct Changing {
     /// Capacity and allocatable resources of the machine.
     pub(crate) amounts: Option<(Allocatable, Allocatable)>,
     /// The runtime; `None` while unknown.
-    pub(crate) runtime: Option<RuntimeFacts>,
+    pub(crate) runtime: Option<NodeRuntime>,
     /// How the node went down last, or is going down now.
     pub(crate) clean: Clean,
     /// Why a shutdown would not wait for the pods.
@@ -33,7 +33,7 @@ pub(crate) struct Changing {
 
 /// The facts about the runtime in the Node object.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RuntimeFacts {
+pub struct NodeRuntime {
     /// The runtime's name and version (`containerd://1.6.20`).
     pub name: String,
     /// The images to report; empty while unknown.

@@ -15,7 +15,7 @@ use winddown_cluster::status::{Follow, Outbox, OutboxDriver};
 use winddown_pod_references::{Freshener, Resolver};
 use winddown_shared::{PodUid, Runtime, critical, error_chain};
 
-use super::{Membership, PodSide, RuntimeFacts};
+use super::{Membership, NodeRuntime, PodSide};
 use crate::core::Core;
 
 /// The work to start once the node exists.
@@ -36,7 +36,7 @@ pub(super) struct PodsWork {
     pub(super) controller: PodController<Outbox, Resolver>,
     /// The pods that an earlier agent of this boot recorded.
     pub(super) earlier: Vec<PodUid>,
-    pub(super) runtime: watch::Receiver<RuntimeFacts>,
+    pub(super) runtime: watch::Receiver<NodeRuntime>,
 }
 
 // === impl ClusterWork ===
@@ -122,7 +122,7 @@ fn remove_unknown_volumes(side: &PodSide, known: Vec<PodUid>) {
 }
 
 /// Keeps the runtime in the Node object up to date.
-async fn tell_runtime(cluster: Membership, mut runtime: watch::Receiver<RuntimeFacts>) {
+async fn tell_runtime(cluster: Membership, mut runtime: watch::Receiver<NodeRuntime>) {
     loop {
         let now = runtime.borrow_and_update().clone();
         cluster.change(|changing| changing.runtime = Some(now));

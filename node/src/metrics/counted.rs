@@ -61,6 +61,28 @@ pub(super) struct OfShutdown {
     pub(super) cut_left: Counter,
 }
 
+impl OfShutdown {
+    fn register(registry: &mut Registry) -> Self {
+        let help = "When the last shutdown began, in seconds since 1970; 0 if there was none";
+        let start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
+        let help =
+            "When the last shutdown had ended its pods, in seconds since 1970; 0 if it did not";
+        let end = gauge(registry, "kubelet_graceful_shutdown_end_time", help);
+        let groups = Labelled::new("priority", MOST_GROUPS, || Histogram::new(GRACE));
+        let help = "How long a group of pods took to end at a shutdown or a drain";
+        seconds(registry, "winddown_shutdown_group_duration", help, groups.clone());
+        let cut = labelled(
+            registry,
+            "winddown_pods_cut",
+            "how",
+            2,
+            "Pods that a shutdown ended with SIGKILL (killed) or left running (left)",
+        );
+        let (cut_killed, cut_left) = (cut.of("killed"), cut.of("left"));
+        Self { start, end, groups, cut_killed, cut_left }
+    }
+}
+
 impl Counted {
     /// Registers all metrics at zero. Series whose label values are known exist from the start, because a rate
     /// over a series that appears with its first event would miss that event.
@@ -94,9 +116,7 @@ impl Counted {
             "Pods that were refused, by reason",
         );
         rejections.of("NodeShutdown");
-        let preemptions = Labelled::new("preemption_signal", MOST_SIGNALS, Tally::default);
-        let help = "Pods that ended so that a critical one fits, by the first resource it lacked";
-        registry.register("kubelet_preemptions", help, preemptions.clone());
+        let preemptions = preemptions(registry);
         let (evictions, eviction_stats_age) = evictions(registry);
         let plugin_choices = labelled(
             registry,
@@ -105,21 +125,7 @@ impl Counted {
             MOST_PLUGINS,
             "Pods that a plug-in chose to end",
         );
-        let help = "When the last shutdown began, in seconds since 1970; 0 if there was none";
-        let start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
-        let help =
-            "When the last shutdown had ended its pods, in seconds since 1970; 0 if it did not";
-        let end = gauge(registry, "kubelet_graceful_shutdown_end_time", help);
-        let groups = Labelled::new("priority", MOST_GROUPS, || Histogram::new(GRACE));
-        let help = "How long a group of pods took to end at a shutdown or a drain";
-        seconds(registry, "winddown_shutdown_group_duration", help, groups.clone());
-        let cut = labelled(
-            registry,
-            "winddown_pods_cut",
-            "how",
-            2,
-            "Pods that a shutdown ended with SIGKILL (killed) or left running (left)",
-        );
+        let shutdown = OfShutdown::register(registry);
         let help = "From the first request to end a pod to its last container's exit";
         let pod_stop = histogram(registry, "winddown_pod_stop_duration", help, &GRACE);
         let help = "From letting a pod in to its containers running";
@@ -135,13 +141,7 @@ impl Counted {
             evictions,
             eviction_stats_age,
             plugin_choices,
-            shutdown: OfShutdown {
-                start,
-                end,
-                groups,
-                cut_killed: cut.of("killed"),
-                cut_left: cut.of("left"),
-            },
+            shutdown,
             pod_stop,
             pod_start,
         }
@@ -195,6 +195,13 @@ impl Counted {
     pub(super) fn rejection(&self, reason: &str) -> Counter {
         self.rejections.of(rejection_reason(reason))
     }
+}
+
+fn preemptions(registry: &mut Registry) -> Labelled<Tally> {
+    let preemptions = Labelled::new("preemption_signal", MOST_SIGNALS, Tally::default);
+    let help = "Pods that ended so that a critical one fits, by the first resource it lacked";
+    registry.register("kubelet_preemptions", help, preemptions.clone());
+    preemptions
 }
 
 fn evictions(registry: &mut Registry) -> (Labelled<Tally>, Labelled<Histogram>) {

@@ -98,6 +98,38 @@ impl Collector for ScrapedNode {
     }
 }
 
+impl InhibitorFacts {
+    fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
+        let Self { held, delay_max, delay_wanted, refused_signals } = self;
+        out.gauge(
+            "winddown_inhibitor_held",
+            "Whether the machine's shutdown waits for this agent.",
+            None,
+            i64::from(*held),
+        )?;
+        if let Some(delay) = delay_max {
+            out.gauge(
+                "winddown_inhibit_delay_max",
+                "How long the login manager lets a shutdown wait at most.",
+                Some(&Unit::Seconds),
+                delay.as_secs_f64(),
+            )?;
+        }
+        out.gauge(
+            "winddown_inhibit_delay_wanted",
+            "How long a shutdown has to wait for the configured grace periods.",
+            Some(&Unit::Seconds),
+            delay_wanted.as_secs_f64(),
+        )?;
+        out.counter(
+            "winddown_refused_shutdown_signals",
+            "Shutdown signals that were not believed: not from the login manager, or denied by it.",
+            None,
+            *refused_signals,
+        )
+    }
+}
+
 impl GuardFacts {
     fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
         for (name, help, value) in [
@@ -189,7 +221,6 @@ impl ScrapedNode {
     }
 
     fn encode_node(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        let InhibitorFacts { held, delay_max, delay_wanted, refused_signals } = &self.inhibitor;
         if let Some(protected) = self.protected {
             out.gauge(
                 "winddown_protected",
@@ -201,32 +232,7 @@ impl ScrapedNode {
         let closed = GateReason::ALL
             .map(|why| ([("reason", reason(why))], usize::from(self.gate.contains(why))));
         out.gauges("winddown_admission_closed", "What keeps new pods out.", &closed)?;
-        out.gauge(
-            "winddown_inhibitor_held",
-            "Whether the machine's shutdown waits for this agent.",
-            None,
-            i64::from(*held),
-        )?;
-        if let Some(delay) = delay_max {
-            out.gauge(
-                "winddown_inhibit_delay_max",
-                "How long the login manager lets a shutdown wait at most.",
-                Some(&Unit::Seconds),
-                delay.as_secs_f64(),
-            )?;
-        }
-        out.gauge(
-            "winddown_inhibit_delay_wanted",
-            "How long a shutdown has to wait for the configured grace periods.",
-            Some(&Unit::Seconds),
-            delay_wanted.as_secs_f64(),
-        )?;
-        out.counter(
-            "winddown_refused_shutdown_signals",
-            "Shutdown signals that were not believed: not from the login manager, or denied by it.",
-            None,
-            *refused_signals,
-        )?;
+        self.inhibitor.encode(out)?;
         if let Some(graceful) = self.last_shutdown_graceful {
             out.gauge(
                 "winddown_last_shutdown_graceful",

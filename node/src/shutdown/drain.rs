@@ -10,7 +10,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_notices::Drain;
-use winddown_shared::{Event, GateReason, PodKiller, Recorder, RequestReport, Runtime, critical};
+use winddown_shared::{
+    Event, GateReason, NodeEndListener, PodKiller, Recorder, RequestReport, Runtime, critical,
+};
 use winddown_shutdown::{
     DrainOrder, Outcome, PodEnd, PodReport, ProgressPhase, ProgressSender, ShutdownReport, drain,
 };
@@ -64,13 +66,13 @@ impl<R: Runtime> Joined<R> {
         if self.progress.subscribe().borrow().phase == ProgressPhase::Ending {
             return Err(ApiError::new(ErrorCode::Conflict, "the node is shutting down already"));
         }
-        let Ok(turn) = Arc::clone(&self.draining).try_acquire_owned() else {
+        let Ok(turn) = Arc::clone(&self.drain.turn).try_acquire_owned() else {
             return Err(ApiError::new(ErrorCode::Conflict, "a drain is under way already")
                 .with_hint("follow it with: winddown status --watch"));
         };
         self.core.gate.shut(GateReason::Drain);
         let run = DrainRun::default();
-        self.drained.send_replace(DrainState::InProgress(run.clone()));
+        self.drain.state.send_replace(DrainState::InProgress(run.clone()));
         // The next agent may have another policy, but the drain still has the time that it was given.
         let time = time.unwrap_or_else(|| DrainOrder::default_time(&self.policy.borrow()));
         let kept = move |is_over| Some(Drain { time: Some(time), is_over });
@@ -88,7 +90,7 @@ impl<R: Runtime> Joined<R> {
             } else {
                 node.keep(report.clone()).await;
                 node.operator.note_drain(kept(true)).await;
-                node.drained.send_replace(DrainState::Done);
+                node.drain.state.send_replace(DrainState::Done);
                 drop(turn);
             }
             // Last, so that when the caller learns of it, a new agent does not repeat the drain, and it can be ended.
@@ -100,10 +102,12 @@ impl<R: Runtime> Joined<R> {
     /// Ends the drain: pods come back unless something else keeps them out. A drain in progress is called off, which
     /// spares the pods that it has not asked to end.
     pub(super) async fn end_drain(&self) {
-        if let DrainState::InProgress(run) = &*self.drained.borrow() {
+        if let DrainState::InProgress(run) = &*self.drain.state.borrow() {
             run.cancel.cancel();
         }
-        let Ok(Ok(_turn)) = timeout(STOPPED_WITHIN, self.draining.acquire()).await else { return };
+        let Ok(Ok(_turn)) = timeout(STOPPED_WITHIN, self.drain.turn.acquire()).await else {
+            return;
+        };
         if self.core.gate.reasons().contains(GateReason::Drain) {
             self.lift_drain().await;
         }
@@ -112,7 +116,7 @@ impl<R: Runtime> Joined<R> {
     /// Ends the drain on disk first, so that no agent that starts meanwhile resumes it.
     async fn lift_drain(&self) {
         self.operator.note_drain(None).await;
-        self.drained.send_replace(DrainState::No);
+        self.drain.state.send_replace(DrainState::No);
         self.core.workers.lame_duck(GateReason::Drain, false);
         self.core.gate.lift(GateReason::Drain);
     }
@@ -123,7 +127,7 @@ impl<R: Runtime> Joined<R> {
             tracing::info!("the node is drained: no pod is let in until the drain is ended");
             self.core.gate.shut(GateReason::Drain);
             self.core.workers.lame_duck(GateReason::Drain, true);
-            self.drained.send_replace(match drain.is_over {
+            self.drain.state.send_replace(match drain.is_over {
                 true => DrainState::Done,
                 false => DrainState::InProgress(DrainRun::default()),
             });
@@ -143,7 +147,7 @@ impl<R: Runtime> Joined<R> {
 
     /// The drain in progress, if there is one.
     pub(super) fn drain_status(&self) -> Option<DrainStatus> {
-        let DrainState::InProgress(run) = &*self.drained.borrow() else { return None };
+        let DrainState::InProgress(run) = &*self.drain.state.borrow() else { return None };
         let (running, pods_unknown) = self.left();
         let progress = run.progress.subscribe();
         let failed: usize = progress.borrow().groups.iter().map(|group| group.failed).sum();

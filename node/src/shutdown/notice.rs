@@ -196,7 +196,9 @@ impl<R: Runtime> Joined<R> {
                 }
                 None => "the run of a notice that was withdrawn is not over yet".to_owned(),
             },
-            GateReason::Drain if matches!(*self.drained.borrow(), DrainState::InProgress(_)) => {
+            GateReason::Drain
+                if matches!(*self.drain.state.borrow(), DrainState::InProgress(_)) =>
+            {
                 "the node is being drained (`winddown undrain` calls it off)".to_owned()
             }
             GateReason::Drain => {

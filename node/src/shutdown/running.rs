@@ -49,7 +49,7 @@ impl<R: Runtime> Joined<R> {
         self: Arc<Self>,
         carried: Option<RunRecord>,
     ) -> PodUidMap<EarlierKill> {
-        let mut inhibitor = self.inhibitor.state();
+        let mut inhibitor = self.lock.inhibitor.state();
         let said = inhibitor.wait_for(|s| s.preparing || s.lock.is_known());
         let said = timeout(FIRST_WORD, said).await;
         let preparing = said.ok().and_then(Result::ok).map(|state| state.preparing);
@@ -83,7 +83,7 @@ impl<R: Runtime> Joined<R> {
         let (core, kept) = (&self.core, &self.kept);
         ShutdownController::new(ShutdownParts {
             killer: Arc::new(core.workers.clone()),
-            inhibitor: Arc::clone(&self.inhibitor),
+            inhibitor: Arc::clone(&self.lock.inhibitor),
             notices: self.notices.notices(),
             unit_stop: self.unit_stop.subscribe(),
             gate: core.gate.clone(),

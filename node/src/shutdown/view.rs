@@ -26,7 +26,7 @@ use super::drain::DrainState;
 use super::{Joined, last_boot, reports, role, start_view};
 use crate::links::{NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, ScrapedNode};
-use crate::plugin::{Events, PluginSection, ShutdownAnswers};
+use crate::plugin::{Events, PluginSection, ReportAnswers, ShutdownAnswers};
 use crate::protection::{ProtectionFacts, protection};
 
 impl<R: Runtime> PluginSection for Joined<R> {
@@ -44,7 +44,7 @@ impl<R: Runtime> PluginSection for Joined<R> {
 
     fn facts(&self, facts: &mut ScrapedNode) {
         let (held, delay_max) = {
-            let state = self.inhibitor.state();
+            let state = self.lock.inhibitor.state();
             let state = state.borrow();
             (state.lock == LockState::Held, state.delay)
         };
@@ -52,7 +52,7 @@ impl<R: Runtime> PluginSection for Joined<R> {
             held,
             delay_max,
             delay_wanted: self.policy.borrow().delay_wanted(),
-            refused_signals: (self.refused_signals)(),
+            refused_signals: (self.lock.refused_signals)(),
         };
         facts.protected = Some(self.protection().is_protected());
         facts.last_shutdown_graceful = self.kept.last_boot.graceful();
@@ -61,7 +61,7 @@ impl<R: Runtime> PluginSection for Joined<R> {
     }
 
     fn readiness(&self) -> Option<Check> {
-        let state = self.inhibitor.state().borrow().clone();
+        let state = self.lock.inhibitor.state().borrow().clone();
         Some(match &state.lock {
             LockState::Held | LockState::Released => Check::passed("lock"),
             LockState::Waiting { why } | LockState::Absent { why } => {
@@ -136,7 +136,9 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
     ) -> BoxFuture<'_, Result<ReleaseAnswer, ApiError>> {
         async move { self.release_pod(&namespace, &name).await }.boxed()
     }
+}
 
+impl<R: Runtime> ReportAnswers for Arc<Joined<R>> {
     fn reports(&self) -> BoxFuture<'_, Result<ReportList, ApiError>> {
         let store = self.kept.reports.clone();
         blocking(&self.kept.reading, move || reports::list(&store)).boxed()
@@ -208,22 +210,22 @@ impl<R: Runtime> Joined<R> {
     pub(super) fn end(self: &Arc<Self>) -> NodeEndView<R> {
         NodeEndView {
             shutdown: Arc::clone(self),
-            inhibitor: self.inhibitor.state(),
+            inhibitor: self.lock.inhibitor.state(),
             notices: self.notices.notices(),
             progress: self.progress.subscribe(),
             known: self.core.pods_known.subscribe(),
-            drained: self.drained.subscribe(),
+            drained: self.drain.state.subscribe(),
             guard: self.guarded.guard(),
         }
     }
 
     fn lock(&self) -> api::LockStatus {
-        let said = self.inhibitor.state().borrow().clone();
+        let said = self.lock.inhibitor.state().borrow().clone();
         let (state, why) = lock_state(&said.lock);
         api::LockStatus {
             state,
             why,
-            held_since: *self.held_since.borrow(),
+            held_since: *self.lock.held_since.borrow(),
             delay_seconds: said.delay.map(|d| d.as_secs_f64()),
             wanted_seconds: self.policy.borrow().delay_wanted().as_secs_f64(),
             set_by: said.delay_set_by.map(|f| f.to_string()),
@@ -232,7 +234,7 @@ impl<R: Runtime> Joined<R> {
 
     /// The verdict on this node.
     fn protection(&self) -> api::Protection {
-        let said = self.inhibitor.state().borrow().clone();
+        let said = self.lock.inhibitor.state().borrow().clone();
         let policy = self.policy.borrow();
         protection(&ProtectionFacts {
             role: role(&self.core),
@@ -276,7 +278,7 @@ impl<R: Runtime> Joined<R> {
     }
 
     fn view_of(&self, plan: &Plan) -> ShutdownPlan {
-        let set_by = self.inhibitor.state().borrow().delay_set_by.clone();
+        let set_by = self.lock.inhibitor.state().borrow().delay_set_by.clone();
         let pods_unknown = !self.core.workers.running().known;
         let mut view = ShutdownPlan { pods_unknown, ..plan_view(plan, set_by.as_deref()) };
         view.warnings.extend(self.held_by());
@@ -311,7 +313,7 @@ impl<R: Runtime> Joined<R> {
     /// Plans a shutdown as of now, within the time that logind actually allows.
     pub(super) fn planned(&self) -> (Plan, Budget) {
         let policy = Arc::clone(&self.policy.borrow());
-        let budget = Budget::new(&policy, self.inhibitor.state().borrow().delay);
+        let budget = Budget::new(&policy, self.lock.inhibitor.state().borrow().delay);
         let pods = self.core.workers.running().into_pods();
         (plan_with(&pods, &policy, self.work(), Some(budget.pods)), budget)
     }

@@ -11,7 +11,7 @@ use winddown_shutdown::{Outcome, ShutdownReport, WorkOutcome};
 
 use crate::cluster::CLEAN_SHUTDOWN;
 use machine::Machine;
-use winddown_control::AgentApi;
+use winddown_control::StatusApi;
 use winddown_control::api::{ApiState, NodeStage};
 
 const LONG: Duration = Duration::from_secs(60);
@@ -100,7 +100,7 @@ async fn an_agent_that_is_restarted_while_the_api_is_away_looks_after_the_same_p
     m.server.cut_off().await.unwrap();
     let second = m.agent().await;
     until("both are known", || second.node.workers().snapshot().len() == 2).await;
-    let api = || AgentApi::status(&second.node).cluster.unwrap().api.state;
+    let api = || StatusApi::status(&second.node).cluster.unwrap().api.state;
     until("the API has not answered", || api() == ApiState::Unreachable).await;
     assert!(m.runtime.runs(&web) && m.runtime.runs(&gone), "no answer is no proof of anything");
     m.server.come_back().await.unwrap();
@@ -244,7 +244,7 @@ async fn a_node_that_cannot_join_its_cluster_runs_static_pods_and_ends_none_of_a
     second.has_manifests(std::slice::from_ref(&own));
     until("runs", || m.runtime.runs(own.uid())).await;
     second.node.pods_are_known().await;
-    assert!(AgentApi::status(&second.node).cluster.is_none());
+    assert!(StatusApi::status(&second.node).cluster.is_none());
     assert!(second.node.workers().lifecycle(&web).is_none() && m.runtime.runs(&web));
     second.stop().await;
 }
@@ -266,7 +266,7 @@ async fn a_static_pod_is_shown_in_the_api_and_the_status_says_how_the_node_stand
             && pod["status"]["phase"] == "Running"
     })
     .await;
-    let cluster = AgentApi::status(&agent.node).cluster.unwrap();
+    let cluster = StatusApi::status(&agent.node).cluster.unwrap();
     assert_eq!(cluster.api.state, ApiState::Connected);
     assert_eq!(cluster.registered, Some(true));
     agent.stop().await;
@@ -293,7 +293,7 @@ async fn control_plane(wait: Duration) -> (Machine, machine::Agent) {
     let (web, api) = (super::pod("web", 0, 5), super::pod("api", SYSTEM_CRITICAL_PRIORITY, 5));
     agent.has_manifests(&[web.clone(), api.clone()]);
     until("both run", || m.runtime.runs(web.uid()) && m.runtime.runs(api.uid())).await;
-    let nodes = || AgentApi::status(&agent.node).cluster.unwrap().after_nodes.unwrap().nodes;
+    let nodes = || StatusApi::status(&agent.node).cluster.unwrap().after_nodes.unwrap().nodes;
     until("w1 is known", || nodes().is_some_and(|nodes| nodes.len() == 1)).await;
     (m, agent)
 }
@@ -310,7 +310,7 @@ async fn critical_pods_end_when_the_nodes_that_go_first_are_down() {
     let (m, agent) = control_plane(Duration::from_secs(7)).await;
     let api = super::pod("api", SYSTEM_CRITICAL_PRIORITY, 5);
     agent.login.prepare();
-    let after = || AgentApi::status(&agent.node).cluster.unwrap().after_nodes.unwrap();
+    let after = || StatusApi::status(&agent.node).cluster.unwrap().after_nodes.unwrap();
     until("it waits", || after().waiting).await;
     assert_eq!(after().nodes.unwrap()[0].stage, NodeStage::Up);
     assert!(m.runtime.stops().iter().all(|uid| uid != api.uid()), "it has not been asked");

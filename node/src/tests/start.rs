@@ -1,5 +1,6 @@
 //! Tests of pods that start in the reverse of the order in which they end.
 
+use winddown_control::ReportApi as _;
 use winddown_control::api::StartStatus;
 use winddown_shutdown::{StartOutcome, StartReport};
 

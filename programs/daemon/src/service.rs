@@ -15,6 +15,7 @@ mod shims;
 mod signals;
 mod slices;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -273,11 +274,8 @@ impl Service {
             .refused_signals(move || logind.refused_signals());
         let shutdown = plugin.handle();
         if let Some(going_down) = runs.going_down {
-            let progress = shutdown.progress();
-            critical::spawn(
-                "a shutdown's progress",
-                companion::log_going_down(progress, going_down),
-            );
+            let log = companion::log_going_down(shutdown.progress(), going_down);
+            critical::spawn("a shutdown's progress", log);
         }
         let node = Node::builder(Arc::new(runs.runtime))
             .settings(configured.settings())
@@ -294,12 +292,7 @@ impl Service {
             .plugins(inhibitors.map(|socket| inhibitor_socket(socket, config.inhibitor_period)))
             .start()?;
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
-        // Clones share the limits, and scrapes over TCP cannot crowd out root on the socket.
-        let scraped = config.metrics_address.map(|address| {
-            let again = metrics::BIND_RETRY_DELAY;
-            tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
-        });
-        let served = critical::spawn("control server", server.serve(socket));
+        let served = serve(server, socket, config.metrics_address, &stop);
         let control = ControlLoop {
             options,
             configured,
@@ -315,11 +308,30 @@ impl Service {
         control.run().await;
         stop.cancel();
         // The server removes its socket, and has logged any failure by then.
+        served.await;
+        Ok(())
+    }
+}
+
+/// Serves the control API on the socket, and metrics over TCP where an address is configured. The result resolves when
+/// both have ended.
+fn serve(
+    server: Server<ServiceNode>,
+    socket: ControlSocket,
+    metrics_address: Option<SocketAddr>,
+    stop: &CancellationToken,
+) -> impl Future<Output = ()> + use<> {
+    // Clones share the limits, and scrapes over TCP cannot crowd out root on the socket.
+    let scraped = metrics_address.map(|address| {
+        let again = metrics::BIND_RETRY_DELAY;
+        tokio::spawn(metrics::serve_over_tcp(server.clone(), address, again, stop.clone()))
+    });
+    let served = critical::spawn("control server", server.serve(socket));
+    async move {
         let _ = served.await;
         if let Some(scraped) = scraped {
             let _ = scraped.await;
         }
-        Ok(())
     }
 }
 

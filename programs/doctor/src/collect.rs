@@ -15,7 +15,10 @@ use winddown_shared::{WallClock, error_chain};
 use winddown_systemd::inspect::ServiceView;
 use winddown_systemd::{Bus, drop_in};
 
-use super::facts::{Clock, ConfigFact, ConfigRead, Fact, Facts, KILLERS, NotObserved, OutOfReach};
+use super::facts::{
+    ApiFacts, BeyondAgent, Clock, ConfigFact, ConfigRead, ContainerRuntimeFacts, Fact, Facts,
+    FileFacts, KILLERS, KubeletOnDisk, NotObserved, OutOfReach,
+};
 use winddown_companion::kubelet::processes::{self, KubeletProcess};
 use winddown_config::{Config, Exposed, Mode, RuntimeKind};
 use winddown_control::api::Status;
@@ -61,61 +64,18 @@ pub async fn collect(place: &ObservedNode) -> Facts {
         }
         named => named.clone(),
     };
-    let look = Look { place, state: rooted.state_directory.clone(), socket: socket.clone() };
-    let (
-        agent,
-        bus,
-        endpoint,
-        runtime_endpoints,
-        setting,
-        installed,
-        killers,
-        kubelet,
-        rights,
-        server_verified,
-        others_may_write,
-        exposed,
-        state,
-        shortages,
-        file,
-        newest,
-        commands,
-        last,
-    ) = tokio::join!(
-        agent(place, &socket),
+    let look = Look { place, state: rooted.state_directory.clone(), socket };
+    let (agent, bus, files, runtime, kubelet, api, shortages, newest) = tokio::join!(
+        agent(place, &look.socket),
         bus::look(place, &config.config),
-        endpoint(place, config.config.runtime, &rooted.container_runtime_endpoint),
-        look.disk("the container runtimes", |place, _, _| {
-            Fact::Known(winddown_config::runtime_endpoints(&place.root, place.live))
-        }),
-        look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
-        look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
-        look.live_disk("the processes", |place, _, _| killers(&place.root)),
-        look.disk("the kubelet", |place, _, _| {
-            Fact::Known(kubelet::OnDisk::look(&place.root, place.live))
-        }),
-        rights(place, &rooted),
-        server_verified(place, &rooted),
-        others_may_write(place, rooted.static_pod_path.as_deref()),
-        exposed(place, &config),
-        look.live_disk("the state directory", |_, state, _| files::state(state)),
+        files(&look, &config, &rooted),
+        runtime(&look, &rooted),
+        kubelet(&look),
+        api(place, &rooted),
         shortages::look(place, &config.config, &rooted.state_directory),
-        look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
         look.live_disk("time stamps", |_, state, _| Fact::Known(files::newest(state))),
-        look.disk("the shutdown commands", |place, _, _| {
-            Fact::Known(files::commands(&place.root))
-        }),
-        look.disk("the reports", |_, state, _| files::last_report(state)),
     );
-    let kubelet = match kubelet {
-        Fact::Known(found) => found,
-        Fact::Unknown(kind, why) => kubelet::OnDisk::unseen(kind, &why),
-    };
-    let clock = Clock {
-        now: place.wall.now(),
-        synchronised: bus.synchronised,
-        newest: newest.known().cloned().flatten(),
-    };
+    let clock = Clock { now: place.wall.now(), newest: newest.known().cloned().flatten() };
     let (unenforced, out_of_reach) = tokio::join!(
         unenforced(place, &config.config, &agent),
         out_of_reach(place, &config.config, &bus.service),
@@ -133,32 +93,58 @@ pub async fn collect(place: &ObservedNode) -> Facts {
         budget: policy.requested(),
         config,
         agent,
-        login: bus.login,
-        setting,
-        system: bus.system,
-        service: bus.service,
-        out_of_reach,
-        scopes: bus.scopes,
-        slice: bus.slice,
-        unenforced,
-        installed,
-        endpoint,
-        runtime_endpoints,
-        kubelets: kubelet.kubelets,
-        kubelet_unit: kubelet.unit,
-        killers,
-        kubelet: kubelet.config,
-        rights,
-        server_verified,
-        others_may_write,
-        exposed,
-        state,
+        bus,
+        files,
+        runtime,
+        kubelet,
+        api,
+        beyond: BeyondAgent { out_of_reach, unenforced },
         shortages,
-        socket: file,
         clock,
-        last,
-        commands,
     }
+}
+
+async fn files(look: &Look<'_>, config: &ConfigFact, rooted: &Config) -> FileFacts {
+    let (setting, installed, others_may_write, exposed, state, socket, last, commands) = tokio::join!(
+        look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
+        look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
+        others_may_write(look.place, rooted.static_pod_path.as_deref()),
+        exposed(look.place, config),
+        look.live_disk("the state directory", |_, state, _| files::state(state)),
+        look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
+        look.disk("the reports", |_, state, _| files::last_report(state)),
+        look.disk("the shutdown commands", |place, _, _| {
+            Fact::Known(files::commands(&place.root))
+        }),
+    );
+    FileFacts { setting, installed, others_may_write, exposed, state, socket, last, commands }
+}
+
+async fn runtime(look: &Look<'_>, rooted: &Config) -> ContainerRuntimeFacts {
+    let (endpoint, endpoints, killers) = tokio::join!(
+        endpoint(look.place, rooted.runtime, &rooted.container_runtime_endpoint),
+        look.disk("the container runtimes", |place, _, _| {
+            Fact::Known(winddown_config::runtime_endpoints(&place.root, place.live))
+        }),
+        look.live_disk("the processes", |place, _, _| killers(&place.root)),
+    );
+    ContainerRuntimeFacts { endpoint, endpoints, killers }
+}
+
+async fn kubelet(look: &Look<'_>) -> KubeletOnDisk {
+    let found = look.disk("the kubelet", |place, _, _| {
+        Fact::Known(KubeletOnDisk::look(&place.root, place.live))
+    });
+    match found.await {
+        Fact::Known(found) => found,
+        Fact::Unknown(kind, why) => KubeletOnDisk::unseen(kind, &why),
+    }
+}
+
+async fn api(place: &ObservedNode, rooted: &Config) -> ApiFacts {
+    let (rights, server_verified) =
+        tokio::join!(rights(place, rooted), server_verified(place, rooted));
+    ApiFacts { rights, server_verified }
 }
 
 /// The limits that the runtime cannot enforce: the process runtime according to the agent's cgroups, systemd according to

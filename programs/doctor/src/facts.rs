@@ -53,57 +53,101 @@ pub struct Facts {
     pub budget: Duration,
     /// The agent's own status.
     pub agent: Fact<Status>,
+    /// What logind and the service manager say.
+    pub bus: BusFacts,
+    /// What there is on the disk.
+    pub files: FileFacts,
+    /// The container runtime, and what else ends containers.
+    pub runtime: ContainerRuntimeFacts,
+    /// The kubelet.
+    pub kubelet: KubeletOnDisk,
+    /// The API server.
+    pub api: ApiFacts,
+    /// What the agent cannot do here.
+    pub beyond: BeyondAgent,
+    /// Eviction thresholds that are met. They are measured by this command, and without a container
+    /// runtime; the running agent has better measurements.
+    pub shortages: Fact<Vec<MetThreshold>>,
+    /// The system clock.
+    pub clock: Clock,
+}
+
+/// The observations made over D-Bus.
+#[derive(Clone, Debug)]
+pub struct BusFacts {
     /// logind's settings and locks.
     pub login: Fact<LoginView>,
-    /// The file on disk that sets logind's delay.
-    pub setting: Fact<Option<Setting>>,
     /// The service manager.
     pub system: Fact<SystemView>,
     /// The agent's unit.
     pub service: Fact<ServiceView>,
-    /// The configured paths that the sandbox of the agent's unit keeps from the agent.
-    pub out_of_reach: Fact<Vec<OutOfReach>>,
     /// The scopes of containers.
     pub scopes: Fact<Scopes>,
     /// The slice that contains the pods' services. Observed with the systemd runtime only.
     pub slice: Fact<SliceView>,
-    /// The limits of pods that the agent sets and cannot enforce, one per line.
-    pub unenforced: Fact<Vec<String>>,
+    /// Whether the system clock is synchronised.
+    pub synchronised: Fact<bool>,
+}
+
+/// The observations of files.
+#[derive(Clone, Debug)]
+pub struct FileFacts {
+    /// The file that sets logind's delay.
+    pub setting: Fact<Option<Setting>>,
     /// The installed files.
     pub installed: Fact<Installed>,
-    /// Whether the container runtime's socket accepts connections. Observed with the CRI runtime only.
-    pub endpoint: Fact<()>,
-    /// The addresses of the container runtimes at the usual places.
-    pub runtime_endpoints: Fact<Vec<String>>,
-    /// The kubelets that run.
-    pub kubelets: Fact<Vec<KubeletProcess>>,
-    /// The unit that starts a kubelet at boot; in an image, the unit that would start one.
-    pub kubelet_unit: Fact<Option<String>>,
-    /// Programs that kill processes when memory runs out.
-    pub killers: Fact<Vec<KubeletProcess>>,
-    /// The kubelet's configuration for shutdowns, if there is one.
-    pub kubelet: Fact<Option<KubeletConfig>>,
-    /// Required permissions that the API server does not grant. Observed next to a kubelet only.
-    pub rights: Fact<Vec<String>>,
-    /// Whether the API server's certificate is verified. Observed in a cluster only.
-    pub server_verified: Fact<bool>,
     /// Files in the directory of manifests, and directories above them, that users other than root may write to.
     pub others_may_write: Fact<Vec<OthersMayWrite>>,
     /// What the agent trusts beside its manifests, and users other than root may write, or read although it is secret.
     pub exposed: Fact<Vec<Exposed>>,
     /// The state directory.
     pub state: Fact<StateDirectory>,
-    /// Eviction thresholds that are met. They are measured by this command, and without a container
-    /// runtime; the running agent has better measurements.
-    pub shortages: Fact<Vec<MetThreshold>>,
     /// The control socket's file.
     pub socket: Fact<SocketFile>,
-    /// The system clock.
-    pub clock: Clock,
     /// The newest report of a shutdown, if there is one.
     pub last: Fact<Option<ReportEntry>>,
     /// The commands that shut a machine down.
     pub commands: Fact<Vec<ShutdownCommand>>,
+}
+
+/// The container runtime, and what else ends containers.
+#[derive(Clone, Debug)]
+pub struct ContainerRuntimeFacts {
+    /// Whether the container runtime's socket accepts connections. Observed with the CRI runtime only.
+    pub endpoint: Fact<()>,
+    /// The addresses of the container runtimes at the usual places.
+    pub endpoints: Fact<Vec<String>>,
+    /// Programs that kill processes when memory runs out.
+    pub killers: Fact<Vec<KubeletProcess>>,
+}
+
+/// What the files and processes of a machine say about its kubelet.
+#[derive(Clone, Debug)]
+pub struct KubeletOnDisk {
+    /// The kubelets that run.
+    pub processes: Fact<Vec<KubeletProcess>>,
+    /// The unit that starts a kubelet at boot; in an image, the unit that would start one.
+    pub unit: Fact<Option<String>>,
+    /// The configuration for shutdowns of the running kubelet, or else of the installed one, if there is one.
+    pub config: Fact<Option<KubeletConfig>>,
+}
+
+/// What the API server and its credentials say.
+#[derive(Clone, Debug)]
+pub struct ApiFacts {
+    /// Required permissions that the API server does not grant. Observed next to a kubelet only.
+    pub rights: Fact<Vec<String>>,
+    /// Whether the API server's certificate is verified. Observed in a cluster only.
+    pub server_verified: Fact<bool>,
+}
+
+/// What is configured and the agent cannot do.
+#[derive(Clone, Debug)]
+pub struct BeyondAgent {
+    /// The configured paths that the sandbox of the agent's unit keeps from the agent.
+    pub out_of_reach: Fact<Vec<OutOfReach>>,
+    /// The limits of pods that the agent sets and cannot enforce, one per line.
+    pub unenforced: Fact<Vec<String>>,
 }
 
 /// The configuration file.
@@ -261,8 +305,6 @@ pub struct SocketFile {
 pub struct Clock {
     /// The current time.
     pub now: WallTime,
-    /// Whether it is synchronised.
-    pub synchronised: Fact<bool>,
     /// The newest timestamp of files that were written in the past, with the file.
     pub newest: Option<(PathBuf, WallTime)>,
 }
@@ -313,13 +355,13 @@ impl Facts {
     /// Whether systemd runs the agent's unit.
     pub(super) fn unit_is_active(&self) -> bool {
         let active = ["active", "reloading", "refreshing"];
-        self.service.known().is_some_and(|service| active.contains(&&*service.active_state))
+        self.bus.service.known().is_some_and(|service| active.contains(&&*service.active_state))
     }
 
     /// Whether the agent would start: its unit is installed, and its configuration is not wrong.
     pub(super) fn unit_can_start(&self) -> bool {
         !matches!(self.config.read, ConfigRead::Invalid(_))
-            && self.service.known().is_some_and(|service| service.load_state == "loaded")
+            && self.bus.service.known().is_some_and(|service| service.load_state == "loaded")
     }
 
     /// Whether a kubelet runs the pods, and the agent ends them.
@@ -346,7 +388,7 @@ impl Facts {
 
     /// The unit of the configured container runtime, if it is known and exists.
     pub(super) fn runtime_unit(&self) -> Option<&'static str> {
-        let there = &self.installed.known()?.runtime_units;
+        let there = &self.files.installed.known()?.runtime_units;
         self.runtime_units().iter().copied().find(|unit| there.contains(unit))
     }
 

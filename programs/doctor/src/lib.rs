@@ -24,8 +24,9 @@ mod text;
 pub use checks::{diagnose, findings};
 pub use collect::{ObservedNode, collect};
 pub use facts::{
-    Clock, ConfigFact, ConfigRead, Fact, Facts, Installed, KubeletConfig, MetThreshold,
-    NotObserved, OutOfReach, Scopes, ShutdownCommand, SocketFile, StateDirectory,
+    ApiFacts, BeyondAgent, BusFacts, Clock, ConfigFact, ConfigRead, ContainerRuntimeFacts, Fact,
+    Facts, FileFacts, Installed, KubeletConfig, KubeletOnDisk, NotObserved, OutOfReach, Scopes,
+    ShutdownCommand, SocketFile, StateDirectory,
 };
 pub use finding::{Area, Counts, Diagnosis, Finding, Severity};
 pub use fix::Fix;

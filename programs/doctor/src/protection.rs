@@ -12,8 +12,8 @@ use winddown_systemd::Bus;
 use winddown_systemd::inspect::{Inspector, LoginView};
 
 use crate::checks;
-use crate::collect::kubelet::{self, OnDisk};
-use crate::facts::{Fact, Facts, NotObserved};
+use crate::collect::kubelet;
+use crate::facts::{Fact, Facts, KubeletOnDisk, NotObserved};
 
 /// Looks at the kubelet of the running machine, for an agent that has to know whether it protects its pods.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl KubeletLook {
     pub async fn look(&self) -> KubeletFacts {
         let root = self.root.clone();
         let (disk, login) = tokio::join!(
-            timeout(self.patience, self.reading.run(move |()| OnDisk::look(&root, true))),
+            timeout(self.patience, self.reading.run(move |()| KubeletOnDisk::look(&root, true))),
             self.login(),
         );
         let login =
@@ -91,15 +91,7 @@ impl Facts {
                 false => Duration::ZERO,
             },
             delay: self.delay(),
-            kubelet: of_kubelet(&self.on_disk(), &self.login),
-        }
-    }
-
-    fn on_disk(&self) -> OnDisk {
-        OnDisk {
-            kubelets: self.kubelets.clone(),
-            unit: self.kubelet_unit.clone(),
-            config: self.kubelet.clone(),
+            kubelet: of_kubelet(&self.kubelet, &self.bus.login),
         }
     }
 
@@ -120,7 +112,7 @@ impl Facts {
         if self.config.config.shutdown_socket.is_some() {
             return status.map(|status| status.lock.state == LockState::Held);
         }
-        match &self.login {
+        match &self.bus.login {
             Fact::Known(login) => Some(checks::agents_lock(self, login).is_some()),
             Fact::Unknown(NotObserved::Absent, _) => Some(false),
             Fact::Unknown(..) => None,
@@ -131,7 +123,7 @@ impl Facts {
         if !self.live {
             return checks::delay_in_image(self);
         }
-        match self.login.known() {
+        match self.bus.login.known() {
             Some(login) if self.config.config.shutdown_socket.is_none() => Some(login.delay),
             _ => self.told_delay(),
         }
@@ -145,10 +137,10 @@ impl Facts {
 }
 
 /// What the rule has to know of a kubelet.
-fn of_kubelet(disk: &OnDisk, login: &Fact<LoginView>) -> KubeletFacts {
+fn of_kubelet(disk: &KubeletOnDisk, login: &Fact<LoginView>) -> KubeletFacts {
     let lock = login.known().map(|login| checks::lock(login).is_some());
     let unit = disk.unit.known().map(Option::is_some);
-    let presence = match &disk.kubelets {
+    let presence = match &disk.processes {
         _ if lock == Some(true) => Some(KubeletPresence::Runs),
         Fact::Known(kubelets) if !kubelets.is_empty() => Some(KubeletPresence::Runs),
         _ if unit == Some(true) => Some(KubeletPresence::Enabled),

@@ -148,15 +148,12 @@ pub fn install_on(
     trust::refuse(untrusted(options, &choices, &items)?, options.force, &mut report)?;
     let items = plan::with_parents(items);
     let mut record = InstallRecord::load(&tree)?;
-    if choices.packaged && tree.look(PROCESS_DROP_IN)? == FoundPath::Link(MASK.into()) {
-        // A purge of the package removes the record but not the link. The link can only be ours, so record it again.
-        let mask = InstalledEntry::Link { target: MASK.to_owned() };
-        record.entries.entry(PROCESS_DROP_IN.to_owned()).or_insert(mask);
+    if choices.packaged {
+        record_mask(&tree, &mut record)?;
     }
-    let mut found = BTreeMap::new();
-    for path in items.iter().map(|item| &item.path).chain(record.entries.keys()) {
-        found.insert(path.clone(), tree.look(path)?);
-    }
+    let paths = items.iter().map(|item| &item.path).chain(record.entries.keys());
+    let look = |path: &String| Ok((path.clone(), tree.look(path)?));
+    let found = paths.map(look).collect::<Result<BTreeMap<_, _>, InstallError>>()?;
     let plan = plan::plan(items, &found, &record, options.force);
     if !plan.conflicts.is_empty() {
         return Err(InstallError::Conflicts(plan.conflicts));
@@ -165,16 +162,11 @@ pub fn install_on(
     if !options.dry_run {
         carry_out(&tree, &plan, &record)?;
     }
+    let changes = plan.steps.into_iter().map(|step| step.change);
     // Do not report directories that already existed.
-    report.changes = plan
-        .steps
-        .into_iter()
-        .filter(|step| {
-            step.change.action != ChangeAction::Kept
-                || found.get(&step.change.path) != Some(&FoundPath::Directory)
-        })
-        .map(|step| step.change)
-        .collect();
+    let was_there = |change: &PathChange| found.get(&change.path) == Some(&FoundPath::Directory);
+    let told = changes.filter(|change| change.action != ChangeAction::Kept || !was_there(change));
+    report.changes = told.collect();
     // While an installation is unfinished, its record still has the drop-in that it removed.
     let was_other = record.unfinished
         && options.runtime != Runtime::Process
@@ -194,6 +186,16 @@ pub fn install_on(
     let (packaged, live) = (choices.packaged, host.is_some());
     advise(&tree, options, packaged, (live, ends_pods), beside.as_ref(), &mut report)?;
     Ok(report)
+}
+
+/// Records the link that masks the drop-in of the process runtime. A purge of the package removes the record but not the
+/// link. The link can only be ours.
+fn record_mask(tree: &Tree, record: &mut InstallRecord) -> Result<(), InstallError> {
+    if tree.look(PROCESS_DROP_IN)? == FoundPath::Link(MASK.into()) {
+        let mask = InstalledEntry::Link { target: MASK.to_owned() };
+        record.entries.entry(PROCESS_DROP_IN.to_owned()).or_insert(mask);
+    }
+    Ok(())
 }
 
 /// Finds who else may write the programs and the configuration, where they come from and where they go.
@@ -283,11 +285,7 @@ fn configuration(
             .map_err(InstallError::file("read", path))?,
     };
     let there = tree.resolve_whole(CONFIG)?;
-    let existing = match regular::read(&there, regular::MAX_CONFIGURATION_BYTES) {
-        Ok(existing) => Some(existing),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(InstallError::file("read", there)(error)),
-    };
+    let existing = read_if_there(&there)?;
     // An unedited default from a package or an installation was not chosen by the operator, so it may be replaced.
     let untouched = existing.clone().filter(|text| beside.is_some() && is_default(text));
     let parsed = |path: &Path, text: &[u8]| match Config::parse(path, text) {
@@ -303,14 +301,7 @@ fn configuration(
         }
     };
     if let Some(beside) = beside {
-        let differences = beside.differences(&config, &beside.config()?);
-        if config.mode != Mode::Companion {
-            let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
-            let why = format!("it is there already, and is left as it is:{lines}");
-            return Err(unusable(path, why));
-        }
-        let kept = |line: &String| format!("{CONFIG} stays as it is. {line}");
-        report.notes.extend(differences.iter().map(kept));
+        stays(beside, (path, &config), report)?;
     }
     let said = config.runtime;
     if said != options.runtime {
@@ -322,11 +313,11 @@ fn configuration(
     if beside.is_none() {
         report.notes.extend(containers.note(&config));
     }
-    let owner = match (beside, untouched) {
-        (None, _) => FileOwner::Operator,
-        (Some(_), old) => {
+    let owner = match beside {
+        None => FileOwner::Operator,
+        Some(_) => {
             let sha256 = |old: Vec<u8>| tree::digest(&mut &*old).map(|(sha256, _)| sha256);
-            let instead_of = old.map(sha256).transpose();
+            let instead_of = untouched.map(sha256).transpose();
             FileOwner::Once { instead_of: instead_of.map_err(InstallError::file("read", there))? }
         }
     };
@@ -336,6 +327,34 @@ fn configuration(
     // As much as the agent wants from logind, for the shutdowns that bypass it.
     let shutdown = &config.shutdown;
     Ok(((text, owner), shutdown.total() + shutdown.endpoint_drain + shutdown.reserve))
+}
+
+fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, InstallError> {
+    match regular::read(path, regular::MAX_CONFIGURATION_BYTES) {
+        Ok(existing) => Ok(Some(existing)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(InstallError::file("read", path)(error)),
+    }
+}
+
+/// Notes how the configuration that is there differs from the one beside the kubelet.
+///
+/// # Errors
+/// It is not one for a companion.
+fn stays(
+    beside: &KubeletSetup,
+    (path, config): (&Path, &Config),
+    report: &mut InstallReport,
+) -> Result<(), InstallError> {
+    let differences = beside.differences(config, &beside.config()?);
+    if config.mode != Mode::Companion {
+        let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
+        let why = format!("it is there already, and is left as it is:{lines}");
+        return Err(unusable(path, why));
+    }
+    let kept = |line: &String| format!("{CONFIG} stays as it is. {line}");
+    report.notes.extend(differences.iter().map(kept));
+    Ok(())
 }
 
 fn unusable(
@@ -442,6 +461,30 @@ fn restart_ends_pods(
     is_other && !matches!(is_active(), Err(HostError::Failed { .. }))
 }
 
+/// What to type so that the unit as it is now takes effect.
+fn begin_with_it(
+    options: &InstallOptions,
+    live: bool,
+    ends_pods: bool,
+    report: &mut InstallReport,
+) {
+    if ends_pods {
+        report.notes.push(
+            "the unit is no longer set up for the process runtime; restarting it kills pods of that runtime"
+                .to_owned(),
+        );
+        let line = "winddown drain && systemctl restart winddown && winddown undrain";
+        report.next.push(NextStepKind::DrainAndRestart.typed(line));
+    } else if live && !options.start {
+        let is_new =
+            report.changes.iter().any(|c| c.path == UNIT && c.action == ChangeAction::Created);
+        report.next.push(match is_new {
+            true => NextStepKind::Start.typed("systemctl start winddown"),
+            false => NextStepKind::Restart.typed("systemctl restart winddown    # ends no pod"),
+        });
+    }
+}
+
 const PACKAGED: &str = "the programs and the unit came with a package: they are used as they are";
 
 fn advise(
@@ -485,21 +528,7 @@ fn advise(
     if !options.enable && !is_enabled {
         report.next.push(NextStepKind::Enable.typed("systemctl enable winddown"));
     }
-    if ends_pods {
-        report.notes.push(
-            "the unit is no longer set up for the process runtime; restarting it kills pods of that runtime"
-                .to_owned(),
-        );
-        let line = "winddown drain && systemctl restart winddown && winddown undrain";
-        report.next.push(NextStepKind::DrainAndRestart.typed(line));
-    } else if live && !options.start {
-        let is_new =
-            report.changes.iter().any(|c| c.path == UNIT && c.action == ChangeAction::Created);
-        report.next.push(match is_new {
-            true => NextStepKind::Start.typed("systemctl start winddown"),
-            false => NextStepKind::Restart.typed("systemctl restart winddown    # ends no pod"),
-        });
-    }
+    begin_with_it(options, live, ends_pods, report);
     report.next.extend(switch_off);
     if tree.names_in(MANIFESTS)?.is_empty() && options.runtime != Runtime::Cri {
         report.notes.push(format!("pod manifests go into {MANIFESTS}, settings into {CONFIG}"));

@@ -10,7 +10,41 @@ use winddown_control::api::{PlannedGroup, PlannedPod, ReportEntry, ReportList, S
 /// The plan of a shutdown as text.
 pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
     let mut text = String::new();
-    let mut say = |line: &str| text.push_str(&hanging(line, view.width, "", 2));
+    for line in heading(plan) {
+        text.push_str(&hanging(&line, view.width, "", 2));
+    }
+    for (number, group) in plan.groups.iter().filter(|group| !group.pods.is_empty()).enumerate() {
+        let title = group_title(group.name.as_deref(), group.priority);
+        let pods = match (&group.name, group.pods.len()) {
+            (Some(_), count) => count.to_string(),
+            (None, count) => display::pod_count(count),
+        };
+        let (number, time) = (number + 1, group_time(group));
+        text.push_str(&format!("\n{number}. {title}: {pods}, {time}\n"));
+        text.push_str(&pod_table(&group.pods, view));
+    }
+    if !plan.not_protected.is_empty() {
+        text.push_str("\nnot protected:\n");
+        text.push_str(&pod_table(&plan.not_protected, view));
+    }
+    for work in &plan.work {
+        let time = work.seconds.map(|time| format!(", up to {}", seconds(time)));
+        text.push_str(&format!(
+            "\n{}: {}, {}{}\n",
+            clean(&work.plugin),
+            clean(&work.what),
+            clean(&work.point),
+            time.unwrap_or_default()
+        ));
+    }
+    text.push_str(&remarks(plan, view));
+    text
+}
+
+/// How many pods end, within which time, and what holds for all of them; one line each.
+fn heading(plan: &ShutdownPlan) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut say = |line: &str| lines.push(line.to_owned());
     let pods = match plan.pod_count() {
         0 if plan.requested_seconds == 0.0 => off(plan.not_protected.len()),
         0 if plan.pods_unknown => PODS_UNKNOWN.to_owned(),
@@ -47,30 +81,12 @@ pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
         );
         say(&line);
     }
-    for (number, group) in plan.groups.iter().filter(|group| !group.pods.is_empty()).enumerate() {
-        let title = group_title(group.name.as_deref(), group.priority);
-        let pods = match (&group.name, group.pods.len()) {
-            (Some(_), count) => count.to_string(),
-            (None, count) => display::pod_count(count),
-        };
-        let (number, time) = (number + 1, group_time(group));
-        text.push_str(&format!("\n{number}. {title}: {pods}, {time}\n"));
-        text.push_str(&pod_table(&group.pods, view));
-    }
-    if !plan.not_protected.is_empty() {
-        text.push_str("\nnot protected:\n");
-        text.push_str(&pod_table(&plan.not_protected, view));
-    }
-    for work in &plan.work {
-        let time = work.seconds.map(|time| format!(", up to {}", seconds(time)));
-        text.push_str(&format!(
-            "\n{}: {}, {}{}\n",
-            clean(&work.plugin),
-            clean(&work.what),
-            clean(&work.point),
-            time.unwrap_or_default()
-        ));
-    }
+    lines
+}
+
+/// What the plan says beside its groups: the pods that stay, the consent that is asked for, and warnings.
+fn remarks(plan: &ShutdownPlan, view: &View) -> String {
+    let mut text = String::new();
     let stay = [
         ("after a reboot these start again here", named(plan, |pod| pod.stays_on_reboot)),
         ("a soft-reboot these survive", named(plan, |pod| pod.survives_soft_reboot)),

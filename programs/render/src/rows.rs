@@ -21,25 +21,72 @@ pub(super) struct Row {
 
 /// All rows, in the order of `winddown status`.
 pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let mut row = |label, text: &str, style| {
-        rows.push(Row { label, text: clean(text).into_owned(), style });
-    };
-    row("node", &about(status, times), PLAIN);
+    let mut rows = Rows(Vec::new());
+    rows.add("node", &about(status, times), PLAIN);
     let (text, style) = lock(status, times);
-    row("lock", &text, style);
+    rows.add("lock", &text, style);
     if let Some(verdict) = status.protection.as_ref().filter(|verdict| verdict.is_unexplained()) {
         let (word, style) = match verdict.state {
             ProtectionState::Unprotected => ("NO", BAD),
             _ => ("NOT KNOWN", WARN),
         };
-        row("protected", &format!("{word}: {}", verdict.text), style);
+        rows.add("protected", &format!("{word}: {}", verdict.text), style);
     }
+    shutdown_rows(status, times, &mut rows);
+    held_up(status, times, &mut rows);
+    notices(status, times, &mut rows);
+    if !status.admission_closed_by.is_empty() {
+        let reasons: Vec<_> =
+            status.admission_closed_by.iter().map(|by| closed_by(*by, status)).collect();
+        let text = format!("closed, no new pod is let in: {}", reasons.join(", "));
+        rows.add("admission", &text, WARN);
+    }
+    if status.shutdown.phase == Phase::Idle {
+        rows.add("plan", &plan(status), if status.shutdown_plan.enabled { PLAIN } else { BAD });
+    }
+    if let Some(cluster) = &status.cluster {
+        let (text, style) = super::cluster::summary(cluster, times);
+        rows.add("cluster", &text, style);
+        if let Some(after) = &cluster.after_nodes {
+            let (text, style) = super::cluster::after_nodes(after);
+            rows.add("after", &text, style);
+        }
+    }
+    if let Some(pressure) = status.pressure.as_ref().filter(|p| !p.thresholds.is_empty()) {
+        let (text, style) = super::eviction::summary(pressure);
+        rows.add("pressure", &text, style);
+    }
+    for plugin in &status.plugins {
+        rows.add("plug-in", &format!("{}: {}", plugin.name, plugin.text), PLAIN);
+    }
+    if let Some(last) = &status.last_boot {
+        rows.add("last boot", &last.text, if last.graceful == Some(false) { WARN } else { PLAIN });
+    }
+    match (status.config.file.as_str(), status.config.loaded_at) {
+        // An agent by a third party, which reads no configuration.
+        ("", None) => {}
+        ("", Some(_)) => rows.add("config", "built-in defaults, no file", PLAIN),
+        (file, _) => rows.add("config", file, PLAIN),
+    }
+    rows.0
+}
+
+/// The rows so far.
+struct Rows(Vec<Row>);
+
+impl Rows {
+    fn add(&mut self, label: &'static str, text: &str, style: Style) {
+        self.0.push(Row { label, text: clean(text).into_owned(), style });
+    }
+}
+
+/// The shutdown and its groups.
+fn shutdown_rows(status: &Status, times: Times, rows: &mut Rows) {
     let running = status.shutdown.phase == Phase::Running;
     let style = if status.shutdown.phase == Phase::Idle { PLAIN } else { WARN };
-    row("shutdown", &shutdown(status, times), style);
+    rows.add("shutdown", &shutdown(status, times), style);
     if status.shutdown.phase != Phase::Idle && status.shutdown.pods_unknown {
-        row("", PODS_UNKNOWN, if running { WARN } else { PLAIN });
+        rows.add("", PODS_UNKNOWN, if running { WARN } else { PLAIN });
     }
     let shown = |group: &&winddown_control::api::GroupProgress| {
         status.shutdown.phase != Phase::Idle && group.pods > 0
@@ -48,8 +95,12 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
         let how = GroupState::of(group, status.shutdown.phase).as_str();
         let title = group_title(group.name.as_deref(), group.priority);
         let text = format!("{title}: {how}, {} of {} ended", group.ended, group.pods);
-        row("", &text, PLAIN);
+        rows.add("", &text, PLAIN);
     }
+}
+
+/// What pods hold up, what they wait for, and which of them stay.
+fn held_up(status: &Status, times: Times, rows: &mut Rows) {
     if let Some(guard) = &status.guard {
         let pods = guard.pods.iter().map(|pod| {
             let left = pod.until.map(|at| format!(", {} more at most", times.left(at)));
@@ -61,21 +112,28 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
             (_, None) => "shutdowns are NOT refused yet for".to_owned(),
             (_, Some(why)) => format!("shutdowns are NOT refused ({why}) for"),
         };
-        row("guard", &format!("{refused} {pods}"), WARN);
+        rows.add("guard", &format!("{refused} {pods}"), WARN);
     }
     if let Some(start) = &status.start {
         let until = start.until.map(|at| format!(", {} more at most", times.left(at)));
         let (until, for_whom) = (until.unwrap_or_default(), start.not_ready.join(", "));
         let wait = if start.waiting == 1 { "waits" } else { "wait" };
         let waiting = pod_count(start.waiting);
-        row("start", &format!("{waiting} {wait} for {}{until}: {for_whom}", start.group), WARN);
+        rows.add(
+            "start",
+            &format!("{waiting} {wait} for {}{until}: {for_whom}", start.group),
+            WARN,
+        );
     }
     let staying = status.pods.iter().filter(|pod| pod.stays);
     let staying: Vec<_> = staying.map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
     if !staying.is_empty() {
         let text = format!("these start again here when the node is back: {}", staying.join(", "));
-        row("reboot", &text, PLAIN);
+        rows.add("reboot", &text, PLAIN);
     }
+}
+
+fn notices(status: &Status, times: Times, rows: &mut Rows) {
     for notice in &status.notices {
         let Some(deadline) = notice.deadline else { continue };
         let when = match deadline >= times.now {
@@ -87,42 +145,8 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
         };
         let far = if notice.in_force { "" } else { "; not yet acted on" };
         let text = format!("{when}{far} ({}: {})", notice.source, notice.text);
-        row("notice", &text, if notice.in_force { WARN } else { PLAIN });
+        rows.add("notice", &text, if notice.in_force { WARN } else { PLAIN });
     }
-    if !status.admission_closed_by.is_empty() {
-        let reasons: Vec<_> =
-            status.admission_closed_by.iter().map(|by| closed_by(*by, status)).collect();
-        let text = format!("closed, no new pod is let in: {}", reasons.join(", "));
-        row("admission", &text, WARN);
-    }
-    if status.shutdown.phase == Phase::Idle {
-        row("plan", &plan(status), if status.shutdown_plan.enabled { PLAIN } else { BAD });
-    }
-    if let Some(cluster) = &status.cluster {
-        let (text, style) = super::cluster::summary(cluster, times);
-        row("cluster", &text, style);
-        if let Some(after) = &cluster.after_nodes {
-            let (text, style) = super::cluster::after_nodes(after);
-            row("after", &text, style);
-        }
-    }
-    if let Some(pressure) = status.pressure.as_ref().filter(|p| !p.thresholds.is_empty()) {
-        let (text, style) = super::eviction::summary(pressure);
-        row("pressure", &text, style);
-    }
-    for plugin in &status.plugins {
-        row("plug-in", &format!("{}: {}", plugin.name, plugin.text), PLAIN);
-    }
-    if let Some(last) = &status.last_boot {
-        row("last boot", &last.text, if last.graceful == Some(false) { WARN } else { PLAIN });
-    }
-    match (status.config.file.as_str(), status.config.loaded_at) {
-        // An agent by a third party, which reads no configuration.
-        ("", None) => {}
-        ("", Some(_)) => row("config", "built-in defaults, no file", PLAIN),
-        (file, _) => row("config", file, PLAIN),
-    }
-    rows
 }
 
 fn about(status: &Status, times: Times) -> String {

@@ -38,9 +38,9 @@ pub(super) fn shutdown() -> Value {
     )
 }
 
-/// Returns the schema of `plan preemption -f`.
-pub(super) fn preemption() -> Value {
-    let candidate = object(
+/// The schema of a pod that a preemption considers.
+fn candidate() -> Value {
+    object(
         "One pod that was considered.",
         &[
             "name",
@@ -79,7 +79,11 @@ pub(super) fn preemption() -> Value {
             "criterion": field("string", "By what another pod is the better choice."),
             "text": field("string", "The same for people."),
         }),
-    );
+    )
+}
+
+/// Returns the schema of `plan preemption -f`.
+pub(super) fn preemption() -> Value {
     line(
         SchemaName::PlanPreemptionLine,
         "One case of `winddown plan preemption -f FILE -o json`.",
@@ -99,7 +103,7 @@ pub(super) fn preemption() -> Value {
             ),
             "candidates": {
                 "type": "array",
-                "items": candidate,
+                "items": candidate(),
                 "description": "With --explain: every pod, and why it would end or stay.",
             },
         }),

@@ -15,7 +15,9 @@ use winddown_control::api::{
     PreemptionCase, PreemptionPlan, ReleaseAnswer, ReportList, RoomVerdict, ShutdownPlan,
     StartPlan, Status, WithdrawAnswer,
 };
-use winddown_control::{AgentApi, ApiError, ControlSocket, Limits, Server};
+use winddown_control::{
+    ActApi, ApiError, ControlSocket, HealthApi, Limits, PlanApi, ReportApi, Server, StatusApi,
+};
 
 const NO_AGENT: &str = "--socket /nonexistent/winddown.sock";
 
@@ -344,7 +346,7 @@ fn a_withdrawal_says_what_keeps_the_node_closed() {
 
 struct Agent;
 
-impl AgentApi for Agent {
+impl StatusApi for Agent {
     fn status(&self) -> Status {
         let node = NodeStatus { name: "edge-1".to_owned(), ..NodeStatus::default() };
         Status::new("2026-11-20T12:00:00Z".parse().unwrap(), node)
@@ -354,6 +356,26 @@ impl AgentApi for Agent {
         watch::Sender::new(0).subscribe()
     }
 
+    fn config(&self) -> ConfigView {
+        ConfigView::default()
+    }
+
+    fn metrics(&self) -> String {
+        String::new()
+    }
+}
+
+impl HealthApi for Agent {
+    fn health(&self) -> Health {
+        Health::default()
+    }
+
+    fn readiness(&self) -> Health {
+        Health::default()
+    }
+}
+
+impl PlanApi for Agent {
     async fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
         ShutdownPlan::new(within.map_or(30.0, |within| within.as_secs_f64()))
     }
@@ -383,7 +405,9 @@ impl AgentApi for Agent {
     ) -> Result<winddown_control::api::EvictionPlan, ApiError> {
         Ok(super::eviction::asked(signal))
     }
+}
 
+impl ActApi for Agent {
     async fn kill(&self, namespace: &str, name: &str, _: KillBody) -> Result<KillAnswer, ApiError> {
         let still_running = name == "stubborn";
         Ok(KillAnswer {
@@ -444,28 +468,14 @@ impl AgentApi for Agent {
         let message = "the node is shutting down".to_owned();
         WithdrawAnswer { withdrawn: true, opened: false, admission_closed: true, message }
     }
+}
 
+impl ReportApi for Agent {
     async fn reports(&self) -> Result<ReportList, ApiError> {
         Ok(ReportList::default())
     }
 
     async fn report(&self, _: &str) -> Result<serde_json::Value, ApiError> {
         Ok(serde_json::Value::Null)
-    }
-
-    fn config(&self) -> ConfigView {
-        ConfigView::default()
-    }
-
-    fn health(&self) -> Health {
-        Health::default()
-    }
-
-    fn readiness(&self) -> Health {
-        Health::default()
-    }
-
-    fn metrics(&self) -> String {
-        String::new()
     }
 }

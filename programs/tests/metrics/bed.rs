@@ -15,10 +15,10 @@ use winddown_cluster::after_nodes::AfterNodes;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_config::{Config, EvictionSettings, GuardedNamespace, ShutdownPeriods};
-use winddown_control::AgentApi;
+use winddown_control::StatusApi;
 use winddown_eviction::Reclaimable;
 use winddown_host::UsagePaths;
-use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts};
+use winddown_node::cluster::{Cluster, NodeRuntime, PodsParts};
 use winddown_node::{Configured, Node, NodeIdentity, PressureSource, RuntimeFigures};
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
@@ -155,7 +155,7 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
             secret_volumes: state.join("volumes"),
             ended: AfterBootPolicy::Delete,
             orphans: OrphanPolicy::Stop,
-            runtime: watch::Sender::new(RuntimeFacts::default()).subscribe(),
+            runtime: watch::Sender::new(NodeRuntime::default()).subscribe(),
         }),
         after_nodes: Some(AfterNodes {
             selector: "role=worker".into(),

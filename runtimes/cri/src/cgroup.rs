@@ -22,7 +22,9 @@ const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosCl
 /// Has systemd stop the pod's slices, if it manages cgroups: it created them for the containers, and keeps them until
 /// they are stopped. A slice that stays is no reason to keep the pod.
 pub(super) async fn stop_slices(context: &CriContext, uid: &PodUid) {
-    let (Some(root), Some(slices)) = (&context.config.cgroup_parent, &context.config.slices) else {
+    let (Some(root), Some(slices)) =
+        (&context.config.cgroups.parent, &context.config.cgroups.slices)
+    else {
         return;
     };
     let driver = CgroupDriver::Systemd;
@@ -42,12 +44,12 @@ pub(super) async fn stop_slices(context: &CriContext, uid: &PodUid) {
 ///
 /// A cgroup that is not empty stays, and a later attempt removes it.
 pub(super) fn remove(config: &CriConfig, uid: &PodUid) {
-    let Some(root) = &config.cgroup_parent else { return };
+    let Some(root) = &config.cgroups.parent else { return };
     // On version 1 runc creates those of slices also in hierarchies that systemd does not manage.
     let drivers = [CgroupDriver::Cgroupfs, CgroupDriver::Systemd];
     let of = |driver| CLASSES.map(|qos| pod_cgroup(root, driver, uid, qos));
     let groups: Vec<PathBuf> = drivers.into_iter().flat_map(of).collect();
-    for hierarchy in hierarchies(&config.cgroup_mount) {
+    for hierarchy in hierarchies(&config.cgroups.mount) {
         for group in &groups {
             remove_empty(&hierarchy.join(group));
         }
@@ -83,7 +85,7 @@ mod tests {
     fn a_pods_cgroups_go_in_every_hierarchy_and_others_stay() {
         let mount = tempfile::tempdir().unwrap();
         let mut config = CriConfig::below(mount.path());
-        config.cgroup_mount = mount.path().to_owned();
+        config.cgroups.mount = mount.path().to_owned();
         for dir in [
             "cpu/winddown/burstable/podu/left",
             "cpu/winddown/burstable/podother",

@@ -16,44 +16,79 @@ use super::slices::PodSlices;
 pub struct CriConfig {
     /// The runtime's socket, as `unix:///path` or a path.
     pub endpoint: String,
-    /// Directory for the pods' volumes, hosts files and termination messages. It can be used by one agent at a time,
-    /// and must survive a restart of the agent.
-    pub state_dir: PathBuf,
-    /// Directory, in memory, with a file per pod that says why and when the pod ends. Each container has its pod's
-    /// directory mounted. See [`EndNotice`](winddown_shared::EndNotice). `None` disables the files.
-    pub notice_dir: Option<PathBuf>,
+    /// The directories of the agent and of this host.
+    pub paths: CriPaths,
     /// Parents of directories that were created for pods and come as hostPath volumes with content
     /// from an API server. Like other volumes they may get SELinux labels.
     pub made_volumes: Vec<PathBuf>,
-    /// Program that accepts [`host_mount::SUBCOMMAND`](super::host_mount::SUBCOMMAND) as its first argument, as a path
-    /// that is valid outside the agent's sandbox.
-    pub own_program: PathBuf,
-    /// Directory for container logs; the kubelet's is `/var/log/pods`.
-    pub log_dir: PathBuf,
     /// Facts about the node that containers may refer to.
     pub node: EnvironmentFacts,
     /// Memory in bytes that the node has for pods: the most that an emptyDir in memory takes, whatever its pod allows.
     pub memory_for_pods: i64,
-    /// Parent of the pods' cgroups: a name without slashes. `None` leaves the choice to the runtime.
-    pub cgroup_parent: Option<String>,
-    /// The component that manages cgroups. `None` asks the runtime; if it does not say either, `cgroup_parent` is
-    /// not used, because the paths of the two drivers are incompatible.
-    pub cgroup_driver: Option<CgroupDriver>,
-    /// The slices of pods, where systemd manages cgroups. With `None` a reload of systemd resets their CPU weights, and
-    /// those of pods that are gone stay until the next boot.
-    pub slices: Option<Arc<dyn PodSlices>>,
+    /// The pods' cgroups.
+    pub cgroups: CgroupSettings,
     /// Whether to signal containers directly where that has the same effect as asking the runtime: containers that are
     /// ordinary processes, as containerd's of type `io.containerd.runc.v2` and CRI-O's of runc and crun, with a known stop
     /// signal. `StopContainer` is still used for other containers, and to kill.
     pub signal_directly: bool,
-    /// Mount point of the cgroup file systems.
-    pub cgroup_mount: PathBuf,
+    /// How pods resolve names.
+    pub dns: Dns,
+    /// CrashBackoff of crashing containers.
+    pub backoff: CrashBackoff,
+    /// CrashBackoff of images that cannot be pulled and containers that cannot be created.
+    pub retry: CrashBackoff,
+    /// Deadlines of calls, and intervals.
+    pub times: CriTimes,
+    /// How many containers are started at the same time.
+    pub starts: Starts,
+    /// Maximum number of images that are pulled at the same time. Others wait, however long that takes.
+    pub parallel_pulls: usize,
+    /// The containers' logs.
+    pub logs: Logs,
+    /// Clock for the times in statuses.
+    pub wall: WallClock,
+}
+
+/// The directories of the agent and of this host.
+#[derive(Clone, Debug)]
+pub struct CriPaths {
+    /// Directory for the pods' volumes, hosts files and termination messages. It can be used by one agent at a time,
+    /// and must survive a restart of the agent.
+    pub state: PathBuf,
+    /// Directory, in memory, with a file per pod that says why and when the pod ends. Each container has its pod's
+    /// directory mounted. See [`EndNotice`](winddown_shared::EndNotice). `None` disables the files.
+    pub notices: Option<PathBuf>,
+    /// Program that accepts [`host_mount::SUBCOMMAND`](super::host_mount::SUBCOMMAND) as its first argument, as a path
+    /// that is valid outside the agent's sandbox.
+    pub own_program: PathBuf,
     /// Directory of the profiles that `seccompProfile.localhostProfile` names.
-    pub seccomp_dir: PathBuf,
+    pub seccomp: PathBuf,
+    /// Mount point of `/proc`, from which mounts and the processes that hold them are read.
+    pub proc: PathBuf,
+}
+
+/// The pods' cgroups.
+#[derive(Clone, Debug)]
+pub struct CgroupSettings {
+    /// Parent of the pods' cgroups: a name without slashes. `None` leaves the choice to the runtime.
+    pub parent: Option<String>,
+    /// The component that manages cgroups. `None` asks the runtime; if it does not say either, `parent` is not used,
+    /// because the paths of the two drivers are incompatible.
+    pub driver: Option<CgroupDriver>,
+    /// The slices of pods, where systemd manages cgroups. With `None` a reload of systemd resets their CPU weights, and
+    /// those of pods that are gone stay until the next boot.
+    pub slices: Option<Arc<dyn PodSlices>>,
+    /// Mount point of the cgroup file systems.
+    pub mount: PathBuf,
+}
+
+/// How pods resolve names.
+#[derive(Clone, Debug)]
+pub struct Dns {
     /// Name servers for `dnsPolicy: ClusterFirst`; empty treats it as `Default`.
-    pub cluster_dns: Vec<IpAddr>,
+    pub servers: Vec<IpAddr>,
     /// Search domain for `dnsPolicy: ClusterFirst`, for example `cluster.local`.
-    pub cluster_domain: String,
+    pub domain: String,
     /// Resolver file for pods with `dnsPolicy: Default`.
     pub resolv_conf: PathBuf,
     /// Resolver file with the name servers of the network, as systemd-resolved writes it. Pods with a network of
@@ -61,26 +96,26 @@ pub struct CriConfig {
     pub upstream_resolv_conf: PathBuf,
     /// Hosts file for pods on the host's network.
     pub hosts_file: PathBuf,
-    /// Backoff of crashing containers.
-    pub backoff: CrashBackoff,
-    /// Backoff of images that cannot be pulled and containers that cannot be created.
-    pub retry: CrashBackoff,
-    /// Deadlines of calls, and intervals.
-    pub times: CriTimes,
+}
+
+/// How many containers are started at the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Starts {
     /// Maximum number of sandboxes and containers that are started at the same time, over all pods.
-    pub parallel_starts: usize,
+    pub parallel: usize,
     /// How long a start waits for a free slot before it continues without one.
-    pub turn_patience: Duration,
-    /// Maximum number of images that are pulled at the same time. Others wait, however long that takes.
-    pub parallel_pulls: usize,
+    pub patience: Duration,
+}
+
+/// The containers' logs.
+#[derive(Clone, Debug)]
+pub struct Logs {
+    /// Directory for container logs; the kubelet's is `/var/log/pods`.
+    pub dir: PathBuf,
     /// Size in bytes at which a container's log is rotated; 0 disables rotation.
-    pub log_max_bytes: u64,
+    pub max_bytes: u64,
     /// Maximum number of log files per run, including the current one; at least 1.
-    pub log_max_files: u32,
-    /// Clock for the times in statuses.
-    pub wall: WallClock,
-    /// Mount point of `/proc`, from which mounts and the processes that hold them are read.
-    pub proc_root: PathBuf,
+    pub max_files: u32,
 }
 
 /// The component that manages cgroups, which determines the format of a cgroup parent.
@@ -123,34 +158,37 @@ impl CriConfig {
         let node = EnvironmentFacts::of_this_host(Path::new("/proc"));
         Self {
             endpoint: endpoint.into(),
-            state_dir: state_dir.into(),
-            notice_dir: None,
+            paths: CriPaths {
+                state: state_dir.into(),
+                notices: None,
+                own_program: std::env::current_exe().unwrap_or_else(|_| "winddown".into()),
+                seccomp: "/var/lib/kubelet/seccomp".into(),
+                proc: "/proc".into(),
+            },
             made_volumes: Vec::new(),
-            own_program: std::env::current_exe().unwrap_or_else(|_| "winddown".into()),
-            log_dir: log_dir.into(),
             memory_for_pods: node.memory_bytes,
             node,
-            cgroup_parent: Some("winddown".to_owned()),
-            cgroup_driver: None,
-            slices: None,
+            cgroups: CgroupSettings {
+                parent: Some("winddown".to_owned()),
+                driver: None,
+                slices: None,
+                mount: "/sys/fs/cgroup".into(),
+            },
             signal_directly: true,
-            cgroup_mount: "/sys/fs/cgroup".into(),
-            seccomp_dir: "/var/lib/kubelet/seccomp".into(),
-            cluster_dns: Vec::new(),
-            cluster_domain: "cluster.local".to_owned(),
-            resolv_conf: "/etc/resolv.conf".into(),
-            upstream_resolv_conf: "/run/systemd/resolve/resolv.conf".into(),
-            hosts_file: "/etc/hosts".into(),
+            dns: Dns {
+                servers: Vec::new(),
+                domain: "cluster.local".to_owned(),
+                resolv_conf: "/etc/resolv.conf".into(),
+                upstream_resolv_conf: "/run/systemd/resolve/resolv.conf".into(),
+                hosts_file: "/etc/hosts".into(),
+            },
             backoff: CrashBackoff::default(),
             retry: CrashBackoff::default(),
             times: CriTimes::default(),
-            parallel_starts: 8,
-            turn_patience: Duration::from_secs(10),
+            starts: Starts { parallel: 8, patience: Duration::from_secs(10) },
             parallel_pulls: 2,
-            log_max_bytes: 10 * 1024 * 1024,
-            log_max_files: 5,
+            logs: Logs { dir: log_dir.into(), max_bytes: 10 * 1024 * 1024, max_files: 5 },
             wall,
-            proc_root: "/proc".into(),
         }
     }
 }

@@ -110,7 +110,7 @@ fn put(group: &Group, weight: u64) -> io::Result<()> {
 
 /// The weight file that exists, in the unified hierarchy or in that of the CPU controller.
 fn group(config: &CriConfig, driver: Option<CgroupDriver>) -> io::Result<Group> {
-    let (Some(root), Some(driver)) = (&config.cgroup_parent, driver) else {
+    let (Some(root), Some(driver)) = (&config.cgroups.parent, driver) else {
         return Err(io::Error::new(
             io::ErrorKind::NotFound,
             "pods have no control group in common",
@@ -118,7 +118,7 @@ fn group(config: &CriConfig, driver: Option<CgroupDriver>) -> io::Result<Group> 
     };
     let pods = pods_cgroup(root, driver);
     let pods = Path::new(pods.trim_start_matches('/'));
-    let mount = &config.cgroup_mount;
+    let mount = &config.cgroups.mount;
     let at = |hierarchy: &str, scale: Scale| {
         let path = mount.join(hierarchy).join(pods).join(scale.file);
         Group { path, scale }
@@ -136,7 +136,7 @@ mod tests {
 
     fn config(mount: &Path) -> CriConfig {
         let mut config = CriConfig::below(mount);
-        config.cgroup_mount = mount.to_owned();
+        config.cgroups.mount = mount.to_owned();
         config
     }
 
@@ -171,7 +171,7 @@ mod tests {
         let mount = tempfile::tempdir().unwrap();
         let mut config = config(mount.path());
         assert!(group(&config, None).is_err());
-        config.cgroup_parent = None;
+        config.cgroups.parent = None;
         assert!(group(&config, Some(CgroupDriver::Systemd)).is_err());
     }
 }

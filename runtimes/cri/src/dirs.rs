@@ -20,7 +20,7 @@ use super::config::CriConfig;
 
 /// The parent of the pods' directories, the last one in which no pod that has hostPath volumes may have made a link.
 pub(crate) fn pods(config: &CriConfig) -> PathBuf {
-    config.state_dir.join("pods")
+    config.paths.state.join("pods")
 }
 
 /// The pod's directory.
@@ -75,5 +75,5 @@ pub(crate) fn asked(config: &CriConfig, uid: &PodUid, container: &str, attempt: 
 
 /// The directory of the pod's logs.
 pub(crate) fn logs_of(config: &CriConfig, pod: &Pod) -> PathBuf {
-    files::pod_logs(&config.log_dir, pod.namespace(), pod.name(), pod.uid())
+    files::pod_logs(&config.logs.dir, pod.namespace(), pod.name(), pod.uid())
 }

@@ -59,17 +59,7 @@ pub(super) fn watch(
     stop_signal: Option<&str>,
 ) {
     let Some(pid) = Pid::from_raw(process.pid) else { return };
-    let name: Arc<str> = {
-        let mut state = entry.lock();
-        let Some(container) = state.container(name) else { return };
-        let name = Arc::clone(&container.name);
-        let run = container.run.as_mut().filter(|run| &*run.id == id && run.end.is_none());
-        let Some(run) = run else { return };
-        if std::mem::replace(&mut run.own.watched, true) {
-            return;
-        }
-        name
-    };
+    let Some(name) = claim(entry, name, id) else { return };
     let ended = match pidfd_open(pid, PidfdFlags::empty()).map_err(io::Error::from) {
         // It has exited already; the runtime is asked at once.
         Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => None,
@@ -88,21 +78,10 @@ pub(super) fn watch(
     if let Some(run) = entry.lock().run(&name, id) {
         run.own.pid = (process.pid > 0).then_some(process.pid);
     }
-    let is_signalled_directly = context.config.signal_directly && process.is_plain;
-    if let Some(ended) = ended.as_ref().filter(|_| is_signalled_directly) {
-        let direct = Direct::of(ended, process.pid, id, stop_signal).map(Arc::new);
-        if let Some(run) = entry.lock().run(&name, id).filter(|run| run.end.is_none()) {
-            if direct.is_some() {
-                let known = Note {
-                    id: id.to_owned(),
-                    sandbox: run.own.sandbox.to_string(),
-                    pid: process.pid,
-                    signal: stop_signal.map(str::to_owned),
-                };
-                process_note::write(&context.config, entry.uid(), (&name, run.attempt), &known);
-            }
-            run.own.direct = direct;
-        }
+    if let Some(ended) =
+        ended.as_ref().filter(|_| context.config.signal_directly && process.is_plain)
+    {
+        signal_directly(context, entry, (&name, id), (ended, process.pid), stop_signal);
     }
     let pid = process.pid;
     let (context, entry, id) = (Arc::clone(context), Arc::clone(entry), Arc::<str>::from(id));
@@ -122,6 +101,39 @@ pub(super) fn watch(
             _ = alive.changed() => {}
         }
     });
+}
+
+/// Notes that the run is watched. Returns the container's name, unless the run is over or watched already.
+fn claim(entry: &PodEntry, name: &str, id: &str) -> Option<Arc<str>> {
+    let mut state = entry.lock();
+    let container = state.container(name)?;
+    let name = Arc::clone(&container.name);
+    let run = container.run.as_mut().filter(|run| &*run.id == id && run.end.is_none())?;
+    let was_watched = std::mem::replace(&mut run.own.watched, true);
+    (!was_watched).then_some(name)
+}
+
+/// Prepares to signal the container's first process directly, and keeps on disk which one that is.
+fn signal_directly(
+    context: &Arc<CriContext>,
+    entry: &Arc<PodEntry>,
+    (name, id): (&str, &str),
+    (ended, pid): (&Arc<Ready>, i32),
+    stop_signal: Option<&str>,
+) {
+    let direct = Direct::of(ended, pid, id, stop_signal).map(Arc::new);
+    if let Some(run) = entry.lock().run(name, id).filter(|run| run.end.is_none()) {
+        if direct.is_some() {
+            let known = Note {
+                id: id.to_owned(),
+                sandbox: run.own.sandbox.to_string(),
+                pid,
+                signal: stop_signal.map(str::to_owned),
+            };
+            process_note::write(&context.config, entry.uid(), (name, run.attempt), &known);
+        }
+        run.own.direct = direct;
+    }
 }
 
 /// Records the exit of a container's first process, as far as the kernel reports it and it is needed now.

@@ -56,7 +56,7 @@ pub(super) async fn clean(
         let (config, path) = (context.config.clone(), dirs::pod(&context.config, uid));
         let what = format!("taking away the mounts of pod {}", pod::title(entry));
         blocking(move || {
-            host_mount::unmount_below(&config.own_program, &config.proc_root, &path)
+            host_mount::unmount_below(&config.paths.own_program, &config.paths.proc, &path)
                 .map_err(|e| caused(what, e))
         })
         .await?;
@@ -147,8 +147,8 @@ pub(super) async fn forget(
         volumes::remove(&config, &uid)?;
         let (namespace, name) = label;
         if files::is_safe(&namespace) && files::is_safe(&name) {
-            let logs = files::pod_logs(&config.log_dir, &namespace, &name, &uid);
-            volumes::remove_all(&config.proc_root, &config.log_dir, &logs)?;
+            let logs = files::pod_logs(&config.logs.dir, &namespace, &name, &uid);
+            volumes::remove_all(&config.paths.proc, &config.logs.dir, &logs)?;
         }
         Ok(())
     })
@@ -194,7 +194,7 @@ pub(super) async fn remove_run(
 ) -> Result<(), CallError> {
     remove_container(context, &dead.id).await?;
     let (namespace, pod) = entry.lock().label.clone();
-    let logs = files::pod_logs(&context.config.log_dir, &namespace, &pod, entry.uid());
+    let logs = files::pod_logs(&context.config.logs.dir, &namespace, &pod, entry.uid());
     let (config, uid) = (context.config.clone(), entry.uid().clone());
     let (name, attempt) = (name.to_owned(), dead.attempt);
     let work = move || {

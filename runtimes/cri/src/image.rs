@@ -85,14 +85,14 @@ async fn pull(
     sandbox: &api::PodSandboxConfig,
 ) -> Result<Duration, ImageError> {
     // The wait is unlimited: more pulls at once would only slow each down. The semaphore is never closed.
-    let _turn = context.pulls.acquire().await;
+    let _turn = context.images.pulls.acquire().await;
     let began = Instant::now();
     let request =
         api::PullImageRequest { image: Some(spec(name)), sandbox_config: Some(sandbox.clone()) };
     match context.client.pull_image(request).await {
         Ok(_) => {
-            context.image_ages.note_pull(name);
-            context.images_changed.notify_one();
+            context.images.ages.note_pull(name);
+            context.images.changed.notify_one();
             Ok(began.elapsed())
         }
         Err(error @ CallError::Refused { .. }) => {

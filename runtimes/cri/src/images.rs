@@ -22,7 +22,7 @@ impl CriRuntime {
 
     /// Resolves when an image was pulled or removed since the last call. Supports one caller at a time. Cancel-safe.
     pub async fn images_changed(&self) {
-        self.context.images_changed.notified().await;
+        self.context.images.changed.notified().await;
     }
 }
 

@@ -121,7 +121,7 @@ mod tree;
 mod volumes;
 
 pub use client::RuntimeEndpointError;
-pub use config::{CgroupDriver, CriConfig, CriTimes};
+pub use config::{CgroupDriver, CgroupSettings, CriConfig, CriPaths, CriTimes, Dns, Logs, Starts};
 pub use foreign_containers::{ForeignPod, PodContainers};
 pub use health::CriHealth;
 pub use open::CriOpenError;
@@ -155,20 +155,33 @@ pub(crate) struct CriContext {
     pub(crate) client: CriClient,
     pub(crate) health: watch::Sender<CriHealth>,
     pub(crate) starts: Semaphore,
-    pub(crate) pulls: Semaphore,
     pub(crate) cleaning: garbage::Cleaning,
     pub(crate) driver: sandbox::RuntimeCgroupDriver,
     pub(crate) handlers: handlers::Handlers,
     pub(crate) alive: watch::Receiver<()>,
     pub(crate) stats: stats::LastMeasurement,
-    pub(crate) image_ages: reclaim::ImageAges,
-    /// Notified when an image was pulled or removed.
-    pub(crate) images_changed: Notify,
+    pub(crate) images: Images,
     /// Writes the files that mark runs as asked to stop.
     pub(crate) asked: Notes,
     pub(crate) messages: TerminationMessages,
     pub(crate) end_notices: EndNotices,
     pub(crate) pods: Pods<InSandbox>,
+    listing: Listing,
+}
+
+/// The images of the node.
+#[derive(Debug)]
+pub(crate) struct Images {
+    /// Limits how many are pulled at once.
+    pub(crate) pulls: Semaphore,
+    pub(crate) ages: reclaim::ImageAges,
+    /// Notified when an image was pulled or removed.
+    pub(crate) changed: Notify,
+}
+
+/// What is known of the runtime's pods as a whole.
+#[derive(Debug, Default)]
+struct Listing {
     /// Pods whose last sync failed since the runtime was last reachable.
     failed: Mutex<HashSet<PodUid>>,
     adopted: AtomicBool,
@@ -176,7 +189,7 @@ pub(crate) struct CriContext {
     adopting: tokio::sync::Mutex<Option<(Instant, RuntimeError)>>,
     /// Held during a full listing. A second one running next to it would skip the pods that the first has just found,
     /// and finish before it is known what runs in them.
-    listing: tokio::sync::Mutex<()>,
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl CriRuntime {
@@ -268,7 +281,7 @@ impl Runtime for CriRuntime {
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
         let (proc_root, path) =
-            (self.context.config.proc_root.clone(), dirs::pod(&self.context.config, uid));
+            (self.context.config.paths.proc.clone(), dirs::pod(&self.context.config, uid));
         blocking(move || mount_table::of_pod(&proc_root, &path)).await
     }
 
@@ -367,31 +380,30 @@ impl Driver for CriContext {
 impl CriContext {
     fn new(config: CriConfig, client: CriClient, alive: watch::Receiver<()>) -> Self {
         Self {
-            starts: Semaphore::new(config.parallel_starts.max(1)),
-            pulls: Semaphore::new(config.parallel_pulls.max(1)),
+            starts: Semaphore::new(config.starts.parallel.max(1)),
             cleaning: garbage::Cleaning::default(),
             health: watch::Sender::new(CriHealth::unknown()),
             driver: sandbox::RuntimeCgroupDriver::default(),
             handlers: handlers::Handlers::default(),
             alive,
             stats: stats::LastMeasurement::default(),
-            image_ages: reclaim::ImageAges::default(),
-            images_changed: Notify::new(),
+            images: Images {
+                pulls: Semaphore::new(config.parallel_pulls.max(1)),
+                ages: reclaim::ImageAges::default(),
+                changed: Notify::new(),
+            },
             asked: Notes::start(),
             messages: TerminationMessages::default(),
-            end_notices: EndNotices::start(config.notice_dir.clone(), config.wall.clone()),
+            end_notices: EndNotices::start(config.paths.notices.clone(), config.wall.clone()),
             pods: Pods::default(),
-            failed: Mutex::default(),
-            adopted: AtomicBool::new(false),
-            adopting: tokio::sync::Mutex::default(),
-            listing: tokio::sync::Mutex::default(),
+            listing: Listing::default(),
             config,
             client,
         }
     }
 
     fn failed(&self) -> MutexGuard<'_, HashSet<PodUid>> {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.listing.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Retries pods that failed while the runtime was away, without waiting for their backoff.
@@ -411,12 +423,12 @@ impl CriContext {
     /// Lists once what an earlier agent left. Before that, nothing may be started or reported as
     /// stopped.
     async fn ensure_adopted(self: &Arc<Self>) -> Result<(), RuntimeError> {
-        if self.adopted.load(Ordering::Acquire) {
+        if self.listing.adopted.load(Ordering::Acquire) {
             return Ok(());
         }
         let came = Instant::now();
-        let mut failure = self.adopting.lock().await;
-        if self.adopted.load(Ordering::Acquire) {
+        let mut failure = self.listing.adopting.lock().await;
+        if self.listing.adopted.load(Ordering::Acquire) {
             return Ok(());
         }
         // All callers that waited share the answer. If each tried again, a hung runtime would make them wait
@@ -436,14 +448,14 @@ impl CriContext {
         timeout(STOP_PATIENCE, self.ensure_adopted()).await.map_err(silent)?
     }
 
-    /// Waits for one of the slots that limit how many starts run at once. After `turn_patience` the caller
+    /// Waits for one of the slots that limit how many starts run at once. After [`Starts::patience`] the caller
     /// continues without one: calls that hang must not keep other pods from starting.
     pub(crate) async fn turn(&self) -> Option<SemaphorePermit<'_>> {
-        timeout(self.config.turn_patience, self.starts.acquire()).await.ok()?.ok()
+        timeout(self.config.starts.patience, self.starts.acquire()).await.ok()?.ok()
     }
 
     pub(crate) fn set_adopted(&self) {
-        self.adopted.store(true, Ordering::Release);
+        self.listing.adopted.store(true, Ordering::Release);
     }
 
     /// The prefix of the runtime's container IDs, such as `containerd` or `cri-o`. Known once the version is.

@@ -49,7 +49,7 @@ pub(super) async fn relist(context: &Arc<CriContext>) {
 /// # Errors
 /// The runtime did not answer; the known state stays as it is.
 pub(super) async fn list_all(context: &Arc<CriContext>) -> Result<(), RuntimeError> {
-    let _turn = context.listing.lock().await;
+    let _turn = context.listing.turn.lock().await;
     let before: HashMap<PodUid, u64> = {
         let pods = context.pods.lock();
         pods.iter().map(|(uid, entry)| (uid.clone(), entry.lock().starts)).collect()

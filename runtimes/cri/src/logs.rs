@@ -17,13 +17,13 @@ const LOG_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Rotates logs that have become too long, for as long as the agent lives.
 pub(super) async fn follow(context: Arc<CriContext>) {
-    if context.config.log_max_bytes == 0 {
+    if context.config.logs.max_bytes == 0 {
         return;
     }
     loop {
         tokio::time::sleep(LOG_CHECK_INTERVAL).await;
         let (logs, max_bytes, max_files) =
-            (running(&context), context.config.log_max_bytes, context.config.log_max_files);
+            (running(&context), context.config.logs.max_bytes, context.config.logs.max_files);
         let turn_all = move || turn_all(logs, max_bytes, max_files);
         for log in tokio::task::spawn_blocking(turn_all).await.unwrap_or_default() {
             let request = api::ReopenContainerLogRequest { container_id: log.id.to_string() };
@@ -62,7 +62,7 @@ fn running(context: &CriContext) -> Vec<ContainerLog> {
     for entry in entries {
         let state = entry.lock();
         let (namespace, name) = &state.label;
-        let logs = pod_logs::pod_logs(&context.config.log_dir, namespace, name, entry.uid());
+        let logs = pod_logs::pod_logs(&context.config.logs.dir, namespace, name, entry.uid());
         for container in &state.containers {
             if let Some(run) = container.run.as_ref().filter(|run| run.is_running()) {
                 all.push(ContainerLog {

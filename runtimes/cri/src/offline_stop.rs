@@ -42,7 +42,7 @@ pub(super) async fn stop(
     let (config, wanted) = (context.config.clone(), uid.clone());
     let (found, groups) = blocking(move || {
         let found = running(&config, &wanted);
-        let groups = pod_groups(&config.cgroup_mount, &found);
+        let groups = pod_groups(&config.cgroups.mount, &found);
         Ok((found, groups))
     })
     .await?;

@@ -41,14 +41,14 @@ pub enum CriOpenError {
 /// Takes the directories and starts the background tasks.
 pub(super) async fn open(mut config: CriConfig) -> Result<CriRuntime, CriOpenError> {
     let client = CriClient::new(&config.endpoint, config.times)?;
-    let all = [&mut config.state_dir, &mut config.log_dir];
+    let all = [&mut config.paths.state, &mut config.logs.dir];
     let unusable = |(path, source)| CriOpenError::Directory { path, source };
-    let more = config.made_volumes.iter_mut().chain(&mut config.notice_dir);
+    let more = config.made_volumes.iter_mut().chain(&mut config.paths.notices);
     files::make_absolute(all.into_iter().chain(more)).map_err(unusable)?;
-    make(&config.state_dir, 0o700)?;
-    make(&config.state_dir.join("pods"), 0o711)?;
-    make(&config.log_dir, 0o755)?;
-    let path = config.state_dir.join("cri.lock");
+    make(&config.paths.state, 0o700)?;
+    make(&config.paths.state.join("pods"), 0o711)?;
+    make(&config.logs.dir, 0o755)?;
+    let path = config.paths.state.join("cri.lock");
     let lock = match state_lock::take(&path).await {
         Ok(Some(lock)) => lock,
         Ok(None) => return Err(CriOpenError::InUse { path }),
@@ -101,7 +101,7 @@ mod tests {
             CriConfig::new("/no/socket", state, dir.path().join("logs"), clock.clone())
         };
         let runtime = open(of(&state)).await.unwrap();
-        assert_eq!(runtime.context.config.state_dir, here.join(state));
+        assert_eq!(runtime.context.config.paths.state, here.join(state));
         let error = open(of(Path::new(""))).await.unwrap_err();
         assert!(matches!(error, CriOpenError::Directory { .. }), "{error}");
     }

@@ -72,14 +72,14 @@ impl Garbage for CriRuntime {
             .collect();
         needed.extend(of_specs(context));
         needed.extend(sandbox_image(context).await);
-        let unused = context.image_ages.unused(&images.images, &needed, min_age);
+        let unused = context.images.ages.unused(&images.images, &needed, min_age);
         let (mut freed, mut left) = (Freed::default(), Ok(()));
         for image in unused {
             let spec = api::ImageSpec { image: image.id.clone(), ..api::ImageSpec::default() };
             let request = api::RemoveImageRequest { image: Some(spec) };
             match context.client.remove_image(request).await {
                 Ok(_) => {
-                    context.images_changed.notify_one();
+                    context.images.changed.notify_one();
                     freed += Freed { items: 1, bytes: image.size };
                 }
                 Err(error) if error.is_not_found() => {}
@@ -141,7 +141,7 @@ async fn remove_volumes(
     if !is_due {
         return Ok(Freed::default());
     }
-    let proc_root = context.config.proc_root.clone();
+    let proc_root = context.config.paths.proc.clone();
     let (pods, path) = (dirs::pods(&context.config), dirs::volumes(&context.config, entry.uid()));
     blocking(move || {
         let _turn = turn;

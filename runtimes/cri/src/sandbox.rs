@@ -119,7 +119,7 @@ pub(super) async fn config(
     attempt: u32,
 ) -> Result<api::PodSandboxConfig, RuntimeError> {
     let (path, upstream) =
-        (context.config.resolv_conf.clone(), context.config.upstream_resolv_conf.clone());
+        (context.config.dns.resolv_conf.clone(), context.config.dns.upstream_resolv_conf.clone());
     let has_own_network = !pod.is_on_host_network();
     let host = blocking(move || {
         // A node without this file resolves no names, and neither do its pods.
@@ -134,7 +134,7 @@ pub(super) async fn config(
         Ok(HostFacts { resolv_conf })
     })
     .await?;
-    let parent = match (&context.config.cgroup_parent, context.driver.get(context).await) {
+    let parent = match (&context.config.cgroups.parent, context.driver.get(context).await) {
         (Some(root), Ok(Some(driver))) => spec::cgroup_parent(root, driver, pod.uid(), pod.qos()),
         (_, Ok(_)) => String::new(),
         (_, Err(error)) => {
@@ -170,7 +170,7 @@ impl RuntimeCgroupDriver {
 }
 
 async fn ask(context: &CriContext) -> Result<Option<CgroupDriver>, CallError> {
-    if let Some(driver) = context.config.cgroup_driver {
+    if let Some(driver) = context.config.cgroups.driver {
         return Ok(Some(driver));
     }
     match context.client.runtime_config(api::RuntimeConfigRequest {}).await {

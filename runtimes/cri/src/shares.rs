@@ -57,7 +57,7 @@ pub(super) async fn give_late(context: &Arc<CriContext>, entry: &PodEntry) {
 /// them: each cgroup has the same weight.
 pub(super) async fn give(context: &Arc<CriContext>, entry: &PodEntry) {
     let (Some(root), Ok(Some(driver))) =
-        (context.config.cgroup_parent.clone(), context.driver.get(context).await)
+        (context.config.cgroups.parent.clone(), context.driver.get(context).await)
     else {
         return;
     };
@@ -74,7 +74,7 @@ pub(super) async fn give(context: &Arc<CriContext>, entry: &PodEntry) {
     if let Some((slices, root)) = by_systemd(context).await {
         for Share { group, shares } in shares(root, driver, entry.uid(), None, burstable) {
             let weight = weight(shares);
-            let file = context.config.cgroup_mount.join(&group).join("cpu.weight");
+            let file = context.config.cgroups.mount.join(&group).join("cpu.weight");
             let is_as_wanted = read(&file) == i64::try_from(weight).ok();
             if let Some(slice) = group.file_name().filter(|_| !is_as_wanted) {
                 accepted(entry, slices.weigh(slice.to_string_lossy().into_owned(), weight)).await;
@@ -101,8 +101,8 @@ pub(super) async fn give(context: &Arc<CriContext>, entry: &PodEntry) {
 /// those have weights.
 async fn by_systemd(context: &CriContext) -> Option<(&dyn PodSlices, &str)> {
     let (slices, root) =
-        (context.config.slices.as_deref()?, context.config.cgroup_parent.as_deref()?);
-    let controllers = context.config.cgroup_mount.join("cgroup.controllers");
+        (context.config.cgroups.slices.as_deref()?, context.config.cgroups.parent.as_deref()?);
+    let controllers = context.config.cgroups.mount.join("cgroup.controllers");
     let has_weights = kernel::read_to_string(controllers)
         .is_ok_and(|all| all.split_whitespace().any(|controller| controller == "cpu"));
     let is_systemds = matches!(context.driver.get(context).await, Ok(Some(CgroupDriver::Systemd)));
@@ -154,7 +154,7 @@ fn write(config: &CriConfig, shares: &[Share]) -> io::Result<bool> {
     for Share { group, shares } in shares {
         is_there = false;
         let at = |hierarchy: &str, file: &str| {
-            config.cgroup_mount.join(hierarchy).join(group).join(file)
+            config.cgroups.mount.join(hierarchy).join(group).join(file)
         };
         let unified = (at("", "cpu.weight"), amounts::weight(*shares));
         let v1 = ["cpu", "cpu,cpuacct"].map(|hierarchy| (at(hierarchy, "cpu.shares"), *shares));
@@ -201,7 +201,7 @@ mod tests {
         ] {
             let mount = tempfile::tempdir().unwrap();
             let mut config = CriConfig::below(mount.path());
-            config.cgroup_mount = mount.path().to_owned();
+            config.cgroups.mount = mount.path().to_owned();
             let (file, usual, expected) = match hierarchy {
                 "" => ("cpu.weight", "100\n", ["59", "1", "10"]),
                 _ => ("cpu.shares", "1024\n", ["1536", "2", "256"]),

@@ -87,7 +87,7 @@ pub(crate) fn container(start: &ContainerStart<'_>) -> Result<api::ContainerConf
                 container,
                 start.target,
                 start.image,
-                &config.seccomp_dir,
+                &config.paths.seccomp,
             )),
         }),
         mounts: Vec::new(),

@@ -191,13 +191,12 @@ async fn make(
         0 => first_attempt::of(context, pod, name).await?,
         later => later,
     };
-    let field = &found.field;
     let start = ContainerStart {
         config: &context.config,
         pod,
         ips: &ips,
         container,
-        field,
+        field: &found.field,
         kind: found.kind,
         place: found.place,
         target: target.as_deref(),
@@ -215,6 +214,19 @@ async fn make(
         config: Some(config),
         sandbox_config: Some(sandbox_config),
     };
+    create(context, entry, pod, container, (attempt, backoff), request).await
+}
+
+/// Has the runtime create the container, or finds that it did, and records the run.
+async fn create(
+    context: &Arc<CriContext>,
+    entry: &Arc<PodEntry>,
+    pod: &Pod,
+    container: &k8s_openapi::api::core::v1::Container,
+    (attempt, backoff): (u32, Duration),
+    request: api::CreateContainerRequest,
+) -> Result<Arc<str>, StartError> {
+    let name = &container.name;
     let _turn = context.turn().await;
     if entry.lock().stopping {
         return Err(StartError::Stopping);
@@ -224,8 +236,8 @@ async fn make(
         let call = context.client.create_container(request.clone());
         async { Ok(call.await?.container_id) }
     };
-    let found =
-        || name_conflict::container(context, pod.uid().as_str(), &sandbox_id, (name, attempt));
+    let (uid, sandbox) = (pod.uid().as_str(), &request.pod_sandbox_id);
+    let found = || name_conflict::container(context, uid, sandbox, (name, attempt));
     let id = match patient(context, entry, name_conflict::create_or_find(call, found)).await {
         Some(Ok(id)) => id,
         Some(Err(error @ CallError::Refused { .. })) => {
@@ -236,7 +248,7 @@ async fn make(
         Some(Err(error)) => return Err(unanswered(context, entry, error, what())),
         None => return Err(StartError::Stopping),
     };
-    let mut run = pod::created(&id, attempt, &sandbox_id, backoff);
+    let mut run = pod::created(&id, attempt, sandbox, backoff);
     run.image = container.image.as_deref().map(Into::into);
     let id = Arc::clone(&run.id);
     if let Some(container) = entry.lock().container(name) {

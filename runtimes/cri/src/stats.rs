@@ -67,7 +67,8 @@ impl PodStatsSource for CriRuntime {
             .map(|entry| (entry.uid().clone(), running(&entry.lock())))
             .filter(|(_, containers)| !containers.is_empty())
             .collect();
-        let (proc, mount) = (context.config.proc_root.clone(), context.config.cgroup_mount.clone());
+        let (proc, mount) =
+            (context.config.paths.proc.clone(), context.config.cgroups.mount.clone());
         let mut all = blocking(move || Ok(measure(&proc, &mount, running))).await?;
         let is_unknown = |c: &ContainerStats| c.memory_working_set.is_none();
         if all.iter().any(|pod| pod.stats.containers.iter().any(is_unknown)) {
@@ -79,7 +80,7 @@ impl PodStatsSource for CriRuntime {
 
     /// Asks until the runtime answers: the caller asks once, and keeps `None` for as long as the agent runs.
     async fn pods_cgroup(&self) -> Option<String> {
-        let root = self.context.config.cgroup_parent.as_deref()?;
+        let root = self.context.config.cgroups.parent.as_deref()?;
         let mut backoff = Backoff::EAGER;
         loop {
             match self.context.driver.get(&self.context).await {
@@ -191,7 +192,7 @@ pub(super) fn cgroup_of(
 ) -> impl Fn() -> Option<CgroupDirs> + use<> {
     let containers = context.pods.get(uid).map(|entry| running(&entry.lock()));
     let (uid, config) = (uid.clone(), &context.config);
-    let (proc, mount) = (config.proc_root.clone(), config.cgroup_mount.clone());
+    let (proc, mount) = (config.paths.proc.clone(), config.cgroups.mount.clone());
     move || {
         let of_pod = |container: &Running| {
             let own = CgroupDirs::of_process((&proc, &mount), container.pid?, &container.id)?;

@@ -27,7 +27,7 @@ pub(super) use mount::{is_inside, mounts, notice};
 /// Names what could not be created, or why a hostPath does not match its type.
 pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError> {
     directory(&dirs::pods(config), &dirs::pod(config, pod.uid()), 0o711)?;
-    directory(&config.log_dir, &dirs::logs_of(config, pod), 0o755)?;
+    directory(&config.logs.dir, &dirs::logs_of(config, pod), 0o755)?;
     let Some(spec) = pod.spec.as_ref() else { return Ok(()) };
     for volume in spec.volumes.iter().flatten() {
         let what = || format!("volume {} of pod {}", volume.name, pod.label());
@@ -35,7 +35,7 @@ pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError>
             empty_dir(config, pod, &volume.name, empty).map_err(|e| caused(what(), e))?;
         }
         if let Some(host) = &volume.host_path {
-            host_path(&config.proc_root, host)
+            host_path(&config.paths.proc, host)
                 .map_err(|e| caused(format!("{}: {}", what(), host.path), e))?;
         }
     }
@@ -74,7 +74,7 @@ pub(super) fn prepare_run(
     if !dirs::hosts(config, pod.uid()).exists() {
         write_hosts(config, pod, ips)?;
     }
-    directory(&config.log_dir, &dirs::logs_of(config, pod).join(container), 0o755)?;
+    directory(&config.logs.dir, &dirs::logs_of(config, pod).join(container), 0o755)?;
     let (pods, file) =
         (dirs::pods(config), dirs::termination_log(config, pod.uid(), container, attempt));
     directory(&pods, file.parent().unwrap_or(&pods), 0o711)?;
@@ -107,11 +107,11 @@ pub(super) fn write_hosts(
     let node = match pod.is_on_host_network() {
         true => {
             let most = regular::MAX_CONFIGURATION_BYTES;
-            Some(regular::read_to_string(&config.hosts_file, most).unwrap_or_default())
+            Some(regular::read_to_string(&config.dns.hosts_file, most).unwrap_or_default())
         }
         false => None,
     };
-    let text = hosts(pod, ips, &config.cluster_domain, node.as_deref());
+    let text = hosts(pod, ips, &config.dns.domain, node.as_deref());
     // In place, because running containers have this file mounted.
     write(&dirs::pods(config), &path, 0o644, text.as_bytes()).map_err(|e| {
         // The next start would take a part, or nothing, for the whole.
@@ -165,7 +165,7 @@ fn empty_dir(
     make(&pods, &path, 0o777)?;
     if empty.medium.as_deref() == Some("Memory") {
         let size = memory::size(pod, empty.size_limit.as_ref(), config.memory_for_pods);
-        host_mount::memory(&config.own_program, &path, size)?;
+        host_mount::memory(&config.paths.own_program, &path, size)?;
     }
     let made = regular::open_directory_below(&pods, below)?;
     let open_to_all = Mode::RWXU | Mode::RWXG | Mode::RWXO;
@@ -249,7 +249,7 @@ pub(super) fn remove(config: &CriConfig, uid: &PodUid) -> Result<(), RuntimeErro
     if !files::is_safe(uid.as_str()) {
         return Err(failed(format!("{uid} cannot be the name of a directory")));
     }
-    remove_all(&config.proc_root, &dirs::pods(config), &path)
+    remove_all(&config.paths.proc, &dirs::pods(config), &path)
 }
 
 /// Removes a directory tree below `base`, in which pods may have made links, but not if something is mounted in it,

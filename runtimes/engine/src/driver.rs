@@ -33,6 +33,7 @@ pub struct StopTarget {
 }
 
 /// A container runtime, or the host itself.
+// Over the limit because it is all in which runtimes differ, and one type has it.
 pub trait Driver: Sized + Send + Sync + 'static {
     /// The sandbox or boot that its pods run in.
     type RunScope: RunScope;

@@ -13,7 +13,7 @@
 //!
 //! # End notices
 //!
-//! A run announces the end to all pods (`PodKiller::announce`) under the reason that owns it; `lame_duck`
+//! A run announces the end to all pods (`NodeEndListener::announce`) under the reason that owns it; `lame_duck`
 //! withdraws the announcement. `RuntimeSyncer` passes the earliest announced end to the runtime, and `Grace` carries the
 //! reason of a single pod's end. From both, `runtimes/engine/src/end_notices.rs` writes each pod's file: one writer, in order. A
 //! stop waits at most 100 ms for its file.

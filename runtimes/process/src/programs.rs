@@ -72,6 +72,7 @@ pub(crate) struct ProgramContext<D> {
 /// A way to run programs of the host as containers. Each call can fail or be slow; all are bounded.
 ///
 /// Taking over what an earlier agent left is part of opening a runtime, which each driver does by itself.
+// Over the limit because it is all in which a process and a service of systemd differ as a container.
 pub(crate) trait ProgramDriver: Sized + Send + Sync + 'static {
     /// The scheme of its container ids.
     const SCHEME: &'static str;

@@ -11,6 +11,7 @@ use winddown_shared::WallTime;
 ///
 /// Every call is bounded in time by the implementer. None of them waits for a service:
 /// [`changes`](Self::changes) reports its progress.
+// Over the limit because it is a table: one row per request to the service manager.
 pub trait ServiceUnits: Send + Sync + 'static {
     /// Requests the start of a transient service. Resolves when the request was accepted.
     ///
@@ -85,6 +86,7 @@ pub trait ServiceUnits: Send + Sync + 'static {
 }
 
 /// A transient service to start.
+// Over the limit because each field is a property that the transient unit is created with.
 #[derive(Debug, Default)]
 pub struct NewUnit {
     /// Its name, with `.service`.

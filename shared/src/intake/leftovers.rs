@@ -25,8 +25,27 @@ const LIST_RETRY: Duration = Duration::from_secs(10);
 /// Finished pods come in groups: all that finish within this time share one pass.
 const GATHER_TIME: Duration = Duration::from_millis(100);
 
+/// What the runtime holds, as far as it is not a worker's.
+pub(super) struct Leftovers {
+    /// Pods that the runtime was found to hold and the workers do not know.
+    pub(super) found: HashMap<PodUid, ListedPod>,
+    /// The pods that ran when the runtime was last listed, until they are reported to the workers.
+    pub(super) listed: Option<Vec<RuntimePod>>,
+    /// When to list the runtime again.
+    pub(super) list_at: Instant,
+    /// Whether listing the runtime fails, which was logged.
+    list_fails: bool,
+}
+
+impl Leftovers {
+    /// Before the first listing.
+    pub(super) fn new() -> Self {
+        Self { found: HashMap::new(), listed: None, list_at: Instant::now(), list_fails: false }
+    }
+}
+
 /// What the runtime holds of a UID.
-pub(super) enum HeldPod {
+pub(super) enum ListedPod {
     /// Containers run. For a desired UID: they ran when the agent started.
     Running(RuntimePod),
     /// Logs and exit records, or containers that a worker is stopping.
@@ -35,7 +54,7 @@ pub(super) enum HeldPod {
     Unclaimed,
 }
 
-impl HeldPod {
+impl ListedPod {
     /// Records that nothing of it runs any more.
     pub(super) fn end(&mut self) {
         if matches!(self, Self::Running(_)) {
@@ -56,7 +75,7 @@ impl<R: Runtime> Intake<R> {
                 () = self.rejected_static.may_return(&self.workers) => return Wakeup::Room,
                 (removed, is_wanted) = self.removals.next(&self.runtime) => {
                     if let Some(uid) = removed {
-                        self.found.remove(&uid);
+                        self.leftovers.found.remove(&uid);
                     }
                     if is_wanted {
                         return Wakeup::Pass;
@@ -64,9 +83,9 @@ impl<R: Runtime> Intake<R> {
                     continue;
                 }
                 () = self.workers.settled() => {}
-                () = self.workers.syncer().unknown_changes() => self.list_at = Instant::now(),
+                () = self.workers.syncer().unknown_changes() => self.leftovers.list_at = Instant::now(),
                 // A time and not a delay: this future is created again whenever there may be room for a pod.
-                () = tokio::time::sleep_until(self.list_at) => return Wakeup::Pass,
+                () = tokio::time::sleep_until(self.leftovers.list_at) => return Wakeup::Pass,
             }
             tokio::time::sleep(GATHER_TIME).await;
             return Wakeup::Pass;
@@ -77,16 +96,16 @@ impl<R: Runtime> Intake<R> {
     pub(super) async fn list(&mut self, tracked: &HashMap<PodUid, Lifecycle>) {
         match self.what_runs().await {
             Ok(pods) => {
-                if std::mem::take(&mut self.list_fails) {
+                if std::mem::take(&mut self.leftovers.list_fails) {
                     tracing::info!("the runtime says again what runs");
                 }
                 self.note(pods, tracked);
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.list_fails, true) {
+                if !std::mem::replace(&mut self.leftovers.list_fails, true) {
                     warn_of_silence(&error);
                 }
-                self.list_at = Instant::now() + LIST_RETRY;
+                self.leftovers.list_at = Instant::now() + LIST_RETRY;
             }
         }
     }
@@ -116,9 +135,9 @@ impl<R: Runtime> Intake<R> {
     /// Processes a listing. A pod that a worker knows is left to its worker, except for containers of a pod that had
     /// finished before the listing began: they are orphans and are stopped, unless another agent runs them.
     pub(super) fn note(&mut self, pods: Vec<RuntimePod>, tracked: &HashMap<PodUid, Lifecycle>) {
-        self.list_at = Instant::now() + RELIST_INTERVAL;
+        self.leftovers.list_at = Instant::now() + RELIST_INTERVAL;
         self.workers.syncer().note_listed(&pods);
-        self.listed = Some(pods.iter().filter(|pod| pod.running).cloned().collect());
+        self.leftovers.listed = Some(pods.iter().filter(|pod| pod.running).cloned().collect());
         for pod in pods {
             match tracked.get(&pod.uid) {
                 Some(Lifecycle::Finished) if pod.running && !self.is_kept(&pod.uid) => {
@@ -128,13 +147,14 @@ impl<R: Runtime> Intake<R> {
                 }
                 Some(_) => {}
                 None if pod.running => {
-                    self.found.insert(pod.uid.clone(), HeldPod::Running(pod));
+                    self.leftovers.found.insert(pod.uid.clone(), ListedPod::Running(pod));
                 }
                 None => {
-                    self.found
+                    self.leftovers
+                        .found
                         .entry(pod.uid)
-                        .and_modify(HeldPod::end)
-                        .or_insert(HeldPod::Unclaimed);
+                        .and_modify(ListedPod::end)
+                        .or_insert(ListedPod::Unclaimed);
                 }
             }
         }
@@ -145,14 +165,15 @@ impl<R: Runtime> Intake<R> {
     pub(super) fn end_strays(&mut self, desired: &HashSet<PodUid>, complete: bool) {
         let refused = |uid| self.desired.get(uid).is_some_and(|d| !d.is_admitted());
         let strays: Vec<RuntimePod> = self
+            .leftovers
             .found
             .iter()
-            .filter(|(uid, _)| complete || self.earlier_kills.contains_key(*uid))
+            .filter(|(uid, _)| complete || self.earlier.kills.contains_key(*uid))
             .filter(|(uid, _)| !desired.contains(*uid) || refused(uid))
             .filter(|(uid, _)| self.workers.lifecycle(uid).is_none())
             .filter_map(|(_, found)| match found {
-                HeldPod::Running(pod) if !self.is_kept(&pod.uid) => Some(pod.clone()),
-                HeldPod::Running(_) | HeldPod::Remains | HeldPod::Unclaimed => None,
+                ListedPod::Running(pod) if !self.is_kept(&pod.uid) => Some(pod.clone()),
+                ListedPod::Running(_) | ListedPod::Remains | ListedPod::Unclaimed => None,
             })
             .collect();
         for pod in &strays {
@@ -174,17 +195,18 @@ impl<R: Runtime> Intake<R> {
                 && !tracked.contains_key(uid)
                 && self.workers.lifecycle(uid).is_none()
         };
-        let is_left = |found: &HeldPod| match found {
-            HeldPod::Running(_) => false,
-            HeldPod::Remains => true,
-            HeldPod::Unclaimed => complete,
+        let is_left = |found: &ListedPod| match found {
+            ListedPod::Running(_) => false,
+            ListedPod::Remains => true,
+            ListedPod::Unclaimed => complete,
         };
-        let remains = self.found.iter().filter(|(uid, found)| is_left(found) && gone(uid));
+        let remains =
+            self.leftovers.found.iter().filter(|(uid, found)| is_left(found) && gone(uid));
         self.removals.left = remains.map(|(uid, _)| uid.clone()).collect();
     }
 
     fn end_stray(&mut self, pod: &RuntimePod) {
-        self.found.insert(pod.uid.clone(), HeldPod::Remains);
+        self.leftovers.found.insert(pod.uid.clone(), ListedPod::Remains);
         // A pod that was terminating when its source dropped it gets the rest of its grace period.
         match self.earlier_kill(&pod.uid) {
             Some(request) => self.workers.request_kill(Pod::of_runtime(pod), &request),

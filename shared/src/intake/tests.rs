@@ -13,9 +13,9 @@ use crate::status::StatusStore;
 use crate::testing::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::{
     Admission, AdmitHandler, BootClock, CONFIG_SOURCE_ANNOTATION, EarlierKill, GateReason,
-    GateState, Grace, KillReason, KillRequest, Others, Owed, PluginName, Pod, PodKiller, PodUid,
-    PodUidMap, PodWorkers, Rejection, Runtime, RuntimeSyncer, StatusOverride, VictimLock,
-    WallClock, WallTime, WorkerTimes,
+    GateState, Grace, KillReason, KillRequest, NodeEndListener, Others, Owed, PluginName, Pod,
+    PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, Runtime, RuntimeSyncer, StatusOverride,
+    VictimLock, WallClock, WallTime, WorkerTimes,
 };
 
 struct Node {

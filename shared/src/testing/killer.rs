@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::{
-    GateReason, KillError, KillReason, KillRequest, NodeEnding, Pod, PodKiller, PodStopped, PodUid,
-    RunningPods, RuntimePod, StoppedContainer,
+    GateReason, KillError, KillReason, KillRequest, NodeEndListener, NodeEnding, Pod, PodFacts,
+    PodKiller, PodStopped, PodUid, RunningPods, RuntimePod, StoppedContainer,
 };
 
 /// A [`PodKiller`] whose pods take the scripted time to stop, but at most their grace period. A pod without a script
@@ -98,12 +98,12 @@ impl FakeKiller {
         self.lock().survive = true;
     }
 
-    /// The calls of [`PodKiller::lame_duck`], with their times.
+    /// The calls of [`NodeEndListener::lame_duck`], with their times.
     pub fn lame_duck_calls(&self) -> Vec<(GateReason, bool, Instant)> {
         self.lock().lame_duck.clone()
     }
 
-    /// The calls of [`PodKiller::announce`].
+    /// The calls of [`NodeEndListener::announce`].
     pub fn announced(&self) -> Vec<(GateReason, NodeEnding)> {
         self.lock().announced.clone()
     }
@@ -161,10 +161,6 @@ impl PodKiller for FakeKiller {
         }))
     }
 
-    fn survives_soft_reboot(&self, _: &PodUid) -> bool {
-        self.lock().survive
-    }
-
     fn running(&self) -> RunningPods {
         let state = self.lock();
         let pods = if state.is_unknown { Vec::new() } else { state.active.clone() };
@@ -182,12 +178,6 @@ impl PodKiller for FakeKiller {
         state.active.iter().filter(|pod| !asked(pod)).cloned().collect()
     }
 
-    fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
-        let state = self.lock();
-        let call = state.calls.iter().find(|call| call.pod.uid() == uid);
-        call.map(|call| call.request.reason)
-    }
-
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
         let Some((places, until)) = self.lock().mounted.get(uid).cloned() else {
             return Vec::new();
@@ -203,7 +193,21 @@ impl PodKiller for FakeKiller {
             }
         }
     }
+}
 
+impl PodFacts for FakeKiller {
+    fn survives_soft_reboot(&self, _: &PodUid) -> bool {
+        self.lock().survive
+    }
+
+    fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
+        let state = self.lock();
+        let call = state.calls.iter().find(|call| call.pod.uid() == uid);
+        call.map(|call| call.request.reason)
+    }
+}
+
+impl NodeEndListener for FakeKiller {
     fn announce(&self, reason: GateReason, ending: NodeEnding) {
         self.lock().announced.push((reason, ending));
     }

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::{
-    GateReason, Grace, KillReason, Pod, PodStopped, PodSyncer, PodUid, RuntimePod, RuntimeView,
-    StatusOverride, Stop, StoppedContainer, SyncError, SyncUpdate, Synced, UpdateKind,
+    GateReason, Grace, KillReason, NodeEndListener, Pod, PodStopped, PodSyncer, PodUid,
+    RuntimeFacts, RuntimePod, RuntimeView, StatusOverride, Stop, StoppedContainer, SyncError,
+    SyncUpdate, Synced, UpdateKind,
 };
 use tokio::time::Instant;
 
@@ -230,7 +231,9 @@ impl PodSyncer for FakeSyncer {
         }
         Ok(())
     }
+}
 
+impl RuntimeFacts for FakeSyncer {
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, SyncError> {
         let script = self.lock().scripts.get(uid).cloned().unwrap_or_default();
         if script.mounts_hang {
@@ -245,15 +248,17 @@ impl PodSyncer for FakeSyncer {
         script.stops_at_shutdown_only.then(|| "refused as scripted".into())
     }
 
-    fn lame_duck(&self, reason: GateReason, on: bool) {
-        self.lock().lame_duck.push((reason, on));
-    }
-
     fn last_seen_running(&self, _uid: &PodUid) -> Vec<String> {
         vec!["main".to_owned()]
     }
 
     fn runtime_view(&self, uid: &PodUid) -> RuntimeView {
         self.lock().views.get(uid).copied().unwrap_or(RuntimeView::Stopped)
+    }
+}
+
+impl NodeEndListener for FakeSyncer {
+    fn lame_duck(&self, reason: GateReason, on: bool) {
+        self.lock().lame_duck.push((reason, on));
     }
 }

@@ -48,7 +48,7 @@ impl<S: PodSyncer> PodWorkers<S> {
                 restarts_on_node: record.restarts_on_node(),
                 ending_for: record.ending.as_ref().map(|e| now.duration_since(e.since)),
                 grace: record.ending.as_ref().and_then(|e| e.grace),
-                failures: record.failures,
+                failures: record.queue.failures,
             })
             .collect()
     }

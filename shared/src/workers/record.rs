@@ -38,14 +38,8 @@ pub(super) struct Record {
     /// Whether it takes part in [`StaticNames`](super::static_names::StaticNames).
     pub(super) is_static: bool,
     pub(super) lifecycle: Lifecycle,
-    /// Whether a task is running for this record. There is at most one.
-    pub(super) busy: bool,
-    pub(super) pending: Option<Pending>,
-    /// The pod as last consumed. Pinned from termination on: the containers are stopped by the spec
-    /// that started them.
-    pub(super) active: Option<Pod>,
-    pub(super) mirror: Option<Pod>,
-    pub(super) runtime_pod: Option<RuntimePod>,
+    pub(super) queue: Queue,
+    pub(super) observed: Observed,
     pub(super) ending: Option<Box<Ending>>,
     /// Cancels the sync call in flight.
     pub(super) cancel: Option<Arc<Notify>>,
@@ -53,6 +47,21 @@ pub(super) struct Record {
     pub(super) first_seen: Instant,
     /// The update that the step in flight answers, and when it came.
     pub(super) answers: Option<(UpdateKind, Instant)>,
+    /// Whether the pod was requested to terminate because it was deleted or its source dropped it.
+    pub(super) deleted: bool,
+    pub(super) evicted: bool,
+    /// Whether a create came for this UID while it was terminating: once finished, it may start again.
+    pub(super) restart_requested: bool,
+    /// Notifies the waiters once the pod holds nothing any more; rarely set.
+    pub(super) freed: Option<CompletionSender<()>>,
+}
+
+/// What is to be done next for a record, and when.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    pub(super) pending: Option<Pending>,
+    /// Whether a task is running for this record. There is at most one.
+    pub(super) busy: bool,
     /// Key of this record in the timetable. It may be earlier than needed: moving it with every
     /// sync would cost more than an occasional superfluous check.
     pub(super) due: Option<(Instant, u64)>,
@@ -60,15 +69,18 @@ pub(super) struct Record {
     pub(super) again_at: Option<Instant>,
     /// Consecutive failures of the current step.
     pub(super) failures: u32,
-    /// Whether the pod was requested to terminate because it was deleted or its source dropped it.
-    pub(super) deleted: bool,
-    pub(super) evicted: bool,
-    /// Whether a create came for this UID while it was terminating: once finished, it may start again.
-    pub(super) restart_requested: bool,
+}
+
+/// The pod as its source, the API server and the runtime have it.
+#[derive(Debug, Default)]
+pub(super) struct Observed {
+    /// The pod as last consumed. Pinned from termination on: the containers are stopped by the spec
+    /// that started them.
+    pub(super) pod: Option<Pod>,
+    pub(super) mirror: Option<Pod>,
+    pub(super) runtime_pod: Option<RuntimePod>,
     /// Whether the runtime was seen to run something of this UID.
-    pub(super) observed_runtime: bool,
-    /// Notifies the waiters once the pod holds nothing any more; rarely set.
-    pub(super) freed: Option<CompletionSender<()>>,
+    pub(super) in_runtime: bool,
 }
 
 /// An update that no task has consumed yet. A newer one replaces it.
@@ -136,27 +148,20 @@ impl Record {
             full_name,
             is_static,
             lifecycle: Lifecycle::Waiting,
-            busy: false,
-            pending: None,
-            active: None,
-            mirror: None,
-            runtime_pod: None,
+            queue: Queue::default(),
+            observed: Observed::default(),
             ending: None,
             cancel: None,
-            due: None,
-            again_at: None,
-            failures: 0,
             deleted: false,
             evicted: false,
             restart_requested: false,
-            observed_runtime: false,
             freed: None,
         }
     }
 
     /// The newest version of the pod that counts; `None` if only the runtime knows the pod.
     pub(super) fn pod(&self) -> Option<&Pod> {
-        self.active.as_ref().or_else(|| self.pending.as_ref()?.pod.as_ref())
+        self.observed.pod.as_ref().or_else(|| self.queue.pending.as_ref()?.pod.as_ref())
     }
 
     /// Whether the pod is terminating or has terminated, on request or by itself.
@@ -172,7 +177,7 @@ impl Record {
 
     /// Whether containers of the finished pod were found and are being stopped.
     pub(super) fn has_leftover(&self) -> bool {
-        self.lifecycle == Lifecycle::Finished && self.runtime_pod.is_some()
+        self.lifecycle == Lifecycle::Finished && self.observed.runtime_pod.is_some()
     }
 
     /// Whether containers of the pod may run.
@@ -182,15 +187,15 @@ impl Record {
 
     /// Replaces the pending update, but keeps the oldest time: durations count from the first one.
     pub(super) fn set_pending(&mut self, mut update: Pending) {
-        let older = self.pending.as_ref().and_then(|p| p.since);
+        let older = self.queue.pending.as_ref().and_then(|p| p.since);
         update.since = older.into_iter().chain(update.since).min();
-        self.pending = Some(update);
+        self.queue.pending = Some(update);
     }
 
     /// Moves to `Terminating` and cancels the sync call in flight.
     pub(super) fn begin_ending(&mut self, now: Instant, reason: Option<KillReason>) {
         self.lifecycle = Lifecycle::Terminating;
-        self.failures = 0;
+        self.queue.failures = 0;
         self.ending = Some(Box::new(Ending::new(now, reason)));
         if let Some(cancel) = self.cancel.take() {
             cancel.notify_one();
@@ -231,7 +236,7 @@ impl Record {
     /// Records that the containers have stopped, and notifies all waiters.
     pub(super) fn mark_stopped(&mut self, lifecycle: Lifecycle, stopped: Arc<PodStopped>) {
         self.lifecycle = lifecycle;
-        self.failures = 0;
+        self.queue.failures = 0;
         if lifecycle == Lifecycle::Finished {
             self.freed = None;
         }
@@ -244,12 +249,12 @@ impl Record {
 
     /// Requests another step with what is known, unless an update is pending.
     pub(super) fn replay(&mut self) {
-        self.pending.get_or_insert_with(Pending::default);
+        self.queue.pending.get_or_insert_with(Pending::default);
     }
 
     /// Stops containers that the runtime runs of a finished pod, without leaving `Finished`.
     pub(super) fn stop_leftovers(&mut self, pod: RuntimePod, now: Instant) {
-        self.runtime_pod = Some(pod);
+        self.observed.runtime_pod = Some(pod);
         let ending = self.ending.get_or_insert_with(|| Box::new(Ending::new(now, None)));
         ending.kill_at = None;
         // A termination requested from now on waits for this stop.

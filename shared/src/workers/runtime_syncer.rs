@@ -15,11 +15,13 @@ use tokio::time::Instant;
 
 use crate::status::{PodPhase, StatusInput, StatusStore, generate, phase, unmade};
 use crate::workers::has_terminal_phase;
-use crate::workers::syncer::{PodSyncer, Retry, RuntimeView, Stop, SyncError, SyncUpdate, Synced};
+use crate::workers::syncer::{
+    PodSyncer, Retry, RuntimeFacts, RuntimeView, Stop, SyncError, SyncUpdate, Synced,
+};
 use crate::{
-    Event, GateReason, Grace, KillReason, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid,
-    PodUidMap, PodWorkers, Recorder, Rejection, Runtime, RuntimeError, RuntimePod, StatusOverride,
-    UidHasher, UnsupportedField, WallClock,
+    Event, GateReason, Grace, KillReason, NodeEndListener, NodeEnding, Pod, PodRuntimeStatus,
+    PodStopped, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, Runtime, RuntimeError,
+    RuntimePod, StatusOverride, UidHasher, UnsupportedField, WallClock,
 };
 
 mod deadline;
@@ -340,7 +342,9 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         }
         Ok(())
     }
+}
 
+impl<R: Runtime> RuntimeFacts for RuntimeSyncer<R> {
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, SyncError> {
         self.runtime
             .mounts(uid)
@@ -364,17 +368,6 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         self.runtime.refuses_stop(uid, reason)
     }
 
-    fn announce(&self, reason: GateReason, ending: NodeEnding) {
-        self.tell(reason, Some(ending));
-    }
-
-    fn lame_duck(&self, reason: GateReason, on: bool) {
-        if !on {
-            self.tell(reason, None);
-        }
-        self.statuses.lame_duck(reason, on, self.wall.now());
-    }
-
     fn runtime_view(&self, uid: &PodUid) -> RuntimeView {
         match &*self.listed() {
             None => RuntimeView::NotYetKnown,
@@ -390,6 +383,19 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         all.filter(|c| c.state.as_ref().is_some_and(|s| s.running.is_some()))
             .map(|c| c.name.clone())
             .collect()
+    }
+}
+
+impl<R: Runtime> NodeEndListener for RuntimeSyncer<R> {
+    fn announce(&self, reason: GateReason, ending: NodeEnding) {
+        self.tell(reason, Some(ending));
+    }
+
+    fn lame_duck(&self, reason: GateReason, on: bool) {
+        if !on {
+            self.tell(reason, None);
+        }
+        self.statuses.lame_duck(reason, on, self.wall.now());
     }
 }
 

@@ -216,7 +216,7 @@ impl WorkersState {
         let uid = pod.uid.clone();
         let by_source = request.reason == KillReason::Removed;
         if let Some(record) = self.records.get_mut(&uid) {
-            record.observed_runtime = true;
+            record.observed.in_runtime = true;
             match record.lifecycle {
                 // Nothing ran when it became `Terminated`; its resources are being freed.
                 Lifecycle::Terminated => return (nothing_ran(), None),
@@ -246,7 +246,7 @@ impl WorkersState {
             Record::new(generation, full_name, true, now)
         });
         record.deleted = true;
-        record.observed_runtime = true;
+        record.observed.in_runtime = true;
         let began = !record.is_ending();
         if began {
             record.begin_ending(now, Some(request.reason));
@@ -256,7 +256,7 @@ impl WorkersState {
         let grace = grace::effective(current, None, Some(request.grace.unwrap_or(own)));
         let grace = request.left_of(grace, now);
         let shortened = record.shorten(grace, request.until.is_some(), now);
-        record.runtime_pod = Some(pod);
+        record.observed.runtime_pod = Some(pod);
         record.replay();
         let wait = ending_wait(record, grace, began, shortened);
         (wait, self.wake(&uid))
@@ -302,10 +302,10 @@ impl WorkersState {
     /// Marks the record as busy and returns the task to spawn, unless a task is already running.
     fn wake(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.get_mut(uid)?;
-        if record.busy || record.pending.is_none() {
+        if record.queue.busy || record.queue.pending.is_none() {
             return None;
         }
-        record.busy = true;
+        record.queue.busy = true;
         Some((uid.clone(), record.generation))
     }
 
@@ -318,7 +318,7 @@ impl WorkersState {
         let Some(record) = self.records.get_mut(uid) else { return (nothing_ran(), None) };
         record.begin_ending(now, Some(reason));
         record.mark_stopped(Lifecycle::Finished, Arc::default());
-        record.pending = None;
+        record.queue.pending = None;
         let (name, generation) = (record.full_name.clone(), record.generation);
         (nothing_ran(), self.leave_name(&name, uid, generation))
     }
@@ -335,7 +335,7 @@ impl WorkersState {
         if let Some(gone) = &mut self.gone_since_listing {
             gone.insert(uid.clone());
         }
-        self.timetable.remove(record.due);
+        self.timetable.remove(record.queue.due);
         if !record.is_static {
             return None;
         }
@@ -388,7 +388,7 @@ impl WorkersState {
         for record in self.records.values().filter(|r| r.may_run()) {
             match record.pod() {
                 Some(pod) => pods.push(pod.clone()),
-                None => runtime_only.extend(record.runtime_pod.clone()),
+                None => runtime_only.extend(record.observed.runtime_pod.clone()),
             }
         }
         let untracked = &self.untracked;
@@ -409,7 +409,7 @@ pub(crate) fn has_terminal_phase(pod: &Pod) -> bool {
 fn cannot_have_started(record: &Record, view: RuntimeView) -> bool {
     record.lifecycle == Lifecycle::Waiting
         && record.is_static
-        && !record.observed_runtime
+        && !record.observed.in_runtime
         && view == RuntimeView::Stopped
 }
 

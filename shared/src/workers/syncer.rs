@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    GateReason, Grace, KillReason, NodeEnding, Pod, PodStopped, PodUid, RuntimePod, StatusOverride,
+    Grace, KillReason, NodeEndListener, Pod, PodStopped, PodUid, RuntimePod, StatusOverride,
 };
 
 /// The four steps of a pod's life. [`RuntimeSyncer`](crate::RuntimeSyncer) is the real implementation.
 ///
 /// For one UID the workers never run two of these at the same time; different UIDs run in parallel.
 /// Every step may be retried after an error, and must then continue from the current state.
-pub trait PodSyncer: Send + Sync + 'static {
+pub trait PodSyncer: RuntimeFacts + NodeEndListener {
     /// Makes the pod run as its spec asks. The future is dropped when the pod is requested to terminate.
     ///
     /// # Errors
@@ -46,7 +46,10 @@ pub trait PodSyncer: Send + Sync + 'static {
     /// # Errors
     /// Something could not be freed; the step is retried with backoff.
     fn sync_terminated_pod(&self, pod: Pod) -> impl Future<Output = Result<(), SyncError>> + Send;
+}
 
+/// What the runtime says of a pod, beside the steps.
+pub trait RuntimeFacts: Send + Sync + 'static {
     /// Mount points that the pod still holds on the host.
     ///
     /// # Errors
@@ -73,18 +76,6 @@ pub trait PodSyncer: Send + Sync + 'static {
     fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
         let _ = (uid, reason);
         None
-    }
-
-    /// Announces to all pods that they are about to terminate, until [`lame_duck`](Self::lame_duck)
-    /// is called with `false` for the same reason. Never blocks.
-    fn announce(&self, reason: GateReason, ending: NodeEnding) {
-        let _ = (reason, ending);
-    }
-
-    /// Makes every pod not ready until this is called with `false` for the same reason; once the
-    /// last reason is withdrawn, readiness follows the probes again. Never blocks.
-    fn lame_duck(&self, reason: GateReason, on: bool) {
-        let _ = (reason, on);
     }
 
     /// The containers last seen running, for the error of a kill that took too long. Never blocks.

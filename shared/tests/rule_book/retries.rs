@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::testing::{FakeRecorder, FakeSyncer, Script, SyncStep};
 use winddown_shared::{
-    Grace, Pod, PodStopped, PodSyncer, PodWorkers, Retry, RuntimePod, Stop, SyncError, SyncUpdate,
-    Synced, UpdateKind, WorkerObserver, WorkerTimes,
+    Grace, NodeEndListener, Pod, PodStopped, PodSyncer, PodWorkers, Retry, RuntimeFacts,
+    RuntimePod, Stop, SyncError, SyncUpdate, Synced, UpdateKind, WorkerObserver, WorkerTimes,
 };
 
 use super::{bench, pod, secs, settle, stop, uid};
@@ -38,6 +38,10 @@ impl PodSyncer for Answers {
         Ok(())
     }
 }
+
+impl RuntimeFacts for Answers {}
+
+impl NodeEndListener for Answers {}
 
 /// The delay between the first call and the second.
 async fn wait_after(answer: Result<Synced, SyncError>, times: WorkerTimes) -> Duration {

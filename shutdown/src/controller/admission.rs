@@ -2,16 +2,17 @@
 
 use std::pin::pin;
 
-use winddown_shared::{GateReason, PodKiller};
+use winddown_shared::GateReason;
 
 use super::signals::{ShutdownSignals, SignalState};
 use super::{ResumeDecision, ShutdownController, Stage};
+use crate::EndingPods;
 use crate::RunPhase;
 
 /// The reasons for which the controller closes the gate. What it tells pods, it tells as a shutdown.
 const REASONS: [GateReason; 3] = [GateReason::Shutdown, GateReason::UnitStop, GateReason::Notice];
 
-impl<K: PodKiller> ShutdownController<K> {
+impl<K: EndingPods> ShutdownController<K> {
     /// Closes the gate if a shutdown or a notice is in force. If an earlier agent began a run, it is undecided whether
     /// pods are admitted until [`run`](Self::run) has decided what to do with it: that adds [`GateReason::Startup`],
     /// also for callers who have added it, and lifts it with the first decision.

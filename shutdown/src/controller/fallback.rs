@@ -14,11 +14,12 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
-use winddown_shared::{KillReason, KillRequest, Pod, PodKiller};
+use winddown_shared::{KillReason, KillRequest, Pod};
 
 use super::shutdown_run::status_of_ended;
 use super::signals::SignalState;
 use super::{ShutdownController, Transition};
+use crate::EndingPods;
 use crate::budget::whole_seconds;
 use crate::run_context::RunContext;
 use crate::{Budget, GroupReport, PodEnd, PodReport, RunOrder};
@@ -26,7 +27,7 @@ use crate::{Budget, GroupReport, PodEnd, PodReport, RunOrder};
 /// How often the time limit is checked.
 const LIMIT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-impl<K: PodKiller> ShutdownController<K> {
+impl<K: EndingPods> ShutdownController<K> {
     /// Requests all running pods to stop, and waits until they have stopped, the time is over, or `cancel` is
     /// cancelled. Pods that become known in the meantime are included. Also returns whether all pods are known.
     pub(super) async fn end_all(
@@ -83,17 +84,7 @@ impl<K: PodKiller> ShutdownController<K> {
             let ending = reports.iter_mut().filter(|report| report.end == PodEnd::Left);
             ending.for_each(|report| report.end = PodEnd::Ending);
         }
-        let group = GroupReport {
-            priority: 0,
-            name: Some("all pods".to_owned()),
-            configured: budget.requested,
-            allowed: budget.pods,
-            latest_end: budget.pods,
-            started: Some(begun),
-            ended: Some(started.elapsed()),
-            pods: reports,
-        };
-        (group, known)
+        (all_pods(budget, (begun, started.elapsed()), reports), known)
     }
 
     /// Stops one pod. Returns how and when it ended, or why that was not seen.
@@ -147,6 +138,24 @@ impl<K: PodKiller> ShutdownController<K> {
             }
         }
         resume_unwind(panic)
+    }
+}
+
+/// The group of all pods. `begun` and `ended` count from the start of the shutdown.
+fn all_pods(
+    budget: Budget,
+    (begun, ended): (Duration, Duration),
+    pods: Vec<PodReport>,
+) -> GroupReport {
+    GroupReport {
+        priority: 0,
+        name: Some("all pods".to_owned()),
+        configured: budget.requested,
+        allowed: budget.pods,
+        latest_end: budget.pods,
+        started: Some(begun),
+        ended: Some(ended),
+        pods,
     }
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout_at};
-use winddown_shared::{PodKiller, WallTime, error_chain};
+use winddown_shared::{WallTime, error_chain};
 
 use super::ShutdownController;
 use super::release::FOR_REPORT;
+use crate::EndingPods;
 use crate::run_context::RunContext;
 use crate::{
     Budget, Outcome, ReportSink, RunPhase, RunRecord, RunReport, ShutdownReport, StateFile,
@@ -32,7 +33,7 @@ const MAX_STORE_RETRY_DELAY: Duration = Duration::from_secs(60);
 /// The task that writes the start of the run into the state file.
 pub(super) type Noted = JoinHandle<StateTimes>;
 
-impl<K: PodKiller> ShutdownController<K> {
+impl<K: EndingPods> ShutdownController<K> {
     /// Writes the start into the state file in the background: no pod waits for the disk.
     pub(super) fn note_start(&self, at: WallTime) -> Noted {
         let file = self.parts.state_file.clone();

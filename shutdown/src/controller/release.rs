@@ -6,12 +6,11 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{
-    PodKiller, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError, WorkRemark,
-};
+use winddown_shared::{PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError, WorkRemark};
 
 use super::ShutdownController;
 use super::signals::ShutdownSignals;
+use crate::EndingPods;
 use crate::journal::Journal;
 use crate::report::WorkEnd;
 use crate::{RunReport, WorkOutcome, WorkReport};
@@ -19,7 +18,7 @@ use crate::{RunReport, WorkOutcome, WorkReport};
 /// The time that is kept for the report.
 pub(super) const FOR_REPORT: Duration = Duration::from_millis(300);
 
-impl<K: PodKiller> ShutdownController<K> {
+impl<K: EndingPods> ShutdownController<K> {
     /// Does the work before the release, within the time until `until`, some of which is kept for the report.
     /// Returns the pods whose final status was not sent. Returns early if the shutdown is called off.
     pub(super) async fn work_before_release(
@@ -35,22 +34,15 @@ impl<K: PodKiller> ShutdownController<K> {
             return Vec::new();
         }
         let (begun, clean) = (Instant::now(), run.is_clean());
-        let whole = until.saturating_duration_since(begun);
-        let until = until - FOR_REPORT.min(whole / 4);
+        let for_report = FOR_REPORT.min(until.saturating_duration_since(begun) / 4);
+        let until = until - for_report;
         let mut going = FuturesUnordered::new();
         for (work, remark) in &work {
             let Some(report) = run.work.iter_mut().find(|report| report.is_of(work)) else {
                 continue;
             };
-            // Work without a bound is expected to end at `until` by itself. If it does not, it is given up halfway
-            // through the report's time.
-            let (until, given_up) = match work.bound {
-                Some(bound) => {
-                    let until = until.min(begun + bound.min(report.allowed));
-                    (until, until)
-                }
-                None => (until, until + FOR_REPORT.min(whole / 4) / 2),
-            };
+            let bound = work.bound.map(|bound| begun + bound.min(report.allowed));
+            let (until, given_up) = times(bound, until, for_report);
             report.allowed = until.saturating_duration_since(begun);
             let again = report.begin(started.elapsed());
             let context = WorkContext { until, clean, again, remark: remark.clone() };
@@ -111,5 +103,14 @@ impl<K: PodKiller> ShutdownController<K> {
         if let Some(report) = reports.find(under_way) {
             self.parts.recorder.record(&report.end(work, started.elapsed(), end, remark));
         }
+    }
+}
+
+/// When work is expected to end, and when it is given up. Work without a bound is expected to end at `until` by itself.
+/// If it does not, it is given up halfway through the report's time.
+fn times(bound: Option<Instant>, until: Instant, for_report: Duration) -> (Instant, Instant) {
+    match bound {
+        Some(bound) => (until.min(bound), until.min(bound)),
+        None => (until, until + for_report / 2),
     }
 }

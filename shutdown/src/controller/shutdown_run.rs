@@ -10,12 +10,13 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
 use winddown_shared::{
-    Event, GateReason, KillReason, NodeEnding, PodKiller, RequestReport, StatusOverride,
+    Event, GateReason, KillReason, NodeEnding, PodLabel, RequestReport, StatusOverride,
 };
 
 use super::finalize::Noted;
 use super::signals::{ShutdownSignals, SignalState};
 use super::{RunEnd, ShutdownController, Stage, Transition};
+use crate::EndingPods;
 use crate::journal::Journal;
 use crate::plan::plan_on;
 use crate::report::{Ended, ReportHeader};
@@ -54,7 +55,7 @@ struct Carried {
     work: Vec<WorkReport>,
 }
 
-impl<K: PodKiller> ShutdownController<K> {
+impl<K: EndingPods> ShutdownController<K> {
     /// Runs a shutdown because of `signal`, or resumes one.
     pub(super) async fn shut_down(
         &self,
@@ -325,13 +326,7 @@ impl<K: PodKiller> ShutdownController<K> {
         // As the report says it.
         let unknown = left_pods == 0 && run.outcome() == Outcome::Left;
         let until = self.report_deadline(started + budget.report_until(), budget);
-        match end {
-            RunEnd::Finished => journal.note(RunPhase::Reporting, &run.groups).await,
-            // Pods that come back do not wait for the disk.
-            RunEnd::CalledOff if !signals.current().ends_the_node() => self.lift_all(),
-            RunEnd::CalledOff => {}
-            RunEnd::Stopped => journal.note_again(&run.groups).await,
-        }
+        self.note_end(end, &mut journal, &run.groups, signals).await;
         self.parts.progress.phase(ProgressPhase::Ended);
         let groups = run.groups.clone();
         let (mut kept, mut last_report) = (false, None);
@@ -339,22 +334,16 @@ impl<K: PodKiller> ShutdownController<K> {
             RunEnd::Finished => {
                 let context = signals.current().limit(&context, started);
                 let at_most = self.release_deadline(&context, started, &run);
-                let not_told = self
-                    .work_before_release(&mut run, &mut journal, started, at_most, signals)
-                    .await;
-                (not_told, self.report_deadline(at_most, budget))
+                let work =
+                    self.work_before_release(&mut run, &mut journal, started, at_most, signals);
+                (work.await, self.report_deadline(at_most, budget))
             }
             // The node stays up, or the next agent continues.
             RunEnd::CalledOff | RunEnd::Stopped => (Vec::new(), until),
         };
         // If there is a record, the next agent reports the whole run from it.
         if end != RunEnd::Stopped || !journal.is_kept() {
-            let ended = Ended { at: self.parts.clock.now(), took: started.elapsed() };
-            let mut report = ShutdownReport::new(journal.header.clone(), run, ended);
-            report.unsent_statuses = not_told.iter().map(ToString::to_string).collect();
-            if end == RunEnd::Stopped {
-                report.outcome = Outcome::Interrupted;
-            }
+            let report = self.report_of(run, end, (&journal, started), &not_told);
             last_report = Some(Box::new(report.clone()));
             kept = match end {
                 RunEnd::CalledOff => self.beside(signals, self.keep(report, noted, until)).await,
@@ -377,13 +366,50 @@ impl<K: PodKiller> ShutdownController<K> {
                 let (epoch, released) = self.release_own(signals, epoch).await;
                 let took = started.elapsed();
                 let ended = Event::ShutdownEnded { took, left: left_pods, unknown, released };
-                self.parts.recorder.record(&ended);
-                if !self.holds_admission() {
-                    // Called off just as it ended: the gate is open already, and only the event is missing.
-                    self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
-                }
+                self.record_end(&ended, spared_groups);
                 Transition::Done(Stage::Done { epoch, record: journal.last(), report: last_report })
             }
+        }
+    }
+
+    /// Notes that no group is under way any more.
+    async fn note_end(
+        &self,
+        end: RunEnd,
+        journal: &mut Journal,
+        groups: &[GroupReport],
+        signals: &mut ShutdownSignals,
+    ) {
+        match end {
+            RunEnd::Finished => journal.note(RunPhase::Reporting, groups).await,
+            // Pods that come back do not wait for the disk.
+            RunEnd::CalledOff if !signals.current().ends_the_node() => self.lift_all(),
+            RunEnd::CalledOff => {}
+            RunEnd::Stopped => journal.note_again(groups).await,
+        }
+    }
+
+    fn report_of(
+        &self,
+        run: RunReport,
+        end: RunEnd,
+        (journal, started): (&Journal, Instant),
+        not_told: &[PodLabel],
+    ) -> ShutdownReport {
+        let ended = Ended { at: self.parts.clock.now(), took: started.elapsed() };
+        let mut report = ShutdownReport::new(journal.header.clone(), run, ended);
+        report.unsent_statuses = not_told.iter().map(ToString::to_string).collect();
+        if end == RunEnd::Stopped {
+            report.outcome = Outcome::Interrupted;
+        }
+        report
+    }
+
+    fn record_end(&self, ended: &Event, spared_groups: usize) {
+        self.parts.recorder.record(ended);
+        if !self.holds_admission() {
+            // Called off just as it ended: the gate is open already, and only the event is missing.
+            self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });
         }
     }
 

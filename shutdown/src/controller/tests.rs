@@ -2,13 +2,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::EndingPods;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::testing::{FakeInhibitor, FakeKiller, FakeRecorder};
-use winddown_shared::{Inhibitor, InhibitorState, Pod, PodKiller, ShutdownWork, WallClock};
+use winddown_shared::{Inhibitor, InhibitorState, Pod, ShutdownWork, WallClock};
 
 use super::{ShutdownController, ShutdownParts};
 use crate::FileError;
@@ -136,7 +137,7 @@ impl Setup {
     }
 
     /// Starts with a killer other than the one that the node's helpers inspect.
-    fn start_with<K: PodKiller>(self, killer: K, fake: FakeKiller) -> Node {
+    fn start_with<K: EndingPods>(self, killer: K, fake: FakeKiller) -> Node {
         let login = Login { fake: FakeInhibitor::holding(self.delay), releases: Arc::default() };
         let reports = Arc::new(Memory {
             login: Some(login.clone()),
@@ -147,7 +148,7 @@ impl Setup {
         self.launch(killer, fake, login, reports, sink)
     }
 
-    fn launch<K: PodKiller>(
+    fn launch<K: EndingPods>(
         self,
         killer: K,
         fake: FakeKiller,

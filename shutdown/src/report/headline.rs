@@ -47,21 +47,7 @@ impl ShutdownReport {
                 "Forced {what}: {killed} of {} had to be killed, all ended in {time}.",
                 pod_count(total)
             ),
-            Outcome::Left if left == 0 && self.pods_unknown => format!(
-                "Incomplete {what}: the container runtime did not say what runs, so pods may have \
-                 been left running, after {time}."
-            ),
-            Outcome::Left if left == 0 => {
-                format!("Failed {what}: it is not known what became of the pods, after {time}.")
-            }
-            Outcome::Left if self.trigger == Trigger::Drain => format!(
-                "Incomplete {what}: {left} of {} still ran at its end, after {time}.",
-                pod_count(total)
-            ),
-            Outcome::Left => format!(
-                "Incomplete {what}: {left} of {} still ran when the lock was released, after {time}.",
-                pod_count(total)
-            ),
+            Outcome::Left => self.left_headline(what, left, total, &time),
             Outcome::Cancelled => format!("Cancelled {what}, after {took}: {}.", tally()),
             Outcome::Interrupted => {
                 format!("Interrupted {what}: the agent was stopped after {took}: {}.", tally())
@@ -70,6 +56,24 @@ impl ShutdownReport {
                 "Cut-off {what}: the machine went down in the middle. At its last record, {took} \
                  after the signal, {} had ended, {ending} still ending, {spared} not asked yet.",
                 pod_count(ended)
+            ),
+        }
+    }
+
+    /// The sentence of a run that left pods running, or may have.
+    fn left_headline(&self, what: &str, left: usize, total: usize, time: &str) -> String {
+        let pods = pod_count(total);
+        match left {
+            0 if self.pods_unknown => format!(
+                "Incomplete {what}: the container runtime did not say what runs, so pods may have \
+                 been left running, after {time}."
+            ),
+            0 => format!("Failed {what}: it is not known what became of the pods, after {time}."),
+            _ if self.trigger == Trigger::Drain => {
+                format!("Incomplete {what}: {left} of {pods} still ran at its end, after {time}.")
+            }
+            _ => format!(
+                "Incomplete {what}: {left} of {pods} still ran when the lock was released, after {time}."
             ),
         }
     }

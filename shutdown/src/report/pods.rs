@@ -42,6 +42,7 @@ pub struct GroupReport {
 }
 
 /// The report of a pod.
+// Over the limit because it is one object of the JSON format, and each field is a member of that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

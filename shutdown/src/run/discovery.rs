@@ -1,11 +1,15 @@
 //! Handles pods that become known during the run. "Not known yet" never means "nothing is running".
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use winddown_shared::{Pod, PodKiller};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use winddown_shared::{Pod, PodStopped, PodUid};
 
 use super::kills::Wait;
-use super::{Cancelled, RunStop, ShutdownRun};
+use super::{Cancelled, ReportPosition, RunStop, ShutdownRun};
+use crate::EndingPods;
 use crate::{PodEnd, RunPhase};
 
 /// The error of a pod whose state is unknown.
@@ -13,37 +17,65 @@ const NOT_KNOWN: &str = "the container runtime did not say whether it runs";
 /// The error of a pod that became known when the time was over.
 const TOO_LATE: &str = "it became known when there was no time left to end it";
 
-impl<K: PodKiller> ShutdownRun<'_, K> {
+/// Which pods are known.
+pub(super) struct Discovery {
+    pub(super) seen: HashSet<PodUid>,
+    /// The controllers of the seen pods.
+    pub(super) controllers: HashSet<String>,
+    /// Pods of an earlier agent's run that are not listed, while the runtime has not listed its pods yet.
+    pub(super) missing: HashMap<PodUid, ReportPosition>,
+    /// Queries to the runtime about how missing pods ended.
+    pub(super) unseen_ends: JoinSet<(ReportPosition, Option<PodStopped>)>,
+    /// Whether the runtime has listed its pods.
+    pub(super) known: bool,
+    pub(super) more_known: watch::Receiver<u64>,
+}
+
+impl Discovery {
+    /// Before the first listing, with room for so many pods.
+    pub(super) fn new(more_known: watch::Receiver<u64>, pods: usize) -> Self {
+        Self {
+            seen: HashSet::with_capacity(pods),
+            controllers: HashSet::new(),
+            missing: HashMap::new(),
+            unseen_ends: JoinSet::new(),
+            known: false,
+            more_known,
+        }
+    }
+}
+
+impl<K: EndingPods> ShutdownRun<'_, K> {
     /// Adds running pods that have not been seen yet.
     pub(super) fn look_again(&mut self) {
-        self.more_known.borrow_and_update();
+        self.discovery.more_known.borrow_and_update();
         let running = self.killer.running();
         // Once known, this stays known: if the runtime stops answering, the workers still have its pods.
-        self.known |= running.known;
+        self.discovery.known |= running.known;
         if let Some(journal) = &mut self.params.journal {
-            journal.pods_unknown = !self.known;
+            journal.pods_unknown = !self.discovery.known;
         }
         let planned_nothing = self.groups.iter().all(|group| group.pods.is_empty());
         for pod in running.into_pods() {
-            if !self.seen.contains(pod.uid()) {
+            if !self.discovery.seen.contains(pod.uid()) {
                 self.take_in(pod);
             }
         }
-        if self.known {
+        if self.discovery.known {
             self.settle_missing();
         }
         self.ask_the_overdue();
         let is_fresh = planned_nothing && self.params.carried.is_none();
-        if is_fresh && self.waiting.iter().any(|waiting| !waiting.is_empty()) {
+        if is_fresh && self.unasked.waiting.iter().any(|waiting| !waiting.is_empty()) {
             self.plan_anew();
         }
-        self.order.progress.pods_unknown(!self.known);
+        self.order.progress.pods_unknown(!self.discovery.known);
     }
 
     fn take_in(&mut self, pod: Pod) {
-        if let Some(place) = self.missing.remove(pod.uid()) {
-            self.seen.insert(pod.uid().clone());
-            self.waiting[place.group].push((place, pod));
+        if let Some(place) = self.discovery.missing.remove(pod.uid()) {
+            self.discovery.seen.insert(pod.uid().clone());
+            self.unasked.waiting[place.group].push((place, pod));
             return;
         }
         let Some(group) = self.plan.group_for(&pod) else { return };
@@ -60,11 +92,11 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Plans again for the time left: the first plan was made without any pods, so it does not say how they
     /// share the time.
     fn plan_anew(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting).into_iter().flatten();
+        let waiting = std::mem::take(&mut self.unasked.waiting).into_iter().flatten();
         let pods: Vec<Pod> = waiting.map(|(_, pod)| pod).collect();
         let now = self.elapsed();
         self.plan = self.plan.replan(&pods, now);
-        self.kept_after_pods = self.plan.kept_after_pods();
+        self.work.kept_after_pods = self.plan.kept_after_pods();
         self.first_group = now + self.plan.endpoint_drain;
         if let Some(journal) = &mut self.params.journal {
             let drain = Some(self.plan.endpoint_drain).filter(|drain| !drain.is_zero());
@@ -72,8 +104,8 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
         }
         self.order.progress.begin(&self.plan, self.order.started);
         self.groups.clear();
-        self.seen.clear();
-        self.controllers.clear();
+        self.discovery.seen.clear();
+        self.discovery.controllers.clear();
         let planned = self.plan.take_pods();
         self.enlist_all(planned);
     }
@@ -81,7 +113,7 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Waits until more pods may be known, or the time is over.
     pub(super) async fn wait_for_more(&mut self) -> Result<(), Cancelled> {
         let has_begun = self.groups.iter().any(|group| group.started.is_some());
-        if !std::mem::replace(&mut self.has_waited, true) {
+        if !std::mem::replace(&mut self.notes.has_waited, true) {
             tracing::warn!(
                 "the container runtime has not said what runs: waiting for it until the time is over"
             );
@@ -93,14 +125,14 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
 
     /// Marks pods of an earlier agent's run that are not listed as ended.
     pub(super) fn settle_missing(&mut self) {
-        if self.missing.is_empty() {
+        if self.discovery.missing.is_empty() {
             return;
         }
-        for (uid, place) in self.missing.drain() {
+        for (uid, place) in self.discovery.missing.drain() {
             if self.groups[place.group].pods[place.pod].end_unseen() {
                 let killer = Arc::clone(self.killer);
                 let end = async move { (place, killer.unseen_end(&uid).await) };
-                self.unseen_ends.spawn(end);
+                self.discovery.unseen_ends.spawn(end);
             }
         }
         self.finish_what_is_over();
@@ -109,8 +141,8 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
 
     /// Marks pods that this agent has not requested to stop: they were never listed, or there was no time left.
     pub(super) fn give_up_on_the_unasked(&mut self, stop: RunStop) {
-        let missing = self.missing.drain().map(|(_, place)| (place, NOT_KNOWN));
-        let waiting = self.waiting.iter().flatten().map(|(place, _)| (*place, TOO_LATE));
+        let missing = self.discovery.missing.drain().map(|(_, place)| (place, NOT_KNOWN));
+        let waiting = self.unasked.waiting.iter().flatten().map(|(place, _)| (*place, TOO_LATE));
         for (place, error) in missing.chain(waiting) {
             let report = &mut self.groups[place.group].pods[place.pod];
             if report.end.is_over() {

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use winddown_shared::{PodKiller, ShutdownKind};
+use winddown_shared::ShutdownKind;
 
 use super::{Cancelled, ShutdownRun};
+use crate::EndingPods;
 use crate::PodEnd;
 use crate::in_place::comes_back;
 use crate::run_context::RunContext;
@@ -13,10 +14,10 @@ use crate::run_context::RunContext;
 /// reports it some milliseconds after `PreparingForShutdown` changes; versions before 255 never do.
 const NAMED_WITHIN: Duration = Duration::from_millis(200);
 
-impl<K: PodKiller> ShutdownRun<'_, K> {
+impl<K: EndingPods> ShutdownRun<'_, K> {
     /// Waits for the kind of the shutdown if pods may stay depending on it.
     pub(super) async fn wait_for_kind(&mut self) -> Result<(), Cancelled> {
-        if !self.waiting.iter().flatten().any(|(_, pod)| self.plan.may_stay(pod)) {
+        if !self.unasked.waiting.iter().flatten().any(|(_, pod)| self.plan.may_stay(pod)) {
             return Ok(());
         }
         self.wait_until(
@@ -31,13 +32,13 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
             context.kind == ShutdownKind::SoftReboot && context.notice.is_none()
         };
         if !self.context_is(softly) {
-            for (place, pod) in std::mem::take(&mut self.survivors) {
+            for (place, pod) in std::mem::take(&mut self.unasked.survivors) {
                 self.groups[place.group].pods[place.pod].end = PodEnd::Spared;
-                self.waiting[place.group].push((place, pod));
+                self.unasked.waiting[place.group].push((place, pod));
             }
             return;
         }
-        for waiting in &mut self.waiting {
+        for waiting in &mut self.unasked.waiting {
             let survivors = waiting.extract_if(.., |(place, pod)| {
                 let report = &mut self.groups[place.group].pods[place.pod];
                 let survives = report.asked.is_none()
@@ -49,7 +50,7 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
                 }
                 survives
             });
-            self.survivors.extend(survivors);
+            self.unasked.survivors.extend(survivors);
         }
     }
 

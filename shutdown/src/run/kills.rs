@@ -1,14 +1,16 @@
 //! Kill requests to the pods, and their results.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{AbortHandle, Id, JoinError};
+use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped};
+use winddown_shared::{KillError, KillRequest, Pod, PodStopped};
 
 use super::outcome::StopFailure;
 use super::{Cancelled, REAP_TIME, ReportPosition, RunStop, ShutdownRun, changed};
+use crate::EndingPods;
 use crate::PodEnd;
 use crate::grace::room;
 use crate::in_place::status_of_staying;
@@ -59,7 +61,27 @@ impl Due {
     }
 }
 
-impl<K: PodKiller> ShutdownRun<'_, K> {
+/// The kills in progress.
+pub(super) struct Kills {
+    pub(super) running: JoinSet<Result<Arc<PodStopped>, KillError>>,
+    pub(super) asked: HashMap<Id, Asked>,
+    /// Kills of earlier groups that did not complete within their group's time.
+    pub(super) overdue: HashSet<Id>,
+    pub(super) last_exit: Instant,
+}
+
+impl Kills {
+    pub(super) fn new(started: Instant) -> Self {
+        Self {
+            running: JoinSet::new(),
+            asked: HashMap::new(),
+            overdue: HashSet::new(),
+            last_exit: started,
+        }
+    }
+}
+
+impl<K: EndingPods> ShutdownRun<'_, K> {
     /// Writes into the report when the pods of `batch` are requested to stop and which grace periods they
     /// get, before they are requested to stop. Keeps the grace periods that an earlier agent gave.
     pub(super) fn schedule(
@@ -101,7 +123,7 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
                     group.started = None;
                 }
             }
-            self.waiting[due.place.group].push((due.place, due.pod));
+            self.unasked.waiting[due.place.group].push((due.place, due.pod));
         }
     }
 
@@ -138,9 +160,9 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
             ..KillRequest::new(self.order.reason)
         };
         let (killer, asked) = (Arc::clone(self.killer), pod.clone());
-        let wait = self.kills.spawn(async move { killer.kill_pod(asked, request).await });
+        let wait = self.kills.running.spawn(async move { killer.kill_pod(asked, request).await });
         let id = wait.id();
-        self.asked.insert(id, Asked { place, pod, wait });
+        self.kills.asked.insert(id, Asked { place, pod, wait });
         id
     }
 
@@ -148,7 +170,7 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
     /// continue regardless.
     pub(super) async fn answers(&mut self, wait: Wait) -> Result<(), Cancelled> {
         loop {
-            let is_awaited = self.asked.len() > self.overdue.len();
+            let is_awaited = self.kills.asked.len() > self.kills.overdue.len();
             let until = if matches!(wait, Wait::Work) {
                 if self.work.tasks.is_empty() {
                     return Ok(());
@@ -163,15 +185,15 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
             };
             tokio::select! {
                 biased;
-                Some(answer) = self.kills.join_next_with_id() => self.take(answer),
-                Some(answer) = self.releases.join_next_with_id() => self.take_release(answer),
+                Some(answer) = self.kills.running.join_next_with_id() => self.take(answer),
+                Some(answer) = self.releases.running.join_next_with_id() => self.take_release(answer),
                 Some(answer) = self.work.tasks.join_next_with_id() => self.take_work(answer),
                 () = self.cancel.cancelled() => return Err(Cancelled),
                 () = changed(self.params.context.as_mut()) => self.follow().await,
-                () = changed(Some(&mut self.more_known)), if matches!(wait, Wait::More) => {
+                () = changed(Some(&mut self.discovery.more_known)), if matches!(wait, Wait::More) => {
                     return Ok(());
                 }
-                () = sleep_until(self.note_at.unwrap_or(until)), if self.note_at.is_some() => {
+                () = sleep_until(self.notes.due.unwrap_or(until)), if self.notes.due.is_some() => {
                     self.note_ends();
                 }
                 () = sleep_until(until) => return Ok(()),
@@ -197,8 +219,8 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
             Ok((id, answer)) => (id, answer.map_err(|e| StopFailure::of(e, self.order.reason))),
             Err(error) => (error.id(), Err(StopFailure::panicked())),
         };
-        self.overdue.remove(&id);
-        let Some(Asked { place, pod, .. }) = self.asked.remove(&id) else { return };
+        self.kills.overdue.remove(&id);
+        let Some(Asked { place, pod, .. }) = self.kills.asked.remove(&id) else { return };
         let since = self.order.started;
         let offset = |at: Instant| at.saturating_duration_since(since);
         let now = self.elapsed();
@@ -251,9 +273,9 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
 
     /// Marks pods without a result, and lets their kills continue in the background.
     pub(super) fn give_up_on_the_rest(&mut self, stop: RunStop) {
-        self.kills.detach_all();
+        self.kills.running.detach_all();
         self.give_up_on_the_unasked(stop);
-        for (_, asked) in self.asked.drain() {
+        for (_, asked) in self.kills.asked.drain() {
             let place = asked.place;
             let report = &mut self.groups[place.group].pods[place.pod];
             report.end = match stop {

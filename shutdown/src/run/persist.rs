@@ -3,15 +3,30 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::PodKiller;
 
 use super::ShutdownRun;
+use crate::EndingPods;
 use crate::{PodEnd, RunPhase};
 
 /// The shortest interval between two notes of ends, which are persisted together.
 const MIN_NOTE_INTERVAL: Duration = Duration::from_millis(100);
 
-impl<K: PodKiller> ShutdownRun<'_, K> {
+/// What the record on disk has.
+pub(super) struct RecordNotes {
+    /// When to persist the ends seen since the last note.
+    pub(super) due: Option<Instant>,
+    last: Instant,
+    /// Whether the record shows that the run waits for more pods.
+    pub(super) has_waited: bool,
+}
+
+impl RecordNotes {
+    pub(super) fn new(started: Instant) -> Self {
+        Self { due: None, last: started, has_waited: false }
+    }
+}
+
+impl<K: EndingPods> ShutdownRun<'_, K> {
     /// Persists the run's progress.
     pub(super) async fn note(&mut self, phase: RunPhase) {
         self.is_noted();
@@ -28,8 +43,8 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
     pub(super) fn has_to_note(&mut self, end: PodEnd) {
         if self.params.journal.is_some() {
             let wait = if end == PodEnd::Killed { Duration::ZERO } else { MIN_NOTE_INTERVAL };
-            let at = (self.noted + MIN_NOTE_INTERVAL).max(Instant::now() + wait);
-            self.note_at = Some(self.note_at.map_or(at, |known| known.min(at)));
+            let at = (self.notes.last + MIN_NOTE_INTERVAL).max(Instant::now() + wait);
+            self.notes.due = Some(self.notes.due.map_or(at, |known| known.min(at)));
         }
     }
 
@@ -50,7 +65,7 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
 
     /// Marks pending changes as persisted.
     fn is_noted(&mut self) {
-        self.note_at = None;
-        self.noted = Instant::now();
+        self.notes.due = None;
+        self.notes.last = Instant::now();
     }
 }

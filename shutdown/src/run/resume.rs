@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{PodKiller, PodStopped, PodUid};
+use winddown_shared::{PodStopped, PodUid};
 
 use super::{ReportPosition, ShutdownRun};
+use crate::EndingPods;
 use crate::run::kills::Due;
 use crate::{GroupReport, PodEnd, PodReport, Role};
 
@@ -15,7 +16,7 @@ const UNSEEN: &str = "it ended while no agent was there to see when";
 /// How long to wait, at the end of a run, for the runtime to report such ends.
 const END_REPORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-impl<K: PodKiller> ShutdownRun<'_, K> {
+impl<K: EndingPods> ShutdownRun<'_, K> {
     /// Takes over an earlier agent's record: when pods were requested to stop and with which grace periods,
     /// which groups are over, and which pods have stopped. Pods of groups that are over are requested to
     /// stop at once, and awaited along with the others.
@@ -46,7 +47,7 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
                 }
             }
         }
-        if self.known {
+        if self.discovery.known {
             self.settle_missing();
         }
         self.finish_what_is_over();
@@ -81,7 +82,7 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
         }
         let pods = &mut self.groups[group].pods;
         let place = ReportPosition { group, pod: pods.len() };
-        self.missing.insert(PodUid::new(was.uid.as_str()), place);
+        self.discovery.missing.insert(PodUid::new(was.uid.as_str()), place);
         pods.push(was);
     }
 
@@ -99,9 +100,11 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
     /// Marks groups as over if their last pod stopped while no agent was running.
     pub(super) fn finish_what_is_over(&mut self) {
         let now = self.elapsed();
-        for (index, (group, waiting)) in self.groups.iter_mut().zip(&self.waiting).enumerate() {
+        for (index, (group, waiting)) in
+            self.groups.iter_mut().zip(&self.unasked.waiting).enumerate()
+        {
             let is_open = group.started.is_some() && group.ended.is_none();
-            let misses = self.missing.values().any(|place| place.group == index);
+            let misses = self.discovery.missing.values().any(|place| place.group == index);
             if is_open && waiting.is_empty() && !misses {
                 group.ended = Some(now);
             }
@@ -113,7 +116,7 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
     pub(super) async fn take_unseen_ends(&mut self) {
         let abandon_at = self.order.started + self.budget_of_pods().abandon_at();
         let until = abandon_at.min(Instant::now() + END_REPORT_TIMEOUT);
-        while let Ok(Some(told)) = timeout_at(until, self.unseen_ends.join_next()).await {
+        while let Ok(Some(told)) = timeout_at(until, self.discovery.unseen_ends.join_next()).await {
             let Ok((place, Some(stopped))) = told else { continue };
             let begun = self.order.started;
             let at = stopped.stopped_at.map(|at| at.saturating_duration_since(begun));
@@ -131,14 +134,14 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
                 continue;
             }
             let latest_end = self.plan.groups[index].latest_end;
-            let waiting = std::mem::take(&mut self.waiting[index]);
+            let waiting = std::mem::take(&mut self.unasked.waiting[index]);
             for (place, pod) in waiting {
                 if self.groups[place.group].pods[place.pod].asked.is_none() {
-                    self.waiting[index].push((place, pod));
+                    self.unasked.waiting[index].push((place, pod));
                     continue;
                 }
                 let id = self.ask(Due::again(place, pod), latest_end);
-                self.overdue.insert(id);
+                self.kills.overdue.insert(id);
             }
         }
     }

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use winddown_shared::PodKiller;
-
 use super::kills::Asked;
 use super::{ReportPosition, ShutdownRun};
+use crate::EndingPods;
 use crate::budget::whole_seconds;
 
-impl<K: PodKiller> ShutdownRun<'_, K> {
+impl<K: EndingPods> ShutdownRun<'_, K> {
     /// Adopts the new context and persists it.
     pub(super) async fn follow(&mut self) {
         let Some(context) = &mut self.params.context else { return };
@@ -44,8 +43,8 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
             begin = begin.max(until.saturating_duration_since(self.order.started));
         }
         self.plan.shorten(begin, deadline, &wants);
-        self.kept_after_pods = self.plan.kept_after_pods();
-        if let Some(drivers) = &mut self.held_back {
+        self.work.kept_after_pods = self.plan.kept_after_pods();
+        if let Some(drivers) = &mut self.unasked.held_back {
             let left = self.plan.groups[drivers.group].latest_end.saturating_sub(now);
             drivers.kept = drivers.kept.min(left / 3);
         }
@@ -65,12 +64,13 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
         if report.ended.is_some() {
             return None;
         }
-        let waiting = self.waiting[group].iter().map(|(place, pod)| match self.kill_at(*place) {
-            Some(kill_at) => kill_at.saturating_sub(now),
-            None => pod.own_grace().unwrap_or(report.configured).min(report.configured),
-        });
+        let waiting =
+            self.unasked.waiting[group].iter().map(|(place, pod)| match self.kill_at(*place) {
+                Some(kill_at) => kill_at.saturating_sub(now),
+                None => pod.own_grace().unwrap_or(report.configured).min(report.configured),
+            });
         let longest = waiting.max().map(|longest| longest.max(Duration::from_secs(1)));
-        let asked = self.asked.values().filter(|asked| asked.place.group == group);
+        let asked = self.kills.asked.values().filter(|asked| asked.place.group == group);
         let in_flight = asked.filter_map(|asked| self.kill_at(asked.place));
         let last = in_flight.max().map(|last| last.saturating_sub(now));
         Some(longest.max(last).unwrap_or(Duration::ZERO))
@@ -89,13 +89,14 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
             self.kill_at(asked.place).is_some_and(|at| at > latest_end.max(now))
         };
         let late: Vec<_> = self
+            .kills
             .asked
             .iter()
-            .filter(|(id, asked)| !self.overdue.contains(id) && late(asked))
+            .filter(|(id, asked)| !self.kills.overdue.contains(id) && late(asked))
             .map(|(id, _)| *id)
             .collect();
         for id in late {
-            let Some(Asked { place, pod, wait }) = self.asked.remove(&id) else { continue };
+            let Some(Asked { place, pod, wait }) = self.kills.asked.remove(&id) else { continue };
             wait.abort();
             let latest_end = self.latest_end(place.group);
             let grace = whole_seconds(latest_end.saturating_sub(now)).max(Duration::from_secs(1));

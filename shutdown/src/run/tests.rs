@@ -5,13 +5,15 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::testing::{FakeKiller, FakeRecorder};
 use winddown_shared::{
-    Event, KillError, KillReason, KillRequest, PluginName, Pod, PodKiller, PodStopped, PodUid,
-    RunningPods, RuntimePod, StatusOverride,
+    Event, KillError, KillReason, KillRequest, NodeEndListener, PluginName, Pod, PodFacts,
+    PodKiller, PodStopped, PodUid, RunningPods, RuntimePod, StatusOverride,
 };
 
 use super::{RunOrder, RunReport, RunStop, run_plan};
 use crate::tests::{period, pod, secs, with_role};
-use crate::{Budget, CRITICAL_PRIORITY, Outcome, PodEnd, PodReport, Policy, ProgressSender, plan};
+use crate::{
+    Budget, CRITICAL_PRIORITY, EndingPods, Outcome, PodEnd, PodReport, Policy, ProgressSender, plan,
+};
 
 const CRITICAL: Option<i32> = Some(CRITICAL_PRIORITY);
 
@@ -23,7 +25,7 @@ struct Scene<K> {
     cancel: CancellationToken,
 }
 
-impl<K: PodKiller> Scene<K> {
+impl<K: EndingPods> Scene<K> {
     fn new(killer: K, policy: Policy) -> Self {
         Self {
             killer: Arc::new(killer),
@@ -320,6 +322,10 @@ impl PodKiller for Scripted {
         RunningPods::known(self.active.lock().unwrap().clone())
     }
 }
+
+impl PodFacts for Scripted {}
+
+impl NodeEndListener for Scripted {}
 
 fn scripted(pods: impl IntoIterator<Item = Pod>) -> Scripted {
     Scripted { active: Mutex::new(pods.into_iter().collect()), ..Scripted::default() }

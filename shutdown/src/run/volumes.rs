@@ -1,22 +1,33 @@
 //! Waits for resources that stopped pods still hold.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Volume;
-use tokio::task::{Id, JoinError};
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodKiller};
+use winddown_shared::Pod;
 
 use super::kills::Wait;
 use super::{REAP_TIME, ReportPosition, RunStop, ShutdownRun};
+use crate::EndingPods;
 use crate::role::is_driver;
 
 /// The longest wait for the release of a pod's resources, counted from the last pod's exit. A release that
 /// takes longer hangs, and the time is better spent on pods that are still running.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl<K: PodKiller> ShutdownRun<'_, K> {
+/// Waits for stopped pods to release their resources.
+#[derive(Default)]
+pub(super) struct Releases {
+    pub(super) running: JoinSet<Vec<String>>,
+    places: HashMap<Id, ReportPosition>,
+    /// The releases of the current round that the next group waits for.
+    pub(super) unmounting: HashSet<Id>,
+}
+
+impl<K: EndingPods> ShutdownRun<'_, K> {
     /// Waits in the background until a stopped pod has released its resources. Does not wait for resources
     /// that disappear with the machine (the sandbox of a pod on the host's network, its cgroup, its plain
     /// directories).
@@ -27,14 +38,14 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
             return;
         }
         let now = Instant::now();
-        self.last_exit = now;
+        self.kills.last_exit = now;
         let until = self.end_of_kills().min(now + RELEASE_TIMEOUT);
         let (killer, uid) = (Arc::clone(self.killer), pod.uid().clone());
         let wait = async move { killer.volumes_released(&uid, until).await };
-        let id = self.releases.spawn(wait).id();
-        self.releasing.insert(id, place);
+        let id = self.releases.running.spawn(wait).id();
+        self.releases.places.insert(id, place);
         if mounts {
-            self.unmounting.insert(id);
+            self.releases.unmounting.insert(id);
         }
     }
 
@@ -43,8 +54,8 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
     /// drivers stop, because one of these may be the network's.
     pub(super) fn holds_on(&self, wait: Wait) -> bool {
         match wait {
-            Wait::Group { .. } => !self.unmounting.is_empty(),
-            _ => !self.releasing.is_empty(),
+            Wait::Group { .. } => !self.releases.unmounting.is_empty(),
+            _ => !self.releases.places.is_empty(),
         }
     }
 
@@ -62,7 +73,7 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
             Wait::Group { .. } | Wait::Drivers { .. } => self.answered_until(wait),
             Wait::End | Wait::More | Wait::Work => self.end_of_kills() + REAP_TIME,
         };
-        most.min(self.last_exit + RELEASE_TIMEOUT + REAP_TIME)
+        most.min(self.kills.last_exit + RELEASE_TIMEOUT + REAP_TIME)
     }
 
     pub(super) fn take_release(&mut self, answer: Result<(Id, Vec<String>), JoinError>) {
@@ -70,16 +81,16 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
             Ok(answer) => answer,
             Err(error) => (error.id(), vec!["unknown: the look at the mounts panicked".into()]),
         };
-        self.unmounting.remove(&id);
-        if let Some(place) = self.releasing.remove(&id) {
+        self.releases.unmounting.remove(&id);
+        if let Some(place) = self.releases.places.remove(&id) {
             self.groups[place.group].pods[place.pod].mounts = mounts;
         }
     }
 
     /// Marks releases that have not completed as unknown.
     pub(super) fn give_up_on_releases(&mut self, stop: RunStop) {
-        self.releases.abort_all();
-        for (_, place) in self.releasing.drain() {
+        self.releases.running.abort_all();
+        for (_, place) in self.releases.places.drain() {
             if stop == RunStop::Finished {
                 self.groups[place.group].pods[place.pod].mounts =
                     vec!["unknown: no answer in time".into()];

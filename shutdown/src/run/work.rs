@@ -6,11 +6,12 @@ use std::time::Duration;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{PodKiller, ShutdownWork, WorkContext, WorkError, WorkRemark};
+use winddown_shared::{ShutdownWork, WorkContext, WorkError, WorkRemark};
 
 use super::kills::Wait;
 use super::outcome::is_clean;
 use super::{Cancelled, ShutdownRun};
+use crate::EndingPods;
 use crate::plan::WorkPlace;
 use crate::report::WorkEnd;
 use crate::{PlannedWork, RunPhase, WorkReport};
@@ -22,18 +23,21 @@ pub(super) struct PluginWork {
     under_way: HashMap<Id, (ShutdownWork, WorkRemark)>,
     /// The deadline of the work in progress.
     pub(super) until: Instant,
+    /// The part of the pods' budget that is kept for work after the pods.
+    pub(super) kept_after_pods: Duration,
 }
 
 /// The result of work, or that it timed out.
 type Worked = Result<Result<(), WorkError>, Elapsed>;
 
 impl PluginWork {
-    pub(super) fn new(reports: Vec<WorkReport>, until: Instant) -> Self {
-        Self { reports, tasks: JoinSet::new(), under_way: HashMap::new(), until }
+    pub(super) fn new(reports: Vec<WorkReport>, until: Instant, kept_after_pods: Duration) -> Self {
+        let (tasks, under_way) = (JoinSet::new(), HashMap::new());
+        Self { reports, tasks, under_way, until, kept_after_pods }
     }
 }
 
-impl<K: PodKiller> ShutdownRun<'_, K> {
+impl<K: EndingPods> ShutdownRun<'_, K> {
     /// Does all work up to and including `place` that has not begun.
     pub(super) async fn work(&mut self, place: WorkPlace) -> Result<(), Cancelled> {
         loop {
@@ -50,7 +54,7 @@ impl<K: PodKiller> ShutdownRun<'_, K> {
             return Err(Cancelled);
         }
         let begun = self.elapsed();
-        let clean = self.known && is_clean(&self.groups);
+        let clean = self.discovery.known && is_clean(&self.groups);
         let last = self.order.started + self.budget.abandon_at();
         let mut due = Vec::with_capacity(together.len());
         for PlannedWork { work, allowed, .. } in together {

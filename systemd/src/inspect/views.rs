@@ -45,6 +45,7 @@ pub struct SystemView {
 }
 
 /// A service unit.
+// Over the limit because each field is a property of the unit that a caller reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceView {
     /// `loaded`, `not-found`, `masked`, `bad-setting`, `error`.

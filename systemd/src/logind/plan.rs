@@ -63,6 +63,7 @@ pub(super) struct SignalHint {
 }
 
 /// Everything known about the login manager and the lock. Survives reconnects.
+// Over the limit because it is the snapshot that the next step is a function of.
 #[derive(Clone, Debug)]
 pub(super) struct LogindFacts {
     /// Whether `PreparingForShutdown` must be read.

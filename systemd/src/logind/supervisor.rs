@@ -28,7 +28,7 @@ pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervis
     let mut pause = FIRST_PAUSE;
     loop {
         supervisor.facts.forget_session();
-        supervisor.fresh = None;
+        supervisor.lock.fresh = None;
         supervisor.publish();
         let failure = match supervisor.meanwhile(login.connect()).await {
             None => return,
@@ -60,12 +60,7 @@ pub(super) struct Supervisor {
     facts: LogindFacts,
     /// Works on logind's configuration.
     disk: OneThread,
-    /// The lock in use.
-    held: Option<OwnedFd>,
-    /// A lock just granted that has not been seen in the list yet.
-    fresh: Option<OwnedFd>,
-    /// Whether the store may hold a copy.
-    stored: bool,
+    lock: Lock,
     /// The delay read last; kept while it is read again.
     delay: Option<Duration>,
     delay_set_by: Option<Arc<str>>,
@@ -80,6 +75,16 @@ pub(super) struct Supervisor {
     state: watch::Sender<InhibitorState>,
     requests: mpsc::UnboundedReceiver<Request>,
     refused: Arc<AtomicU64>,
+}
+
+/// The lock, and its copies.
+struct Lock {
+    /// The lock in use.
+    held: Option<OwnedFd>,
+    /// A lock just granted that has not been seen in the list yet.
+    fresh: Option<OwnedFd>,
+    /// Whether the store may hold a copy.
+    stored: bool,
 }
 
 /// The event that woke the supervisor.
@@ -104,9 +109,7 @@ impl Supervisor {
             config,
             disk: OneThread::default(),
             // An inherited lock is still in the store, and so is one that could not be taken over.
-            stored: true,
-            held,
-            fresh: None,
+            lock: Lock { held, fresh: None, stored: true },
             delay: None,
             delay_set_by: None,
             connected: false,
@@ -165,10 +168,8 @@ impl Supervisor {
             match woken {
                 Woken::LogindEvent(Some(event)) => self.observe(event),
                 Woken::LogindEvent(None) => {
-                    return Some(LogindCallError::Connection {
-                        call: "listen",
-                        detail: "closed by the other side".to_owned(),
-                    });
+                    let detail = "closed by the other side".to_owned();
+                    return Some(LogindCallError::Connection { call: "listen", detail });
                 }
                 Woken::Asked(asked) => self.answer(asked?).await,
                 Woken::Done(step, Ok(answer)) => {
@@ -207,7 +208,7 @@ impl Supervisor {
         }
         self.facts.observe(event);
         if !self.facts.fresh {
-            self.fresh = None;
+            self.lock.fresh = None;
         }
     }
 
@@ -225,7 +226,7 @@ impl Supervisor {
             }
             StepResult::Lock(lock) => {
                 self.refusals = 0;
-                self.fresh = Some(lock);
+                self.lock.fresh = Some(lock);
                 self.facts.fresh = true;
             }
             StepResult::Listed(listed) if step == LogindStep::VerifyNew => {
@@ -236,7 +237,7 @@ impl Supervisor {
                     tracing::warn!(log_kind = "lockLost", "logind no longer lists our lock");
                 }
                 if !self.facts.held {
-                    self.held = None;
+                    self.lock.held = None;
                     self.clear_store().await;
                 }
             }
@@ -284,7 +285,7 @@ impl Supervisor {
 
     async fn take_new_lock(&mut self, listed: Listed) -> Option<LogindCallError> {
         let there = self.facts.new_lock_is(listed);
-        let fresh = self.fresh.take()?;
+        let fresh = self.lock.fresh.take()?;
         if !there {
             return Some(LogindCallError::Refused {
                 call: "ListInhibitors",
@@ -292,12 +293,12 @@ impl Supervisor {
             });
         }
         // Only now may the old lock be dropped, and its copy in the store.
-        let old = self.held.replace(fresh);
+        let old = self.lock.held.replace(fresh);
         self.clear_store().await;
         drop(old);
-        if let Some(lock) = &self.held {
+        if let Some(lock) = &self.lock.held {
             match self.config.store.put(lock.as_fd()) {
-                Ok(()) => self.stored = true,
+                Ok(()) => self.lock.stored = true,
                 Err(error) => {
                     tracing::warn!(
                         error = error_chain(&error),
@@ -336,8 +337,8 @@ impl Supervisor {
             Request::Release { epoch } => {
                 if self.facts.preparing && self.facts.epoch == epoch && !self.facts.released {
                     self.facts.release();
-                    self.held = None;
-                    self.fresh = None;
+                    self.lock.held = None;
+                    self.lock.fresh = None;
                     self.clear_store().await;
                     tracing::info!(log_kind = "lockReleased", "released logind's delay lock");
                 }
@@ -347,11 +348,11 @@ impl Supervisor {
     }
 
     async fn clear_store(&mut self) {
-        if !self.stored {
+        if !self.lock.stored {
             return;
         }
         match self.config.store.clear().await {
-            Ok(()) => self.stored = false,
+            Ok(()) => self.lock.stored = false,
             Err(error) => tracing::warn!(
                 error = error_chain(&error),
                 "the service manager may still hold a copy of the lock"
@@ -377,7 +378,7 @@ impl Supervisor {
         self.absent =
             self.failures >= ABSENT_AFTER && matches!(error, LogindCallError::Absent { .. });
         let mut why = error.to_string();
-        if self.held.is_some() {
+        if self.lock.held.is_some() {
             why.push_str("; the lock taken before is kept, and looked for when logind answers");
         }
         // What shows the state says itself that it is tried again.

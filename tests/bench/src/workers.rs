@@ -11,8 +11,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::time::Instant;
 use winddown_node_tests::usage;
 use winddown_shared::{
-    Event, Grace, KillReason, KillRequest, Lifecycle, Pod, PodKiller, PodStopped, PodSyncer,
-    PodWorkers, Recorder, RuntimePod, Stop, SyncError, SyncUpdate, Synced, UpdateKind, WorkerTimes,
+    Event, Grace, KillReason, KillRequest, Lifecycle, NodeEndListener, Pod, PodKiller, PodStopped,
+    PodSyncer, PodWorkers, Recorder, RuntimeFacts, RuntimePod, Stop, SyncError, SyncUpdate, Synced,
+    UpdateKind, WorkerTimes,
 };
 
 use crate::figure::{bytes, count, exact, median, micros, per_second};
@@ -200,6 +201,10 @@ impl PodSyncer for AtOnce {
         Ok(())
     }
 }
+
+impl RuntimeFacts for AtOnce {}
+
+impl NodeEndListener for AtOnce {}
 
 /// Hears nothing.
 pub(crate) struct Silent;

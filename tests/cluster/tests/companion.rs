@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use winddown_apiserver::Fault;
-use winddown_companion::KubeletHost as _;
+use winddown_companion::LocalContainers as _;
 use winddown_shared::{
     Consent, DisruptionBudget, Grace, Pod, PodStopped, PodUid, Runtime, RuntimeError,
 };

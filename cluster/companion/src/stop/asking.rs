@@ -53,6 +53,19 @@ pub(super) fn next_step(refusal: Refusal) -> AskStep {
     }
 }
 
+fn without_consent(by: &str, time: Duration) -> String {
+    format!("{by} refused for {}, and it was deleted without consent", in_seconds(time))
+}
+
+fn log_refusal(pod: &Pod, refused: &RefusedRequest, deadline: Instant) {
+    let why = refused.source.as_ref().map(refusal::text).unwrap_or_default();
+    tracing::info!(
+        pod = %pod.label(),
+        "not evicted yet; deleted in {} s otherwise: {why}",
+        deadline.saturating_duration_since(Instant::now()).as_secs()
+    );
+}
+
 /// What refused an eviction: the budget that the API server names, or the server itself if it is busy.
 fn who_refused(refused: &RefusedRequest) -> String {
     let Some(kube::Error::Api(status)) = &refused.source else { return "the API server".into() };
@@ -204,22 +217,14 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             };
             if refused_by.is_none() && matches!(refused.refusal, Refusal::Busy { .. }) {
                 refused_by = Some(who_refused(&refused));
-                let why = refused.source.as_ref().map(refusal::text).unwrap_or_default();
-                tracing::info!(
-                    pod = %pod.label(),
-                    "not evicted yet; deleted in {} s otherwise: {why}",
-                    deadline.saturating_duration_since(Instant::now()).as_secs()
-                );
+                log_refusal(pod, &refused, deadline);
             }
             if let Some(ends) = self.deletion_ends(pod) {
                 return Some(ends);
             }
             if Instant::now() >= deadline {
                 if let Some(by) = &refused_by {
-                    request.remark(format!(
-                        "{by} refused for {}, and it was deleted without consent",
-                        in_seconds(begun.elapsed())
-                    ));
+                    request.remark(without_consent(by, begun.elapsed()));
                 }
                 return None;
             }

@@ -18,10 +18,12 @@ use winddown_shared::{
     StoppedContainer, WallClock, WallTime,
 };
 
-use super::super::api::EndPods;
+use super::super::api::{AskResponders, EndPods};
 use super::super::config::CompanionConfig;
 use super::super::eviction_requests::Responding;
-use super::super::local_node::{KubeletHost, NodeError, RuntimePodState};
+use super::super::local_node::{
+    LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState,
+};
 use super::super::stop::StopCore;
 use super::pods::{NODE_UID, secs, terminated, uid};
 use winddown_api_client::node_pods::{PodStream, RefusedRequest};
@@ -439,24 +441,6 @@ impl EndPods for World {
         state.budgets.clone().filter(|_| !state.api_away).ok_or_else(|| refused(refusal))
     }
 
-    async fn serves_eviction_requests(&self) -> Result<bool, RefusedRequest> {
-        let mut state = self.state();
-        state.discoveries += 1;
-        if state.api_away { Err(refused(Refusal::NoAnswer)) } else { Ok(state.serves_requests) }
-    }
-
-    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), RefusedRequest> {
-        self.note(&format!("request {}", pod.name));
-        self.answer(pod).await?;
-        let next = self.state().refuses_request.take();
-        next.map_or(Ok(()), |refusal| Err(refused(refusal)))
-    }
-
-    async fn responding(&self, pod: &PodLabel) -> Result<Responding, RefusedRequest> {
-        self.answer(pod).await?;
-        Ok(self.state().responding.clone().unwrap_or(Responding::Pending))
-    }
-
     async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
         self.note(&format!("evict {} {}", pod.name, grace.as_secs()));
         self.answer(pod).await?;
@@ -477,7 +461,27 @@ impl EndPods for World {
     }
 }
 
-impl KubeletHost for World {
+impl AskResponders for World {
+    async fn serves_eviction_requests(&self) -> Result<bool, RefusedRequest> {
+        let mut state = self.state();
+        state.discoveries += 1;
+        if state.api_away { Err(refused(Refusal::NoAnswer)) } else { Ok(state.serves_requests) }
+    }
+
+    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), RefusedRequest> {
+        self.note(&format!("request {}", pod.name));
+        self.answer(pod).await?;
+        let next = self.state().refuses_request.take();
+        next.map_or(Ok(()), |refusal| Err(refused(refusal)))
+    }
+
+    async fn responding(&self, pod: &PodLabel) -> Result<Responding, RefusedRequest> {
+        self.answer(pod).await?;
+        Ok(self.state().responding.clone().unwrap_or(Responding::Pending))
+    }
+}
+
+impl LocalContainers for World {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let mut state = self.state();
         state.looks += 1;
@@ -532,6 +536,20 @@ impl KubeletHost for World {
         self.stop(uid, grace).await.map(|()| vec!["a".to_owned()])
     }
 
+    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
+        let takes = self.state().exits_take;
+        tokio::time::sleep(takes).await;
+        let exit_code = self.state().exit_codes.get(uid).copied();
+        let ended = exit_code.map(|exit_code| StoppedContainer {
+            name: "a".into(),
+            exit_code,
+            forced: exit_code == 137,
+        });
+        Ok(ended.into_iter().collect())
+    }
+}
+
+impl LocalHolds for World {
     async fn take_down(&self, uid: &PodUid) -> Result<(), NodeError> {
         self.note(&format!("take {} down", uid.as_str()));
         self.state().sandboxes.remove(uid);
@@ -550,19 +568,9 @@ impl KubeletHost for World {
     async fn unused_volumes(&self) -> Result<Vec<String>, NodeError> {
         Ok(self.state().unused_volumes.clone())
     }
+}
 
-    async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
-        let takes = self.state().exits_take;
-        tokio::time::sleep(takes).await;
-        let exit_code = self.state().exit_codes.get(uid).copied();
-        let ended = exit_code.map(|exit_code| StoppedContainer {
-            name: "a".into(),
-            exit_code,
-            forced: exit_code == 137,
-        });
-        Ok(ended.into_iter().collect())
-    }
-
+impl LocalKubelet for World {
     async fn kubelet_ended(&self) {
         let _ = self.0.kubelet_ended.subscribe().wait_for(|ended| *ended).await;
     }

@@ -22,7 +22,7 @@ const BUSY_SERVER_DELAY: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: u16 = 429;
 
 /// The requests to the API server that are needed here.
-pub(super) trait StatusApi: Sync {
+pub(super) trait PodStatusApi: Sync {
     /// Reads the pod with this name.
     fn get(&self, pod: &PodLabel) -> impl Future<Output = Result<Pod, SendFault>> + Send;
 
@@ -75,7 +75,7 @@ pub(super) type Outcome = Result<Told, SendFault>;
 
 /// Sends the status, if there is anything to send. Cancel-safe: the next attempt sees in the API
 /// what this one has done.
-pub(super) async fn attempt<A: StatusApi>(
+pub(super) async fn attempt<A: PodStatusApi>(
     api: &A,
     job: &Job,
     deadline: Duration,
@@ -121,9 +121,9 @@ async fn in_time<T>(
     tokio::time::timeout(deadline, request).await.map_err(late)?
 }
 
-// === impl StatusApi ===
+// === impl PodStatusApi ===
 
-impl StatusApi for kube::Client {
+impl PodStatusApi for kube::Client {
     async fn get(&self, pod: &PodLabel) -> Result<Pod, SendFault> {
         let pods = Api::<api::Pod>::namespaced(self.clone(), &pod.namespace);
         match pods.get(&pod.name).await {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{PodUid, WallClock, error_chain};
 
-use super::attempt::{Job, Outcome, StatusApi, attempt};
+use super::attempt::{Job, Outcome, PodStatusApi, attempt};
 use super::{Outbox, OutboxConfig, SpooledStatus};
 use crate::status::spool::{SpoolError, StoredRecord};
 
@@ -50,7 +50,7 @@ impl OutboxDriver {
         self.run_on(client, cancel).await;
     }
 
-    pub(super) async fn run_on<A: StatusApi>(self, api: A, cancel: CancellationToken) {
+    pub(super) async fn run_on<A: PodStatusApi>(self, api: A, cancel: CancellationToken) {
         let reading = self.read_spool();
         tokio::select! {
             () = cancel.cancelled() => {}
@@ -71,7 +71,7 @@ impl OutboxDriver {
         }
     }
 
-    async fn send_all<A: StatusApi>(
+    async fn send_all<A: PodStatusApi>(
         &self,
         api: &A,
         reading: impl Future<Output = Result<Vec<StoredRecord<SpooledStatus>>, SpoolError>>,
@@ -127,7 +127,7 @@ impl OutboxDriver {
         Ended::Kept { uid, turn, on_disk }
     }
 
-    async fn send<A: StatusApi>(&self, api: &A, job: Job) -> Ended {
+    async fn send<A: PodStatusApi>(&self, api: &A, job: Job) -> Ended {
         let outcome = attempt(api, &job, self.request_deadline, &self.wall).await;
         Ended::Sent(job, outcome)
     }

@@ -273,28 +273,7 @@ impl OutboxState {
         };
         entry.place = OutboxPosition::Idle;
         match outcome {
-            Ok(Told { in_api, not_taken, patches }) => {
-                self.sent += patches;
-                entry.backoff.reset();
-                entry.not_taken = not_taken;
-                entry.note_answer(&in_api, job.in_api.as_ref());
-                if !job.news && patches > 0 {
-                    self.reasserted += patches;
-                    entry.has_reasserted(now);
-                }
-                entry.acknowledge(job.said.turn);
-                let done =
-                    entry.is_delivered() && entry.on_disk.is_some() && is_settled(entry, &job.said);
-                if done {
-                    entry.on_disk = None;
-                }
-                if self.keeps && entry.is_last() && entry.kept_turn < entry.turn() {
-                    entry.place = OutboxPosition::Keeping;
-                } else if entry.dirty || !entry.is_delivered() {
-                    self.line_up(uid);
-                }
-                done
-            }
+            Ok(told) => self.delivered(job, told, now),
             Err(SendFault::Gone) => {
                 self.entries.remove(uid);
                 true
@@ -328,6 +307,31 @@ impl OutboxState {
                 false
             }
         }
+    }
+
+    /// Takes the answer to a status that the API server accepted. Returns whether the record on disk is no longer needed.
+    fn delivered(&mut self, job: &Job, told: Told, now: Instant) -> bool {
+        let Told { in_api, not_taken, patches } = told;
+        let Some(entry) = self.entries.get_mut(&job.pod.uid) else { return false };
+        self.sent += patches;
+        entry.backoff.reset();
+        entry.not_taken = not_taken;
+        entry.note_answer(&in_api, job.in_api.as_ref());
+        if !job.news && patches > 0 {
+            self.reasserted += patches;
+            entry.has_reasserted(now);
+        }
+        entry.acknowledge(job.said.turn);
+        let done = entry.is_delivered() && entry.on_disk.is_some() && is_settled(entry, &job.said);
+        if done {
+            entry.on_disk = None;
+        }
+        if self.keeps && entry.is_last() && entry.kept_turn < entry.turn() {
+            entry.place = OutboxPosition::Keeping;
+        } else if entry.dirty || !entry.is_delivered() {
+            self.line_up(&job.pod.uid);
+        }
+        done
     }
 
     fn try_again(&mut self, whom: impl Fn(SendReason) -> bool, now: Instant) {

@@ -9,6 +9,7 @@ use std::path::Path;
 use winddown_host::regular;
 
 /// A file system. Every call may block.
+// Over the limit because it is a table: one row per call of the file system.
 pub(crate) trait Disk: Debug + Send + Sync {
     fn create_directory(&self, path: &Path) -> io::Result<()>;
 

@@ -242,7 +242,7 @@ async fn a_pod_that_came_back_after_it_was_overdue_can_be_evicted_again() {
     let (due, evicted_for) = (Instant::now(), Condition::Memory.into());
     let overdue = CandidateEnding { due, has_minimal_grace: true, evicted_for };
     let world = World::with(hard(), vec![(pod("web", 0, &[]), memory("1Gi"))], |controller| {
-        controller.endings.insert(PodUid::new("web"), overdue);
+        controller.victims.endings.insert(PodUid::new("web"), overdue);
     });
     world.is(left("500Mi"), secs(2)).await;
     assert_eq!(names(&world), ["web"]);

@@ -20,6 +20,7 @@ const ENDED_PODS: ValueKind = ValueKind::Text { pattern: "^(delete|keep|ttl .+)$
 const TTL: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(30 * 24 * 60 * 60);
 
+// Over the limit because it is a table: one row per option, in the order of the default file.
 pub(super) fn section() -> OptionSection {
     let rows = vec![
         Top::new("kubeconfig", |c| &mut c.cluster.kubeconfig, FILE).trusted(Trust::Secret)
@@ -274,19 +275,7 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut FieldR
     if cluster.domain.ends_with('.') {
         cluster.domain.pop();
     }
-    let mut addresses: Vec<IpAddr> = Vec::new();
-    for ip in std::mem::take(&mut cluster.node_ips) {
-        let what = if ip.is_loopback() || ip.is_multicast() || ip.is_unspecified() {
-            format!("`{ip}` is no address that others can reach this node at")
-        } else if addresses.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) {
-            "has two addresses of one family: write one, or an IPv4 and an IPv6 one".to_owned()
-        } else {
-            addresses.push(ip);
-            continue;
-        };
-        fields.fail("nodeIP", fields.key_at("nodeIP").unwrap_or(fields.at()), what);
-    }
-    cluster.node_ips = addresses;
+    node_ips(fields, &mut cluster.node_ips);
     let given = ["kubeconfig", "bootstrapKubeconfig"]
         .map(|key| (key, fields.key_at(key).filter(|_| fields.has(key))));
     if let [(_, Some(_)), (key, Some(at))] = given
@@ -331,6 +320,23 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut FieldR
         let what = "is true, but registerNode is false: remove one of them";
         fields.fail("recreateNode", at, what);
     }
+}
+
+/// Checks that others can reach the node at each of its addresses, and that there is one of each family at most.
+fn node_ips(fields: &mut Fields<'_, '_>, node_ips: &mut Vec<IpAddr>) {
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for ip in std::mem::take(node_ips) {
+        let what = if ip.is_loopback() || ip.is_multicast() || ip.is_unspecified() {
+            format!("`{ip}` is no address that others can reach this node at")
+        } else if addresses.iter().any(|other| other.is_ipv4() == ip.is_ipv4()) {
+            "has two addresses of one family: write one, or an IPv4 and an IPv6 one".to_owned()
+        } else {
+            addresses.push(ip);
+            continue;
+        };
+        fields.fail("nodeIP", fields.key_at("nodeIP").unwrap_or(fields.at()), what);
+    }
+    *node_ips = addresses;
 }
 
 fn is_address(text: &str) -> bool {

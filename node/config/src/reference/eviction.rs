@@ -35,6 +35,7 @@ const GRACES: ValueKind = ValueKind::Map {
     value: &ValueKind::Duration { least: "", most: "", zero: false },
 };
 
+// Over the limit because it is a table: one row per option, in the order of the default file.
 pub(super) fn section() -> OptionSection {
     let rows = vec![
         Top::new(HARD, |c| &mut c.eviction.hard, THRESHOLDS)

@@ -25,6 +25,7 @@ const SYSCTLS: ValueKind = ValueKind::Texts("^(net|fs[./]mqueue|kernel)[./][-a-z
 const ENDPOINT: ValueKind = ValueKind::Text { pattern: "^((unix://)?/.+)?$" };
 const NAME: ValueKind = ValueKind::Text { pattern: "^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$" };
 
+// Over the limit because it is a table: one row per option, in the order of the default file.
 pub(super) fn section() -> OptionSection {
     let rows = vec![
         Top::choice("mode", |c| &mut c.mode).doc(

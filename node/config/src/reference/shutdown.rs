@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use winddown_notices::Cloud;
 use winddown_shared::parse_duration;
-use winddown_yaml::{Fields, Located, Problem, Value as Tree, names};
+use winddown_yaml::{Fields, Located, Position, Problem, Value as Tree, names};
 
 use super::value::{OptionValue, Options, ValuePlace, Word, go, options, written_options};
 use super::{Field, FieldReading, OptionRow, OptionSection, Top, ValueKind};
@@ -25,6 +25,7 @@ const MAX_GROUPS_TOTAL: &str = "24h";
 /// A period of a shutdown; 0 turns it off.
 const PERIODS: ValueKind = ValueKind::duration("1s", MAX_GROUPS_TOTAL);
 
+// Over the limit because it is a table: one row per option, in the order of the default file.
 pub(super) fn section() -> OptionSection {
     let period = |name, kind| Top::kept_by(Box::new(Periods), name, kind).live();
     let rows = vec![
@@ -338,26 +339,7 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut FieldR
     let [period_at, critical_at, order_at] =
         [PERIOD, CRITICAL, ORDER].map(|key| fields.key_at(key).filter(|_| fields.has(key)));
     if let ShutdownPeriods::Total { total, critical } = &mut shutdown.periods {
-        if reading.kubelet && period_at.is_none() && critical_at.is_some() && !critical.is_zero() {
-            // Its default, with which the kubelet refuses the file.
-            *total = Duration::ZERO;
-        }
-        if period_at.is_some() && critical_at.is_none() {
-            *critical = match reading.kubelet {
-                // For the kubelet, a total without a critical part means no critical part.
-                true => Duration::ZERO,
-                false => Duration::from_secs(10.min(total.as_secs() / 3)),
-            };
-        }
-        if let (true, Some(at)) = (critical > total, critical_at.or(period_at)) {
-            let what = format!(
-                "invalid configuration: shutdownGracePeriodCriticalPods {{{}}} must be <= \
-                 shutdownGracePeriod {{{}}}",
-                go(*critical),
-                go(*total)
-            );
-            fields.fail(CRITICAL, at, what);
-        }
+        relate_total(fields, (total, period_at), (critical, critical_at), reading.kubelet);
     }
     if let Some(list) = fields.node(BY_PRIORITY).filter(|_| reading.kubelet)
         && let (Tree::List(items), ShutdownPeriods::ByPriority(groups)) =
@@ -411,6 +393,35 @@ fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut FieldR
     }
     survivors(fields, config);
     notices(fields, &mut config.notices, reading);
+}
+
+/// Derives the part for critical pods from the total where it is not written, and checks that it is no longer.
+fn relate_total(
+    fields: &mut Fields<'_, '_>,
+    (total, period_at): (&mut Duration, Option<Position>),
+    (critical, critical_at): (&mut Duration, Option<Position>),
+    kubelet: bool,
+) {
+    if kubelet && period_at.is_none() && critical_at.is_some() && !critical.is_zero() {
+        // Its default, with which the kubelet refuses the file.
+        *total = Duration::ZERO;
+    }
+    if period_at.is_some() && critical_at.is_none() {
+        *critical = match kubelet {
+            // For the kubelet, a total without a critical part means no critical part.
+            true => Duration::ZERO,
+            false => Duration::from_secs(10.min(total.as_secs() / 3)),
+        };
+    }
+    if let (true, Some(at)) = (critical > total, critical_at.or(period_at)) {
+        let what = format!(
+            "invalid configuration: shutdownGracePeriodCriticalPods {{{}}} must be <= \
+             shutdownGracePeriod {{{}}}",
+            go(*critical),
+            go(*total)
+        );
+        fields.fail(CRITICAL, at, what);
+    }
 }
 
 /// Checks that pods can survive a soft-reboot: only services of systemd can.

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::display::{duration, pod_count};
@@ -44,45 +45,13 @@ impl Decision {
             Event::OrphanFound { pod } => {
                 told.pod("orphanFound", pod, "runs but is not wanted, ending it");
             }
-            Event::KillRequested { pod, by, grace, .. } => {
-                let why = reason_text(*by);
-                told.pod(
-                    "killRequested",
-                    pod,
-                    &format!("asked to end within {} ({why})", duration(*grace)),
-                );
-                told.field("by", by.as_str()).field("graceSeconds", grace.as_secs_f64());
-            }
-            Event::PodStopped { pod, took, forced, remark } => {
-                let mut how = format!("ended in {}", duration(*took));
-                if !forced.is_empty() {
-                    how += &format!(", SIGKILL for {}", forced.join(", "));
-                }
-                if let Some(remark) = remark {
-                    how += &format!("; {remark}");
-                }
-                told.pod("podStopped", pod, &how);
-                told.field("tookSeconds", took.as_secs_f64())
-                    .field("forced", forced.iter().map(|name| &**name).collect::<Vec<_>>());
-            }
             Event::SyncFailed { pod, error, again_in } => {
                 told.pod("syncFailed", pod, &format!("{error}; again in {}", duration(*again_in)));
                 told.field("error", error.as_str()).field("againInSeconds", again_in.as_secs_f64());
             }
-            Event::ExceededGracePeriod { pod } => {
-                told.pod(
-                    "exceededGracePeriod",
-                    pod,
-                    "still runs after its grace; the kill goes on",
-                );
-            }
             Event::FieldsIgnored { pod, message } => {
                 told.pod("fieldsIgnored", pod, &format!("goes on without {message}"));
                 told.field("message", &**message);
-            }
-            Event::DeadlineExceeded { pod } => {
-                let text = "was active for longer than its activeDeadlineSeconds and is ended";
-                told.pod("deadlineExceeded", pod, text);
             }
             Event::PluginChose { pod, by, reason, message } => {
                 told.pod("pluginChose", pod, &format!("chosen by {by}, {reason}: {message}"));
@@ -90,6 +59,10 @@ impl Decision {
                     .field("reason", &**reason)
                     .field("message", &**message);
             }
+            Event::KillRequested { .. }
+            | Event::PodStopped { .. }
+            | Event::ExceededGracePeriod { .. }
+            | Event::DeadlineExceeded { .. } => told.end_event(event),
             Event::PodHeld { .. }
             | Event::PreemptionStarted { .. }
             | Event::PodPreempted { .. } => told.room_event(event),
@@ -102,6 +75,45 @@ impl Decision {
             other => told.node_event(other),
         }
         told
+    }
+
+    /// Describes an event about the end of a pod.
+    fn end_event(&mut self, event: &Event) {
+        match event {
+            Event::KillRequested { pod, by, grace, .. } => {
+                let why = reason_text(*by);
+                self.pod(
+                    "killRequested",
+                    pod,
+                    &format!("asked to end within {} ({why})", duration(*grace)),
+                );
+                self.field("by", by.as_str()).field("graceSeconds", grace.as_secs_f64());
+            }
+            Event::PodStopped { pod, took, forced, remark } => {
+                let mut how = format!("ended in {}", duration(*took));
+                if !forced.is_empty() {
+                    how += &format!(", SIGKILL for {}", forced.join(", "));
+                }
+                if let Some(remark) = remark {
+                    how += &format!("; {remark}");
+                }
+                self.pod("podStopped", pod, &how);
+                self.field("tookSeconds", took.as_secs_f64())
+                    .field("forced", forced.iter().map(|name| &**name).collect::<Vec<_>>());
+            }
+            Event::ExceededGracePeriod { pod } => {
+                self.pod(
+                    "exceededGracePeriod",
+                    pod,
+                    "still runs after its grace; the kill goes on",
+                );
+            }
+            Event::DeadlineExceeded { pod } => {
+                let text = "was active for longer than its activeDeadlineSeconds and is ended";
+                self.pod("deadlineExceeded", pod, text);
+            }
+            _ => {}
+        }
     }
 
     /// Describes an event about a critical pod that does not fit, or about its victims.
@@ -128,19 +140,9 @@ impl Decision {
         }
     }
 
-    fn node_event(&mut self, event: &Event) {
+    /// Describes an event about a group of a shutdown.
+    fn group_event(&mut self, event: &Event) {
         match event {
-            Event::ShutdownStarted { pods, budget } => {
-                self.node(
-                    "shutdownStarted",
-                    format!(
-                        "shutdown began: {} to end within {}",
-                        pod_count(*pods),
-                        duration(*budget)
-                    ),
-                );
-                self.field("pods", *pods).field("budgetSeconds", budget.as_secs_f64());
-            }
             Event::GroupStarted { priority, name, pods, allowed } => {
                 let text = format!(
                     "{}: {} asked to end within {}",
@@ -166,6 +168,24 @@ impl Decision {
                     .field("tookSeconds", took.as_secs_f64())
                     .field("left", *left);
             }
+            _ => {}
+        }
+    }
+
+    fn node_event(&mut self, event: &Event) {
+        match event {
+            Event::ShutdownStarted { pods, budget } => {
+                self.node(
+                    "shutdownStarted",
+                    format!(
+                        "shutdown began: {} to end within {}",
+                        pod_count(*pods),
+                        duration(*budget)
+                    ),
+                );
+                self.field("pods", *pods).field("budgetSeconds", budget.as_secs_f64());
+            }
+            Event::GroupStarted { .. } | Event::GroupEnded { .. } => self.group_event(event),
             Event::ShutdownResumed { after, pods } => {
                 let (ago, pods) = (duration(*after), *pods);
                 let left = pod_count(pods);
@@ -179,18 +199,8 @@ impl Decision {
                 self.field("sparedGroups", *spared_groups);
             }
             Event::ShutdownEnded { took, left, unknown, released } => {
-                let took_text = duration(*took);
-                let mut text = match left {
-                    0 if *unknown => format!(
-                        "shutdown over after {took_text}: pods may be left, because it is not known \
-                         what ran or what became of it"
-                    ),
-                    0 => format!("all pods ended in {took_text}"),
-                    left => format!("{} left after {took_text}", pod_count(*left)),
-                };
-                if *released {
-                    text.push_str(", lock released");
-                }
+                let lock = if *released { ", lock released" } else { "" };
+                let text = how_it_ended(*took, *left, *unknown) + lock;
                 self.node("shutdownEnded", text);
                 self.field("tookSeconds", took.as_secs_f64())
                     .field("left", *left)
@@ -250,6 +260,19 @@ fn reason_text(reason: KillReason) -> Cow<'static, str> {
         KillReason::Plugin(name) => return format!("the plug-in {name} chose it").into(),
     };
     text.into()
+}
+
+/// How a shutdown ended, in words.
+fn how_it_ended(took: Duration, left: usize, unknown: bool) -> String {
+    let took = duration(took);
+    match left {
+        0 if unknown => format!(
+            "shutdown over after {took}: pods may be left, because it is not known what ran or what \
+             became of it"
+        ),
+        0 => format!("all pods ended in {took}"),
+        left => format!("{} left after {took}", pod_count(left)),
+    }
 }
 
 /// The name of a group in the log.

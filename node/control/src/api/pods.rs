@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
 /// A pod on the node.
+// Over the limit because it is one object of the JSON format, and each field is a member of that.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {

@@ -10,6 +10,7 @@ use super::{
 };
 
 /// Everything that `winddown status` shows: one consistent snapshot of the node.
+// Over the limit because it is one JSON document, and each field is a member of that.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {

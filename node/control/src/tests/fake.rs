@@ -12,7 +12,7 @@ use crate::api::{
     KillBody, NodeStatus, NoticeBody, PodStatus, PreemptionCase, PreemptionPlan, PressureStatus,
     ReleaseAnswer, ReportEntry, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
 };
-use crate::{AgentApi, ApiError};
+use crate::{ActApi, ApiError, HealthApi, PlanApi, ReportApi, StatusApi};
 
 pub(super) struct FakeAgent {
     changes: watch::Sender<u64>,
@@ -79,7 +79,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl AgentApi for FakeAgent {
+impl StatusApi for FakeAgent {
     fn status(&self) -> Status {
         locked(&self.status).clone()
     }
@@ -89,6 +89,26 @@ impl AgentApi for FakeAgent {
         self.changes.subscribe()
     }
 
+    fn config(&self) -> ConfigView {
+        ConfigView { file: "/c.yaml".to_owned(), yaml: "a: 1\n".to_owned(), warnings: Vec::new() }
+    }
+
+    fn metrics(&self) -> String {
+        "winddown_inhibitor_held 1\n# EOF\n".to_owned()
+    }
+}
+
+impl HealthApi for FakeAgent {
+    fn health(&self) -> Health {
+        Health { checks: vec![Check::passed("control-loop")] }
+    }
+
+    fn readiness(&self) -> Health {
+        locked(&self.ready).clone()
+    }
+}
+
+impl PlanApi for FakeAgent {
     async fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
         ShutdownPlan::new(within.map_or(40.0, |within| within.as_secs_f64()))
     }
@@ -126,7 +146,9 @@ impl AgentApi for FakeAgent {
         plan.signal = signal.map(str::to_owned);
         Ok(plan)
     }
+}
 
+impl ActApi for FakeAgent {
     async fn kill(
         &self,
         namespace: &str,
@@ -192,7 +214,9 @@ impl AgentApi for FakeAgent {
         let withdrawn = locked(&self.notice).take().is_some();
         WithdrawAnswer { withdrawn, ..WithdrawAnswer::default() }
     }
+}
 
+impl ReportApi for FakeAgent {
     async fn reports(&self) -> Result<ReportList, ApiError> {
         let entry = ReportEntry { id: "r1".to_owned(), ..ReportEntry::default() };
         Ok(ReportList { reports: vec![entry], problems: Vec::new() })
@@ -203,21 +227,5 @@ impl AgentApi for FakeAgent {
             "r1" | "latest" => Ok(serde_json::json!({ "id": "r1", "outcome": "clean" })),
             id => Err(ApiError::new(ErrorCode::NotFound, format!("there is no report {id:?}"))),
         }
-    }
-
-    fn config(&self) -> ConfigView {
-        ConfigView { file: "/c.yaml".to_owned(), yaml: "a: 1\n".to_owned(), warnings: Vec::new() }
-    }
-
-    fn health(&self) -> Health {
-        Health { checks: vec![Check::passed("control-loop")] }
-    }
-
-    fn readiness(&self) -> Health {
-        locked(&self.ready).clone()
-    }
-
-    fn metrics(&self) -> String {
-        "winddown_inhibitor_held 1\n# EOF\n".to_owned()
     }
 }

@@ -58,7 +58,7 @@ fn what_is_known_is_said_in_the_apis_own_units() {
         changing.labels = Some([("zone".to_owned(), "a".to_owned())].into());
         let image = ContainerImage { names: None, size_bytes: Some(7) };
         changing.runtime =
-            Some(RuntimeFacts { name: "containerd://1.6.20".to_owned(), images: vec![image] });
+            Some(NodeRuntime { name: "containerd://1.6.20".to_owned(), images: vec![image] });
     });
     let shown = |map: &BTreeMap<String, ApiQuantity>| {
         map.iter()

@@ -18,7 +18,7 @@ use winddown_shutdown::ShutdownReport;
 
 use super::super::{BootClock, NodeIdentity, bench_with, held};
 use super::{LONG, NODE, pod_path};
-use crate::cluster::{Cluster, PodsParts, RuntimeFacts};
+use crate::cluster::{Cluster, NodeRuntime, PodsParts};
 use crate::{Node, ShutdownHandle};
 use winddown_static_pods::DesiredManifests;
 
@@ -88,7 +88,7 @@ impl Machine {
                 secret_volumes: self.volatile.path().join("volumes"),
                 ended: AfterBootPolicy::Delete,
                 orphans: OrphanPolicy::Stop,
-                runtime: watch::Sender::new(RuntimeFacts::default()).subscribe(),
+                runtime: watch::Sender::new(NodeRuntime::default()).subscribe(),
             }),
             after_nodes: self.after_nodes.clone(),
         }

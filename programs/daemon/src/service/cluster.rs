@@ -20,7 +20,7 @@ use winddown_shared::{Allocatable, WallClock};
 
 use winddown_config::{Config, EndedPods, OrphanedPods, RuntimeKind};
 use winddown_node::NodeIdentity;
-use winddown_node::cluster::{Cluster, PodsParts, RuntimeFacts, connect_early};
+use winddown_node::cluster::{Cluster, NodeRuntime, PodsParts, connect_early};
 
 /// How many times the lease is renewed within its duration, as by the kubelet.
 const RENEWALS_PER_LEASE: u32 = 4;
@@ -155,14 +155,14 @@ fn addresses(own: Vec<IpAddr>, host_name: String) -> Vec<NodeAddress> {
 }
 
 /// The name of the runtime; a placeholder until a container runtime reports its own.
-fn own_runtime(runtime: RuntimeKind) -> RuntimeFacts {
+fn own_runtime(runtime: RuntimeKind) -> NodeRuntime {
     let name = match runtime {
         RuntimeKind::Process => concat!("winddown://", env!("CARGO_PKG_VERSION")),
         RuntimeKind::Systemd => concat!("winddown-systemd://", env!("CARGO_PKG_VERSION")),
         // `with_runtime_facts` replaces this once the runtime answers.
         RuntimeKind::Cri => "cri://unknown",
     };
-    RuntimeFacts { name: name.to_owned(), images: Vec::new() }
+    NodeRuntime { name: name.to_owned(), images: Vec::new() }
 }
 
 /// Keeps the runtime's own name and its images up to date in the Node object, from the runtime's first answer on.
@@ -177,7 +177,7 @@ pub(super) fn with_runtime_facts(mut parts: Cluster, cri: Arc<CriRuntime>) -> Cl
             let images = cri.images().await.ok();
             told.send_if_modified(|known| {
                 // What the runtime does not report now stays as it was.
-                let now = RuntimeFacts {
+                let now = NodeRuntime {
                     name: name.unwrap_or_else(|| known.name.clone()),
                     images: images.unwrap_or_else(|| known.images.clone()),
                 };

@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{
-    CompanionConfig, KubeletHolds, KubeletHost, KubeletRoot, NodeError, RuntimePodState,
-    SharedLook, WithoutApi, companion,
+    CompanionConfig, KubeletHolds, KubeletRoot, LocalContainers, LocalHolds, LocalKubelet,
+    NodeError, RuntimePodState, SharedLook, WithoutApi, companion,
 };
 use winddown_cri::PodContainers;
 use winddown_host::OneThread;
@@ -167,7 +167,7 @@ impl KubeletNode {
     }
 }
 
-impl KubeletHost for KubeletNode {
+impl LocalContainers for KubeletNode {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let found = self.containers.look().await.map_err(|error| node_error(&error))?;
         let states = found.into_iter().map(|(uid, pod)| {
@@ -205,7 +205,9 @@ impl KubeletHost for KubeletNode {
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
         self.containers.exits(uid).await.map_err(|error| node_error(&error))
     }
+}
 
+impl LocalHolds for KubeletNode {
     async fn take_down(&self, uid: &PodUid) -> Result<(), NodeError> {
         self.containers.take_down(uid).await.map_err(|error| node_error(&error))
     }
@@ -217,7 +219,9 @@ impl KubeletHost for KubeletNode {
     async fn unused_volumes(&self) -> Result<Vec<String>, NodeError> {
         self.holds().await?.unused_volumes()
     }
+}
 
+impl LocalKubelet for KubeletNode {
     async fn kubelet_ended(&self) {
         self.kubelet.ended().await;
     }

@@ -16,7 +16,7 @@ use super::reload::{self, FileReading, Loaded};
 use super::signals::Ends;
 use super::{ServiceNode, ServiceOptions, notices, status_line};
 use winddown_config::Config;
-use winddown_control::AgentApi;
+use winddown_control::HealthApi;
 use winddown_node::{Configuration, Configured, ShutdownHandle, policy_of};
 
 /// A login manager that has not been reached for this long counts as unavailable for now. The agent

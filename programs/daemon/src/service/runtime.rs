@@ -82,14 +82,14 @@ fn cri_config(config: &Config, identity: &NodeIdentity, wall: &WallClock) -> Cri
     cri.node.name.clone_from(&identity.name);
     cri.memory_for_pods = memory_for_pods(config, cri.node.memory_bytes);
     cri.node.address = config.cluster.node_ips.first().copied();
-    cri.notice_dir = notice_dir(config);
+    cri.paths.notices = notice_dir(config);
     cri.made_volumes = cluster::volumes(config).into();
-    cri.resolv_conf.clone_from(&config.resolv_conf);
-    cri.cluster_dns.clone_from(&config.cluster.dns);
-    cri.cluster_domain.clone_from(&config.cluster.domain);
-    cri.log_max_bytes = config.container_log_max_size;
-    cri.log_max_files = config.container_log_max_files;
-    cri.slices = Some(Arc::new(SlicesOfPods::default()));
+    cri.dns.resolv_conf.clone_from(&config.resolv_conf);
+    cri.dns.servers.clone_from(&config.cluster.dns);
+    cri.dns.domain.clone_from(&config.cluster.domain);
+    cri.logs.max_bytes = config.container_log_max_size;
+    cri.logs.max_files = config.container_log_max_files;
+    cri.cgroups.slices = Some(Arc::new(SlicesOfPods::default()));
     cri
 }
 
@@ -185,9 +185,9 @@ mod tests {
         let (config, _) = Config::parse("config.yaml".as_ref(), text.as_bytes()).unwrap();
         let identity = NodeIdentity { name: "n1".into(), boot_id: "b".into() };
         let cri = cri_config(&config, &identity, &WallClock::fixed(WallTime::UNIX_EPOCH));
-        let servers: Vec<String> = cri.cluster_dns.iter().map(ToString::to_string).collect();
+        let servers: Vec<String> = cri.dns.servers.iter().map(ToString::to_string).collect();
         assert_eq!(servers, ["10.96.0.10", "fd00::a"]);
-        assert_eq!(cri.cluster_domain, "cluster.local");
+        assert_eq!(cri.dns.domain, "cluster.local");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::facts::{ConfigRead, Fact, Facts, NotObserved};
 /// Whether nothing of winddown is installed.
 pub(crate) fn is_without_winddown(facts: &Facts) -> bool {
     facts.config.read == ConfigRead::Defaults
-        && facts.installed.known().is_some_and(|installed| !installed.unit)
+        && facts.files.installed.known().is_some_and(|installed| !installed.unit)
         && matches!(facts.agent, Fact::Unknown(NotObserved::Absent | NotObserved::NotLive, _))
 }
 

@@ -18,41 +18,11 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "pods are ended through the runtime; one that is away cannot end them in time",
     );
-    let config = &facts.config.config;
-    let endpoint = &config.container_runtime_endpoint;
-    if config.runtime == RuntimeKind::Cri
-        && let Fact::Unknown(kind, why) = &facts.endpoint
+    if facts.config.config.runtime == RuntimeKind::Cri
+        && let Fact::Unknown(kind, why) = &facts.runtime.endpoint
+        && let Some(finding) = no_connection(&CHECK, facts, *kind, why)
     {
-        let others = facts.runtime_endpoints.known().into_iter().flatten();
-        let other = others.into_iter().find(|other| *other != endpoint);
-        let start = |finding: Finding| match facts.runtime_unit() {
-            // Its unit need not be there either.
-            _ if other.is_some() && *kind == NotObserved::Absent => {
-                let (other, file) = (other.map_or("", String::as_str), facts.config.file.display());
-                finding.advise(format!(
-                    "a container runtime is at {other}: if pods are to run there, write \
-                     containerRuntimeEndpoint: {other} into {file}, and restart winddown"
-                ))
-            }
-            Some(unit) => finding.fix(Fix::RuntimeStopped, [format!("systemctl start {unit}")]),
-            None => finding.advise(format!(
-                "start what listens at {endpoint}, or correct containerRuntimeEndpoint"
-            )),
-        };
-        match kind {
-            NotObserved::Absent | NotObserved::Failed => {
-                let title = "the container runtime cannot be reached";
-                let finding = CHECK.problem(title).saw(format!("{endpoint}: {why}"));
-                return Some(start(finding));
-            }
-            NotObserved::Silent => {
-                let title = "the container runtime does not take connections";
-                let finding = CHECK.problem(title).saw(format!("{endpoint}: {why}"));
-                let unit = facts.runtime_unit().unwrap_or("its unit");
-                return Some(finding.advise(format!("it hangs: `systemctl restart {unit}`")));
-            }
-            NotObserved::Denied | NotObserved::NotLive => {}
-        }
+        return Some(finding);
     }
     let status = match &facts.agent {
         Fact::Known(status) => status,
@@ -79,6 +49,37 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
     })
 }
 
+/// Says what to do about a container runtime's socket that takes no connections.
+fn no_connection(check: &Check, facts: &Facts, kind: NotObserved, why: &str) -> Option<Finding> {
+    let endpoint = &facts.config.config.container_runtime_endpoint;
+    let title = match kind {
+        NotObserved::Absent | NotObserved::Failed => "the container runtime cannot be reached",
+        NotObserved::Silent => "the container runtime does not take connections",
+        NotObserved::Denied | NotObserved::NotLive => return None,
+    };
+    let finding = check.problem(title).saw(format!("{endpoint}: {why}"));
+    if kind == NotObserved::Silent {
+        let unit = facts.runtime_unit().unwrap_or("its unit");
+        return Some(finding.advise(format!("it hangs: `systemctl restart {unit}`")));
+    }
+    let others = facts.runtime.endpoints.known().into_iter().flatten();
+    let other = others.into_iter().find(|other| *other != endpoint);
+    Some(match (other, facts.runtime_unit()) {
+        // Its unit need not be there either.
+        (Some(other), _) if kind == NotObserved::Absent => {
+            let file = facts.config.file.display();
+            finding.advise(format!(
+                "a container runtime is at {other}: if pods are to run there, write \
+                 containerRuntimeEndpoint: {other} into {file}, and restart winddown"
+            ))
+        }
+        (_, Some(unit)) => finding.fix(Fix::RuntimeStopped, [format!("systemctl start {unit}")]),
+        (_, None) => finding.advise(format!(
+            "start what listens at {endpoint}, or correct containerRuntimeEndpoint"
+        )),
+    })
+}
+
 /// Checks that the agent can enforce the pods' limits. Only the process runtime needs more for that than the kernel's
 /// usual controllers; with systemd the limits are mentioned only if something is missing.
 pub(super) fn limits(facts: &Facts) -> Option<Finding> {
@@ -102,7 +103,7 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
         RuntimeKind::Cri => return None,
     };
     // If unknown, the reason is reported by another check.
-    let missing = facts.unenforced.known()?;
+    let missing = facts.beyond.unenforced.known()?;
     if missing.is_empty() && facts.config.config.runtime != RuntimeKind::Process {
         return None;
     }
@@ -135,18 +136,8 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
     let prefix = scope_prefix(&config.container_runtime_endpoint);
     let directory = facts.below_root(&format!("/etc/systemd/system/{prefix}.scope.d"));
     let file = format!("{directory}/50-winddown.conf");
-    let (fix, order) = match prefix {
-        // `winddown install` leaves Docker's scopes alone: on other nodes they are no pods.
-        DOCKERS_SCOPES => (
-            Fix::DockersScopesNotOrdered,
-            format!("mkdir -p {directory} && printf '[Unit]\\nBefore={UNIT}\\n' > {file}"),
-        ),
-        _ if facts.live => (Fix::ScopesNotOrdered, facts.install("--runtime cri")),
-        _ => (Fix::ScopesNotOrderedInImage, facts.install("--runtime cri")),
-    };
-    let reload = facts.live.then(|| "systemctl daemon-reload".to_owned());
-    let commands = std::iter::once(order).chain(reload);
-    if let Some(scopes) = facts.scopes.known().filter(|scopes| scopes.count > 0) {
+    let (fix, commands) = order(facts, prefix, &directory, &file);
+    if let Some(scopes) = facts.bus.scopes.known().filter(|scopes| scopes.count > 0) {
         let count = match scopes.count {
             1 => "1 container is a scope".to_owned(),
             count => format!("{count} containers are scopes"),
@@ -164,13 +155,15 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
     // Pods that wait or fail have no container that could be a scope.
     let has_running = |pod: &PodStatus| pod.containers.iter().any(|c| c.state == "running");
     let running = facts.agent.known().is_some_and(|status| status.pods.iter().any(has_running));
-    if running && facts.scopes.known().is_some_and(|scopes| scopes.count == 0) {
+    if running && facts.bus.scopes.known().is_some_and(|scopes| scopes.count == 0) {
         let title = "containers are no scopes (cgroupfs driver): there is nothing to order";
         return Some(CHECK.ok(title));
     }
-    let installed = match &facts.installed {
+    let installed = match &facts.files.installed {
         Fact::Known(installed) => installed,
-        Fact::Unknown(..) => return CHECK.not_observed("the scopes' drop-ins", &facts.installed),
+        Fact::Unknown(..) => {
+            return CHECK.not_observed("the scopes' drop-ins", &facts.files.installed);
+        }
     };
     if !installed.ordered_scopes.contains(&prefix) {
         return Some(
@@ -183,6 +176,26 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
     Some(CHECK.ok("containers' scopes would stop after the agent").saw(file))
 }
 
+/// The commands that make systemd stop such scopes after the agent.
+fn order(
+    facts: &Facts,
+    prefix: &str,
+    directory: &str,
+    file: &str,
+) -> (Fix, impl Iterator<Item = String> + use<>) {
+    let (fix, order) = match prefix {
+        // `winddown install` leaves Docker's scopes alone: on other nodes they are no pods.
+        DOCKERS_SCOPES => (
+            Fix::DockersScopesNotOrdered,
+            format!("mkdir -p {directory} && printf '[Unit]\\nBefore={UNIT}\\n' > {file}"),
+        ),
+        _ if facts.live => (Fix::ScopesNotOrdered, facts.install("--runtime cri")),
+        _ => (Fix::ScopesNotOrderedInImage, facts.install("--runtime cri")),
+    };
+    let reload = facts.live.then(|| "systemctl daemon-reload".to_owned());
+    (fix, std::iter::once(order).chain(reload))
+}
+
 /// Checks that the pods' services have no limit in common.
 pub(super) fn slice(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
@@ -193,9 +206,9 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
     if facts.config.config.runtime != RuntimeKind::Systemd {
         return None;
     }
-    let slice = match &facts.slice {
+    let slice = match &facts.bus.slice {
         Fact::Known(slice) => slice,
-        Fact::Unknown(..) => return CHECK.not_observed("the pods' slice", &facts.slice),
+        Fact::Unknown(..) => return CHECK.not_observed("the pods' slice", &facts.bus.slice),
     };
     let tasks = slice.tasks_max.map(|max| (max, slice.tasks.unwrap_or_default()));
     let mut seen = Vec::new();
@@ -229,11 +242,11 @@ pub(super) fn api(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "beside a kubelet pods are ended through the API server, and only with these rights",
     );
-    let missing = match &facts.rights {
+    let missing = match &facts.api.rights {
         Fact::Known(missing) => missing,
         Fact::Unknown(NotObserved::NotLive, _) => return None,
         Fact::Unknown(NotObserved::Denied, _) => {
-            return CHECK.not_observed("the credentials for the API server", &facts.rights);
+            return CHECK.not_observed("the credentials for the API server", &facts.api.rights);
         }
         Fact::Unknown(_, why) => {
             let title = match facts.config.config.companion.without_api {
@@ -375,7 +388,7 @@ pub(super) fn server(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "a server that passes for the API server gets the node's credentials and decides what runs here",
     );
-    match &facts.server_verified {
+    match &facts.api.server_verified {
         Fact::Known(true) => None,
         Fact::Known(false) => Some(
             CHECK
@@ -386,7 +399,7 @@ pub(super) fn server(facts: &Facts) -> Option<Finding> {
                 ),
         ),
         Fact::Unknown(NotObserved::Denied, _) => {
-            CHECK.not_observed("the credentials for the API server", &facts.server_verified)
+            CHECK.not_observed("the credentials for the API server", &facts.api.server_verified)
         }
         // The agent reports why, and does not start without credentials.
         Fact::Unknown(..) => None,
@@ -400,9 +413,9 @@ pub(super) fn out_of_memory(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "what kills processes when memory runs out gives them no grace and knows no order",
     );
-    let killers = match &facts.killers {
+    let killers = match &facts.runtime.killers {
         Fact::Known(killers) => killers,
-        Fact::Unknown(..) => return CHECK.not_observed("other processes", &facts.killers),
+        Fact::Unknown(..) => return CHECK.not_observed("other processes", &facts.runtime.killers),
     };
     let killers: Vec<String> = killers
         .iter()

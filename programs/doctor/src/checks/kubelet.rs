@@ -28,12 +28,12 @@ fn said_by(facts: &Facts, config: &KubeletConfig) -> String {
 
 /// Adds what was seen of the kubelet.
 fn seen(facts: &Facts, finding: Finding) -> Finding {
-    let process = facts.kubelets.known().and_then(|kubelets| kubelets.first());
+    let process = facts.kubelet.processes.known().and_then(|kubelets| kubelets.first());
     let process = process.map(|p| format!("process {}: {}", p.pid, p.name));
-    let unit = facts.kubelet_unit.known().and_then(Option::as_ref);
+    let unit = facts.kubelet.unit.known().and_then(Option::as_ref);
     let unit = unit.filter(|_| process.is_none()).map(|unit| format!("{unit} is set up to run"));
-    let lock = facts.login.known().and_then(lock).map(listed);
-    let config = facts.kubelet.known().and_then(Option::as_ref);
+    let lock = facts.bus.login.known().and_then(lock).map(listed);
+    let config = facts.kubelet.config.known().and_then(Option::as_ref);
     finding
         .saw(process.or(unit).unwrap_or_default())
         .saw(lock.unwrap_or_default())
@@ -56,12 +56,12 @@ pub(super) fn beside(facts: &Facts) -> Option<Finding> {
         return Some(become_companion(facts, seen(facts, CHECK.problem(verdict.text))));
     }
     if facts.protection_facts().kubelet.presence.is_none() {
-        let unseen = CHECK.not_observed("whether a kubelet runs", &facts.kubelets);
+        let unseen = CHECK.not_observed("whether a kubelet runs", &facts.kubelet.processes);
         return unseen.or_else(|| {
-            CHECK.not_observed("whether a kubelet is set up to run", &facts.kubelet_unit)
+            CHECK.not_observed("whether a kubelet is set up to run", &facts.kubelet.unit)
         });
     }
-    Some(match facts.kubelet.known() {
+    Some(match facts.kubelet.config.known() {
         Some(Some(_)) => {
             seen(facts, CHECK.info("no kubelet is here but its configuration, which nobody uses"))
         }
@@ -80,7 +80,7 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
         why: "without a kubelet no pod starts, and pods end without their preStop hooks",
         ..CHECK
     };
-    let config = facts.kubelet.known().and_then(Option::as_ref);
+    let config = facts.kubelet.config.known().and_then(Option::as_ref);
     let decided = facts.protection_facts().kubelet;
     let is_away =
         matches!(decided.presence, Some(KubeletPresence::Absent | KubeletPresence::Enabled));
@@ -107,9 +107,9 @@ fn beside_companion(facts: &Facts) -> Option<Finding> {
         Some(_) => {
             seen(facts, CHECK.ok("a kubelet runs the pods, and leaves their end to this agent"))
         }
-        None => match &facts.kubelet {
+        None => match &facts.kubelet.config {
             Fact::Unknown(..) => {
-                return CHECK.not_observed("the kubelet's configuration", &facts.kubelet);
+                return CHECK.not_observed("the kubelet's configuration", &facts.kubelet.config);
             }
             Fact::Known(_) => seen(
                 facts,
@@ -205,7 +205,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
          its log only",
     );
     let verdict = facts.protection();
-    let config = match &facts.kubelet {
+    let config = match &facts.kubelet.config {
         Fact::Known(Some(config)) if config.problem.is_empty() => config,
         Fact::Known(Some(config)) => {
             let title = "whether the kubelet ends its pods at a shutdown is not known: its \
@@ -214,26 +214,19 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
         }
         Fact::Known(None) => return Some(seen(facts, CHECK.warning(verdict.text))),
         Fact::Unknown(..) => {
-            return CHECK.not_observed("the kubelet's configuration", &facts.kubelet);
+            return CHECK.not_observed("the kubelet's configuration", &facts.kubelet.config);
         }
     };
     let restart = format!("systemctl restart {}", config.unit);
     let problem = || CHECK.problem(&*verdict.text);
     Some(match verdict.reason {
         Why::KubeletSwitchedOff => {
-            let file = facts.below_root(&config.file);
-            let fields = "shutdownGracePeriod and shutdownGracePeriodCriticalPods";
-            let then = if facts.live { format!(", then: `{restart}`") } else { String::new() };
-            let lasting = match config.rewritten {
-                "" => String::new(),
-                rewritten => format!("; {rewritten}"),
-            };
-            let advice = format!("set {fields} in {file}{lasting}{then}");
+            let advice = how_to_switch_on(facts, config, &restart);
             problem().saw(said_by(facts, config)).advise(advice)
         }
         Why::KubeletDelayTooShort => {
             let finding = problem().saw(said_by(facts, config)).saw(delay_set_by(facts));
-            let setting = facts.setting.known().and_then(Option::as_ref);
+            let setting = facts.files.setting.known().and_then(Option::as_ref);
             let edit = setting.map(|set| override_command(facts, &set.file, config.wanted));
             if facts.live {
                 let commands = edit.into_iter().chain([RELOAD_LOGIND.to_owned(), restart]);
@@ -243,7 +236,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
             }
         }
         Why::KubeletLockNotHeld => {
-            let locks = facts.login.known().map(lock_count).unwrap_or_default();
+            let locks = facts.bus.login.known().map(lock_count).unwrap_or_default();
             let locks = format!("logind lists {locks}; the kubelet's is not among them");
             seen(facts, problem())
                 .saw(locks)
@@ -255,14 +248,26 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
             let title = "the kubelet is set up to end its pods; whether it can shows when it runs";
             CHECK.info(title).saw(said_by(facts, config))
         }
-        _ => return CHECK.not_observed("logind", &facts.login),
+        _ => return CHECK.not_observed("logind", &facts.bus.login),
     })
+}
+
+/// Says where to set the time that a kubelet takes for its pods.
+fn how_to_switch_on(facts: &Facts, config: &KubeletConfig, restart: &str) -> String {
+    let file = facts.below_root(&config.file);
+    let fields = "shutdownGracePeriod and shutdownGracePeriodCriticalPods";
+    let then = if facts.live { format!(", then: `{restart}`") } else { String::new() };
+    let lasting = match config.rewritten {
+        "" => String::new(),
+        rewritten => format!("; {rewritten}"),
+    };
+    format!("set {fields} in {file}{lasting}{then}")
 }
 
 /// How long logind would wait for a kubelet of an image, where that is certain: the kubelet raises the delay by a file
 /// of its own, which counts unless the name of another file sorts after it.
 pub(crate) fn delay_in_image(facts: &Facts) -> Option<std::time::Duration> {
-    let setting = facts.setting.known()?.as_ref()?;
+    let setting = facts.files.setting.known()?.as_ref()?;
     let name = setting.file.file_name()?;
     (name > KUBELETS_DROP_IN).then_some(setting.value)
 }

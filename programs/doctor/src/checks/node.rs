@@ -57,16 +57,7 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
                     )),
             );
         }
-        ConfigRead::Unread(kind, why) => {
-            let not_observed = Fact::<()>::Unknown(*kind, format!("{file}: {why}"));
-            let found = match kind {
-                NotObserved::Silent => {
-                    Some(CHECK.problem("the configuration cannot be read: the disk hangs").saw(why))
-                }
-                _ => CHECK.not_observed("the configuration", &not_observed),
-            };
-            return found.map(|found| found.saw("what depends on it was not checked"));
-        }
+        ConfigRead::Unread(kind, why) => return unread(&CHECK, facts, *kind, why),
     };
     let loaded = facts.agent.known().and_then(|status| status.config.loaded_at);
     if let (Some(loaded), Some(changed)) = (loaded, facts.config.changed)
@@ -85,6 +76,21 @@ pub(super) fn config(facts: &Facts) -> Option<Finding> {
     } else {
         CHECK.info("the configuration is valid, with remarks").saw_all(warnings)
     })
+}
+
+/// Says why the configuration could not be read.
+fn unread(check: &Check, facts: &Facts, kind: NotObserved, why: &str) -> Option<Finding> {
+    let file = facts.config.file.display();
+    let found = match kind {
+        NotObserved::Silent => {
+            Some(check.problem("the configuration cannot be read: the disk hangs").saw(why))
+        }
+        _ => {
+            let not_observed = Fact::<()>::Unknown(kind, format!("{file}: {why}"));
+            check.not_observed("the configuration", &not_observed)
+        }
+    };
+    found.map(|found| found.saw("what depends on it was not checked"))
 }
 
 /// Checks that the manifests are valid. Returns `None` beside a kubelet: the agent reads none there.
@@ -124,13 +130,15 @@ pub(super) fn writers(facts: &Facts) -> Option<Finding> {
         Area::Node,
         "a user who can write a manifest can run any program as any user, root included",
     );
-    let found = match &facts.others_may_write {
+    let found = match &facts.files.others_may_write {
         // The agent reads none.
         _ if facts.is_beside_kubelet() => return None,
         Fact::Known(found) => found,
         // Reported by the check `manifests`.
         Fact::Unknown(NotObserved::Absent | NotObserved::NotLive, _) => return None,
-        Fact::Unknown(..) => return CHECK.not_observed("the manifests", &facts.others_may_write),
+        Fact::Unknown(..) => {
+            return CHECK.not_observed("the manifests", &facts.files.others_may_write);
+        }
     };
     let first = found.first()?;
     let title = "users other than root can write manifests";
@@ -151,12 +159,12 @@ pub(super) fn exposed(facts: &Facts) -> Option<Finding> {
         Area::Node,
         "the agent is root: who can write what it reads decides what root does, and who can read its keys is the node",
     );
-    let found = match &facts.exposed {
+    let found = match &facts.files.exposed {
         Fact::Known(found) => found,
         // Reported by the check `config`.
         Fact::Unknown(NotObserved::Absent, _) => return None,
         Fact::Unknown(..) => {
-            return CHECK.not_observed("the paths that root trusts", &facts.exposed);
+            return CHECK.not_observed("the paths that root trusts", &facts.files.exposed);
         }
     };
     let everybody = |how: &Exposure| match how {
@@ -191,11 +199,11 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
         "the phase of a shutdown is kept on disk, so that a restarted agent goes on with it",
     );
     // Reported by the check `sandbox`: this command may write where the agent may not.
-    let mut kept = facts.out_of_reach.known().into_iter().flatten();
+    let mut kept = facts.beyond.out_of_reach.known().into_iter().flatten();
     if kept.any(|one| one.field == "stateDirectory") {
         return None;
     }
-    let state = match &facts.state {
+    let state = match &facts.files.state {
         Fact::Known(state) => state,
         Fact::Unknown(NotObserved::Silent, why) => {
             return Some(CHECK.problem("the state directory's disk does not answer").saw(why));
@@ -215,7 +223,7 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
                     .saw(why),
             );
         }
-        Fact::Unknown(..) => return CHECK.not_observed("the state directory", &facts.state),
+        Fact::Unknown(..) => return CHECK.not_observed("the state directory", &facts.files.state),
     };
     let path = state.path.display();
     let free = format!(
@@ -243,11 +251,11 @@ pub(super) fn state(facts: &Facts) -> Option<Finding> {
 pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     const CHECK: Check =
         Check::new("socket", Area::Node, "a user who can write to the socket can end pods");
-    let socket = match &facts.socket {
+    let socket = match &facts.files.socket {
         Fact::Known(socket) => socket,
         // Reported by the check `agent`.
         Fact::Unknown(NotObserved::Absent, _) => return None,
-        Fact::Unknown(..) => return CHECK.not_observed("the control socket", &facts.socket),
+        Fact::Unknown(..) => return CHECK.not_observed("the control socket", &facts.files.socket),
     };
     let path = socket.path.display();
     let seen =
@@ -302,7 +310,7 @@ pub(super) fn clock(facts: &Facts) -> Option<Finding> {
             );
         }
     }
-    Some(match &clock.synchronised {
+    Some(match &facts.bus.synchronised {
         Fact::Known(true) => CHECK.ok("the clock is synchronised"),
         Fact::Known(false) => CHECK
             .info("the clock is not synchronised")

@@ -79,7 +79,8 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
         ),
         Fact::Unknown(NotObserved::Absent, why) => {
             let found = CHECK.problem("no agent runs on this node").saw(why);
-            let stopped = facts.service.known().is_some_and(|unit| unit.active_state == "inactive");
+            let unit = facts.bus.service.known();
+            let stopped = unit.is_some_and(|unit| unit.active_state == "inactive");
             // Of a unit that has failed, or does not exist, the check `unit` says what to do.
             Some(match stopped && facts.unit_can_start() {
                 true => found.fix(Fix::AgentStopped, [START]),
@@ -87,8 +88,7 @@ pub(super) fn agent(facts: &Facts) -> Option<Finding> {
             })
         }
         Fact::Unknown(NotObserved::Failed, why) => {
-            let title = "the agent could not be asked";
-            Some(CHECK.warning(title).saw(why).advise(LOG))
+            Some(CHECK.warning("the agent could not be asked").saw(why).advise(LOG))
         }
     }
 }
@@ -145,7 +145,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
         };
         return Some(finding.saw(said_of_lock(status)));
     }
-    let login = match &facts.login {
+    let login = match &facts.bus.login {
         Fact::Known(login) => login,
         // Another check reports that logind does not answer.
         Fact::Unknown(NotObserved::NotLive, _) => return None,
@@ -189,7 +189,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
 /// The agent's lock. Every user can take a delay lock under any name: the agent's belongs to root, or to the owner of
 /// its socket.
 pub(crate) fn agents_lock<'a>(facts: &Facts, login: &'a LoginView) -> Option<&'a LockView> {
-    let agents = facts.socket.known().map_or(0, |socket| socket.uid);
+    let agents = facts.files.socket.known().map_or(0, |socket| socket.uid);
     login.locks.iter().find(|lock| {
         lock.who == "winddown" && lock.delays_shutdown() && (lock.uid == 0 || lock.uid == agents)
     })
@@ -206,7 +206,7 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
         let seen = format!("shutdownSocket: {}", socket.display());
         return Some(CHECK.ok("a program of this node announces shutdowns, not logind").saw(seen));
     }
-    Some(match &facts.login {
+    Some(match &facts.bus.login {
         Fact::Known(login) => CHECK.ok("logind answers").saw(format!(
             "delay: {}; lists {}",
             span(login.delay),
@@ -226,7 +226,7 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
             .warning("logind answered with an error")
             .saw(why)
             .advise("`journalctl -u systemd-logind -e` says why"),
-        Fact::Unknown(..) => return CHECK.not_observed("logind", &facts.login),
+        Fact::Unknown(..) => return CHECK.not_observed("logind", &facts.bus.login),
     })
 }
 
@@ -254,9 +254,9 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
             CHECK.warning(title).advise(advice)
         });
     }
-    let setting = facts.setting.known().and_then(Option::as_ref);
+    let setting = facts.files.setting.known().and_then(Option::as_ref);
     let on_disk = setting.map_or(Duration::from_secs(5), |setting| setting.value);
-    let given = match facts.login.known() {
+    let given = match facts.bus.login.known() {
         Some(login) => login.delay,
         None if facts.live => facts.told_delay()?,
         None => on_disk,
@@ -289,7 +289,7 @@ pub(super) fn guard(facts: &Facts) -> Option<Finding> {
     );
     let guard = facts.agent.known()?.guard.as_ref()?;
     let pods = guard.pods.iter().map(|pod| format!("{}/{}", pod.namespace, pod.name));
-    let version = facts.system.known().and_then(|system| system.major());
+    let version = facts.bus.system.known().and_then(|system| system.major());
     let finding = match guard.state {
         LockState::Held => CHECK.info("pods hold shutdowns, which logind refuses"),
         _ => CHECK
@@ -348,7 +348,7 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
         Area::Shutdown,
         "a way down that neither asks logind nor stops units leaves no chance to end pods",
     );
-    let system = match &facts.system {
+    let system = match &facts.bus.system {
         Fact::Known(system) => system,
         // Reported by the check `unit`.
         Fact::Unknown(..) => return None,
@@ -366,18 +366,7 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
         false => "ends pods as the unit stops: systemctl start poweroff.target and the like",
     };
     let lost = "not covered: reboot -f, systemctl --force, kexec -e, a panic, a power cut";
-    let bypassing: Vec<String> = facts
-        .commands
-        .known()
-        .into_iter()
-        .flatten()
-        .filter_map(|command| {
-            let name = command.leads_to.file_name()?;
-            let (path, leads_to) = (command.path.display(), command.leads_to.display());
-            (name != "systemctl")
-                .then(|| format!("{path} is {leads_to}, which may go around logind"))
-        })
-        .collect();
+    let bypassing = bypassing(facts);
     let old = version > 0 && version < SYSV_ASKS_LOGIND;
     let sysv = format!(
         "systemd {version}: shutdown now, reboot, halt and poweroff, typed by root, go around \
@@ -405,6 +394,23 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
     Some(finding.saw_all(&bypassing).saw(format!("{delayed}{soft}")).saw(stop).saw(lost))
 }
 
+/// The shutdown commands that are not systemd's, one line each.
+fn bypassing(facts: &Facts) -> Vec<String> {
+    facts
+        .files
+        .commands
+        .known()
+        .into_iter()
+        .flatten()
+        .filter_map(|command| {
+            let name = command.leads_to.file_name()?;
+            let (path, leads_to) = (command.path.display(), command.leads_to.display());
+            (name != "systemctl")
+                .then(|| format!("{path} is {leads_to}, which may go around logind"))
+        })
+        .collect()
+}
+
 /// Reports how the last shutdown went.
 pub(super) fn last(facts: &Facts) -> Option<Finding> {
     const CHECK: Check = Check::new(
@@ -412,9 +418,11 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
         Area::Shutdown,
         "how the last one went is the best guess at the next one",
     );
-    let last = match &facts.last {
+    let last = match &facts.files.last {
         Fact::Known(last) => last,
-        Fact::Unknown(..) => return CHECK.not_observed("the last shutdown's report", &facts.last),
+        Fact::Unknown(..) => {
+            return CHECK.not_observed("the last shutdown's report", &facts.files.last);
+        }
     };
     Some(match last {
         None => CHECK.ok("no shutdown has been reported yet"),
@@ -492,7 +500,7 @@ fn reread_delay(facts: &Facts) -> impl Iterator<Item = &'static str> {
 
 /// The setting that determines how long logind waits.
 pub(super) fn delay_set_by(facts: &Facts) -> String {
-    match facts.setting.known().and_then(Option::as_ref) {
+    match facts.files.setting.known().and_then(Option::as_ref) {
         Some(setting) => {
             let file = facts.below_root(&setting.file.to_string_lossy());
             format!("{file}: InhibitDelayMaxSec={}", span(setting.value))

@@ -24,7 +24,7 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
         Area::Unit,
         "the unit starts the agent again when it fails, and ends the pods when logind is bypassed",
     );
-    let service = match &facts.service {
+    let service = match &facts.bus.service {
         Fact::Known(service) => service,
         Fact::Unknown(NotObserved::NotLive, _) => return on_disk(CHECK, facts),
         Fact::Unknown(NotObserved::Absent, why) => {
@@ -43,7 +43,7 @@ pub(super) fn unit(facts: &Facts) -> Option<Finding> {
                     .advise("`systemctl status` says what it waits for"),
             );
         }
-        Fact::Unknown(..) => return CHECK.not_observed("the unit", &facts.service),
+        Fact::Unknown(..) => return CHECK.not_observed("the unit", &facts.bus.service),
     };
     match service.load_state.as_str() {
         "loaded" => {}
@@ -85,7 +85,7 @@ pub(super) fn sandbox(facts: &Facts) -> Option<Finding> {
         "an agent that its unit keeps from its directories does not start, or loses what it writes",
     );
     // If unknown, the reason is reported by the check `unit`.
-    let kept = facts.out_of_reach.known().filter(|kept| !kept.is_empty())?;
+    let kept = facts.beyond.out_of_reach.known().filter(|kept| !kept.is_empty())?;
     let file = facts.config.file.display();
     let mut found = CHECK
         .problem("the unit keeps the agent from paths of its configuration")
@@ -122,10 +122,10 @@ fn kept_away(one: &OutOfReach) -> String {
 pub(super) fn boot(facts: &Facts) -> Option<Finding> {
     const CHECK: Check =
         Check::new("boot", Area::Unit, "after the next boot the node would not be protected");
-    let state = match &facts.service {
+    let state = match &facts.bus.service {
         Fact::Known(service) if service.load_state == "loaded" => service.unit_file_state.as_str(),
         Fact::Unknown(NotObserved::NotLive, _) => {
-            let installed = facts.installed.known().filter(|installed| installed.unit)?;
+            let installed = facts.files.installed.known().filter(|installed| installed.unit)?;
             if installed.enabled { "enabled" } else { "disabled" }
         }
         // Reported by the check `unit`.
@@ -202,7 +202,7 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
 
 /// The unit of the kubelet that has to end the pods; `None` if the agent ends them without one, or if it is not known.
 fn kubelets_unit(facts: &Facts) -> Option<String> {
-    let kubelet = facts.kubelet.known()?.as_ref().filter(|_| facts.is_beside_kubelet())?;
+    let kubelet = facts.kubelet.config.known()?.as_ref().filter(|_| facts.is_beside_kubelet())?;
     Some(format!("{}.service", kubelet.unit))
 }
 
@@ -311,16 +311,16 @@ fn drop_in(name: &str, section: &str, line: &str) -> String {
 }
 
 fn loaded(facts: &Facts) -> Option<&ServiceView> {
-    facts.service.known().filter(|service| service.load_state == "loaded")
+    facts.bus.service.known().filter(|service| service.load_state == "loaded")
 }
 
 fn on_disk(check: Check, facts: &Facts) -> Option<Finding> {
-    Some(match &facts.installed {
+    Some(match &facts.files.installed {
         Fact::Known(installed) if installed.unit => check.ok(format!("{UNIT} is installed")),
         Fact::Known(_) => check
             .problem(format!("{UNIT} is not installed"))
             .fix(Fix::UnitMissingInImage, [facts.install("")]),
-        Fact::Unknown(..) => return check.not_observed("the unit's file", &facts.installed),
+        Fact::Unknown(..) => return check.not_observed("the unit's file", &facts.files.installed),
     })
 }
 

@@ -2,12 +2,10 @@
 
 use winddown_config::{Config, RuntimeKind};
 use winddown_shared::error_chain;
-use winddown_systemd::inspect::{
-    InspectError, InspectErrorKind, Inspector, LoginView, ServiceView, SliceView, SystemView,
-};
+use winddown_systemd::inspect::{InspectError, InspectErrorKind, Inspector};
 
 use super::ObservedNode;
-use crate::facts::{DOCKERS_SCOPES, Fact, NotObserved, Scopes, UNIT, scope_prefix};
+use crate::facts::{BusFacts, DOCKERS_SCOPES, Fact, NotObserved, Scopes, UNIT, scope_prefix};
 
 /// The slice that contains the pods' services.
 const SLICE: &str = "winddown.slice";
@@ -19,18 +17,8 @@ const SCOPES_OF_DOCKER: [&str; 1] = ["docker-[0-9a-f][0-9a-f]*.scope"];
 /// Number of scopes that are inspected: all scopes of a node get the same drop-in, so a few are enough.
 const LOOKED_AT: usize = 5;
 
-/// The observations made over D-Bus.
-pub(super) struct BusObservations {
-    pub(super) login: Fact<LoginView>,
-    pub(super) system: Fact<SystemView>,
-    pub(super) service: Fact<ServiceView>,
-    pub(super) scopes: Fact<Scopes>,
-    pub(super) slice: Fact<SliceView>,
-    pub(super) synchronised: Fact<bool>,
-}
-
 /// Observes the pods' slice only if pods are services.
-pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusObservations {
+pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
     if !place.live {
         return nothing(NotObserved::NotLive, "not the running machine");
     }
@@ -52,7 +40,7 @@ pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusObservatio
         slice,
         inspector.clock_synchronised(),
     );
-    BusObservations {
+    BusFacts {
         login: fact(login),
         system: fact(system),
         service: fact(service),
@@ -67,8 +55,8 @@ fn scopes_of(endpoint: &str) -> &'static [&'static str] {
     if scope_prefix(endpoint) == DOCKERS_SCOPES { &SCOPES_OF_DOCKER } else { &SCOPES }
 }
 
-fn nothing(kind: NotObserved, why: &str) -> BusObservations {
-    BusObservations {
+fn nothing(kind: NotObserved, why: &str) -> BusFacts {
+    BusFacts {
         login: Fact::Unknown(kind, why.to_owned()),
         system: Fact::Unknown(kind, why.to_owned()),
         service: Fact::Unknown(kind, why.to_owned()),

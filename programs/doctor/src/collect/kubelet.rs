@@ -3,30 +3,17 @@
 use std::path::Path;
 use std::time::Duration;
 
-use winddown_companion::kubelet::processes::{self, KubeletProcess};
+use winddown_companion::kubelet::processes::kubelets;
 use winddown_companion::kubelet::{self, KubeletChange, Periods};
 
 use super::{MOST_PROCESSES, not_observed};
-use crate::facts::{Fact, KubeletConfig, NotObserved};
+use crate::facts::{Fact, KubeletConfig, KubeletOnDisk, NotObserved};
 
-/// What the files of a machine say about its kubelet.
-#[derive(Clone, Debug)]
-pub(crate) struct OnDisk {
-    /// The kubelets that run.
-    pub(crate) kubelets: Fact<Vec<KubeletProcess>>,
-    /// The unit that starts one at boot; in an image, the unit that would start one.
-    pub(crate) unit: Fact<Option<String>>,
-    /// The configuration of the running kubelet, or else of the installed one.
-    pub(crate) config: Fact<Option<KubeletConfig>>,
-}
-
-// === impl OnDisk ===
-
-impl OnDisk {
+impl KubeletOnDisk {
     /// Nothing could be seen, for this reason.
     pub(super) fn unseen(kind: NotObserved, why: &str) -> Self {
         Self {
-            kubelets: Fact::Unknown(kind, why.to_owned()),
+            processes: Fact::Unknown(kind, why.to_owned()),
             unit: Fact::Unknown(kind, why.to_owned()),
             config: Fact::Unknown(kind, why.to_owned()),
         }
@@ -34,7 +21,7 @@ impl OnDisk {
 
     /// Looks below `root`, and at processes only if that is the root of the running machine.
     pub(crate) fn look(root: &Path, live: bool) -> Self {
-        let kubelets = match live.then(|| processes::kubelets(root)) {
+        let processes = match live.then(|| kubelets(root)) {
             None => Fact::not_live(),
             // Every user can start processes of any name.
             Some(Ok(found)) => Fact::Known(found.into_iter().take(MOST_PROCESSES).collect()),
@@ -44,7 +31,7 @@ impl OnDisk {
             true => kubelet::enabled_unit(root),
             false => kubelet::find(root, live).into_iter().find_map(|found| found.unit),
         };
-        Self { kubelets, unit: Fact::Known(unit), config: Fact::Known(config(root, live)) }
+        Self { processes, unit: Fact::Known(unit), config: Fact::Known(config(root, live)) }
     }
 }
 

@@ -58,9 +58,9 @@ fn check(cases: &[Case]) {
 fn what_may_not_be_seen_is_said_and_is_no_fault() {
     let mut facts = healthy();
     facts.agent = unseen(NotObserved::Denied);
-    facts.state = unseen(NotObserved::Denied);
-    facts.last = unseen(NotObserved::Denied);
-    facts.endpoint = unseen(NotObserved::Denied);
+    facts.files.state = unseen(NotObserved::Denied);
+    facts.files.last = unseen(NotObserved::Denied);
+    facts.runtime.endpoint = unseen(NotObserved::Denied);
     let found = findings(&facts);
     for id in ["agent", "state", "last-shutdown", "runtime"] {
         let finding = found.iter().find(|finding| finding.id == id).unwrap();
@@ -81,7 +81,7 @@ fn of_a_wrong_configuration_nothing_is_said_that_is_true_of_the_defaults_only() 
         found.map(|finding| finding.id).collect::<Vec<_>>()
     };
     assert_eq!(advice(&facts), ["crash"], "the unit is not for the process runtime");
-    known(&mut facts.socket).mode = 0o660;
+    known(&mut facts.files.socket).mode = 0o660;
     for (read, wrong) in [
         (ConfigRead::Invalid(vec!["maxPod: unknown field".to_owned()]), vec!["config"]),
         (ConfigRead::Unread(NotObserved::Silent, "hm".to_owned()), vec!["config"]),
@@ -108,7 +108,7 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
         |f| f.config.config.mode = Mode::Companion,
         |f| {
             f.config.read = ConfigRead::Defaults;
-            f.installed = Fact::Known(Installed::default());
+            f.files.installed = Fact::Known(Installed::default());
             f.agent = unseen(NotObserved::Absent);
         },
     ];
@@ -127,22 +127,22 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
     ];
     let logind: [Change; 5] = [
         |_| {},
-        |f| known(&mut f.login).locks.retain(|lock| lock.who != "winddown"),
-        |f| known(&mut f.login).locks.push(lock("kubelet")),
-        |f| known(&mut f.login).delay = secs(5),
-        |f| f.login = unseen(NotObserved::Silent),
+        |f| known(&mut f.bus.login).locks.retain(|lock| lock.who != "winddown"),
+        |f| known(&mut f.bus.login).locks.push(lock("kubelet")),
+        |f| known(&mut f.bus.login).delay = secs(5),
+        |f| f.bus.login = unseen(NotObserved::Silent),
     ];
     let kubelets: [Change; 4] = [
         |_| {},
-        |f| f.kubelets = process("kubelet"),
-        |f| f.kubelet_unit = Fact::Known(Some("kubelet.service".to_owned())),
-        |f| f.kubelets = unseen(NotObserved::Failed),
+        |f| f.kubelet.processes = process("kubelet"),
+        |f| f.kubelet.unit = Fact::Known(Some("kubelet.service".to_owned())),
+        |f| f.kubelet.processes = unseen(NotObserved::Failed),
     ];
     let configurations: [Change; 4] = [
-        |f| f.kubelet = kubelet(""),
-        |f| f.kubelet = kubelet("shutdownGracePeriod: 30s"),
+        |f| f.kubelet.config = kubelet(""),
+        |f| f.kubelet.config = kubelet("shutdownGracePeriod: 30s"),
         |_| {},
-        |f| f.kubelet = unseen(NotObserved::Silent),
+        |f| f.kubelet.config = unseen(NotObserved::Silent),
     ];
     let mut seen = Vec::new();
     let lists: [&[Change]; 5] = [&modes, &agents, &logind, &kubelets, &configurations];
@@ -216,15 +216,15 @@ fn of_an_image_only_the_files_are_judged() {
         ["periods", "delay", "unit", "boot", "scopes", "kubelet", "config", "last-shutdown"]
     );
     assert!(findings(&facts).iter().all(|finding| finding.severity == Well));
-    facts.setting = Fact::Known(None);
+    facts.files.setting = Fact::Known(None);
     let delay = finding(&facts, "delay").unwrap();
     assert_eq!(delay.severity, Info, "the agent raises it at boot: {delay:?}");
     assert_eq!(delay.fix, Vec::<String>::new(), "{delay:?}");
-    known(&mut facts.installed).enabled = false;
+    known(&mut facts.files.installed).enabled = false;
     assert_eq!(finding(&facts, "boot").unwrap().severity, Warning);
-    known(&mut facts.installed).unit = false;
+    known(&mut facts.files.installed).unit = false;
     assert_eq!(finding(&facts, "unit").unwrap().severity, Problem);
-    facts.setting = set("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
+    facts.files.setting = set("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
     let delay = finding(&facts, "delay").unwrap();
     assert_eq!(delay.severity, Warning);
     assert_eq!(
@@ -241,21 +241,23 @@ fn of_an_image_only_the_files_are_judged() {
 }
 
 fn image() -> Facts {
-    Facts {
-        live: false,
-        root: "/image".into(),
-        agent: Fact::not_live(),
+    let mut facts = healthy();
+    facts.live = false;
+    facts.root = "/image".into();
+    facts.agent = Fact::not_live();
+    facts.bus = BusFacts {
         login: Fact::not_live(),
         system: Fact::not_live(),
         service: Fact::not_live(),
         scopes: Fact::not_live(),
-        endpoint: Fact::not_live(),
-        kubelets: Fact::not_live(),
-        killers: Fact::not_live(),
-        state: Fact::not_live(),
-        shortages: Fact::not_live(),
-        socket: Fact::not_live(),
-        clock: Clock { now: now(), synchronised: Fact::not_live(), newest: None },
-        ..healthy()
-    }
+        synchronised: Fact::not_live(),
+        ..facts.bus
+    };
+    facts.runtime.endpoint = Fact::not_live();
+    facts.runtime.killers = Fact::not_live();
+    facts.kubelet.processes = Fact::not_live();
+    facts.files.state = Fact::not_live();
+    facts.files.socket = Fact::not_live();
+    facts.shortages = Fact::not_live();
+    facts
 }

@@ -68,19 +68,19 @@ async fn a_root_and_a_logind_are_seen_as_they_are() {
     let facts = collect(&root.place(logind.peer())).await;
     assert_eq!(facts.config.read, ConfigRead::Valid(Vec::new()));
     assert_eq!(facts.budget, secs(30));
-    let login = facts.login.known().expect("logind answers");
+    let login = facts.bus.login.known().expect("logind answers");
     assert_eq!(login.delay, secs(37));
     assert!(login.locks.iter().any(|lock| lock.who == "winddown"));
-    let setting = facts.setting.known().unwrap().as_ref().unwrap();
+    let setting = facts.files.setting.known().unwrap().as_ref().unwrap();
     assert_eq!(setting.file, path("/etc/systemd/logind.conf.d/zz-winddown.conf"));
-    let installed = facts.installed.known().unwrap();
+    let installed = facts.files.installed.known().unwrap();
     assert!(installed.unit && !installed.enabled, "{installed:?}");
     assert_eq!(installed.ordered_scopes, ["cri-containerd-", "crio-"]);
-    let state = facts.state.known().expect("it can be written");
+    let state = facts.files.state.known().expect("it can be written");
     assert_eq!(state.unwritable, None);
     let left: Vec<_> = fs::read_dir(&state.path).unwrap().collect();
     assert!(left.is_empty(), "what was written is gone again: {left:?}");
-    assert_eq!(facts.last, Fact::Known(None));
+    assert_eq!(facts.files.last, Fact::Known(None));
     assert_eq!(
         facts.agent.not_observed(),
         Some(NotObserved::Absent),
@@ -96,7 +96,7 @@ async fn an_answer_that_is_refused_is_another_finding_than_none() {
     let logind = StandIn::new(secs(5));
     logind.set_behaviour("ListInhibitors", Behaviour::Refuse);
     let facts = collect(&root.place(logind.peer())).await;
-    assert_eq!(facts.login.not_observed(), Some(NotObserved::Failed));
+    assert_eq!(facts.bus.login.not_observed(), Some(NotObserved::Failed));
     assert_eq!(finding(&facts, "logind").unwrap().severity, Severity::Warning);
 }
 
@@ -108,8 +108,8 @@ async fn a_bus_and_an_agent_that_hang_become_findings() {
     fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let _listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let facts = collect(&root.place(hung_bus())).await;
-    assert_eq!(facts.login.not_observed(), Some(NotObserved::Silent));
-    assert_eq!(facts.service.not_observed(), Some(NotObserved::Silent));
+    assert_eq!(facts.bus.login.not_observed(), Some(NotObserved::Silent));
+    assert_eq!(facts.bus.service.not_observed(), Some(NotObserved::Silent));
     assert_eq!(facts.agent.not_observed(), Some(NotObserved::Silent));
     for id in ["agent", "logind", "unit"] {
         assert_eq!(finding(&facts, id).unwrap().severity, Severity::Problem, "{id}");
@@ -191,14 +191,18 @@ async fn the_runtimes_socket_is_tried() {
     root.put("etc/winddown/config.yaml", &format!("{CONFIG}runtime: cri\n"));
     let socket = root.path().join("run/containerd/containerd.sock");
     let facts = collect(&root.place(no_bus())).await;
-    assert_eq!(facts.endpoint.not_observed(), Some(NotObserved::Absent));
+    assert_eq!(facts.runtime.endpoint.not_observed(), Some(NotObserved::Absent));
     fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let listens = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let facts = collect(&root.place(no_bus())).await;
-    assert_eq!(facts.endpoint, Fact::Known(()));
+    assert_eq!(facts.runtime.endpoint, Fact::Known(()));
     drop(listens);
     let facts = collect(&root.place(no_bus())).await;
-    assert_eq!(facts.endpoint.not_observed(), Some(NotObserved::Absent), "nothing listens now");
+    assert_eq!(
+        facts.runtime.endpoint.not_observed(),
+        Some(NotObserved::Absent),
+        "nothing listens now"
+    );
 }
 
 #[tokio::test]
@@ -211,7 +215,8 @@ async fn commands_are_followed_below_the_root() {
     std::os::unix::fs::symlink("loop", sbin.join("halt")).unwrap();
     fs::write(sbin.join("reboot"), "#!/bin/sh\n").unwrap();
     let facts = collect(&root.place(no_bus())).await;
-    let leads: Vec<_> = facts.commands.known().unwrap().iter().map(|c| &*c.leads_to).collect();
+    let leads: Vec<_> =
+        facts.files.commands.known().unwrap().iter().map(|c| &*c.leads_to).collect();
     assert_eq!(
         leads,
         [Path::new("/usr/sbin/reboot"), Path::new("/bin/systemctl"), Path::new("/usr/sbin/loop")]
@@ -224,7 +229,7 @@ async fn a_state_directory_that_is_a_file_is_no_directory() {
     fs::remove_dir(root.path().join("var/lib/winddown")).unwrap();
     root.put("var/lib/winddown", "");
     let facts = collect(&root.place(no_bus())).await;
-    assert_eq!(facts.state.not_observed(), Some(NotObserved::Absent));
+    assert_eq!(facts.files.state.not_observed(), Some(NotObserved::Absent));
 }
 
 /// A bus that accepts connections and never answers.
@@ -256,8 +261,8 @@ async fn killers_crowd_no_kubelet_out() {
     root.put("proc/9000/status", &own_users());
     (100..200).for_each(|pid| root.put(&format!("proc/{pid}/comm"), "earlyoom\n"));
     let facts = collect(&root.place(no_bus())).await;
-    assert_eq!(facts.kubelets.known().unwrap().len(), 1);
-    assert_eq!(facts.killers.known().unwrap().len(), 32);
+    assert_eq!(facts.kubelet.processes.known().unwrap().len(), 1);
+    assert_eq!(facts.runtime.killers.known().unwrap().len(), 32);
 }
 
 /// k3s overwrites its own file at each start.

@@ -8,10 +8,12 @@ use winddown_render::View;
 fn huge_lists_and_long_texts_are_cut_and_counted() {
     let mut facts = healthy();
     let endless = "x".repeat(1 << 14);
-    let locks = &mut known(&mut facts.login).locks;
+    let locks = &mut known(&mut facts.bus.login).locks;
     locks.splice(0..0, (0..100_000).map(|_| lock("somebody")));
-    known(&mut facts.service).after.extend((0..100_000).map(|number| format!("{number}.service")));
-    facts.killers = Fact::Known(
+    known(&mut facts.bus.service)
+        .after
+        .extend((0..100_000).map(|number| format!("{number}.service")));
+    facts.runtime.killers = Fact::Known(
         (0..10_000).map(|pid| KubeletProcess { pid, name: "earlyoom".to_owned() }).collect(),
     );
     known(&mut facts.agent).manifests.problems = (0..200)
@@ -45,8 +47,8 @@ fn texts_from_elsewhere_cannot_rewrite_the_screen() {
     known(&mut facts.agent).runtime.message = evil.clone();
     known(&mut facts.agent).runtime.name = evil.clone();
     let mut short = healthy();
-    short.setting = set("/usr/lib/systemd/logind.conf.d/zzz\x1b[2J.conf", 1);
-    known(&mut short.login).delay = secs(1);
+    short.files.setting = set("/usr/lib/systemd/logind.conf.d/zzz\x1b[2J.conf", 1);
+    known(&mut short.bus.login).delay = secs(1);
     for facts in [facts, short] {
         let diagnosis = diagnose(&facts);
         let text = render(&diagnosis, &View::default());
@@ -62,11 +64,11 @@ fn numbers_that_make_no_sense_are_survived() {
         assert!(!findings(&facts).is_empty());
     }
     facts.wanted = Duration::MAX;
-    known(&mut facts.login).delay = Duration::MAX;
+    known(&mut facts.bus.login).delay = Duration::MAX;
     known(&mut facts.agent).node.uptime_seconds = u64::MAX;
     facts.clock.newest = Some((path("/x"), WallTime::MAX));
     facts.clock.now = WallTime::MIN;
-    known(&mut facts.service).timeout_stop = Duration::MAX;
+    known(&mut facts.bus.service).timeout_stop = Duration::MAX;
     assert!(!findings(&facts).is_empty());
 }
 
@@ -74,27 +76,26 @@ fn numbers_that_make_no_sense_are_survived() {
 fn a_node_of_which_nothing_is_seen_has_findings_all_the_same() {
     for kind in [NotObserved::Absent, NotObserved::Denied, NotObserved::Silent, NotObserved::Failed]
     {
-        let facts = Facts {
-            agent: unseen(kind),
+        let mut facts = healthy();
+        facts.agent = unseen(kind);
+        facts.bus = BusFacts {
             login: unseen(kind),
-            setting: unseen(kind),
             system: unseen(kind),
             service: unseen(kind),
             scopes: unseen(kind),
             slice: unseen(kind),
-            installed: unseen(kind),
-            endpoint: unseen(kind),
-            kubelets: unseen(kind),
-            kubelet_unit: unseen(kind),
-            killers: unseen(kind),
-            kubelet: unseen(kind),
-            state: unseen(kind),
-            socket: unseen(kind),
-            clock: Clock { now: now(), synchronised: unseen(kind), newest: None },
-            last: unseen(kind),
-            commands: unseen(kind),
-            ..healthy()
+            synchronised: unseen(kind),
         };
+        facts.kubelet =
+            KubeletOnDisk { processes: unseen(kind), unit: unseen(kind), config: unseen(kind) };
+        facts.runtime.endpoint = unseen(kind);
+        facts.runtime.killers = unseen(kind);
+        facts.files.setting = unseen(kind);
+        facts.files.installed = unseen(kind);
+        facts.files.state = unseen(kind);
+        facts.files.socket = unseen(kind);
+        facts.files.last = unseen(kind);
+        facts.files.commands = unseen(kind);
         let diagnosis = diagnose(&facts);
         let worst = if kind == NotObserved::Denied { Severity::Info } else { Severity::Problem };
         assert_eq!(diagnosis.severity, worst, "{kind:?}: {diagnosis:#?}");

@@ -21,7 +21,7 @@ fn a_healthy_node_fits_one_screen_and_ends_with_all_well() {
 #[test]
 fn what_a_user_may_not_see_is_not_called_well() {
     let mut facts = healthy();
-    facts.state = Fact::Unknown(NotObserved::Denied, "no".to_owned());
+    facts.files.state = Fact::Unknown(NotObserved::Denied, "no".to_owned());
     let text = shown(&facts, &View::default());
     let last = "\nnode1: nothing wrong in 21 checks; 1 needs root: sudo winddown doctor\n";
     assert!(text.ends_with(last), "{text}");
@@ -30,20 +30,20 @@ fn what_a_user_may_not_see_is_not_called_well() {
 #[test]
 fn the_worst_comes_first_with_what_was_seen_why_and_what_mends_it() {
     let mut facts = healthy();
-    facts.clock.synchronised = Fact::Known(false);
-    known(&mut facts.service).unit_file_state = "disabled".to_owned();
-    known(&mut facts.login).locks.push(lock("kubelet"));
-    facts.kubelet = kubelet("shutdownGracePeriod: 30s");
-    facts.setting = set("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
-    known(&mut facts.login).delay = secs(10);
+    facts.bus.synchronised = Fact::Known(false);
+    known(&mut facts.bus.service).unit_file_state = "disabled".to_owned();
+    known(&mut facts.bus.login).locks.push(lock("kubelet"));
+    facts.kubelet.config = kubelet("shutdownGracePeriod: 30s");
+    facts.files.setting = set("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
+    known(&mut facts.bus.login).delay = secs(10);
     insta::assert_snapshot!(shown(&facts, &View { width: Some(80), ..View::default() }));
 }
 
 #[test]
 fn colour_changes_no_column() {
     let mut facts = healthy();
-    facts.state = unseen(NotObserved::Silent);
-    facts.killers = process("earlyoom");
+    facts.files.state = unseen(NotObserved::Silent);
+    facts.runtime.killers = process("earlyoom");
     let plain = shown(&facts, &View::default());
     let coloured = shown(&facts, &View { color: true, ..View::default() });
     assert_ne!(plain, coloured);

@@ -5,7 +5,7 @@ use winddown_shared::display::{clean, seconds};
 
 use super::pod_state;
 use crate::rows::being_drained;
-use winddown_control::api::{ClosedBy, LockState, ManifestProblem, PodState, Status};
+use winddown_control::api::{ClosedBy, LockState, LockStatus, ManifestProblem, PodState, Status};
 
 /// A problem, and what to do next. Both are safe to print.
 pub(crate) struct StatusProblem {
@@ -139,7 +139,24 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
             next: clean(&verdict.next).into_owned(),
         });
     }
-    let (lock, plan) = (&status.lock, &status.shutdown_plan);
+    lock(&status.lock, found);
+    if !status.shutdown_plan.enabled {
+        found.push(StatusProblem {
+            text: "graceful shutdown is switched off".to_owned(),
+            next: format!("set shutdownGracePeriod in the configuration, then `{RELOAD}`"),
+        });
+    }
+    if !status.runtime.healthy && !status.runtime.name.is_empty() {
+        let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
+        found.push(StatusProblem {
+            text: format!("runtime {name}: {message}"),
+            next: format!("pods that run go on; `{DOCTOR}` looks at the runtime"),
+        });
+    }
+}
+
+/// What keeps a shutdown from waiting for the pods, or lets it wait for too short a time.
+fn lock(lock: &LockStatus, found: &mut Vec<StatusProblem>) {
     match lock.state {
         LockState::Waiting => found.push(StatusProblem {
             text: "a shutdown now would not wait for the pods: the lock is not held".to_owned(),
@@ -161,19 +178,6 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
         found.push(StatusProblem {
             text: format!("logind waits {delay} of the {wanted} wanted{by}: pods get less time"),
             next: format!("`{DOCTOR}` says how to raise it"),
-        });
-    }
-    if !plan.enabled {
-        found.push(StatusProblem {
-            text: "graceful shutdown is switched off".to_owned(),
-            next: format!("set shutdownGracePeriod in the configuration, then `{RELOAD}`"),
-        });
-    }
-    if !status.runtime.healthy && !status.runtime.name.is_empty() {
-        let (name, message) = (clean(&status.runtime.name), clean(&status.runtime.message));
-        found.push(StatusProblem {
-            text: format!("runtime {name}: {message}"),
-            next: format!("pods that run go on; `{DOCTOR}` looks at the runtime"),
         });
     }
 }

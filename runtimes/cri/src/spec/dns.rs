@@ -25,10 +25,10 @@ pub(crate) fn dns(config: &CriConfig, pod: &Pod, host: &HostFacts) -> Option<api
     };
     let host = parse(&host.resolv_conf);
     // Without a cluster there is no cluster name server to ask first.
-    if !of_cluster || config.cluster_dns.is_empty() {
+    if !of_cluster || config.dns.servers.is_empty() {
         return Some(with_own(host, spec.dns_config.as_ref()));
     }
-    let domain = &config.cluster_domain;
+    let domain = &config.dns.domain;
     let mut searches = Vec::new();
     if !domain.is_empty() {
         searches.push(format!("{}.svc.{domain}", pod.namespace()));
@@ -37,7 +37,7 @@ pub(crate) fn dns(config: &CriConfig, pod: &Pod, host: &HostFacts) -> Option<api
     }
     searches.extend(host.searches);
     let cluster = api::DnsConfig {
-        servers: config.cluster_dns.iter().map(ToString::to_string).collect(),
+        servers: config.dns.servers.iter().map(ToString::to_string).collect(),
         searches,
         options: vec!["ndots:5".to_owned()],
     };
@@ -104,7 +104,7 @@ mod tests {
 
     fn of(spec: &Value, cluster: &[&str]) -> api::DnsConfig {
         let mut config = CriConfig::below(std::path::Path::new("/"));
-        config.cluster_dns = cluster.iter().map(|ip| ip.parse().unwrap()).collect();
+        config.dns.servers = cluster.iter().map(|ip| ip.parse().unwrap()).collect();
         let meta = json!({"name": "p", "namespace": "shop", "uid": "u"});
         let mut spec = spec.clone();
         spec["containers"] = json!([]);

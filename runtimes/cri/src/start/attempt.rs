@@ -59,10 +59,8 @@ pub(super) async fn begin(
         let is_refused = matches!(error, CallError::Refused { .. });
         match seen.as_ref().map(ObservedContainer::stage) {
             Some(observe::ContainerStage::Started) => {
-                tracing::info!(
-                    pod = %pod::title(entry), container = %name, error = error_chain(&error),
-                    "a container runs although its start failed"
-                );
+                let (pod, error) = (pod::title(entry), error_chain(&error));
+                tracing::info!(%pod, container = %name, error, "a container runs although its start failed");
                 return Begun::Started;
             }
             Some(observe::ContainerStage::NeverRun) if error.is_wrong_state() => {

@@ -115,7 +115,7 @@ fn source(
     }
     let target = dirs::sub_path(config, pod.uid(), &container.name, i);
     let what = || format!("{field}: {}", sub.display());
-    host_mount::bind_part(&config.own_program, &config.proc_root, &root, sub, &target)
+    host_mount::bind_part(&config.paths.own_program, &config.paths.proc, &root, sub, &target)
         .map_err(|e| caused(what(), e))?;
     Ok(target)
 }

@@ -14,7 +14,7 @@ fn pod(spec: &Value) -> Pod {
 /// A configuration with the directories that exist while an agent runs.
 fn below(dir: &Path) -> CriConfig {
     let config = CriConfig::below(dir);
-    for path in [&dirs::pods(&config), &config.log_dir] {
+    for path in [&dirs::pods(&config), &config.logs.dir] {
         fs::create_dir_all(path).unwrap();
     }
     config

@@ -17,6 +17,7 @@ use winddown_shared::{ON_REBOOT_ANNOTATION, OnReboot, Pod, UnsupportedField, Wal
 pub(crate) const SHIM: &str = "winddown-shim";
 
 /// Configuration of the process runtime. [`ProcessConfig::new`] fills in what rarely changes.
+// Over the limit because each field is a setting that embedders may change one by one.
 #[derive(Clone, Debug)]
 pub struct ProcessConfig {
     /// Records of pods and attempts. Used by one agent at a time; must survive a restart of the agent.

@@ -57,7 +57,7 @@ fn next(record: &mut Record, orphan: bool, holds_restarts: bool, now: Instant) -
         return Next::Keep;
     }
     let finished = record.lifecycle == Lifecycle::Finished && !record.has_leftover();
-    let never_ran = record.lifecycle == Lifecycle::Waiting && !record.observed_runtime;
+    let never_ran = record.lifecycle == Lifecycle::Waiting && !record.observed.in_runtime;
     if finished || (orphan && never_ran) {
         return Next::Forget;
     }
@@ -68,7 +68,8 @@ fn next(record: &mut Record, orphan: bool, holds_restarts: bool, now: Instant) -
     if record.is_ending() {
         // A retry is in flight or scheduled. Retrying on every call would bypass the backoff of a
         // pod that cannot be stopped, only because it is no longer wanted.
-        let has_a_time = record.busy || record.pending.is_some() || record.again_at.is_some();
+        let has_a_time =
+            record.queue.busy || record.queue.pending.is_some() || record.queue.again_at.is_some();
         if has_a_time {
             return Next::Keep;
         }

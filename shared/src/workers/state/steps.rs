@@ -82,7 +82,7 @@ impl WorkersState {
                 followup.earlier = self.rest(uid, generation, 0, instant_after(now, again_in));
             }
             StepOutcome::Failed(retry) => {
-                let failures = self.current(uid, generation).map_or(0, |r| r.failures);
+                let failures = self.current(uid, generation).map_or(0, |r| r.queue.failures);
                 followup.again_in = self.retry_in(retry, failures, times);
                 let at = instant_after(now, followup.again_in);
                 followup.earlier = self.rest(uid, generation, failures.saturating_add(1), at);
@@ -115,29 +115,30 @@ impl WorkersState {
         now: Instant,
     ) -> Option<PodWork> {
         let record = self.records.get_mut(uid).filter(|r| r.generation == generation)?;
-        let Some(pending) = record.pending.take() else {
-            record.busy = false;
+        let Some(pending) = record.queue.pending.take() else {
+            record.queue.busy = false;
             return None;
         };
-        record.again_at = None;
+        record.queue.again_at = None;
         let starts = record.lifecycle == Lifecycle::Waiting;
         if starts {
             if record.is_static && !self.names.try_start(&record.full_name, uid) {
-                record.pending = Some(pending);
-                record.busy = false;
+                record.queue.pending = Some(pending);
+                record.queue.busy = false;
                 return None;
             }
             record.lifecycle = Lifecycle::Syncing;
         }
         record.answers = pending.since.map(|since| (pending.kind, since));
         if pending.mirror.is_some() {
-            record.mirror.clone_from(&pending.mirror);
+            record.observed.mirror.clone_from(&pending.mirror);
         }
-        let mirror = if pending.pod.is_some() { pending.mirror } else { record.mirror.clone() };
+        let mirror =
+            if pending.pod.is_some() { pending.mirror } else { record.observed.mirror.clone() };
         // The containers are stopped by the spec that started them.
-        let may_change = record.lifecycle == Lifecycle::Syncing || record.active.is_none();
+        let may_change = record.lifecycle == Lifecycle::Syncing || record.observed.pod.is_none();
         if let (true, Some(pod)) = (may_change, pending.pod) {
-            record.active = Some(pod);
+            record.observed.pod = Some(pod);
         }
         let work = match record.lifecycle {
             Lifecycle::Waiting | Lifecycle::Syncing => {
@@ -145,10 +146,10 @@ impl WorkersState {
                 sync_work(record, pending.kind, mirror, waited)
             }
             Lifecycle::Terminating => terminate_work(record, now),
-            Lifecycle::Terminated => record.active.clone().map(|pod| PodWork::Finish { pod }),
+            Lifecycle::Terminated => record.observed.pod.clone().map(|pod| PodWork::Finish { pod }),
             Lifecycle::Finished => stop_leftovers_work(record, now),
         };
-        record.busy = work.is_some();
+        record.queue.busy = work.is_some();
         work
     }
 
@@ -157,10 +158,10 @@ impl WorkersState {
         let mut wakes = Vec::new();
         while let Some(uid) = self.timetable.pop(now) {
             let Some(record) = self.records.get_mut(&uid) else { continue };
-            record.due = None;
-            match record.again_at {
+            record.queue.due = None;
+            match record.queue.again_at {
                 Some(at) if at > now => {
-                    self.timetable.no_later_than(at, &uid, &mut record.due);
+                    self.timetable.no_later_than(at, &uid, &mut record.queue.due);
                 }
                 Some(_) => wakes.extend(self.resync(&uid)),
                 None => {}
@@ -182,13 +183,13 @@ impl WorkersState {
         record.cancel = None;
         // A sync that failed while a termination was requested says nothing about the stop that follows.
         if record.ending.as_ref().is_none_or(|e| e.acknowledged) {
-            record.failures = failures;
+            record.queue.failures = failures;
         }
-        if record.pending.is_some() {
+        if record.queue.pending.is_some() {
             return false;
         }
-        record.again_at = Some(again_at);
-        self.timetable.no_later_than(again_at, uid, &mut record.due)
+        record.queue.again_at = Some(again_at);
+        self.timetable.no_later_than(again_at, uid, &mut record.queue.due)
     }
 
     fn completed(
@@ -213,7 +214,7 @@ impl WorkersState {
     /// pod starts another run of it. Returns whether that is so, and the pod that waited for its name.
     fn refused(&mut self, uid: &PodUid, generation: u64, why: Arc<str>) -> (bool, Option<Wake>) {
         let Some(record) = self.current(uid, generation) else { return (false, None) };
-        if record.pending.is_some() {
+        if record.queue.pending.is_some() {
             // A request that came meanwhile is tried first.
             return (false, None);
         }
@@ -226,7 +227,7 @@ impl WorkersState {
     fn stopped(&mut self, uid: &PodUid, generation: u64, stopped: Arc<PodStopped>) {
         let Some(record) = self.current(uid, generation) else { return };
         record.mark_stopped(Lifecycle::Terminated, stopped);
-        record.runtime_pod = None;
+        record.observed.runtime_pod = None;
         record.replay();
     }
 
@@ -241,12 +242,12 @@ impl WorkersState {
         stopped: Arc<PodStopped>,
     ) -> (bool, Option<Wake>) {
         let Some(record) = self.current(uid, generation) else { return (false, None) };
-        record.runtime_pod = None;
+        record.observed.runtime_pod = None;
         if record.lifecycle == Lifecycle::Finished {
             record.mark_stopped(Lifecycle::Finished, stopped);
             return (record.deleted || record.restart_requested, None);
         }
-        if let Some(pending) = record.pending.as_ref().filter(|p| p.pod.is_some()) {
+        if let Some(pending) = record.queue.pending.as_ref().filter(|p| p.pod.is_some()) {
             record.restart_requested |= pending.kind != UpdateKind::Kill;
             return (false, None);
         }
@@ -258,10 +259,10 @@ impl WorkersState {
     fn finished(&mut self, uid: &PodUid, generation: u64) -> Option<Wake> {
         let record = self.current(uid, generation)?;
         record.lifecycle = Lifecycle::Finished;
-        record.failures = 0;
+        record.queue.failures = 0;
         record.freed = None;
-        record.pending = None;
-        record.mirror = None;
+        record.queue.pending = None;
+        record.observed.mirror = None;
         if !record.is_static {
             return None;
         }
@@ -297,14 +298,14 @@ fn sync_work(
     mirror: Option<Pod>,
     waited: Option<Duration>,
 ) -> Option<PodWork> {
-    let pod = record.active.clone()?;
+    let pod = record.observed.pod.clone()?;
     let cancel = Arc::new(Notify::new());
     record.cancel = Some(cancel.clone());
     Some(PodWork::Sync { update: SyncUpdate { kind, pod, mirror }, cancel, waited })
 }
 
 fn stop_leftovers_work(record: &mut Record, now: Instant) -> Option<PodWork> {
-    let pod = record.runtime_pod.clone()?;
+    let pod = record.observed.runtime_pod.clone()?;
     let grace = begin_grace(record.ending.as_mut()?, Grace::SHORTEST, now);
     Some(PodWork::TerminateRuntime { pod, grace, since: None })
 }
@@ -315,16 +316,16 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<PodWork> {
     ending.acknowledged = true;
     let length = ending
         .grace
-        .or_else(|| record.active.as_ref().and_then(Pod::own_grace))
+        .or_else(|| record.observed.pod.as_ref().and_then(Pod::own_grace))
         .unwrap_or(Grace::SHORTEST)
         .max(Grace::SHORTEST);
     let until = begin_grace(ending, length, now).because(ending.reason);
-    if let Some(pod) = record.active.clone() {
+    if let Some(pod) = record.observed.pod.clone() {
         let status = ending.status.clone().filter(|status| restarts || !status.restarts_on_node);
         let stop = Stop { grace: ending.grace, until, status };
         return Some(PodWork::Terminate { pod, stop, since: ending.since });
     }
-    let pod = record.runtime_pod.clone()?;
+    let pod = record.observed.runtime_pod.clone()?;
     Some(PodWork::TerminateRuntime { pod, grace: until, since: Some(ending.since) })
 }
 

@@ -19,8 +19,8 @@ use crate::base::lock::schedule;
 use crate::kill::grace::FAR_FUTURE;
 use crate::testing::FakeRecorder;
 use crate::{
-    Grace, Lifecycle, Pod, PodKiller, PodStopped, PodSyncer, RuntimePod, RuntimeView, Stop,
-    SyncError, SyncUpdate, Synced, UpdateKind,
+    Grace, Lifecycle, NodeEndListener, Pod, PodKiller, PodStopped, PodSyncer, RuntimeFacts,
+    RuntimePod, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
 };
 
 /// Steps that yield in the middle, and that must not overlap: there is one pod.
@@ -88,11 +88,15 @@ impl PodSyncer for Arc<Steps> {
         yield_now().await;
         Ok(())
     }
+}
 
+impl RuntimeFacts for Arc<Steps> {
     fn runtime_view(&self, _: &crate::PodUid) -> RuntimeView {
         RuntimeView::Stopped
     }
 }
+
+impl NodeEndListener for Arc<Steps> {}
 
 type Workers = PodWorkers<Arc<Steps>>;
 

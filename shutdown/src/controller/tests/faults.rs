@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_shared::testing::{FakeInhibitor, FakeKiller};
-use winddown_shared::{KillError, KillRequest, Pod, PodKiller, PodStopped, RunningPods};
+use winddown_shared::{
+    KillError, KillRequest, NodeEndListener, Pod, PodFacts, PodKiller, PodStopped, RunningPods,
+};
 
 use super::{Login, Memory, Setup, secs};
 use crate::FileError;
@@ -111,6 +113,10 @@ impl PodKiller for Broken {
         self.killer.running()
     }
 }
+
+impl PodFacts for Broken {}
+
+impl NodeEndListener for Broken {}
 
 #[tokio::test(start_paused = true)]
 async fn after_a_panic_in_the_run_all_pods_are_asked_at_once_and_waited_for() {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
-    GateReason, GateReasons, KillError, KillRequest, Pod, PodKiller, PodStopped, PodUid,
-    RunningPods, StoppedContainer,
+    GateReason, GateReasons, KillError, KillRequest, NodeEndListener, Pod, PodFacts, PodKiller,
+    PodStopped, PodUid, RunningPods, StoppedContainer,
 };
 
 use crate::{FileError, RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownReport};
@@ -191,7 +191,7 @@ impl World {
 
     /// Makes pods not ready for a reason that is not the controller's.
     pub(super) fn lame_duck_for(&self, reason: GateReason) {
-        PodKiller::lame_duck(self, reason, true);
+        NodeEndListener::lame_duck(self, reason, true);
     }
 
     /// From now on there is no agent to send SIGKILL.
@@ -311,6 +311,17 @@ impl PodKiller for World {
         self.0.more_known.subscribe()
     }
 
+    async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
+        let holds = self.lock().holds.get(uid).cloned();
+        let Some((time, left)) = holds else { return Vec::new() };
+        let released = Instant::now() + time;
+        let hangs = self.lock().mounts_hang;
+        sleep_until(if hangs { released } else { released.min(deadline) }).await;
+        if released <= deadline { Vec::new() } else { left }
+    }
+}
+
+impl PodFacts for World {
     async fn unseen_end(&self, uid: &PodUid) -> Option<PodStopped> {
         let (stopped_at, forced) = self.settled(uid).filter(|_| self.lock().tells_ends)?;
         let exit_code = if forced { 137 } else { 0 };
@@ -321,16 +332,9 @@ impl PodKiller for World {
     fn survives_soft_reboot(&self, _: &PodUid) -> bool {
         true
     }
+}
 
-    async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
-        let holds = self.lock().holds.get(uid).cloned();
-        let Some((time, left)) = holds else { return Vec::new() };
-        let released = Instant::now() + time;
-        let hangs = self.lock().mounts_hang;
-        sleep_until(if hangs { released } else { released.min(deadline) }).await;
-        if released <= deadline { Vec::new() } else { left }
-    }
-
+impl NodeEndListener for World {
     fn lame_duck(&self, reason: GateReason, on: bool) {
         let mut state = self.lock();
         let before = state.unready_for.is_empty();

@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use winddown_companion::{KubeletHost, NodeError, RuntimePodState};
+use winddown_companion::{LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState};
 use winddown_shared::{PodUid, PodUidMap, StoppedContainer};
 
 /// What runs, as the container runtime would tell.
@@ -193,7 +193,7 @@ impl Containers {
     }
 }
 
-impl KubeletHost for Containers {
+impl LocalContainers for Containers {
     async fn look(&self) -> Result<PodUidMap<RuntimePodState>, NodeError> {
         let all = self.0.lock().unwrap();
         let inside = |(uid, running): (&PodUid, &Running)| {
@@ -223,3 +223,7 @@ impl KubeletHost for Containers {
         Ok(())
     }
 }
+
+impl LocalHolds for Containers {}
+
+impl LocalKubelet for Containers {}

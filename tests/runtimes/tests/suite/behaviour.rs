@@ -141,7 +141,7 @@ async fn only_the_last_dead_container_of_a_name_is_kept() {
 async fn the_file_of_a_dead_runs_first_process_is_removed_with_the_run() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;
-    let file = stage.config().state_dir.join("pods/uid-web/messages/main/0.process");
+    let file = stage.config().paths.state.join("pods/uid-web/messages/main/0.process");
     std::fs::create_dir_all(file.parent().unwrap()).unwrap();
     std::fs::write(&file, "{}").unwrap();
     let pod = pod("web", &json!({"containers": [container_of("main", Act::exits(1))]}));
@@ -304,11 +304,11 @@ async fn systemd_is_told_the_weights_of_pods_and_classes_where_it_manages_their_
         let stage = Fake::set().await;
         let (asked, slices) = mpsc::channel();
         let mut config = stage.config();
-        config.cgroup_mount = stage.dir.path().join("cgroup");
-        std::fs::create_dir(&config.cgroup_mount).unwrap();
-        std::fs::write(config.cgroup_mount.join("cgroup.controllers"), controllers).unwrap();
-        config.cgroup_driver = Some(driver);
-        config.slices = Some(Arc::new(Told { asked, answers: true }));
+        config.cgroups.mount = stage.dir.path().join("cgroup");
+        std::fs::create_dir(&config.cgroups.mount).unwrap();
+        std::fs::write(config.cgroups.mount.join("cgroup.controllers"), controllers).unwrap();
+        config.cgroups.driver = Some(driver);
+        config.cgroups.slices = Some(Arc::new(Told { asked, answers: true }));
         let runtime = CriRuntime::open(config).await.unwrap();
         let mut main = container_of("main", POLITE);
         main["resources"] = json!({"requests": {"cpu": "500m"}});
@@ -333,8 +333,8 @@ async fn the_slices_of_a_forgotten_pod_are_stopped_where_systemd_manages_control
         let stage = Fake::set().await;
         let (asked, slices) = mpsc::channel();
         let mut config = stage.config();
-        config.cgroup_driver = Some(driver);
-        config.slices = Some(Arc::new(Told { asked, answers: true }));
+        config.cgroups.driver = Some(driver);
+        config.cgroups.slices = Some(Arc::new(Told { asked, answers: true }));
         let runtime = CriRuntime::open(config).await.unwrap();
         let (web, other) = (polite("web"), polite("other"));
         run(&runtime, &web).await;
@@ -352,8 +352,8 @@ async fn a_slice_that_cannot_be_stopped_keeps_no_pod() {
     let stage = Fake::set().await;
     let (asked, slices) = mpsc::channel();
     let mut config = stage.config();
-    config.cgroup_driver = Some(CgroupDriver::Systemd);
-    config.slices = Some(Arc::new(Told { asked, answers: false }));
+    config.cgroups.driver = Some(CgroupDriver::Systemd);
+    config.cgroups.slices = Some(Arc::new(Told { asked, answers: false }));
     let runtime = CriRuntime::open(config).await.unwrap();
     for name in ["web", "other"] {
         let pod = polite(name);
@@ -422,7 +422,7 @@ async fn pulls_wait_for_those_before_them_however_long_they_take() {
     let stage = Fake::set().await;
     let mut config = stage.config();
     config.parallel_pulls = 1;
-    config.turn_patience = Duration::from_millis(50);
+    config.starts.patience = Duration::from_millis(50);
     let runtime = CriRuntime::open(config).await.unwrap();
     stage.cri.script("PullImage", 1, Fault::Slow(Duration::from_millis(1500)));
     let pulled = |name: &str| {

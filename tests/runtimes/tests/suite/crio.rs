@@ -19,7 +19,7 @@ async fn a_pods_group_that_comes_with_its_first_container_has_its_weight_from_th
     let stage = Fake::set().await;
     let mut config = stage.config();
     let groups = stage.dir.path().join("cgroup");
-    config.cgroup_mount.clone_from(&groups);
+    config.cgroups.mount.clone_from(&groups);
     stage.cri.make_cgroups(&groups);
     let runtime = CriRuntime::open(config).await.unwrap();
     let mut main = container_of("main", POLITE);

@@ -366,8 +366,8 @@ async fn who_looks_on_hears_of_an_end_from_the_kernel_where_the_runtime_is_silen
 async fn a_log_that_becomes_too_long_is_turned() {
     let Some(stage) = set("a log that becomes too long").await else { return };
     let mut config = stage.config();
-    config.log_max_bytes = 2000;
-    config.log_max_files = 3;
+    config.logs.max_bytes = 2000;
+    config.logs.max_files = 3;
     let runtime = CriRuntime::open(config).await.unwrap();
     let mut main = container_of("main", POLITE);
     main["command"] =

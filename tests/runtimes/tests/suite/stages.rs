@@ -62,8 +62,8 @@ impl Fake {
 impl Real {
     pub(crate) fn config(&self) -> CriConfig {
         let mut config = config(&self.dir, &self.containerd.socket().display().to_string());
-        config.cgroup_parent = Some(self.containerd.cgroup_parent());
-        config.slices = Some(Arc::new(Systemd));
+        config.cgroups.parent = Some(self.containerd.cgroup_parent());
+        config.cgroups.slices = Some(Arc::new(Systemd));
         // A busy or emulated machine takes seconds to answer, and to end what was killed.
         config.times.ask = Duration::from_secs(20);
         config.times.kill = Duration::from_secs(20);
@@ -220,7 +220,7 @@ fn config(dir: &TempDir, endpoint: &str) -> CriConfig {
     let mut config =
         CriConfig::new(endpoint, dir.path().join("state"), dir.path().join("logs"), clock());
     config.backoff = backoff();
-    config.notice_dir = Some(dir.path().join("notices"));
+    config.paths.notices = Some(dir.path().join("notices"));
     config.times = CriTimes {
         ask: Duration::from_secs(3),
         change: Duration::from_secs(20),

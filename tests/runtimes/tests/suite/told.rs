@@ -156,7 +156,7 @@ async fn a_container_that_keeps_ending_is_told_once_for_each_wait() {
     let (stage, _, _) = scene().await;
     let mut config = stage.config();
     (config.backoff.initial, config.backoff.max) = (secs(100), secs(300));
-    config.state_dir = config.state_dir.join("other");
+    config.paths.state = config.paths.state.join("other");
     let runtime = CriRuntime::open(config).await.unwrap();
     let told = Arc::new(Told::default());
     runtime.record_to(&(Arc::clone(&told) as Arc<dyn Recorder>));

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use winddown_shared::{Pod, PodLabel};
 
-use crate::status::outbox::attempt::{SendFault, StatusApi};
+use crate::status::outbox::attempt::{PodStatusApi, SendFault};
 use crate::status::patch::apply::apply;
 
 #[derive(Clone, Debug, Default)]
@@ -153,7 +153,7 @@ impl Drop for Done {
     }
 }
 
-impl StatusApi for FakeApi {
+impl PodStatusApi for FakeApi {
     async fn get(&self, pod: &PodLabel) -> Result<Pod, SendFault> {
         self.request().await?;
         let mut inner = self.lock();

@@ -9,7 +9,7 @@ use winddown_control::api::{ClosedBy, ContainerStatus, Decision, PodState, PodSt
 /// The container runtime is Docker.
 fn is_docker(facts: &mut Facts) {
     facts.config.config.container_runtime_endpoint = "unix:///run/cri-dockerd.sock".to_owned();
-    known(&mut facts.service).after.push("cri-docker.service".to_owned());
+    known(&mut facts.bus.service).after.push("cri-docker.service".to_owned());
 }
 
 /// A pod one of whose containers runs.
@@ -21,13 +21,13 @@ fn running() -> PodStatus {
 #[test]
 fn while_no_container_runs_nothing_is_concluded_from_the_lack_of_scopes() {
     let mut facts = healthy();
-    facts.scopes = Fact::Known(Scopes::default());
+    facts.bus.scopes = Fact::Known(Scopes::default());
     let waits = ContainerStatus { state: "waiting".to_owned(), ..ContainerStatus::default() };
     let stuck = PodStatus { containers: vec![waits], ..PodStatus::default() };
     known(&mut facts.agent).pods = vec![PodStatus::default(), stuck];
     let found = finding(&facts, "scopes").unwrap();
     assert_eq!(found.title, "containers' scopes would stop after the agent");
-    known(&mut facts.installed).ordered_scopes.clear();
+    known(&mut facts.files.installed).ordered_scopes.clear();
     assert_eq!(finding(&facts, "scopes").unwrap().severity, Warning);
 }
 
@@ -36,7 +36,7 @@ fn what_is_wrong_with_containers_is_found() {
     check(&[
         (
             "no socket",
-            |f| f.endpoint = unseen(NotObserved::Absent),
+            |f| f.runtime.endpoint = unseen(NotObserved::Absent),
             "runtime",
             Problem,
             "as was said",
@@ -45,9 +45,9 @@ fn what_is_wrong_with_containers_is_found() {
         (
             "another socket",
             |f| {
-                f.endpoint = unseen(NotObserved::Absent);
+                f.runtime.endpoint = unseen(NotObserved::Absent);
                 let crio = "unix:///run/crio/crio.sock".to_owned();
-                f.runtime_endpoints = Fact::Known(vec![crio]);
+                f.runtime.endpoints = Fact::Known(vec![crio]);
             },
             "runtime",
             Problem,
@@ -56,7 +56,7 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         (
             "hung socket",
-            |f| f.endpoint = unseen(NotObserved::Silent),
+            |f| f.runtime.endpoint = unseen(NotObserved::Silent),
             "runtime",
             Problem,
             "as was said",
@@ -88,7 +88,7 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         (
             "loose scopes",
-            |f| known(&mut f.scopes).seen.push(scope(&["shutdown.target"])),
+            |f| known(&mut f.bus.scopes).seen.push(scope(&["shutdown.target"])),
             "scopes",
             Problem,
             "Before= lacks winddown.service",
@@ -97,8 +97,8 @@ fn what_is_wrong_with_containers_is_found() {
         (
             "no drop-ins",
             |f| {
-                f.scopes = Fact::Known(Scopes::default());
-                known(&mut f.installed).ordered_scopes.clear();
+                f.bus.scopes = Fact::Known(Scopes::default());
+                known(&mut f.files.installed).ordered_scopes.clear();
             },
             "scopes",
             Warning,
@@ -109,7 +109,7 @@ fn what_is_wrong_with_containers_is_found() {
             "loose scopes of Docker",
             |f| {
                 is_docker(f);
-                known(&mut f.scopes).seen = vec![ScopeView {
+                known(&mut f.bus.scopes).seen = vec![ScopeView {
                     name: "docker-0123.scope".to_owned(),
                     before: vec!["shutdown.target".to_owned()],
                 }];
@@ -123,7 +123,7 @@ fn what_is_wrong_with_containers_is_found() {
             "no drop-in for Docker",
             |f| {
                 is_docker(f);
-                f.scopes = Fact::Known(Scopes::default());
+                f.bus.scopes = Fact::Known(Scopes::default());
             },
             "scopes",
             Warning,
@@ -134,7 +134,7 @@ fn what_is_wrong_with_containers_is_found() {
             "Docker without scopes",
             |f| {
                 is_docker(f);
-                f.scopes = Fact::Known(Scopes::default());
+                f.bus.scopes = Fact::Known(Scopes::default());
                 known(&mut f.agent).pods = vec![running()];
             },
             "scopes",
@@ -144,7 +144,7 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         (
             "the configuration of a kubelet that is not here",
-            |f| f.kubelet = kubelet("shutdownGracePeriod: 30s"),
+            |f| f.kubelet.config = kubelet("shutdownGracePeriod: 30s"),
             "kubelet",
             Info,
             "config.yaml:12",
@@ -152,7 +152,7 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         (
             "whether a kubelet runs cannot be seen",
-            |f| f.kubelets = unseen(NotObserved::Failed),
+            |f| f.kubelet.processes = unseen(NotObserved::Failed),
             "kubelet",
             Info,
             "as was said",
@@ -170,8 +170,8 @@ fn what_is_wrong_with_containers_is_found() {
             "a kubelet to stand beside",
             |f| {
                 f.config.config.mode = Mode::Companion;
-                f.kubelets = process("kubelet");
-                f.kubelet = kubelet("");
+                f.kubelet.processes = process("kubelet");
+                f.kubelet.config = kubelet("");
             },
             "kubelet",
             Well,
@@ -182,8 +182,8 @@ fn what_is_wrong_with_containers_is_found() {
             "a kubelet beside that ends pods, too",
             |f| {
                 f.config.config.mode = Mode::Companion;
-                f.kubelets = process("kubelet");
-                f.kubelet = kubelet("shutdownGracePeriod: 30s");
+                f.kubelet.processes = process("kubelet");
+                f.kubelet.config = kubelet("shutdownGracePeriod: 30s");
             },
             "kubelet",
             Problem,
@@ -192,7 +192,7 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         (
             "rights that lack",
-            |f| f.rights = Fact::Known(vec!["delete pods".into(), "patch nodes".into()]),
+            |f| f.api.rights = Fact::Known(vec!["delete pods".into(), "patch nodes".into()]),
             "api",
             Problem,
             "not allowed: delete pods, patch nodes",
@@ -200,22 +200,22 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         (
             "no API server",
-            |f| f.rights = unseen(NotObserved::Silent),
+            |f| f.api.rights = unseen(NotObserved::Silent),
             "api",
             Problem,
             "as was said",
             "journalctl",
         ),
-        ("all rights", |f| f.rights = Fact::Known(Vec::new()), "api", Well, "", ""),
+        ("all rights", |f| f.api.rights = Fact::Known(Vec::new()), "api", Well, "", ""),
         (
             "all rights but that to taint the node",
-            |f| f.rights = Fact::Known(vec!["taint nodes".into()]),
+            |f| f.api.rights = Fact::Known(vec!["taint nodes".into()]),
             "api",
             Well,
             "",
             "",
         ),
-        ("oomd", |f| f.killers = process("systemd-oomd"), "oom", Info, "process 77", ""),
+        ("oomd", |f| f.runtime.killers = process("systemd-oomd"), "oom", Info, "process 77", ""),
     ]);
 }
 
@@ -224,7 +224,7 @@ fn without_the_api_server_pods_end_as_the_configuration_says() {
     let title = |without_api: WithoutApi| {
         let mut facts = healthy();
         facts.config.config.companion.without_api = without_api;
-        facts.rights = unseen(NotObserved::Silent);
+        facts.api.rights = unseen(NotObserved::Silent);
         finding(&facts, "api").unwrap().title
     };
     assert!(title(WithoutApi::StopContainers).contains("through the container runtime"));
@@ -237,7 +237,7 @@ fn rights_that_an_agent_can_do_without_are_named_with_what_lacks_without_them() 
     let mut facts = healthy();
     let (budgets, requests) =
         ("list poddisruptionbudgets.policy", "create evictionrequests.lifecycle.k8s.io");
-    facts.rights = Fact::Known(["taint nodes", budgets, requests].map(str::to_owned).into());
+    facts.api.rights = Fact::Known(["taint nodes", budgets, requests].map(str::to_owned).into());
     let found = finding(&facts, "api").unwrap();
     assert_eq!(found.severity, Well);
     for word in ["taint the node", budgets, requests] {
@@ -248,7 +248,7 @@ fn rights_that_an_agent_can_do_without_are_named_with_what_lacks_without_them() 
 #[test]
 fn containers_of_cgroupfs_need_no_order() {
     let mut facts = healthy();
-    facts.scopes = Fact::Known(Scopes::default());
+    facts.bus.scopes = Fact::Known(Scopes::default());
     known(&mut facts.agent).pods.push(running());
     let found = finding(&facts, "scopes").unwrap();
     assert_eq!(found.severity, Well);
@@ -260,7 +260,7 @@ fn limits_that_all_services_of_pods_share_are_found() {
     let with = |slice: SliceView| {
         let mut facts = healthy();
         facts.config.config.runtime = RuntimeKind::Systemd;
-        facts.slice = Fact::Known(slice);
+        facts.bus.slice = Fact::Known(slice);
         finding(&facts, "slice").unwrap()
     };
     assert_eq!(with(SliceView::default()).severity, Well);
@@ -363,7 +363,7 @@ fn limits_that_are_not_enforced_are_found_where_the_agent_sets_them_with_the_run
         facts.config.config.runtime = runtime;
         let well = finding(&facts, "limits").map(|found| found.severity);
         assert_eq!(well, (runtime == RuntimeKind::Process).then_some(Well));
-        facts.unenforced = Fact::Known(vec!["memory: not there".to_owned()]);
+        facts.beyond.unenforced = Fact::Known(vec!["memory: not there".to_owned()]);
         let found = finding(&facts, "limits").unwrap();
         assert_eq!(found.severity, Warning);
         let said = format!("{found:?}");

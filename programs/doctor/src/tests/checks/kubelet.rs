@@ -20,28 +20,28 @@ fn alone() -> Facts {
     let mut facts = healthy();
     facts.agent = unseen(NotObserved::Absent);
     facts.config.read = ConfigRead::Defaults;
-    facts.installed = Fact::Known(Installed::default());
-    facts.kubelets = Fact::Known(vec![KubeletProcess { pid: 9, name: "kubelet".into() }]);
-    facts.kubelet = Fact::Known(Some(config));
-    known(&mut facts.login).locks = vec![lock("kubelet")];
+    facts.files.installed = Fact::Known(Installed::default());
+    facts.kubelet.processes = Fact::Known(vec![KubeletProcess { pid: 9, name: "kubelet".into() }]);
+    facts.kubelet.config = Fact::Known(Some(config));
+    known(&mut facts.bus.login).locks = vec![lock("kubelet")];
     facts
 }
 
 fn config(facts: &mut Facts) -> &mut KubeletConfig {
-    known(&mut facts.kubelet).as_mut().unwrap()
+    known(&mut facts.kubelet.config).as_mut().unwrap()
 }
 
 fn is_away(facts: &mut Facts) {
-    facts.kubelets = Fact::Known(Vec::new());
-    known(&mut facts.login).locks.clear();
+    facts.kubelet.processes = Fact::Known(Vec::new());
+    known(&mut facts.bus.login).locks.clear();
 }
 
 /// A node whose agent is the companion of a kubelet that leaves its pods alone.
 fn companion() -> Facts {
     let mut facts = healthy();
     facts.config.config.mode = Mode::Companion;
-    facts.kubelets = process("kubelet");
-    facts.kubelet = kubelet("");
+    facts.kubelet.processes = process("kubelet");
+    facts.kubelet.config = kubelet("");
     facts
 }
 
@@ -55,13 +55,14 @@ fn a_node_without_winddown_is_told_how_its_kubelets_shutdown_is_and_not_what_the
     let others = findings(&alone()).into_iter().filter(|finding| finding.id != "paths");
     assert!(others.into_iter().all(|finding| finding.severity == Well));
     for program in ["kubelite", "k3s-server"] {
-        let facts = Facts { kubelets: process(program), ..alone() };
+        let mut facts = alone();
+        facts.kubelet.processes = process(program);
         assert!(finding(&facts, "kubelet-shutdown").is_some(), "{program} contains a kubelet");
     }
     // With a configuration or a unit of winddown, or without a kubelet, the findings are about the agent.
     for ours in [
         |facts: &mut Facts| facts.config.read = ConfigRead::Valid(Vec::new()),
-        |facts: &mut Facts| known(&mut facts.installed).unit = true,
+        |facts: &mut Facts| known(&mut facts.files.installed).unit = true,
         is_away,
     ] {
         let mut facts = alone();
@@ -84,7 +85,7 @@ fn a_kubelet_that_does_not_protect_its_pods_is_found_with_the_cure() {
         ),
         (
             "logind is impatient",
-            |f| known(&mut f.login).delay = secs(5),
+            |f| known(&mut f.bus.login).delay = secs(5),
             Problem,
             "shutdownGracePeriod: 30s",
             "InhibitDelayMaxSec=30",
@@ -92,8 +93,8 @@ fn a_kubelet_that_does_not_protect_its_pods_is_found_with_the_cure() {
         (
             "logind has its own 5 s",
             |f| {
-                known(&mut f.login).delay = secs(5);
-                f.setting = Fact::Known(None);
+                known(&mut f.bus.login).delay = secs(5);
+                f.files.setting = Fact::Known(None);
             },
             Problem,
             "no file sets InhibitDelayMaxSec",
@@ -101,13 +102,13 @@ fn a_kubelet_that_does_not_protect_its_pods_is_found_with_the_cure() {
         ),
         (
             "no lock",
-            |f| known(&mut f.login).locks.clear(),
+            |f| known(&mut f.bus.login).locks.clear(),
             Problem,
             "logind lists 0 locks",
             "systemctl restart kubelet",
         ),
         ("unreadable", |f| config(f).problem = "bad".into(), Warning, "bad", ""),
-        ("not found", |f| f.kubelet = Fact::Known(None), Warning, "process 9: kubelet", ""),
+        ("not found", |f| f.kubelet.config = Fact::Known(None), Warning, "process 9: kubelet", ""),
     ];
     for (what, break_it, severity, evidence, fix) in cases {
         let mut facts = alone();
@@ -121,7 +122,8 @@ fn a_kubelet_that_does_not_protect_its_pods_is_found_with_the_cure() {
 
 #[test]
 fn a_kubelet_whose_configuration_is_not_found_is_not_called_well() {
-    let facts = Facts { kubelet: Fact::Known(None), ..alone() };
+    let mut facts = alone();
+    facts.kubelet.config = Fact::Known(None);
     let diagnosis = diagnose(&facts);
     assert_eq!(diagnosis.severity, Warning);
     let verdict = diagnosis.protection.as_ref().unwrap();
@@ -133,19 +135,17 @@ fn a_kubelet_whose_configuration_is_not_found_is_not_called_well() {
 #[test]
 fn an_image_with_a_kubelet_and_without_winddown_is_told_how_the_kubelets_shutdown_is() {
     let unit = Fact::Known(Some("kubelet.service".to_owned()));
-    let image = Facts {
-        live: false,
-        root: "/image".into(),
-        agent: Fact::not_live(),
-        login: Fact::not_live(),
-        system: Fact::not_live(),
-        service: Fact::not_live(),
-        kubelets: Fact::not_live(),
-        killers: Fact::not_live(),
-        kubelet_unit: unit,
-        setting: Fact::Known(None),
-        ..alone()
-    };
+    let mut image = alone();
+    image.live = false;
+    image.root = "/image".into();
+    image.agent = Fact::not_live();
+    image.bus.login = Fact::not_live();
+    image.bus.system = Fact::not_live();
+    image.bus.service = Fact::not_live();
+    image.kubelet.processes = Fact::not_live();
+    image.kubelet.unit = unit;
+    image.runtime.killers = Fact::not_live();
+    image.files.setting = Fact::Known(None);
     let found = findings(&image);
     assert_eq!(found.iter().map(|found| found.id).collect::<Vec<_>>(), ["kubelet-shutdown"]);
     assert_eq!((found[0].severity, found[0].fix.len()), (Info, 0), "{found:?}");
@@ -160,13 +160,16 @@ fn an_image_with_a_kubelet_and_without_winddown_is_told_how_the_kubelets_shutdow
 
     // The kubelet's own file raises the delay, unless another one sorts after it.
     for (file, severity) in [("10-site.conf", Info), ("zz-site.conf", Problem)] {
-        let setting = set(&format!("/etc/systemd/logind.conf.d/{file}"), 5);
-        let found = finding(&Facts { setting, ..image.clone() }, "kubelet-shutdown").unwrap();
+        let mut set_by = image.clone();
+        set_by.files.setting = set(&format!("/etc/systemd/logind.conf.d/{file}"), 5);
+        let found = finding(&set_by, "kubelet-shutdown").unwrap();
         assert_eq!(found.severity, severity, "{file}: {found:?}");
     }
-    let unread = Facts { kubelet: Fact::Known(None), ..image.clone() };
+    let mut unread = image.clone();
+    unread.kubelet.config = Fact::Known(None);
     assert_eq!(finding(&unread, "kubelet-shutdown").unwrap().severity, Warning);
-    let none = Facts { kubelet_unit: Fact::Known(None), ..image };
+    let mut none = image;
+    none.kubelet.unit = Fact::Known(None);
     assert_eq!(finding(&none, "kubelet-shutdown"), None);
     assert_eq!(finding(&none, "unit").unwrap().severity, Problem);
 }
@@ -175,23 +178,26 @@ fn an_image_with_a_kubelet_and_without_winddown_is_told_how_the_kubelets_shutdow
 fn a_kubelet_beside_an_agent_with_pods_of_its_own_is_a_problem_that_a_companion_solves() {
     type Change = fn(&mut Facts);
     let kubelets: [(&str, Change); 6] = [
-        ("runs, with graceful shutdown", |f| f.kubelet = kubelet("shutdownGracePeriod: 30s")),
-        ("runs, without", |f| f.kubelet = kubelet("")),
+        ("runs, with graceful shutdown", |f| {
+            f.kubelet.config = kubelet("shutdownGracePeriod: 30s");
+        }),
+        ("runs, without", |f| f.kubelet.config = kubelet("")),
         ("runs, its configuration is not understood", |f| {
-            f.kubelet = kubelet("");
+            f.kubelet.config = kubelet("");
             config(f).problem = "no YAML".to_owned();
         }),
-        ("runs, its configuration is not found", |f| f.kubelet = Fact::Known(None)),
-        ("holds a lock", |f| known(&mut f.login).locks.push(lock("kubelet"))),
+        ("runs, its configuration is not found", |f| f.kubelet.config = Fact::Known(None)),
+        ("holds a lock", |f| known(&mut f.bus.login).locks.push(lock("kubelet"))),
         ("is enabled", |f| {
-            f.kubelets = Fact::Known(Vec::new());
-            f.kubelet_unit = Fact::Known(Some("kubelet.service".to_owned()));
+            f.kubelet.processes = Fact::Known(Vec::new());
+            f.kubelet.unit = Fact::Known(Some("kubelet.service".to_owned()));
         }),
     ];
     for mode in [Mode::Standalone, Mode::Cluster] {
         for runtime in [RuntimeKind::Process, RuntimeKind::Systemd, RuntimeKind::Cri] {
             for (what, change) in kubelets {
-                let mut facts = Facts { kubelets: process("kubelet"), ..healthy() };
+                let mut facts = healthy();
+                facts.kubelet.processes = process("kubelet");
                 facts.config.config.mode = mode;
                 facts.config.config.runtime = runtime;
                 change(&mut facts);
@@ -213,7 +219,8 @@ fn a_kubelet_beside_an_agent_with_pods_of_its_own_is_a_problem_that_a_companion_
 
 #[test]
 fn the_way_to_a_companion_keeps_an_edited_configuration_and_ends_the_pods_that_the_agent_has() {
-    let mut facts = Facts { kubelets: process("kubelet"), ..healthy() };
+    let mut facts = healthy();
+    facts.kubelet.processes = process("kubelet");
     let fix = |facts: &Facts| finding(facts, "kubelet").unwrap().fix;
     assert_eq!(fix(&facts), ["winddown install --companion", "systemctl restart winddown"]);
     known(&mut facts.agent).pods.push(PodStatus::default());
@@ -232,13 +239,13 @@ fn the_way_to_a_companion_keeps_an_edited_configuration_and_ends_the_pods_that_t
 fn only_of_a_kubelet_whose_configuration_was_read_it_is_said_that_it_leaves_its_pods_alone() {
     let mut facts = healthy();
     facts.config.config.mode = Mode::Companion;
-    facts.kubelets = process("kubelet");
+    facts.kubelet.processes = process("kubelet");
     for kind in [NotObserved::Denied, NotObserved::Silent] {
-        facts.kubelet = unseen(kind);
+        facts.kubelet.config = unseen(kind);
         assert_eq!(finding(&facts, "kubelet").unwrap().severity, Info, "{kind:?}");
     }
-    facts.kubelet = kubelet("");
-    known(&mut facts.kubelet).as_mut().unwrap().problem = "no YAML".to_owned();
+    facts.kubelet.config = kubelet("");
+    known(&mut facts.kubelet.config).as_mut().unwrap().problem = "no YAML".to_owned();
     assert_eq!(finding(&facts, "kubelet").unwrap().severity, Info);
 }
 
@@ -246,10 +253,10 @@ fn only_of_a_kubelet_whose_configuration_was_read_it_is_said_that_it_leaves_its_
 fn a_kubelet_that_is_switched_off_but_was_not_restarted_is_restarted_and_no_more() {
     let mut facts = healthy();
     facts.config.config.mode = Mode::Companion;
-    facts.kubelets = process("k3s-server");
-    facts.kubelet = kubelet("");
-    known(&mut facts.kubelet).as_mut().unwrap().unit = "k3s".to_owned();
-    known(&mut facts.login).locks.push(lock("kubelet"));
+    facts.kubelet.processes = process("k3s-server");
+    facts.kubelet.config = kubelet("");
+    known(&mut facts.kubelet.config).as_mut().unwrap().unit = "k3s".to_owned();
+    known(&mut facts.bus.login).locks.push(lock("kubelet"));
     let found = finding(&facts, "kubelet").unwrap();
     assert_eq!((found.severity, found.fix), (Problem, vec!["systemctl restart k3s".to_owned()]));
     is_away(&mut facts);
@@ -261,8 +268,8 @@ fn a_kubelet_that_is_switched_off_but_was_not_restarted_is_restarted_and_no_more
 #[test]
 fn the_fix_for_a_kubelet_whose_periods_are_no_lines_of_their_own_is_in_words() {
     let mut facts = companion();
-    facts.kubelet = kubelet("shutdownGracePeriod: 30s");
-    let config = known(&mut facts.kubelet).as_mut().unwrap();
+    facts.kubelet.config = kubelet("shutdownGracePeriod: 30s");
+    let config = known(&mut facts.kubelet.config).as_mut().unwrap();
     config.is_plain = false;
     config.lines = vec!["\"shutdownGracePeriod\": \"0s\"".to_owned()];
     let found = finding(&facts, "kubelet").unwrap();
@@ -276,7 +283,7 @@ fn the_fix_for_a_kubelet_whose_periods_are_no_lines_of_their_own_is_in_words() {
 fn a_file_that_a_distribution_writes_again_is_changed_by_no_command() {
     const AGAIN: &str = "the operator writes it: make the change there";
     let mut facts = companion();
-    facts.kubelet = kubelet("shutdownGracePeriod: 30s");
+    facts.kubelet.config = kubelet("shutdownGracePeriod: 30s");
     config(&mut facts).rewritten = AGAIN;
     let found = finding(&facts, "kubelet").unwrap();
     assert_eq!((found.fix_id, &*found.fix), (None, &[] as &[String]));

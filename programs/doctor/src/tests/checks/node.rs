@@ -75,7 +75,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "read-only",
-            |f| known(&mut f.state).unwritable = Some("Read-only".into()),
+            |f| known(&mut f.files.state).unwritable = Some("Read-only".into()),
             "state",
             Problem,
             "Read-only",
@@ -83,7 +83,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "full",
-            |f| known(&mut f.state).free_bytes = 1 << 20,
+            |f| known(&mut f.files.state).free_bytes = 1 << 20,
             "state",
             Warning,
             "1.0 MiB free",
@@ -91,7 +91,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "no inodes",
-            |f| known(&mut f.state).free_inodes = Some(3),
+            |f| known(&mut f.files.state).free_inodes = Some(3),
             "state",
             Warning,
             "3 inodes",
@@ -99,7 +99,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "hung state",
-            |f| f.state = unseen(NotObserved::Silent),
+            |f| f.files.state = unseen(NotObserved::Silent),
             "state",
             Problem,
             "as was said",
@@ -107,7 +107,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "state gone",
-            |f| f.state = unseen(NotObserved::Absent),
+            |f| f.files.state = unseen(NotObserved::Absent),
             "state",
             Problem,
             "as was said",
@@ -115,7 +115,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "open socket",
-            |f| known(&mut f.socket).mode = 0o666,
+            |f| known(&mut f.files.socket).mode = 0o666,
             "socket",
             Problem,
             "mode 0666",
@@ -123,7 +123,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "socket of a group that is not configured",
-            |f| known(&mut f.socket).mode = 0o660,
+            |f| known(&mut f.files.socket).mode = 0o660,
             "socket",
             Warning,
             "mode 0660",
@@ -132,7 +132,7 @@ fn what_is_wrong_with_the_node_is_found() {
         (
             "manifests that everybody may write",
             |f| {
-                f.others_may_write =
+                f.files.others_may_write =
                     Fact::Known(vec![written_by("/etc/winddown/pods", Writers::Everybody)]);
             },
             "manifest-writers",
@@ -142,7 +142,10 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "a manifest that a group may write",
-            |f| f.others_may_write = Fact::Known(vec![written_by("/p/a.yaml", Writers::Group(7))]),
+            |f| {
+                f.files.others_may_write =
+                    Fact::Known(vec![written_by("/p/a.yaml", Writers::Group(7))]);
+            },
             "manifest-writers",
             Warning,
             "/p/a.yaml: group 7 may write to it",
@@ -150,7 +153,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "a configuration of a user's",
-            |f| f.exposed = Fact::Known(vec![exposed(1000)]),
+            |f| f.files.exposed = Fact::Known(vec![exposed(1000)]),
             "writers",
             Warning,
             "configuration: /etc/winddown/config.yaml: it belongs to user 1000",
@@ -162,7 +165,7 @@ fn what_is_wrong_with_the_node_is_found() {
                 let key = OthersMayRead { path: "/k/node.key".into(), group: None };
                 let option = "tlsPrivateKeyFile".to_owned();
                 let how = Exposure::Readable(key);
-                f.exposed = Fact::Known(vec![exposed(1000), Exposed { option, how }]);
+                f.files.exposed = Fact::Known(vec![exposed(1000), Exposed { option, how }]);
             },
             "writers",
             Problem,
@@ -174,7 +177,8 @@ fn what_is_wrong_with_the_node_is_found() {
             |f| {
                 let (path, kind) = ("/k".into(), std::io::ErrorKind::PermissionDenied);
                 let how = Exposure::Unknown { path, kind };
-                f.exposed = Fact::Known(vec![Exposed { option: "kubeconfig".to_owned(), how }]);
+                f.files.exposed =
+                    Fact::Known(vec![Exposed { option: "kubeconfig".to_owned(), how }]);
             },
             "writers",
             Info,
@@ -183,7 +187,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "an API server that may be anybody",
-            |f| f.server_verified = Fact::Known(false),
+            |f| f.api.server_verified = Fact::Known(false),
             "api-server",
             Warning,
             "insecure-skip-tls-verify",
@@ -191,7 +195,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "open directory",
-            |f| known(&mut f.socket).directory_mode = 0o777,
+            |f| known(&mut f.files.socket).directory_mode = 0o777,
             "socket",
             Problem,
             "/run/winddown: mode 0777",
@@ -215,7 +219,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "not synchronised",
-            |f| f.clock.synchronised = Fact::Known(false),
+            |f| f.bus.synchronised = Fact::Known(false),
             "clock",
             Info,
             "now 2026",
@@ -232,7 +236,7 @@ fn exposed(uid: u32) -> Exposed {
 #[test]
 fn beside_a_kubelet_nothing_is_said_of_manifests_that_the_agent_does_not_read() {
     let mut facts = healthy();
-    facts.others_may_write =
+    facts.files.others_may_write =
         Fact::Known(vec![written_by("/etc/winddown/pods", Writers::Everybody)]);
     let found = |facts: &Facts| ["manifests", "manifest-writers"].map(|id| finding(facts, id));
     assert!(found(&facts).iter().all(Option::is_some));

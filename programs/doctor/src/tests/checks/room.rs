@@ -3,6 +3,7 @@
 use super::super::*;
 use super::Severity::{Info, Warning};
 use super::{Well, check};
+use crate::facts::MetThreshold;
 use winddown_config::Mode;
 use winddown_control::api::{PressureStatus, SwapStatus, ThresholdStatus};
 

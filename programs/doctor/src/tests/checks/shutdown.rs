@@ -12,13 +12,13 @@ use winddown_control::api::{
 #[test]
 fn a_lock_that_another_user_took_in_the_agents_name_protects_nothing() {
     let mut facts = healthy();
-    let locks = &mut known(&mut facts.login).locks;
+    let locks = &mut known(&mut facts.bus.login).locks;
     let decoy = locks.iter_mut().find(|lock| lock.who == "winddown").unwrap();
     decoy.uid = 1000;
     assert_eq!(finding(&facts, "lock").unwrap().severity, Problem);
     let mut facts = healthy();
     let decoy = LockView { uid: 1000, ..lock("kubelet") };
-    known(&mut facts.login).locks.push(decoy);
+    known(&mut facts.bus.login).locks.push(decoy);
     assert_eq!(finding(&facts, "kubelet").unwrap().severity, Well);
 }
 
@@ -29,7 +29,7 @@ fn an_agent_whose_socket_only_an_unread_configuration_names_is_not_taken_for_gon
     facts.agent = unseen(NotObserved::Absent);
     let found = |facts: &Facts| ["agent", "lock"].map(|id| finding(facts, id).unwrap().severity);
     assert_eq!(found(&facts), [Info, Well]);
-    known(&mut facts.service).active_state = "failed".into();
+    known(&mut facts.bus.service).active_state = "failed".into();
     assert_eq!(found(&facts), [Problem, Warning]);
 }
 
@@ -103,7 +103,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
     check(&[
         (
             "held, not listed",
-            |f| known(&mut f.login).locks.clear(),
+            |f| known(&mut f.bus.login).locks.clear(),
             "lock",
             Problem,
             "lists 0 locks",
@@ -111,7 +111,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "a lock of sleep only",
-            |f| known(&mut f.login).locks[1].what = "sleep".into(),
+            |f| known(&mut f.bus.login).locks[1].what = "sleep".into(),
             "lock",
             Problem,
             "winddown's is not among them",
@@ -119,7 +119,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "a block lock",
-            |f| known(&mut f.login).locks[1].mode = "block".into(),
+            |f| known(&mut f.bus.login).locks[1].mode = "block".into(),
             "lock",
             Problem,
             "",
@@ -175,7 +175,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "one lock of another program",
-            |f| known(&mut f.login).locks.truncate(1),
+            |f| known(&mut f.bus.login).locks.truncate(1),
             "lock",
             Problem,
             "logind lists 1 lock;",
@@ -183,7 +183,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "logind answers with an error",
-            |f| f.login = unseen(NotObserved::Failed),
+            |f| f.bus.login = unseen(NotObserved::Failed),
             "logind",
             Warning,
             "as was said",
@@ -191,7 +191,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "logind hangs",
-            |f| f.login = unseen(NotObserved::Silent),
+            |f| f.bus.login = unseen(NotObserved::Silent),
             "logind",
             Problem,
             "as was said",
@@ -199,7 +199,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "no logind",
-            |f| f.login = unseen(NotObserved::Absent),
+            |f| f.bus.login = unseen(NotObserved::Absent),
             "logind",
             Problem,
             "as was said",
@@ -207,7 +207,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "not all were ended",
-            |f| f.last = last("left"),
+            |f| f.files.last = last("left"),
             "last-shutdown",
             Info,
             "left, 3 pods",
@@ -220,7 +220,7 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
 fn an_agent_that_is_gone_leaves_its_lock_with_systemd() {
     let mut facts = healthy();
     facts.agent = unseen(NotObserved::Absent);
-    known(&mut facts.service).active_state = "activating".to_owned();
+    known(&mut facts.bus.service).active_state = "activating".to_owned();
     assert_eq!(finding(&facts, "agent").unwrap().severity, Problem);
     let lock = finding(&facts, "lock").unwrap();
     assert_eq!(lock.severity, Warning, "{lock:?}");
@@ -242,8 +242,9 @@ fn an_agent_without_a_socket_is_restarted_and_still_protects_the_pods() {
 fn what_cannot_start_is_not_told_to_start() {
     let mut facts = healthy();
     facts.agent = unseen(NotObserved::Absent);
-    facts.login = Fact::Known(LoginView { locks: Vec::new(), ..known(&mut facts.login).clone() });
-    known(&mut facts.service).active_state = "inactive".to_owned();
+    facts.bus.login =
+        Fact::Known(LoginView { locks: Vec::new(), ..known(&mut facts.bus.login).clone() });
+    known(&mut facts.bus.service).active_state = "inactive".to_owned();
     let fixes = |facts: &Facts| {
         let found = ["agent", "lock", "unit"].map(|id| finding(facts, id).unwrap().fix_id);
         found.into_iter().flatten().collect::<Vec<_>>()
@@ -251,13 +252,13 @@ fn what_cannot_start_is_not_told_to_start() {
     assert_eq!(fixes(&facts), [Fix::AgentStopped, Fix::UnitInactive]);
     facts.config.read = ConfigRead::Invalid(vec!["no".to_owned()]);
     assert_eq!(fixes(&facts), [], "the configuration comes first");
-    known(&mut facts.service).active_state = "failed".to_owned();
+    known(&mut facts.bus.service).active_state = "failed".to_owned();
     assert_eq!(fixes(&facts), []);
     facts.config.read = ConfigRead::Valid(Vec::new());
     assert_eq!(fixes(&facts), [Fix::UnitFailed]);
     for (active, sub) in [("activating", "auto-restart"), ("deactivating", "stop-post")] {
-        known(&mut facts.service).active_state = active.to_owned();
-        known(&mut facts.service).sub_state = sub.to_owned();
+        known(&mut facts.bus.service).active_state = active.to_owned();
+        known(&mut facts.bus.service).sub_state = sub.to_owned();
         assert_eq!(fixes(&facts), [], "systemd starts it already: {active}");
     }
 }
@@ -266,7 +267,7 @@ fn what_cannot_start_is_not_told_to_start() {
 fn without_logind_the_agents_own_word_counts() {
     for kind in [NotObserved::Absent, NotObserved::Silent, NotObserved::Failed] {
         let mut facts = healthy();
-        facts.login = unseen(kind);
+        facts.bus.login = unseen(kind);
         assert_eq!(finding(&facts, "lock").unwrap().severity, Info, "{kind:?}");
         known(&mut facts.agent).lock.state = winddown_control::api::LockState::Waiting;
         known(&mut facts.agent).lock.why = Some("logind left the bus".to_owned());
@@ -282,8 +283,8 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
         (
             "vendor's drop-in",
             |f| {
-                f.setting = set("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
-                known(&mut f.login).delay = secs(10);
+                f.files.setting = set("/usr/lib/systemd/logind.conf.d/zzz.conf", 10);
+                known(&mut f.bus.login).delay = secs(10);
             },
             "delay",
             Warning,
@@ -293,8 +294,8 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
         (
             "administrator's drop-in",
             |f| {
-                f.setting = set("/etc/systemd/logind.conf.d/zzz.conf", 10);
-                known(&mut f.login).delay = secs(10);
+                f.files.setting = set("/etc/systemd/logind.conf.d/zzz.conf", 10);
+                known(&mut f.bus.login).delay = secs(10);
             },
             "delay",
             Warning,
@@ -303,7 +304,7 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
         ),
         (
             "not read again",
-            |f| known(&mut f.login).delay = secs(5),
+            |f| known(&mut f.bus.login).delay = secs(5),
             "delay",
             Warning,
             "has not read",
@@ -312,8 +313,8 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
         (
             "nobody sets it",
             |f| {
-                f.setting = Fact::Known(None);
-                known(&mut f.login).delay = secs(5);
+                f.files.setting = Fact::Known(None);
+                known(&mut f.bus.login).delay = secs(5);
             },
             "delay",
             Warning,
@@ -323,8 +324,8 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
         (
             "ours is short",
             |f| {
-                f.setting = set("/etc/systemd/logind.conf.d/zz-winddown.conf", 12);
-                known(&mut f.login).delay = secs(12);
+                f.files.setting = set("/etc/systemd/logind.conf.d/zz-winddown.conf", 12);
+                known(&mut f.bus.login).delay = secs(12);
             },
             "delay",
             Warning,
@@ -333,7 +334,7 @@ fn a_delay_that_is_too_short_names_the_file_and_the_command() {
         ),
     ]);
     let mut facts = healthy();
-    known(&mut facts.login).delay = winddown_systemd::drop_in::INFINITY;
+    known(&mut facts.bus.login).delay = winddown_systemd::drop_in::INFINITY;
     let delay = finding(&facts, "delay").unwrap();
     assert_eq!(delay.title, "logind waits an unlimited time, 32s are wanted");
 }
@@ -343,7 +344,7 @@ fn ways_down_that_go_around_logind_are_told() {
     check(&[
         (
             "systemd 249",
-            |f| known(&mut f.system).version = "249.11".into(),
+            |f| known(&mut f.bus.system).version = "249.11".into(),
             "paths",
             Info,
             "systemd#22058",
@@ -351,7 +352,7 @@ fn ways_down_that_go_around_logind_are_told() {
         ),
         (
             "busybox",
-            |f| known(&mut f.commands)[0].leads_to = path("/bin/busybox"),
+            |f| known(&mut f.files.commands)[0].leads_to = path("/bin/busybox"),
             "paths",
             Info,
             "/usr/sbin/reboot is /bin/busybox",
@@ -359,7 +360,7 @@ fn ways_down_that_go_around_logind_are_told() {
         ),
     ]);
     let mut facts = healthy();
-    known(&mut facts.system).version = "255.4-1ubuntu8".to_owned();
+    known(&mut facts.bus.system).version = "255.4-1ubuntu8".to_owned();
     let seen = finding(&facts, "paths").unwrap();
     assert_eq!(seen.severity, Well);
     assert!(seen.evidence.iter().any(|line| line.contains("soft-reboot")), "{seen:?}");
@@ -379,7 +380,7 @@ fn last(outcome: &str) -> Fact<Option<ReportEntry>> {
 #[test]
 fn a_node_whose_shutdowns_are_announced_on_a_socket_needs_no_logind() {
     let mut facts = healthy();
-    facts.login = unseen(NotObserved::Absent);
+    facts.bus.login = unseen(NotObserved::Absent);
     assert_eq!(finding(&facts, "logind").unwrap().severity, Problem);
     facts.config.config.shutdown_socket = Some("/run/node-agent/shutdown.sock".into());
     known(&mut facts.agent).lock.delay_seconds = Some(600.0);

@@ -10,7 +10,7 @@ fn what_is_wrong_with_the_unit_is_found() {
     check(&[
         (
             "not installed",
-            |f| known(&mut f.service).load_state = "not-found".into(),
+            |f| known(&mut f.bus.service).load_state = "not-found".into(),
             "unit",
             Problem,
             "",
@@ -18,7 +18,7 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "masked",
-            |f| known(&mut f.service).load_state = "masked".into(),
+            |f| known(&mut f.bus.service).load_state = "masked".into(),
             "unit",
             Problem,
             "",
@@ -26,7 +26,7 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "broken",
-            |f| known(&mut f.service).load_state = "bad-setting".into(),
+            |f| known(&mut f.bus.service).load_state = "bad-setting".into(),
             "unit",
             Problem,
             "",
@@ -34,7 +34,7 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "failed",
-            |f| known(&mut f.service).active_state = "failed".into(),
+            |f| known(&mut f.bus.service).active_state = "failed".into(),
             "unit",
             Problem,
             "failed",
@@ -42,7 +42,7 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "runs by hand",
-            |f| known(&mut f.service).active_state = "inactive".into(),
+            |f| known(&mut f.bus.service).active_state = "inactive".into(),
             "unit",
             Warning,
             "inactive",
@@ -50,7 +50,7 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "starting",
-            |f| known(&mut f.service).active_state = "activating".into(),
+            |f| known(&mut f.bus.service).active_state = "activating".into(),
             "unit",
             Warning,
             "activating",
@@ -59,9 +59,9 @@ fn what_is_wrong_with_the_unit_is_found() {
         (
             "fails as it starts",
             |f| {
-                known(&mut f.service).active_state = "activating".into();
-                known(&mut f.service).sub_state = "auto-restart".into();
-                known(&mut f.service).result = "exit-code".into();
+                known(&mut f.bus.service).active_state = "activating".into();
+                known(&mut f.bus.service).sub_state = "auto-restart".into();
+                known(&mut f.bus.service).result = "exit-code".into();
             },
             "unit",
             Problem,
@@ -70,7 +70,7 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "edited",
-            |f| known(&mut f.service).need_daemon_reload = true,
+            |f| known(&mut f.bus.service).need_daemon_reload = true,
             "unit",
             Warning,
             "",
@@ -78,16 +78,16 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "no systemd",
-            |f| f.service = unseen(NotObserved::Absent),
+            |f| f.bus.service = unseen(NotObserved::Absent),
             "unit",
             Problem,
             "as was said",
             "",
         ),
-        ("systemd hangs", |f| f.service = unseen(NotObserved::Silent), "unit", Problem, "", ""),
+        ("systemd hangs", |f| f.bus.service = unseen(NotObserved::Silent), "unit", Problem, "", ""),
         (
             "disabled",
-            |f| known(&mut f.service).unit_file_state = "disabled".into(),
+            |f| known(&mut f.bus.service).unit_file_state = "disabled".into(),
             "boot",
             Warning,
             "disabled",
@@ -95,7 +95,7 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "short stop",
-            |f| known(&mut f.service).timeout_stop = secs(20),
+            |f| known(&mut f.bus.service).timeout_stop = secs(20),
             "stop-time",
             Warning,
             "TimeoutStopSec=20s",
@@ -103,7 +103,7 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "no fd store",
-            |f| known(&mut f.service).fd_store_max = 0,
+            |f| known(&mut f.bus.service).fd_store_max = 0,
             "crash",
             Warning,
             "FileDescriptorStoreMax=0",
@@ -111,7 +111,7 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "no restart",
-            |f| known(&mut f.service).restart = "no".into(),
+            |f| known(&mut f.bus.service).restart = "no".into(),
             "crash",
             Warning,
             "Restart=no",
@@ -119,7 +119,7 @@ fn what_is_wrong_with_the_unit_is_found() {
         ),
         (
             "no watchdog",
-            |f| known(&mut f.service).watchdog = secs(0),
+            |f| known(&mut f.bus.service).watchdog = secs(0),
             "crash",
             Warning,
             "WatchdogSec=0",
@@ -131,19 +131,19 @@ fn what_is_wrong_with_the_unit_is_found() {
 #[test]
 fn a_unit_that_is_not_active_is_not_said_to_have_no_watchdog() {
     let mut facts = healthy();
-    known(&mut facts.service).active_state = "inactive".to_owned();
-    known(&mut facts.service).watchdog = secs(0);
+    known(&mut facts.bus.service).active_state = "inactive".to_owned();
+    known(&mut facts.bus.service).watchdog = secs(0);
     assert_eq!(finding(&facts, "crash").unwrap().severity, Well);
 }
 
 #[test]
 fn a_stop_time_that_an_operator_wrote_is_not_said_to_be_raised_by_an_installation() {
     let mut facts = healthy();
-    known(&mut facts.service).timeout_stop = secs(10);
+    known(&mut facts.bus.service).timeout_stop = secs(10);
     let found = finding(&facts, "stop-time").unwrap();
     assert_eq!(found.fix, ["winddown install"]);
     let directory = "/etc/systemd/system/winddown.service.d";
-    known(&mut facts.service).drop_ins =
+    known(&mut facts.bus.service).drop_ins =
         vec![format!("{directory}/20-stop-time.conf"), format!("{directory}/override.conf")];
     let found = finding(&facts, "stop-time").unwrap();
     assert_eq!((found.fix_id, found.advice.len()), (None, 1));
@@ -156,7 +156,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
     check(&[
         (
             "no logind",
-            |f| known(&mut f.service).after.retain(|u| u != "systemd-logind.service"),
+            |f| known(&mut f.bus.service).after.retain(|u| u != "systemd-logind.service"),
             "order",
             Problem,
             "After= lacks systemd-logind.service",
@@ -164,7 +164,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
         ),
         (
             "no bus",
-            |f| known(&mut f.service).after.retain(|u| u != "dbus.service"),
+            |f| known(&mut f.bus.service).after.retain(|u| u != "dbus.service"),
             "order",
             Problem,
             "dbus.service",
@@ -172,7 +172,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
         ),
         (
             "no runtime",
-            |f| known(&mut f.service).after.retain(|u| u != "containerd.service"),
+            |f| known(&mut f.bus.service).after.retain(|u| u != "containerd.service"),
             "order",
             Problem,
             "containerd.service",
@@ -200,13 +200,13 @@ fn the_order_is_that_of_the_runtime_in_use() {
     ]);
     let title = |facts: &Facts| finding(facts, "order").unwrap().title;
     let mut facts = healthy();
-    facts.kubelet = kubelet("");
+    facts.kubelet.config = kubelet("");
     facts.config.config.mode = Mode::Companion;
     assert_eq!(
         title(&facts),
         "the agent stops before logind, the bus, the kubelet and the runtime"
     );
-    known(&mut facts.service).after.retain(|unit| unit != "kubelet.service");
+    known(&mut facts.bus.service).after.retain(|unit| unit != "kubelet.service");
     let found = finding(&facts, "order").unwrap();
     assert_eq!(found.severity, Problem, "the kubelet would be gone before its pods");
     assert_eq!(found.evidence, ["winddown.service: After= lacks kubelet.service"]);
@@ -214,16 +214,16 @@ fn the_order_is_that_of_the_runtime_in_use() {
     assert_eq!(title(&facts), "the agent stops before logind, the bus and the runtime");
     for instead in ["dbus-broker.service", "dbus.socket"] {
         let mut facts = healthy();
-        known(&mut facts.service).after[0] = instead.to_owned();
+        known(&mut facts.bus.service).after[0] = instead.to_owned();
         assert_eq!(finding(&facts, "order").unwrap().severity, Well, "{instead}");
     }
     let mut facts = healthy();
     facts.config.config.runtime = RuntimeKind::Process;
-    known(&mut facts.service).after.retain(|unit| unit != "containerd.service");
-    known(&mut facts.service).kill_mode = "process".to_owned();
+    known(&mut facts.bus.service).after.retain(|unit| unit != "containerd.service");
+    known(&mut facts.bus.service).kill_mode = "process".to_owned();
     let worst = findings(&facts).into_iter().map(|found| found.severity).max();
     assert_eq!(worst, Some(Well), "the process runtime needs no containerd");
-    known(&mut facts.service).kill_mode = "mixed".to_owned();
+    known(&mut facts.bus.service).kill_mode = "mixed".to_owned();
     let crash = finding(&facts, "crash").unwrap();
     assert_eq!(crash.severity, Problem, "{crash:?}");
     assert!(crash.fix[0].contains("--runtime process"), "{crash:?}");
@@ -232,7 +232,8 @@ fn the_order_is_that_of_the_runtime_in_use() {
 #[test]
 fn paths_that_the_units_sandbox_keeps_from_the_agent_are_found() {
     fn keep(facts: &mut Facts, field: &'static str, path: &str, hidden: bool) {
-        facts.out_of_reach = Fact::Known(vec![OutOfReach { field, path: path.into(), hidden }]);
+        facts.beyond.out_of_reach =
+            Fact::Known(vec![OutOfReach { field, path: path.into(), hidden }]);
     }
     check(&[
         (
