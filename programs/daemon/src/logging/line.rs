@@ -96,7 +96,8 @@ impl Line {
 
     fn put(&mut self, field: &Field, mut value: String) {
         if value.len() > MAX_VALUE_BYTES {
-            value.truncate(value.floor_char_boundary(MAX_VALUE_BYTES));
+            let fits = (0..=MAX_VALUE_BYTES).rev().find(|at| value.is_char_boundary(*at));
+            value.truncate(fits.unwrap_or_default());
             value.push('…');
         }
         match field.name() {

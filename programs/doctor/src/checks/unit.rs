@@ -355,13 +355,15 @@ fn state(check: Check, facts: &Facts, service: &ServiceView) -> Finding {
                 false => failed.advise(LOG),
             }
         }
-        _ if let Some(status) = facts.agent.known() => check
-            .warning("an agent runs, but not as the unit: a shutdown that bypasses logind is not covered")
-            .saw(seen)
-            .fix(Fix::AgentOutsideUnit, [&*kill(status.node.pid), START]),
-        _ => {
-            let found = check.problem("the unit is not active").saw(seen);
-            if facts.unit_can_start() { found.fix(Fix::UnitInactive, [START]) } else { found }
-        }
+        _ => match facts.agent.known() {
+            Some(status) => check
+                .warning("an agent runs, but not as the unit: a shutdown that bypasses logind is not covered")
+                .saw(seen)
+                .fix(Fix::AgentOutsideUnit, [&*kill(status.node.pid), START]),
+            None => {
+                let found = check.problem("the unit is not active").saw(seen);
+                if facts.unit_can_start() { found.fix(Fix::UnitInactive, [START]) } else { found }
+            }
+        },
     }
 }
