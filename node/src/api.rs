@@ -197,12 +197,12 @@ impl<R: Runtime> Node<R> {
                 s.pod.as_ref().is_some_and(|p| **p.name() == *name && **p.namespace() == *namespace)
             })
             .collect();
-        let hint = "list the pods with: winddown status";
+        let hint = "`winddown status` lists the pods";
         let is_it = |pod: &RuntimePod| *pod.name == *name && *pod.namespace == *namespace;
         if named.is_empty() && self.workers().running().runtime_only.iter().any(is_it) {
             let text = format!("no manifest of the pod {namespace}/{name} can be read");
             return Err(ApiError::new(ErrorCode::NotFound, text).with_hint(
-                "mend or remove its manifest, see: winddown status; a drain ends the pod as it is",
+                "correct or remove its manifest (`winddown status` names it); a drain ends the pod as it is",
             ));
         }
         if named.is_empty() {

@@ -37,6 +37,6 @@ fn program(name: &str, arguments: &[impl AsRef<OsStr>]) -> Result<Infallible, Co
     let path = std::env::current_exe()?.with_file_name(name);
     let error = Command::new(&path).arg0(name).args(arguments).exec();
     let error = anyhow::Error::new(error).context(format!("{}: cannot be run", path.display()));
-    let hint = "winddown install puts all of winddown's programs in place";
+    let hint = "`winddown install` puts all of winddown's programs in place";
     Err(CommandError::new(Exit::Failure, error).with_hint(hint))
 }

@@ -74,7 +74,7 @@ pub(super) fn load_config_for_reports(
             let file = global.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
             let (file, place) = (file.display(), usual.state_directory.display());
             out.progress(&format!(
-                "warning: {file} is not valid, and reports are looked for in {place}\n  next: winddown config check"
+                "warning: {file} is not valid, and reports are looked for in {place}\n  next: `winddown config check`"
             ));
             Ok(usual)
         }

@@ -31,7 +31,7 @@ pub(super) fn run(
         let stray = stray.display();
         let what = format!("{stray}: give the manifests with -f");
         return Err(CommandError::message(Exit::Usage, what)
-            .with_hint(format!("winddown plan shutdown -f {stray}")));
+            .with_hint(format!("`winddown plan shutdown -f {stray}`")));
     }
     let Some(file) = args.file.as_deref() else {
         let client = Client::new(&global.socket);

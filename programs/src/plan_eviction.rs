@@ -18,12 +18,13 @@ pub(super) fn run(
     let Some(file) = args.file.as_deref() else { return ask_agent(global, args, out) };
     let PlanInput::Cases(cases) = plan::input(file)? else {
         let what = format!("{}: no cases; a manifest does not say what a pod uses", file.display());
-        return Err(CommandError::message(Exit::Usage, what)
-            .with_hint("winddown plan eviction asks the running agent, which measures its pods"));
+        return Err(CommandError::message(Exit::Usage, what).with_hint(
+            "`winddown plan eviction` asks the running agent, which measures its pods",
+        ));
     };
     let Some(form) = args.output.text() else {
         return Err(CommandError::message(Exit::Usage, "cases have no picture").with_hint(
-            "winddown plan eviction -o svg, without -f, draws the agent's own evictions",
+            "`winddown plan eviction -o svg`, without -f, draws the agent's own evictions",
         ));
     };
     let key = cases::CaseKey("\"signal\"");
@@ -48,7 +49,7 @@ fn ask_agent(
         let picture = winddown_render::report::evictions(&plan).ok_or_else(|| {
             let what = "no pod was evicted for want of memory since the agent was started";
             CommandError::message(Exit::Failure, what)
-                .with_hint("winddown plan eviction shows what is short and the last decisions")
+                .with_hint("`winddown plan eviction` shows what is short and the last decisions")
         })?;
         out.text(&picture)?;
         Ok(Exit::Success)

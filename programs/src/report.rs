@@ -206,8 +206,8 @@ fn of_boot(list: &ReportList, this: &str, boot: i32) -> Result<String, CommandEr
             (boots, _) => format!("no report of boot {boot}: only {boots} boots left reports"),
         };
         let hint = match newest.len() {
-            0 => "see what one would do: winddown plan shutdown; rehearse one: winddown drill",
-            _ => "winddown report --list",
+            0 => "`winddown plan shutdown` shows what one would do, `winddown drill` rehearses one",
+            _ => "`winddown report --list` lists those there are",
         };
         CommandError::message(Exit::Failure, message).with_hint(hint)
     })

@@ -12,6 +12,9 @@ mod claims;
 mod installed;
 #[path = "docs/page.rs"]
 mod page;
+#[path = "docs/printed.rs"]
+#[allow(dead_code, reason = "the tests that type them read the rest")]
+mod printed;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -175,6 +178,37 @@ fn every_command_in_a_sentence_can_be_typed() {
         }
     }
     assert!(typed > 40, "{typed}");
+}
+
+#[test]
+fn every_command_that_the_program_prints_can_be_typed() {
+    let printed = printed::commands(&root());
+    assert!(printed.len() > 150, "{}", printed.len());
+    for printed::Printed { at, line, .. } in printed {
+        let words = page::words(&line);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let start = usize::from(words.first() == Some(&"sudo"));
+        if words.get(start) != Some(&"winddown") {
+            continue;
+        }
+        // Further commands are others', and an option that the program puts in is one of its own.
+        let ends = ["|", "&&", ">", "{flag}"];
+        let own = words[start..].iter().take_while(|word| !ends.contains(*word));
+        let own: Vec<&str> = own.copied().filter(|word| *word != "…").collect();
+        let Err(error) = Cli::try_parse_from(&own) else { continue };
+        let wrong = [UnknownArgument, InvalidSubcommand, ArgumentConflict];
+        assert!(!wrong.contains(&error.kind()), "{at}: `{line}`: {error}");
+    }
+}
+
+#[test]
+fn a_command_that_the_program_prints_stands_in_backticks_or_in_a_list() {
+    use clap::CommandFactory as _;
+    let subcommands: Vec<String> =
+        Cli::command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    assert!(subcommands.len() > 10, "{subcommands:?}");
+    let bare = printed::bare(&root(), &subcommands);
+    assert!(bare.is_empty(), "{bare:#?}");
 }
 
 fn commands(block: &Block) -> Vec<String> {

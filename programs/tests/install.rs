@@ -302,7 +302,7 @@ fn a_drain_that_outlives_the_agent_is_named_as_it_is_uninstalled() {
         let drain = format!("{{\"version\":1,\"bootId\":\"{boot_id}\"}}");
         fs::write(image.path("var/lib/winddown/operator-drain.json"), drain).unwrap();
         let report = uninstall_on(&image.removal(purge), Some(&Recorder::default())).unwrap();
-        let drained = report.notes.iter().any(|note| note.contains("until winddown undrain"));
+        let drained = report.notes.iter().any(|note| note.contains("until `winddown undrain`"));
         assert_eq!(drained, said, "{boot_id} {purge} {report}");
     }
 }

@@ -145,10 +145,11 @@ impl Guard {
         let pods: Vec<&str> = self.holding().map(|(_, hold)| &*hold.pod).collect();
         let first = pods.first()?;
         let (who, next) = match pods.len() {
-            1 => (format!("winddown: pod {first}"), format!("winddown release {first}")),
-            n => {
-                (format!("winddown: pod {first} and {} more", n - 1), "winddown status".to_owned())
-            }
+            1 => (format!("winddown: pod {first}"), format!("`winddown release {first}`")),
+            n => (
+                format!("winddown: pod {first} and {} more", n - 1),
+                "`winddown status`".to_owned(),
+            ),
         };
         let until = wall(last).map(|at| format!(", until {} at most", at.strftime("%FT%TZ")));
         let until = until.unwrap_or_default();

@@ -319,7 +319,7 @@ impl ConfigError {
         let Self::Read { path, source } = self else { return String::new() };
         match source.kind() {
             io::ErrorKind::NotFound => {
-                format!("winddown config default > {} writes one to start from", path.display())
+                format!("`winddown config default > {}` writes one to start from", path.display())
             }
             _ if path.is_dir() => {
                 format!("name the file: {}", path.join("config.yaml").display())
@@ -333,7 +333,7 @@ impl ConfigError {
 pub fn file_hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "run it as root; to try winddown as another user: winddown drill"
+            "run it as root; to try winddown as another user: `winddown drill`"
         }
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "a file is where a directory has to be: move it away, or write another path into the \
@@ -343,7 +343,9 @@ pub fn file_hint(error: &io::Error) -> &'static str {
             "make the file system writable, or write another path into the configuration; `winddown \
              doctor` names what the unit's sandbox closes"
         }
-        io::ErrorKind::StorageFull => "make room on that disk: df -h, df -i",
+        io::ErrorKind::StorageFull => {
+            "make room on that disk; `df -h` and `df -i` show what is left"
+        }
         _ => "",
     }
 }

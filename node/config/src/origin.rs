@@ -76,7 +76,7 @@ impl Loaded {
             Origin::File => None,
             Origin::LastInForce => Some(format!(
                 "{DEFAULT_FILE} is not there: what was last in force counts, kept in {file}; put the file back, or \
-                 write a new one: winddown config default > {DEFAULT_FILE}"
+                 write a new one: `winddown config default > {DEFAULT_FILE}`"
             )),
             Origin::Defaults => Some(format!("{file} is not there: the defaults are in force")),
         }

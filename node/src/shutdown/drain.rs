@@ -68,7 +68,7 @@ impl<R: Runtime> Joined<R> {
         }
         let Ok(turn) = Arc::clone(&self.drain.turn).try_acquire_owned() else {
             return Err(ApiError::new(ErrorCode::Conflict, "a drain is under way already")
-                .with_hint("follow it with: winddown status --watch"));
+                .with_hint("follow it with `winddown status --watch`"));
         };
         self.core.gate.shut(GateReason::Drain);
         let run = DrainRun::default();

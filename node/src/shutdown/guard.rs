@@ -268,7 +268,7 @@ impl<R: Runtime> Joined<R> {
         let found = pods.iter().find(|pod| pod.namespace == namespace && pod.name == name);
         let Some((pod, means)) = found.zip(self.guarded.means.as_ref()) else {
             let text = format!("the pod {namespace}/{name} holds no shutdown of this node");
-            let hint = "list those that do with: winddown status";
+            let hint = "`winddown status` lists those that do";
             return Err(ApiError::new(ErrorCode::NotFound, text).with_hint(hint));
         };
         self.guarded.guard.send_if_modified(|guard| guard.release(&pod.uid));

@@ -43,11 +43,11 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
         let (error, hint) = match id {
             "latest" => (
                 "no shutdown has been reported on this node yet".to_owned(),
-                "see what one would do: winddown plan shutdown; rehearse one: winddown drill",
+                "`winddown plan shutdown` shows what one would do, `winddown drill` rehearses one",
             ),
             id => (
                 format!("there is no report {id:?}"),
-                "list the reports there are: winddown report --list",
+                "`winddown report --list` lists the reports there are",
             ),
         };
         return Err(ApiError::new(ErrorCode::NotFound, error).with_hint(hint));

@@ -118,8 +118,8 @@ impl StartError {
             Self::Config(error) => error.hint(),
             Self::Directory { source, .. } => file_hint(source).to_owned(),
             Self::Socket(SocketError::InUse { .. }) => {
-                "winddown status shows the agent that runs; systemctl restart winddown starts it anew, \
-                 and no pod ends"
+                "`winddown status` shows the agent that runs; `systemctl restart winddown` restarts it, and no \
+                 pod ends"
                     .to_owned()
             }
             _ => String::new(),

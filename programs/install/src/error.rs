@@ -39,7 +39,7 @@ pub enum InstallError {
     },
     /// The record of the installation cannot be parsed.
     #[error(
-        "the list of installed files {} is damaged: move it away and run winddown install again",
+        "the list of installed files {} is damaged: move it away and run `winddown install` again",
         .path.display()
     )]
     Record {
@@ -67,12 +67,12 @@ pub enum InstallError {
     },
     /// Once the companion is gone, nothing would end the kubelet's pods at a shutdown. Nothing was changed.
     #[error(
-        "without winddown nothing would end the kubelet's pods at a shutdown, nothing was changed. First:{}\n  \
-         winddown uninstall\n--force uninstalls all the same",
+        "without winddown nothing would end the kubelet's pods at a shutdown, nothing was changed. First:{}\n\
+         --force uninstalls all the same",
         Steps(.first)
     )]
     LeavesPods {
-        /// The steps by which the kubelet ends its pods itself again.
+        /// The steps by which the kubelet ends its pods itself again, and the uninstallation.
         first: Vec<NextStep>,
     },
     /// A path cannot be written into a unit file.
@@ -82,7 +82,7 @@ pub enum InstallError {
         path: PathBuf,
     },
     /// The configuration to use is invalid.
-    #[error("the configuration {} is not usable: fix it and run winddown install again", .path.display())]
+    #[error("the configuration {} is not usable: correct it and run `winddown install` again", .path.display())]
     Config {
         /// The file, including the root.
         path: PathBuf,
@@ -90,7 +90,7 @@ pub enum InstallError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The choice is ambiguous. Nothing was changed.
-    #[error("more than one {what} is here: {}; choose with {flag}, as in: winddown install --companion {flag} {}", clean(&.found.join(", ")), clean(.found.first().map_or("", String::as_str)))]
+    #[error("more than one {what} is here: {}; choose one: `winddown install --companion {flag} {}`", clean(&.found.join(", ")), clean(.found.first().map_or("", String::as_str)))]
     Ambiguous {
         /// The kind of thing found more than once.
         what: &'static str,
@@ -154,8 +154,8 @@ pub enum InstallError {
     },
     /// Something is mounted below a directory to be removed. Nothing was changed.
     #[error(
-        "{} is mounted below {}, nothing was changed: end the pods with winddown drain, then \
-         umount {}, and run the same command again",
+        "{} is mounted below {}, nothing was changed: end the pods with `winddown drain`, then \
+         `umount {}`, and run the same command again",
         .mount.display(), .directory.display(), .mount.display()
     )]
     Mounted {

@@ -39,6 +39,8 @@ kinds! {
     RaiseDelay,
     /// Restarts the kubelet.
     RestartKubelet,
+    /// Takes winddown off a node whose kubelet ends its pods itself again.
+    Uninstall,
     /// Shows the agent.
     ShowStatus,
     /// Examines the node.

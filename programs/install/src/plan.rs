@@ -193,7 +193,7 @@ fn file(
             Ok((ChangeAction::Updated, write(false), Some(entry)))
         }
         FoundPath::Link(to) if to.as_os_str() == MASK && is_installs => {
-            Err("it is masked; take the mask away first (systemctl unmask, or remove the link)")
+            Err("it is masked; remove that link first")
         }
         FoundPath::Link(_) if !is_installs => Ok((ChangeAction::Kept, InstallWork::Nothing, None)),
         FoundPath::File { .. } | FoundPath::Link(_) if force => {

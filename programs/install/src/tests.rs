@@ -80,7 +80,7 @@ fn a_file_is_written_only_where_nothing_of_somebody_else_is_lost() {
     let old = recorded("old");
     let edited = "it was edited; --force replaces it and keeps the old one beside it";
     let foreign = "it is not winddown's; --force replaces it and keeps the old one beside it";
-    let masked = "it is masked; take the mask away first (systemctl unmask, or remove the link)";
+    let masked = "it is masked; remove that link first";
     let null = || FoundPath::Link(PathBuf::from("/dev/null"));
     let elsewhere = || FoundPath::Link(PathBuf::from("/elsewhere"));
     let table = [

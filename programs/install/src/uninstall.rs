@@ -13,7 +13,7 @@ use super::assets::{
 use super::companion;
 use super::error::InstallError;
 use super::host::{Host, LiveHost, command_line};
-use super::next_step::NextStep;
+use super::next_step::{NextStep, NextStepKind};
 use super::plan::{self, InstallWork, PlannedStep};
 use super::record::{InstallRecord, InstalledEntry, RECORD};
 use super::report::{ChangeAction, InstallReport, PathChange};
@@ -73,7 +73,9 @@ pub fn uninstall_on(
     let unit =
         steps.iter().any(|s| s.change.path == UNIT && s.change.action == ChangeAction::Removed);
     if host.is_some() && !options.force && !options.dry_run && !kubelets.is_empty() {
-        return Err(InstallError::LeavesPods { first: kubelets });
+        let last = NextStepKind::Uninstall.typed("winddown uninstall");
+        let first = kubelets.into_iter().chain([last]).collect();
+        return Err(InstallError::LeavesPods { first });
     }
     let is_drop_in = |s: &PlannedStep| DROP_INS.contains(&&*s.change.path);
     let drop_in = steps.iter().any(|s| is_drop_in(s) && s.work == InstallWork::Remove);
@@ -106,7 +108,7 @@ pub fn uninstall_on(
             report.notes.push("pods that were running go on running, without an agent".to_owned());
         }
         if was(SYSUSERS) {
-            report.notes.push("group winddown stays; groupdel winddown removes it".to_owned());
+            report.notes.push("group winddown stays; `groupdel winddown` removes it".to_owned());
         }
         if !options.purge && is_drained(&tree) {
             report.notes.push(DRAINED.to_owned());
@@ -116,11 +118,10 @@ pub fn uninstall_on(
     Ok(report)
 }
 
-const PACKAGED: &str = "the program and the unit came with a package: they go with it (apt remove \
-                        winddown, dnf remove winddown)";
+const PACKAGED: &str = "the program and the unit came with a package: they go with it";
 
 const DRAINED: &str = "the node stays drained: an agent that is installed before the next boot lets no \
-                       pod in until winddown undrain";
+                       pod in until `winddown undrain`";
 
 /// Whether the state directory has a drain of this boot, which the next agent continues.
 fn is_drained(tree: &Tree) -> bool {

@@ -209,14 +209,14 @@ fn shutdown(status: &Status, times: Times) -> String {
 /// The reason why new pods are not admitted, human-readable.
 fn closed_by(by: ClosedBy, status: &Status) -> Cow<'static, str> {
     if let (ClosedBy::Drain, Some(drain)) = (by, &status.drain) {
-        return format!("{} (winddown undrain calls it off)", being_drained(drain)).into();
+        return format!("{} (`winddown undrain` calls it off)", being_drained(drain)).into();
     }
     Cow::Borrowed(match by {
         ClosedBy::Startup => "the agent is starting",
         ClosedBy::Shutdown => "the node is shutting down",
         ClosedBy::UnitStop => "the agent's unit is being stopped",
         ClosedBy::Notice => "a notice is in force",
-        ClosedBy::Drain => "an operator drained the node (winddown undrain lets pods in again)",
+        ClosedBy::Drain => "an operator drained the node (`winddown undrain` admits pods again)",
         ClosedBy::Unknown => "a reason that this version does not know",
     })
 }

@@ -448,8 +448,8 @@ fn where_more_than_one_could_be_meant_all_are_named_with_the_option_that_chooses
     let said = error(&image, Companion::default());
     assert_eq!(
         said,
-        "more than one kubelet is here: kubelet.service, k3s.service; choose with --kubelet, as in: winddown \
-         install --companion --kubelet kubelet.service"
+        "more than one kubelet is here: kubelet.service, k3s.service; choose one: `winddown install \
+         --companion --kubelet kubelet.service`"
     );
     let said = error(&image, kubelet("crio"));
     assert_eq!(said, "there is no kubelet crio here; there is kubelet.service, k3s.service");

@@ -23,8 +23,7 @@ fn foreign_files_are_named_together_and_nothing_is_touched() {
         "2 files are in the way, nothing was changed:\n  \
          /usr/bin/winddown: it is not winddown's; --force replaces it and keeps the old one beside \
          it\n  \
-         /etc/systemd/system/winddown.service: it is masked; take the mask away first (systemctl \
-         unmask, or remove the link)"
+         /etc/systemd/system/winddown.service: it is masked; remove that link first"
     );
     assert_eq!(image.tree(), before);
 }
@@ -147,7 +146,7 @@ fn a_damaged_record_is_an_error_with_a_way_out() {
     fs::write(image.path("var/lib/winddown/install.json"), "{").unwrap();
     let error = image.install().unwrap_err().to_string();
     assert!(error.starts_with("the list of installed files "), "{error}");
-    assert!(error.contains("move it away and run winddown install again"), "{error}");
+    assert!(error.contains("move it away and run `winddown install` again"), "{error}");
     fs::remove_file(image.path("var/lib/winddown/install.json")).unwrap();
     image.install().unwrap();
 }
@@ -165,7 +164,7 @@ fn a_configuration_for_the_other_runtime_or_with_an_error_stops_the_install() {
     let (text, why) = error(&image, &LONG.replace("shutdown", "runtime: cri\nshutdown"));
     assert!(
         text.ends_with(
-            "/etc/winddown/config.yaml is not usable: fix it and run winddown install again"
+            "/etc/winddown/config.yaml is not usable: correct it and run `winddown install` again"
         ),
         "{text}"
     );

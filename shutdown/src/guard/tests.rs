@@ -80,12 +80,12 @@ fn who_asks_for_a_shutdown_reads_which_pod_holds_it_until_when_and_what_to_do() 
     assert_eq!(one.who, "winddown: pod batch/a");
     assert_eq!(
         one.why,
-        "must not be interrupted, until 1970-01-01T01:01:00Z at most; to shut down all the same: winddown release \
-         batch/a"
+        "must not be interrupted, until 1970-01-01T01:01:00Z at most; to shut down all the same: `winddown release \
+         batch/a`"
     );
     let both = after(&Guard::default(), &pods, 0).block(|_| None).unwrap();
     assert_eq!(both.who, "winddown: pod batch/a and 1 more");
-    assert_eq!(both.why, "must not be interrupted; to shut down all the same: winddown status");
+    assert_eq!(both.why, "must not be interrupted; to shut down all the same: `winddown status`");
 }
 
 #[derive(Clone, Copy, Debug)]

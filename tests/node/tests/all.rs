@@ -17,6 +17,9 @@ mod packages;
 #[allow(dead_code, clippy::expect_used, reason = "made for the tests of the pages themselves")]
 mod page;
 mod preemption;
+#[path = "../../../programs/tests/docs/printed.rs"]
+#[allow(dead_code, clippy::expect_used, reason = "made for the tests of the texts themselves")]
+mod printed;
 mod reboots_in_a_row;
 mod restarts;
 mod services;

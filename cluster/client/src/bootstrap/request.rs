@@ -52,7 +52,7 @@ pub(super) enum AskError {
 /// The message about a request that has not been decided yet.
 pub(super) fn waits(name: &str) -> String {
     format!(
-        "certificate signing request {name} waits to be approved: kubectl certificate approve {name}"
+        "certificate signing request {name} waits to be approved: `kubectl certificate approve {name}`"
     )
 }
 

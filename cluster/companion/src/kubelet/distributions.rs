@@ -135,7 +135,7 @@ pub(super) static LAYOUTS: [Layout; 9] = [
         config: "/var/lib/kubelet/kubelet.conf",
         config_dir: None,
         kubeconfig: OF_BOOT_SCRIPTS,
-        rewritten: "nodeup of kops writes it again: make the change with `kops edit cluster` as well",
+        rewritten: "nodeup of kops writes it again: make the change in the specification of the cluster as well",
     },
     // GCE and GKE
     Layout {

@@ -115,7 +115,7 @@ pub(super) fn section() -> OptionSection {
             "A command that runs as root before each evicted pod is asked to end, and delays that: for \
              example, to dump what uses the memory. It reads the pod and the reason from `WINDDOWN_POD_NAMESPACE`, \
              `WINDDOWN_POD_NAME`, `WINDDOWN_POD_UID`, `WINDDOWN_SIGNAL` and `WINDDOWN_MESSAGE`; \
-             `plan eviction` shows what it wrote.",
+             `winddown plan eviction` shows what it wrote.",
         ),
         Top::choice("evictStaticPods", |c| &mut c.eviction.static_pods).doc(
             "Static pods are critical to the kubelet, and never ended (`spared`). Here those whose \

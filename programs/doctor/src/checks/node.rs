@@ -15,7 +15,7 @@ const FEW_BYTES: u64 = 64 * 1024 * 1024;
 const FEW_INODES: u64 = 1000;
 /// Timestamps of file servers differ from this clock by less.
 const CLOCK_SLACK_SECONDS: i64 = 120;
-const NTP: &str = "`timedatectl set-ntp true` switches the node's time service on, if it has one";
+const NTP: &str = "switch the node's time service on (systemd-timesyncd, chrony), or install one";
 
 /// Checks that the configuration is valid, and in force.
 pub(super) fn config(facts: &Facts) -> Option<Finding> {

@@ -299,9 +299,8 @@ pub(super) fn guard(facts: &Facts) -> Option<Finding> {
     };
     let finding = finding.saw_all(&pods.collect::<Vec<_>>());
     Some(match version.filter(|version| *version < OBEYED_BY_ROOT) {
-        Some(version) => finding.saw(format!(
-            "systemd {version}: root is refused only with systemctl --check-inhibitors=yes"
-        )),
+        Some(version) => finding
+            .saw(format!("systemd {version}: root is refused only with --check-inhibitors=yes")),
         None => finding,
     })
 }
@@ -357,15 +356,15 @@ pub(super) fn paths(facts: &Facts) -> Option<Finding> {
     let verdict = facts.protection();
     let is_alone = super::alone::is_alone(facts);
     let delayed =
-        "waits for the lock: systemctl poweroff, reboot, halt, kexec; shutdown +N; power key";
-    let soft = if version >= SOFT_REBOOT { "; systemctl soft-reboot" } else { "" };
+        "waits for the lock: poweroff, reboot, halt, kexec by systemctl; shutdown +N; power key";
+    let soft = if version >= SOFT_REBOOT { "; soft-reboot" } else { "" };
     let stop = match is_alone {
         true => {
-            "kills the pods, because it goes around logind: systemctl start poweroff.target and the like"
+            "kills the pods, because it goes around logind: a start of poweroff.target and the like"
         }
-        false => "ends pods as the unit stops: systemctl start poweroff.target and the like",
+        false => "ends pods as the unit stops: a start of poweroff.target and the like",
     };
-    let lost = "not covered: reboot -f, systemctl --force, kexec -e, a panic, a power cut";
+    let lost = "not covered: reboot -f and the like with --force, kexec -e, a panic, a power cut";
     let bypassing = bypassing(facts);
     let old = version > 0 && version < SYSV_ASKS_LOGIND;
     let sysv = format!(

@@ -79,7 +79,7 @@ fn trouble(state: &str) -> Option<(&'static str, &'static str)> {
         }
         "CreateContainerConfigError" => Some(("cannot be started as it is written", "")),
         "ErrImageNeverPull" | "ImageInspectError" => {
-            Some(("has no image", "crictl lists those of this node"))
+            Some(("has no image", "crictl shows those of this node"))
         }
         "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" => Some((
             "has no image",

@@ -157,7 +157,7 @@ fn a_drain_in_progress_is_not_told_as_one_that_is_over() {
         node.drain = Some(DrainStatus { pods_to_go: 3, pods_unknown });
         let (shown, said) = (shown(&node), format!("the node is being drained: {count} to go"));
         assert!(shown.contains(&format!("! {said}")) && !shown.contains("drained: its"), "{shown}");
-        assert!(shown.contains(&format!("{said} (winddown undrain calls it off)")), "{shown}");
+        assert!(shown.contains(&format!("{said} (`winddown undrain` calls it off)")), "{shown}");
     }
 }
 

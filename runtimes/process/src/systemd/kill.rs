@@ -89,7 +89,7 @@ pub(super) async fn unkillable_error<U: ServiceUnits>(
         }
         Ok(_) => {
             let what = format!("container {container} of pod {uid} survives SIGKILL");
-            failed(format!("{what}: look at it with systemctl status '{unit}'"))
+            failed(format!("{what}: look at it with `systemctl status '{unit}'`"))
         }
     }
 }

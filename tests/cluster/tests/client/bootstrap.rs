@@ -60,7 +60,7 @@ async fn a_node_asks_for_its_certificate_and_requests_wait_for_it() {
             |state| matches!(state, ConnectionState::Unsigned { why } if why.contains("waits")),
         );
         let why = text(&health.await.state);
-        let command = format!("kubectl certificate approve {name}");
+        let command = format!("`kubectl certificate approve {name}`");
         assert!(why.ends_with(&command), "{why}");
         assert!(scene.server.sign(&name, HOUR));
     };

@@ -53,8 +53,8 @@ async fn a_node_asks_for_a_serving_certificate_says_what_it_waits_for_and_keeps_
     let wanted = serving(&scene, &["10.0.0.5", "n1.example"]);
     let mut running = run(&connection, wanted.clone());
     let why = running.told.wait_for(|why| why.contains("waits")).await.unwrap().clone();
-    let name = why.rsplit(' ').next().unwrap();
-    assert!(why.contains(&format!("{name} waits to be approved: kubectl certificate approve ")));
+    let name = why.rsplit(' ').next().unwrap().trim_end_matches('`');
+    assert!(why.contains(&format!("{name} waits to be approved: `kubectl certificate approve ")));
     assert!(!wanted.file().exists());
     let request = asked(&scene).remove(0);
     let spec = &request.body["spec"];
@@ -105,7 +105,7 @@ async fn a_serving_certificate_that_is_denied_is_said() {
     let connection = open(scene.with_certificate()).await;
     let mut running = run(&connection, serving(&scene, &["n1"]));
     let why = running.told.wait_for(|why| why.contains("waits")).await.unwrap().clone();
-    assert!(scene.server.deny_request(why.rsplit(' ').next().unwrap()));
+    assert!(scene.server.deny_request(why.rsplit(' ').next().unwrap().trim_end_matches('`')));
     running.told.wait_for(|why| why.contains("was denied")).await.unwrap();
 }
 

@@ -50,16 +50,21 @@ struct Done {
     stderr: String,
 }
 
+/// `kubectl`. None, after saying so, if there is none.
+pub(crate) async fn program(test: &str) -> Option<PathBuf> {
+    let kubectl = PathBuf::from(std::env::var_os("WINDDOWN_KUBECTL").unwrap_or("kubectl".into()));
+    if Command::new(&kubectl).args(["version", "--client"]).output().await.is_err() {
+        println!("SKIPPED: {test}: there is no kubectl, of the package kubernetes-client");
+        return None;
+    }
+    Some(kubectl)
+}
+
 impl Bed {
     /// None, after saying so, where a program is missing.
     async fn set(test: &str) -> Option<Self> {
         let api = RealApi::get().await?;
-        let kubectl =
-            PathBuf::from(std::env::var_os("WINDDOWN_KUBECTL").unwrap_or("kubectl".into()));
-        if Command::new(&kubectl).args(["version", "--client"]).output().await.is_err() {
-            println!("SKIPPED: {test}: there is no kubectl, of the package kubernetes-client");
-            return None;
-        }
+        let kubectl = program(test).await?;
         // Loopback is no address of a node.
         let Some(&address) = Config::default().cluster.node_addresses().first() else {
             println!(

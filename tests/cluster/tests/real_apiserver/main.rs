@@ -23,8 +23,14 @@ mod rights;
 mod server;
 mod status;
 mod taint;
+mod texts;
 
 pub(crate) use server::RealApi;
+
+/// The commands in the program's texts.
+#[path = "../../../../programs/tests/docs/printed.rs"]
+#[allow(dead_code, clippy::expect_used, reason = "made for the tests of the texts themselves")]
+mod printed;
 
 /// What runs the pods.
 #[path = "../in_memory.rs"]

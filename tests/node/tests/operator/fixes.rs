@@ -2,6 +2,7 @@
 
 mod next_steps;
 mod rows;
+mod texts;
 
 use std::time::Duration;
 

@@ -215,7 +215,7 @@ fn what_is_wrong_with_the_node_is_found() {
             "clock",
             Warning,
             "/x is of 2026-11-21",
-            "timedatectl",
+            "switch the node's time service on",
         ),
         (
             "not synchronised",
@@ -223,7 +223,7 @@ fn what_is_wrong_with_the_node_is_found() {
             "clock",
             Info,
             "now 2026",
-            "timedatectl set-ntp true",
+            "switch the node's time service on",
         ),
     ]);
 }

@@ -20,6 +20,7 @@ const fn beginning(kind: NextStepKind) -> &'static str {
         NextStepKind::ChangeKubelet => "set these fields in /",
         NextStepKind::RaiseDelay => "mkdir -p /etc/systemd/logind.conf.d",
         NextStepKind::RestartKubelet => "systemctl restart kubelet",
+        NextStepKind::Uninstall => "winddown uninstall",
         NextStepKind::ShowStatus => "winddown status",
         NextStepKind::AskDoctor => "winddown doctor",
     }
@@ -100,8 +101,7 @@ async fn type_next(
         let typed = match kind {
             _ if is_field => set(line),
             Some(NextStepKind::ChangeKubelet) => continue,
-            Some(_) => line.to_owned(),
-            None if line == "winddown uninstall" => {
+            Some(NextStepKind::Uninstall) => {
                 let holds = async || {
                     let locks = node.run(&["systemd-inhibit", "--list", "--no-pager"]).await;
                     locks.is_ok_and(|locks| locks.lines().any(|line| line.starts_with("kubelet")))
@@ -109,6 +109,7 @@ async fn type_next(
                 node.wait_until("the kubelet's lock", SOON, holds).await?;
                 line.to_owned()
             }
+            Some(_) => line.to_owned(),
             None if line.starts_with("--force ") => continue,
             None => return Err(format!("{line}: no kind of step is printed so").into()),
         };
