@@ -6,7 +6,7 @@
 //! containers are killed.
 //!
 //! A container that still waits, a sidecar for its turn or one for its hook, is sent its stop signal at the
-//! [last call](LastCall), so that it is not killed without a stop signal.
+//! last call (see `last_call.rs`), so that it is not killed without a stop signal.
 //!
 //! Before all that, the pod's end notice is written; the stop waits for it for 100 ms at most.
 //!
