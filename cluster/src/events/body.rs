@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::events::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use winddown_shared::display;
 
 use super::queue::Queued;
 
@@ -22,7 +23,7 @@ pub(super) fn name(queued: &Queued) -> String {
     let nanos = u64::try_from(nanos).unwrap_or(queued.number);
     format!(
         "{}.{nanos:x}",
-        cut(queued.draft.about.name(), MAX_NAME_BYTES).trim_end_matches(['.', '-'])
+        display::beginning(queued.draft.about.name(), MAX_NAME_BYTES).trim_end_matches(['.', '-'])
     )
 }
 
@@ -31,7 +32,7 @@ pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -
     let draft = &queued.draft;
     let annotations: BTreeMap<String, String> =
         draft.annotations.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-    let reason = cut(&draft.reason, MAX_WORD_BYTES).to_owned();
+    let reason = display::beginning(&draft.reason, MAX_WORD_BYTES).to_owned();
     api::Event {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -47,7 +48,7 @@ pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -
         reason: Some(reason),
         note: Some(shortened(message)),
         reporting_controller: Some(CONTROLLER.to_owned()),
-        reporting_instance: Some(cut(instance, MAX_WORD_BYTES).to_owned()),
+        reporting_instance: Some(display::beginning(instance, MAX_WORD_BYTES).to_owned()),
         ..api::Event::default()
     }
 }
@@ -61,10 +62,5 @@ fn shortened(message: &str) -> String {
     if message.len() <= MAX_NOTE_BYTES {
         return message.to_owned();
     }
-    format!("{}...", cut(message, MAX_NOTE_BYTES - 3))
-}
-
-fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
-    &text[..end.unwrap_or(0)]
+    format!("{}...", display::beginning(message, MAX_NOTE_BYTES - 3))
 }

@@ -47,6 +47,13 @@ pub fn is_harmful(c: char) -> bool {
         )
 }
 
+/// The beginning of `text`, of at most `max_bytes`, and without a part of a character at its end.
+#[must_use]
+pub fn beginning(text: &str, max_bytes: usize) -> &str {
+    let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or_default()]
+}
+
 /// Formats a duration of `seconds`: `350ms`, `3.2s`, `45s`, `1m30s`, `2h05m`.
 pub fn seconds(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {
