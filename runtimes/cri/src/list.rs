@@ -275,9 +275,14 @@ pub(super) fn take_sandboxes(state: &mut PodState, listed: &[api::PodSandbox]) {
     state.own.all = sandboxes.collect();
     let newest = listed.iter().max_by_key(|s| s.metadata.as_ref().map_or(0, |m| m.attempt));
     if let Some(newest) = newest {
-        state.requests = labels::read_requests(&newest.annotations);
-        let mark = newest.annotations.get(CONFIG_SPEC_ANNOTATION);
-        state.spec_mark = mark.map(|mark| mark.as_str().into());
+        // The pod itself says what it requests, where it is known.
+        if state.pod.is_none() && state.requests.is_none() {
+            state.requests = labels::read_requests(&newest.annotations);
+        }
+        let mark = newest.annotations.get(CONFIG_SPEC_ANNOTATION).map(String::as_str);
+        if state.spec_mark.as_deref() != mark {
+            state.spec_mark = mark.map(Into::into);
+        }
     }
 }
 
