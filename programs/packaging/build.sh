@@ -9,8 +9,8 @@
 # MACHINE: what the programs are for, this one unless said otherwise. Those for another one cannot be run here: units
 # and manuals come from this machine's own, in target/dist unless said otherwise.
 # --out: target/packages. N: the package's own revision of the same version, 1.
-# --fast: packages for trying: larger, in a fraction of the time. Without it there is a deb or an rpm only of somebody who
-# answers for it: WINDDOWN_MAINTAINER='Name <address> https://repository'.
+# --fast: packages for trying: larger, in a fraction of the time. Without it a deb or an rpm
+# needs a maintainer: WINDDOWN_MAINTAINER='Name <address> https://repository'.
 # --check: stop before anything is made.
 # stage: no package, but what the packages hold in folders of --out: "package" and "tarball".
 #
@@ -240,7 +240,7 @@ date_everything "$root"
 date_everything "$packages/scripts"
 date_everything "$packages/copyright"
 if [ "$maintainer" = "$trial" ]; then
-    echo "build.sh: for trying only: WINDDOWN_MAINTAINER names nobody who answers for these packages" >&2
+    echo "build.sh: for trying only: WINDDOWN_MAINTAINER does not say who answers for these packages" >&2
 fi
 for format in $formats; do
     "make_$format"

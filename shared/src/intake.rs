@@ -477,7 +477,8 @@ impl<R: Runtime> Intake<R> {
 
     /// Whether the pod runs on: what it was to terminate for is over, and the earlier agent had not come to tell it.
     fn is_spared(&self, uid: &PodUid, reason: KillReason) -> bool {
-        let is_undisturbed = matches!(self.leftovers.found.get(uid), Some(ListedPod::Running(pod)) if pod.is_undisturbed);
+        let listed = self.leftovers.found.get(uid);
+        let is_undisturbed = matches!(listed, Some(ListedPod::Running(pod)) if pod.is_undisturbed);
         let is_over = *self.opening.gate.borrow() == GateState::Open;
         is_undisturbed && is_over && reason.owes() == Owed::Reopening
     }
