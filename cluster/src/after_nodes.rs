@@ -57,7 +57,7 @@ pub enum DownStage {
     Down,
 }
 
-// === impl Stage ===
+// === impl DownStage ===
 
 impl DownStage {
     /// All stages.

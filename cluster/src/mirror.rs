@@ -196,7 +196,7 @@ impl MirrorSide for Mirrors {
     }
 }
 
-// === impl Known ===
+// === impl KnownMirrors ===
 
 impl KnownMirrors {
     fn note_gone(&mut self, uid: &PodUid) {

@@ -87,7 +87,7 @@ pub enum CandidateVerdict {
     Stuck,
 }
 
-// === impl Ending ===
+// === impl CandidateEnding ===
 
 impl CandidateEnding {
     /// Whether the pod was evicted and is not overdue: it ends even if it still counts as staying, because a hook runs

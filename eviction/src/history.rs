@@ -206,7 +206,7 @@ impl History {
     }
 }
 
-// === impl Record ===
+// === impl DecisionRecord ===
 
 impl DecisionRecord {
     pub(crate) fn new(at: WallTime, signal: Cause, outcome: DecisionOutcome) -> Self {
@@ -246,7 +246,7 @@ impl DecisionRecord {
     }
 }
 
-// === impl Outcome ===
+// === impl DecisionOutcome ===
 
 impl DecisionOutcome {
     /// Whether a pod was asked to stop, or was about to be.

@@ -37,7 +37,7 @@ impl std::convert::From<watch::Receiver<Option<Arc<DesiredPods>>>> for PodSource
     }
 }
 
-// === impl Source ===
+// === impl PodSource ===
 
 impl PodSource {
     /// Makes refusals of this source's pods final.

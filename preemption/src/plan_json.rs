@@ -141,7 +141,7 @@ struct AnswerCandidate<'a> {
     text: String,
 }
 
-// === impl Answer ===
+// === impl PreemptionAnswer ===
 
 impl<'a> PreemptionAnswer<'a> {
     fn new(

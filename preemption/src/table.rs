@@ -30,7 +30,7 @@ pub(crate) struct VictimCandidate<'a> {
     pub(crate) requests: &'a Requests,
 }
 
-// === impl Table ===
+// === impl CandidateTable ===
 
 impl<'a> CandidateTable<'a> {
     pub(crate) fn new(

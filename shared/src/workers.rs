@@ -351,7 +351,7 @@ impl<S: PodSyncer> NodeEndListener for PodWorkers<S> {
     }
 }
 
-// === impl Inner ===
+// === impl WorkersShared ===
 
 impl<S: PodSyncer> WorkersShared<S> {
     fn lock(&self) -> MutexGuard<'_, WorkersState> {

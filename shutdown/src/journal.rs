@@ -257,7 +257,7 @@ impl Journal {
     }
 }
 
-// === impl Place ===
+// === impl JournalPlace ===
 
 impl JournalPlace {
     fn new(of: &Arc<dyn RecordPlace>) -> Self {

@@ -145,7 +145,7 @@ impl Config {
     }
 }
 
-// === impl Answer ===
+// === impl PlanAnswer ===
 
 impl<'a> PlanAnswer<'a> {
     fn new(id: Option<serde_json::Value>, plan: &'a Plan) -> Self {

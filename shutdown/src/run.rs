@@ -195,7 +195,7 @@ struct HeldBack {
     kept: Duration,
 }
 
-// === impl Run ===
+// === impl ShutdownRun ===
 
 impl<'a, K: EndingPods> ShutdownRun<'a, K> {
     fn new(

@@ -107,7 +107,7 @@ impl Turn {
     }
 }
 
-// === impl Shutdown ===
+// === impl ShutdownMessage ===
 
 impl ShutdownMessage {
     /// Returns the delay, at most [`INFINITY`], which can still be added to an instant; `None` if it is not a valid

@@ -86,7 +86,7 @@ pub(super) fn program(command: &str) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-// === impl Plugin ===
+// === impl ExecPlugin ===
 
 impl ExecPlugin {
     /// Creates it from the user's `exec` field, which `place` names.

@@ -95,7 +95,7 @@ impl ApiHealth {
     }
 }
 
-// === impl ApiState ===
+// === impl ConnectionState ===
 
 impl std::fmt::Display for ConnectionState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -109,7 +109,7 @@ impl std::fmt::Display for ConnectionState {
     }
 }
 
-// === impl Health ===
+// === impl ConnectionHealth ===
 
 impl ConnectionHealth {
     pub(super) fn new(now: Instant) -> Self {

@@ -96,7 +96,7 @@ fn is_lease(path: &str) -> bool {
     path.starts_with("/apis/coordination.k8s.io/v1/")
 }
 
-// === impl Limits ===
+// === impl RequestLimits ===
 
 impl RequestLimits {
     /// A limit of `qps` requests per second on average and `burst` at once; both are at least 1.

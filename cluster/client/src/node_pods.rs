@@ -103,7 +103,7 @@ impl PodApi for KubePods {
     }
 }
 
-// === impl Refused ===
+// === impl RefusedRequest ===
 
 impl RefusedRequest {
     /// The error that `what` was not possible because of `error`.

@@ -127,7 +127,7 @@ impl Drop for AnswerWait<'_> {
     }
 }
 
-// === impl Shared ===
+// === impl ConnectionShared ===
 
 impl ConnectionShared {
     pub(super) fn new(

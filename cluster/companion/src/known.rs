@@ -78,7 +78,7 @@ pub(super) struct CurrentPod {
     pub(super) gone: bool,
 }
 
-// === impl Known ===
+// === impl PodIndex ===
 
 impl PodIndex {
     pub(super) fn new(own: Option<PodUid>, node: String) -> Self {
@@ -457,7 +457,7 @@ impl PodIndex {
     }
 }
 
-// === impl Entry ===
+// === impl KnownEntry ===
 
 impl KnownEntry {
     fn new(pod: Pod) -> Self {

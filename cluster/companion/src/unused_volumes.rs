@@ -64,7 +64,7 @@ impl UnusedVolumes {
     }
 }
 
-// === impl Seen ===
+// === impl SeenVolume ===
 
 impl SeenVolume {
     /// Updates the set of unused volumes; one that was in use meanwhile starts over.

@@ -55,7 +55,7 @@ pub(crate) struct OpenRequest(Arc<ClientConnection>);
 /// connection.
 pub(crate) type Place = Option<OwnedSemaphorePermit>;
 
-// === impl Connection ===
+// === impl ClientConnection ===
 
 impl ClientConnection {
     pub(crate) fn new(

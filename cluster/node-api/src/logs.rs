@@ -218,7 +218,7 @@ fn no_log(error: io::Error) -> FailureAnswer {
     )
 }
 
-// === impl Reading ===
+// === impl LogReading ===
 
 impl LogReading {
     /// The requested part of the log as a stream of blocks.
@@ -332,7 +332,7 @@ impl Following {
     }
 }
 
-// === impl Run ===
+// === impl LoggedRun ===
 
 impl LoggedRun {
     /// The current run of the container; `None` if it is not running.

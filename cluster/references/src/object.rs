@@ -50,7 +50,7 @@ pub(crate) enum FoundObject {
     },
 }
 
-// === impl Kind ===
+// === impl ObjectKind ===
 
 impl ObjectKind {
     /// `kind` as the API spells it.
@@ -70,7 +70,7 @@ impl ObjectKind {
     }
 }
 
-// === impl Key ===
+// === impl ObjectKey ===
 
 impl ObjectKey {
     pub(crate) fn new(kind: ObjectKind, namespace: &Arc<str>, name: &str) -> Self {

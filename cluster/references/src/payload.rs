@@ -254,7 +254,7 @@ impl Making<'_> {
     }
 }
 
-// === impl Source ===
+// === impl KeySource ===
 
 impl<'a> KeySource<'a> {
     fn new(

@@ -27,7 +27,7 @@ struct Amounts {
     inodes: u64,
 }
 
-// === impl Room ===
+// === impl VolumeRoom ===
 
 impl VolumeRoom {
     /// Waits for the turn to write `files` to `volume` below `directory`. Until it is dropped no other volume is written,

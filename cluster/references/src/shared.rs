@@ -63,7 +63,7 @@ pub(super) struct RememberedPod {
     tokens: HashMap<TokenKey, Token>,
 }
 
-// === impl Shared ===
+// === impl ResolverShared ===
 
 impl ResolverShared {
     pub(super) fn new(

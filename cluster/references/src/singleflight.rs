@@ -116,7 +116,7 @@ impl<K: Eq + Hash, V> Drop for Landing<K, V> {
     }
 }
 
-// === impl State ===
+// === impl FlightState ===
 
 impl<K: Eq + Hash, V> FlightState<K, V> {
     /// Removes old answers, but only once there are twice as many as the last removal left.

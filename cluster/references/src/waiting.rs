@@ -167,7 +167,7 @@ impl Waiting {
     }
 }
 
-// === impl State ===
+// === impl WaitingState ===
 
 impl WaitingState {
     fn stop(&mut self, uid: &PodUid) {

@@ -70,7 +70,7 @@ struct QueueState {
     counts: EventCounts,
 }
 
-// === impl Queue ===
+// === impl EventQueue ===
 
 impl EventQueue {
     pub(super) fn new(capacity: usize, wall: WallClock) -> Self {
@@ -211,7 +211,7 @@ impl Drop for Flush<'_> {
     }
 }
 
-// === impl State ===
+// === impl QueueState ===
 
 impl QueueState {
     fn len(&self) -> usize {

@@ -63,7 +63,7 @@ pub(super) struct DesiredState {
     pub(super) pressure: Pressure,
 }
 
-// === impl NodeHandle ===
+// === impl NodeControllerHandle ===
 
 impl NodeControllerHandle {
     pub(super) fn new(

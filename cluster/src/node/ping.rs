@@ -104,7 +104,7 @@ impl Default for PingTimes {
     }
 }
 
-// === impl Answer ===
+// === impl PingAnswer ===
 
 impl PingAnswer {
     /// Whether nothing is known yet.

@@ -313,7 +313,7 @@ impl KnownPods {
     }
 }
 
-// === impl Inner ===
+// === impl KnownPodsState ===
 
 impl KnownPodsState {
     fn insert(&mut self, known: KnownPod) {
@@ -336,7 +336,7 @@ impl KnownPodsState {
     }
 }
 
-// === impl Known ===
+// === impl KnownPod ===
 
 impl KnownPod {
     fn new(pod: Pod, presence: ApiPresence) -> Self {
@@ -431,7 +431,7 @@ impl KnownPod {
     }
 }
 
-// === impl Given ===
+// === impl GivenPod ===
 
 impl GivenPod {
     /// A pod that an earlier agent gave to the node. With a terminal status it has terminated.

@@ -74,7 +74,7 @@ pub struct WorkerPanicked {
     pub message: String,
 }
 
-// === impl Queue ===
+// === impl PodQueue ===
 
 impl PodQueue {
     /// Creates an empty queue whose failed items wait according to `backoff` and share `bucket`.

@@ -243,7 +243,7 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
     }
 }
 
-// === impl Inner ===
+// === impl SpoolShared ===
 
 impl SpoolShared {
     fn path(&self, uid: &PodUid) -> PathBuf {
@@ -361,7 +361,7 @@ impl SpoolShared {
     }
 }
 
-// === impl State ===
+// === impl SpoolState ===
 
 impl SpoolState {
     /// Assigns the next turn to the pod.

@@ -60,7 +60,7 @@ impl Changes {
     }
 }
 
-// === impl Change ===
+// === impl FieldChange ===
 
 impl std::fmt::Display for FieldChange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

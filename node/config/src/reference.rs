@@ -255,7 +255,7 @@ fn is_empty(value: &Json) -> bool {
     }
 }
 
-// === impl Section ===
+// === impl OptionSection ===
 
 impl OptionSection {
     /// Returns the options, in the order of the default file.
@@ -264,7 +264,7 @@ impl OptionSection {
     }
 }
 
-// === impl Row ===
+// === impl OptionRow ===
 
 impl<T: 'static> OptionRow<T> {
     /// Creates an option for which changes need a restart.
@@ -334,7 +334,7 @@ impl<T: 'static> OptionRow<T> {
     }
 }
 
-// === impl Kind ===
+// === impl ValueKind ===
 
 impl ValueKind {
     const ANY_TEXT: Self = Self::Text { pattern: "" };

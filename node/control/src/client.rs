@@ -345,7 +345,7 @@ impl Client {
     }
 }
 
-// === impl Lines ===
+// === impl AnswerLines ===
 
 impl AnswerLines {
     /// The error for a stream that ended too early.

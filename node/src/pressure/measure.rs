@@ -62,7 +62,7 @@ struct NodeReader {
     told: HashSet<String>,
 }
 
-// === impl Places ===
+// === impl MeasuredPlaces ===
 
 impl MeasuredPlaces {
     pub(super) fn new(base: UsagePaths, runtime: Arc<dyn RuntimeFigures>) -> Self {

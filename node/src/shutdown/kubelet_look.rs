@@ -24,7 +24,7 @@ pub(super) struct LastKubeletLook {
     last: Mutex<Option<Instant>>,
 }
 
-// === impl KubeletLook ===
+// === impl LastKubeletLook ===
 
 impl LastKubeletLook {
     /// Without a `look`, an agent that runs its own pods takes the node to have no kubelet.

@@ -71,7 +71,7 @@ pub(super) struct Stamp {
     changed: (i64, i64),
 }
 
-// === impl Role ===
+// === impl EntryRole ===
 
 impl EntryRole {
     pub(super) fn of(name: &OsStr) -> Self {
@@ -90,7 +90,7 @@ impl EntryRole {
     }
 }
 
-// === impl State ===
+// === impl FileState ===
 
 impl FileState {
     /// Checks `path`, following links, without opening it.

@@ -222,7 +222,7 @@ struct Look<'a> {
     closed: bool,
 }
 
-// === impl Entry ===
+// === impl ScannedFile ===
 
 impl ScannedFile {
     /// Checks the file, and reads it if it has settled. Returns whether the file still exists.

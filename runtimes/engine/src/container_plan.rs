@@ -258,7 +258,7 @@ impl Restart {
     }
 }
 
-// === impl Plan ===
+// === impl NextSteps ===
 
 impl NextSteps {
     /// Goes through the init containers up to the first that is not done. Returns whether all are done.

@@ -124,7 +124,7 @@ pub async fn started<B: RunScope>(entry: &PodEntry<B>) {
 #[derive(Debug)]
 pub struct StartInProgress<B: RunScope>(Arc<PodEntry<B>>);
 
-// === impl PodState ===
+// === impl EnginePodState ===
 
 impl<B: RunScope> EnginePodState<B> {
     /// Updates the pod, and adds its containers in the spec's order.
@@ -295,7 +295,7 @@ impl<B: RunScope> EnginePodState<B> {
     }
 }
 
-// === impl Starting ===
+// === impl StartInProgress ===
 
 impl<B: RunScope> StartInProgress<B> {
     /// Begins a start; none if the pod is being stopped.

@@ -285,7 +285,7 @@ impl Schedule {
     }
 }
 
-// === impl Verdict ===
+// === impl ProbeVerdict ===
 
 impl ProbeVerdict {
     /// Reads the thresholds from the spec; there is no result yet.

@@ -166,7 +166,7 @@ impl<D> ProgramRuntime<D> {
     }
 }
 
-// === impl Context ===
+// === impl ProgramContext ===
 
 impl<D: ProgramDriver> Driver for ProgramContext<D> {
     type RunScope = Boot;

@@ -70,7 +70,7 @@ struct Lost {
 #[derive(Debug, Default)]
 struct Tail(Vec<u8>);
 
-// === impl Lines ===
+// === impl StreamLines ===
 
 impl StreamLines {
     /// Creates the state for a stream without output so far.

@@ -31,7 +31,7 @@ pub(crate) struct OutputPipe {
     lines: StreamLines,
 }
 
-// === impl Output ===
+// === impl ContainerOutput ===
 
 impl<'a> ContainerOutput<'a> {
     pub(crate) fn new(sources: Vec<OutputPipe>, target: LogTarget, wall: &'a WallClock) -> Self {
@@ -82,7 +82,7 @@ impl<'a> ContainerOutput<'a> {
     }
 }
 
-// === impl Source ===
+// === impl OutputPipe ===
 
 impl OutputPipe {
     pub(crate) fn new(pipe: OwnedFd, stream: Stream) -> Result<Self, String> {

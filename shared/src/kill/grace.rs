@@ -137,7 +137,7 @@ impl GraceSender {
     }
 }
 
-// === impl Shared ===
+// === impl GraceShared ===
 
 impl GraceShared {
     fn lock(&self) -> MutexGuard<'_, Instant> {

@@ -226,7 +226,7 @@ impl Statuses {
     }
 }
 
-// === impl Kept ===
+// === impl StoredStatus ===
 
 impl StoredStatus {
     /// Records that the shown status has just changed.

@@ -105,7 +105,7 @@ impl<T: Clone> CompletionReceiver<T> {
     }
 }
 
-// === impl Shared ===
+// === impl CompletionShared ===
 
 impl<T> CompletionShared<T> {
     fn lock(&self) -> MutexGuard<'_, Option<Completion<T>>> {

@@ -197,7 +197,7 @@ impl Operator {
     }
 }
 
-// === impl Inner ===
+// === impl OperatorShared ===
 
 impl OperatorShared {
     /// The notice, as stored on disk.

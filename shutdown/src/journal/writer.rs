@@ -48,7 +48,7 @@ struct WriterState {
     queued: Option<Instant>,
 }
 
-// === impl Writer ===
+// === impl PlaceWriter ===
 
 impl PlaceWriter {
     pub(super) fn new(place: Arc<dyn RecordPlace>) -> Self {
@@ -119,7 +119,7 @@ async fn queue_later(tray: Weak<Tray>, place: Arc<dyn RecordPlace>, mut due: Ins
     }
 }
 
-// === impl State ===
+// === impl WriterState ===
 
 impl WriterState {
     /// When the next later record may be queued; `None` for now.

@@ -25,7 +25,7 @@ pub(crate) enum SocketLineError {
     Malformed(String),
 }
 
-// === impl Lines ===
+// === impl SocketLines ===
 
 impl SocketLines {
     pub(crate) fn of(stream: UnixStream) -> Self {

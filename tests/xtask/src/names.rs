@@ -1,5 +1,6 @@
 //! Whether a name of the product means one thing: no type that other files can name shares its name with another, no
-//! type has a name that says nothing, and a constant says what waits for what, or what it bounds.
+//! type has a name that says nothing, a constant says what waits for what, or what it bounds, and a heading names the type
+//! below it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -78,7 +79,28 @@ impl Names {
         let syntax = syn::parse_file(text).with_context(|| format!("cannot read {file}"))?;
         file.clone_into(&mut self.file);
         self.visit_file(&syntax);
+        self.headings(text);
         Ok(())
+    }
+
+    /// Refuses `// === impl Name ===` above an `impl` of something else, which is what a renamed type leaves behind.
+    fn headings(&mut self, text: &str) {
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let heading =
+                line.strip_prefix("// === impl ").and_then(|rest| rest.strip_suffix(" ==="));
+            let Some(name) = heading.map(|name| name.split('<').next().unwrap_or(name)) else {
+                continue;
+            };
+            let below = lines[at..].iter().find(|line| line.starts_with("impl"));
+            let mut words =
+                below.into_iter().flat_map(|line| line.split(|c: char| !c.is_alphanumeric()));
+            if !words.any(|word| word == name) {
+                let place = format!("{}:{}", self.file, at + 1);
+                self.vague
+                    .push(format!("{place}: the heading says {name}, and what is below does not"));
+            }
+        }
     }
 
     /// What the rules do not allow, one line each, if the types named `same` may share their names.
@@ -229,6 +251,20 @@ mod tests {
         ] {
             assert_eq!(wrong(&[("a.rs", text)], &[]).len(), usize::from(refused), "{text}");
         }
+    }
+
+    #[test]
+    fn a_heading_names_the_type_below_it() {
+        for (heading, refused) in [("Run", false), ("Run<T>", false), ("Ru", true), ("Drill", true)]
+        {
+            for of in ["impl<T> Run<T> {}", "#[allow(x)]\nimpl fmt::Display for Run {}"] {
+                let text = format!("struct Run;\n// === impl {heading} ===\n\n{of}\n");
+                let told = wrong(&[("a.rs", &text)], &[]);
+                assert_eq!(told.len(), usize::from(refused), "{heading}: {told:?}");
+            }
+        }
+        let nothing = "struct Run;\n// === impl Run ===\n";
+        assert_eq!(wrong(&[("a.rs", nothing)], &[]).len(), 1);
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub(super) fn kind(root: &Path, file: &Path) -> Option<String> {
     tree.get("kind")?.text().map(str::to_owned)
 }
 
-// === impl Configuration ===
+// === impl MergedConfiguration ===
 
 impl MergedConfiguration {
     /// Reads `file` and the files in `drop_ins_of`. `None` if there is no file. `gate`: the feature gate on the command
@@ -207,7 +207,7 @@ impl MergedConfiguration {
     }
 }
 
-// === impl Located ===
+// === impl SourcedValue ===
 
 impl<T> SourcedValue<T> {
     fn as_if<U>(&self, value: U) -> SourcedValue<U> {

@@ -124,7 +124,7 @@ impl StopRequest {
     }
 }
 
-// === impl Core ===
+// === impl StopCore ===
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Makes all necessary requests. Never returns: another task notices that the pod is gone.

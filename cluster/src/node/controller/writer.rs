@@ -414,7 +414,7 @@ fn is_kept(node: &Node, boot: &str) -> bool {
         && ready.is_some_and(|ready| ready.status == "True")
 }
 
-// === impl Kind ===
+// === impl WriteKind ===
 
 impl WriteKind {
     fn failed(self) -> &'static str {

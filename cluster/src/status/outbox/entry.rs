@@ -97,7 +97,7 @@ pub(super) enum SendReason {
     Other,
 }
 
-// === impl Entry ===
+// === impl OutboxEntry ===
 
 impl OutboxEntry {
     pub(super) fn new(pod: PodLabel) -> Self {

@@ -185,7 +185,7 @@ impl<T> std::fmt::Debug for PodStatusCache<T> {
     }
 }
 
-// === impl State ===
+// === impl StatusesState ===
 
 impl<T> StatusesState<T> {
     /// The cached answer, if it is newer than `than`.
@@ -220,7 +220,7 @@ fn send<T>(answers: Answers<T>) {
     }
 }
 
-// === impl Place ===
+// === impl WaiterGuard ===
 
 impl<T> Drop for WaiterGuard<'_, T> {
     fn drop(&mut self) {

@@ -13,7 +13,7 @@ const LONGEST_LAST_CALL: Duration = Duration::from_secs(2);
 ///
 /// Where the node waits for the pod's room or has to be down in time, SIGKILL comes at the end of the grace period, so
 /// the last call comes a quarter of it, at most 2 s, before that. Otherwise it comes at the end of the grace period, as
-/// with the kubelet, and SIGKILL 2 s later; but once that grace period is shortened, it is somebody's budget.
+/// with the kubelet, and SIGKILL 2 s later; but once that grace period is shortened, the node waits for its end.
 #[derive(Clone, Copy)]
 pub(super) struct LastCall {
     before_end: Duration,

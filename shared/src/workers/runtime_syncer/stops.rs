@@ -44,7 +44,7 @@ impl Stops {
     }
 }
 
-// === impl Changes ===
+// === impl PodChanges ===
 
 impl PodChanges<'_> {
     /// Resolves when the pod has changed since the last call. Cancel-safe.

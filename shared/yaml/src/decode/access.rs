@@ -20,7 +20,7 @@ pub(super) struct Entries<'a> {
     value: Option<&'a (Key, Rc<YamlNode>)>,
 }
 
-// === impl Items ===
+// === impl SequenceItems ===
 
 impl<'a> SequenceItems<'a> {
     pub(super) fn new(around: Decoder<'a>, items: &'a [Rc<YamlNode>]) -> Self {

@@ -83,7 +83,7 @@ impl Service for Gcp {
     }
 }
 
-// === impl Value ===
+// === impl MetadataValue ===
 
 impl MetadataValue {
     fn path(self) -> &'static str {

@@ -170,7 +170,7 @@ impl std::str::FromStr for Endpoint {
     }
 }
 
-// === impl Response ===
+// === impl MetadataResponse ===
 
 impl MetadataResponse {
     /// The time in the `Date` header.

@@ -36,7 +36,7 @@ pub(super) enum RunKind {
     Drill,
 }
 
-// === impl Named ===
+// === impl ReportName ===
 
 impl ReportName {
     /// Returns the file name for `report`.
@@ -61,7 +61,7 @@ impl ReportName {
     }
 }
 
-// === impl Kind ===
+// === impl RunKind ===
 
 impl RunKind {
     pub(super) fn of(trigger: Trigger) -> Self {

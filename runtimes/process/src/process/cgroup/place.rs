@@ -185,7 +185,7 @@ impl Controller {
     }
 }
 
-// === impl Places ===
+// === impl UsableHierarchies ===
 
 impl UsableHierarchies {
     /// No hierarchies at all, all for the same reason.
