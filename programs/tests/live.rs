@@ -131,6 +131,19 @@ fn the_picture_follows_the_size_of_the_terminal() {
 }
 
 #[test]
+fn a_key_is_not_lost_while_the_terminal_is_resized() {
+    let (_folder, _agent, mut tty) = watching(&nodes::idle(), (60, 12), &[]);
+    for turn in 0..200 {
+        tty.resize(60, 13 - turn % 2);
+        tty.press("\x1b[F");
+        tty.until("the last", |text| text.contains("session-cache"));
+        tty.resize(60, 12 + turn % 2);
+        tty.press("\x1b[H");
+        tty.until("the first", |text| text.contains("batch/report-builder"));
+    }
+}
+
+#[test]
 fn the_pods_that_do_not_fit_are_scrolled_to() {
     let (_folder, _agent, mut tty) = watching(&nodes::idle(), (60, 12), &[]);
     tty.until("the first", |text| {
