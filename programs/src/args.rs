@@ -54,10 +54,6 @@ pub enum ReportFormat {
     Text,
     /// The stable interface for programs.
     Json,
-    /// The same as YAML.
-    Yaml,
-    /// A timeline as a picture.
-    Svg,
     /// One page for a browser: timeline, table and decisions.
     Html,
 }
@@ -222,7 +218,6 @@ Examples:
   winddown report --list
   winddown report -b -1    # of the boot before this one, as in journalctl
   winddown report -o json | jq '.outcome'
-  winddown report -o svg > shutdown.svg
   winddown report -o html > shutdown.html
   winddown report --check    # exit code 5 if pods were left or needed SIGKILL")]
 pub struct ReportArgs {
@@ -255,7 +250,7 @@ pub struct ReportArgs {
     /// last run that ended a pod
     #[arg(long)]
     pub check: bool,
-    /// Output format: text, json or yaml (stable interfaces), svg (a picture) or html (a page)
+    /// Output format: text, json (a stable interface) or html (a page with a picture)
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: ReportFormat,

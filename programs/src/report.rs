@@ -47,8 +47,6 @@ pub(super) fn run(
     }
     match args.output {
         ReportFormat::Json => out.json(&report)?,
-        ReportFormat::Yaml => out.yaml(&report)?,
-        ReportFormat::Svg => out.text(&report::svg(&typed(&report)?))?,
         ReportFormat::Html => out.text(&report::html(&typed(&report)?))?,
         ReportFormat::Text => {
             let text = report::text(&typed(&report)?, out.color);
@@ -125,12 +123,11 @@ fn print_start(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     match form {
-        ReportFormat::Svg | ReportFormat::Html => {
-            return Err(CommandError::message(Exit::Usage, "a start has no picture")
+        ReportFormat::Html => {
+            return Err(CommandError::message(Exit::Usage, "a start has no page")
                 .with_hint("`winddown report --start -o json` has all that is known of it"));
         }
         ReportFormat::Json => out.json(report)?,
-        ReportFormat::Yaml => out.yaml(report)?,
         ReportFormat::Text => {
             let view = status::view(super::OutputFormat::Text, out);
             out.text(&winddown_render::start_report(&typed(report)?, &view))?;
@@ -219,12 +216,11 @@ fn print_list(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     match form {
-        ReportFormat::Svg | ReportFormat::Html => {
-            return Err(CommandError::message(Exit::Usage, "a list has no picture")
+        ReportFormat::Html => {
+            return Err(CommandError::message(Exit::Usage, "a list has no page")
                 .with_hint("`winddown report --id ID` with the same -o shows one report"));
         }
         ReportFormat::Json => out.json(&Envelope::new(list))?,
-        ReportFormat::Yaml => out.yaml(&Envelope::new(list))?,
         ReportFormat::Text => {
             let text =
                 winddown_render::reports(list, &status::view(super::OutputFormat::Text, out));

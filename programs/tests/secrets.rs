@@ -92,7 +92,6 @@ fn what_is_in_a_pods_environment_is_in_no_answer_no_log_and_no_report() {
     say(&["drain", "--deadline", "10m"]);
     say(&["report"]);
     say(&["report", "-o", "json"]);
-    say(&["report", "-o", "svg"]);
     say(&["report", "-o", "html"]);
     let log = bed.log();
     assert!(log.contains("web-n1"), "the log says what happened: {log}");

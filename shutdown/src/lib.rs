@@ -84,8 +84,8 @@
 //! for, from the last state of the watch.
 //!
 //! **The report.** `shutdown/src/report/` holds what is known of a run. The agent writes it as JSON and in no other form.
-//! `programs/render/src/report/` turns it into text, a picture (`svg/`) and a page (`html/`), by pure functions of `ShutdownReport`
-//! that share their sentences (`sentences.rs`). `store/names.rs` decides from file names alone which reports to keep:
+//! `programs/render/src/report/` turns it into text and a page (`html/`), by pure functions of `ShutdownReport` that
+//! share their sentences (`sentences.rs`). `store/names.rs` decides from file names alone which reports to keep:
 //! shutdowns by boot, drains and drills separately. At its start the agent collects what earlier agents left (report, run
 //! record, boot mark) as `Evidence`; the pure `last_boot` decides how the node went down. If the machine did not wait for a
 //! run, its report is made then, from its record.

@@ -1,4 +1,4 @@
-//! Reports of shutdowns and drains as text, SVG or HTML, and evictions as SVG.
+//! Reports of shutdowns and drains as text or HTML, and evictions as SVG.
 
 mod html;
 mod marks;
@@ -10,5 +10,4 @@ mod text;
 
 pub use html::html;
 pub use svg::evictions::evictions;
-pub use svg::svg;
 pub use text::text;

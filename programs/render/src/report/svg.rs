@@ -1,4 +1,4 @@
-//! The report as an SVG picture: a timeline with one bar per pod.
+//! The timeline of a run as an SVG fragment: one bar per pod.
 
 pub(super) mod canvas;
 pub(super) mod evictions;
@@ -11,9 +11,9 @@ mod sizes;
 mod tests;
 
 use winddown_shared::display::in_seconds;
-use winddown_shutdown::{Outcome, ShutdownReport};
+use winddown_shutdown::ShutdownReport;
 
-use super::sentences::{self, occasion, shortage};
+use super::sentences::{self, occasion};
 use canvas::Canvas;
 use milestones::Milestone;
 use rows::Rows;
@@ -23,66 +23,25 @@ use sizes::{MARGIN, Sizes, WIDTH};
 /// Colours for light and for dark surroundings. Nothing is conveyed by colour alone.
 pub(super) const THEME: &str = include_str!("svg/theme.css");
 
-/// The font size of sentences.
-const TEXT: f64 = 15.0;
-
-/// The number of warnings that are shown.
-const SHOWN_WARNINGS: usize = 8;
-
-/// The report as a self-contained SVG 1.1 document, without scripts, fonts or links to external resources. It follows
-/// the viewer's light or dark scheme. The same report produces the same bytes.
+/// The timeline, for a page that includes the [`THEME`] and has its own text. The same report produces the same bytes.
 ///
 /// It has one bar per pod from SIGTERM to its exit, grouped in the order in which the pods were stopped, over one time
 /// axis that starts with the signal. If the limits lie far behind the last event, the axis ends soon after the event,
 /// and a strip above it shows how little of the time was used. Rows become lower if there are many pods. Names are
 /// shown without control characters.
-pub fn svg(report: &ShutdownReport) -> String {
-    let mut page = Page { report, out: Canvas::default(), y: MARGIN };
-    page.head();
-    if report.pods().next().is_some() {
-        page.chart();
-    }
-    page.warnings();
-    let style = format!("<style>\n{THEME}</style>");
-    page.finish(&style).into_string().trim_start().to_owned()
-}
-
-/// The timeline alone, for a page that includes the [`THEME`] and has its own text.
 pub(super) fn timeline(report: &ShutdownReport) -> Canvas {
-    let mut page = Page { report, out: Canvas::default(), y: 4.0 };
-    page.chart();
-    page.finish("")
+    let mut picture = Picture { report, out: Canvas::default(), y: 4.0 };
+    picture.chart();
+    picture.finish()
 }
 
-struct Page<'a> {
+struct Picture<'a> {
     report: &'a ShutdownReport,
     out: Canvas,
     y: f64,
 }
 
-impl Page<'_> {
-    fn head(&mut self) {
-        let class = match self.report.outcome {
-            Outcome::Clean => "head good",
-            Outcome::Left | Outcome::Interrupted | Outcome::CutOff => "head bad",
-            Outcome::Forced | Outcome::Cancelled => "head warn",
-        };
-        for line in sizes::wrap(&self.report.headline(), 20.0, 3) {
-            self.line(class, 20.0, &line);
-        }
-        for line in sizes::wrap(&occasion(self.report), TEXT, 2) {
-            self.line("dim", TEXT, &line);
-        }
-        let origin = sentences::origin(self.report).into_iter().map(|said| ("", said));
-        let short = self.report.budget.is_short().then(|| ("warn", shortage(self.report)));
-        for (class, said) in origin.chain(short) {
-            for line in sizes::wrap(&said, TEXT, 3) {
-                self.line(class, TEXT, &line);
-            }
-        }
-        self.y += 8.0;
-    }
-
+impl Picture<'_> {
     fn chart(&mut self) {
         let report = self.report;
         let sizes = Sizes::of(report);
@@ -136,29 +95,7 @@ impl Page<'_> {
         self.out.append(&rows.over);
     }
 
-    fn warnings(&mut self) {
-        let warnings = sentences::warnings(self.report);
-        if warnings.is_empty() {
-            return;
-        }
-        self.y += 8.0;
-        for warning in warnings.iter().take(SHOWN_WARNINGS) {
-            for line in sizes::wrap(warning, TEXT, 3) {
-                self.line("warn", TEXT, &line);
-            }
-        }
-        if let Some(more) = warnings.len().checked_sub(SHOWN_WARNINGS).filter(|more| *more > 0) {
-            self.line("dim", TEXT, &format!("and {more} more"));
-        }
-    }
-
-    fn line(&mut self, class: &str, size: f64, text: &str) {
-        self.y += size;
-        self.out.text(class, size, (MARGIN, self.y), text);
-        self.y += (size * 0.5).round();
-    }
-
-    fn finish(self, style: &str) -> Canvas {
+    fn finish(self) -> Canvas {
         let height = (self.y + MARGIN - 8.0).ceil();
         let mut page = Canvas::default();
         page.markup(format_args!(
@@ -166,7 +103,7 @@ impl Page<'_> {
         ));
         page.element("title", "what", &self.report.headline());
         page.element("desc", "how", &described(self.report));
-        page.markup(format_args!("{style}{}", legend::PATTERNS));
+        page.markup(format_args!("{}", legend::PATTERNS));
         page.rect("paper", 0.0, 0.0, WIDTH, height);
         page.append(&self.out);
         page.markup(format_args!("</svg>\n"));

@@ -50,7 +50,7 @@ priority 2000000000 and above · 1 pod · took 5.2 s of 27 s
 fn statuses_that_were_not_sent_are_named_in_every_form_of_the_report() {
     let mut run = report(Outcome::Clean, 0, vec![]);
     run.unsent_statuses = vec!["shop/web".into()];
-    for text in [text(&run, false), super::html(&run), super::svg(&run)] {
+    for text in [text(&run, false), super::html(&run)] {
         let said = "Not sent to the API server: the last status of 1 pod: shop/web.";
         assert!(text.contains(said), "{text}");
     }

@@ -19,7 +19,7 @@ async fn after_each_boot_one_line_says_how_the_node_went_down() -> TestResult {
     scenario.node.wait_off(SOON).await?;
     let said = says_after_boot(&mut scenario).await?;
     assert!(said.starts_with("clean shutdown: 7 pods ended by themselves in "), "{said}");
-    a_picture_names_all_pods(&scenario).await?;
+    a_page_names_all_pods(&scenario).await?;
 
     // An agent that is started again has no news to tell.
     scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
@@ -77,11 +77,11 @@ fn asked(scenario: &Scenario) -> usize {
     scenario.logs().values().map(|log| log.terms.len()).sum()
 }
 
-async fn a_picture_names_all_pods(scenario: &Scenario) -> TestResult {
-    let picture = scenario.text(&["report", "-o", "svg"]).await?;
-    assert!(picture.starts_with("<svg ") && picture.trim_end().ends_with("</svg>"), "{picture}");
+async fn a_page_names_all_pods(scenario: &Scenario) -> TestResult {
+    let page = scenario.text(&["report", "-o", "html"]).await?;
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"), "{page}");
     for pod in &scenario.pods {
-        assert!(picture.contains(&pod.name), "{} is missing in {picture}", pod.name);
+        assert!(page.contains(&pod.name), "{} is missing in {page}", pod.name);
     }
     Ok(())
 }

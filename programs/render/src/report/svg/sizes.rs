@@ -127,32 +127,3 @@ pub(super) fn fit_end(text: &str, font: f64, room: f64) -> Cow<'_, str> {
     cut.push('…');
     Cow::Owned(cut)
 }
-
-/// Wraps `text` at spaces between the margins, to at most `most` lines.
-pub(super) fn wrap(text: &str, font: f64, most: usize) -> Vec<String> {
-    let room = WIDTH - 2.0 * MARGIN;
-    let columns = (1..).take_while(|columns| f64::from(*columns) * font * SANS <= room).count();
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let line = lines.last_mut().map_or("", |line| line);
-        let longer = if line.is_empty() { word.to_owned() } else { format!("{line} {word}") };
-        if line.is_empty() || width(&longer, font) <= room {
-            lines.pop();
-            lines.push(longer);
-        } else {
-            lines.push(word.to_owned());
-        }
-    }
-    let cut = lines.len() > most;
-    lines.truncate(most);
-    for line in &mut lines {
-        if width(line, font) > room {
-            // A single word that is wider than the picture.
-            *line = fit(line, columns).into_owned();
-        }
-    }
-    if let Some(last) = lines.last_mut().filter(|_| cut) {
-        last.push_str(" …");
-    }
-    lines
-}
