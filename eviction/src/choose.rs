@@ -23,8 +23,6 @@ pub struct Candidate<'a> {
     pub pod: &'a Pod,
     /// Its usage; none if it was not measured.
     pub stats: Option<&'a PodStats>,
-    /// The growth rate of its memory, in bytes per second; none if unknown. Breaks ties between similar pods.
-    pub growth: Option<i64>,
     /// The state of its termination; none if it is not terminating.
     pub ending: Option<CandidateEnding>,
 }
@@ -120,16 +118,15 @@ pub fn choose<'a>(
         .map(|candidate| {
             let &Candidate { pod, stats, .. } = candidate;
             let usage = stats.and_then(|stats| measured(act.signal, pod, stats, policy));
-            let growth = candidate.growth.filter(|_| act.resource() == Resource::Memory);
-            (Ranked { pod, usage, growth }, candidate)
+            (Ranked { pod, usage }, candidate)
         })
         .collect();
-    rank_by(act.signal, policy.memory_tie, &mut ranked, |(ranked, _)| *ranked);
+    rank_by(act.signal, &mut ranked, |(ranked, _)| *ranked);
     let mut coming = 0_i64;
     let mut asked = false;
     let mut considered: Vec<Considered<'a>> = Vec::with_capacity(ranked.len());
     for (ranked, &Candidate { stats, ending, .. }) in ranked {
-        let Ranked { pod, usage, .. } = ranked;
+        let Ranked { pod, usage } = ranked;
         let verdict = judge(act, pod, usage, ending, policy, now);
         if verdict == CandidateVerdict::Ending {
             coming = coming.saturating_add(usage.unwrap_or(0));

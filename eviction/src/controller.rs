@@ -17,7 +17,6 @@ use crate::cadence::Cadence;
 use crate::choose::CandidateEnding;
 use crate::condition::Conditions;
 use crate::decide::{Act, Snapshot, decide_without};
-use crate::growth::Growth;
 use crate::history::{DecisionOutcome, DecisionRecord};
 use crate::hook::Hook;
 use crate::observation::Observations;
@@ -82,9 +81,6 @@ pub struct EvictionController<K, S, R> {
     layout: Option<FsLayout>,
     sampling: Sampling,
     victims: Victims,
-    growth: Growth,
-    /// When pods were last measured for their growth alone.
-    grown_at: Option<Instant>,
     reclaims: Reclaims,
     under_way: FuturesUnordered<BoxFuture<'static, Completion>>,
     conditions: watch::Sender<Conditions>,
@@ -169,8 +165,6 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 has_taken_over: false,
                 held: [None; Signal::COUNT],
             },
-            growth: Growth::default(),
-            grown_at: None,
             reclaims: Reclaims {
                 last: [None; Signal::COUNT],
                 under_way: false,
@@ -271,7 +265,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             observations: Observations::of(&stats, self.policy.memory_available),
             pressure: self.pressure(&stats),
         };
-        self.shown.measured(now, &snapshot.observations, stats.swap);
+        self.shown.note_swap(stats.swap);
         self.reclaims.memory.swap_free = stats.swap.map_or(0, |swap| swap.free);
         let decision = decide_without(
             // A dry run says only what would be done first.
@@ -303,9 +297,6 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         );
         self.sampling.waited = if self.is_settled() { next } else { next.min(cadence.calm) };
         self.sampling.next = started + self.sampling.waited;
-        if self.sampling.waited < self.parts.cadence.calm {
-            self.follow_growth().await;
-        }
         self.shown.sampled(&self.policy, &self.state, &self.victims.readmission);
     }
 

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::time::Instant;
 use winddown_shared::{PodLabel, WallTime};
 
 use crate::choose::{CandidateVerdict, Considered};
-use crate::curve::{Curve, Samples};
 use crate::decide::Act;
 use crate::hook::HookRun;
 use crate::seams::Reclaimed;
@@ -52,9 +50,6 @@ pub struct DecisionRecord {
     /// The first ten pods in eviction order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranking: Vec<RankedPod>,
-    /// The available memory around the decision; none if no pod was chosen, or if another resource was short.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub curve: Option<Curve>,
     /// How often the same decision was made about this signal before the next eviction.
     pub times: u64,
     /// When it was last made.
@@ -194,12 +189,6 @@ impl History {
         }
     }
 
-    /// Adds the sample of `now` to the curves that are not complete.
-    pub(crate) fn follow(&mut self, now: Instant, samples: &Samples) {
-        let curves = self.records.iter_mut().filter_map(|record| record.curve.as_mut());
-        curves.for_each(|curve| curve.follow(now, samples));
-    }
-
     /// All decisions, oldest first.
     pub(crate) fn records(&self) -> Vec<DecisionRecord> {
         self.records.iter().cloned().collect()
@@ -222,7 +211,6 @@ impl DecisionRecord {
             outcome,
             hook: None,
             ranking: Vec::new(),
-            curve: None,
             times: 1,
             last_at: at,
         }

@@ -23,8 +23,7 @@
 //! and `choose` (which pod to end, and why not the others). One task carries them out; kills and reclaim run beside it, so
 //! a hung one delays no other. It sees the machine as `Signals` and reclaimable space as `Reclaim`, and chooses under the
 //! `VictimLock` that it shares with preemption. Only this crate parses thresholds; the configuration knows where they are
-//! in the file. A ring of fixed size holds the last three minutes; a decision keeps its part of it (`curve.rs`). The types
-//! of measurements are in `shared::stats`, because machine and runtimes produce them and eviction reads them.
+//! in the file. The types of measurements are in `shared::stats`, because machine and runtimes produce them and eviction reads them.
 //!
 //! Eviction runs as one task per node, in `node/src/pressure`. It measures through `shared/host/` (the node) and
 //! `RuntimeFigures` (the pods), reclaims through the runtime, and ends pods through the workers. Admission checks the
@@ -51,9 +50,7 @@ mod cadence;
 mod choose;
 mod condition;
 mod controller;
-mod curve;
 mod decide;
-mod growth;
 mod history;
 mod hook;
 mod limits;
@@ -80,7 +77,6 @@ pub use condition::{Condition, ConditionText, Conditions};
 pub use controller::{
     EvictedStaticPod, EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView,
 };
-pub use curve::Curve;
 pub use decide::{Act, EvictionDecision, FORGIVEN_GAP, Snapshot, decide};
 pub use history::{DecisionOutcome, DecisionRecord, PodName, RankedPod};
 pub use hook::{Hook, HookCall, HookCommand, HookRule, HookRun};

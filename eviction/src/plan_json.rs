@@ -60,7 +60,7 @@ pub fn plan_json_line(line: &str, explain: bool) -> Result<String, RankLineError
         .map(|pod| {
             let exact = used.get(&(Some(pod.namespace().to_string()), pod.name().to_string()));
             let usage = exact.or_else(|| used.get(&(None, pod.name().to_string())));
-            Ranked { pod, usage: usage.copied(), growth: None }
+            Ranked { pod, usage: usage.copied() }
         })
         .collect();
     rank(signal, &mut ranked);

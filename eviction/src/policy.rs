@@ -23,9 +23,6 @@ pub struct Policy {
     pub max_pod_grace: Option<Duration>,
     /// The figure that stands for available memory.
     pub memory_available: MemoryAvailable,
-    /// The size of the steps, in bytes, in which memory use beyond the request is compared: of pods in the same step,
-    /// the one that grows faster is evicted first. None: compared to the byte, and growth is not measured.
-    pub memory_tie: Option<u64>,
     /// How long the kernel may reclaim memory from the pod that would be evicted, where that can be enough; none: the
     /// pod is evicted without an attempt.
     pub memory_reclaim: Option<Duration>,
@@ -104,7 +101,6 @@ impl Policy {
             transition_period: Duration::from_secs(5 * 60),
             max_pod_grace: None,
             memory_available: MemoryAvailable::default(),
-            memory_tie: None,
             memory_reclaim: None,
             memory_pressure: None,
             local_storage_limits: true,

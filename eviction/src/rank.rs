@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use jiff::Timestamp;
 use winddown_shared::{Pod, PodUid, Requests};
 
-use crate::observation::signed;
 use crate::signal::{Resource, Signal};
 
 #[cfg(test)]
@@ -18,31 +17,20 @@ pub struct Ranked<'a> {
     pub pod: &'a Pod,
     /// Its usage in bytes, inodes or processes; none if it was not measured.
     pub usage: Option<i64>,
-    /// The growth rate of its memory, in bytes per second; none if unknown.
-    pub growth: Option<i64>,
 }
 
 /// Sorts pods in the kubelet's eviction order: pods that use more than they requested first, then by lower priority,
 /// then by larger use beyond the request. For processes: by lower priority, then by larger number.
 ///
 /// As with the kubelet, pods that were not measured come before all others (of their priority, for processes). Where
-/// the kubelet leaves the order of two pods to chance, the pod that is known to grow faster comes first, then the
-/// younger, then the one with the smaller UID.
+/// the kubelet leaves the order of two pods to chance, the younger comes first, then the one with the smaller UID.
 pub fn rank(signal: Signal, pods: &mut [Ranked<'_>]) {
-    rank_by(signal, None, pods, |pod| *pod);
+    rank_by(signal, pods, |pod| *pod);
 }
 
-/// Sorts items that have pods in the same way. Pods whose memory beyond the request falls into the same multiple of
-/// `tie` count as equal, unless their growth differs. The key is computed once per pod, so comparisons are cheap.
-pub(crate) fn rank_by<'a, T>(
-    signal: Signal,
-    tie: Option<u64>,
-    things: &mut [T],
-    of: impl Fn(&T) -> Ranked<'a>,
-) {
-    let tie = tie.filter(|_| signal.resource() == Resource::Memory);
-    let tie = tie.map_or(1, |bytes| signed(bytes.max(1)));
-    things.sort_by_cached_key(|thing| Key::of(signal, tie, &of(thing)));
+/// Sorts items that have pods in the same way. The key is computed once per pod, so comparisons are cheap.
+pub(crate) fn rank_by<'a, T>(signal: Signal, things: &mut [T], of: impl Fn(&T) -> Ranked<'a>) {
+    things.sort_by_cached_key(|thing| Key::of(signal, &of(thing)));
 }
 
 /// The sort key of a pod: its fields in this order, smaller values first.
@@ -50,11 +38,7 @@ pub(crate) fn rank_by<'a, T>(
 struct Key<'a> {
     excess: Excess,
     priority: i32,
-    /// The use beyond the request in multiples of the tie size: not measured first, then the larger.
-    multiple: Option<Reverse<i64>>,
-    /// The faster first; unknown comes last.
-    growth: Reverse<Option<i64>>,
-    /// The use beyond the request to the byte, the larger first.
+    /// The use beyond the request: not measured first, then the larger.
     amount: Option<Reverse<i64>>,
     /// The younger first, because it has the least to lose; a pod without a creation time comes last.
     created: Reverse<Option<Timestamp>>,
@@ -71,7 +55,7 @@ enum Excess {
 }
 
 impl<'a> Key<'a> {
-    fn of(signal: Signal, tie: i64, ranked: &Ranked<'a>) -> Self {
+    fn of(signal: Signal, ranked: &Ranked<'a>) -> Self {
         let pod = ranked.pod;
         let (excess, amount) = match signal.resource() {
             Resource::Pids => (Excess::NoMore, ranked.usage),
@@ -87,8 +71,6 @@ impl<'a> Key<'a> {
         Self {
             excess,
             priority: pod.priority_or_zero(),
-            multiple: amount.map(|amount| Reverse(amount.div_euclid(tie))),
-            growth: Reverse(ranked.growth),
             amount: amount.map(Reverse),
             created: Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)),
             uid: pod.uid(),

@@ -17,8 +17,8 @@ pub trait Signals: Send + Sync + 'static {
     /// Nothing could be measured. Single missing figures are absent from the answer.
     fn node(&self) -> impl Future<Output = Result<NodeStats, MeasureError>> + Send;
 
-    /// The usage of these pods, in their order; none for a pod that cannot be measured. Called when something is short
-    /// or, for memory, near its threshold, and regularly for pods with local storage limits.
+    /// The usage of these pods, in their order; none for a pod that cannot be measured. Called when something is short,
+    /// and regularly for pods with local storage limits.
     ///
     /// Only the figures for `wanted` are required. Waits at most 0.4 s for a directory walk; figures that are too old
     /// to choose by are omitted.

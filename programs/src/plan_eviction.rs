@@ -22,14 +22,11 @@ pub(super) fn run(
             "`winddown plan eviction` asks the running agent, which measures its pods",
         ));
     };
-    let Some(form) = args.output.text() else {
-        return Err(CommandError::message(Exit::Usage, "cases have no picture").with_hint(
-            "`winddown plan eviction -o svg`, without -f, draws the agent's own evictions",
-        ));
-    };
     let key = cases::CaseKey("\"signal\"");
     let answer = |case: &str| plan_json_line(case, args.explain).map_err(CommandError::failure);
-    cases::answer_each((file, cases), key, out, answer, |answer, out| print(answer, form, out))
+    cases::answer_each((file, cases), key, out, answer, |answer, out| {
+        print(answer, args.output, out)
+    })
 }
 
 /// Asks the agent which resource is short, or nearest to its threshold, and which pods would be evicted for it.
@@ -42,16 +39,7 @@ fn ask_agent(
     ask::block_on(async {
         let asked = client.eviction_plan(args.signal.map(Signal::as_str));
         let plan = ask::patiently(out, status::WAITING, asked).await?;
-        if let Some(form) = args.output.text() {
-            plan::show(&plan, form, args.explain, winddown_render::eviction, out)?;
-            return Ok(Exit::Success);
-        }
-        let picture = winddown_render::report::evictions(&plan).ok_or_else(|| {
-            let what = "no pod was evicted for want of memory since the agent was started";
-            CommandError::message(Exit::Failure, what)
-                .with_hint("`winddown plan eviction` shows what is short and the last decisions")
-        })?;
-        out.text(&picture)?;
+        plan::show(&plan, args.output, args.explain, winddown_render::eviction, out)?;
         Ok(Exit::Success)
     })
 }

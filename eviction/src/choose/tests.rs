@@ -48,12 +48,7 @@ impl Node {
         let candidates: Vec<Candidate<'_>> = self
             .0
             .iter()
-            .map(|(pod, stats, ending)| Candidate {
-                pod,
-                stats: stats.as_ref(),
-                growth: None,
-                ending: *ending,
-            })
+            .map(|(pod, stats, ending)| Candidate { pod, stats: stats.as_ref(), ending: *ending })
             .collect();
         let choice = choose(act, &candidates, policy, Instant::now());
         let verdicts = choice.considered.iter().map(|considered| considered.verdict).collect();

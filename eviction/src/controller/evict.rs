@@ -27,10 +27,6 @@ use crate::usage::left_behind;
 
 /// The timeout of a pod measurement.
 const MEASURE_PODS: Duration = Duration::from_secs(2);
-/// The timeout when only growth is measured.
-const MEASURE_GROWTH: Duration = Duration::from_millis(50);
-/// The interval between measurements for growth.
-const GROWTH_INTERVAL: Duration = Duration::from_secs(1);
 /// How long to wait for the files of a stopped pod to be removed.
 const POD_FILES_TIMEOUT: Duration = Duration::from_secs(30);
 /// The first pause when no pod qualifies; it doubles each time.
@@ -86,29 +82,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             tracing::warn!("the pods could not be measured within 2s; no pod is evicted");
             Vec::new()
         });
-        if self.policy.memory_tie.is_some() {
-            self.growth.note(&active, &stats, Instant::now());
-        }
         let lock = self.parts.victims.clone();
         lock.choose(|| self.choose_and_ask(act, &active, &stats));
-    }
-
-    /// Measures pods once a second while a threshold is near, so that their growth is known when one has to be chosen.
-    /// Does nothing where growth does not count.
-    pub(super) async fn follow_growth(&mut self) {
-        let now = Instant::now();
-        let lately =
-            self.grown_at.is_some_and(|at| now.saturating_duration_since(at) < GROWTH_INTERVAL);
-        if self.policy.memory_tie.is_none() || lately {
-            return;
-        }
-        self.grown_at = Some(now);
-        let active = self.parts.killer.running().pods;
-        let measured = self.parts.signals.pods(&active, WantedFigures::Memory);
-        // A slow runtime must not delay the next sample.
-        if let Ok(stats) = timeout(MEASURE_GROWTH, measured).await {
-            self.growth.note(&active, &stats, now);
-        }
     }
 
     /// Whether a pod that was evicted for this condition is still terminating.
@@ -351,12 +326,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                     .entry(pod.uid().clone())
                     .or_insert_with(|| ending_of(pod, now))
             });
-            Candidate {
-                pod,
-                stats: stats.get(place).and_then(Option::as_ref),
-                growth: self.growth.of(pod.uid()),
-                ending,
-            }
+            Candidate { pod, stats: stats.get(place).and_then(Option::as_ref), ending }
         });
         candidates.collect()
     }
@@ -390,7 +360,6 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let mut record = DecisionRecord::about(act, self.parts.wall.now(), outcome);
         record.victim = choice.victim.map(|pod| pod.label().into());
         record.ranking = first_of(&choice.considered);
-        record.curve = choice.victim.and_then(|_| self.shown.curve(act));
         self.shown.note(record)
     }
 }

@@ -11,11 +11,10 @@ use winddown_shared::{PodKiller, PodStats, SwapStats};
 use crate::admit::PressureGate;
 use crate::choose::{Candidate, choose};
 use crate::condition::Conditions;
-use crate::curve::{Curve, Samples};
 use crate::decide::Act;
 use crate::history::{DecisionOutcome, DecisionRecord, History, PodName, RankedPod};
 use crate::hook::HookRun;
-use crate::observation::{MemoryAvailable, Observations};
+use crate::observation::MemoryAvailable;
 use crate::policy::Policy;
 use crate::readmission::Readmission;
 use crate::seams::{Signals, WantedFigures};
@@ -88,7 +87,6 @@ pub(super) struct Shown(Mutex<Latest>);
 struct Latest {
     policy: Arc<Policy>,
     state: EvictionState,
-    samples: Samples,
     history: History,
     swap: Option<SwapStats>,
     awaiting_readmission: Vec<(PodName, Instant)>,
@@ -197,7 +195,6 @@ impl EvictionView {
             .map(|(place, pod)| Candidate {
                 pod,
                 stats: stats.get(place).and_then(Option::as_ref),
-                growth: None,
                 ending: None,
             })
             .collect();
@@ -230,27 +227,18 @@ impl EvictionView {
 impl Shown {
     pub(super) fn new(policy: Arc<Policy>) -> Self {
         let (state, history) = (EvictionState::default(), History::default());
-        let samples = Samples::new(Instant::now());
         Self(Mutex::new(Latest {
             policy,
             state,
-            samples,
             history,
             swap: None,
             awaiting_readmission: Vec::new(),
         }))
     }
 
-    /// Publishes a sample before the loop decides on it.
-    pub(super) fn measured(&self, now: Instant, observed: &Observations, swap: Option<SwapStats>) {
-        let Latest { samples, history, swap: latest, .. } = &mut *self.lock();
-        *latest = swap;
-        samples.note(now, observed);
-        history.follow(now, samples);
-    }
-
-    pub(super) fn curve(&self, act: &Act) -> Option<Curve> {
-        self.lock().samples.curve(Instant::now(), act.signal, act.threshold.value())
+    /// Publishes the node's swap before the loop decides on the sample.
+    pub(super) fn note_swap(&self, swap: Option<SwapStats>) {
+        self.lock().swap = swap;
     }
 
     pub(super) fn sampled(

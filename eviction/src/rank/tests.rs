@@ -10,7 +10,6 @@ fn order(signal: Signal, pods: &[(Pod, Option<PodStats>)]) -> Vec<&str> {
         .map(|(pod, stats)| Ranked {
             pod,
             usage: stats.as_ref().map(|stats| usage(signal, pod, stats, FsLayout::One)),
-            growth: None,
         })
         .collect();
     rank(signal, &mut ranked);
@@ -163,30 +162,4 @@ fn of_two_alike_the_younger_comes_first_then_the_smaller_uid() {
         (pod("a", 0, &[]), Some(memory("1Mi"))),
     ];
     assert_eq!(order(Signal::MemoryAvailable, &pods), ["young", "old", "a", "b"]);
-}
-
-#[test]
-fn growth_decides_only_between_pods_that_the_kubelets_order_leaves_alike() {
-    let pods = ["a", "b"].map(|name| pod(name, 0, &[]));
-    let high = pod("high", 1, &[]);
-    let first = |tie: Option<u64>, a: (i64, Option<i64>), b: (i64, Option<i64>)| {
-        let of = |pod, (usage, growth)| Ranked { pod, usage: Some(usage), growth };
-        let mut ranked = [of(&pods[0], a), of(&pods[1], b), of(&high, (900, Some(900)))];
-        rank_by(Signal::MemoryAvailable, tie, &mut ranked, |ranked| *ranked);
-        assert_eq!(&**ranked[2].pod.name(), "high", "priority comes before growth");
-        ranked[0].pod.name().to_string()
-    };
-    for (tie, a, b, expected) in [
-        (None, (100, Some(1)), (100, Some(2)), "b"),
-        (None, (101, Some(1)), (100, Some(2)), "a"),
-        (None, (100, None), (100, Some(-5)), "b"),
-        (None, (100, None), (100, None), "a"),
-        (Some(10), (109, Some(1)), (100, Some(2)), "b"),
-        (Some(10), (110, Some(1)), (109, Some(2)), "a"),
-        (Some(10), (100, Some(2)), (109, Some(2)), "b"),
-        (Some(10), (100, None), (109, None), "b"),
-        (Some(0), (101, Some(1)), (100, Some(2)), "a"),
-    ] {
-        assert_eq!(first(tie, a, b), expected, "{tie:?} {a:?} {b:?}");
-    }
 }

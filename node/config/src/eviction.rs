@@ -34,8 +34,6 @@ pub struct EvictionSettings {
     pub max_pod_grace_period: i32,
     /// `memoryAvailable`.
     pub memory_available: MemoryAvailable,
-    /// `evictionMemoryTie`, in bytes; `None` unless it is configured.
-    pub memory_tie: Option<u64>,
     /// `evictionMemoryReclaim`; `None` unless it is configured.
     pub memory_reclaim: Option<Duration>,
     /// `memoryPressure`; `None` unless it is configured.
@@ -65,7 +63,6 @@ impl Default for EvictionSettings {
             pressure_transition_period: Duration::from_secs(5 * 60),
             max_pod_grace_period: 0,
             memory_available: MemoryAvailable::default(),
-            memory_tie: None,
             memory_reclaim: None,
             memory_pressure: None,
             hook: None,
@@ -104,7 +101,6 @@ impl EvictionSettings {
             seconds => Some(Duration::from_secs(u64::from(seconds.unsigned_abs()))),
         };
         policy.memory_available = self.memory_available;
-        policy.memory_tie = self.memory_tie;
         policy.memory_reclaim = self.memory_reclaim;
         policy.memory_pressure = self.memory_pressure;
         policy.hook = self.hook.clone().map(Arc::new);

@@ -32,8 +32,8 @@ pub use preemption::{
     ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
 };
 pub use pressure::{
-    AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus,
-    RankedPodStatus, SwapStatus, ThresholdStatus,
+    AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus,
+    SwapStatus, ThresholdStatus,
 };
 pub use protection::{EndedBy, Protection, ProtectionReason, ProtectionState};
 pub use report::{ReportEntry, ReportList};

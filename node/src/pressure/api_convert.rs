@@ -1,12 +1,12 @@
 //! Converts the state of eviction to the types of the control API.
 
 use winddown_control::api::{
-    AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, MemoryCurve, PressureStatus,
-    RankedPodStatus, SwapStatus, ThresholdStatus,
+    AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus,
+    SwapStatus, ThresholdStatus,
 };
 use winddown_eviction::{
-    CandidateVerdict, Curve, DecisionOutcome, DecisionRecord, EvictedStaticPod, Explanation,
-    HookRun, RankedPod, ThresholdView,
+    CandidateVerdict, DecisionOutcome, DecisionRecord, EvictedStaticPod, Explanation, HookRun,
+    RankedPod, ThresholdView,
 };
 use winddown_shared::SwapStats;
 
@@ -80,22 +80,12 @@ pub(super) fn record(record: DecisionRecord) -> EvictionRecord {
         outcome,
         hook: record.hook.map(hook),
         ranking: record.ranking.into_iter().map(ranked).collect(),
-        curve: record.curve.map(curve),
         times: record.times,
     }
 }
 
 fn hook(run: HookRun) -> EvictionHookRun {
     EvictionHookRun { took_ms: run.took_ms, error: run.error, output: run.output }
-}
-
-fn curve(curve: Curve) -> MemoryCurve {
-    MemoryCurve {
-        seconds_each: curve.seconds_each,
-        available: curve.available,
-        chosen_at: curve.chosen_at,
-        threshold: curve.threshold,
-    }
 }
 
 fn outcome(record: &DecisionRecord) -> String {
@@ -162,7 +152,6 @@ mod tests {
             outcome: DecisionOutcome::NoCandidate,
             hook: None,
             ranking: verdicts.iter().copied().map(ranked).collect(),
-            curve: None,
             times: 1,
             last_at: WallTime::UNIX_EPOCH,
         };

@@ -357,9 +357,6 @@ async fn the_plan_ranks_the_pods_for_what_is_nearest_or_asked_for_and_keeps_the_
     let last = plan.history.last().unwrap();
     assert_eq!(last.victim.as_deref(), Some("default/hog"));
     assert!(last.outcome.starts_with("ended in "), "{last:?}");
-    let curve = last.curve.as_ref().unwrap();
-    assert!(curve.available[curve.chosen_at].unwrap() < curve.threshold, "{curve:?}");
-    assert!(curve.available.last().unwrap().unwrap() > curve.threshold, "{curve:?}");
     // The JSON can be read back.
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<winddown_control::api::EvictionPlan>(&text).unwrap(), plan);

@@ -1,7 +1,5 @@
 //! The output of `winddown plan eviction`, and the pressure in `winddown status`.
 
-mod curve;
-
 use winddown_shared::Quantity;
 use winddown_shared::display::{clean, seconds};
 
@@ -46,12 +44,6 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
             text.push_str(&hanging(&one(record), view.width, "  ", 4));
             if let Some(run) = &record.hook {
                 text.push_str(&hook(run, view));
-            }
-            let room = view.width.map(|width| width.saturating_sub(4));
-            let curve = record.curve.as_ref().and_then(|curve| curve::lines(curve, room));
-            if let Some([blocks, mark, said]) = curve {
-                text.push_str(&format!("    {blocks}\n    {mark}\n"));
-                text.push_str(&hanging(&said, view.width, "    ", 4));
             }
         }
     }

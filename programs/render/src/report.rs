@@ -1,4 +1,4 @@
-//! Reports of shutdowns and drains as text or HTML, and evictions as SVG.
+//! Reports of shutdowns and drains as text or HTML.
 
 mod html;
 mod marks;
@@ -9,5 +9,4 @@ mod tests;
 mod text;
 
 pub use html::html;
-pub use svg::evictions::evictions;
 pub use text::text;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use winddown_eviction::Signal;
 
 use super::TextFormat;
@@ -23,43 +23,16 @@ pub struct PlanEvictionArgs {
     /// Show each pod's usage and requests, and why it would end or stay
     #[arg(long)]
     pub explain: bool,
-    /// Output format: text, json or yaml, one object per case, or svg: the memory around the agent's evictions
+    /// Output format: text, json or yaml, one object per case
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]
-    pub output: EvictionFormat,
-}
-
-/// Forms of the answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum EvictionFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// The stable interface for programs.
-    Json,
-    /// The same as YAML.
-    Yaml,
-    /// The memory before and after each eviction as a picture.
-    Svg,
-}
-
-impl EvictionFormat {
-    /// Returns the text format; `None` for a picture.
-    pub(crate) fn text(self) -> Option<TextFormat> {
-        match self {
-            Self::Text => Some(TextFormat::Text),
-            Self::Json => Some(TextFormat::Json),
-            Self::Yaml => Some(TextFormat::Yaml),
-            Self::Svg => None,
-        }
-    }
+    pub output: TextFormat,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   winddown plan eviction
   winddown plan eviction --signal nodefs.available --explain
-  winddown plan eviction -o svg > evictions.svg
   winddown plan eviction -f case.json --explain
   winddown plan eviction -f cases.jsonl -o json
 

@@ -77,26 +77,6 @@ async fn a_shutdown_does_not_wait_for_what_runs_before_an_eviction() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_available_around_an_eviction_is_kept_with_it() {
-    let world = World::new(hard(), memory_pods());
-    world.is(left("12Gi"), secs(30)).await;
-    world.helps(LOWEST, left("4Gi"));
-    world.is(left("500Mi"), secs(60)).await;
-    let curve = world.view.history()[0].curve.clone().unwrap();
-    let told: Vec<u64> =
-        curve.available.iter().map(|value| value.unwrap().unsigned_abs() >> 20).collect();
-    let wanted = [vec![12 << 10; 10], vec![500], vec![4 << 10; 10]].concat();
-    assert_eq!((told, curve.chosen_at), (wanted, 10));
-    assert_eq!(curve.threshold.unsigned_abs(), bytes("1Gi"));
-    // A shortage of PIDs has no curve.
-    let pids = policy(json!({"evictionHard": {"pid.available": "1200"}}));
-    let world = World::new(pids, vec![(pod("many", 0, &[]), processes(1000))]);
-    let pids = winddown_shared::PidStats { at: None, max: 4096, running: 3096 };
-    world.is(NodeStats { pids: Some(pids), ..left("12Gi") }, secs(5)).await;
-    assert_eq!(world.view.history()[0].curve, None);
-}
-
-#[tokio::test(start_paused = true)]
 async fn the_kernel_wakes_the_loop_but_not_more_often_than_ten_times_a_second() {
     let world = World::new(hard(), memory_pods());
     world.is(left("12Gi"), Duration::from_millis(1500)).await;
@@ -301,24 +281,4 @@ async fn tasks_that_wait_for_memory_end_one_pod_and_then_none_for_a_while() {
     let label = |event: &Event| matches!(event, Event::PodEvicted { signal: "memoryPressure", .. });
     assert_eq!(world.count(label), 2);
     assert!(world.has(Condition::Memory));
-}
-
-#[tokio::test(start_paused = true)]
-async fn of_two_pods_that_are_nearly_alike_the_one_that_grows_ends_where_that_is_configured() {
-    for (tie, victim) in [(None, "still"), (Some(64 << 20), "leak")] {
-        let mut policy = hard();
-        policy.memory_tie = tie;
-        let named = |name: &str, used| (pod(name, 0, &[]), memory(used));
-        let world = World::new(policy, vec![named("still", "260Mi"), named("leak", "200Mi")]);
-        let leak = pod("leak", 0, &[]).uid().clone();
-        for (left_over, used) in [("1100Mi", "220Mi"), ("1080Mi", "240Mi")] {
-            world.node.state().pods.insert(leak.clone(), memory(used));
-            world.is(left(left_over), Duration::from_millis(1500)).await;
-        }
-        let measured = world.node.state().measured.len();
-        assert_eq!(measured > 0, tie.is_some(), "growth is measured only where it counts");
-        world.node.state().pods.insert(leak.clone(), memory("258Mi"));
-        world.is(left("500Mi"), Duration::from_millis(1500)).await;
-        assert_eq!(names(&world)[0], victim, "{tie:?}");
-    }
 }

@@ -92,13 +92,6 @@ pub(super) fn section() -> OptionSection {
              waited, that it does not fall, and that less memory than `below` is available. After \
              that no other pod is ended for `coolDown`. Off unless set.",
         ),
-        Top::new("evictionMemoryTie", |c| &mut c.eviction.memory_tie, ValueKind::Size { least: "4Ki" })
-            .doc(
-                "Pods of one priority whose memory beyond the request differs by less, rounded \
-                 down to multiples of this, are alike, and the one that grows faster ends first. \
-                 Unset: the larger one ends first, to the byte, as with the kubelet.",
-            )
-            .example("16Mi"),
         Top::new(
             "evictionMemoryReclaim",
             |c| &mut c.eviction.memory_reclaim,

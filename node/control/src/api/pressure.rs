@@ -183,26 +183,9 @@ pub struct EvictionRecord {
     /// The first ten pods in eviction order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ranking: Vec<RankedPodStatus>,
-    /// The available memory around the decision; absent if no pod was chosen, or if another resource was short.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub curve: Option<MemoryCurve>,
     /// How often the same decision was made about this signal before the next eviction.
     #[serde(default)]
     pub times: u64,
-}
-
-/// The available memory from three minutes before an eviction to half a minute after it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct MemoryCurve {
-    /// The interval that one value covers, in seconds.
-    pub seconds_each: u64,
-    /// The least that was available in each interval, in bytes; null where nothing was measured.
-    pub available: Vec<Option<i64>>,
-    /// The index of the interval in which the pod was chosen.
-    pub chosen_at: usize,
-    /// The threshold, in bytes.
-    pub threshold: i64,
 }
 
 impl EvictionPlan {

@@ -1,7 +1,6 @@
 //! The timeline of a run as an SVG fragment: one bar per pod.
 
 pub(super) mod canvas;
-pub(super) mod evictions;
 mod legend;
 mod milestones;
 mod rows;

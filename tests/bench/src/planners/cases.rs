@@ -148,7 +148,7 @@ fn evict(pods: Vec<Pod>) -> Plan {
         let candidates: Vec<Candidate<'_>> = pods
             .iter()
             .zip(&stats)
-            .map(|(pod, stats)| Candidate { pod, stats: Some(stats), growth: None, ending: None })
+            .map(|(pod, stats)| Candidate { pod, stats: Some(stats), ending: None })
             .collect();
         let choice = choose(&act, &candidates, &policy, now);
         choice.considered.len() + usize::from(choice.victim.is_some())

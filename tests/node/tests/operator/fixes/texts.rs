@@ -72,8 +72,6 @@ fn how(line: &str) -> How {
         "winddown install --runtime …" => Filled("winddown install --runtime process"),
         "winddown kill POD" => Filled("winddown kill web-winddown-node"),
         "winddown kill POD --grace 1s" => Filled("winddown kill web-winddown-node --grace 1s"),
-        // Nothing was evicted.
-        "winddown plan eviction -o svg" => Filled("winddown plan eviction -o svg # exit code 1"),
         "winddown plan eviction -f FILE -o json"
         | "winddown plan preemption -f FILE -o json"
         | "winddown plan shutdown -f FILE -o json" => {
