@@ -113,18 +113,15 @@ impl Configured {
             .start_group_timeout(config.start_group_timeout)
     }
 
-    /// The guard that lets pods hold shutdowns as configured; `None` without logind. `lock` blocks shutdowns while its
+    /// The guard that lets pods hold shutdowns as configured. `lock` blocks shutdowns while its
     /// receiver has a reason to, and returns the state of that lock.
     pub fn guard(
         &self,
         lock: impl FnOnce(watch::Receiver<Option<ShutdownBlock>>) -> watch::Receiver<LockState>,
-    ) -> Option<ShutdownGuard> {
-        if self.configuration().config.shutdown_socket.is_some() {
-            return None;
-        }
+    ) -> ShutdownGuard {
         let wanted = watch::Sender::default();
         let lock = lock(wanted.subscribe());
-        Some(ShutdownGuard { policy: self.0.guard.subscribe(), wanted, lock })
+        ShutdownGuard { policy: self.0.guard.subscribe(), wanted, lock }
     }
 
     /// The preemption plug-in as configured.

@@ -42,7 +42,7 @@ struct Bench {
     state: tempfile::TempDir,
 }
 
-type MakeGuard = Box<dyn FnOnce(&Configured) -> Option<ShutdownGuard>>;
+type MakeGuard = Box<dyn FnOnce(&Configured) -> ShutdownGuard>;
 
 /// The parts of the node that a test may change.
 struct Parts {
@@ -100,7 +100,7 @@ fn bench_with(
     change(&mut parts);
     let Parts { configuration, machine, pressure, cluster, wall, identity, guard } = parts;
     let configured = Configured::new(configuration);
-    let guard = guard.and_then(|guard| guard(&configured));
+    let guard = guard.map(|guard| guard(&configured));
     let plugin = configured
         .shutdown(Arc::new(login.clone()))
         .notices(notice_aggregator.clone())

@@ -4,7 +4,6 @@
 //! description is missing. Additional fields are allowed, because a later version may add some.
 
 mod lines;
-mod socket;
 
 use clap::ValueEnum;
 use schemars::generate::SchemaSettings;
@@ -49,7 +48,6 @@ pub fn of(name: SchemaName) -> Value {
         SchemaName::Kill => made::<api::Envelope<api::KillAnswer>>(name),
         SchemaName::Release => made::<api::Envelope<api::ReleaseAnswer>>(name),
         SchemaName::EndNotice => made::<winddown_shared::EndNotice>(name),
-        SchemaName::ShutdownSocket => socket::lines(),
         SchemaName::Version => made::<api::Envelope<api::VersionAnswer>>(name),
     }
 }

@@ -39,7 +39,6 @@ fn collected() -> Vec<(&'static str, Value)> {
     let ask = ["plan", "preemption", "-f", &manifest, "--explain", "-o", "json"];
     add("plan-preemption", answers(&mut bed.ask(&ask)));
     add("plan-eviction", answers(&mut bed.ask(&["plan", "eviction", "--explain", "-o", "json"])));
-    add("shutdown-socket", answers::socket_lines(&bed));
     add("release", answers(&mut bed.ask(&["release", "web-n1", "-o", "json"])));
     add("kill", answers(&mut bed.ask(&["kill", "web-n1", "-o", "json"])));
     add("end-notice", answers::end_notice(&bed, "operator"));

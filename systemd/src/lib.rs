@@ -7,7 +7,6 @@
 //! * [`Notifier`]: readiness, status, watchdog and the file descriptor store of the service manager.
 //! * [`inspect`]: read-only queries to logind and the service manager.
 //! * [`units`]: transient services.
-//! * [`InhibitorSocket`]: lets other programs of the node delay its shutdown.
 //! * [`shutdown_in_progress`]: whether and how the machine goes down, also where that bypasses logind.
 //! * `stand_in` (feature `stand-in`): a logind for rehearsals and tests.
 //!
@@ -21,7 +20,6 @@ pub mod inspect;
 mod logind;
 mod manager;
 mod notify;
-mod shutdown_socket;
 #[cfg(feature = "stand-in")]
 pub mod stand_in;
 mod system_state;
@@ -32,7 +30,6 @@ pub mod units;
 pub use logind::PeerConnector;
 pub use logind::{Bus, InhibitorConfig, LogindInhibitor, hold_block};
 pub use notify::{InheritedError, LOCK_NAME, LockStore, NoStore, Notifier};
-pub use shutdown_socket::{Accept, InhibitorSocket};
 pub use system_state::{SystemStateError, shutdown_in_progress};
 
 /// The examples of the README.

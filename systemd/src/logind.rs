@@ -5,7 +5,6 @@ mod bus;
 mod plan;
 mod raise_inhibit_delay;
 mod session;
-mod socket;
 mod supervisor;
 
 use std::fmt;
@@ -30,7 +29,6 @@ pub use self::bus::PeerConnector;
 pub(crate) use self::bus::fuzzing as bus_fuzzing;
 pub(crate) use self::bus::proxies;
 use self::session::LoginManager;
-use self::socket::SocketLogin;
 use self::supervisor::{Supervisor, supervise};
 use crate::notify::{LockStore, NoStore};
 
@@ -52,10 +50,6 @@ pub struct InhibitorConfig {
     pub recheck: Duration,
     /// The bus on which logind is reached.
     pub bus: Bus,
-    /// The unix socket on which another program announces shutdowns in place of logind; `bus` and `root` are then
-    /// unused. Its server is trusted only if it runs as root or as this user. The protocol is in
-    /// docs/examples/shutdown-socket.
-    pub socket: Option<PathBuf>,
     /// A lock that an earlier process of this agent took. It is used until a new one is granted, then dropped.
     pub inherited_lock: Option<OwnedFd>,
     /// The store that keeps a copy of the lock across a crash.
@@ -98,7 +92,6 @@ impl InhibitorConfig {
             method_timeout: Duration::from_secs(5),
             recheck: Duration::from_secs(60),
             bus: Bus::System,
-            socket: None,
             inherited_lock: None,
             store: Arc::new(NoStore),
         }
@@ -106,9 +99,6 @@ impl InhibitorConfig {
 
     /// Returns the root directory of this logind's configuration; `None` when it is unknown.
     fn configuration_root(&self) -> Option<&Path> {
-        if self.socket.is_some() {
-            return None;
-        }
         let of_machine = matches!(self.bus, Bus::System).then_some(Path::new("/"));
         self.root.as_deref().or(of_machine)
     }
@@ -122,7 +112,6 @@ impl fmt::Debug for InhibitorConfig {
             .field("who", &self.who)
             .field("method_timeout", &self.method_timeout)
             .field("bus", &self.bus)
-            .field("socket", &self.socket)
             .field("inherited_lock", &self.inherited_lock)
             .finish_non_exhaustive()
     }
@@ -136,10 +125,6 @@ impl LogindInhibitor {
     /// Must be called inside a tokio runtime with I/O and time enabled.
     pub fn start(config: InhibitorConfig) -> Self {
         let refused = Arc::new(AtomicU64::new(0));
-        if let Some(path) = config.socket.clone() {
-            let login = SocketLogin { path, timeout: config.method_timeout };
-            return Self::start_with(login, config, refused);
-        }
         let login = BusLogin {
             bus: config.bus.clone(),
             method_timeout: config.method_timeout,

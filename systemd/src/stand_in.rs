@@ -173,7 +173,15 @@ impl StandIn {
     /// # Errors
     /// The bus cannot be reached or does not give us the names.
     pub async fn serve_on(&self, address: &str) -> Result<OnBus, StandInError> {
-        service::serve_on(self.clone(), address).await
+        service::serve_on(self.clone(), address, &service::NAMES).await
+    }
+
+    /// Like [`serve_on`](Self::serve_on), on a bus that has a systemd: under logind's name only.
+    ///
+    /// # Errors
+    /// The bus cannot be reached or does not give us the name.
+    pub async fn serve_beside_systemd(&self, address: &str) -> Result<OnBus, StandInError> {
+        service::serve_on(self.clone(), address, &[service::LOGIND]).await
     }
 
     /// Shuts down as logind does: announces the shutdown, and waits until every delay lock for it is released or

@@ -120,12 +120,6 @@ pub struct Config {
     pub control_socket: PathBuf,
     /// `controlSocketGroup`; `None` restricts the socket to root.
     pub control_socket_group: Option<String>,
-    /// `shutdownSocket`; `None` means logind.
-    pub shutdown_socket: Option<PathBuf>,
-    /// `inhibitorSocket`; with `None`, no other program can delay a shutdown through the agent.
-    pub inhibitor_socket: Option<PathBuf>,
-    /// `inhibitorPeriod`: how long a shutdown waits for the programs of one turn; at most 1 h.
-    pub inhibitor_period: Duration,
     /// `metricsAddress`; with `None`, metrics are served on the control socket only.
     pub metrics_address: Option<SocketAddr>,
 }
@@ -209,8 +203,6 @@ impl Config {
     pub fn rooted(mut self, root: &Path) -> Self {
         let under = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
         self.static_pod_path = self.static_pod_path.map(|path| under(&path));
-        self.inhibitor_socket = self.inhibitor_socket.map(|path| under(&path));
-        self.shutdown_socket = self.shutdown_socket.map(|path| under(&path));
         self.notices.file = self.notices.file.map(|path| under(&path));
         let cluster = &mut self.cluster;
         for path in [
@@ -271,9 +263,6 @@ impl Default for Config {
             state_directory: PathBuf::from("/var/lib/winddown"),
             control_socket: PathBuf::from("/run/winddown/winddown.sock"),
             control_socket_group: None,
-            shutdown_socket: None,
-            inhibitor_socket: None,
-            inhibitor_period: Duration::from_secs(5),
             metrics_address: None,
         }
     }

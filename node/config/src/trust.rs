@@ -167,7 +167,7 @@ mod tests {
             "mode: cluster\nruntime: cri\nstaticPodPath: /t/pods\nstateDirectory: /t/state\n\
              podLogsDir: /t/logs\nkubeconfig: /t/kubeconfig\nclientCAFile: /t/ca\nresolvConf: /t/resolv\n\
              tlsCertFile: /t/cert\ntlsPrivateKeyFile: /t/key\nkubeletRootDir: /t/kubelet\n\
-             controlSocket: /t/control/s\nshutdownSocket: /t/shutdown/s\ninhibitorSocket: /t/inhibitor/s\n\
+             controlSocket: /t/control/s\n\
              containerRuntimeEndpoint: unix:///t/runtime/s\nshutdownNotices: {file: /t/notice}\n\
              evictionHook: {command: [/t/hook, --short]}\n",
         )

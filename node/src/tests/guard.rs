@@ -105,7 +105,7 @@ async fn a_guard_without_namespaces_that_can_get_none_any_more_lets_the_node_wor
         parts.guard = Some(Box::new(|_| {
             let policy = watch::Sender::default().subscribe();
             let lock = watch::Sender::new(LockState::Released).subscribe();
-            Some(ShutdownGuard { policy, wanted: watch::Sender::default(), lock })
+            ShutdownGuard { policy, wanted: watch::Sender::default(), lock }
         }));
     });
     b.want(&[&pod("web", 0, 30)]).await;

@@ -27,9 +27,7 @@ use winddown_host::machine::{boot_id, group_id, node_name, wall_clock};
 use winddown_node_api::PodStreams;
 use winddown_shared::display::duration;
 use winddown_shared::{LockState, PluginError, WallClock, WallTime, critical, error_chain};
-use winddown_systemd::{
-    Bus, InhibitorConfig, InhibitorSocket, LogindInhibitor, Notifier, hold_block,
-};
+use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, Notifier, hold_block};
 
 use winddown_api_client::ApiHealth;
 use winddown_config::{Config, ConfigError, Loaded, Mode, Origin, RuntimeKind, exposed, file_hint};
@@ -133,7 +131,6 @@ struct Service {
     configured: Configured,
     identity: NodeIdentity,
     socket: ControlSocket,
-    inhibitors: Option<ControlSocket>,
     notifier: Notifier,
     wall: WallClock,
     /// SIGHUP, which requests a reload; several that arrive meanwhile count as one.
@@ -160,17 +157,12 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let path = options.socket.as_deref().unwrap_or(&config.control_socket);
     make_way(path, &options.root);
     let socket = ControlSocket::bind(path, group).await.map_err(StartError::Socket)?;
-    let inhibitors = match &config.inhibitor_socket {
-        Some(path) => Some(ControlSocket::bind(path, group).await.map_err(StartError::Socket)?),
-        None => None,
-    };
     warn_of_others(&configuration);
     keep(&options.root, loaded);
     let name = config.node_name_or(&node_name());
     let identity = NodeIdentity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);
-    let service =
-        Service { options, configured, identity, socket, inhibitors, notifier, wall, reloads };
+    let service = Service { options, configured, identity, socket, notifier, wall, reloads };
     let joined = match config.mode {
         Mode::Standalone => None,
         Mode::Companion => return service.run_companion().await,
@@ -255,8 +247,7 @@ impl Service {
     /// The node could not start; no pod was touched.
     async fn run(self, runs: Runs) -> Result<(), StartError> {
         let ends = Ends::listen().map_err(StartError::Signals)?;
-        let Self { options, configured, identity, socket, inhibitors, notifier, wall, reloads } =
-            self;
+        let Self { options, configured, identity, socket, notifier, wall, reloads } = self;
         let config = configured.configuration().config;
         let stop = runs.stop;
         let source =
@@ -289,7 +280,6 @@ impl Service {
             .plugin(plugin)
             .plugins(runs.plugins)
             .plugins(runs.node_api)
-            .plugins(inhibitors.map(|socket| inhibitor_socket(socket, config.inhibitor_period)))
             .start()?;
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
         let served = serve(server, socket, config.metrics_address, &stop);
@@ -413,15 +403,6 @@ fn group_of(config: &Config) -> Result<Option<u32>, StartError> {
     group_id(name).map(Some).ok_or_else(missing)
 }
 
-/// The plug-in that lets other programs delay a shutdown.
-fn inhibitor_socket(socket: ControlSocket, period: Duration) -> InhibitorSocket {
-    let programs = futures_util::stream::unfold(socket.keep(), async |mut socket| {
-        let next = socket.accept().await;
-        Some((next, socket))
-    });
-    InhibitorSocket::new(Box::pin(programs), period)
-}
-
 /// Watches the manifests directory until `stop` is cancelled, and returns its pods. `None` if none is configured.
 fn manifests(
     config: &Config,
@@ -444,7 +425,6 @@ fn inhibitor_config(
     let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
     wanted.who = WHO.to_owned();
     wanted.root = Some(options.root.clone());
-    wanted.socket.clone_from(&config.shutdown_socket);
     wanted.store = Arc::new(notifier.clone());
     wanted.inherited_lock = notifier.take_inherited_lock().unwrap_or_else(|error| {
         tracing::warn!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use winddown_config::Mode;
-use winddown_control::api::{LockState, Protection};
+use winddown_control::api::Protection;
 use winddown_host::OneThread;
 use winddown_node::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
 use winddown_systemd::Bus;
@@ -109,9 +109,6 @@ impl Facts {
         if status.is_some_and(checks::is_going_down) {
             return Some(true);
         }
-        if self.config.config.shutdown_socket.is_some() {
-            return status.map(|status| status.lock.state == LockState::Held);
-        }
         match &self.bus.login {
             Fact::Known(login) => Some(checks::agents_lock(self, login).is_some()),
             Fact::Unknown(NotObserved::Absent, _) => Some(false),
@@ -124,8 +121,8 @@ impl Facts {
             return checks::delay_in_image(self);
         }
         match self.bus.login.known() {
-            Some(login) if self.config.config.shutdown_socket.is_none() => Some(login.delay),
-            _ => self.told_delay(),
+            Some(login) => Some(login.delay),
+            None => self.told_delay(),
         }
     }
 

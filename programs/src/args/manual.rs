@@ -65,8 +65,6 @@ pub enum SchemaName {
     Release,
     /// What a pod reads of its end.
     EndNotice,
-    /// A line of the shutdown socket.
-    ShutdownSocket,
     /// `version -o json`.
     Version,
 }

@@ -1,7 +1,5 @@
 //! An agent whose answers cover every schema.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -13,8 +11,7 @@ use crate::agent::{Bed, LIMIT, manifest};
 const CONFIG: &str = "shutdownGracePeriod: 20s\nstartGroupTimeout: 5s\n\
                       shutdownGuard: [{namespace: default, timeout: 1h}]\nrebootInPlace: [{namespace: default}]\nevictionShadow: true\n\
                       evictionHard: {memory.available: 1Ki, nodefs.available: 99.9999%}\n\
-                      shutdownNotices: {file: /run/winddown/notice}\n\
-                      inhibitorSocket: /run/winddown/inhibitors.sock\n";
+                      shutdownNotices: {file: /run/winddown/notice}\n";
 
 const KEEPS: &str = "lifecycle: {preStop: {exec: {command: [sh, -c, \
     'cp $WINDDOWN_NOTICE ${WINDDOWN_NOTICE%/*}/../../told-of-$WINDDOWN_REASON']}}}";
@@ -24,33 +21,6 @@ pub(crate) fn end_notice(bed: &Bed, reason: &str) -> Vec<Value> {
     let path = bed.root().join("run/winddown").join(format!("told-of-{reason}"));
     let text = std::fs::read_to_string(path).expect("a pod kept it");
     vec![serde_json::from_str(&text).expect("JSON")]
-}
-
-/// Returns every line shown in docs/examples/shutdown-socket, and the agent's lines on its own socket.
-pub(crate) fn socket_lines(bed: &Bed) -> Vec<Value> {
-    let page = include_str!("../../../docs/examples/shutdown-socket/README.md");
-    let json = page.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let of = |text: &str| -> Vec<Value> {
-        let lines = serde_json::Deserializer::from_str(text).into_iter();
-        lines.collect::<Result<_, _>>().expect("JSON")
-    };
-    let mut lines: Vec<Value> = json.flat_map(of).collect();
-    let wanted = r#"{"apiVersion":"winddown.dev/v1alpha1","kind":"Inhibit","who":"queue","turn":"beforePods"}"#;
-    let watch = r#"{"apiVersion":"winddown.dev/v1alpha1","kind":"Watch"}"#;
-    let broken = r#"{"apiVersion":"winddown.dev/v1alpha1","kind":"Inhibit","who":""}"#;
-    lines.extend([wanted, watch].into_iter().flat_map(of));
-    // The lock is held during the other requests.
-    let mut open = Vec::new();
-    for asked in [wanted, watch, broken] {
-        let socket = bed.root().join("run/winddown/inhibitors.sock");
-        let mut socket = BufReader::new(UnixStream::connect(socket).expect("the socket is there"));
-        writeln!(socket.get_mut(), "{asked}").expect("written");
-        let mut said = String::new();
-        socket.read_line(&mut said).expect("an answer");
-        lines.extend(of(&said));
-        open.push(socket);
-    }
-    lines
 }
 
 /// Runs a command and returns the JSON values that it prints.

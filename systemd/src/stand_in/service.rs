@@ -12,13 +12,15 @@ use super::{Behaviour, PATH, StandIn};
 use crate::trouble::trouble;
 
 /// The names in the order of acquisition: when logind appears on the bus, systemd is already there.
-const NAMES: [&str; 2] = ["org.freedesktop.systemd1", "org.freedesktop.login1"];
+pub(super) const NAMES: [&str; 2] = ["org.freedesktop.systemd1", LOGIND];
+pub(super) const LOGIND: &str = "org.freedesktop.login1";
 const SYSTEMD_PATH: &str = "/org/freedesktop/systemd1";
 
 /// The stand-in's presence on a bus. Dropping it gives the names back and closes the connection.
 #[derive(Debug)]
 pub struct OnBus {
     connection: Connection,
+    names: &'static [&'static str],
 }
 
 /// The stand-in cannot serve on the bus.
@@ -32,14 +34,14 @@ pub struct StandInError {
 // === impl OnBus ===
 
 impl OnBus {
-    /// Releases both names, so that another connection can own them, and stays connected.
+    /// Releases the names, so that another connection can own them, and stays connected.
     ///
     /// # Errors
     /// The bus did not answer.
     pub async fn release_names(&self) -> Result<(), StandInError> {
-        for name in NAMES {
+        for name in self.names {
             self.connection
-                .release_name(name)
+                .release_name(*name)
                 .await
                 .map_err(|cause| StandInError { address: "its own".into(), cause })?;
         }
@@ -67,18 +69,22 @@ impl Drop for OnBus {
     }
 }
 
-pub(super) async fn serve_on(stand_in: StandIn, address: &str) -> Result<OnBus, StandInError> {
+pub(super) async fn serve_on(
+    stand_in: StandIn,
+    address: &str,
+    names: &'static [&'static str],
+) -> Result<OnBus, StandInError> {
     let built = Builder::address(address)
         .serve_at(PATH, Login(stand_in.clone()))
         .serve_at(SYSTEMD_PATH, Systemd(stand_in.clone()))
         .build();
     let failed = |cause| StandInError { address: address.to_owned(), cause };
     let connection = built.await.map_err(failed)?;
-    for name in NAMES {
-        connection.request_name(name).await.map_err(failed)?;
+    for name in names {
+        connection.request_name(*name).await.map_err(failed)?;
     }
     stand_in.lock().connections.push(connection.clone());
-    Ok(OnBus { connection })
+    Ok(OnBus { connection, names })
 }
 
 /// Serves one peer until it hangs up.

@@ -9,7 +9,6 @@ mod clock;
 mod fault;
 mod feature;
 mod judge;
-mod peer;
 mod plan;
 mod record;
 mod seen;

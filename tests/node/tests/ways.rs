@@ -17,6 +17,5 @@ mod hooks;
 mod notice;
 mod power_supply;
 mod scheduled;
-pub(crate) mod socket;
 mod soft_reboot;
 mod start;

@@ -74,26 +74,6 @@ pub(super) fn section() -> OptionSection {
                  - priority: 10000\n  shutdownGracePeriodSeconds: 20\n\
                  - priority: 2000000000\n  shutdownGracePeriodSeconds: 10",
             ),
-        Top::new("shutdownSocket", |c| &mut c.shutdown_socket, ValueKind::PATH).trusted(Trust::Socket)
-            .doc(
-                "For nodes without logind: the socket on which a program of root's announces shutdowns and hands out \
-                 locks (/usr/share/winddown/examples/shutdown-socket). logind is not asked then.",
-            )
-            .check(super::access::socket)
-            .example("/run/node-agent/shutdown.sock"),
-        Top::new("inhibitorSocket", |c| &mut c.inhibitor_socket, ValueKind::PATH).trusted(Trust::Socket)
-            .doc(
-                "A socket on which other programs of this node take locks that delay a shutdown \
-                 (/usr/share/winddown/examples/shutdown-socket): a database, a hypervisor, another agent. \
-                 Open to those who may use `controlSocket`.",
-            )
-            .check(super::access::socket)
-            .example("/run/winddown/inhibitors.sock"),
-        Top::new("inhibitorPeriod", |c| &mut c.inhibitor_period, ValueKind::duration("1s", "1h")).doc(
-            "How long a shutdown waits for such programs: before the first pod ends, before system \
-             pods, and when all pods have ended; for this long each, and a quarter of the whole time \
-             at most.",
-        ),
         Top::new("shutdownNotices", |c| &mut c.notices, ValueKind::object::<NoticesConfig>()).doc(
             "Who may announce when this node goes away, apart from the login manager and an operator \
              (`winddown drain --deadline`). The pods are then ended in the same order, in \
@@ -104,7 +84,7 @@ pub(super) fn section() -> OptionSection {
         Top::new("shutdownGuard", |c| &mut c.shutdown_guard, ValueKind::list::<GuardedNamespace>())
             .doc(
                 "Namespaces whose pods may hold shutdowns: while one runs with the label \
-                 `winddown.dev/shutdown-guard: \"true\"`, logind refuses them, for as long as is written here. Has no effect with `shutdownSocket`.",
+                 `winddown.dev/shutdown-guard: \"true\"`, logind refuses them, for as long as is written here.",
             )
             .example("- namespace: batch\n  timeout: 2h")
             .live(),

@@ -127,7 +127,7 @@ async fn a_socket_that_somebody_removes_is_made_again_for_the_same_users() {
 #[tokio::test]
 async fn a_kept_socket_takes_clients_again_wherever_it_was_removed() {
     let directory = TempDir::new().unwrap();
-    let path = directory.path().join("of/inhibitors.sock");
+    let path = directory.path().join("of/control.sock");
     let mut socket = ControlSocket::bind(&path, None).await.unwrap().keep();
     for gone in [&*path, path.parent().unwrap()] {
         let removed =

@@ -137,14 +137,6 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
         let phase = format!("{:?}", status.shutdown.phase).to_lowercase();
         return Some(CHECK.info("a shutdown is under way").saw(format!("phase {phase}")));
     }
-    if facts.config.config.shutdown_socket.is_some() {
-        let status = status?;
-        let finding = match status.lock.state {
-            LockState::Held => CHECK.ok("the shutdown lock is held"),
-            _ => CHECK.problem(NOT_HELD).advise(LOG),
-        };
-        return Some(finding.saw(said_of_lock(status)));
-    }
     let login = match &facts.bus.login {
         Fact::Known(login) => login,
         // Another check reports that logind does not answer.
@@ -202,10 +194,6 @@ pub(super) fn logind(facts: &Facts) -> Option<Finding> {
         Area::Shutdown,
         "only logind can make a shutdown wait; without it the unit's own stop is all there is",
     );
-    if let Some(socket) = &facts.config.config.shutdown_socket {
-        let seen = format!("shutdownSocket: {}", socket.display());
-        return Some(CHECK.ok("a program of this node announces shutdowns, not logind").saw(seen));
-    }
     Some(match &facts.bus.login {
         Fact::Known(login) => CHECK.ok("logind answers").saw(format!(
             "delay: {}; lists {}",
@@ -240,19 +228,6 @@ pub(super) fn delay(facts: &Facts) -> Option<Finding> {
     let wanted = facts.delay_wanted();
     if wanted.is_zero() {
         return None;
-    }
-    if let Some(socket) = &facts.config.config.shutdown_socket {
-        let given = facts.told_delay()?;
-        let title = format!("a shutdown waits {}, {} are wanted", span(given), span(wanted));
-        let (socket, file) = (socket.display(), facts.config.file.display());
-        let advice = format!(
-            "make the program behind {socket} wait longer, or shorten the periods in {file}"
-        );
-        return Some(if given >= wanted {
-            CHECK.ok(title)
-        } else {
-            CHECK.warning(title).advise(advice)
-        });
     }
     let setting = facts.files.setting.known().and_then(Option::as_ref);
     let on_disk = setting.map_or(Duration::from_secs(5), |setting| setting.value);

@@ -30,7 +30,6 @@ fn written(config: &Config) -> Vec<Configured<'_>> {
         ("stateDirectory", Some(&*config.state_directory)),
         ("podLogsDir", logs),
         ("controlSocket", config.control_socket.parent()),
-        ("inhibitorSocket", config.inhibitor_socket.as_deref().and_then(Path::parent)),
     ];
     all.into_iter().filter_map(|(field, path)| Some((field, path?))).collect()
 }
@@ -45,7 +44,6 @@ fn read(config: &Config) -> Vec<Configured<'_>> {
         ("kubeconfig", cluster.kubeconfig.as_deref().filter(|_| is_joined)),
         ("bootstrapKubeconfig", cluster.bootstrap_kubeconfig.as_deref().filter(|_| is_joined)),
         ("shutdownNotices.file", config.notices.file.as_deref()),
-        ("shutdownSocket", config.shutdown_socket.as_deref()),
     ];
     all.into_iter().filter_map(|(field, path)| Some((field, path?))).collect()
 }
@@ -87,7 +85,6 @@ mod tests {
             mode: Mode::Cluster,
             state_directory: "/data/winddown".into(),
             control_socket: "/run/other.sock".into(),
-            inhibitor_socket: Some("/run/winddown/inhibitors.sock".into()),
             static_pod_path: Some("/home/me/pods".into()),
             ..Config::default()
         };

@@ -6,8 +6,6 @@ use super::stage::SECONDS;
 use super::{Fault, Phase, Runtime, Schedule};
 use crate::Suite;
 
-/// The socket on which other programs delay shutdowns.
-pub(super) const INHIBITORS: &str = "/run/winddown/inhibitors.sock";
 /// A notice whose deadline is long after the end of the schedule.
 pub(super) const FAR_OFF: &str = "10800s the lease ends\n";
 
@@ -22,8 +20,6 @@ pub enum Feature {
     RebootInPlace,
     /// `shutdownAfterNodes`, and a node that never goes down.
     AfterNodes,
-    /// `inhibitorSocket`, and a program that never releases its lock.
-    InhibitorSocket,
     /// `shutdownNotices.file`, with a notice that is hours away.
     FarNotice,
 }
@@ -32,19 +28,13 @@ pub enum Feature {
 
 impl Feature {
     /// All features.
-    pub const ALL: [Self; 6] = [
-        Self::StartInOrder,
-        Self::Guard,
-        Self::RebootInPlace,
-        Self::AfterNodes,
-        Self::InhibitorSocket,
-        Self::FarNotice,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::StartInOrder, Self::Guard, Self::RebootInPlace, Self::AfterNodes, Self::FarNotice];
 
     /// One out of this many schedules that fit the feature enables it.
     pub(super) const fn rarity(self) -> u32 {
         match self {
-            Self::StartInOrder | Self::InhibitorSocket | Self::FarNotice => 4,
+            Self::StartInOrder | Self::FarNotice => 4,
             Self::Guard => 3,
             Self::RebootInPlace | Self::AfterNodes => 2,
         }
@@ -56,7 +46,7 @@ impl Feature {
         // In this phase, memory is only for the pods, and only the hog may be evicted.
         schedule.phase != Phase::Eviction
             && match self {
-                Self::StartInOrder | Self::InhibitorSocket => true,
+                Self::StartInOrder => true,
                 // A later systemd would refuse the shutdown.
                 Self::Guard => schedule.suite == Suite::Bookworm,
                 // An older systemd does not report that it is a reboot, and these faults change the kind of shutdown.
@@ -71,7 +61,7 @@ impl Feature {
 
     /// Whether shutdowns reserve time for the feature, which the pods do not get.
     const fn takes_time(self) -> bool {
-        matches!(self, Self::AfterNodes | Self::InhibitorSocket)
+        matches!(self, Self::AfterNodes)
     }
 
     /// The time of each group with these features, which leaves the pods at least [`SECONDS`].
@@ -91,9 +81,6 @@ impl Feature {
             Self::AfterNodes => "shutdownAfterNodes: role=worker\nshutdownAfterNodesTimeout: 1s\n\
                                  shutdownAfterNodesPriority: 2000000000\n"
                 .to_owned(),
-            Self::InhibitorSocket => {
-                format!("inhibitorSocket: {INHIBITORS}\ninhibitorPeriod: 1s\n")
-            }
             // Every configuration has the file for notices.
             Self::FarNotice => String::new(),
         }
@@ -107,7 +94,6 @@ impl fmt::Display for Feature {
             Self::Guard => "a pod holds shutdowns",
             Self::RebootInPlace => "a pod stays over the reboot",
             Self::AfterNodes => "after a node that never goes down",
-            Self::InhibitorSocket => "a program that keeps its lock",
             Self::FarNotice => "a notice hours away",
         })
     }

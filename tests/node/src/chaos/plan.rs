@@ -131,7 +131,7 @@ fn pod_of(feature: Feature) -> Option<TestPod> {
         Feature::StartInOrder => (PodBehavior::NeverReady, "never-ready"),
         Feature::Guard => (PodBehavior::Holding, "holding"),
         Feature::RebootInPlace => (PodBehavior::Staying, "staying"),
-        Feature::AfterNodes | Feature::InhibitorSocket | Feature::FarNotice => return None,
+        Feature::AfterNodes | Feature::FarNotice => return None,
     };
     Some(TestPod { behavior, ..TestPod::new(name, CRITICAL, 100) })
 }

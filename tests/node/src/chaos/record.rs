@@ -15,8 +15,6 @@ pub(super) struct Record {
     pub(super) runtime: Runtime,
     /// The enabled features.
     pub(super) features: Vec<Feature>,
-    /// When the program with a lock was notified of its turn.
-    pub(super) turns: Vec<At>,
     /// Pods that had an end notice while the node was at rest.
     pub(super) untimely: Vec<String>,
     /// The pods, including those that were added later.

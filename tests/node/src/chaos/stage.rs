@@ -8,7 +8,6 @@ use tokio::time::{Instant, sleep};
 
 use super::api::Api;
 use super::feature::FAR_OFF;
-use super::peer::Peer;
 use super::record::{Harm, Record};
 use super::strike::{NOTICE, OTHER_DELAY, Target, breakable, prepare};
 use super::{Fault, Feature, Parts, Phase, Runtime, Schedule, seen};
@@ -43,7 +42,6 @@ pub(super) struct Stage<'a> {
     pub(super) scenario: Scenario,
     disk: Option<Disk>,
     api: Option<Api>,
-    peer: Option<Peer>,
     lock: LockWatch,
     pods: PodWatch,
     harms: RefCell<Vec<Harm>>,
@@ -99,14 +97,12 @@ impl<'a> Stage<'a> {
         if on(Feature::FarNotice) {
             scenario.node.write(NOTICE, FAR_OFF, 0o644)?;
         }
-        let peer = on(Feature::InhibitorSocket).then(|| Peer::start(&scenario.node));
         let lock = LockWatch::start(&scenario.node).await?;
         Ok(Self {
             schedule,
             scenario,
             disk,
             api,
-            peer,
             lock,
             pods: PodWatch::default(),
             harms: RefCell::default(),
@@ -335,7 +331,6 @@ impl<'a> Stage<'a> {
         Ok(Record {
             runtime: self.schedule.runtime,
             features: self.schedule.features.clone(),
-            turns: self.peer.as_ref().map(Peer::turns).unwrap_or_default(),
             untimely: self.untimely.clone(),
             pods: self.scenario.pods.clone(),
             logs: self.scenario.logs(),

@@ -1,12 +1,15 @@
 //! Reboots after which pods start again on the node, as the cluster hears of it.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use winddown_node_tests::scenario::{SOON, Setup, TestResult};
 use winddown_node_tests::{Node, PodBehavior, Suite, TestPod, on_each_release, read_pod_log};
 
 use crate::cluster::bed::{Bed, is, setup};
 use crate::cluster::power_off::DOWN;
-use crate::ways::socket::{Program, SOCKET};
+use winddown_shared::ShutdownKind;
+use winddown_systemd::stand_in::{OnBus, StandIn};
 
 on_each_release!(since 257, a_pod_that_may_stay_starts_again_after_a_reboot_under_its_uid: reboots);
 on_each_release!(since 257, a_pod_that_may_stay_starts_again_after_a_soft_reboot_under_its_uid: reboots_softly);
@@ -97,7 +100,7 @@ async fn is_back(bed: &Bed, uid: &Value) -> TestResult {
     Ok(())
 }
 
-/// systemd 252, on the node with containerd, does not say that it reboots; a program in place of logind does.
+/// systemd 252, on the node with containerd, does not say that it reboots; a stand-in for its logind does.
 #[tokio::test]
 async fn a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_reboot() -> TestResult {
     let test = "a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_reboot";
@@ -106,12 +109,11 @@ async fn a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_rebo
     let Some(mut bed) = Bed::joined_with_containerd(test, pods.clone()).await? else {
         return Ok(());
     };
-    let more = format!("rebootInPlace: [{{namespace: default}}]\nshutdownSocket: {SOCKET}");
-    let add = format!("echo '{more}' >>/etc/winddown/config.yaml");
-    bed.scenario.node.run(&["sh", "-c", &add]).await?;
-    let program = Program::on(&bed.scenario.node).await?;
+    let add = "echo 'rebootInPlace: [{namespace: default}]' >>/etc/winddown/config.yaml";
+    bed.scenario.node.run(&["sh", "-c", add]).await?;
+    let (logind, _on_bus) = in_place_of_logind(&bed.scenario.node).await?;
     bed.scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
-    program.has_given(&bed.scenario.node, 1).await?;
+    logind.until_locks(|locks| locks.len() == 1).await;
     for pod in &pods {
         bed.bind_as(pod, |object| keep_starts(pod, object))?;
     }
@@ -119,8 +121,8 @@ async fn a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_rebo
     let uid = bed.pod("staying")?["metadata"]["uid"].clone();
     assert_eq!(starts(&bed.scenario.node, "staying").await?, "1");
 
-    program.announce_reboot();
-    program.has_given(&bed.scenario.node, 0).await?;
+    let outcome = logind.shutdown(ShutdownKind::Reboot).await;
+    assert!(outcome.late.is_empty(), "{outcome:?}");
     assert_eq!(bed.pod("going")?["status"]["phase"], "Failed");
     assert_eq!(bed.pod("staying")?["status"]["phase"], "Running");
     // It asks logind, which is masked, and then systemd; the machine's end may reach the command itself.
@@ -128,12 +130,12 @@ async fn a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_rebo
     bed.scenario.node.wait_off(DOWN).await?;
 
     bed.scenario.node.start().await?;
-    let program = Program::on(&bed.scenario.node).await?;
+    let (logind, _on_bus) = in_place_of_logind(&bed.scenario.node).await?;
     bed.scenario.node.run(&["systemctl", "start", "winddown"]).await?;
     bed.connect().await?;
     let again = async || bed.scenario.logs()["staying"].starts.len() == 2;
     bed.scenario.node.wait_until("the pod to start again", SOON * 2, again).await?;
-    program.has_given(&bed.scenario.node, 1).await?;
+    logind.until_locks(|locks| locks.len() == 1).await;
     let heard = bed.server.within(SOON * 2, "the pod to be ready", |all| {
         is(&*all.get("pods/default/staying")?, "Ready", "True").then_some(())
     });
@@ -142,6 +144,15 @@ async fn a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_rebo
     assert_eq!(starts(&bed.scenario.node, "staying").await?, "2", "its volume has what it wrote");
     assert_eq!(bed.scenario.logs()["going"].starts.len(), 1);
     Ok(())
+}
+
+/// Masks the node's logind and takes its place on the bus.
+async fn in_place_of_logind(node: &Node) -> TestResult<(StandIn, OnBus)> {
+    node.run(&["systemctl", "mask", "--now", "systemd-logind.service"]).await?;
+    let logind = StandIn::new(Duration::from_secs(60)).with_metadata();
+    let address = format!("unix:path={}", node.host_path("/run/dbus/system_bus_socket").display());
+    let on_bus = logind.serve_beside_systemd(&address).await?;
+    Ok((logind, on_bus))
 }
 
 /// Gives the pod a volume in which each start leaves a line.

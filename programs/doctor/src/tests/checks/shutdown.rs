@@ -375,27 +375,3 @@ fn last(outcome: &str) -> Fact<Option<ReportEntry>> {
         ..ReportEntry::default()
     }))
 }
-
-/// If a program of the node's owner announces shutdowns, logind is not needed.
-#[test]
-fn a_node_whose_shutdowns_are_announced_on_a_socket_needs_no_logind() {
-    let mut facts = healthy();
-    facts.bus.login = unseen(NotObserved::Absent);
-    assert_eq!(finding(&facts, "logind").unwrap().severity, Problem);
-    facts.config.config.shutdown_socket = Some("/run/node-agent/shutdown.sock".into());
-    known(&mut facts.agent).lock.delay_seconds = Some(600.0);
-    for check in ["logind", "lock", "delay"] {
-        assert_eq!(finding(&facts, check).unwrap().severity, Well, "{check}");
-    }
-    known(&mut facts.agent).lock.state = LockState::Waiting;
-    known(&mut facts.agent).lock.delay_seconds = Some(1.0);
-    assert_eq!(finding(&facts, "lock").unwrap().severity, Problem);
-    let delay = finding(&facts, "delay").unwrap();
-    assert_eq!(delay.severity, Warning);
-    assert!(
-        delay.advice[0].contains("behind /run/node-agent/shutdown.sock wait longer"),
-        "{delay:?}"
-    );
-    known(&mut facts.agent).lock.delay_seconds = None;
-    assert!(finding(&facts, "delay").is_none());
-}

@@ -2,15 +2,11 @@
 
 use serde_json::Value;
 
+use super::Verdict;
 use super::report::{all, of, ran};
-use super::{SLACK, Verdict, seconds, within};
 use crate::chaos::record::Record;
 use crate::chaos::{Fault, Feature, Runtime};
-use crate::witness::At;
 use crate::{PodBehavior, TestPod};
-
-/// The longest wait for a program with a lock.
-const TURN: At = super::SECOND;
 
 /// A pod that was asked to stop, and stopped, had an end notice at that time. A container may have none if containerd
 /// was away, or if the agent was killed before it created the directory.
@@ -48,7 +44,6 @@ pub(super) fn what_is_switched_on_works(record: &Record) -> Verdict {
         Feature::Guard => the_held_shutdown_is_reported(record, report),
         Feature::RebootInPlace => the_pod_stays(record, report),
         Feature::AfterNodes => the_wait_is_reported(report),
-        Feature::InhibitorSocket => the_program_has_its_turn(record),
         Feature::FarNotice => nothing_ends_by_notice(record),
     })
 }
@@ -87,28 +82,6 @@ fn the_wait_is_reported(report: &Value) -> Verdict {
     match work.find(|work| work["what"] == "wait for the nodes that go down first") {
         Some(wait) if wait["outcome"] != "done" => Ok(()),
         wait => Err(format!("the wait for a node that is up: {wait:?}")),
-    }
-}
-
-/// The program is notified before the first pod is asked to stop, and awaited no longer than its time.
-fn the_program_has_its_turn(record: &Record) -> Verdict {
-    let shutdown = (record.last_asked(), At::MAX);
-    let terms = record.logs.values().filter_map(|log| within(&log.terms, shutdown).next());
-    let Some(first) = terms.min() else { return Ok(()) };
-    let is_new = record
-        .harms
-        .iter()
-        .any(|harm| harm.fault.keeps_the_lock_away() || harm.fault == Fault::ShutdownPastLogind);
-    match within(&record.turns, shutdown).next() {
-        // A pod that was already terminating may have recorded the request a moment later.
-        Some(turn) if first + SLACK / 4 < turn => {
-            Err(format!("a pod was asked {} before the program", seconds(turn - first)))
-        }
-        Some(turn) if !is_new && first > turn + TURN + SLACK => {
-            Err(format!("the first pod waited for {}", seconds(first - turn)))
-        }
-        None if !is_new => Err("the program that has a lock was not told".to_owned()),
-        _ => Ok(()),
     }
 }
 

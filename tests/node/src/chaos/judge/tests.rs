@@ -50,7 +50,6 @@ fn well() -> Record {
     Record {
         runtime: Runtime::Process,
         features: vec![],
-        turns: vec![],
         untimely: vec![],
         at_rest: Some(pods.iter().map(|pod| (pod.name.clone(), 1)).collect()),
         pods,
@@ -304,10 +303,6 @@ fn what_is_switched_on_and_does_nothing_is_noticed() {
     assert_eq!(broken_with(Feature::AfterNodes, |_| ()), ["switched on"]);
     assert_eq!(broken_with(Feature::AfterNodes, wait("done")), ["switched on"]);
     assert!(broken_with(Feature::AfterNodes, wait("timedOut")).is_empty());
-
-    assert_eq!(broken_with(Feature::InhibitorSocket, |_| ()), ["switched on"]);
-    assert_eq!(broken_with(Feature::InhibitorSocket, |r| r.turns = vec![ms(900)]), ["switched on"]);
-    assert!(broken_with(Feature::InhibitorSocket, |r| r.turns = vec![ms(5)]).is_empty());
 
     let ended = |r: &mut Record| r.reports.insert(0, json!({"trigger": "notice"}));
     assert_eq!(broken_with(Feature::FarNotice, ended), ["switched on"]);
