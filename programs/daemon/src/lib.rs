@@ -21,11 +21,6 @@
 //! answer one caller, who notices. A test reads the sources: it fails for a task that is started directly and is not on its
 //! list with a reason.
 //!
-//! A defect in the planner would hit one agent after the other. So the shutdown controller has a fallback that shares no
-//! code with the planner and the run: it asks every pod at once, with the pod's own grace within the time left, waits for
-//! all, and records this in the report. If even that fails, the lock is not released: the process exits, and the next one
-//! tries.
-//!
 //! A poisoned lock is still used. Records are consistent at every statement, and a panic outside one pod's step ends the
 //! process anyway: refusing the lock would only spread the failure.
 

@@ -7,7 +7,6 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
-use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::watch;
@@ -16,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
 use winddown_shared::{KillReason, KillRequest, Pod};
 
-use super::shutdown_run::status_of_ended;
 use super::signals::SignalState;
 use super::{ShutdownController, Transition};
 use crate::EndingPods;
@@ -114,20 +112,10 @@ impl<K: EndingPods> ShutdownController<K> {
         if signal.ends_the_node() && policy.is_enabled() {
             let work = async {
                 let started = signal.since(Instant::now());
-                let budget = signal.context(&policy, started).budget;
-                let running = self.parts.killer.running();
-                let known = running.known;
-                let kills = running.into_pods().into_iter().map(|pod| {
-                    let reason = self.parts.trigger.kill_reason();
-                    let grace = asked(&pod, started, budget).grace;
-                    let status = Some(status_of_ended());
-                    self.end_one(
-                        pod,
-                        KillRequest { status, ..request(reason, grace, started, budget) },
-                    )
-                });
-                let until = started + budget.abandon_at();
-                let _ = tokio::time::timeout_at(until, join_all(kills)).await;
+                let context = signal.context(&policy, started);
+                let order = self.order(self.parts.trigger, started, context.budget);
+                let context = watch::Sender::new(context).subscribe();
+                let (_, known) = self.end_all(order, context, &CancellationToken::new()).await;
                 // If not all pods are known yet, keep the lock: the next agent may still find some.
                 if signal.login.preparing && known {
                     self.parts.inhibitor.release().await;

@@ -23,8 +23,8 @@ use crate::report::{Ended, ReportHeader};
 use crate::run::{RunParams, carry_out};
 use crate::run_context::RunContext;
 use crate::{
-    BudgetReport, GroupReport, Outcome, Plan, Policy, ProgressPhase, RunOrder, RunPhase, RunRecord,
-    RunReport, RunStop, ShutdownReport, Trigger, WorkReport, plan_with,
+    Budget, BudgetReport, GroupReport, Outcome, Plan, Policy, ProgressPhase, RunOrder, RunPhase,
+    RunRecord, RunReport, RunStop, ShutdownReport, Trigger, WorkReport, plan_with,
 };
 
 /// The kubelet's message in a pod's status.
@@ -154,9 +154,10 @@ impl<K: EndingPods> ShutdownController<K> {
         context: watch::Receiver<RunContext>,
         cancel: &CancellationToken,
     ) -> RunReport {
+        let (trigger, budget) = (shutdown_run.journal.header.trigger, shutdown_run.context.budget);
+        let order = self.order(trigger, shutdown_run.started, budget);
         let work = async {
             self.parts.killer.lame_duck(GateReason::Shutdown, true);
-            let order = self.order(shutdown_run);
             let carried = shutdown_run.carried.take();
             let (plan, first_group) = self.plan(shutdown_run, carried.as_ref());
             let (groups, carried_work) =
@@ -186,7 +187,7 @@ impl<K: EndingPods> ShutdownController<K> {
         };
         let why = panic_text(panic.as_ref());
         tracing::error!(why, "the shutdown run panicked; all pods are asked to end at once");
-        let all = self.end_all(self.order(shutdown_run), context, cancel);
+        let all = self.end_all(order, context, cancel);
         let Ok((group, known)) = AssertUnwindSafe(all).catch_unwind().await else {
             resume_unwind(panic)
         };
@@ -198,12 +199,12 @@ impl<K: EndingPods> ShutdownController<K> {
         RunReport { groups: vec![group], work, stop, pods_unknown: !known }
     }
 
-    fn order(&self, shutdown_run: &ShutdownRun) -> RunOrder {
+    pub(super) fn order(&self, trigger: Trigger, started: Instant, budget: Budget) -> RunOrder {
         RunOrder {
-            reason: shutdown_run.journal.header.trigger.kill_reason(),
+            reason: trigger.kill_reason(),
             status: Some(status_of_ended()),
-            started: shutdown_run.started,
-            budget: shutdown_run.context.budget,
+            started,
+            budget,
             recorder: Arc::clone(&self.parts.recorder),
             progress: self.parts.progress.clone(),
         }
