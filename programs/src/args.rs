@@ -269,8 +269,8 @@ Examples:
 
 A deadline is hard: nothing is planned past it. It
 can be given while a shutdown is under way, which then takes less time, and it
-stays in force, even if the agent restarts, until it is withdrawn or the node
-comes up again. The same is true of a drain.
+stays in force, even if the agent restarts, until `winddown undrain` or the
+node comes up again. The same is true of a drain.
 
 Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 all pods ended in time or stay, because only a shutdown ends
@@ -287,9 +287,6 @@ pub struct DrainArgs {
     /// Why, for the report; with --deadline for the status as well
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
-    /// The same as undrain
-    #[arg(long, conflicts_with_all = ["timeout", "deadline", "reason"])]
-    pub withdraw: bool,
     /// Output format: text, or one object per event as json or yaml
     #[arg(short, long, value_enum, default_value_t)]
     #[arg(value_name = "FORM", hide_possible_values = true)]

@@ -20,9 +20,6 @@ pub(super) async fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let client = Client::new(&global.socket);
-    if args.withdraw {
-        return withdraw(global, args.output, out).await;
-    }
     let mut lines = match args.deadline {
         Some(TimeArgument::At(at)) if at < winddown_host::machine::wall_clock().now() => {
             let what = format!("--deadline {at}: already past");
@@ -76,7 +73,7 @@ fn exit_of(event: &DrainEvent) -> Option<Exit> {
 }
 
 /// Runs `winddown undrain`.
-pub(super) async fn withdraw(
+pub(super) async fn undrain(
     global: &GlobalArgs,
     form: TextFormat,
     out: &mut Output,

@@ -235,7 +235,7 @@ fn dispatch(cli: &Cli, out: &mut Output) -> Result<Exit, CommandError> {
         Command::Report(args) => report::run(global, args, out),
         Command::Doctor(args) => doctor::run(global, args, out),
         Command::Drain(args) => ask::block_on(drain::run(global, args, out)),
-        Command::Undrain(args) => ask::block_on(drain::withdraw(global, args.output, out)),
+        Command::Undrain(args) => ask::block_on(drain::undrain(global, args.output, out)),
         Command::Kill(args) => ask::block_on(kill::run(global, args, out)),
         Command::Release(args) => ask::block_on(release::run(global, args, out)),
         Command::Install(args) => install::install(global, args, out),

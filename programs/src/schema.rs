@@ -44,7 +44,7 @@ pub fn of(name: SchemaName) -> Value {
         SchemaName::StartReport => made::<winddown_shutdown::StartReport>(name),
         SchemaName::Doctor => made::<winddown_doctor::Diagnosis>(name),
         SchemaName::Drain => made::<api::Envelope<api::DrainEvent>>(name),
-        SchemaName::DrainWithdraw => made::<api::Envelope<api::WithdrawAnswer>>(name),
+        SchemaName::Undrain => made::<api::Envelope<api::WithdrawAnswer>>(name),
         SchemaName::Kill => made::<api::Envelope<api::KillAnswer>>(name),
         SchemaName::Release => made::<api::Envelope<api::ReleaseAnswer>>(name),
         SchemaName::EndNotice => made::<winddown_shared::EndNotice>(name),

@@ -37,6 +37,10 @@ impl Bed {
         self.ask(&[&["drain"], arguments].concat()).output().expect("the program runs")
     }
 
+    fn undrain(&self) -> Output {
+        self.ask(&["undrain"]).output().expect("the program runs")
+    }
+
     async fn status(&self) -> Option<Value> {
         let status = Client::new(self.socket()).status().await.ok()?;
         serde_json::to_value(status).ok()
@@ -94,7 +98,7 @@ async fn a_file_ends_the_pods_and_its_removal_brings_them_back() {
     let notice = &status["notices"][0];
     assert_eq!((&notice["source"], &notice["text"]), (&"file".into(), &"battery low".into()));
     assert_eq!(status["admissionClosed"], true);
-    let withdrawal = bed.drain(&["--withdraw"]);
+    let withdrawal = bed.undrain();
     assert_eq!(withdrawal.status.code(), Some(6), "the file is not the operator's");
     std::fs::remove_file(bed.notice_file()).expect("removed");
     let status = bed.until_running().await;
@@ -140,7 +144,7 @@ async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
     };
     bed.until("the late pod is refused", refused).await;
     std::fs::remove_file(&late).expect("removed");
-    let withdrawal = bed.drain(&["--withdraw"]);
+    let withdrawal = bed.undrain();
     assert_eq!(withdrawal.status.code(), Some(0));
     let said = String::from_utf8_lossy(&withdrawal.stdout).into_owned();
     assert_eq!(said, "the deadline is withdrawn; pods are let in, and static pods come back\n");

@@ -50,7 +50,7 @@ fn collected() -> Vec<(&'static str, Value)> {
     add("report", answers(&mut bed.ask(&["report", "-o", "json"])));
     add("report-list", answers(&mut bed.ask(&["report", "--list", "-o", "json"])));
     std::fs::remove_file(&notice).expect("removed");
-    add("drain-withdraw", answers(&mut bed.ask(&["drain", "--withdraw", "-o", "json"])));
+    add("undrain", answers(&mut bed.ask(&["undrain", "-o", "json"])));
     add("doctor", answers(winddown().args(["doctor", "-o", "json"])));
     add("version", answers(winddown().args(["version", "-o", "json"])));
     for (name, command, case) in CASES {

@@ -330,13 +330,13 @@ fn a_deadline_and_its_reason_reach_the_agent_and_the_pods_end_is_followed() {
 #[test]
 fn a_withdrawal_says_what_keeps_the_node_closed() {
     with_agent(|socket| {
-        let ran = run(&format!("winddown {socket} drain --withdraw"));
+        let ran = run(&format!("winddown {socket} undrain"));
         assert_eq!(
             ran.out,
             "the deadline is withdrawn; pods are still kept out: the node is shutting down\n"
         );
         assert_eq!(ran.exit, Exit::Refused);
-        let ran = run(&format!("winddown {socket} drain --withdraw -o json"));
+        let ran = run(&format!("winddown {socket} undrain -o json"));
         let head = "{\"apiVersion\":\"winddown.dev/v1alpha1\",\"kind\":\"WithdrawAnswer\",\"withdrawn\":true,";
         assert!(ran.out.starts_with(head), "{}", ran.out);
         let ran = run(&format!("winddown {socket} undrain -o yaml"));

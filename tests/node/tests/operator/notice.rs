@@ -21,7 +21,7 @@ async fn a_deadline_given_by_an_operator_ends_the_pods_and_its_withdrawal_brings
     assert_eq!(report["notice"]["source"], "operator", "{report}");
     assert!(report["budget"]["podsSeconds"].as_f64() < Some(10.0), "{report}");
 
-    println!("{}", scenario.text(&["drain", "--withdraw"]).await?);
+    println!("{}", scenario.text(&["undrain"]).await?);
     let again = async || scenario.logs().values().all(|log| log.starts.len() == 2);
     scenario.node.wait_until("the pods to be back", SOON, again).await?;
     scenario.lock_is_back().await?;
@@ -142,7 +142,7 @@ async fn a_drained_node_stays_drained_until_the_operator_ends_the_drain() -> Tes
     scenario.lock_is_back().await?;
     assert!(drained(), "{:?}", scenario.logs());
 
-    println!("{}", scenario.text(&["drain", "--withdraw"]).await?);
+    println!("{}", scenario.text(&["undrain"]).await?);
     let again = async || scenario.logs().values().all(|log| log.starts.len() == 2);
     scenario.node.wait_until("the pods to be back", SOON, again).await?;
     assert!(scenario.status().await?["admissionClosedBy"].is_null());
