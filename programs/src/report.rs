@@ -12,7 +12,7 @@ use winddown_control::api::{Envelope, ReportEntry, ReportList};
 use winddown_control::{Client, ClientError};
 use winddown_node::reports;
 use winddown_render::report;
-use winddown_shutdown::ReportStore;
+use winddown_shutdown::{Outcome, ReportStore};
 
 pub(super) fn run(
     global: &GlobalArgs,
@@ -63,7 +63,7 @@ pub(super) fn run(
     }
     let outcome = report.get("outcome").and_then(serde_json::Value::as_str).unwrap_or_default();
     // An outcome that this version does not know does not count as success.
-    let graceful = matches!(outcome, "clean" | "cancelled");
+    let graceful = Outcome::named(outcome).is_some_and(|outcome| outcome.text().is_graceful);
     Ok(if args.check && !graceful { Exit::PodsLeft } else { Exit::Success })
 }
 

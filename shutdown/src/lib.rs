@@ -136,8 +136,8 @@ pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
 pub use record::{RecordFile, RecordPlace, RunPhase, RunRecord};
 pub use report::{
     BootMark, BudgetReport, Evidence, GroupReport, LastBoot, Listing, NoticeReport, Outcome,
-    PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, Trigger, WorkOutcome,
-    WorkReport, last_boot,
+    OutcomeText, PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, Tone,
+    Trigger, WorkOutcome, WorkReport, last_boot,
 };
 pub use role::{ROLE_LABEL, Role};
 pub use run::{RunOrder, RunReport, RunStop, run_plan};

@@ -18,6 +18,7 @@ pub(crate) mod units;
 mod work;
 
 pub use boot_mark::{BootMark, PreviousBoot};
+pub use headline::{Outcome, OutcomeText, Tone};
 pub use last_boot::{Evidence, LastBoot, last_boot};
 pub use pods::{GroupReport, PodEnd, PodReport};
 pub use store::{Listing, ReportStore};
@@ -142,25 +143,6 @@ pub struct NoticeReport {
     /// When the node goes down.
     #[serde(rename = "deadlineSeconds", with = "Seconds")]
     pub deadline: Duration,
-}
-
-/// The outcome of a run. If several apply, the worst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub enum Outcome {
-    /// Every pod stopped by itself within its grace period.
-    Clean,
-    /// Every pod stopped, but at least one needed SIGKILL.
-    Forced,
-    /// At least one pod was not seen to stop, or it is not known which pods were running.
-    Left,
-    /// The run was called off. Groups that had not started were spared.
-    Cancelled,
-    /// The agent itself was stopped in the middle.
-    Interrupted,
-    /// The machine went down in the middle. The report was reconstructed at the next start.
-    CutOff,
 }
 
 /// The time that a run had.

@@ -3,6 +3,7 @@
 mod consent;
 
 use winddown_shared::display::{self, clean, seconds};
+use winddown_shutdown::{Outcome, Tone};
 
 use super::{Column, PODS_UNKNOWN, Table, View, hanging};
 use winddown_control::api::{PlannedGroup, PlannedPod, ReportEntry, ReportList, ShutdownPlan};
@@ -183,9 +184,13 @@ pub fn trend(list: &ReportList) -> Option<String> {
         .iter()
         .filter(is_shutdown)
         .take(SHOWN_PODS)
-        .map(|entry| match entry.outcome.as_str() {
-            "clean" => seconds(entry.took_seconds),
-            outcome => format!("{} ({})", seconds(entry.took_seconds), clean(outcome)),
+        .map(|entry| {
+            let took = seconds(entry.took_seconds);
+            let outcome = Outcome::named(&entry.outcome);
+            match outcome.is_some_and(|outcome| outcome.text().tone == Tone::Good) {
+                true => took,
+                false => format!("{took} ({})", clean(&entry.outcome)),
+            }
         })
         .collect();
     took.reverse();

@@ -1,8 +1,159 @@
-//! The headline of a report: one sentence, with which every rendering of the report begins.
+//! The outcomes of runs, and what is told of each: one table, from which every rendering of a report, the exit codes and
+//! the documentation take their words.
 
+use serde::de::IntoDeserializer as _;
+use serde::{Deserialize, Serialize};
 use winddown_shared::display::{in_seconds, pod_count};
 
-use super::{Outcome, PodEnd, ShutdownReport, Trigger};
+use super::{PodEnd, ShutdownReport, Trigger};
+
+/// The outcome of a run. If several apply, the worst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub enum Outcome {
+    /// Every pod stopped by itself within its grace period.
+    Clean,
+    /// Every pod stopped, but at least one needed SIGKILL.
+    Forced,
+    /// At least one pod was not seen to stop, or it is not known which pods were running.
+    Left,
+    /// The run was called off. Groups that had not started were spared.
+    Cancelled,
+    /// The agent itself was stopped in the middle.
+    Interrupted,
+    /// The machine went down in the middle. The report was reconstructed at the next start.
+    CutOff,
+}
+
+/// What is told of an outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct OutcomeText {
+    /// The first word of the report.
+    pub word: &'static str,
+    /// The first word if it is unknown what became of the pods, where that is another.
+    pub word_if_unknown: Option<&'static str>,
+    /// Its meaning, for the documentation.
+    pub meaning: &'static str,
+    /// Decides the colour.
+    pub tone: Tone,
+    /// Whether no pod was left or needed SIGKILL by this run. Decides the exit code of `winddown report --check`.
+    pub is_graceful: bool,
+    /// The label of the end of such a run; none if that follows from its trigger.
+    end: Option<&'static str>,
+    /// The sentence after the first word and the kind of the run.
+    sentence: fn(&Tally) -> String,
+}
+
+/// How good the news is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    /// All went well.
+    Good,
+    /// An operator should know.
+    Warn,
+    /// Pods may have been harmed.
+    Bad,
+}
+
+/// The numbers that the sentences have.
+struct Tally {
+    is_drain: bool,
+    pods_unknown: bool,
+    /// All pods but those that survived or stay.
+    total: usize,
+    killed: usize,
+    ended: usize,
+    left: usize,
+    ending: usize,
+    spared: usize,
+    survived: usize,
+    stay: usize,
+    /// How long the run took.
+    took: String,
+    /// The same, and the time that it had.
+    time: String,
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    /// All outcomes, the best first.
+    pub const ALL: [Self; 6] =
+        [Self::Clean, Self::Forced, Self::Left, Self::Cancelled, Self::Interrupted, Self::CutOff];
+
+    /// The outcome of this name in JSON; none if this version does not know it.
+    pub fn named(name: &str) -> Option<Self> {
+        let name: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
+            name.into_deserializer();
+        Self::deserialize(name).ok()
+    }
+
+    /// What is told of the outcome.
+    pub const fn text(self) -> OutcomeText {
+        let (word_if_unknown, end) = (None, None);
+        match self {
+            Self::Clean => OutcomeText {
+                word: "Clean",
+                word_if_unknown,
+                meaning: "every pod ended by itself in its grace",
+                tone: Tone::Good,
+                is_graceful: true,
+                end,
+                sentence: Tally::clean,
+            },
+            Self::Forced => OutcomeText {
+                word: "Forced",
+                word_if_unknown,
+                meaning: "every pod ended, at least one by SIGKILL",
+                tone: Tone::Warn,
+                is_graceful: false,
+                end,
+                sentence: Tally::forced,
+            },
+            Self::Left => OutcomeText {
+                word: "Incomplete",
+                word_if_unknown: Some("Failed"),
+                meaning: "at least one pod was not seen to end; it is unknown which pods ran, or how they ended",
+                tone: Tone::Bad,
+                is_graceful: false,
+                end,
+                sentence: Tally::incomplete,
+            },
+            Self::Cancelled => OutcomeText {
+                word: "Cancelled",
+                word_if_unknown,
+                meaning: "the shutdown was cancelled; groups that had not begun were spared",
+                tone: Tone::Warn,
+                is_graceful: true,
+                end: Some("called off"),
+                sentence: |tally| format!(", after {}: {}.", tally.took, tally.so_far()),
+            },
+            Self::Interrupted => OutcomeText {
+                word: "Interrupted",
+                word_if_unknown,
+                meaning: "the agent itself was stopped in the middle",
+                tone: Tone::Bad,
+                is_graceful: false,
+                end: Some("the agent was stopped"),
+                sentence: |tally| {
+                    format!(": the agent was stopped after {}: {}.", tally.took, tally.so_far())
+                },
+            },
+            Self::CutOff => OutcomeText {
+                word: "Cut-off",
+                word_if_unknown,
+                meaning: "the machine went down in the middle; reported at the next start",
+                tone: Tone::Bad,
+                is_graceful: false,
+                end: Some("last heard of"),
+                sentence: Tally::cut_off,
+            },
+        }
+    }
+}
+
+// === impl ShutdownReport ===
 
 impl ShutdownReport {
     /// Summarizes the run in one sentence, for people.
@@ -12,69 +163,104 @@ impl ShutdownReport {
             Trigger::Drill => "drill",
             Trigger::LoginManager | Trigger::UnitStop | Trigger::Notice => "shutdown",
         };
-        let survive = self.count(PodEnd::Survives);
-        let stay = self.count(PodEnd::Stays);
-        let total = self.pods().count() - survive - stay;
-        let took = in_seconds(self.took);
-        let time = format!("{took} (budget {})", in_seconds(self.budget.pods));
-        let killed = self.count(PodEnd::Killed);
-        let ended = self.count(PodEnd::Exited) + killed;
-        let left = self.count(PodEnd::Left);
-        let ending = self.count(PodEnd::Ending) + left;
-        let spared = self.count(PodEnd::Spared);
-        let of = |count, what| match count {
-            0 => String::new(),
-            _ => format!("; {} {what}", pod_count(count)),
+        let tally = Tally::of(self);
+        let OutcomeText { word, word_if_unknown, sentence, .. } = self.outcome.text();
+        let word = word_if_unknown.filter(|_| tally.is_end_unknown()).unwrap_or(word);
+        format!("{word} {what}{}", sentence(&tally))
+    }
+
+    /// The label for the end of the run.
+    pub fn end_of_run(&self) -> &'static str {
+        let by_trigger = match self.trigger {
+            Trigger::Drain => "drain over",
+            Trigger::LoginManager | Trigger::Drill | Trigger::UnitStop | Trigger::Notice => {
+                "lock released"
+            }
         };
-        let survived =
-            of(survive, "survived it") + &of(stay, if stay == 1 { "stays" } else { "stay" });
-        let tally =
-            || format!("{} had ended, {ending} still ending, {spared} spared", pod_count(ended));
-        match self.outcome {
-            Outcome::Clean if total == 0 && survive > 0 => {
-                format!("Clean {what}: {} survived it.", pod_count(survive))
-            }
-            Outcome::Clean if total == 0 => {
-                format!("Clean {what}: there were no pods to end{survived}.")
-            }
-            Outcome::Clean if total == 1 => {
-                format!("Clean {what}: 1 pod ended by itself in {time}{survived}.")
-            }
-            Outcome::Clean => {
-                format!("Clean {what}: {total} pods ended by themselves in {time}{survived}.")
-            }
-            Outcome::Forced => format!(
-                "Forced {what}: {killed} of {} had to be killed, all ended in {time}.",
-                pod_count(total)
-            ),
-            Outcome::Left => self.left_headline(what, left, total, &time),
-            Outcome::Cancelled => format!("Cancelled {what}, after {took}: {}.", tally()),
-            Outcome::Interrupted => {
-                format!("Interrupted {what}: the agent was stopped after {took}: {}.", tally())
-            }
-            Outcome::CutOff => format!(
-                "Cut-off {what}: the machine went down in the middle. At its last record, {took} \
-                 after the signal, {} had ended, {ending} still ending, {spared} not asked yet.",
-                pod_count(ended)
-            ),
+        self.outcome.text().end.unwrap_or(by_trigger)
+    }
+}
+
+// === impl Tally ===
+
+impl Tally {
+    fn of(report: &ShutdownReport) -> Self {
+        let (survived, stay) = (report.count(PodEnd::Survives), report.count(PodEnd::Stays));
+        let (killed, left) = (report.count(PodEnd::Killed), report.count(PodEnd::Left));
+        let took = in_seconds(report.took);
+        Self {
+            is_drain: report.trigger == Trigger::Drain,
+            pods_unknown: report.pods_unknown,
+            total: report.pods().count() - survived - stay,
+            killed,
+            ended: report.count(PodEnd::Exited) + killed,
+            left,
+            ending: report.count(PodEnd::Ending) + left,
+            spared: report.count(PodEnd::Spared),
+            survived,
+            stay,
+            time: format!("{took} (budget {})", in_seconds(report.budget.pods)),
+            took,
         }
     }
 
-    /// The sentence of a run that left pods running, or may have.
-    fn left_headline(&self, what: &str, left: usize, total: usize, time: &str) -> String {
-        let pods = pod_count(total);
-        match left {
-            0 if self.pods_unknown => format!(
-                "Incomplete {what}: the container runtime did not say what runs, so pods may have \
-                 been left running, after {time}."
-            ),
-            0 => format!("Failed {what}: it is not known what became of the pods, after {time}."),
-            _ if self.trigger == Trigger::Drain => {
-                format!("Incomplete {what}: {left} of {pods} still ran at its end, after {time}.")
-            }
-            _ => format!(
-                "Incomplete {what}: {left} of {pods} still ran when the lock was released, after {time}."
-            ),
+    /// Whether nothing is known of how pods were left, if they were.
+    fn is_end_unknown(&self) -> bool {
+        self.left == 0 && !self.pods_unknown
+    }
+
+    /// How far a run came that did not go on to its end.
+    fn so_far(&self) -> String {
+        let Self { ended, ending, spared, .. } = self;
+        format!("{} had ended, {ending} still ending, {spared} spared", pod_count(*ended))
+    }
+
+    fn clean(&self) -> String {
+        let Self { total, survived, stay, time, .. } = self;
+        if *total == 0 && *survived > 0 {
+            return format!(": {} survived it.", pod_count(*survived));
         }
+        let of = |count: usize, what: &str| match count {
+            0 => String::new(),
+            _ => format!("; {} {what}", pod_count(count)),
+        };
+        let stay = of(*stay, if *stay == 1 { "stays" } else { "stay" });
+        let others = of(*survived, "survived it") + &stay;
+        match total {
+            0 => format!(": there were no pods to end{others}."),
+            1 => format!(": 1 pod ended by itself in {time}{others}."),
+            _ => format!(": {total} pods ended by themselves in {time}{others}."),
+        }
+    }
+
+    fn forced(&self) -> String {
+        let Self { killed, total, time, .. } = self;
+        format!(": {killed} of {} had to be killed, all ended in {time}.", pod_count(*total))
+    }
+
+    fn incomplete(&self) -> String {
+        let Self { left, total, time, .. } = self;
+        let pods = pod_count(*total);
+        if self.is_end_unknown() {
+            return format!(": it is not known what became of the pods, after {time}.");
+        }
+        match (left, self.is_drain) {
+            (0, _) => format!(
+                ": the container runtime did not say what runs, so pods may have been left running, after {time}."
+            ),
+            (_, true) => format!(": {left} of {pods} still ran at its end, after {time}."),
+            (_, false) => {
+                format!(": {left} of {pods} still ran when the lock was released, after {time}.")
+            }
+        }
+    }
+
+    fn cut_off(&self) -> String {
+        let Self { took, ended, ending, spared, .. } = self;
+        format!(
+            ": the machine went down in the middle. At its last record, {took} after the signal, \
+             {} had ended, {ending} still ending, {spared} not asked yet.",
+            pod_count(*ended)
+        )
     }
 }

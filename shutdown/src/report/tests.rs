@@ -6,6 +6,16 @@ mod store;
 pub(super) use samples::{group, ms, pod, report};
 
 #[test]
+fn an_outcome_is_known_by_its_name_in_json_and_a_new_one_is_not() {
+    for outcome in Outcome::ALL {
+        let name = serde_json::to_value(outcome).unwrap();
+        assert_eq!(Outcome::named(name.as_str().unwrap()), Some(outcome));
+    }
+    assert_eq!(Outcome::named("splendid"), None);
+    assert_eq!(Outcome::named(""), None);
+}
+
+#[test]
 fn each_outcome_has_its_sentence() {
     let ended = || pod("a", PodEnd::Exited, Some(0), Some(1000));
     let one = |outcome, pods| report(outcome, 1500, vec![group(0, Some((0, 1000)), pods)]);

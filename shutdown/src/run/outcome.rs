@@ -58,12 +58,7 @@ pub(crate) fn outcome_of(groups: &[GroupReport], pods_unknown: bool) -> Outcome 
         PodEnd::Left | PodEnd::Ending | PodEnd::Spared => Outcome::Left,
     });
     let unknown = pods_unknown.then_some(Outcome::Left);
-    let worst = |worst, end| match (worst, end) {
-        (Outcome::Left, _) | (_, Outcome::Left) => Outcome::Left,
-        (Outcome::Forced, _) | (_, Outcome::Forced) => Outcome::Forced,
-        _ => Outcome::Clean,
-    };
-    ends.chain(unknown).fold(Outcome::Clean, worst)
+    ends.chain(unknown).max().unwrap_or(Outcome::Clean)
 }
 
 /// Whether every pod stopped and left nothing mounted.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use winddown_host::shell_word;
 use winddown_shared::display::{age, pod_count};
 use winddown_shared::seconds_up;
+use winddown_shutdown::Outcome;
 use winddown_systemd::drop_in;
 use winddown_systemd::inspect::{LockView, LoginView};
 
@@ -404,8 +405,10 @@ pub(super) fn last(facts: &Facts) -> Option<Finding> {
             let took = winddown_shared::display::seconds(entry.took_seconds);
             let pods = pod_count(entry.pods);
             let seen = format!("{}: {}, {pods}, {took}", entry.id, entry.outcome);
-            match entry.outcome.as_str() {
-                "clean" | "cancelled" => CHECK.ok("the last shutdown was graceful").saw(seen),
+            match Outcome::named(&entry.outcome) {
+                Some(outcome) if outcome.text().is_graceful => {
+                    CHECK.ok("the last shutdown was graceful").saw(seen)
+                }
                 _ => CHECK
                     .info("the last shutdown was not graceful for all pods")
                     .saw(seen)

@@ -6,7 +6,7 @@ mod table;
 mod tests;
 
 use winddown_shared::display::in_seconds;
-use winddown_shutdown::{Outcome, PodEnd, ShutdownReport};
+use winddown_shutdown::{PodEnd, ShutdownReport, Tone};
 
 use super::sentences::{self, occasion, shortage};
 use super::svg::canvas::{Canvas, Escaped};
@@ -62,10 +62,10 @@ impl Page<'_> {
 
     fn summary(&mut self) {
         let report = self.report;
-        let class = match report.outcome {
-            Outcome::Clean => "good",
-            Outcome::Left | Outcome::Interrupted | Outcome::CutOff => "bad",
-            Outcome::Forced | Outcome::Cancelled => "warn",
+        let class = match report.outcome.text().tone {
+            Tone::Good => "good",
+            Tone::Warn => "warn",
+            Tone::Bad => "bad",
         };
         let (title, occasion) = (report.headline(), occasion(report));
         let (title, occasion) = (Escaped(&title), Escaped(&occasion));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use winddown_shared::display::{clean, in_seconds, pod_count};
 use winddown_shutdown::{
-    GroupReport, Outcome, PodEnd, PodReport, ShutdownReport, Trigger, WorkOutcome, WorkReport,
+    GroupReport, PodEnd, PodReport, ShutdownReport, Trigger, WorkOutcome, WorkReport,
 };
 
 use crate::group_title;
@@ -296,16 +296,5 @@ pub(super) fn mounts(pod: &PodReport) -> String {
     match pod.mounts.len() {
         1 => "1 resource not released".to_owned(),
         held => format!("{held} resources not released"),
-    }
-}
-
-/// The label for the end of the run.
-pub(super) fn end_of_run(report: &ShutdownReport) -> &'static str {
-    match (report.outcome, report.trigger) {
-        (Outcome::Cancelled, _) => "called off",
-        (Outcome::Interrupted, _) => "the agent was stopped",
-        (Outcome::CutOff, _) => "last heard of",
-        (_, Trigger::Drain) => "drain over",
-        _ => "lock released",
     }
 }

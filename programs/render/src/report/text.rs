@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use anstyle::Style;
 use winddown_shared::display::clean;
-use winddown_shutdown::{GroupReport, Outcome, PodEnd, PodReport, ShutdownReport};
+use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Tone};
 
 use super::sentences::{self, occasion, offset, shortage};
 use crate::paint::{BAD, DIM, GOOD, Paint, WARN};
@@ -21,10 +21,10 @@ pub fn text(report: &ShutdownReport, color: bool) -> String {
 }
 
 fn render(out: &mut String, report: &ShutdownReport, paint: Paint) -> fmt::Result {
-    let style = match report.outcome {
-        Outcome::Clean => GOOD.bold(),
-        Outcome::Left | Outcome::Interrupted | Outcome::CutOff => BAD,
-        Outcome::Forced | Outcome::Cancelled => WARN,
+    let style = match report.outcome.text().tone {
+        Tone::Good => GOOD.bold(),
+        Tone::Warn => WARN,
+        Tone::Bad => BAD,
     };
     writeln!(out, "{}", paint.with(style, &report.headline()))?;
     writeln!(out, "{}", paint.with(DIM, &occasion(report)))?;

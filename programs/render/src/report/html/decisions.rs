@@ -53,7 +53,7 @@ fn of(report: &ShutdownReport) -> Vec<Decision> {
     for group in sentences::groups(report) {
         of_group(report, group, &mut add);
     }
-    add(report.took, "", capital(sentences::end_of_run(report)));
+    add(report.took, "", capital(report.end_of_run()));
     // The sort is stable: decisions made at the same time stay in the order of the groups.
     all.sort_by_key(|decision| decision.at);
     all

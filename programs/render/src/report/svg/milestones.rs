@@ -5,7 +5,6 @@ use std::time::Duration;
 use winddown_shared::display::in_seconds;
 use winddown_shutdown::ShutdownReport;
 
-use super::super::sentences::end_of_run;
 use super::canvas::Canvas;
 use super::scale::Scale;
 use super::sizes::width;
@@ -48,7 +47,7 @@ pub(super) fn of(report: &ShutdownReport, scale: &Scale) -> Vec<Milestone> {
     if let Some(notice) = &report.notice {
         add(notice.deadline, "limit", "notice: node ends");
     }
-    add(report.took, "over", end_of_run(report));
+    add(report.took, "over", report.end_of_run());
     all.sort_by_key(|milestone| milestone.at);
     stack(&mut all, scale);
     all
