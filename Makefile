@@ -100,6 +100,7 @@ lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documen
 	$(TARGET)/debug/xtask rooms
 	$(TARGET)/debug/xtask names
 	$(TARGET)/debug/xtask limits
+	$(TARGET)/debug/xtask ways
 	$(TARGET)/debug/xtask plugins
 	@# Nothing is built here; that is for 'make crates'.
 	$(CARGO) package --quiet --offline --locked --allow-dirty --no-verify $(CRATES)

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, BootClock, DesiredPods,
-    EarlierKill, Intake, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, RegisteredPlugin,
-    Runtime, RuntimeSyncer, WallClock, WorkerObserver, WorkerTimes, critical,
+    Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Backoff, BootClock,
+    DesiredPods, EarlierKill, Intake, Pod, PodKiller, PodUidMap, PodWorkers, Recorder,
+    RegisteredPlugin, Runtime, RuntimeSyncer, WallClock, WorkerObserver, WorkerTimes, critical,
 };
 
 use crate::fit::{Fit, Machine, Supported};
@@ -25,11 +25,8 @@ pub(crate) const FIRST_PASS: Duration = Duration::from_secs(5);
 /// How long pods are held back until the login manager's state is known.
 pub(crate) const FIRST_WORD: Duration = Duration::from_secs(2);
 
-/// The first backoff after the machine could not be read; it doubles with each failure.
-const READ_AGAIN: Duration = Duration::from_secs(1);
-
-/// The longest backoff.
-const READ_MOST: Duration = Duration::from_secs(30);
+/// After the machine could not be read.
+const READ_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The parts of a node without its plug-ins.
 pub(crate) struct CoreParts<R> {
@@ -256,12 +253,13 @@ impl<R: Runtime> Core<R> {
 
     /// Applies changed settings, and reads the machine with backoff until that succeeds.
     pub(crate) async fn follow(self: Arc<Self>, mut settings: watch::Receiver<Settings>) {
-        let mut wait = READ_AGAIN;
+        let mut backoff = READ_BACKOFF;
+        let mut wait = backoff.next_delay();
         loop {
             tokio::select! {
                 () = next_change(&mut settings) => {}
                 () = tokio::time::sleep(wait), if self.fit.is_unknown() => {
-                    wait = (wait * 2).min(READ_MOST);
+                    wait = backoff.next_delay();
                 }
                 () = self.stop.cancelled() => return,
             }

@@ -11,9 +11,9 @@ use crate::status::StatusStore;
 use crate::workers::has_terminal_phase;
 use crate::workers::syncer::UpdateKind;
 use crate::{
-    Admission, BootClock, EarlierKill, Event, GateState, KillReason, KillRequest, Lifecycle,
-    Others, Owed, Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, RunningPods, Runtime,
-    RuntimeSyncer, StartTurn, VictimLock,
+    Admission, Backoff, BootClock, EarlierKill, Event, GateState, KillReason, KillRequest,
+    Lifecycle, Others, Owed, Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, RunningPods,
+    Runtime, RuntimeSyncer, StartTurn, VictimLock,
 };
 
 mod delays;
@@ -264,7 +264,7 @@ impl<R: Runtime> Intake<R> {
     /// Meanwhile, the pods that the source wants count as possibly running: a shutdown requests
     /// their termination, and the runtime reports the result as far as it can.
     async fn find_running(&mut self, desired: &mut watch::Receiver<Option<Arc<DesiredPods>>>) {
-        let mut wait = Duration::from_millis(100);
+        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         let silent_at = Instant::now() + RUNTIME_SILENT_AFTER;
         loop {
             let listed = {
@@ -279,8 +279,7 @@ impl<R: Runtime> Intake<R> {
                 Ok(pods) => return self.note(pods, &HashMap::new()),
                 Err(error) => {
                     leftovers::warn_of_silence(&error);
-                    tokio::time::sleep(wait).await;
-                    wait = (wait * 2).min(Duration::from_secs(5));
+                    tokio::time::sleep(backoff.next_delay()).await;
                 }
             }
         }

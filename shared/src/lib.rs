@@ -31,7 +31,7 @@ pub use admission::{
     HostPorts, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room, Verdict, Victim,
     VictimPlan, fit_failures, platform_fits, sysctl_namespace,
 };
-pub use base::backoff::{Backoff, fraction};
+pub use base::backoff::{Backoff, doubled, fraction};
 pub use base::clock::{BootClock, WallClock, WallTime};
 pub use base::error_chain::error_chain;
 pub use base::plugin_name::PluginName;

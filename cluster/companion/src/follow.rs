@@ -133,7 +133,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 self.find().await;
                 let wait = match *going_down.borrow_and_update() {
                     true => FIND_AGAIN[0],
-                    false => backoff.after_failure(None),
+                    false => backoff.next_delay(),
                 };
                 tokio::select! {
                     () = sleep(wait) => {}

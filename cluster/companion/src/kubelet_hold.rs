@@ -123,7 +123,7 @@ impl KubeletHold {
                  (`systemctl start kubelet`): {why}"
             );
             tokio::select! {
-                () = sleep(backoff.after_failure(None)) => {}
+                () = sleep(backoff.next_delay()) => {}
                 // The node goes down after all.
                 _ = going_down.wait_for(|is_down| *is_down) => return,
             }

@@ -14,7 +14,8 @@ use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use winddown_shared::{
-    Grace, KillReason, Pod, PodRuntimeStatus, PodStopped, PodUid, RuntimeError, StoppedContainer,
+    Backoff, Grace, KillReason, Pod, PodRuntimeStatus, PodStopped, PodUid, RuntimeError,
+    StoppedContainer,
 };
 
 use super::api::EndPods;
@@ -36,8 +37,8 @@ mod responders;
 
 use asking::StopRequest;
 
-/// First and longest wait between two attempts to stop containers through the runtime.
-const STOP_RETRY_BOUNDS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+/// Between two attempts to stop containers through the runtime.
+const STOP_RETRY: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 /// How long after its request the kubelet learns of a deletion, and so how much later it kills.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
 /// The wait between two checks of the mounts.
@@ -270,7 +271,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 sleep(KUBELET_LAG).await;
             } => {}
         }
-        let mut wait = STOP_RETRY_BOUNDS[0];
+        let mut backoff = STOP_RETRY;
         loop {
             let over = grace.remaining().is_zero();
             let is_away = self.kubelet.is_held()
@@ -287,8 +288,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             {
                 return;
             }
-            sleep(wait).await;
-            wait = (wait * 2).min(STOP_RETRY_BOUNDS[1]);
+            sleep(backoff.next_delay()).await;
         }
     }
 

@@ -75,7 +75,7 @@ impl AfterBoot {
                     "cannot read which pods this node has ended; they stay in the API"
                 );
             }
-            tokio::time::sleep(reading.after_failure(None)).await;
+            tokio::time::sleep(reading.next_delay()).await;
         }
         let mut outage = false;
         // Subscribed before the list is read, so that no change is missed.
@@ -152,7 +152,7 @@ impl AfterBoot {
             Looked::Verdict(AfterBootVerdict::Wait(after)) => {
                 let (at, look) =
                     self.next.entry(ended.uid.clone()).or_insert_with(|| (now, CHECK_BACKOFF));
-                *at = now + after.unwrap_or_else(|| look.after_failure(None));
+                *at = now + after.unwrap_or_else(|| look.next_delay());
                 false
             }
             Looked::Removed => {

@@ -129,7 +129,7 @@ impl MirrorDriver {
                         if listing.failures() == 0 {
                             tracing::warn!(error, "cannot list the mirror pods of this node; trying on");
                         }
-                        list_at = Some(Instant::now() + listing.after_failure(None));
+                        list_at = Some(Instant::now() + listing.next_delay());
                     }
                 },
                 () = timer => {}
@@ -219,14 +219,14 @@ impl MirrorDriver {
             // A mirror that is deleted over and over is created again with growing delays.
             Ok(()) => {
                 trial.said = false;
-                trial.not_before = Instant::now() + trial.backoff.after_failure(None);
+                trial.not_before = Instant::now() + trial.backoff.next_delay();
             }
             Err(error) => {
                 if !std::mem::replace(&mut trial.said, true) {
                     let (namespace, name) = name;
                     tracing::warn!(%namespace, %name, error, "the mirror pod is not as it should be; trying on");
                 }
-                trial.not_before = Instant::now() + trial.backoff.after_failure(None);
+                trial.not_before = Instant::now() + trial.backoff.next_delay();
             }
         }
     }

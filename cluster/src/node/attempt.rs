@@ -72,7 +72,7 @@ impl WriteAttempt {
             if last.is_none_or(|last| now.saturating_duration_since(last) > DISPUTE_OVER_AFTER) {
                 self.fights.reset();
             }
-            self.not_before = Some(now + self.fights.after_failure(None));
+            self.not_before = Some(now + self.fights.next_delay());
         }
         std::mem::take(&mut self.outage_logged)
     }

@@ -92,7 +92,7 @@ impl ServerNode {
                     // The client logs once that the server cannot be reached.
                     let refusal = refusal::of_watch(&error);
                     let first = backoff.failures() == 0 && refusal != Some(Refusal::NoAnswer);
-                    let wait = backoff.after_failure(None);
+                    let wait = backoff.next_delay();
                     if first {
                         warn!(
                             node = name,

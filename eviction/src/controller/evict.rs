@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
     Event, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PodUid, Recorder,
-    StatusOverride, instant_after,
+    StatusOverride, doubled, instant_after,
 };
 
 use super::{Completion, EvictionController, Hold, paused};
@@ -336,7 +336,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         // Later than that, it is another shortage.
         let same = hold.filter(|hold| now < hold.until + NO_VICTIM_MOST);
         let times = same.map_or(0, |hold| hold.times);
-        let wait = NO_VICTIM_FIRST.saturating_mul(1 << times.min(10)).min(NO_VICTIM_MOST);
+        let wait = doubled(NO_VICTIM_FIRST, NO_VICTIM_MOST, times);
         *hold = Some(Hold { until: now + wait, times: times.saturating_add(1) });
         if times == 0 {
             self.log_met(act);

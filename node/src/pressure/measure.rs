@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
 use winddown_eviction::{MeasureError, Policy, Signals, WantedFigures};
 use winddown_host::{NodeUsage, Reading, UsagePaths};
-use winddown_shared::{NodeStats, Pod, PodStats, PodUid, RuntimeError, error_chain};
+use winddown_shared::{Backoff, NodeStats, Pod, PodStats, PodUid, RuntimeError, error_chain};
 
 use super::RuntimeFigures;
 use super::disks::DiskTurns;
@@ -27,11 +27,8 @@ const WALK_TIMEOUT: Duration = Duration::from_millis(400);
 /// The age from which the result of a walk is not used any more.
 const WALK_MAX_AGE: Duration = Duration::from_secs(60);
 
-/// The first backoff if the runtime does not report where its images are; it doubles with each failure.
-const FIRST_ASK_DELAY: Duration = Duration::from_secs(1);
-
-/// The longest backoff.
-const MAX_ASK_DELAY: Duration = Duration::from_secs(30);
+/// If the runtime does not report where its images are.
+const ASK_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// The places where the node is measured, which include the runtime's once it has reported them.
 pub(super) struct MeasuredPlaces {
@@ -76,7 +73,7 @@ impl MeasuredPlaces {
 
     /// Asks the runtime for its places, with backoff, until it answers.
     pub(super) async fn find(self) {
-        let mut wait = FIRST_ASK_DELAY;
+        let mut backoff = ASK_BACKOFF;
         let images = loop {
             match self.runtime.places().await {
                 Ok(places) => break places,
@@ -85,8 +82,7 @@ impl MeasuredPlaces {
                     tracing::debug!(why, "where images are is not known; asking again");
                 }
             }
-            tokio::time::sleep(wait).await;
-            wait = (wait * 2).min(MAX_ASK_DELAY);
+            tokio::time::sleep(backoff.next_delay()).await;
         };
         let places = UsagePaths {
             pods_cgroup: self.runtime.cgroup().await,

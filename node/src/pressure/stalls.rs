@@ -5,16 +5,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use winddown_host::{Armed, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
-use winddown_shared::error_chain;
+use winddown_shared::{Backoff, error_chain};
 
 #[cfg(test)]
 mod tests;
 
-/// The first backoff if a cgroup reports no pressure; it doubles with each failure.
-const TRY_FIRST: Duration = Duration::from_secs(1);
-
-/// The longest backoff. In the meantime the whole machine is watched.
-const TRY_MOST: Duration = Duration::from_secs(30);
+/// If a cgroup reports no pressure. In the meantime the whole machine is watched.
+const LISTEN_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// Where the kernel reports memory pressure (PSI).
 #[derive(Clone, Debug)]
@@ -73,13 +70,13 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(StallEvent)) {
         "/" => PsiPlace::Node,
         cgroup => PsiPlace::Cgroup(cgroup.to_owned()),
     };
-    let mut wait = TRY_FIRST;
+    let mut backoff = LISTEN_BACKOFF;
     let mut instead: Option<Listening> = None;
     loop {
         let may_come = match listen(&places, &wanted, &mut tell).await {
             Ok(heard) => {
                 instead = None;
-                wait = TRY_FIRST;
+                backoff.reset();
                 while heard.next(&mut tell).await {}
                 true
             }
@@ -89,7 +86,7 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(StallEvent)) {
         if instead.is_none() && wanted != PsiPlace::Node {
             instead = listen(&places, &PsiPlace::Node, &mut tell).await.ok();
         }
-        let again = tokio::time::sleep(wait);
+        let again = tokio::time::sleep(backoff.next_delay());
         tokio::pin!(again);
         loop {
             let has_machine = instead.is_some();
@@ -109,7 +106,6 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(StallEvent)) {
                 else => return,
             }
         }
-        wait = (wait * 2).min(TRY_MOST);
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) async fn follow(context: Arc<CriContext>) {
             Err(error) => error.is_unimplemented(),
         };
         tokio::select! {
-            () = sleep(backoff.after_failure(None)), if !is_lacking => {}
+            () = sleep(backoff.next_delay()), if !is_lacking => {}
             // It may be another version now.
             back = health.wait_for(|h| h.epoch != epoch) => match back {
                 Ok(_) => backoff.reset(),

@@ -196,7 +196,7 @@ pub(super) async fn settle(context: &Arc<CriContext>, entry: &Arc<PodEntry>, nam
             }
             _ => {}
         }
-        sleep(backoff.after_failure(None)).await;
+        sleep(backoff.next_delay()).await;
     }
     drop(settling);
 }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
-use winddown_shared::error_chain;
+use winddown_shared::{doubled, error_chain};
 
 use super::health::{CriHealth, note_gone, read, version};
 use super::{CriContext, api, list};
 
-/// The shortest wait between two checks of a runtime that is not healthy; it doubles up to
-/// [`MAX_INTERVAL_UNHEALTHY`] or [`MAX_INTERVAL_SILENT`].
+/// The shortest wait between two checks of a runtime that is not healthy.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest wait for a runtime that answers but is not healthy.
 const MAX_INTERVAL_UNHEALTHY: Duration = Duration::from_secs(5);
@@ -20,7 +19,7 @@ const MAX_INTERVAL_SILENT: Duration = Duration::from_secs(1);
 /// Checks the runtime's health periodically and when the connection is lost, and lists everything
 /// when the runtime comes back.
 pub(super) async fn follow(context: Arc<CriContext>) {
-    let mut wait = MIN_INTERVAL;
+    let mut failures = 0;
     loop {
         let before = context.health.borrow().clone();
         context.client.forget_losses();
@@ -44,11 +43,11 @@ pub(super) async fn follow(context: Arc<CriContext>) {
             }
             context.retry_failed();
         }
-        wait = match (now.is_well(), now.reachable) {
+        failures = if now.is_well() || is_back { 0 } else { failures + 1 };
+        let wait = match (now.is_well(), now.reachable) {
             (true, _) => context.config.times.health,
-            _ if is_back => MIN_INTERVAL,
-            (false, true) => (wait * 2).clamp(MIN_INTERVAL, MAX_INTERVAL_UNHEALTHY),
-            (false, false) => (wait * 2).clamp(MIN_INTERVAL, MAX_INTERVAL_SILENT),
+            (false, true) => doubled(MIN_INTERVAL, MAX_INTERVAL_UNHEALTHY, failures),
+            (false, false) => doubled(MIN_INTERVAL, MAX_INTERVAL_SILENT, failures),
         };
         rest(&context, wait, now.reachable).await;
     }

@@ -40,7 +40,7 @@ where
                 if Instant::now() >= deadline {
                     return Err(error);
                 }
-                sleep(backoff.after_failure(None)).await;
+                sleep(backoff.next_delay()).await;
             }
             outcome => return outcome,
         }

@@ -90,7 +90,7 @@ impl PodStatsSource for CriRuntime {
                     tracing::debug!(why, "the pods' control group is not known; asking again");
                 }
             }
-            tokio::time::sleep(backoff.after_failure(None)).await;
+            tokio::time::sleep(backoff.next_delay()).await;
         }
     }
 

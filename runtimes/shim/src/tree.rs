@@ -9,10 +9,12 @@ use nix::unistd::Pid;
 use rustix::event::{Timespec, poll};
 use rustix::process::Signal;
 
+use winddown_shared::doubled;
+
 use crate::members;
 use crate::procfs::{self, Process};
 
-/// The pause after a round that did not kill everything; doubles up to [`MAX_ROUND_PAUSE`].
+/// The first and the longest pause after a round that did not kill everything.
 const ROUND_PAUSE: Duration = Duration::from_millis(1);
 const MAX_ROUND_PAUSE: Duration = Duration::from_secs(1);
 
@@ -30,7 +32,7 @@ pub(crate) fn end_all(proc_root: &Path, cgroups: &[PathBuf]) {
 }
 
 fn end_all_pausing(proc_root: &Path, cgroups: &[PathBuf], mut pause: impl FnMut(Duration)) {
-    let mut time = ROUND_PAUSE;
+    let mut rounds = 0;
     let me = nix::unistd::getpid();
     // Usually there are no children, and /proc need not be read.
     while has_children() {
@@ -50,8 +52,8 @@ fn end_all_pausing(proc_root: &Path, cgroups: &[PathBuf], mut pause: impl FnMut(
             let _ = waitpid(None, None);
         } else {
             // A set-user-ID program may not be signalled, or not even be visible.
-            pause(time);
-            time = (time * 2).min(MAX_ROUND_PAUSE);
+            pause(doubled(ROUND_PAUSE, MAX_ROUND_PAUSE, rounds));
+            rounds += 1;
         }
     }
 }

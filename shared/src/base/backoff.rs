@@ -26,6 +26,12 @@ pub fn fraction() -> f64 {
     fraction
 }
 
+/// Returns `first`, doubled `times`, but at most `longest`: a delay without jitter, where each is promised to people or
+/// belongs to one object of this node.
+pub fn doubled(first: Duration, longest: Duration, times: u32) -> Duration {
+    first.saturating_mul(1 << times.min(31)).min(longest)
+}
+
 impl Backoff {
     /// For background work: 5 ms to 5 min.
     pub const PATIENT: Self = Self::new(Duration::from_millis(5), Duration::from_secs(300));
@@ -38,9 +44,14 @@ impl Backoff {
         Self { first, longest, failures: 0 }
     }
 
-    /// Counts a failure and returns the delay before the next attempt, at least what the server asked for.
+    /// Counts a failure and returns the delay before the next attempt.
+    pub fn next_delay(&mut self) -> Duration {
+        self.step(fraction())
+    }
+
+    /// Like [`next_delay`](Self::next_delay), but at least what the server asked for.
     pub fn after_failure(&mut self, asked: Option<Duration>) -> Duration {
-        let wait = self.step(fraction());
+        let wait = self.next_delay();
         asked.map_or(wait, |asked| wait.max(asked))
     }
 
@@ -60,9 +71,8 @@ impl Backoff {
     }
 
     fn step(&mut self, fraction: f64) -> Duration {
-        let doublings = self.failures.min(31);
+        let whole = doubled(self.first, self.longest, self.failures);
         self.failures = self.failures.saturating_add(1);
-        let whole = self.first.saturating_mul(1 << doublings).min(self.longest);
         whole.mul_f64(0.5 + fraction.clamp(0.0, 1.0) / 2.0)
     }
 }

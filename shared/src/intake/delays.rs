@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::doubled;
+
 /// Minimum delay after the first rejection; it doubles with every further one.
 const FIRST_DELAY: Duration = Duration::from_secs(10);
 
@@ -45,7 +47,7 @@ impl ReturnDelays {
         if now.saturating_duration_since(past.last) >= FORGIVEN_AFTER {
             past.count = 0;
         }
-        let wait = FIRST_DELAY.saturating_mul(1 << past.count.min(10)).min(Self::MAX_DELAY);
+        let wait = doubled(FIRST_DELAY, Self::MAX_DELAY, past.count);
         *past = Past { count: past.count.saturating_add(1), last: now };
         wait
     }

@@ -26,7 +26,7 @@ use crate::status::PodPhase;
 use crate::workers::Occupants;
 use crate::{
     Event, Others, Pod, PodLabel, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection,
-    ResourceName, Runtime, UpdateKind, Verdict, VictimPlan,
+    ResourceName, Runtime, UpdateKind, Verdict, VictimPlan, doubled,
 };
 
 /// `status.reason` of a pod that starts as soon as others have terminated for it; its phase is `Pending`.
@@ -94,7 +94,7 @@ impl PendingPreemption {
     /// Resolves when room may have become free; never while no pod is held. Cancel-safe.
     pub(super) async fn room_may_have_come(&mut self) -> Vec<Event> {
         let is_anybody_held = !self.order.is_empty();
-        let idle = FIRST_ASK_DELAY.saturating_mul(1 << self.idle_rounds.min(10)).min(MAX_ASK_DELAY);
+        let idle = doubled(FIRST_ASK_DELAY, MAX_ASK_DELAY, self.idle_rounds);
         let first = tokio::select! {
             biased;
             Some(first) = self.ends.join_next() => first,

@@ -80,7 +80,7 @@ impl Removals {
         let error = error_chain(&error);
         tracing::warn!(%uid, error, "could not remove a pod's remains; will retry");
         if self.failed.is_empty() {
-            self.retry_at = Instant::now() + self.backoff.after_failure(None);
+            self.retry_at = Instant::now() + self.backoff.next_delay();
         }
         self.failed.insert(uid);
         None

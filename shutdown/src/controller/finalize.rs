@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout_at};
-use winddown_shared::{WallTime, error_chain};
+use winddown_shared::{Backoff, WallTime, error_chain};
 
 use super::ShutdownController;
 use super::release::FOR_REPORT;
@@ -26,9 +26,8 @@ const LONGEST_TELLING: Duration = Duration::from_secs(10);
 /// How long to wait for the disk to store that a run was called off.
 const DISK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The initial and the longest backoff between attempts to store a report.
-const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
-const MAX_STORE_RETRY_DELAY: Duration = Duration::from_secs(60);
+/// Between attempts to store a report.
+const STORE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
 
 /// The task that writes the start of the run into the state file.
 pub(super) type Noted = JoinHandle<StateTimes>;
@@ -154,10 +153,9 @@ impl<K: EndingPods> ShutdownController<K> {
 
 /// Retries: a disk that was full when the run was called off may have space again.
 async fn retry_store(sink: Arc<dyn ReportSink>, report: ShutdownReport) {
-    let (report, mut wait) = (Arc::new(report), STORE_RETRY_DELAY);
+    let (report, mut backoff) = (Arc::new(report), STORE_BACKOFF);
     loop {
-        sleep(wait).await;
-        wait = (wait * 2).min(MAX_STORE_RETRY_DELAY);
+        sleep(backoff.next_delay()).await;
         let (sink, report) = (Arc::clone(&sink), Arc::clone(&report));
         if let Ok(Ok(())) = spawn_blocking(move || sink.keep(&report)).await {
             tracing::info!("the shutdown report is kept now");

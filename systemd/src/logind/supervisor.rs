@@ -10,7 +10,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_host::OneThread;
-use winddown_shared::{InhibitorState, LockState, ShutdownKind, ShutdownRequest, error_chain};
+use winddown_shared::{
+    Backoff, InhibitorState, LockState, ShutdownKind, ShutdownRequest, error_chain,
+};
 
 use self::steps::{StepResult, carry_out};
 use super::plan::{LogindFacts, LogindStep, PreparingMeaning, WHILE_PREPARING};
@@ -25,7 +27,7 @@ const ABSENT_AFTER: u32 = 5;
 
 /// Runs until aborted, or until all handles are dropped.
 pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervisor) {
-    let mut pause = FIRST_PAUSE;
+    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     loop {
         supervisor.facts.forget_session();
         supervisor.lock.fresh = None;
@@ -44,13 +46,12 @@ pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervis
             }
         };
         if supervisor.failures == 0 {
-            pause = FIRST_PAUSE;
+            backoff.reset();
         }
         supervisor.failed(&failure);
-        if supervisor.meanwhile(tokio::time::sleep(pause)).await.is_none() {
+        if supervisor.meanwhile(tokio::time::sleep(backoff.next_delay())).await.is_none() {
             return;
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 use winddown_host::service_units::{NewUnit, ServiceUnits, UnitChange, UnitError, UnitView, Whom};
-use winddown_shared::critical;
+use winddown_shared::{Backoff, critical};
 use zbus::fdo::DBusProxy;
 use zbus::names::BusName;
 use zbus::proxy::CacheProperties;
@@ -24,9 +24,8 @@ use crate::trouble::trouble;
 
 /// How many changes a subscriber may lag behind before it must list all services.
 const CHANGES_CAPACITY: usize = 4096;
-/// The first pause between two attempts to connect; it doubles up to the longest.
-const FIRST_RECONNECT_DELAY: Duration = Duration::from_millis(100);
-const MAX_RECONNECT_DELAY: Duration = Duration::from_secs(5);
+/// Between two attempts to connect.
+const RECONNECT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 
 /// A client of systemd for services whose names begin with a prefix. Clones share the connection, which is closed with
 /// the last clone.
@@ -233,11 +232,11 @@ async fn keep(
     signals: Arc<UnitSignals>,
     published: watch::Sender<Option<Connection>>,
 ) {
-    let mut pause = FIRST_RECONNECT_DELAY;
+    let mut backoff = RECONNECT_BACKOFF;
     loop {
         match tokio::time::timeout(timeout, connect(&bus, timeout, &signals)).await {
             Ok(Ok((connection, ended))) => {
-                pause = FIRST_RECONNECT_DELAY;
+                backoff.reset();
                 published.send_replace(Some(connection));
                 signals.missed();
                 // Resolves when the reader stops: the connection is closed, or systemd does not report on it.
@@ -250,8 +249,7 @@ async fn keep(
             }
             Err(_) => tracing::debug!(patience = ?timeout, "systemd or the bus does not answer"),
         }
-        sleep(pause).await;
-        pause = (pause * 2).min(MAX_RECONNECT_DELAY);
+        sleep(backoff.next_delay()).await;
     }
 }
 

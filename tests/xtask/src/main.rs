@@ -13,21 +13,23 @@ mod plugins;
 #[cfg(test)]
 mod published;
 mod rooms;
+mod ways;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | limits | map | names | pages FORM DIR | plugins | rooms\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- cri-proto | inventory DIR | limits | map | names | pages FORM DIR | plugins | rooms | ways\n\n\
     cri-proto      write what is generated from runtimes/cri/proto; commit the result\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
-    limits         which types, traits and functions are large, and why
+    limits         which types, traits and functions are large, and why\n\
     map            draw the map of ARCHITECTURE.md\n\
     names          whether each name of a type means one thing, and each constant says what\n\
     pages package|tarball DIR  write the pages, and the files that they name, as they are installed, below DIR\n\
     plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
-    rooms          how large each crate is, which files need each other, and which folders use which";
+    rooms          how large each crate is, which files need each other, and which folders use which\n\
+    ways           whether the product does each thing that has one place there only";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +42,7 @@ fn main() -> Result<()> {
         ["limits"] => limits::show(&repository()),
         ["names"] => names::show(&repository()),
         ["map"] => layers::write_map(&repository()),
+        ["ways"] => ways::check(&repository()),
         ["plugins"] => plugins::build(&repository()),
         ["rooms"] => {
             rooms::show(&repository())?;

@@ -213,7 +213,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let wait = match next_step(refused.refusal) {
                 AskStep::Gone => return self.vanished(pod).await,
                 AskStep::Delete => return None,
-                AskStep::Again(asked) => asked.unwrap_or_else(|| backoff.after_failure(None)),
+                AskStep::Again(asked) => asked.unwrap_or_else(|| backoff.next_delay()),
             };
             if refused_by.is_none() && matches!(refused.refusal, Refusal::Busy { .. }) {
                 refused_by = Some(who_refused(&refused));

@@ -38,7 +38,7 @@ impl Core {
             });
             // Without a Node object a retry is useless: only a tick or a new node helps.
             let retry = if failed && uid.is_some() {
-                backoff.after_failure(None)
+                backoff.next_delay()
             } else {
                 backoff.reset();
                 times.duration()

@@ -120,7 +120,7 @@ impl Schedule {
             ItemOutcome::Done => None,
             ItemOutcome::At(at) => Some(at),
             ItemOutcome::Failed { after } => {
-                let wait = backoff.after_failure(None);
+                let wait = backoff.next_delay();
                 Some(now + wait.max(after.unwrap_or_default()).max(self.bucket.take(now)))
             }
         };

@@ -163,7 +163,7 @@ impl OutboxEntry {
     }
 
     pub(super) fn has_reasserted(&mut self, now: Instant) {
-        self.reassert_from = Some(now + self.reassert.after_failure(None));
+        self.reassert_from = Some(now + self.reassert.next_delay());
     }
 
     /// Records the pod that a watch or a list has brought. Returns whether it is newer than the known one.

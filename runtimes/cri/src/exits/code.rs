@@ -31,7 +31,7 @@ pub(super) async fn exit_code(ended: &Ready, pid: i32) -> Option<i32> {
         }
         // This kernel does not report exit codes of pidfds.
         told.ok()?;
-        sleep(backoff.after_failure(None)).await;
+        sleep(backoff.next_delay()).await;
     }
     None
 }

@@ -76,7 +76,7 @@ pub(super) async fn begin(
                 if error.is_wrong_state() && Instant::now() < deadline =>
             {
                 tokio::select! {
-                    () = sleep(backoff.after_failure(None)) => {}
+                    () = sleep(backoff.next_delay()) => {}
                     () = pod::stopping(entry) => return Begun::GivenUp,
                 }
             }

@@ -109,7 +109,7 @@ impl<'a> ContainerEnding<'a> {
                         // Nothing more to do: waiters learn of the exit when it is recorded.
                         again = None;
                     } else if calls.is_empty() {
-                        again = Some(Instant::now() + self.backoff.after_failure(None));
+                        again = Some(Instant::now() + self.backoff.next_delay());
                     }
                 }
                 () = self.grace.changed(), if !is_asked => calls.push(self.ask()),

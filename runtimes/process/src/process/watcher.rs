@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_host::ready::Ready;
-use winddown_shared::{PodUid, critical};
+use winddown_shared::{Backoff, PodUid, critical};
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, AttemptRecord};
@@ -106,7 +106,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: WatchedR
 /// Handles a supervisor that was killed: kills its processes through the cgroups and by their marks. Resolves when none
 /// is left, however long that takes: until then the container still runs.
 async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: &WatchedRun) {
-    let mut wait = Duration::from_secs(1);
+    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
     loop {
         let (config, uid, name) =
             (context.config.clone(), entry.uid().clone(), Arc::clone(&watched.name));
@@ -121,7 +121,6 @@ async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched
         }
         tracing::error!(uid = %entry.uid(), container = %watched.name,
             "processes of a container whose supervisor died survive SIGKILL");
-        tokio::time::sleep(wait).await;
-        wait = (wait * 2).min(Duration::from_secs(60));
+        tokio::time::sleep(backoff.next_delay()).await;
     }
 }

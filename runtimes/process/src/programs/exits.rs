@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use winddown_engine::files;
 use winddown_engine::stopping::unknown_end;
-use winddown_shared::{ContainerExit, error_chain};
+use winddown_shared::{Backoff, ContainerExit, error_chain};
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 
 use super::config::ProcessConfig;
@@ -14,14 +14,13 @@ use super::pod::{PodEntry, Run};
 
 /// The message of a run whose end was not observed.
 const UNOBSERVED: &str = "the container ended and its exit code was not recorded";
-/// Delay before a record that cannot be read is read again; doubles up to [`MAX_READ_DELAY`].
-const FIRST_READ_DELAY: Duration = Duration::from_millis(100);
-const MAX_READ_DELAY: Duration = Duration::from_secs(10);
+/// Delays before a record that cannot be read is read again.
+const READ_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(10));
 
 /// Reads how the attempt in `dir` ended; none if that was not recorded. A record that cannot be read (no file
 /// descriptor is left, for example) is read again, however long that takes: until then the container still runs.
 pub(crate) async fn read(dir: &Path) -> Option<ExitRecord> {
-    let (path, mut wait) = (dir.join(record::EXIT), FIRST_READ_DELAY);
+    let (path, mut backoff) = (dir.join(record::EXIT), READ_BACKOFF);
     loop {
         let error = match record::try_read(&path) {
             Ok(record) => return record,
@@ -29,8 +28,7 @@ pub(crate) async fn read(dir: &Path) -> Option<ExitRecord> {
         };
         tracing::warn!(path = %path.display(), error = error_chain(&error),
             "cannot read how a container ended: trying again until the file is readable or removed");
-        sleep(wait).await;
-        wait = (wait * 2).min(MAX_READ_DELAY);
+        sleep(backoff.next_delay()).await;
     }
 }
 

@@ -22,7 +22,7 @@ fn a_server_that_asks_for_more_gets_it_and_one_that_asks_for_less_does_not_short
     let mut backoff = Backoff::EAGER;
     assert_eq!(backoff.after_failure(Some(Duration::from_secs(7))), Duration::from_secs(7));
     for _ in 0..20 {
-        backoff.after_failure(None);
+        backoff.next_delay();
     }
     assert!(backoff.after_failure(Some(Duration::ZERO)) >= Duration::from_secs(5));
 }
@@ -30,7 +30,7 @@ fn a_server_that_asks_for_more_gets_it_and_one_that_asks_for_less_does_not_short
 #[test]
 fn a_reset_begins_anew() {
     let mut backoff = Backoff::EAGER;
-    backoff.after_failure(None);
+    backoff.next_delay();
     backoff.reset();
     assert_eq!(backoff.step(1.0), Duration::from_millis(5));
 }

@@ -12,7 +12,7 @@ use crate::kill::grace::instant_after;
 use crate::workers::WorkerTimes;
 use crate::workers::record::{Ending, Lifecycle, Record};
 use crate::workers::syncer::{Retry, Stop, SyncUpdate, UpdateKind};
-use crate::{Grace, Pod, PodUid, StatusOverride};
+use crate::{Grace, Pod, PodUid, StatusOverride, doubled};
 
 /// The shortest delay before a pod is checked again, whatever a step returns: a step that always
 /// returns "at once" must not occupy a CPU.
@@ -274,10 +274,7 @@ impl WorkersState {
         match retry {
             Retry::Transient => self.jittered(times.retry_transient),
             Retry::After(wait) => wait.min(times.resync).max(MIN_RECHECK_DELAY),
-            Retry::Backoff => {
-                let doubled = times.retry_first.saturating_mul(1 << failures.min(16));
-                self.jittered(doubled.min(times.retry_most))
-            }
+            Retry::Backoff => self.jittered(doubled(times.retry_first, times.retry_most, failures)),
         }
     }
 
