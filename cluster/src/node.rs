@@ -36,7 +36,7 @@ mod ticker;
 mod tests;
 
 pub use conditions::{
-    CLEAN_SHUTDOWN, DRAIN_IN_PROGRESS, DRAINED, DrainingNode, NodeHealth, Pressure, READY,
+    CLEAN_SHUTDOWN, DRAIN_IN_PROGRESS, DRAINED, DrainingNode, NodeHealth, READY,
     SHUTDOWN_IN_PROGRESS, condition,
 };
 pub use controller::{

@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::core::v1::Toleration;
 use tokio::sync::watch;
-use winddown_shared::{AdmitHandler, Others, Pod, QosClass, Rejection};
+use winddown_shared::{AdmitHandler, Others, Pod, PressureCondition, QosClass, Rejection};
 
-use crate::condition::{Condition, Conditions};
+use crate::conditions::Conditions;
 use crate::message::{EVICTED, node_had_condition};
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ pub fn admits(conditions: Conditions, pod: &Pod) -> bool {
     if conditions.is_empty() || pod.is_critical() {
         return true;
     }
-    let only_memory = conditions == Conditions::from_iter([Condition::Memory]);
+    let only_memory = conditions == Conditions::from_iter([PressureCondition::Memory]);
     only_memory && (pod.qos() != QosClass::BestEffort || tolerates_memory_pressure(pod))
 }
 

@@ -106,26 +106,17 @@ impl Cadence {
             }
             _ => self.longest(),
         };
-        // Memory can be gone within a second; disks and tasks follow the rate at which they fall.
+        // What can be gone within a second is sampled often near its threshold; disks and tasks follow the rate at which
+        // they fall.
         let is_near = left < (now.capacity / 20).min(limit.max(1) / 2);
-        let standing = match resource {
-            Resource::Memory if is_near => self.near,
-            _ => Duration::from_millis(
-                left.unsigned_abs().saturating_mul(250) / fastest_use(resource),
-            )
-            .clamp(self.calm, self.longest()),
+        let standing = if is_near && resource.is_sudden() {
+            self.near
+        } else {
+            let quarter = left.unsigned_abs().saturating_mul(250) / resource.fastest_use();
+            Duration::from_millis(quarter).clamp(self.calm, self.longest())
         };
-        let fastest = if resource == Resource::Memory { self.memory } else { self.fastest };
+        let fastest = if resource.is_sudden() { self.memory } else { self.fastest };
         paced.min(standing).max(fastest)
-    }
-}
-
-/// The most that can be used up per second: several processors that fault in memory, a fast disk, a fork bomb.
-const fn fastest_use(resource: Resource) -> u64 {
-    match resource {
-        Resource::Memory | Resource::EphemeralStorage => 1 << 30,
-        Resource::Inodes => 50_000,
-        Resource::Pids => 5_000,
     }
 }
 

@@ -6,11 +6,11 @@ use serde::Serialize;
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodStats};
 
-use crate::condition::Conditions;
+use crate::conditions::Conditions;
 use crate::decide::Act;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::rank::{Ranked, rank_by};
-use crate::signal::Resource;
+use crate::signal::{Freed, Resource};
 use crate::usage::measured;
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ pub struct Choice<'a> {
 pub struct Considered<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// Its usage of the short resource: bytes, inodes or processes; none if it was not measured.
+    /// Its usage of the short resource: bytes, inodes or tasks; none if it was not measured.
     pub usage: Option<i64>,
     /// Its swap usage in bytes; none if it was not measured, or if the short resource is not memory.
     pub swap: Option<u64>,
@@ -151,9 +151,9 @@ pub fn choose<'a>(
 
 /// Whether a terminating pod will be gone soon enough to wait for what it frees.
 pub(crate) fn comes_in_time(act: &Act, ending: &CandidateEnding, now: Instant) -> bool {
-    let soon = match act.resource() {
-        Resource::Memory | Resource::Pids => ENDING_TIMEOUT,
-        Resource::EphemeralStorage | Resource::Inodes => ENDING_TIMEOUT_ON_DISK,
+    let soon = match act.resource().freed() {
+        Freed::AtExit | Freed::WhenReaped => ENDING_TIMEOUT,
+        Freed::WithFiles => ENDING_TIMEOUT_ON_DISK,
     };
     // A pod whose hook runs first is due later, and cannot be hurried.
     let can_wait = !act.hard || ending.has_minimal_grace;

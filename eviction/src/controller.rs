@@ -14,8 +14,9 @@ use winddown_shared::{
 };
 
 use crate::cadence::Cadence;
+use crate::cause::Cause;
 use crate::choose::CandidateEnding;
-use crate::condition::Conditions;
+use crate::conditions::Conditions;
 use crate::decide::{Act, Snapshot, decide_without};
 use crate::history::{DecisionOutcome, DecisionRecord};
 use crate::hook::Hook;
@@ -24,7 +25,7 @@ use crate::pending_reclaim::PendingReclaim;
 use crate::policy::{Policy, PressureScope};
 use crate::readmission::Readmission;
 use crate::seams::{Readmit, Reclaim, Signals};
-use crate::signal::{Cause, Signal};
+use crate::signal::Signal;
 use crate::state::EvictionState;
 
 mod evict;

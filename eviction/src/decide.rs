@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{PressureStats, Quantity};
+use winddown_shared::{PressureCondition, PressureStats, Quantity};
 
-use crate::condition::{Condition, Conditions};
+use crate::cause::Cause;
+use crate::conditions::Conditions;
 use crate::observation::{Observation, Observations};
 use crate::policy::{Policy, PressureRule};
 use crate::reclaim::{Reclaimable, reclaimable};
-use crate::signal::{Cause, Resource, Signal};
+use crate::signal::{Resource, Signal};
 use crate::state::{EvictionState, Tracked};
 use crate::threshold::Threshold;
 
@@ -39,6 +40,8 @@ pub struct EvictionDecision {
     /// The thresholds that are met, as a bit set of their indices in the policy, whether their grace is over or not.
     met: u32,
 }
+
+const _: () = assert!(Policy::MOST_THRESHOLDS <= u32::BITS as usize);
 
 /// A shortage to act on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,7 +116,7 @@ pub(crate) fn decide_without(
     }
     let pressed = policy.memory_pressure.as_ref().and_then(|rule| pressed(rule, snapshot, state));
     if pressed.is_some() {
-        raised.insert(Condition::Memory);
+        raised.insert(PressureCondition::Memory);
     }
     let pressed = pressed.filter(|act| !is_held(act.signal));
     next.last = snapshot.observations;
@@ -172,11 +175,11 @@ fn is_news(observed: &Observation, state: &EvictionState, threshold: &Threshold)
 }
 
 fn reported(state: &EvictionState, policy: &Policy, now: Instant) -> Conditions {
-    let lately = |condition: &Condition| {
+    let lately = |condition: &PressureCondition| {
         state.seen[*condition as usize]
             .is_some_and(|seen| now.saturating_duration_since(seen) < policy.transition_period)
     };
-    Condition::ALL.into_iter().filter(lately).collect()
+    PressureCondition::ALL.into_iter().filter(lately).collect()
 }
 
 /// The act that follows if tasks stall for memory, by the rule's limits.

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde::Serialize;
 use winddown_shared::{PodLabel, WallTime};
 
+use crate::cause::Cause;
 use crate::choose::{CandidateVerdict, Considered};
 use crate::decide::Act;
 use crate::hook::HookRun;
 use crate::seams::Reclaimed;
-use crate::signal::Cause;
 
 /// The number of evictions that are kept, and of all other decisions.
 const MAX_KEPT_DECISIONS: usize = 64;
@@ -128,7 +128,7 @@ pub struct RankedPod {
     pub pod: PodName,
     /// `spec.priority`, 0 when unset.
     pub priority: i32,
-    /// Its usage of the short resource: bytes, inodes or processes; none if it was not measured.
+    /// Its usage of the short resource: bytes, inodes or tasks; none if it was not measured.
     pub usage: Option<i64>,
     /// Its swap usage, in bytes; none if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -47,8 +47,9 @@
 
 mod admit;
 mod cadence;
+mod cause;
 mod choose;
-mod condition;
+mod conditions;
 mod controller;
 mod decide;
 mod history;
@@ -72,8 +73,9 @@ mod usage;
 
 pub use admit::{PressureGate, admits};
 pub use cadence::Cadence;
+pub use cause::Cause;
 pub use choose::{Candidate, CandidateEnding, CandidateVerdict, Choice, Considered, choose};
-pub use condition::{Condition, ConditionText, Conditions};
+pub use conditions::Conditions;
 pub use controller::{
     EvictedStaticPod, EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView,
 };
@@ -95,7 +97,7 @@ pub use reclaim::{Reclaimable, reclaimable, reclaimable_memory};
 pub use seams::{
     EvictedBefore, MeasureError, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, WantedFigures,
 };
-pub use signal::{Cause, FileSystem, Resource, Signal, UnknownSignal};
+pub use signal::{FileSystem, Resource, Signal, Unit, UnknownSignal};
 pub use state::EvictionState;
 pub use threshold::{
     DEFAULT_HARD, Overwritten, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,

@@ -2,9 +2,9 @@
 
 use winddown_shared::{ContainerStats, DiskUse, FsLayout, Pod, PodStats, Quantity, QuantityFormat};
 
+use crate::cause::Cause;
 use crate::message::{bytes, container_over, empty_dir_over, pod_over};
 use crate::observation::signed;
-use crate::signal::Cause;
 use crate::usage::local_volumes;
 
 #[cfg(test)]

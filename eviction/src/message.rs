@@ -5,9 +5,9 @@
 use std::fmt::Write as _;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{ContainerStats, Pod, PodStats, Quantity, QuantityFormat};
+use winddown_shared::{Pod, PodStats, Quantity, QuantityFormat};
 
-use crate::condition::Conditions;
+use crate::conditions::Conditions;
 use crate::observation::signed;
 use crate::signal::Resource;
 
@@ -107,7 +107,7 @@ impl Message {
         let (mut names, mut usages) = (Vec::new(), Vec::new());
         for found in &stats.containers {
             let Some(container) = container(pod, &found.name) else { continue };
-            let Some(usage) = container_usage(resource, found) else { continue };
+            let Some(usage) = resource.blamed(found).map(bytes) else { continue };
             let requests = container.resources.as_ref().and_then(|r| r.requests.as_ref());
             let request = requests.and_then(|requests| requests.get(resource.as_str()));
             let request = request.map_or(Quantity::ZERO, canonical);
@@ -134,14 +134,6 @@ fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a api::Container> {
     let spec = pod.spec.as_ref()?;
     let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
     all.into_iter().find(|container| container.name == name)
-}
-
-fn container_usage(resource: Resource, stats: &ContainerStats) -> Option<Quantity> {
-    match resource {
-        Resource::Memory => Some(bytes(stats.memory_working_set?)),
-        Resource::EphemeralStorage => Some(bytes(stats.rootfs?.and(stats.logs?).bytes)),
-        Resource::Inodes | Resource::Pids => None,
-    }
 }
 
 fn canonical(quantity: &k8s_openapi::apimachinery::pkg::api::resource::Quantity) -> Quantity {

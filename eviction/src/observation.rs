@@ -1,7 +1,7 @@
 //! The amounts that thresholds compare.
 
 use tokio::time::Instant;
-use winddown_shared::{FsStats, MemoryStats, NodeStats, Quantity, QuantityFormat};
+use winddown_shared::{FsStats, MemoryStats, NodeStats, Quantity, SwapStats};
 
 use crate::signal::{Resource, Signal};
 
@@ -46,11 +46,42 @@ impl Observation {
     /// The available amount as messages print it: bytes in powers of 1024, other amounts in powers of 1000.
     #[must_use]
     pub const fn quantity(&self, resource: Resource) -> Quantity {
-        let format = match resource {
-            Resource::Memory | Resource::EphemeralStorage => QuantityFormat::BinarySi,
-            Resource::Inodes | Resource::Pids => QuantityFormat::DecimalSi,
+        Quantity::new(self.available, resource.unit().format())
+    }
+
+    /// Of a memory figure, by the rule for which memory counts as available.
+    pub(crate) fn memory(
+        stats: MemoryStats,
+        swap: Option<SwapStats>,
+        counted: MemoryAvailable,
+    ) -> Self {
+        let reclaimable = stats.mem_available.unwrap_or(stats.available);
+        let available = match counted {
+            MemoryAvailable::WorkingSet => stats.available,
+            MemoryAvailable::MemAvailable => reclaimable,
+            MemoryAvailable::MemAvailableAndSwap => {
+                reclaimable.saturating_add(swap.map_or(0, |swap| swap.free))
+            }
         };
-        Quantity::new(self.available, format)
+        Self::new(available, stats.available.saturating_add(stats.working_set), stats.at)
+    }
+
+    /// Of the bytes of a file system.
+    pub(crate) fn bytes(stats: FsStats) -> Option<Self> {
+        Some(Self::new(stats.available_bytes?, stats.capacity_bytes?, stats.at))
+    }
+
+    /// Of the inodes of a file system. One that creates inodes as needed reports 0 in total and 0 free: it never runs
+    /// out.
+    pub(crate) fn inodes(stats: FsStats) -> Option<Self> {
+        let total = stats.inodes.filter(|inodes| *inodes > 0)?;
+        Some(Self::new(stats.inodes_free?, total, stats.at))
+    }
+
+    /// Of things that may be at most `max`.
+    pub(crate) fn within(max: u64, used: u64, at: Option<Instant>) -> Self {
+        let available = signed(max).saturating_sub(signed(used));
+        Self { available, capacity: signed(max), at }
     }
 
     fn new(available: u64, capacity: u64, at: Option<Instant>) -> Self {
@@ -65,33 +96,9 @@ impl Observations {
     #[must_use]
     pub fn of(stats: &NodeStats, memory: MemoryAvailable) -> Self {
         let mut all = Self::default();
-        let swap = stats.swap.map_or(0, |swap| swap.free);
-        let memory_of = |stats: MemoryStats| {
-            let capacity = stats.available.saturating_add(stats.working_set);
-            let available = match memory {
-                MemoryAvailable::WorkingSet => stats.available,
-                MemoryAvailable::MemAvailable => stats.mem_available.unwrap_or(stats.available),
-                MemoryAvailable::MemAvailableAndSwap => {
-                    stats.mem_available.unwrap_or(stats.available).saturating_add(swap)
-                }
-            };
-            Observation::new(available, capacity, stats.at)
-        };
-        all.set(Signal::MemoryAvailable, stats.memory.map(memory_of));
-        all.set(Signal::AllocatableMemoryAvailable, stats.pods_memory.map(memory_of));
-        all.file_system(Signal::NodeFsAvailable, Signal::NodeFsInodesFree, stats.nodefs);
-        all.file_system(Signal::ImageFsAvailable, Signal::ImageFsInodesFree, stats.imagefs);
-        all.file_system(
-            Signal::ContainerFsAvailable,
-            Signal::ContainerFsInodesFree,
-            stats.containerfs,
-        );
-        let pids = stats.pids.map(|pids| Observation {
-            available: signed(pids.max).saturating_sub(signed(pids.running)),
-            capacity: signed(pids.max),
-            at: pids.at,
-        });
-        all.set(Signal::PidAvailable, pids);
+        for signal in Signal::ALL {
+            all.set(signal, signal.available(stats, memory));
+        }
         all
     }
 
@@ -104,16 +111,6 @@ impl Observations {
     /// Sets the observation for `signal`.
     pub const fn set(&mut self, signal: Signal, observation: Option<Observation>) {
         self.0[signal.index()] = observation;
-    }
-
-    fn file_system(&mut self, bytes: Signal, inodes: Signal, stats: Option<FsStats>) {
-        let Some(stats) = stats else { return };
-        let both =
-            |left: Option<u64>, all: Option<u64>| Some(Observation::new(left?, all?, stats.at));
-        self.set(bytes, both(stats.available_bytes, stats.capacity_bytes));
-        // File systems that create inodes as needed report 0 in total and 0 free: they never run out.
-        let counted = stats.inodes.filter(|inodes| *inodes > 0);
-        self.set(inodes, both(stats.inodes_free, counted));
     }
 }
 

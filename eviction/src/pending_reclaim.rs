@@ -6,10 +6,10 @@
 //! which count until their parent, or PID 1, has reaped the last of them.
 
 use std::time::Duration;
+use winddown_shared::PressureCondition;
 
 use tokio::time::Instant;
 
-use crate::condition::Condition;
 use crate::observation::Observations;
 use crate::signal::Signal;
 
@@ -53,7 +53,7 @@ struct Ended {
 }
 
 /// The signals of a condition.
-fn of(condition: Condition) -> impl Iterator<Item = Signal> {
+fn of(condition: PressureCondition) -> impl Iterator<Item = Signal> {
     Signal::ALL.into_iter().filter(move |signal| signal.condition() == condition)
 }
 
@@ -63,7 +63,7 @@ impl PendingReclaim {
     /// Notes that a pod was asked to stop for this condition, and what it will leave behind.
     pub(crate) fn ask(
         &mut self,
-        condition: Condition,
+        condition: PressureCondition,
         amounts: &Amounts,
         now: Instant,
         observed: &Observations,
@@ -85,7 +85,7 @@ impl PendingReclaim {
     }
 
     /// Notes that all pods that were evicted for this condition have stopped.
-    pub(crate) fn note_end(&mut self, condition: Condition, now: Instant) {
+    pub(crate) fn note_end(&mut self, condition: PressureCondition, now: Instant) {
         for signal in of(condition) {
             if let Some(expected) = &mut self.0[signal.index()] {
                 expected.ended = Some(Ended { at: now, left: expected.left, reclaimed: false });
@@ -104,7 +104,7 @@ impl PendingReclaim {
     }
 
     /// Notes that a pod does not stop: what it would free is unknown.
-    pub(crate) fn forget(&mut self, condition: Condition) {
+    pub(crate) fn forget(&mut self, condition: PressureCondition) {
         for signal in of(condition) {
             self.0[signal.index()] = None;
         }

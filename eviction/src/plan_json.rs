@@ -123,7 +123,7 @@ fn usages(signal: Signal, stats: Vec<Stats>) -> Usages {
         Resource::Memory => stats.memory_working_set_bytes,
         Resource::EphemeralStorage => stats.disk_used_bytes,
         Resource::Inodes => stats.inodes_used,
-        Resource::Pids => stats.process_count,
+        Resource::Tasks => stats.process_count,
     };
     stats
         .into_iter()

@@ -7,6 +7,7 @@ use winddown_shared::{FsLayout, Pod};
 
 use crate::hook::HookRule;
 use crate::observation::MemoryAvailable;
+use crate::signal::Signal;
 use crate::threshold::{
     Overwritten, Threshold, ThresholdValue, with_allocatable, with_container_fs,
 };
@@ -86,12 +87,12 @@ pub enum PressureScope {
 // === impl Policy ===
 
 impl Policy {
-    /// The maximum number of thresholds: nine signals, hard and soft, and derived ones.
-    pub(crate) const MOST_THRESHOLDS: usize = 24;
+    /// The maximum number of thresholds: every signal, hard and soft, and derived ones.
+    pub(crate) const MOST_THRESHOLDS: usize = 2 * Signal::COUNT + 6;
 
     /// A policy with these thresholds and default values otherwise. `enforce_pods` means that the pods' cgroup is
-    /// limited, so that hard memory thresholds apply to it too. Of more than 24, derived ones included, the last are
-    /// ignored.
+    /// limited, so that hard memory thresholds apply to it too. Of more than two per signal and six, derived ones
+    /// included, the last are ignored.
     #[must_use]
     pub fn new(thresholds: Vec<Threshold>, enforce_pods: bool) -> Self {
         let policy = Self {

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
-use winddown_shared::{Pod, PodUid, Requests};
+use winddown_shared::{Pod, PodUid};
 
-use crate::signal::{Resource, Signal};
+use crate::signal::Signal;
 
 #[cfg(test)]
 mod tests;
@@ -15,14 +15,14 @@ mod tests;
 pub struct Ranked<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// Its usage in bytes, inodes or processes; none if it was not measured.
+    /// Its usage in bytes, inodes or tasks; none if it was not measured.
     pub usage: Option<i64>,
 }
 
 /// Sorts pods in the kubelet's eviction order: pods that use more than they requested first, then by lower priority,
-/// then by larger use beyond the request. For processes: by lower priority, then by larger number.
+/// then by larger use beyond the request. For tasks: by lower priority, then by larger number.
 ///
-/// As with the kubelet, pods that were not measured come before all others (of their priority, for processes). Where
+/// As with the kubelet, pods that were not measured come before all others (of their priority, for tasks). Where
 /// the kubelet leaves the order of two pods to chance, the younger comes first, then the one with the smaller UID.
 pub fn rank(signal: Signal, pods: &mut [Ranked<'_>]) {
     rank_by(signal, pods, |pod| *pod);
@@ -50,28 +50,23 @@ struct Key<'a> {
 enum Excess {
     NotMeasured,
     More,
-    /// Also for processes, which are not compared because pods have no request for them.
+    /// Also for tasks, which are not compared because pods have no request for them.
     NoMore,
 }
 
 impl<'a> Key<'a> {
     fn of(signal: Signal, ranked: &Ranked<'a>) -> Self {
         let pod = ranked.pod;
-        let (excess, amount) = match signal.resource() {
-            Resource::Pids => (Excess::NoMore, ranked.usage),
-            _ => {
-                let excess = match ranked.exceeds(signal) {
-                    None => Excess::NotMeasured,
-                    Some(true) => Excess::More,
-                    Some(false) => Excess::NoMore,
-                };
-                (excess, ranked.beyond(signal))
-            }
+        let requested = signal.resource().request(pod.accounted_requests());
+        let excess = match requested.map(|_| ranked.exceeds(signal)) {
+            None | Some(Some(false)) => Excess::NoMore,
+            Some(None) => Excess::NotMeasured,
+            Some(Some(true)) => Excess::More,
         };
         Self {
             excess,
             priority: pod.priority_or_zero(),
-            amount: amount.map(Reverse),
+            amount: ranked.beyond(signal).map(Reverse),
             created: Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)),
             uid: pod.uid(),
         }
@@ -82,7 +77,7 @@ impl Ranked<'_> {
     /// The pod's request; pods that use more than their request come first.
     #[must_use]
     pub fn request(&self, signal: Signal) -> i64 {
-        amount(self.pod.accounted_requests(), signal.resource())
+        signal.resource().request(self.pod.accounted_requests()).unwrap_or(0)
     }
 
     /// Whether the pod uses more than it requested; none if it was not measured.
@@ -98,13 +93,5 @@ impl Ranked<'_> {
     #[must_use]
     pub fn beyond(&self, signal: Signal) -> Option<i64> {
         Some(self.usage?.saturating_sub(self.request(signal)))
-    }
-}
-
-fn amount(requests: &Requests, resource: Resource) -> i64 {
-    match resource {
-        Resource::Memory => requests.memory_bytes(),
-        Resource::EphemeralStorage => requests.ephemeral_storage_bytes(),
-        Resource::Inodes | Resource::Pids => 0,
     }
 }

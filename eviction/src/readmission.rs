@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodUid, ReturnDelays};
 
-use crate::condition::Conditions;
+use crate::conditions::Conditions;
 
 #[cfg(test)]
 mod tests;

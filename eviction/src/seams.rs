@@ -6,7 +6,7 @@ use std::time::Duration;
 use winddown_shared::{MemoryFigure, NodeStats, Pod, PodStats, PodUid};
 
 use crate::reclaim::Reclaimable;
-use crate::signal::Resource;
+use crate::signal::{PodUsage, Signal};
 
 /// Measures the node and its pods.
 pub trait Signals: Send + Sync + 'static {
@@ -32,10 +32,8 @@ pub trait Signals: Send + Sync + 'static {
 /// The figures that are needed for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WantedFigures {
-    /// Memory of the pod and its containers.
-    Memory,
-    /// The number of processes.
-    Processes,
+    /// What the kernel counts: memory and tasks.
+    Kernel,
     /// Usage of local disks.
     Disk,
 }
@@ -117,11 +115,10 @@ pub struct ReclaimError {
 }
 
 impl WantedFigures {
-    pub(crate) const fn of(resource: Resource) -> Self {
-        match resource {
-            Resource::Memory => Self::Memory,
-            Resource::Pids => Self::Processes,
-            Resource::EphemeralStorage | Resource::Inodes => Self::Disk,
+    pub(crate) const fn of(signal: Signal) -> Self {
+        match signal.usage() {
+            PodUsage::Figure(_) => Self::Kernel,
+            PodUsage::OnDisk(..) => Self::Disk,
         }
     }
 }

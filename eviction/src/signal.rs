@@ -1,31 +1,165 @@
-//! Eviction signals, the resource behind each, and the node condition that it raises.
+//! Eviction signals and the resources behind them: a table of each. Nothing else lists them.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::condition::Condition;
+use winddown_shared::{
+    ContainerStats, DiskUse, NodeStats, PodStats, PressureCondition, QuantityFormat, Requests,
+};
 
-/// An eviction signal: an available amount of the node that is watched. The names are the kubelet's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Signal {
+use crate::cause::Cause;
+use crate::observation::{MemoryAvailable, Observation};
+
+#[cfg(test)]
+mod tests;
+
+/// The row of a signal.
+struct SignalRow {
+    /// The name as the configuration writes it: the kubelet's.
+    name: &'static str,
+    resource: Resource,
+    /// Reads what is available from the node's figures; none if it was not measured.
+    available: fn(&NodeStats, MemoryAvailable) -> Option<Observation>,
+    /// What a pod uses of it.
+    usage: PodUsage,
+}
+
+/// How to read what a pod uses from its figures.
+#[derive(Clone, Copy)]
+pub(crate) enum PodUsage {
+    /// A figure of the kernel; none if it was not measured.
+    Figure(fn(&PodStats) -> Option<u64>),
+    /// A part of what it has on a file system.
+    OnDisk(FileSystem, fn(DiskUse) -> u64),
+}
+
+/// The row of a resource.
+struct ResourceRow {
+    /// The name as messages and requests write it.
+    name: &'static str,
+    unit: Unit,
+    /// The node condition that a shortage raises.
+    condition: PressureCondition,
+    /// The most that can be used up per second: several processors that fault in memory, a fast disk, a fork bomb.
+    fastest_use: u64,
+    /// Whether it can be gone within a second, so that it is measured more often as it comes near its threshold.
+    is_sudden: bool,
+    /// When a pod that stops frees what it uses.
+    freed: Freed,
+    /// A pod's request; none if pods are compared by priority, and not by requests.
+    request: Option<fn(&Requests) -> i64>,
+    /// What a container uses of it, as messages blame it; none if it was not measured, or if no container is blamed.
+    blamed: fn(&ContainerStats) -> Option<u64>,
+}
+
+/// When a pod that stops frees what it uses of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Freed {
+    /// As its processes exit.
+    AtExit,
+    /// When its tasks have been reaped.
+    WhenReaped,
+    /// When its files are removed, some time after it has stopped.
+    WithFiles,
+}
+
+/// The unit of an amount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    /// Bytes, which messages print in powers of 1024.
+    Bytes,
+    /// A number of things, which messages print in powers of 1000.
+    Count,
+}
+
+/// Defines the signals from their rows.
+macro_rules! signals {
+    ($($(#[doc = $doc:literal])+ $signal:ident = $row:expr;)+) => {
+        /// An eviction signal: an available amount of the node that is watched. The names are the kubelet's.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Signal {
+            $($(#[doc = $doc])+ $signal,)+
+        }
+
+        impl Signal {
+            /// All signals, in the order in which they are reported.
+            pub const ALL: [Self; Self::COUNT] = [$(Self::$signal),+];
+
+            /// The number of signals.
+            pub const COUNT: usize = [$(stringify!($signal)),+].len();
+
+            const ROWS: [SignalRow; Self::COUNT] = [$($row),+];
+        }
+    };
+}
+
+signals! {
     /// Available memory of the node.
-    MemoryAvailable,
+    MemoryAvailable = SignalRow {
+        name: "memory.available",
+        resource: Resource::Memory,
+        available: |node, counted| Some(Observation::memory(node.memory?, node.swap, counted)),
+        usage: PodUsage::Figure(|pod| pod.memory_working_set),
+    };
     /// Available memory of the cgroup that contains all pods.
-    AllocatableMemoryAvailable,
+    AllocatableMemoryAvailable = SignalRow {
+        name: "allocatableMemory.available",
+        resource: Resource::Memory,
+        available: |node, counted| Some(Observation::memory(node.pods_memory?, node.swap, counted)),
+        usage: PodUsage::Figure(|pod| pod.memory_working_set),
+    };
     /// Available bytes on the agent's own file system.
-    NodeFsAvailable,
+    NodeFsAvailable = SignalRow {
+        name: "nodefs.available",
+        resource: Resource::EphemeralStorage,
+        available: |node, _| Observation::bytes(node.nodefs?),
+        usage: PodUsage::OnDisk(FileSystem::Node, |used| used.bytes),
+    };
     /// Free inodes on the agent's own file system.
-    NodeFsInodesFree,
+    NodeFsInodesFree = SignalRow {
+        name: "nodefs.inodesFree",
+        resource: Resource::Inodes,
+        available: |node, _| Observation::inodes(node.nodefs?),
+        usage: PodUsage::OnDisk(FileSystem::Node, |used| used.inodes),
+    };
     /// Available bytes on the file system with the images.
-    ImageFsAvailable,
+    ImageFsAvailable = SignalRow {
+        name: "imagefs.available",
+        resource: Resource::EphemeralStorage,
+        available: |node, _| Observation::bytes(node.imagefs?),
+        usage: PodUsage::OnDisk(FileSystem::Image, |used| used.bytes),
+    };
     /// Free inodes on the file system with the images.
-    ImageFsInodesFree,
+    ImageFsInodesFree = SignalRow {
+        name: "imagefs.inodesFree",
+        resource: Resource::Inodes,
+        available: |node, _| Observation::inodes(node.imagefs?),
+        usage: PodUsage::OnDisk(FileSystem::Image, |used| used.inodes),
+    };
     /// Available bytes on the file system with the writable layers.
-    ContainerFsAvailable,
+    ContainerFsAvailable = SignalRow {
+        name: "containerfs.available",
+        resource: Resource::EphemeralStorage,
+        available: |node, _| Observation::bytes(node.containerfs?),
+        usage: PodUsage::OnDisk(FileSystem::Container, |used| used.bytes),
+    };
     /// Free inodes on the file system with the writable layers.
-    ContainerFsInodesFree,
+    ContainerFsInodesFree = SignalRow {
+        name: "containerfs.inodesFree",
+        resource: Resource::Inodes,
+        available: |node, _| Observation::inodes(node.containerfs?),
+        usage: PodUsage::OnDisk(FileSystem::Container, |used| used.inodes),
+    };
     /// The number of tasks that can still be started.
-    PidAvailable,
+    PidAvailable = SignalRow {
+        name: "pid.available",
+        resource: Resource::Tasks,
+        available: |node, _| {
+            let tasks = node.tasks?;
+            Some(Observation::within(tasks.max, tasks.running, tasks.at))
+        },
+        usage: PodUsage::Figure(|pod| pod.tasks),
+    };
 }
 
 /// The resource behind a signal.
@@ -38,7 +172,7 @@ pub enum Resource {
     /// Inodes.
     Inodes,
     /// Tasks.
-    Pids,
+    Tasks,
 }
 
 /// A file system that the agent measures.
@@ -52,24 +186,9 @@ pub enum FileSystem {
     Container,
 }
 
-/// Why a pod is evicted: the label of `kubelet_evictions`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
-    /// The node is below a threshold on this signal.
-    Signal(Signal),
-    /// Tasks stall for memory, although some is left.
-    MemoryPressure,
-    /// An `emptyDir` volume exceeds its size limit.
-    EmptyDirLimit,
-    /// The pod exceeds its ephemeral storage limit.
-    PodLimit,
-    /// A container exceeds its ephemeral storage limit.
-    ContainerLimit,
-}
-
-/// A name that is not one of the nine signals.
+/// A name that is not one of the signals.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("unsupported eviction signal {name}: write one of {}", Signal::names())]
+#[error("unsupported eviction signal {name}: write one of {}", Signal::NAMES.join(", "))]
 pub struct UnknownSignal {
     /// The given name, cut to 80 characters.
     pub name: String,
@@ -78,72 +197,48 @@ pub struct UnknownSignal {
 // === impl Signal ===
 
 impl Signal {
-    /// The number of signals.
-    pub const COUNT: usize = 9;
-
-    /// All signals, in the order in which they are reported.
-    pub const ALL: [Self; Self::COUNT] = [
-        Self::MemoryAvailable,
-        Self::AllocatableMemoryAvailable,
-        Self::NodeFsAvailable,
-        Self::NodeFsInodesFree,
-        Self::ImageFsAvailable,
-        Self::ImageFsInodesFree,
-        Self::ContainerFsAvailable,
-        Self::ContainerFsInodesFree,
-        Self::PidAvailable,
-    ];
+    /// The names of all signals, in the order of [`ALL`](Self::ALL).
+    pub const NAMES: [&'static str; Self::COUNT] = {
+        let mut names = [""; Self::COUNT];
+        let mut index = 0;
+        while index < Self::COUNT {
+            names[index] = Self::ROWS[index].name;
+            index += 1;
+        }
+        names
+    };
 
     /// The name as the configuration writes it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::MemoryAvailable => "memory.available",
-            Self::AllocatableMemoryAvailable => "allocatableMemory.available",
-            Self::NodeFsAvailable => "nodefs.available",
-            Self::NodeFsInodesFree => "nodefs.inodesFree",
-            Self::ImageFsAvailable => "imagefs.available",
-            Self::ImageFsInodesFree => "imagefs.inodesFree",
-            Self::ContainerFsAvailable => "containerfs.available",
-            Self::ContainerFsInodesFree => "containerfs.inodesFree",
-            Self::PidAvailable => "pid.available",
-        }
+        self.row().name
     }
 
     /// The resource that the signal measures.
     #[must_use]
     pub const fn resource(self) -> Resource {
-        match self {
-            Self::MemoryAvailable | Self::AllocatableMemoryAvailable => Resource::Memory,
-            Self::NodeFsAvailable | Self::ImageFsAvailable | Self::ContainerFsAvailable => {
-                Resource::EphemeralStorage
-            }
-            Self::NodeFsInodesFree | Self::ImageFsInodesFree | Self::ContainerFsInodesFree => {
-                Resource::Inodes
-            }
-            Self::PidAvailable => Resource::Pids,
-        }
+        self.row().resource
     }
 
     /// The node condition that the signal raises.
     #[must_use]
-    pub const fn condition(self) -> Condition {
-        match self.resource() {
-            Resource::Memory => Condition::Memory,
-            Resource::EphemeralStorage | Resource::Inodes => Condition::Disk,
-            Resource::Pids => Condition::Pid,
-        }
+    pub const fn condition(self) -> PressureCondition {
+        self.resource().row().condition
     }
 
     /// The file system that the signal measures, if any.
     #[must_use]
     pub const fn file_system(self) -> Option<FileSystem> {
-        match self {
-            Self::NodeFsAvailable | Self::NodeFsInodesFree => Some(FileSystem::Node),
-            Self::ImageFsAvailable | Self::ImageFsInodesFree => Some(FileSystem::Image),
-            Self::ContainerFsAvailable | Self::ContainerFsInodesFree => Some(FileSystem::Container),
-            _ => None,
+        match self.usage() {
+            PodUsage::OnDisk(file_system, _) => Some(file_system),
+            PodUsage::Figure(_) => None,
         }
+    }
+
+    /// The first signal of each resource, which every node measures by itself.
+    pub fn first_of_each_resource() -> impl Iterator<Item = Self> {
+        let first = |of: Resource| Self::ALL.into_iter().find(|signal| signal.resource() == of);
+        Self::ALL.into_iter().filter(move |signal| first(signal.resource()) == Some(*signal))
     }
 
     /// The signal's index in [`ALL`](Self::ALL).
@@ -152,8 +247,22 @@ impl Signal {
         self as usize
     }
 
-    fn names() -> String {
-        Self::ALL.map(Self::as_str).join(", ")
+    /// What is available according to the node's figures; none if it was not measured.
+    pub(crate) fn available(
+        self,
+        node: &NodeStats,
+        counted: MemoryAvailable,
+    ) -> Option<Observation> {
+        (self.row().available)(node, counted)
+    }
+
+    pub(crate) const fn usage(self) -> PodUsage {
+        self.row().usage
+    }
+
+    const fn row(self) -> &'static SignalRow {
+        const ROWS: &[SignalRow] = &Signal::ROWS;
+        &ROWS[self.index()]
     }
 }
 
@@ -175,15 +284,84 @@ impl FromStr for Signal {
 // === impl Resource ===
 
 impl Resource {
+    const fn row(self) -> ResourceRow {
+        match self {
+            Self::Memory => ResourceRow {
+                name: "memory",
+                unit: Unit::Bytes,
+                condition: PressureCondition::Memory,
+                fastest_use: 1 << 30,
+                is_sudden: true,
+                freed: Freed::AtExit,
+                request: Some(Requests::memory_bytes),
+                blamed: |container| container.memory_working_set,
+            },
+            Self::EphemeralStorage => ResourceRow {
+                name: "ephemeral-storage",
+                unit: Unit::Bytes,
+                condition: PressureCondition::Disk,
+                fastest_use: 1 << 30,
+                is_sudden: false,
+                freed: Freed::WithFiles,
+                request: Some(Requests::ephemeral_storage_bytes),
+                blamed: |container| Some(container.rootfs?.and(container.logs?).bytes),
+            },
+            Self::Inodes => ResourceRow {
+                name: "inodes",
+                unit: Unit::Count,
+                condition: PressureCondition::Disk,
+                fastest_use: 50_000,
+                is_sudden: false,
+                freed: Freed::WithFiles,
+                // Pods cannot request any.
+                request: Some(|_| 0),
+                blamed: |_| None,
+            },
+            Self::Tasks => ResourceRow {
+                name: "pids",
+                unit: Unit::Count,
+                condition: PressureCondition::Pid,
+                fastest_use: 5_000,
+                is_sudden: false,
+                freed: Freed::WhenReaped,
+                request: None,
+                blamed: |_| None,
+            },
+        }
+    }
+
     /// The name as messages write it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Memory => "memory",
-            Self::EphemeralStorage => "ephemeral-storage",
-            Self::Inodes => "inodes",
-            Self::Pids => "pids",
-        }
+        self.row().name
+    }
+
+    /// The unit of its amounts.
+    #[must_use]
+    pub const fn unit(self) -> Unit {
+        self.row().unit
+    }
+
+    pub(crate) const fn fastest_use(self) -> u64 {
+        self.row().fastest_use
+    }
+
+    pub(crate) const fn is_sudden(self) -> bool {
+        self.row().is_sudden
+    }
+
+    pub(crate) const fn freed(self) -> Freed {
+        self.row().freed
+    }
+
+    /// A pod's request; none if pods are compared by priority, and not by requests.
+    pub(crate) fn request(self, requests: &Requests) -> Option<i64> {
+        self.row().request.map(|of| of(requests))
+    }
+
+    /// What a container uses of it, as messages blame it.
+    pub(crate) fn blamed(self, container: &ContainerStats) -> Option<u64> {
+        (self.row().blamed)(container)
     }
 }
 
@@ -193,40 +371,20 @@ impl fmt::Display for Resource {
     }
 }
 
-// === impl Cause ===
+// === impl Unit ===
 
-impl Cause {
-    /// The value of the metric's label.
+impl Unit {
+    /// The unit of the amounts that a decision shows whose cause has this name; none if the name is unknown or the cause
+    /// is a limit of the pod's own.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
+    pub fn of(cause: &str) -> Option<Self> {
+        Cause::named(cause)?.resource().map(Resource::unit)
+    }
+
+    pub(crate) const fn format(self) -> QuantityFormat {
         match self {
-            Self::Signal(signal) => signal.as_str(),
-            Self::MemoryPressure => "memoryPressure",
-            Self::EmptyDirLimit => "emptydirfs.limit",
-            Self::PodLimit => "ephemeralpodfs.limit",
-            Self::ContainerLimit => "ephemeralcontainerfs.limit",
+            Self::Bytes => QuantityFormat::BinarySi,
+            Self::Count => QuantityFormat::DecimalSi,
         }
-    }
-
-    /// The short resource; none for a limit of the pod's own.
-    #[must_use]
-    pub const fn resource(self) -> Option<Resource> {
-        match self {
-            Self::Signal(signal) => Some(signal.resource()),
-            Self::MemoryPressure => Some(Resource::Memory),
-            Self::EmptyDirLimit | Self::PodLimit | Self::ContainerLimit => None,
-        }
-    }
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl serde::Serialize for Cause {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
     }
 }

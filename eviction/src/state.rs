@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::PressureStats;
+use winddown_shared::{PressureCondition, PressureStats};
 
-use crate::condition::Condition;
 use crate::observation::Observations;
 use crate::policy::Policy;
 
@@ -15,8 +14,8 @@ use crate::policy::Policy;
 pub struct EvictionState {
     /// The state of each threshold, by its index in the policy.
     pub(crate) tracked: [Tracked; Policy::MOST_THRESHOLDS],
-    /// When each condition was last seen, in the order of [`Condition::ALL`].
-    pub(crate) seen: [Option<Instant>; Condition::COUNT],
+    /// When each condition was last seen, in the order of [`PressureCondition::ALL`].
+    pub(crate) seen: [Option<Instant>; PressureCondition::COUNT],
     pub(crate) last: Observations,
     pub(crate) last_pressure: Option<PressureStats>,
     /// When a pod was last evicted for memory.

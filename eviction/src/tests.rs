@@ -63,9 +63,9 @@ pub(crate) fn memory(quantity: &str) -> PodStats {
     PodStats { memory_working_set: Some(bytes(quantity)), ..PodStats::default() }
 }
 
-/// The stats of a pod with this many processes.
-pub(crate) fn processes(count: u64) -> PodStats {
-    PodStats { processes: Some(count), ..PodStats::default() }
+/// The stats of a pod with this many tasks.
+pub(crate) fn tasks(count: u64) -> PodStats {
+    PodStats { tasks: Some(count), ..PodStats::default() }
 }
 
 /// The stats of a pod whose container `main` has this much in its writable layer and its logs.

@@ -6,24 +6,29 @@ use winddown_shared::{DiskUse, FsLayout, Pod, PodStats};
 use crate::observation::{MemoryAvailable, signed};
 use crate::pending_reclaim::Amounts;
 use crate::policy::Policy;
-use crate::signal::{FileSystem, Resource, Signal};
+use crate::signal::{FileSystem, Freed, PodUsage, Resource, Signal};
 
 #[cfg(test)]
 mod tests;
 
-/// The pod's usage of the resource that `signal` measures: bytes, inodes or processes.
+/// The pod's usage of the resource that `signal` measures: bytes, inodes or tasks.
 ///
 /// A part that was not measured counts as nothing, as with the kubelet.
 #[must_use]
 pub fn usage(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) -> i64 {
-    let Some(file_system) = signal.file_system() else {
-        return signed(match signal.resource() {
-            Resource::Pids => stats.processes.unwrap_or(0),
-            _ => stats.memory_working_set.unwrap_or(0),
-        });
+    known_usage(signal, pod, stats, layout).unwrap_or(0)
+}
+
+/// The same; none if no part was measured.
+fn known_usage(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) -> Option<i64> {
+    let used = match signal.usage() {
+        PodUsage::Figure(figure) => figure(stats)?,
+        PodUsage::OnDisk(file_system, part) => {
+            let parts = Parts::on(file_system, layout);
+            part(parts.are_known(stats).then(|| parts.sum_of(stats, local_volumes(pod)))?)
+        }
     };
-    let used = Parts::on(file_system, layout).sum_of(stats, local_volumes(pod));
-    signed(if signal.resource() == Resource::Inodes { used.inodes } else { used.bytes })
+    Some(signed(used))
 }
 
 /// The usage as the ranking compares it; none if no part was measured, because an unknown usage is not a small one.
@@ -36,34 +41,29 @@ pub(crate) fn measured(
     stats: &PodStats,
     policy: &Policy,
 ) -> Option<i64> {
-    let layout = policy.layout();
-    let is_known = match (signal.file_system(), signal.resource()) {
-        (Some(file_system), _) => Parts::on(file_system, layout).are_known(stats),
-        (None, Resource::Pids) => stats.processes.is_some(),
-        (None, _) => stats.memory_working_set.is_some(),
-    };
     let counts_swap = policy.memory_available == MemoryAvailable::MemAvailableAndSwap
         || policy.memory_reclaim.is_some();
     let swap = stats.swap.filter(|_| counts_swap && signal.resource() == Resource::Memory);
-    is_known
-        .then(|| usage(signal, pod, stats, layout).saturating_add(signed(swap.unwrap_or_default())))
+    let used = known_usage(signal, pod, stats, policy.layout())?;
+    Some(used.saturating_add(signed(swap.unwrap_or_default())))
 }
 
 /// The amounts that the pod leaves behind, by signal, and that may be freed after it has stopped: on disks its
 /// containers' layers and logs and its `emptyDir` volumes; and tasks that were not reaped. Not memory, which a process
 /// frees as it exits.
 pub(crate) fn left_behind(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Amounts {
-    let mut amounts = Amounts::default();
-    for signal in Signal::ALL {
-        if signal.resource() == Resource::Pids {
-            amounts[signal.index()] = signed(stats.processes.unwrap_or(0));
-        }
-        let Some(file_system) = signal.file_system() else { continue };
-        let used = Parts::on(file_system, layout).sum_of(stats, empty_dirs(pod));
-        let is_inodes = signal.resource() == Resource::Inodes;
-        amounts[signal.index()] = signed(if is_inodes { used.inodes } else { used.bytes });
-    }
-    amounts
+    Signal::ALL.map(|signal| {
+        let used = match (signal.resource().freed(), signal.usage()) {
+            (Freed::AtExit, _) => 0,
+            (Freed::WhenReaped | Freed::WithFiles, PodUsage::Figure(figure)) => {
+                figure(stats).unwrap_or(0)
+            }
+            (Freed::WhenReaped | Freed::WithFiles, PodUsage::OnDisk(file_system, part)) => {
+                part(Parts::on(file_system, layout).sum_of(stats, empty_dirs(pod)))
+            }
+        };
+        signed(used)
+    })
 }
 
 /// The pod's volumes that are directories of the node: `hostPath`, `emptyDir` on disk, `configMap` and `gitRepo`.

@@ -151,8 +151,8 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         contributions.links.work.extend(cluster.goes_after().map(GoesAfter::work));
         node.start(move |links| {
             work.start(&cluster, &core);
-            let (end, shortage) = (links.end.take(), links.shortage.take());
-            NodePublisher { core, cluster, end, shortage }.start();
+            let (end, pressure) = (links.end.take(), links.pressure.take());
+            NodePublisher { core, cluster, end, pressure }.start();
         });
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use winddown_config::{Config, Mode, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
-use winddown_eviction::parse_threshold;
+use winddown_eviction::{Signal, parse_threshold};
 use winddown_host::{AllocatableConfig, Capacity};
 use winddown_preemption::Strategy;
 use winddown_shared::{
@@ -169,14 +169,15 @@ fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig
         let sum = reserved.entry(name).or_default();
         *sum = sum.saturating_add(amount);
     }
-    let threshold = |signal: &str, whole: i64| {
-        let text = config.eviction.hard.get(signal)?;
+    let threshold = |signal: Signal, whole: i64| {
+        let text = config.eviction.hard.get(signal.as_str())?;
         Some(parse_threshold(text).ok()??.of(whole).value())
     };
     AllocatableConfig {
         reserved,
-        memory_available: threshold("memory.available", capacity.memory).unwrap_or(0),
-        nodefs_available: threshold("nodefs.available", capacity.ephemeral_storage).unwrap_or(0),
+        memory_available: threshold(Signal::MemoryAvailable, capacity.memory).unwrap_or(0),
+        nodefs_available: threshold(Signal::NodeFsAvailable, capacity.ephemeral_storage)
+            .unwrap_or(0),
         max_pods: i64::from(config.max_pods),
         extended: amounts(&config.extended_resources),
     }

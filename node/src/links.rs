@@ -2,7 +2,7 @@
 
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
-use winddown_shared::{LockState, ShutdownWork, StartTurn};
+use winddown_shared::{LockState, PressureCondition, ShutdownWork, StartTurn};
 
 use crate::PodSource;
 
@@ -11,8 +11,8 @@ use crate::PodSource;
 pub(crate) struct Links {
     /// Whether the node is about to go down.
     pub(crate) end: Option<Box<dyn Observe<NodeEnd>>>,
-    /// The resources that the node runs short of.
-    pub(crate) shortage: Option<Box<dyn Observe<NodeShortage>>>,
+    /// The pressure conditions that hold.
+    pub(crate) pressure: Option<Box<dyn Observe<Vec<PressureCondition>>>>,
     /// Each one signals when refused pods are to be admitted again, if possible.
     pub(crate) relief: Vec<Box<dyn Observe<()>>>,
     /// The new pods that may start now; if `None`, all may.
@@ -75,12 +75,4 @@ pub(crate) enum Draining {
     InProgress,
     /// The pods have ended, and none comes back.
     Done,
-}
-
-/// The resources that the node runs short of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeShortage {
-    pub(crate) memory: bool,
-    pub(crate) disk: bool,
-    pub(crate) pid: bool,
 }

@@ -84,6 +84,7 @@ impl Metrics {
     }
 
     /// Exposes the eviction metrics from the start.
+    #[cfg(feature = "eviction")]
     pub(crate) fn of_eviction(&self) {
         self.counted.show_eviction();
     }

@@ -16,14 +16,16 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use winddown_eviction::{
-    Cadence, Condition, Conditions, EvictedBefore, EvictionController, EvictionParts, EvictionView,
+    Cadence, Conditions, EvictedBefore, EvictionController, EvictionParts, EvictionView,
     HookCommand, Policy, Readmit, Signal,
 };
 use winddown_host::UsagePaths;
-use winddown_shared::{DesiredPods, KillReason, Pod, PodWorkers, Runtime, RuntimeSyncer, critical};
+use winddown_shared::{
+    DesiredPods, KillReason, Pod, PodWorkers, PressureCondition, Runtime, RuntimeSyncer, critical,
+};
 
 use crate::core::Core;
-use crate::links::{NodeShortage, Observe, next_change};
+use crate::links::{Observe, next_change};
 use crate::metrics::ScrapedNode;
 use crate::plugin::{EvictionAnswers, Joining, NodePlugin, PluginSection};
 use crate::status_view;
@@ -123,7 +125,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
         contributions.admission.push(Arc::new(view.gate()));
         let relief = Relief { conditions: view.conditions(), returning };
         contributions.links.relief.push(Box::new(relief));
-        contributions.links.shortage = Some(Box::new(view.conditions()));
+        contributions.links.pressure = Some(Box::new(view.conditions()));
         let pressure = Arc::new(Pressure { core: Arc::clone(&core), view, policy, signals });
         contributions.sections.push(Arc::clone(&pressure) as _);
         contributions.answers.eviction = Some(pressure);
@@ -169,8 +171,7 @@ impl<R: Runtime> PluginSection for Pressure<R> {
     }
 
     fn facts(&self, facts: &mut ScrapedNode) {
-        let NodeShortage { memory, disk, pid } = shortage(self.conditions());
-        facts.pressure = [memory, disk, pid];
+        facts.pressure = self.conditions().iter().collect();
         facts.swap = self.view.swap().map(api_convert::swap);
         facts.thresholds = self.view.thresholds().into_iter().map(api_convert::threshold).collect();
     }
@@ -203,21 +204,13 @@ impl<R: Runtime> Pressure<R> {
     }
 }
 
-impl Observe<NodeShortage> for watch::Receiver<Conditions> {
-    fn now(&mut self) -> NodeShortage {
-        shortage(*self.borrow_and_update())
+impl Observe<Vec<PressureCondition>> for watch::Receiver<Conditions> {
+    fn now(&mut self) -> Vec<PressureCondition> {
+        self.borrow_and_update().iter().collect()
     }
 
     fn changed(&mut self) -> BoxFuture<'_, ()> {
         next_change(self).boxed()
-    }
-}
-
-fn shortage(conditions: Conditions) -> NodeShortage {
-    NodeShortage {
-        memory: conditions.contains(Condition::Memory),
-        disk: conditions.contains(Condition::Disk),
-        pid: conditions.contains(Condition::Pid),
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::{KillReason, PluginName, PodEvent, PodLabel, ResourceName, StatusOverride};
 
 pub(crate) mod of_pod;
+pub(crate) mod pressure_condition;
 
 /// Receives events. Must not block: it is called on the kill path.
 pub trait Recorder: Send + Sync + 'static {

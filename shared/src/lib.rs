@@ -37,6 +37,7 @@ pub use base::error_chain::error_chain;
 pub use base::plugin_name::PluginName;
 pub use base::{critical, display};
 pub use event::of_pod::{EndCause, PodEvent, PodEventKind, ProbeKind};
+pub use event::pressure_condition::{ConditionText, PressureCondition};
 pub use event::{Event, Recorder};
 pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_PREEMPTION};
 pub use kill::consent::{Consent, DisruptionBudget};
@@ -62,8 +63,8 @@ pub use pod::{
 pub use runtime::found_pod::{FoundContainer, FoundPod};
 pub use runtime::garbage::{Freed, Garbage, MemoryFigure};
 pub use runtime::stats::{
-    ContainerStats, DiskUse, FsLayout, FsStats, MemoryStats, NodeStats, PidStats, PodStats,
-    PressureStats, SwapStats, VolumeStats,
+    ContainerStats, DiskUse, FsLayout, FsStats, MemoryStats, NodeStats, PodStats, PressureStats,
+    SwapStats, TaskStats, VolumeStats,
 };
 pub use runtime::stats_source::{ImagePlaces, PodStatsSource};
 pub use runtime::{

@@ -36,9 +36,9 @@ fn of_node(name: &str, taken: &Taken) -> Value {
     let nodefs = stats.nodefs.as_ref().map(|fs| disk(taken.at, Some(fs), own(fs)));
     let runtime =
         object([("imageFs", fs(&stats.imagefs)), ("containerFs", fs(&stats.containerfs))]);
-    let rlimit = stats
-        .pids
-        .map(|pids| json!({"time": time(taken.at), "maxpid": pids.max, "curproc": pids.running}));
+    let rlimit = stats.tasks.map(
+        |tasks| json!({"time": time(taken.at), "maxpid": tasks.max, "curproc": tasks.running}),
+    );
     object([
         ("nodeName", Some(name.into())),
         ("startTime", Some(time(taken.figures.booted_at.unwrap_or(WallTime::UNIX_EPOCH)))),
@@ -85,7 +85,7 @@ fn pod(taken: &Taken, entry: &StatusEntry, stats: &PodStats) -> Value {
         ("memory", working_set(at, stats.memory_working_set)),
         ("volume", Some(volumes).filter(|all| !all.is_empty()).map(Value::from)),
         ("ephemeral-storage", ephemeral),
-        ("process_stats", stats.processes.map(|count| json!({"process_count": count}))),
+        ("process_stats", stats.tasks.map(|count| json!({"process_count": count}))),
     ])
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use winddown_shared::PressureCondition;
 
 /// The facts that determine the node's conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,8 +15,8 @@ pub struct NodeHealth {
     pub shutting_down: bool,
     /// Whether the node's pods are being terminated while it stays up.
     pub draining: DrainingNode,
-    /// Which resources are short.
-    pub pressure: Pressure,
+    /// The pressure conditions that hold.
+    pub pressure: Vec<PressureCondition>,
 }
 
 /// An operator's drain of this node.
@@ -28,17 +29,6 @@ pub enum DrainingNode {
     InProgress,
     /// The pods that had to terminate have terminated, and the node is kept empty.
     Done,
-}
-
-/// Resources of the node that are short.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pressure {
-    /// Memory.
-    pub memory: bool,
-    /// Disk space or inodes.
-    pub disk: bool,
-    /// Process ids.
-    pub pid: bool,
 }
 
 /// The condition that shows whether the node runs pods.
@@ -70,7 +60,8 @@ pub(super) fn of(node: &Node) -> &[NodeCondition] {
 /// Returns the desired conditions, without times. `server` has the current ones: lifecycle
 /// conditions are written only when they apply, and those of other writers stay.
 pub(super) fn wanted(health: &NodeHealth, server: &[NodeCondition]) -> Vec<NodeCondition> {
-    let mut wanted = vec![memory(health.pressure), disk(health.pressure), pid(health.pressure)];
+    let of = |kind: PressureCondition| pressure(kind, health.pressure.contains(&kind));
+    let mut wanted: Vec<NodeCondition> = PressureCondition::ALL.into_iter().map(of).collect();
     wanted.extend(lifecycle(health, server));
     wanted.push(ready(health));
     wanted
@@ -133,31 +124,9 @@ fn ready(health: &NodeHealth) -> NodeCondition {
     condition(READY, false, "KubeletNotReady", &joined(&reasons))
 }
 
-fn memory(pressure: Pressure) -> NodeCondition {
-    let (reason, message) = if pressure.memory {
-        ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available")
-    } else {
-        ("KubeletHasSufficientMemory", "kubelet has sufficient memory available")
-    };
-    condition("MemoryPressure", pressure.memory, reason, message)
-}
-
-fn disk(pressure: Pressure) -> NodeCondition {
-    let (reason, message) = if pressure.disk {
-        ("KubeletHasDiskPressure", "kubelet has disk pressure")
-    } else {
-        ("KubeletHasNoDiskPressure", "kubelet has no disk pressure")
-    };
-    condition("DiskPressure", pressure.disk, reason, message)
-}
-
-fn pid(pressure: Pressure) -> NodeCondition {
-    let (reason, message) = if pressure.pid {
-        ("KubeletHasInsufficientPID", "kubelet has insufficient PID available")
-    } else {
-        ("KubeletHasSufficientPID", "kubelet has sufficient PID available")
-    };
-    condition("PIDPressure", pressure.pid, reason, message)
+fn pressure(kind: PressureCondition, holds: bool) -> NodeCondition {
+    let text = kind.text(holds);
+    condition(kind.as_str(), holds, text.reason, text.message)
 }
 
 fn shutdown(health: &NodeHealth, server: &[NodeCondition]) -> Option<NodeCondition> {

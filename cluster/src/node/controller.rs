@@ -252,7 +252,7 @@ impl Core {
             not_ready: unready.into_iter().chain(unanswered).chain(lacking).collect(),
             shutting_down: desired.shutting_down.is_some(),
             draining: desired.draining,
-            pressure: desired.pressure,
+            pressure: desired.pressure.clone(),
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use winddown_shared::PressureCondition;
 
 use super::conditions::find;
 use super::cordon::is_unschedulable;
@@ -22,7 +23,7 @@ pub(super) fn changes(
     wanted: &[NodeCondition],
 ) -> Vec<EventDraft> {
     let mut reasons = Vec::new();
-    for (kind, on, off) in CONDITIONS {
+    for (kind, on, off) in conditions() {
         if let Some(is_on) = turned(kind, before, after)
             && find(wanted, kind).is_some_and(|want| (want.status == "True") == is_on)
         {
@@ -40,13 +41,13 @@ pub(super) fn changes(
     rebooted(name, before, after).into_iter().chain(status_is).collect()
 }
 
-/// Condition, and the reasons of the events when it turns true and when it turns false.
-const CONDITIONS: [(&str, &str, &str); 4] = [
-    ("MemoryPressure", "NodeHasInsufficientMemory", "NodeHasSufficientMemory"),
-    ("DiskPressure", "NodeHasDiskPressure", "NodeHasNoDiskPressure"),
-    ("PIDPressure", "NodeHasInsufficientPID", "NodeHasSufficientPID"),
-    ("Ready", "NodeReady", "NodeNotReady"),
-];
+/// Each condition, and the reasons of the events when it turns true and when it turns false.
+fn conditions() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let pressure = PressureCondition::ALL
+        .into_iter()
+        .map(|one| (one.as_str(), one.text(true).event, one.text(false).event));
+    pressure.chain([("Ready", "NodeReady", "NodeNotReady")])
+}
 
 fn turned(kind: &str, before: &Node, after: &Node) -> Option<bool> {
     let is = condition(after, kind)?.status.as_str();

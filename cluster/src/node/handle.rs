@@ -5,9 +5,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Node;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{WallClock, WallTime};
+use winddown_shared::{PressureCondition, WallClock, WallTime};
 
-use super::conditions::{DrainingNode, Pressure};
+use super::conditions::DrainingNode;
 use super::cordon::CordonReason;
 
 /// Sets the node's state. Cheap to clone; no setter blocks or needs the API server.
@@ -60,7 +60,7 @@ pub(super) struct DesiredState {
     pub(super) shutting_down: Option<WallTime>,
     pub(super) draining: DrainingNode,
     pub(super) draining_since: Option<WallTime>,
-    pub(super) pressure: Pressure,
+    pub(super) pressure: Vec<PressureCondition>,
 }
 
 // === impl NodeControllerHandle ===
@@ -108,10 +108,12 @@ impl NodeControllerHandle {
         });
     }
 
-    /// Sets which resources are short.
-    pub fn set_pressure(&self, pressure: Pressure) {
+    /// Sets the pressure conditions that hold.
+    pub fn set_pressure(&self, pressure: Vec<PressureCondition>) {
         self.change(false, |desired| {
-            std::mem::replace(&mut desired.pressure, pressure) != pressure
+            let changed = desired.pressure != pressure;
+            desired.pressure = pressure;
+            changed
         });
     }
 
@@ -169,7 +171,7 @@ impl DesiredState {
             shutting_down: None,
             draining: DrainingNode::No,
             draining_since: None,
-            pressure: Pressure::default(),
+            pressure: Vec::new(),
         }
     }
 

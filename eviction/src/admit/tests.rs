@@ -1,4 +1,5 @@
 use k8s_openapi::api::core::v1::Toleration;
+use winddown_shared::PressureCondition;
 use winddown_shared::testing::static_pod;
 
 use super::*;
@@ -24,17 +25,17 @@ fn tolerating(key: &str, operator: &str, effect: &str) -> Pod {
     })
 }
 
-fn under(conditions: &[Condition]) -> Conditions {
+fn under(conditions: &[PressureCondition]) -> Conditions {
     conditions.iter().copied().collect()
 }
 
 #[test]
 fn admit_under_node_conditions() {
-    let cases: [(&[Condition], bool, bool); 4] = [
+    let cases: [(&[PressureCondition], bool, bool); 4] = [
         (&[], true, true),
-        (&[Condition::Memory], false, true),
-        (&[Condition::Memory, Condition::Disk], false, false),
-        (&[Condition::Pid], false, false),
+        (&[PressureCondition::Memory], false, true),
+        (&[PressureCondition::Memory, PressureCondition::Disk], false, false),
+        (&[PressureCondition::Pid], false, false),
     ];
     for (conditions, best, burst) in cases {
         let conditions = under(conditions);
@@ -47,7 +48,7 @@ fn admit_under_node_conditions() {
 
 #[test]
 fn a_pod_that_asks_for_no_memory_may_tolerate_the_want_of_it() {
-    let memory = under(&[Condition::Memory]);
+    let memory = under(&[PressureCondition::Memory]);
     let key = MEMORY_PRESSURE_TAINT;
     assert!(admits(memory, &tolerating(key, "Exists", "NoSchedule")));
     assert!(admits(memory, &tolerating(key, "Equal", "NoSchedule")));
@@ -55,12 +56,12 @@ fn a_pod_that_asks_for_no_memory_may_tolerate_the_want_of_it() {
     assert!(!admits(memory, &tolerating("", "", "")));
     assert!(!admits(memory, &tolerating(key, "Exists", "NoExecute")));
     assert!(!admits(memory, &tolerating("node.kubernetes.io/not-ready", "Exists", "")));
-    assert!(!admits(under(&[Condition::Disk]), &tolerating(key, "Exists", "NoSchedule")));
+    assert!(!admits(under(&[PressureCondition::Disk]), &tolerating(key, "Exists", "NoSchedule")));
 }
 
 #[test]
 fn the_refusal_passes_with_the_condition_and_says_what_the_kubelet_says() {
-    let (sender, conditions) = watch::channel(under(&[Condition::Memory]));
+    let (sender, conditions) = watch::channel(under(&[PressureCondition::Memory]));
     let gate = PressureGate::new(conditions);
     let refused = gate.admit(&best_effort(), &Others::none()).unwrap_err();
     assert_eq!(&*refused.reason, "Evicted");

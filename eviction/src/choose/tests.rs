@@ -1,12 +1,12 @@
 use proptest::prelude::*;
-use winddown_shared::Quantity;
 use winddown_shared::testing::static_pod;
+use winddown_shared::{PressureCondition, Quantity};
 
 use super::*;
-use crate::condition::Condition;
+use crate::cause::Cause;
 use crate::policy::StaticPods;
 use crate::reclaim::Reclaimable;
-use crate::signal::{Cause, Signal};
+use crate::signal::Signal;
 use crate::tests::{bytes, changed, memory, pod};
 
 const NOTHING: &[Reclaimable] = &[];
@@ -32,7 +32,7 @@ fn policy() -> Policy {
 fn ending(
     seconds: u64,
     has_minimal_grace: bool,
-    evicted_for: Option<Condition>,
+    evicted_for: Option<PressureCondition>,
 ) -> Option<CandidateEnding> {
     Some(CandidateEnding {
         due: Instant::now() + Duration::from_secs(seconds),
@@ -95,7 +95,7 @@ async fn static_pods_with_a_priority_count_where_all_pods_are_static() {
 
 #[tokio::test(start_paused = true)]
 async fn one_at_a_time_while_a_pod_that_was_ended_for_it_is_on_its_way() {
-    let leaving = ending(2, true, Some(Condition::Memory));
+    let leaving = ending(2, true, Some(PressureCondition::Memory));
     let node = Node(vec![
         (pod("leaving", 0, &[]), Some(memory("1Mi")), leaving),
         (pod("next", 0, &[]), Some(memory("1Gi")), None),
@@ -128,7 +128,7 @@ async fn a_long_end_is_waited_for_when_there_is_time_and_cut_when_there_is_none(
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_should_have_ended_is_not_waited_for_nor_chosen_again() {
-    let overdue = ending(0, true, Some(Condition::Memory));
+    let overdue = ending(0, true, Some(PressureCondition::Memory));
     let node = Node(vec![
         (pod("stuck", 0, &[]), Some(memory("9Gi")), overdue),
         (pod("next", 0, &[]), Some(memory("1Gi")), None),

@@ -8,13 +8,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
-    Event, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PodUid, Recorder,
-    StatusOverride, doubled, instant_after,
+    Event, Grace, KillError, KillReason, KillRequest, Pod, PodKiller, PodStats, PodUid,
+    PressureCondition, Recorder, StatusOverride, doubled, instant_after,
 };
 
 use super::{Completion, EvictionController, Hold, paused};
+use crate::cause::Cause;
 use crate::choose::{Candidate, CandidateEnding, Choice, choose, comes_in_time};
-use crate::condition::{Condition, Conditions};
+use crate::conditions::Conditions;
 use crate::decide::Act;
 use crate::history::{DecisionOutcome, DecisionRecord, first_of};
 use crate::hook::{HookCall, HookRun};
@@ -22,7 +23,7 @@ use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::Amounts;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE};
 use crate::seams::{EvictedBefore, Reclaim, Signals, WantedFigures};
-use crate::signal::{Cause, Resource, Signal};
+use crate::signal::{Resource, Signal};
 use crate::usage::left_behind;
 
 /// The timeout of a pod measurement.
@@ -40,7 +41,7 @@ const PAUSED: &str = "the node began to shut down or to be drained";
 pub(super) struct EvictionRequest {
     pub(super) pod: Pod,
     pub(super) cause: Cause,
-    pub(super) condition: Condition,
+    pub(super) condition: PressureCondition,
     pub(super) grace: Option<Duration>,
     pub(super) message: Arc<str>,
     pub(super) annotations: Vec<(&'static str, String)>,
@@ -56,7 +57,7 @@ pub(super) struct EvictionRequest {
 struct Kill {
     pod: Pod,
     cause: Cause,
-    condition: Condition,
+    condition: PressureCondition,
     record: u64,
     request: KillRequest,
     /// The grace that it gets, from when it is asked.
@@ -67,7 +68,7 @@ struct Kill {
 /// the pod was not asked.
 pub(super) struct EvictionEnd {
     pod: Pod,
-    condition: Condition,
+    condition: PressureCondition,
     record: u64,
     outcome: Option<Result<Duration, KillError>>,
 }
@@ -76,7 +77,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Chooses a pod and asks it to stop, under the victim lock.
     pub(super) async fn evict(&mut self, act: &Act) {
         let active = self.parts.killer.running().pods;
-        let wanted = WantedFigures::of(act.resource());
+        let wanted = WantedFigures::of(act.signal);
         let measured = self.parts.signals.pods(&active, wanted);
         let stats = timeout(MEASURE_PODS, measured).await.unwrap_or_else(|_| {
             tracing::warn!("the pods could not be measured within 2s; no pod is evicted");
@@ -128,7 +129,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 self.victims.endings.remove(pod.uid());
                 self.shown.conclude(record, DecisionOutcome::evicted(took));
                 // Its remains can be reclaimed now.
-                if condition == Condition::Disk {
+                if condition == PressureCondition::Disk {
                     self.reclaims.last.fill(None);
                 }
                 let now = Instant::now();
@@ -196,7 +197,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             deadline: Some(due),
             ..KillRequest::new(KillReason::Eviction)
         };
-        let files = if condition == Condition::Disk { POD_FILES_TIMEOUT } else { Duration::ZERO };
+        let files =
+            if condition == PressureCondition::Disk { POD_FILES_TIMEOUT } else { Duration::ZERO };
         let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let gone = instant_after(due + files, hook_time);
         let ending =
@@ -243,7 +245,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 request.deadline = Some(instant_after(Instant::now(), allowed) + BEYOND_GRACE);
             }
             let outcome = end(&*killer, &*recorder, &pod, cause, request, asked).await;
-            if outcome.is_ok() && condition == Condition::Disk {
+            if outcome.is_ok() && condition == PressureCondition::Disk {
                 killer.volumes_released(pod.uid(), Instant::now() + POD_FILES_TIMEOUT).await;
             }
             Completion::Ended(EvictionEnd { pod, condition, record, outcome: Some(outcome) })

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use winddown_shared::{Event, Pod, PodKiller};
+use winddown_shared::{Event, Pod, PodKiller, PressureCondition};
 
 use super::EvictionController;
 use super::evict::EvictionRequest;
-use crate::condition::Condition;
 use crate::history::{DecisionOutcome, DecisionRecord};
 use crate::limits::{OverLimit, has_local_limits, over_limit};
 use crate::pending_reclaim::Amounts;
@@ -82,7 +81,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             self.ask(EvictionRequest {
                 pod: pod.clone(),
                 cause,
-                condition: Condition::Disk,
+                condition: PressureCondition::Disk,
                 grace: Some(HARD_GRACE),
                 message,
                 annotations: Vec::new(),

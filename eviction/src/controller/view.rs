@@ -10,7 +10,7 @@ use winddown_shared::{PodKiller, PodStats, SwapStats};
 
 use crate::admit::PressureGate;
 use crate::choose::{Candidate, choose};
-use crate::condition::Conditions;
+use crate::conditions::Conditions;
 use crate::decide::Act;
 use crate::history::{DecisionOutcome, DecisionRecord, History, PodName, RankedPod};
 use crate::hook::HookRun;
@@ -186,7 +186,7 @@ impl EvictionView {
         };
         let Some(act) = act else { return explanation };
         let pods = killer.non_terminating_pods();
-        let measured = signals.pods(&pods, WantedFigures::of(act.resource()));
+        let measured = signals.pods(&pods, WantedFigures::of(act.signal));
         let stats: Vec<Option<PodStats>> =
             timeout(POD_MEASURE_TIMEOUT, measured).await.unwrap_or_default();
         let candidates: Vec<Candidate<'_>> = pods

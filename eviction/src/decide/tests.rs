@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use winddown_shared::PressureCondition;
 
 use super::*;
 use crate::observation::MemoryAvailable;
@@ -125,7 +126,10 @@ async fn thresholds_met_grace_period_from_the_first_time_on() {
     for seconds in 0..12 {
         let decision = looks.later(10, &[(MEMORY, GI)]);
         assert_eq!(acts(&decision), None, "after {} s", seconds * 10);
-        assert!(decision.conditions.contains(Condition::Memory), "before the grace is over");
+        assert!(
+            decision.conditions.contains(PressureCondition::Memory),
+            "before the grace is over"
+        );
     }
     let act = looks.later(10, &[(MEMORY, GI)]).act.unwrap();
     assert!(!act.hard);
@@ -163,7 +167,7 @@ async fn node_conditions_observed_since_the_transition_period() {
     let mut looks = Looks::new(policy);
     looks.later(1, &[(MEMORY, 0)]);
     let healthy = [(MEMORY, 5 * GI), (Signal::PidAvailable, 5)];
-    assert!(looks.later(119, &healthy).conditions.contains(Condition::Memory));
+    assert!(looks.later(119, &healthy).conditions.contains(PressureCondition::Memory));
     assert!(looks.later(1, &healthy).conditions.is_empty());
 }
 

@@ -1,8 +1,7 @@
 use k8s_openapi::api::core::v1::ResourceRequirements;
-use winddown_shared::DiskUse;
+use winddown_shared::{ContainerStats, DiskUse, PressureCondition};
 
 use super::*;
-use crate::condition::Condition;
 use crate::tests::{bytes as number, changed, container, quantities};
 
 fn uses(name: &str, memory: &str) -> ContainerStats {
@@ -111,7 +110,7 @@ fn disk_pressure_verify_pod_status_counts_writable_layer_and_logs_if_both_are_kn
 #[test]
 fn pid_pressure_verify_pod_status_counts_in_thousands() {
     let met = (quantity("1200"), Quantity::new(500, QuantityFormat::DecimalSi));
-    let message = node_was_low(Resource::Pids, met, &changed("p", 0, &[], |_| {}), None);
+    let message = node_was_low(Resource::Tasks, met, &changed("p", 0, &[], |_| {}), None);
     let text = "The node was low on resource: pids. Threshold quantity: 1200, available: 500. ";
     assert_eq!(message.text, text);
     assert_eq!(quantity("1000").to_string(), "1k");
@@ -120,7 +119,9 @@ fn pid_pressure_verify_pod_status_counts_in_thousands() {
 #[test]
 fn the_other_texts_are_the_kubelets_byte_for_byte() {
     assert_eq!(
-        node_had_condition([Condition::Disk, Condition::Memory].into_iter().collect()),
+        node_had_condition(
+            [PressureCondition::Disk, PressureCondition::Memory].into_iter().collect()
+        ),
         "The node had condition: [MemoryPressure DiskPressure]. "
     );
     assert_eq!(

@@ -1,5 +1,6 @@
 use super::*;
 use crate::Observation;
+use winddown_shared::PressureCondition;
 
 const SIGNAL: Signal = Signal::ImageFsAvailable;
 const MIB: i64 = 1 << 20;
@@ -23,9 +24,9 @@ fn leaves(mib: i64) -> Amounts {
 /// A pod that left this much behind has stopped when 100 MiB were available.
 fn after(mib: i64, now: Instant) -> PendingReclaim {
     let mut pending_reclaim = PendingReclaim::default();
-    pending_reclaim.ask(Condition::Disk, &leaves(mib), now, &left(100));
+    pending_reclaim.ask(PressureCondition::Disk, &leaves(mib), now, &left(100));
     assert!(!pending_reclaim.is_awaited(SIGNAL, now), "the pod itself is waited for elsewhere");
-    pending_reclaim.note_end(Condition::Disk, now);
+    pending_reclaim.note_end(PressureCondition::Disk, now);
     pending_reclaim
 }
 
@@ -51,7 +52,7 @@ async fn about_all_that_a_pod_had_is_waited_for() {
 async fn a_pod_that_leaves_nothing_changes_nothing_of_what_is_waited_for() {
     let now = Instant::now();
     let mut pending_reclaim = after(240, now);
-    pending_reclaim.ask(Condition::Disk, &leaves(0), now, &left(100));
+    pending_reclaim.ask(PressureCondition::Disk, &leaves(0), now, &left(100));
     assert!(pending_reclaim.is_awaited(SIGNAL, now + secs(1.0)));
 }
 
@@ -98,15 +99,15 @@ async fn the_wait_begins_anew_once_when_what_is_left_was_given_back() {
 async fn pods_that_end_one_after_the_other_owe_together_and_old_debts_are_not_added() {
     let now = Instant::now();
     let mut pending_reclaim = after(100, now);
-    pending_reclaim.ask(Condition::Disk, &leaves(100), now + secs(1.0), &left(100));
-    pending_reclaim.note_end(Condition::Disk, now + secs(2.0));
+    pending_reclaim.ask(PressureCondition::Disk, &leaves(100), now + secs(1.0), &left(100));
+    pending_reclaim.note_end(PressureCondition::Disk, now + secs(2.0));
     pending_reclaim.observe(&left(200));
     assert!(pending_reclaim.is_awaited(SIGNAL, now + secs(2.0)), "of 200");
     pending_reclaim.observe(&left(250));
     assert!(!pending_reclaim.is_awaited(SIGNAL, now + secs(2.0)));
-    pending_reclaim.ask(Condition::Disk, &leaves(40), now + secs(3.0), &left(250));
-    pending_reclaim.note_end(Condition::Disk, now + secs(3.0));
+    pending_reclaim.ask(PressureCondition::Disk, &leaves(40), now + secs(3.0), &left(250));
+    pending_reclaim.note_end(PressureCondition::Disk, now + secs(3.0));
     assert!(pending_reclaim.is_awaited(SIGNAL, now + secs(3.0)), "what came before is not counted");
-    pending_reclaim.forget(Condition::Disk);
+    pending_reclaim.forget(PressureCondition::Disk);
     assert!(!pending_reclaim.is_awaited(SIGNAL, now + secs(3.0)));
 }

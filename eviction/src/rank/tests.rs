@@ -1,7 +1,7 @@
 use winddown_shared::{FsLayout, PodStats};
 
 use super::*;
-use crate::tests::{changed, disk, inodes, memory, pod, processes};
+use crate::tests::{changed, disk, inodes, memory, pod, tasks};
 use crate::usage::usage;
 
 fn order(signal: Signal, pods: &[(Pod, Option<PodStats>)]) -> Vec<&str> {
@@ -47,7 +47,7 @@ fn a_pod_that_uses_all_it_asked_for_does_not_exceed_it_and_a_byte_more_does() {
 
 #[test]
 fn ordered_by_priority() {
-    let pods = [12534, -134, 1].map(|p| (pod(&p.to_string(), p, &[]), Some(processes(1))));
+    let pods = [12534, -134, 1].map(|p| (pod(&p.to_string(), p, &[]), Some(tasks(1))));
     assert_eq!(order(Signal::PidAvailable, &pods), ["-134", "1", "12534"]);
 }
 
@@ -125,11 +125,11 @@ fn ordered_by_priority_memory_exceeding_then_low_then_the_larger_excess() {
 }
 
 #[test]
-fn ordered_by_priority_process_then_the_number_of_processes() {
+fn ordered_by_priority_process_then_the_number_of_tasks() {
     let pods = [
-        (pod("high", 1, &[]), Some(processes(900))),
-        (pod("few", -1, &[]), Some(processes(10))),
-        (pod("many", -1, &[]), Some(processes(500))),
+        (pod("high", 1, &[]), Some(tasks(900))),
+        (pod("few", -1, &[]), Some(tasks(10))),
+        (pod("many", -1, &[]), Some(tasks(500))),
     ];
     assert_eq!(order(Signal::PidAvailable, &pods), ["many", "few", "high"]);
 }

@@ -3,7 +3,7 @@
 use winddown_shared::FsLayout;
 
 use super::Threshold;
-use crate::signal::Signal;
+use crate::signal::{FileSystem, Signal};
 
 /// A configured threshold on `containerfs`, which has no effect: the threshold of the file system with the writable
 /// layers counts.
@@ -38,8 +38,8 @@ pub(crate) fn with_container_fs(
         FsLayout::One | FsLayout::Split => (Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
         FsLayout::ImageFs => (Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
     };
-    let is_container_fs =
-        |signal| matches!(signal, Signal::ContainerFsAvailable | Signal::ContainerFsInodesFree);
+    let derives = [(bytes, Signal::ContainerFsAvailable), (inodes, Signal::ContainerFsInodesFree)];
+    let is_container_fs = |signal: Signal| signal.file_system() == Some(FileSystem::Container);
     let overwritten = thresholds
         .iter()
         .filter(|threshold| is_container_fs(threshold.signal))
@@ -47,11 +47,7 @@ pub(crate) fn with_container_fs(
         .collect();
     let kept = thresholds.iter().filter(|threshold| !is_container_fs(threshold.signal)).copied();
     let derived = thresholds.iter().filter_map(|threshold| {
-        let signal = match threshold.signal {
-            signal if signal == bytes => Signal::ContainerFsAvailable,
-            signal if signal == inodes => Signal::ContainerFsInodesFree,
-            _ => return None,
-        };
+        let (_, signal) = derives.into_iter().find(|(from, _)| *from == threshold.signal)?;
         Some(Threshold { signal, ..*threshold })
     });
     (kept.chain(derived).collect(), overwritten)

@@ -14,7 +14,7 @@ mod tests;
 
 /// The eviction fields. Each value is validated, and kept as it was written.
 ///
-/// Signals are the kubelet's nine; values are quantities or percentages.
+/// Signals are the kubelet's; values are quantities or percentages.
 // Over the limit because each field is an option of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvictionSettings {

@@ -1,5 +1,7 @@
 //! The fields of a KubeletConfiguration, to tell those that are not used here from those that do not exist.
 
+use winddown_eviction::Signal;
+
 /// The fields of `kubelet.config.k8s.io/v1beta1` in Kubernetes 1.36 and 1.37, sorted.
 pub(super) const KUBELET_FIELDS: [&str; 126] = [
     "address",
@@ -130,20 +132,12 @@ pub(super) const KUBELET_FIELDS: [&str; 126] = [
     "volumeStatsAggPeriod",
 ];
 
-/// Names that are no fields of the file itself, and the field that they belong below.
-pub(super) const BELOW: &[(&str, &str)] = &[
-    ("memory.available", "evictionHard"),
-    ("nodefs.available", "evictionHard"),
-    ("nodefs.inodesFree", "evictionHard"),
-    ("imagefs.available", "evictionHard"),
-    ("imagefs.inodesFree", "evictionHard"),
-    ("containerfs.available", "evictionHard"),
-    ("containerfs.inodesFree", "evictionHard"),
-    ("pid.available", "evictionHard"),
-    ("allocatableMemory.available", "evictionHard"),
-    ("anonymous", "authentication"),
-    ("webhook", "authentication"),
-    ("x509", "authentication"),
-    ("swapBehavior", "memorySwap"),
-    ("maxContainerRestartPeriod", "crashLoopBackOff"),
-];
+/// The field that a name belongs below which is no field of the file itself.
+pub(super) fn belongs_below(name: &str) -> Option<&'static str> {
+    match name {
+        "anonymous" | "webhook" | "x509" => Some("authentication"),
+        "swapBehavior" => Some("memorySwap"),
+        "maxContainerRestartPeriod" => Some("crashLoopBackOff"),
+        name => name.parse::<Signal>().is_ok().then_some("evictionHard"),
+    }
+}

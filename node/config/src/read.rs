@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use super::kubelet_fields::{BELOW, KUBELET_FIELDS};
+use super::kubelet_fields::{KUBELET_FIELDS, belongs_below};
 use super::reference::{self, FieldReading};
 use super::{API_VERSION, Config, KIND};
 use winddown_yaml::{Dialect, Fields, Key, Problem, YamlNode};
@@ -32,7 +32,7 @@ pub(super) fn read(path: &Path, root: &YamlNode) -> Result<(Config, Vec<Problem>
     let mut fields = Fields::new(root, winddown_yaml::Path::ROOT, &mut problems);
     let Some(kubelet) = is_kubelets(&mut fields) else { return Err(problems) };
     let mut reading = FieldReading { kubelet, warnings: Vec::new() };
-    fields.belongs_below(BELOW);
+    fields.belongs_below(belongs_below);
     if kubelet {
         let whole = std::path::absolute(path).unwrap_or_default();
         let directory = whole.parent().unwrap_or(Path::new("/")).to_owned();

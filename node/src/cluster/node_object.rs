@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until};
-use winddown_cluster::node::{self, Ping, Pressure};
-use winddown_shared::{LockState, Runtime, critical};
+use winddown_cluster::node::{self, Ping};
+use winddown_shared::{LockState, PressureCondition, Runtime, critical};
 
 use super::{Clean, Membership};
 use crate::core::Core;
-use crate::links::{Draining, NodeEnd, NodeShortage, Observe};
+use crate::links::{Draining, NodeEnd, Observe};
 
 /// How long a node may be without the lock before its conditions report that.
 const UNPROTECTED_AFTER: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ pub(super) struct NodePublisher<R: Runtime> {
     /// Whether the node is about to go down; `None` without the shutdown plug-in.
     pub(super) end: Option<Box<dyn Observe<NodeEnd>>>,
     /// The resources that the node runs short of; `None` without the eviction plug-in.
-    pub(super) shortage: Option<Box<dyn Observe<NodeShortage>>>,
+    pub(super) pressure: Option<Box<dyn Observe<Vec<PressureCondition>>>>,
 }
 
 impl<R: Runtime> NodePublisher<R> {
@@ -66,9 +66,8 @@ impl<R: Runtime> NodePublisher<R> {
                 unprotected_by = unprotected(&end.lock, unprotected_at);
                 (last, held) = (end.last, end.held);
             }
-            if let Some(shortage) = &mut self.shortage {
-                let NodeShortage { memory, disk, pid } = shortage.now();
-                node.set_pressure(Pressure { memory, disk, pid });
+            if let Some(pressure) = &mut self.pressure {
+                node.set_pressure(pressure.now());
             }
             found.mark_unchanged();
             self.publish_facts(last, unprotected_by, held);
@@ -77,7 +76,7 @@ impl<R: Runtime> NodePublisher<R> {
                 Ok(()) = gate.changed() => {}
                 Ok(()) = found.changed() => {}
                 () = changed(&mut self.end) => {}
-                () = changed(&mut self.shortage) => {}
+                () = changed(&mut self.pressure) => {}
                 () = sleep_until(unprotected_at.unwrap_or_else(Instant::now)),
                     if unprotected_at.is_some_and(|at| at > Instant::now()) => {}
             }

@@ -171,13 +171,15 @@ impl Counted {
     }
 
     /// Creates the eviction series, so that they exist from the start.
+    #[cfg(feature = "eviction")]
     pub(super) fn show_eviction(&self) {
-        for signal in ["memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"]
-        {
-            self.evictions.of(signal);
+        use winddown_eviction::Signal;
+
+        for signal in Signal::first_of_each_resource() {
+            self.evictions.of(signal.as_str());
         }
         // A histogram has many series, so those of the other signals appear with their first event.
-        self.eviction_stats_age.of("memory.available");
+        self.eviction_stats_age.of(Signal::MemoryAvailable.as_str());
     }
 
     pub(super) fn eviction(&self, signal: &str) -> Tally {

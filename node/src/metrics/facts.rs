@@ -7,7 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
 use winddown_control::api::{SwapStatus, ThresholdStatus};
-use winddown_shared::{GateReason, GateReasons, Quantity};
+use winddown_shared::{GateReason, GateReasons, PressureCondition, Quantity};
 
 use super::cluster::ClusterFacts;
 use super::counts::{ByOrigin, PodCounts};
@@ -32,8 +32,8 @@ pub struct ScrapedNode {
     pub guard: Option<GuardFacts>,
     /// The ordered start of its pods after the boot; `None` without an ordered start.
     pub start: Option<StartFacts>,
-    /// Whether it is short of memory, disk and process ids.
-    pub pressure: [bool; 3],
+    /// The pressure conditions that hold.
+    pub pressure: Vec<PressureCondition>,
     /// Its eviction thresholds and the amounts available.
     pub thresholds: Vec<ThresholdStatus>,
     /// Its swap; `None` if it has none or it was not measured yet.
@@ -247,12 +247,13 @@ impl ScrapedNode {
         if let Some(start) = &self.start {
             start.encode(out)?;
         }
-        let [memory, disk, pid] = self.pressure;
-        let sample = |(name, holds)| ([("condition", name)], usize::from(holds));
+        let sample = |one: PressureCondition| {
+            ([("condition", one.as_str())], usize::from(self.pressure.contains(&one)))
+        };
         out.gauges(
             "winddown_node_pressure",
             "Whether the node runs short of something, by condition.",
-            &[("MemoryPressure", memory), ("DiskPressure", disk), ("PIDPressure", pid)].map(sample),
+            &PressureCondition::ALL.map(sample),
         )?;
         out.gauge(
             "winddown_manifest_problems",

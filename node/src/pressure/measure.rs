@@ -182,7 +182,7 @@ impl NodeReader {
             self.is_whole = true;
         }
         let Reading { mut stats, problems } = self.measure().await;
-        let is_blind = stats.memory.is_none() && stats.pids.is_none() && stats.nodefs.is_none();
+        let is_blind = stats.memory.is_none() && stats.tasks.is_none() && stats.nodefs.is_none();
         for error in &problems {
             let why = error_chain(error);
             if self.told.insert(why.clone()) {

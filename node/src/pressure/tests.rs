@@ -135,7 +135,7 @@ impl Files {
         };
         Some(PodStats {
             memory_working_set: Some(memory),
-            processes: cgroup_number(&read("pids.current")?),
+            tasks: cgroup_number(&read("pids.current")?),
             containers: vec![main],
             ..PodStats::default()
         })

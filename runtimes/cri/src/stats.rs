@@ -216,7 +216,7 @@ fn finish(disk: &DiskCache, pod: Measured) -> (PodUid, PodStats) {
     let memory = || containers.iter().map(|c| c.memory_working_set).sum();
     let cpu = || containers.iter().map(|c| c.cpu_time).sum();
     (stats.memory_working_set, stats.cpu_time) = (pod_memory.or_else(memory), pod_cpu.or_else(cpu));
-    stats.processes = pod_tasks;
+    stats.tasks = pod_tasks;
     disk.enter(&uid, &mut stats);
     (uid, stats)
 }

@@ -26,7 +26,7 @@ pub struct NodeStats {
     /// Which of these file systems are the same; absent until the runtime reports it.
     pub layout: Option<FsLayout>,
     /// Tasks of the node.
-    pub pids: Option<PidStats>,
+    pub tasks: Option<TaskStats>,
     /// Time lost to lack of memory, by the whole node.
     pub memory_pressure: Option<PressureStats>,
     /// Time lost to lack of memory, by the cgroup that all pods are in.
@@ -81,7 +81,7 @@ pub struct FsStats {
 
 /// Tasks (threads) of the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PidStats {
+pub struct TaskStats {
     /// When it was read.
     pub at: Option<Instant>,
     /// The limit.
@@ -133,8 +133,8 @@ pub struct PodStats {
     pub zswap: Option<u64>,
     /// CPU time used so far.
     pub cpu_time: Option<Duration>,
-    /// The number of its processes.
-    pub processes: Option<u64>,
+    /// The number of its tasks (threads).
+    pub tasks: Option<u64>,
     /// Its containers (init containers, sidecars and regular ones), in the order in which they are
     /// to be listed.
     pub containers: Vec<ContainerStats>,

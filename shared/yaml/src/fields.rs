@@ -13,7 +13,7 @@ pub struct Fields<'n, 'p> {
     node: &'n YamlNode,
     path: Path<'p>,
     known: Vec<&'static str>,
-    belongs_below: &'static [(&'static str, &'static str)],
+    belongs_below: fn(&str) -> Option<&'static str>,
     dialect: Option<Dialect>,
     problems: &'p mut Vec<Problem>,
 }
@@ -65,7 +65,7 @@ impl<'n, 'p> Fields<'n, 'p> {
             problems.push(Problem::new(node.at, path, what));
         }
         let known = Vec::new();
-        Self { node, path, known, belongs_below: &[], dialect: None, problems }
+        Self { node, path, known, belongs_below: |_| None, dialect: None, problems }
     }
 
     /// From now on, reads the mapping as another program does.
@@ -78,9 +78,9 @@ impl<'n, 'p> Fields<'n, 'p> {
         self.dialect.as_ref()
     }
 
-    /// Names that do not belong here, each with the key that it belongs below: what to say of an unknown one.
-    pub fn belongs_below(&mut self, names: &'static [(&'static str, &'static str)]) {
-        self.belongs_below = names;
+    /// What to say of an unknown name: the key that it belongs below, if it belongs elsewhere.
+    pub fn belongs_below(&mut self, of: fn(&str) -> Option<&'static str>) {
+        self.belongs_below = of;
     }
 
     /// The value of `key`, unless it is absent or null.
@@ -172,9 +172,8 @@ impl<'n, 'p> Fields<'n, 'p> {
 
     /// Says that `key` is unknown, and what it may stand for: one of the keys that were requested, or of `others`.
     pub fn unknown_field(&self, key: &super::Key, others: &[&str]) -> Problem {
-        let below = self.belongs_below.iter().find(|(name, _)| **name == *key.text);
-        let hint = match below {
-            Some((_, field)) => format!(": it belongs below `{field}`"),
+        let hint = match (self.belongs_below)(&key.text) {
+            Some(field) => format!(": it belongs below `{field}`"),
             None => suggestion(&key.text, &[&self.known, others].concat()),
         };
         Problem::new(key.at, self.path.key(&key.text), format!("unknown field{hint}"))

@@ -9,8 +9,8 @@ use futures_util::future::{BoxFuture, join_all};
 use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Value, json};
 use winddown_shared::{
-    ContainerStats, DiskUse, FsStats, MemoryStats, NodeStats, PidStats, PodStats, PodUid,
-    RuntimeError, VolumeStats,
+    ContainerStats, DiskUse, FsStats, MemoryStats, NodeStats, PodStats, PodUid, RuntimeError,
+    TaskStats, VolumeStats,
 };
 
 use super::Bench;
@@ -44,7 +44,7 @@ impl StatsProvider for Measures {
             let pod = PodStats {
                 memory_working_set: Some(4000),
                 cpu_time: Some(used),
-                processes: Some(5),
+                tasks: Some(5),
                 containers: vec![main],
                 volumes: vec![VolumeStats {
                     name: "data".into(),
@@ -63,7 +63,7 @@ impl StatsProvider for Measures {
             let memory = MemoryStats { working_set: 5000, available: 6000, ..Default::default() };
             let node = NodeStats {
                 memory: Some(memory),
-                pids: Some(PidStats { at: None, max: 32768, running: 99 }),
+                tasks: Some(TaskStats { at: None, max: 32768, running: 99 }),
                 nodefs: disks.then_some(fs),
                 ..NodeStats::default()
             };

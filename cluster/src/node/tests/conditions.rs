@@ -42,7 +42,7 @@ fn a_healthy_node_has_the_kubelets_four_conditions_and_no_others() {
 
 #[test]
 fn pressure_is_told_in_the_kubelets_words() {
-    let pressure = Pressure { memory: true, disk: true, pid: true };
+    let pressure = winddown_shared::PressureCondition::ALL.to_vec();
     let health = NodeHealth { pressure, ..NodeHealth::default() };
     assert_eq!(
         texts(&health, "MemoryPressure"),

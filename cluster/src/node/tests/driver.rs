@@ -158,7 +158,7 @@ async fn events_tell_what_changed_once_and_in_the_kubelets_words() {
     agent.told().await;
     let healthy = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"];
     assert_eq!(agent.heard(), [&["Starting"], &healthy[..], &["NodeReady"]].concat());
-    agent.handle.set_pressure(super::super::Pressure { disk: true, ..Default::default() });
+    agent.handle.set_pressure(vec![winddown_shared::PressureCondition::Disk]);
     agent.told().await;
     agent.handle.set_shutting_down(true);
     agent.told().await;

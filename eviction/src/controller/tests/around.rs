@@ -5,12 +5,11 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::time::Instant;
 use winddown_shared::testing::static_pod;
-use winddown_shared::{Event, GateReason, GateReasons, PodUid};
+use winddown_shared::{Event, GateReason, GateReasons, PodUid, PressureCondition};
 
 use super::*;
 use crate::{
-    CandidateEnding, Condition, DecisionOutcome, EvictedBefore, HookRule, Signal, StaticPods,
-    WantedFigures,
+    CandidateEnding, DecisionOutcome, EvictedBefore, HookRule, Signal, StaticPods, WantedFigures,
 };
 
 #[tokio::test(start_paused = true)]
@@ -73,13 +72,13 @@ async fn a_drained_node_says_what_it_is_short_of_and_ends_no_pod_for_it() {
     world.is(left("8Gi"), secs(2)).await;
     world.paused_by.send_replace(GateReasons::from_iter([GateReason::Drain]));
     world.is(left("0"), MINUTE).await;
-    assert!(world.has(Condition::Memory));
+    assert!(world.has(PressureCondition::Memory));
     world.is(left("8Gi"), MINUTE).await;
     world.paused_by.send_replace(GateReasons::NONE);
     tokio::time::sleep(secs(30)).await;
-    assert!(world.has(Condition::Memory), "its time is not over");
+    assert!(world.has(PressureCondition::Memory), "its time is not over");
     tokio::time::sleep(MINUTE).await;
-    assert!(!world.has(Condition::Memory));
+    assert!(!world.has(PressureCondition::Memory));
     assert_eq!(world.killed(), []);
 }
 
@@ -125,7 +124,7 @@ async fn shadow_mode_decides_and_records_and_touches_nothing() {
     let world = World::new(shadow, memory_pods());
     world.is(left("500Mi"), MINUTE).await;
     assert_eq!(world.killed(), []);
-    assert!(!world.has(Condition::Memory), "no condition, so nobody is kept out");
+    assert!(!world.has(PressureCondition::Memory), "no condition, so nobody is kept out");
     let history = world.view.history();
     assert_eq!(history.len(), 1);
     assert_eq!((&history[0].outcome, history[0].times), (&DecisionOutcome::Shadow, 6));
@@ -215,12 +214,12 @@ async fn a_condition_ends_and_an_evicted_static_pod_comes_back_when_all_threshol
     let world = with_a_manifest();
     world.helps("web", left("8Gi"));
     world.is(left("500Mi"), secs(5)).await;
-    assert!(world.has(Condition::Memory));
+    assert!(world.has(PressureCondition::Memory));
     let mut idle = policy(json!({}));
     (idle.local_storage_limits, idle.transition_period) = (false, secs(60));
     world.policy.send_replace(Arc::new(idle));
     tokio::time::sleep(secs(90)).await;
-    assert!(!world.has(Condition::Memory));
+    assert!(!world.has(PressureCondition::Memory));
     assert_eq!(brought_back(&world), ["web"]);
     let looks = world.looks();
     tokio::time::sleep(MINUTE).await;
@@ -239,7 +238,7 @@ async fn a_static_pod_that_takes_longer_to_end_than_it_may_comes_back_all_the_sa
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_came_back_after_it_was_overdue_can_be_evicted_again() {
-    let (due, evicted_for) = (Instant::now(), Condition::Memory.into());
+    let (due, evicted_for) = (Instant::now(), PressureCondition::Memory.into());
     let overdue = CandidateEnding { due, has_minimal_grace: true, evicted_for };
     let world = World::with(hard(), vec![(pod("web", 0, &[]), memory("1Gi"))], |controller| {
         controller.victims.endings.insert(PodUid::new("web"), overdue);
@@ -356,6 +355,6 @@ async fn who_would_be_ended_can_be_asked_and_nothing_is_touched() {
     assert_eq!(told.thresholds[0].available.as_deref(), Some("8Gi"));
     assert_eq!(told.thresholds[0].met_seconds, None);
     assert_eq!(explain(Some(Signal::PidAvailable)).await.signal, None);
-    assert_eq!(world.node.state().measured, [(5, WantedFigures::Memory)]);
+    assert_eq!(world.node.state().measured, [(5, WantedFigures::Kernel)]);
     assert_eq!(world.killed(), []);
 }

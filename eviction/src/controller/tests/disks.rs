@@ -1,11 +1,11 @@
 //! Full disks.
 
 use serde_json::json;
-use winddown_shared::{FsStats, GateReason, GateReasons};
+use winddown_shared::{FsStats, GateReason, GateReasons, PressureCondition};
 
 use super::*;
+use crate::DecisionOutcome;
 use crate::tests::disk;
-use crate::{Condition, DecisionOutcome};
 
 fn disk_left(available: &str) -> NodeStats {
     let nodefs = FsStats {
@@ -42,7 +42,7 @@ async fn reclaim_is_judged_by_what_was_short_and_by_nothing_else() {
     world.node.state().after_reclaim = Some(disk_left("5Gi"));
     world.is(disk_left("500Mi"), MINUTE).await;
     assert_eq!(names(&world), [""; 0], "memory is short for less than its grace");
-    assert!(world.has(Condition::Memory) && world.has(Condition::Disk));
+    assert!(world.has(PressureCondition::Memory) && world.has(PressureCondition::Disk));
     let outcome = &world.view.history()[0].outcome;
     assert!(matches!(outcome, DecisionOutcome::Reclaimed(back) if back.items == 3), "{outcome:?}");
 }

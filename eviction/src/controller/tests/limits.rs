@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use winddown_shared::DiskUse;
+use winddown_shared::{DiskUse, PressureCondition};
 
 use super::*;
+use crate::HookRule;
 use crate::tests::disk;
-use crate::{Condition, HookRule};
 
 /// A pod with a limit of 1 GiB of local storage.
 fn limited(name: &str, priority: i32) -> Pod {
@@ -30,7 +30,7 @@ async fn storage_limit_evictions() {
     world.is(left("8Gi"), secs(1)).await;
     let all = ["rootfs", "logs"].map(|name| (name.to_owned(), Some(1)));
     assert_eq!(world.killed(), all, "at once and beside each other");
-    assert!(!world.has(Condition::Disk), "the pods' own matter");
+    assert!(!world.has(PressureCondition::Disk), "the pods' own matter");
     let calls = world.killer.calls();
     let status = calls[0].request.status.as_ref().unwrap();
     let text = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ";

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use winddown_shared::{Event, GateReason, GateReasons, PressureStats};
+use winddown_shared::{Event, GateReason, GateReasons, PressureCondition, PressureStats};
 
 use super::*;
-use crate::tests::processes;
-use crate::{Condition, DecisionOutcome, HookRule, PressureRule};
+use crate::tests::tasks;
+use crate::{DecisionOutcome, HookRule, PressureRule};
 
 fn soft() -> Policy {
     policy(json!({
@@ -113,7 +113,7 @@ async fn one_pod_at_a_time_and_no_more_once_enough_has_come_back() {
 async fn pods_that_give_memory_back_within_the_soft_grace_are_not_ended() {
     let world = World::new(soft(), memory_pods());
     world.is(left("1500Mi"), secs(9)).await;
-    assert!(world.has(Condition::Memory));
+    assert!(world.has(PressureCondition::Memory));
     world.is(left("4Gi"), 10 * MINUTE).await;
     assert_eq!(names(&world), [""; 0]);
 }
@@ -200,15 +200,15 @@ async fn memory_that_comes_back_with_pods_that_others_end_is_waited_for() {
 }
 
 fn tasks_left(count: u64) -> NodeStats {
-    let pids = winddown_shared::PidStats { at: None, max: 1000, running: 1000 - count };
-    NodeStats { pids: Some(pids), ..left("8Gi") }
+    let tasks = winddown_shared::TaskStats { at: None, max: 1000, running: 1000 - count };
+    NodeStats { tasks: Some(tasks), ..left("8Gi") }
 }
 
 #[tokio::test(start_paused = true)]
 async fn no_second_victim_while_the_tasks_of_a_fork_bomb_are_still_collected() {
     let policy = || policy(json!({"evictionHard": {"pid.available": "200"}}));
     let pods = || {
-        let named = |name: &str, tasks| (pod(name, 0, &[]), processes(tasks));
+        let named = |name: &str, count| (pod(name, 0, &[]), tasks(count));
         vec![named("bomb", 400), named("web", 3), named("db", 2)]
     };
     let world = World::new(policy(), pods());
@@ -280,5 +280,5 @@ async fn tasks_that_wait_for_memory_end_one_pod_and_then_none_for_a_while() {
     assert_eq!(world.killed()[0], (LOWEST.to_owned(), Some(1)));
     let label = |event: &Event| matches!(event, Event::PodEvicted { signal: "memoryPressure", .. });
     assert_eq!(world.count(label), 2);
-    assert!(world.has(Condition::Memory));
+    assert!(world.has(PressureCondition::Memory));
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde_json::json;
-use winddown_shared::{AdmitHandler, FsLayout, FsStats, Others, PidStats};
+use winddown_shared::{AdmitHandler, FsLayout, FsStats, Others, PressureCondition, TaskStats};
 
 use super::*;
-use crate::tests::{disk, inodes, processes};
-use crate::{Condition, Reclaimable};
+use crate::Reclaimable;
+use crate::tests::{disk, inodes, tasks};
 
 const NEVER: [&str; 3] = ["guaranteed", "burstable", "best-effort"];
 
@@ -32,7 +32,7 @@ fn admitted(world: &World) -> [bool; 3] {
 
 /// The values for a scenario that takes one condition through all its stages.
 struct Script {
-    condition: Condition,
+    condition: PressureCondition,
     healthy: NodeStats,
     soft: NodeStats,
     hard: NodeStats,
@@ -93,7 +93,7 @@ async fn memory_pressure() {
     let world = run(
         hard_and_soft("memory.available", "1Gi", "2Gi"),
         Script {
-            condition: Condition::Memory,
+            condition: PressureCondition::Memory,
             healthy: left("3Gi"),
             soft: left("1500Mi"),
             hard: left("500Mi"),
@@ -109,18 +109,18 @@ async fn memory_pressure() {
 #[tokio::test(start_paused = true)]
 async fn pid_pressure() {
     let running = |running| NodeStats {
-        pids: Some(PidStats { at: None, max: 2000, running }),
+        tasks: Some(TaskStats { at: None, max: 2000, running }),
         ..left("8Gi")
     };
     let pods = vec![
-        (pod("high-priority", 1, &[]), processes(600)),
-        (pod("fewer", -1, &[]), processes(100)),
-        (pod("victim", -1, &[]), processes(600)),
+        (pod("high-priority", 1, &[]), tasks(600)),
+        (pod("fewer", -1, &[]), tasks(100)),
+        (pod("victim", -1, &[]), tasks(600)),
     ];
     run(
         hard_and_soft("pid.available", "1200", "1500"),
         Script {
-            condition: Condition::Pid,
+            condition: PressureCondition::Pid,
             healthy: running(300),
             soft: running(700),
             hard: running(1200),
@@ -175,7 +175,7 @@ async fn disk_script(signal: &str, hard: &str, soft: &str, of: impl Fn(&str) -> 
         let world = run(
             hard_and_soft(&format!("{file_system}.{signal}"), hard, soft),
             Script {
-                condition: Condition::Disk,
+                condition: PressureCondition::Disk,
                 healthy: short(layout, healthy, healthy),
                 soft: short(layout, of("1.5Gi"), healthy),
                 hard: short(layout, of("750Mi"), healthy),
@@ -214,15 +214,15 @@ async fn allocatable_memory_pressure() {
     };
     let world = World::new(policy, memory_pods());
     world.is(pods_left("4Gi"), MINUTE).await;
-    assert!(!world.has(Condition::Memory));
+    assert!(!world.has(PressureCondition::Memory));
     world.helps(LOWEST, pods_left("2Gi"));
     world.is(pods_left("500Mi"), secs(30)).await;
     assert_eq!(world.killed(), [(LOWEST.to_owned(), Some(1))]);
     assert_eq!(admitted(&world), [true, true, false]);
     world.is(pods_left("2Gi"), MINUTE).await;
-    assert!(world.has(Condition::Memory));
+    assert!(world.has(PressureCondition::Memory));
     world.is(pods_left("2Gi"), 5 * MINUTE).await;
-    assert!(!world.has(Condition::Memory));
+    assert!(!world.has(PressureCondition::Memory));
 }
 
 #[tokio::test(start_paused = true)]
@@ -242,9 +242,9 @@ async fn memory_pressure_verify_pod_status() {
 #[tokio::test(start_paused = true)]
 async fn pid_pressure_verify_pod_status() {
     let policy = policy(json!({"evictionHard": {"pid.available": "1200"}}));
-    let world = World::new(policy, vec![(pod("p", 0, &[]), processes(500))]);
-    let pids = Some(PidStats { at: None, max: 1500, running: 1000 });
-    world.is(NodeStats { pids, ..left("8Gi") }, Duration::from_millis(1100)).await;
+    let world = World::new(policy, vec![(pod("p", 0, &[]), tasks(500))]);
+    let tasks = Some(TaskStats { at: None, max: 1500, running: 1000 });
+    world.is(NodeStats { tasks, ..left("8Gi") }, Duration::from_millis(1100)).await;
     let text = "The node was low on resource: pids. Threshold quantity: 1200, available: 500. ";
     assert_eq!(world.message(0), text);
 }
@@ -288,9 +288,9 @@ async fn min_reclaim() {
     let names: Vec<String> = world.killed().into_iter().map(|(name, _)| name).collect();
     let all = [LOWEST, "burstable-above-requests", "best-effort-high-priority-high-usage"];
     assert_eq!(names, all, "until as much is regained as is wanted");
-    assert!(world.has(Condition::Memory));
+    assert!(world.has(PressureCondition::Memory));
     world.is(left("2Gi"), 5 * MINUTE).await;
-    assert!(!world.has(Condition::Memory));
+    assert!(!world.has(PressureCondition::Memory));
     assert_eq!(world.killed().len(), 3);
 }
 
@@ -328,7 +328,7 @@ async fn node_reclaim_funcs() {
         world.node.state().after_reclaim = Some(of("3Gi"));
         world.is(of("0.5Gi"), MINUTE).await;
         assert_eq!(world.node.state().reclaimed, kinds, "{layout:?}");
-        assert!(world.has(Condition::Disk), "{layout:?}");
+        assert!(world.has(PressureCondition::Disk), "{layout:?}");
         assert_eq!(world.killed(), [], "{layout:?}: it was enough");
 
         world.node.state().after_reclaim = Some(of("1.1Gi"));
@@ -352,12 +352,12 @@ async fn static_critical_pods_are_not_evicted() {
         let policy = hard_and_soft("memory.available", "1Gi", "2Gi");
         let world = World::new(policy, vec![(hog(priority), memory("800Mi"))]);
         world.is(left("2Gi"), MINUTE).await;
-        assert!(!world.has(Condition::Memory));
+        assert!(!world.has(PressureCondition::Memory));
         world.is(left("1500Mi"), 4 * MINUTE).await;
-        assert!(world.has(Condition::Memory));
+        assert!(world.has(PressureCondition::Memory));
         world.is(left("500Mi"), MINUTE).await;
         assert_eq!(world.killed(), []);
         world.is(left("2Gi"), 6 * MINUTE).await;
-        assert!(!world.has(Condition::Memory));
+        assert!(!world.has(PressureCondition::Memory));
     }
 }

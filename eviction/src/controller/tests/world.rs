@@ -12,12 +12,12 @@ use tokio::time::{Instant, sleep};
 use winddown_shared::testing::{FakeKiller, FakeRecorder, KillCall};
 use winddown_shared::{
     Event, FsLayout, FsStats, GateReasons, MemoryFigure, MemoryStats, NodeStats, Pod, PodKiller,
-    PodStats, PodUid, VictimLock, WallClock,
+    PodStats, PodUid, PressureCondition, VictimLock, WallClock,
 };
 
 use crate::{
-    Cadence, Condition, EvictedBefore, EvictionController, EvictionParts, EvictionView, Hook,
-    HookCall, HookRule, HookRun, MeasureError, Policy, Readmit, Reclaim, ReclaimError, Reclaimable,
+    Cadence, EvictedBefore, EvictionController, EvictionParts, EvictionView, Hook, HookCall,
+    HookRule, HookRun, MeasureError, Policy, Readmit, Reclaim, ReclaimError, Reclaimable,
     Reclaimed, Signals, WantedFigures,
 };
 
@@ -132,7 +132,7 @@ impl World {
         request.status.as_ref().unwrap().message.to_string()
     }
 
-    pub(super) fn has(&self, condition: Condition) -> bool {
+    pub(super) fn has(&self, condition: PressureCondition) -> bool {
         self.view.conditions().borrow().contains(condition)
     }
 

@@ -2,8 +2,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use winddown_eviction::{
-    Condition, MemoryAvailable, PressureScope, Signal, StaticPods, Threshold, ThresholdValue,
+    MemoryAvailable, PressureScope, Signal, StaticPods, Threshold, ThresholdValue,
 };
+use winddown_shared::PressureCondition;
 
 use crate::{API_VERSION, Config, KIND};
 
@@ -33,7 +34,7 @@ fn what_is_configured_is_the_policy_of_the_loop() {
     let disk: &Threshold = of(Signal::NodeFsAvailable);
     assert_eq!(disk.value, ThresholdValue::Share(0.15));
     assert_eq!(disk.grace, Duration::from_secs(90));
-    assert_eq!(disk.signal.condition(), Condition::Disk);
+    assert_eq!(disk.signal.condition(), PressureCondition::Disk);
     assert!(disk.min_reclaim.is_some());
     assert_eq!(of(Signal::ContainerFsAvailable).value, disk.value);
     assert_eq!(policy.transition_period, Duration::from_secs(60));

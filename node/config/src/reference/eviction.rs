@@ -18,17 +18,7 @@ const SOFT: &str = "evictionSoft";
 const GRACE: &str = "evictionSoftGracePeriod";
 const RECLAIM: &str = "evictionMinimumReclaim";
 
-const SIGNALS: Names = Names::Words(&[
-    "memory.available",
-    "nodefs.available",
-    "nodefs.inodesFree",
-    "imagefs.available",
-    "imagefs.inodesFree",
-    "containerfs.available",
-    "containerfs.inodesFree",
-    "pid.available",
-    "allocatableMemory.available",
-]);
+const SIGNALS: Names = Names::Words(&Signal::NAMES);
 const THRESHOLDS: ValueKind = ValueKind::Map { names: SIGNALS, value: &ValueKind::Threshold };
 const GRACES: ValueKind = ValueKind::Map {
     names: SIGNALS,

@@ -1,5 +1,6 @@
 //! Checks how much memory, disk space, inodes and tasks are left.
 
+use winddown_eviction::Unit;
 use winddown_shared::Quantity;
 
 use super::Check;
@@ -98,7 +99,7 @@ fn by_the_agent(pressure: &PressureStatus) -> Vec<MetThreshold> {
 }
 
 fn line(short: &MetThreshold) -> String {
-    let counted = short.signal.contains("inodes") || short.signal.starts_with("pid.");
+    let counted = Unit::of(&short.signal) != Some(Unit::Bytes);
     let amount = |amount: i64| match u64::try_from(amount) {
         Ok(amount) if !counted => bytes(amount),
         _ => amount.to_string(),

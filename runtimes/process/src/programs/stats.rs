@@ -199,7 +199,7 @@ fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodSt
                 ..ContainerStats::default()
             });
         }
-        (stats.memory_working_set, stats.processes, stats.cpu_time) = (memory, tasks, cpu);
+        (stats.memory_working_set, stats.tasks, stats.cpu_time) = (memory, tasks, cpu);
         (stats.swap, stats.zswap) = (swap, zswap);
         (stats.active_file, stats.swappable) = (active_file, swappable);
         measured.push((uid, stats));

@@ -34,7 +34,7 @@ async fn memory_and_tasks_are_those_of_the_containers_and_not_of_their_superviso
     assert!(cpu[0] > Duration::ZERO, "{cpu:?}");
     assert_eq!(stats.cpu_time, Some(cpu[0] + cpu[1]));
     // The hog's shell and its sleep, which may just be between two runs; the three of the other container.
-    assert!((4..=5).contains(&stats.processes.unwrap()), "{stats:?}");
+    assert!((4..=5).contains(&stats.tasks.unwrap()), "{stats:?}");
     stop(&runtime, &pod, 0).await;
     assert_eq!(runtime.pod_stats(None).await.unwrap(), []);
 }
@@ -48,7 +48,7 @@ async fn an_agent_that_comes_later_measures_what_it_adopted() {
     drop(runtime);
     let runtime = bed.open().await;
     let stats = of_the_pod(&runtime).await;
-    assert_eq!(stats.processes, Some(2));
+    assert_eq!(stats.tasks, Some(2));
     assert!(stats.memory_working_set.is_some());
     stop(&runtime, &pod, 0).await;
 }

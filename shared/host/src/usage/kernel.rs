@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::meminfo::MemInfo;
 use crate::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number};
 use tokio::time::Instant;
-use winddown_shared::{MemoryStats, PidStats, PressureStats, SwapStats};
+use winddown_shared::{MemoryStats, PressureStats, SwapStats, TaskStats};
 
 use super::cgroups::CgroupTree;
 use super::kernel_file::KernelFile;
@@ -88,7 +88,7 @@ impl KernelUsage {
                 }
             };
         }
-        reading.stats.pids = self.pids().map_err(&mut keep).ok();
+        reading.stats.tasks = self.tasks().map_err(&mut keep).ok();
         // A kernel may be built or started without it.
         reading.stats.memory_pressure = read_pressure(&mut self.pressure, &mut self.text);
         let pods = self.pods_pressure.as_mut();
@@ -142,7 +142,7 @@ impl KernelUsage {
         Some(SwapStats { total, free, zswap, zswapped })
     }
 
-    fn pids(&mut self) -> Result<PidStats, ReadError> {
+    fn tasks(&mut self) -> Result<TaskStats, ReadError> {
         let text = self.loadavg.read(&mut self.text)?;
         let running = tasks::running(text).ok_or_else(|| {
             self.loadavg.odd("does not have the number of tasks in its 4th field")
@@ -161,9 +161,9 @@ impl KernelUsage {
             (Some(most), Some(current))
                 if most.saturating_sub(current) < max.saturating_sub(running) =>
             {
-                Ok(PidStats { at, max: most, running: current })
+                Ok(TaskStats { at, max: most, running: current })
             }
-            _ => Ok(PidStats { at, max, running }),
+            _ => Ok(TaskStats { at, max, running }),
         }
     }
 }

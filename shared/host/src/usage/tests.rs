@@ -7,7 +7,7 @@ async fn one_measurement_has_everything_this_machine_tells() {
     let reading = usage.read().await;
     assert!(reading.problems.is_empty(), "{:?}", reading.problems);
     let stats = reading.stats;
-    assert!(stats.memory.is_some() && stats.pids.is_some() && stats.nodefs.is_some());
+    assert!(stats.memory.is_some() && stats.tasks.is_some() && stats.nodefs.is_some());
     let used = || NodeUsage::cpu_time(&UsagePaths::of_host(folder.path())).unwrap();
     assert!(used() > Duration::ZERO && used() <= used());
     assert!(usage.asking.is_none());

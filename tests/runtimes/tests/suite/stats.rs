@@ -43,7 +43,7 @@ async fn what_no_cgroup_tells_the_runtime_is_asked_for() {
     let stats = of_the_pod(&runtime).await;
     assert_eq!(stats.memory_working_set, Some(7_000_000));
     assert_eq!(stats.cpu_time, Some(Duration::from_secs(5)));
-    assert_eq!(stats.processes, None);
+    assert_eq!(stats.tasks, None);
     let main = &stats.containers[0];
     assert_eq!(main.rootfs, Some(DiskUse { bytes: 40_960, inodes: 4 }));
     assert!(main.logs.is_some());
@@ -226,7 +226,7 @@ async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
     assert!(stats.memory_working_set.unwrap() >= memory[0]);
     let cpu: Vec<Duration> = stats.containers.iter().map(|c| c.cpu_time.unwrap()).collect();
     assert!(cpu[0] > Duration::ZERO && stats.cpu_time.unwrap() >= cpu[0], "{cpu:?}");
-    assert!(stats.processes.unwrap() >= 3);
+    assert!(stats.tasks.unwrap() >= 3);
     let taken = runtime
         .reclaim_memory(pod.uid(), MemoryFigure::WorkingSet, 64 << 20, Duration::from_secs(60))
         .await;

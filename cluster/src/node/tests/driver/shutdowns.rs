@@ -49,7 +49,7 @@ async fn a_shutdown_interrupts_a_write_that_hangs() {
         hung += u32::from(entry.path == STATUS);
         hangs.then_some(Mishap::Hang)
     });
-    agent.handle.set_pressure(crate::node::Pressure { memory: true, ..Default::default() });
+    agent.handle.set_pressure(vec![winddown_shared::PressureCondition::Memory]);
     sleep(Duration::from_secs(1)).await;
     assert_eq!(ledger.condition("MemoryPressure")["status"], "False", "it hangs");
     let t0 = Instant::now();

@@ -148,15 +148,15 @@ async fn the_pods_cgroup_is_measured_on_both_versions_once_it_is_there() {
 
 #[tokio::test]
 async fn tasks_are_counted_against_the_lower_limit() {
-    let pids = |tree: &Tree| tree.read().stats.pids.map(|pids| (pids.running, pids.max));
+    let tasks = |tree: &Tree| tree.read().stats.tasks.map(|tasks| (tasks.running, tasks.max));
     let tree = Tree::v2();
-    assert_eq!(pids(&tree), Some((126, 5000)));
+    assert_eq!(tasks(&tree), Some((126, 5000)));
     tree.write("proc/sys/kernel/pid_max", "1000\n");
-    assert_eq!(pids(&tree), Some((126, 1000)));
+    assert_eq!(tasks(&tree), Some((126, 1000)));
     fs::remove_file(tree.places.proc.join("sys/kernel/pid_max")).unwrap();
-    assert_eq!(pids(&tree), Some((126, 5000)));
+    assert_eq!(tasks(&tree), Some((126, 5000)));
     fs::remove_file(tree.places.proc.join("sys/kernel/threads-max")).unwrap();
-    assert_eq!(pids(&tree), None);
+    assert_eq!(tasks(&tree), None);
 }
 
 #[tokio::test]
@@ -165,12 +165,12 @@ async fn a_cgroup_around_the_node_counts_when_its_own_limit_of_tasks_is_nearer()
     tree.places.node_cgroup = "/node".to_owned();
     tree.write("cgroup/pids/node/pids.current", "40\n");
     tree.write("cgroup/pids/node/pids.max", "max\n");
-    let pids = |tree: &Tree| tree.read().stats.pids.map(|pids| (pids.running, pids.max));
-    assert_eq!(pids(&tree), Some((126, 5000)));
+    let tasks = |tree: &Tree| tree.read().stats.tasks.map(|tasks| (tasks.running, tasks.max));
+    assert_eq!(tasks(&tree), Some((126, 5000)));
     tree.write("cgroup/pids/node/pids.max", "64\n");
-    assert_eq!(pids(&tree), Some((40, 64)));
+    assert_eq!(tasks(&tree), Some((40, 64)));
     tree.write("cgroup/pids/node/pids.max", "60000\n");
-    assert_eq!(pids(&tree), Some((126, 5000)));
+    assert_eq!(tasks(&tree), Some((126, 5000)));
 }
 
 #[tokio::test]
@@ -197,7 +197,7 @@ async fn what_cannot_be_read_is_named_and_costs_only_its_own_numbers() {
     tree.write("proc/loadavg", "nonsense\n");
     tree.write("cgroup/memory/memory.stat", "cache 3\n");
     let reading = tree.read();
-    assert_eq!((reading.stats.memory, reading.stats.pids), (None, None));
+    assert_eq!((reading.stats.memory, reading.stats.tasks), (None, None));
     let problems: Vec<String> = reading.problems.iter().map(ToString::to_string).collect();
     assert!(problems[0].contains("memory.stat: has no line inactive_file"), "{problems:?}");
     assert!(problems[1].contains("loadavg: does not have the number of tasks"), "{problems:?}");
@@ -227,8 +227,8 @@ async fn this_machine_can_be_read() {
     KernelUsage::new(&UsagePaths::of_host("/")).read(&mut reading);
     let memory = reading.stats.memory.unwrap();
     assert!(memory.working_set > 0 && memory.available > 0);
-    let pids = reading.stats.pids.unwrap();
-    assert!(pids.running > 0 && pids.max > pids.running);
+    let tasks = reading.stats.tasks.unwrap();
+    assert!(tasks.running > 0 && tasks.max > tasks.running);
     assert!(reading.problems.is_empty(), "{:?}", reading.problems);
     assert!(Path::new("/proc/pressure").exists() == reading.stats.memory_pressure.is_some());
 }

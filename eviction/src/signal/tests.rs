@@ -1,0 +1,30 @@
+use super::*;
+
+#[test]
+fn each_signal_is_found_by_its_name_and_has_the_unit_of_its_resource() {
+    for (index, signal) in Signal::ALL.into_iter().enumerate() {
+        assert_eq!((signal.index(), signal.as_str()), (index, Signal::NAMES[index]));
+        assert_eq!(signal.as_str().parse(), Ok(signal));
+        assert_eq!(Unit::of(signal.as_str()), Some(signal.resource().unit()));
+    }
+    assert_eq!(Unit::of("memoryPressure"), Some(Unit::Bytes));
+    for without in ["emptydirfs.limit", "memory", "fd.available"] {
+        assert_eq!(Unit::of(without), None, "{without}");
+    }
+}
+
+#[test]
+fn what_a_node_did_not_measure_is_available_for_no_signal() {
+    for signal in Signal::ALL {
+        assert_eq!(signal.available(&NodeStats::default(), MemoryAvailable::default()), None);
+    }
+}
+
+#[test]
+fn the_first_signal_of_each_resource_is_the_one_of_the_node_itself() {
+    let names: Vec<_> = Signal::first_of_each_resource().map(Signal::as_str).collect();
+    assert_eq!(
+        names,
+        ["memory.available", "nodefs.available", "nodefs.inodesFree", "pid.available"]
+    );
+}
