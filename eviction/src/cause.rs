@@ -59,9 +59,3 @@ impl fmt::Display for Cause {
         f.pad(self.as_str())
     }
 }
-
-impl serde::Serialize for Cause {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
-    }
-}

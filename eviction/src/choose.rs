@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::time::Instant;
 use winddown_shared::{Pod, PodStats};
 
@@ -68,8 +67,7 @@ pub struct Considered<'a> {
 }
 
 /// Why a pod was chosen or passed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateVerdict {
     /// It is evicted.
     Chosen,
@@ -83,6 +81,23 @@ pub enum CandidateVerdict {
     Ending,
     /// It is terminating, and overdue or too slow.
     Stuck,
+}
+
+// === impl CandidateVerdict ===
+
+impl CandidateVerdict {
+    /// The verdict as JSON writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Chosen => "chosen",
+            Self::NotNeeded => "notNeeded",
+            Self::Critical => "critical",
+            Self::NotMeasured => "notMeasured",
+            Self::Ending => "ending",
+            Self::Stuck => "stuck",
+        }
+    }
 }
 
 // === impl CandidateEnding ===

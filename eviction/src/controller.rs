@@ -18,7 +18,7 @@ use crate::cause::Cause;
 use crate::choose::CandidateEnding;
 use crate::conditions::Conditions;
 use crate::decide::{Act, Snapshot, decide_without};
-use crate::history::{DecisionOutcome, DecisionRecord};
+use crate::history::{DecisionOutcome, EvictionRecord};
 use crate::hook::Hook;
 use crate::observation::Observations;
 use crate::pending_reclaim::PendingReclaim;
@@ -38,7 +38,7 @@ mod view;
 
 use reclaiming_memory::MemoryReclaim;
 use view::Shown;
-pub use view::{EvictedStaticPod, EvictionView, Explanation, ThresholdView};
+pub use view::{EvictionView, Explanation};
 
 /// The timeout of a node measurement.
 const NODE_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -145,7 +145,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let conditions = watch::Sender::new(Conditions::NONE);
         let policy = parts.policy.borrow().clone();
         let shown = Arc::new(Shown::new(policy.clone()));
-        let view = EvictionView::new(conditions.subscribe(), shown.clone());
+        let view = EvictionView::new(conditions.subscribe(), parts.policy.clone(), shown.clone());
         let now = Instant::now();
         let controller = Self {
             policy,
@@ -389,7 +389,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         tracing::warn!(processes, "the kernel killed processes of pods for want of memory");
         let outcome = DecisionOutcome::KilledByKernel { processes };
         let cause = Cause::Signal(Signal::MemoryAvailable);
-        self.shown.note(DecisionRecord::new(self.parts.wall.now(), cause, outcome));
+        self.shown.note(EvictionRecord::new(self.parts.wall.now(), cause, outcome));
     }
 
     fn pressure(&self, stats: &NodeStats) -> Option<PressureStats> {

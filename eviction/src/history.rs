@@ -1,16 +1,16 @@
 //! The latest decisions, and why they were made.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::fmt;
 use std::time::Duration;
 
-use serde::Serialize;
-use winddown_shared::{PodLabel, WallTime};
+use serde::{Deserialize, Serialize};
+use winddown_shared::WallTime;
 
 use crate::cause::Cause;
 use crate::choose::{CandidateVerdict, Considered};
 use crate::decide::Act;
-use crate::hook::HookRun;
+use crate::hook::EvictionHookRun;
 use crate::seams::Reclaimed;
 
 /// The number of evictions that are kept, and of all other decisions.
@@ -18,47 +18,50 @@ const MAX_KEPT_DECISIONS: usize = 64;
 /// The number of pods that are kept of a ranking.
 const MAX_KEPT_RANKED: usize = 10;
 
-/// One decision. The JSON form is a stable interface.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// An eviction decision. The JSON form is a stable interface.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct DecisionRecord {
+pub struct EvictionRecord {
     /// The number of the decision, counted from 1.
     pub id: u64,
     /// When the decision was made.
     pub at: WallTime,
-    /// The cause: a signal, `memoryPressure`, or a limit of the pod's own.
-    pub signal: Cause,
-    /// The least amount that should be available.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The signal or limit that caused the decision.
+    pub signal: String,
+    /// The least amount that should be available; absent for a limit of the pod's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threshold: Option<String>,
     /// The amount that was available.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available: Option<String>,
-    /// Whether the threshold was a hard one; true for causes without a threshold.
+    /// Whether the pod got one second only.
+    #[serde(default)]
     pub hard: bool,
     /// How long the resource had been short, in ms.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub short_for_ms: Option<u64>,
-    /// The pod that was evicted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub victim: Option<PodName>,
-    /// The outcome.
+    /// `namespace/name` of the pod that was evicted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub victim: Option<String>,
+    /// The outcome, human-readable.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub outcome: DecisionOutcome,
-    /// The run of the hook before the pod was asked to stop.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub hook: Option<HookRun>,
+    /// The run of the hook before the pod was asked to stop; absent if no hook is configured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<EvictionHookRun>,
     /// The first ten pods in eviction order.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub ranking: Vec<RankedPod>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ranking: Vec<RankedPodStatus>,
     /// How often the same decision was made about this signal before the next eviction.
+    #[serde(default)]
     pub times: u64,
-    /// When it was last made.
-    pub last_at: WallTime,
 }
 
-/// The outcome of a decision.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase", tag = "kind")]
+/// The outcome of a decision. It is written as a sentence.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(into = "String", from = "String")]
 pub enum DecisionOutcome {
     /// Reclaim is in progress.
     Reclaiming,
@@ -66,26 +69,23 @@ pub enum DecisionOutcome {
     Reclaimed(Reclaimed),
     /// The kernel is reclaiming memory from the pod that would be evicted.
     ReclaimingMemory {
-        /// The pod.
-        from: PodName,
+        /// `namespace/name` of the pod.
+        from: String,
     },
     /// The memory reclaim finished; the next decision shows whether it was enough.
-    #[serde(rename_all = "camelCase")]
     ReclaimedMemory {
-        /// The pod.
-        from: PodName,
+        /// `namespace/name` of the pod.
+        from: String,
         /// The bytes by which its memory usage fell.
         bytes: u64,
         /// How long it took, in ms.
         took_ms: u64,
         /// The error, if the reclaim failed.
-        #[serde(skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
     /// The pod was asked to stop.
     Evicting,
     /// The pod has stopped.
-    #[serde(rename_all = "camelCase")]
     Evicted {
         /// The time from the request until it stopped, in ms.
         took_ms: u64,
@@ -96,8 +96,10 @@ pub enum DecisionOutcome {
         error: String,
     },
     /// No pod qualified.
-    #[serde(rename = "nobody")]
-    NoCandidate,
+    NoCandidate {
+        /// Whether a pod that may qualify was not measured.
+        unmeasured: bool,
+    },
     /// Dry run: the pod would have been evicted.
     Shadow,
     /// Not a decision: the kernel killed first, or a cgroup reached its own limit.
@@ -105,48 +107,46 @@ pub enum DecisionOutcome {
         /// The number of processes that the OOM killer killed since the last sample.
         processes: u64,
     },
-}
-
-/// The identity of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodName {
-    /// `metadata.namespace`.
-    pub namespace: Arc<str>,
-    /// `metadata.name`.
-    pub name: Arc<str>,
-    /// `metadata.uid`.
-    pub uid: String,
+    /// Read back from its sentence.
+    Said(String),
 }
 
 /// A pod in a ranking.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct RankedPod {
-    /// The pod.
-    #[serde(flatten)]
-    pub pod: PodName,
+pub struct RankedPodStatus {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    #[serde(default)]
+    pub uid: String,
     /// `spec.priority`, 0 when unset.
+    #[serde(default)]
     pub priority: i32,
-    /// Its usage of the short resource: bytes, inodes or tasks; none if it was not measured.
+    /// Its usage: bytes, inodes or processes; absent if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<i64>,
-    /// Its swap usage, in bytes; none if it was not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Its swap usage in bytes, if the signal measures memory; absent if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swap: Option<u64>,
-    /// The memory that its compressed pages (zswap) occupied, in bytes; none if it was not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The memory that its compressed pages (zswap) occupy, in bytes; absent without zswap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zswap: Option<u64>,
     /// Its request.
+    #[serde(default)]
     pub request: i64,
-    /// Whether it was chosen, and if not, why.
-    pub verdict: CandidateVerdict,
+    /// The verdict: `chosen`, `notNeeded`, `critical`, `notMeasured`, `ending`, `stuck`.
+    pub verdict: String,
 }
 
 /// The last 64 evictions, and the last 64 of all other decisions: what is repeated while the node is short, such as that
 /// no pod can be evicted, pushes no eviction out.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
-    records: VecDeque<DecisionRecord>,
+    records: VecDeque<EvictionRecord>,
     last: u64,
 }
 
@@ -155,17 +155,16 @@ pub(crate) struct History {
 impl History {
     /// Records a decision and returns its number. A repetition of a decision since the last eviction only increases its
     /// count, whatever was decided about other signals in between.
-    pub(crate) fn note(&mut self, mut record: DecisionRecord) -> u64 {
+    pub(crate) fn note(&mut self, mut record: EvictionRecord) -> u64 {
         let lately = self.records.iter_mut().rev().take_while(|known| !known.outcome.is_eviction());
         if let Some(known) = { lately }.find(|known| known.is_like(&record)) {
             known.times = known.times.saturating_add(1);
-            known.last_at = record.at;
             return known.id;
         }
         self.last += 1;
         record.id = self.last;
         let is_alike =
-            |known: &DecisionRecord| known.outcome.is_eviction() == record.outcome.is_eviction();
+            |known: &EvictionRecord| known.outcome.is_eviction() == record.outcome.is_eviction();
         if self.records.iter().filter(|known| is_alike(known)).count() == MAX_KEPT_DECISIONS
             && let Some(oldest) = self.records.iter().position(is_alike)
         {
@@ -183,26 +182,26 @@ impl History {
     }
 
     /// Records the hook's run for a decision, unless the decision was dropped.
-    pub(crate) fn note_hook(&mut self, id: u64, run: HookRun) {
+    pub(crate) fn note_hook(&mut self, id: u64, run: EvictionHookRun) {
         if let Some(record) = self.records.iter_mut().rev().find(|record| record.id == id) {
             record.hook = Some(run);
         }
     }
 
     /// All decisions, oldest first.
-    pub(crate) fn records(&self) -> Vec<DecisionRecord> {
+    pub(crate) fn records(&self) -> Vec<EvictionRecord> {
         self.records.iter().cloned().collect()
     }
 }
 
-// === impl DecisionRecord ===
+// === impl EvictionRecord ===
 
-impl DecisionRecord {
-    pub(crate) fn new(at: WallTime, signal: Cause, outcome: DecisionOutcome) -> Self {
+impl EvictionRecord {
+    pub(crate) fn new(at: WallTime, cause: Cause, outcome: DecisionOutcome) -> Self {
         Self {
             id: 0,
             at,
-            signal,
+            signal: cause.to_string(),
             threshold: None,
             available: None,
             hard: true,
@@ -212,7 +211,6 @@ impl DecisionRecord {
             hook: None,
             ranking: Vec::new(),
             times: 1,
-            last_at: at,
         }
     }
 
@@ -228,9 +226,10 @@ impl DecisionRecord {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        matches!(self.outcome, DecisionOutcome::NoCandidate | DecisionOutcome::Shadow)
-            && (self.signal, &self.victim, &self.outcome)
-                == (other.signal, &other.victim, &other.outcome)
+        let outcome = std::mem::discriminant(&self.outcome);
+        matches!(self.outcome, DecisionOutcome::NoCandidate { .. } | DecisionOutcome::Shadow)
+            && (&self.signal, &self.victim, outcome)
+                == (&other.signal, &other.victim, std::mem::discriminant(&other.outcome))
     }
 }
 
@@ -245,9 +244,18 @@ impl DecisionOutcome {
             | Self::Reclaimed(_)
             | Self::ReclaimingMemory { .. }
             | Self::ReclaimedMemory { .. }
-            | Self::NoCandidate
+            | Self::NoCandidate { .. }
             | Self::Shadow
-            | Self::KilledByKernel { .. } => false,
+            | Self::KilledByKernel { .. }
+            | Self::Said(_) => false,
+        }
+    }
+
+    /// Of the pods that were considered, only the first count, which are kept.
+    pub(crate) fn no_candidate(considered: &[Considered<'_>]) -> Self {
+        let mut kept = considered.iter().take(MAX_KEPT_RANKED);
+        Self::NoCandidate {
+            unmeasured: kept.any(|pod| pod.verdict == CandidateVerdict::NotMeasured),
         }
     }
 
@@ -256,7 +264,7 @@ impl DecisionOutcome {
     }
 
     pub(crate) fn reclaimed_memory(
-        from: PodName,
+        from: String,
         taken: Result<u64, String>,
         took: Duration,
     ) -> Self {
@@ -265,40 +273,82 @@ impl DecisionOutcome {
     }
 }
 
+impl Default for DecisionOutcome {
+    fn default() -> Self {
+        Self::Said(String::new())
+    }
+}
+
+impl fmt::Display for DecisionOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Reclaiming => f.write_str("giving back what no pod misses"),
+            Self::Reclaimed(back) => {
+                write!(f, "gave back {} items, {} bytes", back.items, back.bytes)
+            }
+            Self::ReclaimingMemory { from } => {
+                write!(f, "the kernel takes memory back from {from}")
+            }
+            Self::ReclaimedMemory { from, error: Some(error), .. } => {
+                write!(f, "no memory taken back from {from}: {error}")
+            }
+            Self::ReclaimedMemory { from, bytes, took_ms, error: None } => {
+                write!(f, "the kernel took back {bytes} bytes from {from} in {took_ms} ms")
+            }
+            Self::Evicting => f.write_str("asked to end"),
+            Self::Evicted { took_ms } => write!(f, "ended in {took_ms} ms"),
+            Self::Failed { error } => write!(f, "not ended: {error}"),
+            Self::NoCandidate { unmeasured: true } => {
+                f.write_str("no pod can be ended yet: it is not known what some use")
+            }
+            Self::NoCandidate { unmeasured: false } => f.write_str("no pod can be ended"),
+            Self::Shadow => f.write_str("would have been ended"),
+            Self::KilledByKernel { processes: 1 } => f.write_str("the kernel killed a process"),
+            Self::KilledByKernel { processes } => {
+                write!(f, "the kernel killed {processes} processes")
+            }
+            Self::Said(text) => f.write_str(text),
+        }
+    }
+}
+
+impl From<DecisionOutcome> for String {
+    fn from(outcome: DecisionOutcome) -> Self {
+        outcome.to_string()
+    }
+}
+
+impl From<String> for DecisionOutcome {
+    fn from(text: String) -> Self {
+        Self::Said(text)
+    }
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-// === impl PodName ===
+// === impl RankedPodStatus ===
 
-impl From<&PodLabel> for PodName {
-    fn from(label: &PodLabel) -> Self {
-        Self {
-            namespace: label.namespace.clone(),
-            name: label.name.clone(),
-            uid: label.uid.to_string(),
-        }
-    }
-}
-
-// === impl RankedPod ===
-
-impl From<&Considered<'_>> for RankedPod {
+impl From<&Considered<'_>> for RankedPodStatus {
     fn from(considered: &Considered<'_>) -> Self {
+        let Considered { pod, usage, swap, zswap, request, verdict } = *considered;
         Self {
-            pod: considered.pod.label().into(),
-            priority: considered.pod.priority_or_zero(),
-            usage: considered.usage,
-            swap: considered.swap,
-            zswap: considered.zswap,
-            request: considered.request,
-            verdict: considered.verdict,
+            namespace: pod.namespace().to_string(),
+            name: pod.name().to_string(),
+            uid: pod.uid().to_string(),
+            priority: pod.priority_or_zero(),
+            usage,
+            swap,
+            zswap,
+            request,
+            verdict: verdict.as_str().to_owned(),
         }
     }
 }
 
-pub(crate) fn first_of(considered: &[Considered<'_>]) -> Vec<RankedPod> {
-    considered.iter().take(MAX_KEPT_RANKED).map(RankedPod::from).collect()
+pub(crate) fn first_of(considered: &[Considered<'_>]) -> Vec<RankedPodStatus> {
+    considered.iter().take(MAX_KEPT_RANKED).map(RankedPodStatus::from).collect()
 }
 
 #[cfg(test)]
@@ -308,18 +358,14 @@ mod tests {
 
     const MEMORY: [Signal; 2] = [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable];
 
-    fn name(pod: &str) -> PodName {
-        PodName { namespace: "shop".into(), name: pod.into(), uid: pod.to_owned() }
-    }
-
     fn note(
         history: &mut History,
         signal: Signal,
         outcome: DecisionOutcome,
         victim: Option<&str>,
     ) -> u64 {
-        let record = DecisionRecord::new(WallTime::UNIX_EPOCH, Cause::Signal(signal), outcome);
-        history.note(DecisionRecord { victim: victim.map(name), ..record })
+        let record = EvictionRecord::new(WallTime::UNIX_EPOCH, Cause::Signal(signal), outcome);
+        history.note(EvictionRecord { victim: victim.map(str::to_owned), ..record })
     }
 
     fn evict(history: &mut History, pod: &str) {
@@ -328,9 +374,9 @@ mod tests {
     }
 
     fn evicted(history: &History) -> Vec<String> {
-        let of = |record: DecisionRecord| {
+        let of = |record: EvictionRecord| {
             let is_eviction = matches!(record.outcome, DecisionOutcome::Evicted { .. });
-            record.victim.filter(|_| is_eviction).map(|pod| pod.name.to_string())
+            record.victim.filter(|_| is_eviction)
         };
         history.records().into_iter().filter_map(of).collect()
     }
@@ -341,11 +387,16 @@ mod tests {
         evict(&mut history, "first");
         for _ in 0..500 {
             for signal in MEMORY {
-                note(&mut history, signal, DecisionOutcome::NoCandidate, None);
+                note(
+                    &mut history,
+                    signal,
+                    DecisionOutcome::NoCandidate { unmeasured: false },
+                    None,
+                );
             }
         }
         evict(&mut history, "second");
-        note(&mut history, MEMORY[1], DecisionOutcome::NoCandidate, None);
+        note(&mut history, MEMORY[1], DecisionOutcome::NoCandidate { unmeasured: false }, None);
         let times: Vec<u64> = history.records().iter().map(|record| record.times).collect();
         assert_eq!(times, [1, 500, 500, 1, 1]);
         // What is repeated and never the same.
@@ -358,6 +409,26 @@ mod tests {
         }
         assert_eq!(evicted(&history).len(), MAX_KEPT_DECISIONS);
         assert_eq!(evicted(&history).last().map(String::as_str), Some("99"));
+    }
+
+    #[test]
+    fn that_no_pod_can_be_ended_is_not_said_for_good_of_pods_that_are_not_measured() {
+        let pod = crate::tests::pod("web", 0, &[]);
+        let said = |verdicts: &[CandidateVerdict]| {
+            let considered = verdicts.iter().map(|verdict| Considered {
+                pod: &pod,
+                usage: None,
+                swap: None,
+                zswap: None,
+                request: 0,
+                verdict: *verdict,
+            });
+            DecisionOutcome::no_candidate(&considered.collect::<Vec<_>>()).to_string()
+        };
+        assert_eq!(said(&[]), "no pod can be ended");
+        assert_eq!(said(&[CandidateVerdict::Critical]), "no pod can be ended");
+        let unmeasured = said(&[CandidateVerdict::Critical, CandidateVerdict::NotMeasured]);
+        assert_eq!(unmeasured, "no pod can be ended yet: it is not known what some use");
     }
 
     #[test]

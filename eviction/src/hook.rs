@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, join, select};
 use rustix::process::{Pid, Signal};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
@@ -45,24 +45,25 @@ pub struct HookCall {
     pub message: Arc<str>,
 }
 
-/// The result of a hook.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The run of the hook before an eviction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct HookRun {
+pub struct EvictionHookRun {
     /// How long the eviction waited for the hook, in ms.
     pub took_ms: u64,
-    /// Why the hook failed; none if it succeeded.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Why the hook failed; absent if it succeeded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The first 4 KiB of its output, stdout before stderr.
-    #[serde(skip_serializing_if = "String::is_empty")]
+    /// The first 4 KiB of its output.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub output: String,
 }
 
 /// Runs the configured hook before a pod is asked to stop.
 pub trait Hook: Send + Sync + 'static {
     /// Runs the hook for one pod, for at most [`HookRule::timeout`]. Dropping the future kills the hook.
-    fn run(&self, rule: Arc<HookRule>, call: HookCall) -> BoxFuture<'static, HookRun>;
+    fn run(&self, rule: Arc<HookRule>, call: HookCall) -> BoxFuture<'static, EvictionHookRun>;
 }
 
 /// Runs hooks as commands on this machine. A program that others than root may write is not run. Their environment describes the pod: `WINDDOWN_POD_NAMESPACE`,
@@ -85,7 +86,7 @@ impl Default for HookRule {
 // === impl HookCommand ===
 
 impl Hook for HookCommand {
-    fn run(&self, rule: Arc<HookRule>, call: HookCall) -> BoxFuture<'static, HookRun> {
+    fn run(&self, rule: Arc<HookRule>, call: HookCall) -> BoxFuture<'static, EvictionHookRun> {
         async move {
             let begun = Instant::now();
             let (mut out, mut err) = (Vec::new(), Vec::new());
@@ -98,7 +99,7 @@ impl Hook for HookCommand {
             };
             out.append(&mut err);
             out.truncate(MAX_OUTPUT_BYTES);
-            HookRun {
+            EvictionHookRun {
                 took_ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
                 error,
                 output: String::from_utf8_lossy(&out).trim_end().to_owned(),

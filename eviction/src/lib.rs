@@ -66,6 +66,7 @@ mod reclaim;
 mod seams;
 mod signal;
 mod state;
+mod status;
 #[cfg(test)]
 mod tests;
 mod threshold;
@@ -76,12 +77,10 @@ pub use cadence::Cadence;
 pub use cause::Cause;
 pub use choose::{Candidate, CandidateEnding, CandidateVerdict, Choice, Considered, choose};
 pub use conditions::Conditions;
-pub use controller::{
-    EvictedStaticPod, EvictionController, EvictionParts, EvictionView, Explanation, ThresholdView,
-};
+pub use controller::{EvictionController, EvictionParts, EvictionView, Explanation};
 pub use decide::{Act, EvictionDecision, FORGIVEN_GAP, Snapshot, decide};
-pub use history::{DecisionOutcome, DecisionRecord, PodName, RankedPod};
-pub use hook::{Hook, HookCall, HookCommand, HookRule, HookRun};
+pub use history::{DecisionOutcome, EvictionRecord, RankedPodStatus};
+pub use hook::{EvictionHookRun, Hook, HookCall, HookCommand, HookRule};
 pub use limits::{OverLimit, has_local_limits, over_limit};
 pub use message::{
     EVICTED, Message, OFFENDING_CONTAINERS, OFFENDING_CONTAINERS_USAGE, OFFENDING_POD,
@@ -99,6 +98,7 @@ pub use seams::{
 };
 pub use signal::{FileSystem, Resource, Signal, Unit, UnknownSignal};
 pub use state::EvictionState;
+pub use status::{AwayStatus, PressureStatus, SwapStatus, ThresholdStatus};
 pub use threshold::{
     DEFAULT_HARD, Overwritten, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,
     ThresholdErrors, ThresholdValue, ValueError, default_hard, parse_minimum_reclaim,

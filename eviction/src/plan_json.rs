@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{IdentityError, Pod};
 
+use crate::choose::CandidateVerdict;
 use crate::observation::signed;
 use crate::policy::Policy;
 use crate::rank::{Ranked, rank};
@@ -145,11 +146,12 @@ fn explained<'a>(signal: Signal, ranked: &[Ranked<'a>]) -> Vec<Explained<'a>> {
         request: ranked.request(signal),
         exceeds_request: ranked.exceeds(signal),
         verdict: match ranked.usage {
-            _ if policy.spares(ranked.pod) => "critical",
-            None => "notMeasured",
-            Some(_) if std::mem::replace(&mut chosen, true) => "notNeeded",
-            Some(_) => "chosen",
-        },
+            _ if policy.spares(ranked.pod) => CandidateVerdict::Critical,
+            None => CandidateVerdict::NotMeasured,
+            Some(_) if std::mem::replace(&mut chosen, true) => CandidateVerdict::NotNeeded,
+            Some(_) => CandidateVerdict::Chosen,
+        }
+        .as_str(),
     };
     ranked.iter().map(explain).collect()
 }

@@ -64,7 +64,7 @@ pub trait Reclaim: Send + Sync + 'static {
 }
 
 /// The amount that was reclaimed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
     /// The number of containers, files or images.
     pub items: u64,

@@ -11,9 +11,9 @@ use winddown_shared::{
 use crate::plugin::ShutdownAnswers;
 use crate::{Node, SettingsSource};
 use winddown_control::api::{
-    Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
-    KillBody, NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan,
-    Status, WithdrawAnswer,
+    Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody,
+    NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, Status,
+    WithdrawAnswer,
 };
 use winddown_control::{ActApi, ApiError, HealthApi, PlanApi, ReportApi, StatusApi};
 
@@ -89,7 +89,11 @@ impl<R: Runtime> PlanApi for Node<R> {
         preemption.ok_or_else(none)?.plan(manifest, strategy)
     }
 
-    async fn eviction_plan(&self, signal: Option<&str>) -> Result<EvictionPlan, ApiError> {
+    #[cfg(feature = "eviction")]
+    async fn eviction_plan(
+        &self,
+        signal: Option<&str>,
+    ) -> Result<winddown_control::api::EvictionPlan, ApiError> {
         let eviction = self.0.answers.eviction.as_ref();
         let none = || not_here("this agent evicts nothing");
         eviction.ok_or_else(none)?.plan(signal.map(str::to_owned)).await

@@ -14,6 +14,8 @@ mod cluster;
 mod counted;
 mod counts;
 mod document;
+#[cfg(feature = "eviction")]
+mod eviction;
 mod facts;
 mod labelled;
 mod plugin;

@@ -9,8 +9,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use winddown_control::ApiError;
 use winddown_control::api::{
-    self, Check, DrainEvent, DrainRequest, EvictionPlan, NoticeBody, PreemptionPlan, ReleaseAnswer,
-    ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
+    self, Check, DrainEvent, DrainRequest, NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList,
+    ShutdownPlan, StartPlan, WithdrawAnswer,
 };
 use winddown_shared::{
     AdmissionFailureHandler, AdmitHandler, EarlierKill, NodeHandle, NodeHandleParts, Plugin,
@@ -100,6 +100,7 @@ pub(crate) trait PluginSection: Send + Sync + 'static {
 pub(crate) struct Answers {
     pub(crate) shutdown: Option<Arc<dyn ShutdownAnswers>>,
     pub(crate) preemption: Option<Arc<dyn PreemptionAnswers>>,
+    #[cfg(feature = "eviction")]
     pub(crate) eviction: Option<Arc<dyn EvictionAnswers>>,
 }
 
@@ -142,8 +143,9 @@ pub(crate) trait PreemptionAnswers: Send + Sync + 'static {
 }
 
 /// See [`PlanApi`](winddown_control::PlanApi).
+#[cfg(feature = "eviction")]
 pub(crate) trait EvictionAnswers: Send + Sync + 'static {
-    fn plan(&self, signal: Option<String>) -> BoxFuture<'_, Result<EvictionPlan, ApiError>>;
+    fn plan(&self, signal: Option<String>) -> BoxFuture<'_, Result<api::EvictionPlan, ApiError>>;
 }
 
 // === impl Joining ===

@@ -1,6 +1,5 @@
 //! Eviction as a plug-in: its measurements, what it reclaims, and its status and metrics.
 
-mod api_convert;
 mod disks;
 mod measure;
 mod reclaim;
@@ -33,7 +32,7 @@ use measure::{Measured, MeasuredPlaces};
 use reclaim::GiveBack;
 pub use runtime::RuntimeFigures;
 use winddown_control::ApiError;
-use winddown_control::api::{self, ErrorCode, EvictionPlan, PressureStatus};
+use winddown_control::api::{self, ErrorCode, EvictionPlan};
 
 /// The measurements that eviction works with.
 pub struct PressureSource {
@@ -54,7 +53,6 @@ pub struct Eviction {
 struct Pressure<R: Runtime> {
     core: Arc<Core<R>>,
     view: EvictionView,
-    policy: watch::Receiver<Arc<Policy>>,
     signals: Arc<Measured>,
 }
 
@@ -116,7 +114,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
             hook: Arc::new(HookCommand),
             static_pods: Arc::new(static_pods),
             wall: core.wall.clone(),
-            policy: policy.clone(),
+            policy,
             paused_by: core.gate.changes(),
             wake: Arc::clone(&wake),
             cadence: Cadence::default(),
@@ -126,7 +124,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
         let relief = Relief { conditions: view.conditions(), returning };
         contributions.links.relief.push(Box::new(relief));
         contributions.links.pressure = Some(Box::new(view.conditions()));
-        let pressure = Arc::new(Pressure { core: Arc::clone(&core), view, policy, signals });
+        let pressure = Arc::new(Pressure { core: Arc::clone(&core), view, signals });
         contributions.sections.push(Arc::clone(&pressure) as _);
         contributions.answers.eviction = Some(pressure);
         node.start(move |_| {
@@ -161,19 +159,12 @@ async fn watch_pressure<R: Runtime>(
 
 impl<R: Runtime> PluginSection for Pressure<R> {
     fn status(&self, status: &mut api::Status) {
-        status.pressure = Some(PressureStatus {
-            conditions: self.conditions().iter().map(|condition| condition.to_string()).collect(),
-            shadow: self.policy.borrow().shadow,
-            thresholds: self.view.thresholds().into_iter().map(api_convert::threshold).collect(),
-            swap: self.view.swap().map(api_convert::swap),
-            away: self.view.awaiting_readmission().into_iter().map(api_convert::away).collect(),
-        });
+        status.pressure = Some(self.view.status());
     }
 
     fn facts(&self, facts: &mut ScrapedNode) {
-        facts.pressure = self.conditions().iter().collect();
-        facts.swap = self.view.swap().map(api_convert::swap);
-        facts.thresholds = self.view.thresholds().into_iter().map(api_convert::threshold).collect();
+        facts.pressure = self.view.conditions().borrow().iter().collect();
+        facts.eviction = self.view.status();
     }
 }
 
@@ -185,22 +176,15 @@ impl<R: Runtime> EvictionAnswers for Pressure<R> {
             let signal = signal.as_deref().map(str::parse::<Signal>).transpose();
             let wrong = |error| ApiError::new(ErrorCode::BadRequest, format!("signal: {error}"));
             let signal = signal.map_err(wrong)?;
-            let asked = self.view.explain(&self.core.workers, &*self.signals, signal).await;
-            let mut plan = api_convert::plan(asked);
-            plan.pressure.swap = self.view.swap().map(api_convert::swap);
-            plan.pressure.away =
-                self.view.awaiting_readmission().into_iter().map(api_convert::away).collect();
-            plan.history = self.view.history().into_iter().map(api_convert::record).collect();
-            Ok(plan)
+            let explained = self.view.explain(&self.core.workers, &*self.signals, signal).await;
+            Ok(EvictionPlan {
+                signal: explained.signal.map(|signal| signal.to_string()),
+                pods: explained.pods,
+                history: self.view.history(),
+                ..EvictionPlan::new(self.view.status())
+            })
         }
         .boxed()
-    }
-}
-
-impl<R: Runtime> Pressure<R> {
-    /// The conditions that are true.
-    fn conditions(&self) -> Conditions {
-        *self.view.conditions().borrow()
     }
 }
 

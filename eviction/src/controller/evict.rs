@@ -17,8 +17,8 @@ use crate::cause::Cause;
 use crate::choose::{Candidate, CandidateEnding, Choice, choose, comes_in_time};
 use crate::conditions::Conditions;
 use crate::decide::Act;
-use crate::history::{DecisionOutcome, DecisionRecord, first_of};
-use crate::hook::{HookCall, HookRun};
+use crate::history::{DecisionOutcome, EvictionRecord, first_of};
+use crate::hook::{EvictionHookRun, HookCall};
 use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::Amounts;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE};
@@ -225,7 +225,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     fn end_after_hook(
         &self,
         kill: Kill,
-        hook: Option<BoxFuture<'static, HookRun>>,
+        hook: Option<BoxFuture<'static, EvictionHookRun>>,
     ) -> BoxFuture<'static, Completion> {
         let asked = Instant::now();
         let (killer, recorder) = (self.parts.killer.clone(), self.parts.recorder.clone());
@@ -345,7 +345,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             let (signal, pods) = (act.cause, choice.considered.len());
             tracing::warn!(%signal, pods, "the node runs short and there is no pod to evict");
         }
-        self.record(act, choice, DecisionOutcome::NoCandidate);
+        self.record(act, choice, DecisionOutcome::no_candidate(&choice.considered));
     }
 
     fn shadow(&mut self, act: &Act, victim: &Pod, message: Arc<str>, now: Instant) {
@@ -359,8 +359,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     }
 
     fn record(&self, act: &Act, choice: &Choice<'_>, outcome: DecisionOutcome) -> u64 {
-        let mut record = DecisionRecord::about(act, self.parts.wall.now(), outcome);
-        record.victim = choice.victim.map(|pod| pod.label().into());
+        let mut record = EvictionRecord::about(act, self.parts.wall.now(), outcome);
+        record.victim = choice.victim.map(|pod| pod.label().to_string());
         record.ranking = first_of(&choice.considered);
         self.shown.note(record)
     }
@@ -389,8 +389,8 @@ async fn end<K: PodKiller>(
     }
 }
 
-fn log_hook(pod: &Pod, run: &HookRun) {
-    let HookRun { took_ms, error, output } = run;
+fn log_hook(pod: &Pod, run: &EvictionHookRun) {
+    let EvictionHookRun { took_ms, error, output } = run;
     match error {
         None => {
             tracing::info!(pod = %pod.label(), took_ms, output, "the hook ran before this pod's eviction");

@@ -7,7 +7,7 @@ use winddown_shared::{Event, Pod, PodKiller, PressureCondition};
 
 use super::EvictionController;
 use super::evict::EvictionRequest;
-use crate::history::{DecisionOutcome, DecisionRecord};
+use crate::history::{DecisionOutcome, EvictionRecord};
 use crate::limits::{OverLimit, has_local_limits, over_limit};
 use crate::pending_reclaim::Amounts;
 use crate::policy::HARD_GRACE;
@@ -69,8 +69,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             }
             let shadow = self.policy.shadow;
             let outcome = if shadow { DecisionOutcome::Shadow } else { DecisionOutcome::Evicting };
-            let mut record = DecisionRecord::new(self.parts.wall.now(), cause, outcome);
-            record.victim = Some(pod.label().into());
+            let mut record = EvictionRecord::new(self.parts.wall.now(), cause, outcome);
+            record.victim = Some(pod.label().to_string());
             let record = self.shown.note(record);
             let message = message.into();
             if shadow {

@@ -8,7 +8,7 @@ use winddown_shared::{PodKiller, error_chain};
 
 use super::{Completion, EvictionController, paused};
 use crate::decide::Act;
-use crate::history::{DecisionOutcome, DecisionRecord};
+use crate::history::{DecisionOutcome, EvictionRecord};
 use crate::reclaim::Reclaimable;
 use crate::seams::{Reclaim, Reclaimed, Signals};
 use crate::signal::Signal;
@@ -38,7 +38,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
 
     /// Starts a reclaim, concurrently with the loop: an eviction for memory does not wait for a disk.
     pub(super) fn begin_reclaim(&mut self, act: &Act) {
-        let record = DecisionRecord::about(act, self.parts.wall.now(), DecisionOutcome::Reclaiming);
+        let record = EvictionRecord::about(act, self.parts.wall.now(), DecisionOutcome::Reclaiming);
         let record = self.shown.note(record);
         self.reclaims.under_way = true;
         let (reclaim, kinds, signal) = (self.parts.reclaim.clone(), act.reclaim, act.signal);

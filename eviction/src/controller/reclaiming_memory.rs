@@ -8,7 +8,7 @@ use winddown_shared::{MemoryFigure, Pod, PodKiller, PodStats, error_chain};
 
 use super::{Completion, EvictionController};
 use crate::decide::Act;
-use crate::history::{DecisionOutcome, DecisionRecord, PodName};
+use crate::history::{DecisionOutcome, EvictionRecord};
 use crate::reclaim::reclaimable_memory;
 use crate::seams::{Reclaim, ReclaimError, Signals};
 use crate::signal::Resource;
@@ -80,9 +80,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     ) {
         self.log_met(act);
         self.reclaims.memory.is_under_way = true;
-        let from = PodName::from(victim.label());
+        let from = victim.label().to_string();
         let outcome = DecisionOutcome::ReclaimingMemory { from: from.clone() };
-        let record = self.shown.note(DecisionRecord::about(act, self.parts.wall.now(), outcome));
+        let record = self.shown.note(EvictionRecord::about(act, self.parts.wall.now(), outcome));
         let (reclaim, uid, pod) =
             (self.parts.reclaim.clone(), victim.uid().clone(), victim.label().clone());
         let ReclaimAttempt { figure, bytes, time } = attempt;

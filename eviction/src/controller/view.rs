@@ -3,23 +3,23 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{PodKiller, PodStats, SwapStats};
+use winddown_shared::{PodKiller, PodLabel, PodStats, SwapStats};
 
 use crate::admit::PressureGate;
 use crate::choose::{Candidate, choose};
 use crate::conditions::Conditions;
 use crate::decide::Act;
-use crate::history::{DecisionOutcome, DecisionRecord, History, PodName, RankedPod};
-use crate::hook::HookRun;
+use crate::history::{DecisionOutcome, EvictionRecord, History, RankedPodStatus};
+use crate::hook::EvictionHookRun;
 use crate::observation::MemoryAvailable;
 use crate::policy::Policy;
 use crate::readmission::Readmission;
 use crate::seams::{Signals, WantedFigures};
 use crate::signal::Signal;
 use crate::state::EvictionState;
+use crate::status::{AwayStatus, PressureStatus, SwapStatus, ThresholdStatus};
 
 /// The timeout of a pod measurement.
 const POD_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -28,55 +28,18 @@ const POD_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct EvictionView {
     conditions: watch::Receiver<Conditions>,
+    policy: watch::Receiver<Arc<Policy>>,
     shown: Arc<Shown>,
 }
 
-/// A threshold and the distance to it. The JSON form is a stable interface.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ThresholdView {
-    /// The name of the signal.
-    pub signal: &'static str,
-    /// Whether this is a hard threshold: evicted pods get one second only.
-    pub hard: bool,
-    /// The minimum that should be available; none if it is a share of a capacity that was not measured.
-    pub threshold: Option<String>,
-    /// What is available; none if it was not measured.
-    pub available: Option<String>,
-    /// The capacity; none if it was not measured.
-    pub capacity: Option<i64>,
-    /// How many seconds the threshold has been met; none if it is not met.
-    pub met_seconds: Option<f64>,
-    /// Its grace period, in seconds.
-    pub grace_seconds: f64,
-}
-
-/// A static pod that was evicted and will be readmitted. The JSON form is a stable interface.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct EvictedStaticPod {
-    /// The pod.
-    #[serde(flatten)]
-    pub pod: PodName,
-    /// The seconds until it may be readmitted, provided that the pressure is over by then.
-    pub back_in_seconds: f64,
-}
-
-/// What would happen if a signal were met now. The JSON form is a stable interface.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+/// What would happen if a signal were met now.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// All thresholds.
-    pub thresholds: Vec<ThresholdView>,
-    /// The conditions that the node reports.
-    pub conditions: Vec<&'static str>,
-    /// Whether this is a dry run.
-    pub shadow: bool,
-    /// The signal that the pods are ranked by: the requested one, or the one nearest to its
-    /// threshold.
-    pub signal: Option<&'static str>,
+    /// The signal that the pods are ranked by: the requested one, or the one nearest to its threshold; none if nothing
+    /// is watched or nothing was measured.
+    pub signal: Option<Signal>,
     /// The pods in eviction order, with the verdict for each.
-    pub pods: Vec<RankedPod>,
+    pub pods: Vec<RankedPodStatus>,
 }
 
 /// The state that the loop publishes.
@@ -89,14 +52,18 @@ struct Latest {
     state: EvictionState,
     history: History,
     swap: Option<SwapStats>,
-    awaiting_readmission: Vec<(PodName, Instant)>,
+    awaiting_readmission: Vec<(PodLabel, Instant)>,
 }
 
 // === impl EvictionView ===
 
 impl EvictionView {
-    pub(super) fn new(conditions: watch::Receiver<Conditions>, shown: Arc<Shown>) -> Self {
-        Self { conditions, shown }
+    pub(super) fn new(
+        conditions: watch::Receiver<Conditions>,
+        policy: watch::Receiver<Arc<Policy>>,
+        shown: Arc<Shown>,
+    ) -> Self {
+        Self { conditions, policy, shown }
     }
 
     /// A receiver of the reported conditions.
@@ -113,33 +80,44 @@ impl EvictionView {
 
     /// The latest decisions, oldest first.
     #[must_use]
-    pub fn history(&self) -> Vec<DecisionRecord> {
+    pub fn history(&self) -> Vec<EvictionRecord> {
         self.shown.lock().history.records()
     }
 
-    /// Evicted static pods that await readmission.
+    /// The conditions that the node reports, the thresholds and swap as of the last sample, and the evicted static pods
+    /// that await readmission.
     #[must_use]
-    pub fn awaiting_readmission(&self) -> Vec<EvictedStaticPod> {
+    pub fn status(&self) -> PressureStatus {
+        PressureStatus {
+            conditions: self.conditions.borrow().iter().map(|one| one.to_string()).collect(),
+            shadow: self.policy.borrow().shadow,
+            thresholds: self.thresholds(),
+            swap: self.swap(),
+            away: self.away(),
+        }
+    }
+
+    pub(super) fn away(&self) -> Vec<AwayStatus> {
         let now = Instant::now();
-        let evicted = |(pod, at): &(PodName, Instant)| EvictedStaticPod {
-            pod: pod.clone(),
+        let evicted = |(pod, at): &(PodLabel, Instant)| AwayStatus {
+            namespace: pod.namespace.to_string(),
+            name: pod.name.to_string(),
+            uid: pod.uid.to_string(),
             back_in_seconds: at.saturating_duration_since(now).as_secs_f64(),
         };
         self.shown.lock().awaiting_readmission.iter().map(evicted).collect()
     }
 
-    /// The node's swap as of the last sample, and whether free swap counts as available memory; none if the node has no
-    /// swap or it was not measured.
-    #[must_use]
-    pub fn swap(&self) -> Option<(SwapStats, bool)> {
+    /// None if the node has no swap or it was not measured.
+    fn swap(&self) -> Option<SwapStatus> {
         let latest = self.shown.lock();
         let counts = latest.policy.memory_available == MemoryAvailable::MemAvailableAndSwap;
-        latest.swap.filter(|swap| swap.total > 0).map(|swap| (swap, counts))
+        let SwapStats { total, free, zswap, zswapped } =
+            latest.swap.filter(|swap| swap.total > 0)?;
+        Some(SwapStatus { total, free, zswap, zswapped, counts })
     }
 
-    /// All thresholds as of the last sample.
-    #[must_use]
-    pub fn thresholds(&self) -> Vec<ThresholdView> {
+    fn thresholds(&self) -> Vec<ThresholdStatus> {
         let latest = self.shown.lock();
         let now = Instant::now();
         let all = latest.policy.thresholds().iter().enumerate();
@@ -150,8 +128,8 @@ impl EvictionView {
             let tracked = latest.state.tracked[place];
             let is_met = value.zip(observed).is_some_and(|(value, o)| value > o.quantity(resource));
             let since = tracked.first.filter(|_| is_met || tracked.active);
-            ThresholdView {
-                signal: threshold.signal.as_str(),
+            ThresholdStatus {
+                signal: threshold.signal.to_string(),
                 hard: threshold.is_hard(),
                 threshold: value.map(|value| value.to_string()),
                 available: observed.map(|observed| observed.quantity(resource).to_string()),
@@ -172,19 +150,7 @@ impl EvictionView {
         signal: Option<Signal>,
     ) -> Explanation {
         let (policy, act) = self.supposed(signal);
-        let mut explanation = Explanation {
-            thresholds: self.thresholds(),
-            conditions: self
-                .conditions
-                .borrow()
-                .iter()
-                .map(|condition| condition.as_str())
-                .collect(),
-            shadow: policy.shadow,
-            signal: act.map(|act| act.signal.as_str()),
-            pods: Vec::new(),
-        };
-        let Some(act) = act else { return explanation };
+        let Some(act) = act else { return Explanation { signal: None, pods: Vec::new() } };
         let pods = killer.non_terminating_pods();
         let measured = signals.pods(&pods, WantedFigures::of(act.signal));
         let stats: Vec<Option<PodStats>> =
@@ -199,8 +165,8 @@ impl EvictionView {
             })
             .collect();
         let choice = choose(&act, &candidates, &policy, Instant::now());
-        explanation.pods = choice.considered.iter().map(RankedPod::from).collect();
-        explanation
+        let pods = choice.considered.iter().map(RankedPodStatus::from).collect();
+        Explanation { signal: Some(act.signal), pods }
     }
 
     /// The policy, and the act that would follow if `signal` were met now.
@@ -252,14 +218,14 @@ impl Shown {
         latest.state = *state;
         let awaiting = &mut latest.awaiting_readmission;
         awaiting.clear();
-        awaiting.extend(readmission.evicted().map(|(pod, back)| (pod.label().into(), back)));
+        awaiting.extend(readmission.evicted().map(|(pod, back)| (pod.label().clone(), back)));
     }
 
-    pub(super) fn note(&self, record: DecisionRecord) -> u64 {
+    pub(super) fn note(&self, record: EvictionRecord) -> u64 {
         self.lock().history.note(record)
     }
 
-    pub(super) fn note_hook(&self, record: u64, run: HookRun) {
+    pub(super) fn note_hook(&self, record: u64, run: EvictionHookRun) {
         self.lock().history.note_hook(record, run);
     }
 

@@ -11,7 +11,7 @@ fn call() -> HookCall {
     HookCall { pod, cause: "memory.available", message: "The node was low.".into() }
 }
 
-async fn shell(script: &str, timeout: Duration) -> HookRun {
+async fn shell(script: &str, timeout: Duration) -> EvictionHookRun {
     let command = ["/bin/sh", "-c", script].map(str::to_owned).into();
     HookCommand.run(Arc::new(HookRule { command, timeout }), call()).await
 }

@@ -11,6 +11,7 @@ mod guard;
 mod health;
 mod pods;
 mod preemption;
+#[cfg(feature = "eviction")]
 mod pressure;
 mod protection;
 mod report;
@@ -31,10 +32,8 @@ pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus,
 pub use preemption::{
     ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
 };
-pub use pressure::{
-    AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus,
-    SwapStatus, ThresholdStatus,
-};
+#[cfg(feature = "eviction")]
+pub use pressure::EvictionPlan;
 pub use protection::{EndedBy, Protection, ProtectionReason, ProtectionState};
 pub use report::{ReportEntry, ReportList};
 pub use request::{
@@ -51,6 +50,11 @@ pub use status::{
     ShutdownProgress, Status,
 };
 pub use version::VersionAnswer;
+#[cfg(feature = "eviction")]
+pub use winddown_eviction::{
+    AwayStatus, EvictionHookRun, EvictionRecord, PressureStatus, RankedPodStatus, SwapStatus,
+    ThresholdStatus,
+};
 
 /// The API version that every response carries in `apiVersion`.
 pub const API_VERSION: &str = "winddown.dev/v1alpha1";

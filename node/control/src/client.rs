@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep};
 
 use super::respond::VERSION_HEADER;
 use crate::api::{
-    ConfigView, DrainRequest, ErrorBody, EvictionPlan, KillAnswer, KillBody, NoticeBody,
-    PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
+    ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, NoticeBody, PreemptionPlan,
+    ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
 };
 
 pub use error::ClientError;
@@ -123,7 +123,11 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn eviction_plan(&self, signal: Option<&str>) -> Result<EvictionPlan, ClientError> {
+    #[cfg(feature = "eviction")]
+    pub async fn eviction_plan(
+        &self,
+        signal: Option<&str>,
+    ) -> Result<crate::api::EvictionPlan, ClientError> {
         match signal {
             Some(signal) => self.get(&format!("/v1/plan/eviction?signal={signal}")).await,
             None => self.get("/v1/plan/eviction").await,

@@ -8,7 +8,7 @@
 //! | `GET /v1/plan/shutdown` | [`ShutdownPlan`]; `?seconds=30` |
 //! | `GET /v1/plan/preemption` | [`PreemptionPlan`] |
 //! | `POST /v1/plan/preemption` | the same, for the pod whose manifest is the body; `?strategy=minimal` |
-//! | `GET /v1/plan/eviction` | [`EvictionPlan`]; `?signal=memory.available` |
+//! | `GET /v1/plan/eviction` | [`EvictionPlan`](api::EvictionPlan); `?signal=memory.available` |
 //! | `GET /v1/plan/start` | [`StartPlan`] |
 //! | `POST /v1/pods/{namespace}/{name}/kill` | [`KillAnswer`], once the pod is gone |
 //! | `POST /v1/pods/{namespace}/{name}/release` | [`ReleaseAnswer`]: the pod no longer blocks shutdowns |
@@ -57,9 +57,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 
 use crate::api::{
-    ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer, KillBody,
-    NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, Status,
-    WithdrawAnswer,
+    ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody, NoticeBody,
+    PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
 };
 
 pub use client::{AnswerLines, Client, ClientError};
@@ -135,10 +134,11 @@ pub trait PlanApi: Send + Sync + 'static {
     /// # Errors
     /// [`ErrorCode::NotFound`] if eviction does not run, as in a rehearsal; [`ErrorCode::BadRequest`] if the signal is
     /// unknown.
+    #[cfg(feature = "eviction")]
     fn eviction_plan(
         &self,
         signal: Option<&str>,
-    ) -> impl Future<Output = Result<EvictionPlan, ApiError>> + Send;
+    ) -> impl Future<Output = Result<api::EvictionPlan, ApiError>> + Send;
 }
 
 /// What an operator asks the agent to do.

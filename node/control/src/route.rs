@@ -79,6 +79,7 @@ async fn ask<A: AgentApi>(
             Ok(respond::json(&api.shutdown_plan(within).await))
         }
         ["plan", "start"] => Ok(respond::json(&api.start_plan())),
+        #[cfg(feature = "eviction")]
         ["plan", "eviction"] => {
             Ok(respond::json(&api.eviction_plan(value(request, "signal")).await?))
         }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Unit;
-use winddown_control::api::{SwapStatus, ThresholdStatus};
-use winddown_shared::{GateReason, GateReasons, PressureCondition, Quantity};
+#[cfg(feature = "eviction")]
+use winddown_control::api::PressureStatus;
+use winddown_shared::{GateReason, GateReasons, PressureCondition};
 
 use super::cluster::ClusterFacts;
 use super::counts::{ByOrigin, PodCounts};
@@ -34,10 +35,9 @@ pub struct ScrapedNode {
     pub start: Option<StartFacts>,
     /// The pressure conditions that hold.
     pub pressure: Vec<PressureCondition>,
-    /// Its eviction thresholds and the amounts available.
-    pub thresholds: Vec<ThresholdStatus>,
-    /// Its swap; `None` if it has none or it was not measured yet.
-    pub swap: Option<SwapStatus>,
+    /// Its eviction thresholds, with the amounts available, and its swap.
+    #[cfg(feature = "eviction")]
+    pub eviction: PressureStatus,
     /// The number of problems in the manifests directory.
     pub manifest_problems: usize,
     /// Its state in the cluster; `None` outside a cluster.
@@ -86,8 +86,8 @@ impl Collector for ScrapedNode {
         let mut out = Document(&mut encoder);
         self.encode_pods(&mut out)?;
         self.encode_node(&mut out)?;
-        self.encode_thresholds(&mut out)?;
-        self.encode_swap(&mut out)?;
+        #[cfg(feature = "eviction")]
+        super::eviction::encode(&self.eviction, &mut out)?;
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut out)?;
         }
@@ -263,60 +263,6 @@ impl ScrapedNode {
         )?;
         out.info("winddown_build", "The program.", &[("version", env!("CARGO_PKG_VERSION"))])
     }
-
-    /// Writes nothing for a node without swap.
-    fn encode_swap(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        let Some(SwapStatus { total, free, zswap, zswapped, .. }) = self.swap else {
-            return Ok(());
-        };
-        let all = [
-            ("total", Some(total)),
-            ("free", Some(free)),
-            ("zswap", zswap),
-            ("zswapped", zswapped),
-        ];
-        let known = all.into_iter().filter_map(|(kind, bytes)| Some(([("kind", kind)], bytes?)));
-        let help = "Swap of the node in bytes, the memory that zswap takes, and what zswap holds.";
-        out.gauges("winddown_swap", help, &known.collect::<Vec<_>>())
-    }
-
-    /// Writes nothing without thresholds, or before the first measurement.
-    fn encode_thresholds(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        let mut available: Vec<([(&str, &str); 1], f64)> = Vec::new();
-        let (mut capacity, mut least) = (Vec::new(), Vec::new());
-        for view in &self.thresholds {
-            let signal = ("eviction_signal", &*view.signal);
-            if let Some(amount) = amount(view.threshold.as_ref()) {
-                let kind = ("threshold", if view.hard { "hard" } else { "soft" });
-                least.push(([signal, kind], amount));
-            }
-            let Some(amount) = amount(view.available.as_ref()) else { continue };
-            // A hard and a soft threshold of a signal share one measurement.
-            if available.iter().all(|(labels, _)| *labels != [signal]) {
-                available.push(([signal], amount));
-                capacity.extend(view.capacity.map(|capacity| ([signal], capacity)));
-            }
-        }
-        if !available.is_empty() {
-            let help = "What there is left, in bytes, inodes or tasks, as eviction last saw it.";
-            out.gauges("winddown_eviction_signal_available", help, &available)?;
-            let help = "What there is in all, in bytes, inodes or tasks.";
-            out.gauges("winddown_eviction_signal_capacity", help, &capacity)?;
-        }
-        if least.is_empty() {
-            return Ok(());
-        }
-        let help = "The least there should be: with less, pods are evicted.";
-        out.gauges("winddown_eviction_threshold", help, &least)
-    }
-}
-
-/// Parses a quantity of bytes, inodes or tasks.
-fn amount(quantity: Option<&String>) -> Option<f64> {
-    let quantity: Quantity = quantity?.parse().ok()?;
-    // Amounts are small enough for a float's precision.
-    #[allow(clippy::cast_precision_loss, reason = "a metric is a float")]
-    Some(quantity.value() as f64)
 }
 
 /// The name of a reason, as in the status.

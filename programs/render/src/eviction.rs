@@ -204,7 +204,7 @@ fn one(record: &EvictionRecord) -> String {
     if let Some(victim) = &record.victim {
         text.push_str(&format!(", {}", clean(victim)));
     }
-    text.push_str(&format!(": {}", clean(&record.outcome)));
+    text.push_str(&format!(": {}", clean(&record.outcome.to_string())));
     if record.times > 1 {
         text.push_str(&format!(" ({} times)", record.times));
     }

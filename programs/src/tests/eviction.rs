@@ -50,7 +50,7 @@ pub(super) fn asked(signal: Option<&str>) -> EvictionPlan {
             hard: true,
             short_for_ms: Some(0),
             victim: Some("default/hog".to_owned()),
-            outcome: "asked to end".to_owned(),
+            outcome: "asked to end".to_owned().into(),
             hook: Some(EvictionHookRun {
                 took_ms: 12,
                 error: Some("it failed: exit status: 1".to_owned()),

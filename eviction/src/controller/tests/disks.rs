@@ -147,7 +147,7 @@ async fn no_second_victim_while_a_runtime_still_removes_the_first_ones_files() {
     world.is(disk_left("1380Mi"), MINUTE).await;
     assert_eq!(names(&world), ["much"]);
     let was = |outcome: &DecisionOutcome| {
-        matches!(outcome, DecisionOutcome::Evicting | DecisionOutcome::NoCandidate)
+        matches!(outcome, DecisionOutcome::Evicting | DecisionOutcome::NoCandidate { .. })
     };
     assert!(!world.view.history().iter().any(|record| was(&record.outcome)));
 }

@@ -237,7 +237,7 @@ async fn pods_that_cannot_be_measured_are_never_ended_and_it_is_tried_ever_more_
     let tries = world.node.state().measured.len();
     assert!((7..=11).contains(&tries), "{tries} tries in a minute");
     assert_eq!(world.view.history().len(), 1, "told once");
-    assert_eq!(world.view.history()[0].outcome, DecisionOutcome::NoCandidate);
+    assert_eq!(world.view.history()[0].outcome, DecisionOutcome::NoCandidate { unmeasured: true });
     world.node.state().pods.insert(memory_pods()[2].0.uid().clone(), memory("400Mi"));
     world.helps("burstable-above-requests", left("4Gi"));
     world.is(left("500Mi"), secs(11)).await;

@@ -16,8 +16,8 @@ use winddown_shared::{
 };
 
 use crate::{
-    Cadence, EvictedBefore, EvictionController, EvictionParts, EvictionView, Hook, HookCall,
-    HookRule, HookRun, MeasureError, Policy, Readmit, Reclaim, ReclaimError, Reclaimable,
+    Cadence, EvictedBefore, EvictionController, EvictionHookRun, EvictionParts, EvictionView, Hook,
+    HookCall, HookRule, MeasureError, Policy, Readmit, Reclaim, ReclaimError, Reclaimable,
     Reclaimed, Signals, WantedFigures,
 };
 
@@ -213,12 +213,12 @@ impl Reclaim for Node {
 }
 
 impl Hook for Node {
-    fn run(&self, rule: Arc<HookRule>, call: HookCall) -> BoxFuture<'static, HookRun> {
+    fn run(&self, rule: Arc<HookRule>, call: HookCall) -> BoxFuture<'static, EvictionHookRun> {
         self.state().hooks.push(call);
         let takes = rule.timeout / 2;
         async move {
             sleep(takes).await;
-            HookRun { took_ms: 1, error: None, output: "dumped".to_owned() }
+            EvictionHookRun { took_ms: 1, error: None, output: "dumped".to_owned() }
         }
         .boxed()
     }

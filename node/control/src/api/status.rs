@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::{GateReason, WallTime};
 
 use super::{
-    API_VERSION, ClusterStatus, Decision, GuardStatus, Manifests, PodStatus, PressureStatus,
-    Protection, RejectedPod, StartStatus,
+    API_VERSION, ClusterStatus, Decision, GuardStatus, Manifests, PodStatus, Protection,
+    RejectedPod, StartStatus,
 };
 
 /// Everything that `winddown status` shows: one consistent snapshot of the node.
@@ -62,8 +62,9 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<ClusterStatus>,
     /// The node's eviction thresholds; absent if they are not watched.
+    #[cfg(feature = "eviction")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pressure: Option<PressureStatus>,
+    pub pressure: Option<super::PressureStatus>,
     /// The status of third-party plug-ins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<PluginStatus>,
@@ -382,6 +383,7 @@ impl Status {
             runtime: RuntimeStatus::default(),
             config: ConfigStatus::default(),
             cluster: None,
+            #[cfg(feature = "eviction")]
             pressure: None,
             plugins: Vec::new(),
             admission_closed: false,

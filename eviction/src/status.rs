@@ -1,0 +1,83 @@
+//! What is shown of the node's pressure. The JSON forms are a stable interface.
+
+use serde::{Deserialize, Serialize};
+
+/// The node's resource pressure and eviction thresholds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase", default)]
+pub struct PressureStatus {
+    /// The conditions that hold: `MemoryPressure`, `DiskPressure`, `PIDPressure`.
+    pub conditions: Vec<String>,
+    /// Whether eviction is a dry run, in which no pod is evicted and no condition is reported.
+    pub shadow: bool,
+    /// All thresholds, as of the last sample.
+    pub thresholds: Vec<ThresholdStatus>,
+    /// The node's swap as of the last sample; absent if the node has none or it was not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub swap: Option<SwapStatus>,
+    /// Static pods that were evicted and are readmitted when the pressure is over.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub away: Vec<AwayStatus>,
+}
+
+/// An eviction threshold, and the available amount.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ThresholdStatus {
+    /// The signal: `memory.available`, …
+    pub signal: String,
+    /// Whether this is a hard threshold, where evicted pods get one second only.
+    pub hard: bool,
+    /// The least amount that should be available; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<String>,
+    /// The available amount; absent if it was not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub available: Option<String>,
+    /// The total amount: bytes, inodes or tasks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<i64>,
+    /// How long the threshold has been met, in seconds; absent if it is not met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub met_seconds: Option<f64>,
+    /// How long the threshold must be met before a pod is evicted for it, in seconds.
+    #[serde(default)]
+    pub grace_seconds: f64,
+}
+
+/// The node's swap, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct SwapStatus {
+    /// The total amount.
+    pub total: u64,
+    /// The free amount.
+    pub free: u64,
+    /// The memory that compressed pages (zswap) occupy; absent without zswap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zswap: Option<u64>,
+    /// The size of these pages before compression.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zswapped: Option<u64>,
+    /// Whether free swap counts as available memory: `memoryAvailable: memAvailableAndSwap`.
+    #[serde(default)]
+    pub counts: bool,
+}
+
+/// A static pod that was evicted.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct AwayStatus {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// The earliest time of its readmission, in seconds from now.
+    pub back_in_seconds: f64,
+}
