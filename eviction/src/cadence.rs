@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::observation::{Observation, Observations};
+use crate::observation::Observation;
+use crate::observations::Observations;
 use crate::policy::Policy;
 use crate::signal::Resource;
 

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::signal::{Resource, Signal};
+use crate::unit::Unit;
 
 /// Why a pod is evicted: the label of `kubelet_evictions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +52,12 @@ impl Cause {
             Self::MemoryPressure => Some(Resource::Memory),
             Self::EmptyDirLimit | Self::PodLimit | Self::ContainerLimit => None,
         }
+    }
+
+    /// The unit of the amounts of a decision; none for a limit of the pod's own.
+    #[must_use]
+    pub fn unit(self) -> Option<Unit> {
+        self.resource().map(Resource::unit)
     }
 }
 

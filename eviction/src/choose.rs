@@ -9,7 +9,7 @@ use crate::conditions::Conditions;
 use crate::decide::Act;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::rank::{Ranked, rank_by};
-use crate::signal::{Freed, Resource};
+use crate::signal::{FreedBy, Resource};
 use crate::usage::measured;
 
 #[cfg(test)]
@@ -166,9 +166,9 @@ pub fn choose<'a>(
 
 /// Whether a terminating pod will be gone soon enough to wait for what it frees.
 pub(crate) fn comes_in_time(act: &Act, ending: &CandidateEnding, now: Instant) -> bool {
-    let soon = match act.resource().freed() {
-        Freed::AtExit | Freed::WhenReaped => ENDING_TIMEOUT,
-        Freed::WithFiles => ENDING_TIMEOUT_ON_DISK,
+    let soon = match act.resource().freed_by() {
+        FreedBy::Exit | FreedBy::Reaping => ENDING_TIMEOUT,
+        FreedBy::FileRemoval => ENDING_TIMEOUT_ON_DISK,
     };
     // A pod whose hook runs first is due later, and cannot be hurried.
     let can_wait = !act.hard || ending.has_minimal_grace;

@@ -20,7 +20,7 @@ use crate::conditions::Conditions;
 use crate::decide::{Act, Snapshot, decide_without};
 use crate::history::{DecisionOutcome, EvictionRecord};
 use crate::hook::Hook;
-use crate::observation::Observations;
+use crate::observations::Observations;
 use crate::pending_reclaim::PendingReclaim;
 use crate::policy::{Policy, PressureScope};
 use crate::readmission::Readmission;

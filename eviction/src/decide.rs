@@ -7,7 +7,8 @@ use winddown_shared::{PressureCondition, PressureStats, Quantity};
 
 use crate::cause::Cause;
 use crate::conditions::Conditions;
-use crate::observation::{Observation, Observations};
+use crate::observation::Observation;
+use crate::observations::Observations;
 use crate::policy::{Policy, PressureRule};
 use crate::reclaim::{Reclaimable, reclaimable};
 use crate::signal::{Resource, Signal};
@@ -161,7 +162,7 @@ fn track(
 }
 
 fn is_met(threshold: &Threshold, observed: &Observation, reclaiming: bool) -> bool {
-    let available = observed.quantity(threshold.signal.resource());
+    let available = observed.quantity(threshold.signal.resource().unit());
     threshold.quantity(observed.capacity, reclaiming) > available
 }
 
@@ -199,7 +200,7 @@ fn pressed(rule: &PressureRule, snapshot: &Snapshot, state: &EvictionState) -> O
         .is_none_or(|last| snapshot.now.saturating_duration_since(last) >= rule.cool_down);
     let observed = snapshot.observations.get(Signal::MemoryAvailable)?;
     let below = rule.below.of(observed.capacity);
-    let available = observed.quantity(Resource::Memory);
+    let available = observed.quantity(Resource::Memory.unit());
     (waits && cooled && below > available).then(|| Act {
         cause: Cause::MemoryPressure,
         signal: Signal::MemoryAvailable,
@@ -236,7 +237,7 @@ impl Act {
         since: Instant,
     ) -> Self {
         let signal = threshold.signal;
-        let available = observed.quantity(signal.resource());
+        let available = observed.quantity(signal.resource().unit());
         Self {
             cause: Cause::Signal(signal),
             signal,

@@ -57,6 +57,7 @@ mod hook;
 mod limits;
 mod message;
 mod observation;
+mod observations;
 mod pending_reclaim;
 mod plan_json;
 mod policy;
@@ -70,6 +71,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod threshold;
+mod unit;
 mod usage;
 
 pub use admit::{PressureGate, admits};
@@ -87,7 +89,8 @@ pub use message::{
     OFFENDING_POD_USAGE, STARVED_RESOURCE, container_over, empty_dir_over, node_had_condition,
     node_was_low, pod_over,
 };
-pub use observation::{MemoryAvailable, Observation, Observations};
+pub use observation::{MemoryAvailable, Observation};
+pub use observations::Observations;
 pub use plan_json::{RankLineError, plan_json_line};
 pub use policy::{Policy, PressureRule, PressureScope, StaticPods};
 pub use rank::{Ranked, rank};
@@ -96,7 +99,7 @@ pub use reclaim::{Reclaimable, reclaimable, reclaimable_memory};
 pub use seams::{
     EvictedBefore, MeasureError, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, WantedFigures,
 };
-pub use signal::{FileSystem, Resource, Signal, Unit, UnknownSignal};
+pub use signal::{FileSystem, Resource, Signal, UnknownSignal};
 pub use state::EvictionState;
 pub use status::{AwayStatus, PressureStatus, SwapStatus, ThresholdStatus};
 pub use threshold::{
@@ -104,6 +107,7 @@ pub use threshold::{
     ThresholdErrors, ThresholdValue, ValueError, default_hard, parse_minimum_reclaim,
     parse_soft_grace, parse_threshold,
 };
+pub use unit::Unit;
 pub use usage::usage;
 
 /// The examples of the README.

@@ -1,12 +1,9 @@
 //! The amounts that thresholds compare.
 
 use tokio::time::Instant;
-use winddown_shared::{FsStats, MemoryStats, NodeStats, Quantity, SwapStats};
+use winddown_shared::{FsStats, MemoryStats, Quantity, SwapStats};
 
-use crate::signal::{Resource, Signal};
-
-#[cfg(test)]
-mod tests;
+use crate::unit::Unit;
 
 /// The figure that stands for available memory.
 #[derive(
@@ -36,17 +33,13 @@ pub struct Observation {
     pub at: Option<Instant>,
 }
 
-/// The measurements of all signals; absent where nothing was measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Observations([Option<Observation>; Signal::COUNT]);
-
 // === impl Observation ===
 
 impl Observation {
     /// The available amount as messages print it: bytes in powers of 1024, other amounts in powers of 1000.
     #[must_use]
-    pub const fn quantity(&self, resource: Resource) -> Quantity {
-        Quantity::new(self.available, resource.unit().format())
+    pub const fn quantity(&self, unit: Unit) -> Quantity {
+        Quantity::new(self.available, unit.format())
     }
 
     /// Of a memory figure, by the rule for which memory counts as available.
@@ -86,31 +79,6 @@ impl Observation {
 
     fn new(available: u64, capacity: u64, at: Option<Instant>) -> Self {
         Self { available: signed(available), capacity: signed(capacity), at }
-    }
-}
-
-// === impl Observations ===
-
-impl Observations {
-    /// Derives the observations from the node's figures. What was not measured is absent.
-    #[must_use]
-    pub fn of(stats: &NodeStats, memory: MemoryAvailable) -> Self {
-        let mut all = Self::default();
-        for signal in Signal::ALL {
-            all.set(signal, signal.available(stats, memory));
-        }
-        all
-    }
-
-    /// The observation for `signal`, if it was measured.
-    #[must_use]
-    pub const fn get(&self, signal: Signal) -> Option<Observation> {
-        self.0[signal.index()]
-    }
-
-    /// Sets the observation for `signal`.
-    pub const fn set(&mut self, signal: Signal, observation: Option<Observation>) {
-        self.0[signal.index()] = observation;
     }
 }
 

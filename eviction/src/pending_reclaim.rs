@@ -10,7 +10,7 @@ use winddown_shared::PressureCondition;
 
 use tokio::time::Instant;
 
-use crate::observation::Observations;
+use crate::observations::Observations;
 use crate::signal::Signal;
 
 #[cfg(test)]

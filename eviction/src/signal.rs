@@ -3,12 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use winddown_shared::{
-    ContainerStats, DiskUse, NodeStats, PodStats, PressureCondition, QuantityFormat, Requests,
-};
+use winddown_shared::{ContainerStats, DiskUse, NodeStats, PodStats, PressureCondition, Requests};
 
-use crate::cause::Cause;
 use crate::observation::{MemoryAvailable, Observation};
+use crate::unit::Unit;
 
 #[cfg(test)]
 mod tests;
@@ -44,32 +42,22 @@ struct ResourceRow {
     fastest_use: u64,
     /// Whether it can be gone within a second, so that it is measured more often as it comes near its threshold.
     is_sudden: bool,
-    /// When a pod that stops frees what it uses.
-    freed: Freed,
+    freed_by: FreedBy,
     /// A pod's request; none if pods are compared by priority, and not by requests.
     request: Option<fn(&Requests) -> i64>,
     /// What a container uses of it, as messages blame it; none if it was not measured, or if no container is blamed.
     blamed: fn(&ContainerStats) -> Option<u64>,
 }
 
-/// When a pod that stops frees what it uses of a resource.
+/// What frees a pod's use of a resource once the pod stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Freed {
-    /// As its processes exit.
-    AtExit,
-    /// When its tasks have been reaped.
-    WhenReaped,
-    /// When its files are removed, some time after it has stopped.
-    WithFiles,
-}
-
-/// The unit of an amount.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unit {
-    /// Bytes, which messages print in powers of 1024.
-    Bytes,
-    /// A number of things, which messages print in powers of 1000.
-    Count,
+pub(crate) enum FreedBy {
+    /// The exit of its processes.
+    Exit,
+    /// The reaping of its tasks.
+    Reaping,
+    /// The removal of its files, some time after it has stopped.
+    FileRemoval,
 }
 
 /// Defines the signals from their rows.
@@ -292,7 +280,7 @@ impl Resource {
                 condition: PressureCondition::Memory,
                 fastest_use: 1 << 30,
                 is_sudden: true,
-                freed: Freed::AtExit,
+                freed_by: FreedBy::Exit,
                 request: Some(Requests::memory_bytes),
                 blamed: |container| container.memory_working_set,
             },
@@ -302,7 +290,7 @@ impl Resource {
                 condition: PressureCondition::Disk,
                 fastest_use: 1 << 30,
                 is_sudden: false,
-                freed: Freed::WithFiles,
+                freed_by: FreedBy::FileRemoval,
                 request: Some(Requests::ephemeral_storage_bytes),
                 blamed: |container| Some(container.rootfs?.and(container.logs?).bytes),
             },
@@ -312,7 +300,7 @@ impl Resource {
                 condition: PressureCondition::Disk,
                 fastest_use: 50_000,
                 is_sudden: false,
-                freed: Freed::WithFiles,
+                freed_by: FreedBy::FileRemoval,
                 // Pods cannot request any.
                 request: Some(|_| 0),
                 blamed: |_| None,
@@ -323,7 +311,7 @@ impl Resource {
                 condition: PressureCondition::Pid,
                 fastest_use: 5_000,
                 is_sudden: false,
-                freed: Freed::WhenReaped,
+                freed_by: FreedBy::Reaping,
                 request: None,
                 blamed: |_| None,
             },
@@ -350,8 +338,8 @@ impl Resource {
         self.row().is_sudden
     }
 
-    pub(crate) const fn freed(self) -> Freed {
-        self.row().freed
+    pub(crate) const fn freed_by(self) -> FreedBy {
+        self.row().freed_by
     }
 
     /// A pod's request; none if pods are compared by priority, and not by requests.
@@ -368,23 +356,5 @@ impl Resource {
 impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
-    }
-}
-
-// === impl Unit ===
-
-impl Unit {
-    /// The unit of the amounts that a decision shows whose cause has this name; none if the name is unknown or the cause
-    /// is a limit of the pod's own.
-    #[must_use]
-    pub fn of(cause: &str) -> Option<Self> {
-        Cause::named(cause)?.resource().map(Resource::unit)
-    }
-
-    pub(crate) const fn format(self) -> QuantityFormat {
-        match self {
-            Self::Bytes => QuantityFormat::BinarySi,
-            Self::Count => QuantityFormat::DecimalSi,
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::{PressureCondition, PressureStats};
 
-use crate::observation::Observations;
+use crate::observations::Observations;
 use crate::policy::Policy;
 
 /// The state of all thresholds and conditions. It is small and has no pointers; the first sample starts with the

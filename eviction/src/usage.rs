@@ -6,7 +6,7 @@ use winddown_shared::{DiskUse, FsLayout, Pod, PodStats};
 use crate::observation::{MemoryAvailable, signed};
 use crate::pending_reclaim::Amounts;
 use crate::policy::Policy;
-use crate::signal::{FileSystem, Freed, PodUsage, Resource, Signal};
+use crate::signal::{FileSystem, FreedBy, PodUsage, Resource, Signal};
 
 #[cfg(test)]
 mod tests;
@@ -53,12 +53,12 @@ pub(crate) fn measured(
 /// frees as it exits.
 pub(crate) fn left_behind(pod: &Pod, stats: &PodStats, layout: FsLayout) -> Amounts {
     Signal::ALL.map(|signal| {
-        let used = match (signal.resource().freed(), signal.usage()) {
-            (Freed::AtExit, _) => 0,
-            (Freed::WhenReaped | Freed::WithFiles, PodUsage::Figure(figure)) => {
+        let used = match (signal.resource().freed_by(), signal.usage()) {
+            (FreedBy::Exit, _) => 0,
+            (FreedBy::Reaping | FreedBy::FileRemoval, PodUsage::Figure(figure)) => {
                 figure(stats).unwrap_or(0)
             }
-            (Freed::WhenReaped | Freed::WithFiles, PodUsage::OnDisk(file_system, part)) => {
+            (FreedBy::Reaping | FreedBy::FileRemoval, PodUsage::OnDisk(file_system, part)) => {
                 part(Parts::on(file_system, layout).sum_of(stats, empty_dirs(pod)))
             }
         };

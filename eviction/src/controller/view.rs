@@ -124,15 +124,15 @@ impl EvictionView {
         all.map(|(place, threshold)| {
             let observed = latest.state.last.get(threshold.signal);
             let value = observed.map(|observed| threshold.quantity(observed.capacity, false));
-            let resource = threshold.signal.resource();
+            let unit = threshold.signal.resource().unit();
             let tracked = latest.state.tracked[place];
-            let is_met = value.zip(observed).is_some_and(|(value, o)| value > o.quantity(resource));
+            let is_met = value.zip(observed).is_some_and(|(value, o)| value > o.quantity(unit));
             let since = tracked.first.filter(|_| is_met || tracked.active);
             ThresholdStatus {
                 signal: threshold.signal.to_string(),
                 hard: threshold.is_hard(),
                 threshold: value.map(|value| value.to_string()),
-                available: observed.map(|observed| observed.quantity(resource).to_string()),
+                available: observed.map(|observed| observed.quantity(unit).to_string()),
                 capacity: observed.map(|observed| observed.capacity),
                 met_seconds: since.map(|at| now.saturating_duration_since(at).as_secs_f64()),
                 grace_seconds: threshold.grace.as_secs_f64(),

@@ -1,16 +1,16 @@
 use super::*;
+use crate::cause::Cause;
 
 #[test]
-fn each_signal_is_found_by_its_name_and_has_the_unit_of_its_resource() {
+fn each_signal_is_found_by_its_name_and_is_a_cause_of_that_name() {
     for (index, signal) in Signal::ALL.into_iter().enumerate() {
         assert_eq!((signal.index(), signal.as_str()), (index, Signal::NAMES[index]));
         assert_eq!(signal.as_str().parse(), Ok(signal));
-        assert_eq!(Unit::of(signal.as_str()), Some(signal.resource().unit()));
+        assert_eq!(Cause::named(signal.as_str()), Some(Cause::Signal(signal)));
     }
-    assert_eq!(Unit::of("memoryPressure"), Some(Unit::Bytes));
-    for without in ["emptydirfs.limit", "memory", "fd.available"] {
-        assert_eq!(Unit::of(without), None, "{without}");
-    }
+    let unit = |name| Cause::named(name).and_then(Cause::unit);
+    let units = ["memoryPressure", "pid.available", "emptydirfs.limit", "memory"].map(unit);
+    assert_eq!(units, [Some(Unit::Bytes), Some(Unit::Count), None, None]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The output of `winddown plan eviction`, and the pressure in `winddown status`.
 
-use winddown_eviction::Unit;
+use winddown_eviction::{Cause, Unit};
 use winddown_shared::Quantity;
 use winddown_shared::display::{clean, seconds};
 
@@ -171,7 +171,7 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
 /// unchanged; `-` if unknown.
 pub(super) fn amount(signal: &str, text: &Option<String>) -> String {
     let Some(text) = text.as_deref() else { return "-".to_owned() };
-    let is_bytes = Unit::of(signal) == Some(Unit::Bytes);
+    let is_bytes = Cause::named(signal).and_then(Cause::unit) == Some(Unit::Bytes);
     let is_round = ["Mi", "Gi", "Ti"].iter().any(|unit| text.ends_with(unit));
     let bytes = text.parse::<Quantity>().ok().filter(|_| is_bytes && !is_round);
     bytes.map_or_else(|| clean(text).into_owned(), |bytes| byte_text(bytes.value()))

@@ -1,6 +1,6 @@
 //! Checks how much memory, disk space, inodes and tasks are left.
 
-use winddown_eviction::Unit;
+use winddown_eviction::{Cause, Unit};
 use winddown_shared::Quantity;
 
 use super::Check;
@@ -99,7 +99,7 @@ fn by_the_agent(pressure: &PressureStatus) -> Vec<MetThreshold> {
 }
 
 fn line(short: &MetThreshold) -> String {
-    let counted = Unit::of(&short.signal) != Some(Unit::Bytes);
+    let counted = Cause::named(&short.signal).and_then(Cause::unit) != Some(Unit::Bytes);
     let amount = |amount: i64| match u64::try_from(amount) {
         Ok(amount) if !counted => bytes(amount),
         _ => amount.to_string(),

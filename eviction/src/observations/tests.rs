@@ -1,10 +1,10 @@
-use winddown_shared::TaskStats;
+use winddown_shared::{FsStats, MemoryStats, TaskStats};
 
 use super::*;
 
 fn shown(stats: &NodeStats, signal: Signal) -> Option<(String, i64)> {
     let observed = Observations::of(stats, MemoryAvailable::WorkingSet).get(signal)?;
-    Some((observed.quantity(signal.resource()).to_string(), observed.capacity))
+    Some((observed.quantity(signal.resource().unit()).to_string(), observed.capacity))
 }
 
 fn memory(available: u64) -> Option<MemoryStats> {
