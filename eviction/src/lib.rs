@@ -91,7 +91,7 @@ pub use message::{
 };
 pub use observation::{MemoryAvailable, Observation};
 pub use observations::Observations;
-pub use plan_json::{RankLineError, plan_json_line};
+pub use plan_json::{AnswerRank, EvictionAnswer, RankLineError, plan_case};
 pub use policy::{Policy, PressureRule, PressureScope, StaticPods};
 pub use rank::{Ranked, rank};
 pub use readmission::Readmission;

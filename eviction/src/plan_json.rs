@@ -1,4 +1,4 @@
-//! Rankings from JSON lines: reads a signal, pods and their usage, and writes the order in which the pods would be
+//! Rankings of cases in JSON: reads a signal, pods and their usage, and writes the order in which the pods would be
 //! evicted. For checks without a node, and for comparison with other implementations.
 
 use std::collections::HashMap;
@@ -35,13 +35,9 @@ pub enum RankLineError {
         #[source]
         source: IdentityError,
     },
-    /// The answer could not be written. Not expected to happen.
-    #[error("the ranking could not be written as JSON")]
-    Output(#[source] serde_json::Error),
 }
 
-/// Ranks the pods of one line: reads `{"id", "signal", "pods", "stats"}` and returns `{"id", "order"}`, with `"pods"`
-/// and their figures if `explain` is set.
+/// Ranks the pods of one case, `{"id", "signal", "pods", "stats"}`; with `explain`, the answer has their figures.
 ///
 /// `pods` holds full pod objects, and `stats` their usage: `name`, `namespace` where two pods share a name,
 /// `memoryWorkingSetBytes`, `processCount`, `diskUsedBytes`, `inodesUsed`. Other fields are ignored. The order is the
@@ -49,9 +45,9 @@ pub enum RankLineError {
 /// namespace is in `default`; a pod without a UID gets one from its index.
 ///
 /// # Errors
-/// The line is not a valid request.
-pub fn plan_json_line(line: &str, explain: bool) -> Result<String, RankLineError> {
-    let request: Request = serde_json::from_str(line).map_err(RankLineError::Syntax)?;
+/// The text is not a valid request.
+pub fn plan_case(case: &str, explain: bool) -> Result<EvictionAnswer, RankLineError> {
+    let request: Request = serde_json::from_str(case).map_err(RankLineError::Syntax)?;
     let signal: Signal = request.signal.parse().map_err(RankLineError::Signal)?;
     let pods = Pod::of_cases(request.pods)
         .map_err(|(index, source)| RankLineError::Pod { index, source })?;
@@ -65,12 +61,11 @@ pub fn plan_json_line(line: &str, explain: bool) -> Result<String, RankLineError
         })
         .collect();
     rank(signal, &mut ranked);
-    let answer = EvictionAnswer {
+    Ok(EvictionAnswer {
         id: request.id,
-        order: ranked.iter().map(|ranked| &**ranked.pod.name()).collect(),
+        order: ranked.iter().map(|ranked| ranked.pod.name().to_string()).collect(),
         pods: explain.then(|| explained(signal, &ranked)),
-    };
-    serde_json::to_string(&answer).map_err(RankLineError::Output)
+    })
 }
 
 #[derive(Deserialize)]
@@ -94,26 +89,39 @@ struct Stats {
     inodes_used: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct EvictionAnswer<'a> {
+/// The answer to a case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EvictionAnswer {
+    /// The case's own `id`, whatever it is; absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<serde_json::Value>,
-    order: Vec<&'a str>,
+    pub id: Option<serde_json::Value>,
+    /// The pods as the kubelet would end them.
+    pub order: Vec<String>,
+    /// With `--explain`: their figures.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pods: Option<Vec<Explained<'a>>>,
+    pub pods: Option<Vec<AnswerRank>>,
 }
 
 /// A pod of an explained ranking.
-#[derive(Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct Explained<'a> {
-    namespace: &'a str,
-    name: &'a str,
-    priority: i32,
-    usage: Option<i64>,
-    request: i64,
-    exceeds_request: Option<bool>,
-    verdict: &'static str,
+pub struct AnswerRank {
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `spec.priority`, 0 when unset.
+    pub priority: i32,
+    /// What it uses; null when it was not measured.
+    pub usage: Option<i64>,
+    /// What it requests.
+    pub request: i64,
+    /// Whether it uses more than it requests; null when it was not measured.
+    pub exceeds_request: Option<bool>,
+    /// What would be done with it: `chosen`, `notNeeded`, `critical`, `notMeasured`.
+    pub verdict: &'static str,
 }
 
 type Usages = HashMap<(Option<String>, String), i64>;
@@ -135,12 +143,12 @@ fn usages(signal: Signal, stats: Vec<Stats>) -> Usages {
         .collect()
 }
 
-fn explained<'a>(signal: Signal, ranked: &[Ranked<'a>]) -> Vec<Explained<'a>> {
+fn explained(signal: Signal, ranked: &[Ranked<'_>]) -> Vec<AnswerRank> {
     let policy = Policy::new(Vec::new(), false);
     let mut chosen = false;
-    let explain = |ranked: &Ranked<'a>| Explained {
-        namespace: ranked.pod.namespace(),
-        name: ranked.pod.name(),
+    let explain = |ranked: &Ranked<'_>| AnswerRank {
+        namespace: ranked.pod.namespace().to_string(),
+        name: ranked.pod.name().to_string(),
         priority: ranked.pod.priority_or_zero(),
         usage: ranked.usage,
         request: ranked.request(signal),

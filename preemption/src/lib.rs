@@ -34,7 +34,9 @@ pub use error::NoVictims;
 pub use explain::{ConsideredVictim, PreemptionExplanation, Why, explain};
 pub use handler::PreemptionHandler;
 pub use minimal::Criterion;
-pub use plan_json::{CaseError, PlanOptions, plan_json_line};
+pub use plan_json::{
+    AnswerCandidate, AnswerReasons, CaseError, PlanOptions, PreemptionAnswer, plan_case,
+};
 pub use select::{Proof, Requirement, Selection, Strategy, StrategyError, select};
 
 /// The examples of the README.

@@ -12,7 +12,7 @@ use crate::{
     select,
 };
 
-/// Options for [`plan_json_line`].
+/// Options for [`plan_case`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlanOptions {
     /// How victims are chosen.
@@ -44,22 +44,18 @@ pub enum CaseError {
         #[source]
         source: IdentityError,
     },
-    /// The answer could not be serialized. This is not expected to happen.
-    #[error("the victims could not be written as JSON")]
-    Output(#[source] serde_json::Error),
 }
 
-/// Plans one case: `{"id", "preemptor", "pods", "requirements"}` in, `{"id", "victims", "error"}` out,
-/// on one line. With `explain`, the output also has `strategy`, `shown` and `candidates`.
+/// Plans one case, `{"id", "preemptor", "pods", "requirements"}`.
 ///
 /// `preemptor` and `pods` are pod objects. A requirement has a `resource` and a `quantity`: cpu in
 /// millicores, `pods` in pods, all others in base units. Other fields are ignored. The default namespace
 /// is `default`; a pod without a UID is identified by its index. If no set of victims is enough, the
-/// output says so in `error`; the call still succeeds.
+/// answer says so in `error`; the call still succeeds.
 ///
 /// # Errors
 /// Fails if the text is not such a case.
-pub fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, CaseError> {
+pub fn plan_case(case: &str, options: &PlanOptions) -> Result<PreemptionAnswer, CaseError> {
     let case: Case = serde_json::from_str(case).map_err(CaseError::Syntax)?;
     let preemptor =
         Pod::of_case(case.preemptor, || "preemptor".into()).map_err(CaseError::Preemptor)?;
@@ -70,7 +66,7 @@ pub fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, CaseE
         .into_iter()
         .map(|asked| (ResourceName::from(asked.resource.as_str()), asked.quantity))
         .collect();
-    let answer = if options.explain {
+    Ok(if options.explain {
         PreemptionAnswer::explained(
             case.id,
             &explain(&preemptor, &pods, &requirements, options.strategy),
@@ -82,8 +78,7 @@ pub fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, CaseE
         let chosen = select(&preemptor, &pods, &requirements, options.strategy);
         let chosen = chosen.map(|selection| selection.victims).map_err(|error| error.to_string());
         PreemptionAnswer::new(case.id, chosen, &pods)
-    };
-    serde_json::to_string(&answer).map_err(CaseError::Output)
+    })
 }
 
 #[derive(Deserialize)]
@@ -101,66 +96,92 @@ struct Asked {
     quantity: i64,
 }
 
-#[derive(Serialize)]
-struct PreemptionAnswer<'a> {
+/// The answer to a case.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PreemptionAnswer {
+    /// The case's own `id`, whatever it is; absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<serde_json::Value>,
-    victims: Vec<&'a str>,
-    error: Option<String>,
+    pub id: Option<serde_json::Value>,
+    /// The names of the pods that would end, in that order.
+    pub victims: Vec<String>,
+    /// Why no pod would end.
+    pub error: Option<String>,
+    /// The reasons, if they were asked for.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    reasons: Option<AnswerReasons<'a>>,
+    pub reasons: Option<AnswerReasons>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct AnswerReasons<'a> {
-    strategy: &'static str,
-    /// The last criterion by which no set is known to be better; none if nothing is claimed.
-    shown: Option<Criterion>,
-    candidates: Vec<AnswerCandidate<'a>>,
+/// Why pods would end or stay.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AnswerReasons {
+    /// With `--explain`: how the victims were chosen.
+    pub strategy: &'static str,
+    /// With `--explain`: the last criterion by which no set is known to be better; null if nothing is claimed.
+    pub shown: Option<Criterion>,
+    /// With `--explain`: every pod, and why it would end or stay.
+    pub candidates: Vec<AnswerCandidate>,
 }
 
-#[derive(Serialize)]
+/// A pod that was considered.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct AnswerCandidate<'a> {
-    name: &'a str,
-    namespace: &'a str,
-    qos: &'static str,
-    critical: bool,
-    preemptable: bool,
-    priority: Option<i32>,
-    cpu_milli: i64,
-    memory_bytes: i64,
-    frees: BTreeMap<String, i64>,
-    distance: f64,
-    terminating: bool,
-    taken: bool,
-    reason: &'static str,
+pub struct AnswerCandidate {
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `Guaranteed`, `Burstable` or `BestEffort`.
+    pub qos: &'static str,
+    /// Whether it is a static pod, or of a system priority class.
+    pub critical: bool,
+    /// Whether the arriving pod may end it.
+    pub preemptable: bool,
+    /// `spec.priority`; null when unset.
+    pub priority: Option<i32>,
+    /// What it requests, in thousandths of a CPU.
+    pub cpu_milli: i64,
+    /// What it requests, in bytes.
+    pub memory_bytes: i64,
+    /// What its end would give back, by resource.
+    pub frees: BTreeMap<String, i64>,
+    /// How far what it frees is from what is lacking.
+    pub distance: f64,
+    /// Whether it is terminating already.
+    pub terminating: bool,
+    /// Whether it is one of the victims.
+    pub taken: bool,
+    /// Why it would end or stay, in one word.
+    pub reason: &'static str,
+    /// By what another pod is the better choice.
     #[serde(skip_serializing_if = "Option::is_none")]
-    criterion: Option<Criterion>,
-    text: String,
+    pub criterion: Option<Criterion>,
+    /// The reason, human-readable.
+    pub text: String,
 }
 
 // === impl PreemptionAnswer ===
 
-impl<'a> PreemptionAnswer<'a> {
+impl PreemptionAnswer {
     fn new(
         id: Option<serde_json::Value>,
         chosen: Result<Vec<usize>, String>,
-        pods: &'a [Pod],
+        pods: &[Pod],
     ) -> Self {
         let (victims, error) = match chosen {
             Ok(victims) => (victims, None),
             Err(error) => (Vec::new(), Some(error)),
         };
-        let victims = victims.into_iter().map(|place| &**pods[place].name()).collect();
+        let victims = victims.into_iter().map(|place| pods[place].name().to_string()).collect();
         Self { id, victims, error, reasons: None }
     }
 
     fn explained(
         id: Option<serde_json::Value>,
-        explanation: &PreemptionExplanation<'a>,
-        pods: &'a [Pod],
+        explanation: &PreemptionExplanation<'_>,
+        pods: &[Pod],
         preemptor: &Pod,
         strategy: Strategy,
     ) -> Self {
@@ -181,14 +202,14 @@ impl<'a> PreemptionAnswer<'a> {
 
 // === impl AnswerCandidate ===
 
-impl<'a> AnswerCandidate<'a> {
-    fn new(considered: &ConsideredVictim<'a>, preemptor: &Pod) -> Self {
+impl AnswerCandidate {
+    fn new(considered: &ConsideredVictim<'_>, preemptor: &Pod) -> Self {
         let pod = considered.pod;
         let requests = pod.accounted_requests();
         let frees = considered.frees.iter();
         Self {
-            name: pod.name(),
-            namespace: pod.namespace(),
+            name: pod.name().to_string(),
+            namespace: pod.namespace().to_string(),
             qos: pod.qos().as_str(),
             critical: pod.is_critical(),
             preemptable: preemptor.may_preempt(pod),

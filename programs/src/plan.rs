@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::args::TextFormat;
 use super::{
     CommandError, Exit, GlobalArgs, Output, OutputFormat, PlanShutdownArgs, PlanStartArgs, ask,
-    config, plan_lines, status,
+    cases, config, status,
 };
 use winddown_control::Client;
 use winddown_control::api::{ShutdownPlan, StartPlan};
@@ -46,7 +46,7 @@ pub(super) fn run(
         });
     };
     let manifest = match input(file)? {
-        PlanInput::Cases(lines) => return plan_lines::run(file, lines, args.output, out),
+        PlanInput::Cases(cases) => return cases::shutdown((file, cases), args.output, out),
         PlanInput::Manifests(manifest) => manifest,
     };
     let (config, notes) = config::load_config(global)?;

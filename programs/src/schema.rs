@@ -3,8 +3,6 @@
 //! The schemas of the agent's own types are generated from the types, so that no field or
 //! description is missing. Additional fields are allowed, because a later version may add some.
 
-mod lines;
-
 use clap::ValueEnum;
 use schemars::generate::SchemaSettings;
 use schemars::transform::{RecursiveTransform, Transform};
@@ -33,11 +31,11 @@ pub fn of(name: SchemaName) -> Value {
         SchemaName::Config => winddown_config::schema(),
         SchemaName::Status => made::<api::Status>(name),
         SchemaName::PlanShutdown => made::<api::ShutdownPlan>(name),
-        SchemaName::PlanShutdownLine => lines::shutdown(),
+        SchemaName::PlanShutdownLine => made::<winddown_shutdown::PlanAnswer>(name),
         SchemaName::PlanPreemption => made::<api::PreemptionPlan>(name),
-        SchemaName::PlanPreemptionLine => lines::preemption(),
+        SchemaName::PlanPreemptionLine => made::<winddown_preemption::PreemptionAnswer>(name),
         SchemaName::PlanEviction => made::<api::EvictionPlan>(name),
-        SchemaName::PlanEvictionLine => lines::eviction(),
+        SchemaName::PlanEvictionLine => made::<winddown_eviction::EvictionAnswer>(name),
         SchemaName::PlanStart => made::<api::StartPlan>(name),
         SchemaName::Report => made::<winddown_shutdown::ShutdownReport>(name),
         SchemaName::ReportList => made::<api::Envelope<api::ReportList>>(name),

@@ -1,3 +1,4 @@
+mod cases;
 mod commands;
 mod control_planes;
 mod doctor;

@@ -130,7 +130,7 @@ pub use plan::{
     Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, StartGroup, StartPlan, StartRank,
     plan, plan_with, plan_within, start_plan,
 };
-pub use plan_json::{PlanLineError, plan_json_line};
+pub use plan_json::{AnswerGroup, AnswerPod, PlanAnswer, PlanLineError, plan_case};
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
 pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
 pub use record::{RecordFile, RecordPlace, RunPhase, RunRecord};

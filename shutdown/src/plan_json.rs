@@ -1,4 +1,4 @@
-//! Plans as JSON lines: a configuration and pods in, groups out. For checking a configuration
+//! Plans of cases in JSON: a configuration and pods in, groups out. For checking a configuration
 //! without a node, and for comparison with other implementations.
 
 use std::borrow::Cow;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::{GoDuration, IdentityError, Pod};
 
 use crate::policy::go_text;
-use crate::{GroupPeriod, Plan, Policy, PolicyError, plan};
+use crate::{Group, GroupPeriod, Plan, Policy, PolicyError, plan};
 
 /// Why a line could not be planned.
 #[derive(Debug, thiserror::Error)]
@@ -41,27 +41,23 @@ pub enum PlanLineError {
         #[source]
         source: IdentityError,
     },
-    /// The answer could not be serialized. This is not expected to happen.
-    #[error("the plan could not be written as JSON")]
-    Output(#[source] serde_json::Error),
 }
 
-/// Plans one line: `{"id", "config", "pods"}` in, `{"id", "groups", "periodRequested"}` out, with `notProtected` where a
-/// shutdown would kill pods at once.
+/// Plans one case, `{"id", "config", "pods"}`.
 ///
 /// `config` holds the shutdown fields of the configuration file, `pods` full pod objects. Other fields are
 /// ignored. Everything that `config` leaves out is off, including the order by roles. The default
 /// namespace is `default`; a pod without a UID is identified by its index.
 ///
 /// # Errors
-/// Fails if the line is not such a request, or if its configuration is invalid.
-pub fn plan_json_line(line: &str) -> Result<String, PlanLineError> {
-    let request: Request = serde_json::from_str(line).map_err(PlanLineError::Syntax)?;
+/// Fails if the text is not such a request, or if its configuration is invalid.
+pub fn plan_case(case: &str) -> Result<PlanAnswer, PlanLineError> {
+    let request: Request = serde_json::from_str(case).map_err(PlanLineError::Syntax)?;
     let policy = request.config.policy()?;
     let pods = Pod::of_cases(request.pods)
         .map_err(|(index, source)| PlanLineError::Pod { index, source })?;
     let plan = plan(&pods, &policy, None);
-    serde_json::to_string(&PlanAnswer::new(request.id, &plan)).map_err(PlanLineError::Output)
+    Ok(PlanAnswer::new(request.id, &plan))
 }
 
 #[derive(Deserialize)]
@@ -93,32 +89,48 @@ enum Order {
     Priority,
 }
 
-#[derive(Serialize)]
+/// The answer to a case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct PlanAnswer<'a> {
+pub struct PlanAnswer {
+    /// The case's own `id`, whatever it is; absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<serde_json::Value>,
-    groups: Vec<AnswerGroup<'a>>,
+    pub id: Option<serde_json::Value>,
+    /// The groups, in the order of their end.
+    pub groups: Vec<AnswerGroup>,
+    /// The pods that would be killed at once, because graceful shutdown is off.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    not_protected: Vec<AnswerPod<'a>>,
-    period_requested: String,
+    pub not_protected: Vec<AnswerPod>,
+    /// The time of all groups together: `30s`.
+    pub period_requested: String,
 }
 
-#[derive(Serialize)]
+/// Pods that are ended together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct AnswerGroup<'a> {
-    priority: i32,
+pub struct AnswerGroup {
+    /// The lowest priority that falls into the group.
+    pub priority: i32,
+    /// What its pods are for, where that puts them together.
     #[serde(skip_serializing_if = "Option::is_none")]
-    name: Option<Cow<'static, str>>,
-    shutdown_grace_period_seconds: u64,
-    pods: Vec<AnswerPod<'a>>,
+    pub name: Option<Cow<'static, str>>,
+    /// The group's time, in seconds.
+    pub shutdown_grace_period_seconds: u64,
+    /// Its pods.
+    pub pods: Vec<AnswerPod>,
 }
 
-#[derive(Serialize)]
+/// A pod in the answer to a case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-struct AnswerPod<'a> {
-    name: &'a str,
-    grace_seconds: u64,
+pub struct AnswerPod {
+    /// `metadata.name`.
+    pub name: String,
+    /// The time between its SIGTERM and SIGKILL, in seconds.
+    pub grace_seconds: u64,
 }
 
 // === impl Config ===
@@ -147,32 +159,23 @@ impl Config {
 
 // === impl PlanAnswer ===
 
-impl<'a> PlanAnswer<'a> {
-    fn new(id: Option<serde_json::Value>, plan: &'a Plan) -> Self {
-        let pods = |group: &'a crate::Group| {
-            let pod = |planned: &'a crate::PlannedPod| AnswerPod {
-                name: planned.pod.name(),
-                grace_seconds: planned.grace.as_secs(),
-            };
-            group.pods.iter().map(pod).collect()
+impl PlanAnswer {
+    fn new(id: Option<serde_json::Value>, plan: &Plan) -> Self {
+        let answer = |pod: &Pod, grace: Duration| AnswerPod {
+            name: pod.name().to_string(),
+            grace_seconds: grace.as_secs(),
         };
-        let groups = plan
-            .groups
-            .iter()
-            .map(|group| AnswerGroup {
-                priority: group.priority,
-                name: group.name(),
-                shutdown_grace_period_seconds: group.allowed.as_secs(),
-                pods: pods(group),
-            })
-            .collect();
-        let not_protected = plan.not_protected.iter();
-        let not_protected =
-            not_protected.map(|pod| AnswerPod { name: pod.name(), grace_seconds: 0 });
+        let group = |group: &Group| AnswerGroup {
+            priority: group.priority,
+            name: group.name(),
+            shutdown_grace_period_seconds: group.allowed.as_secs(),
+            pods: group.pods.iter().map(|planned| answer(&planned.pod, planned.grace)).collect(),
+        };
+        let at_once = plan.not_protected.iter().map(|pod| answer(pod, Duration::ZERO));
         Self {
             id,
-            groups,
-            not_protected: not_protected.collect(),
+            groups: plan.groups.iter().map(group).collect(),
+            not_protected: at_once.collect(),
             period_requested: go_text(plan.requested),
         }
     }

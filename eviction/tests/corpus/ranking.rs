@@ -1,9 +1,13 @@
 //! The eviction order.
 
 use serde_json::Value;
-use winddown_eviction::plan_json_line;
+use winddown_eviction::{RankLineError, plan_case};
 
 const FILE: &str = "eviction-ranking-kubelet-1.36.jsonl.gz";
+
+fn plan_json_line(case: &str, explain: bool) -> Result<String, RankLineError> {
+    plan_case(case, explain).map(|answer| serde_json::to_string(&answer).unwrap())
+}
 
 #[test]
 fn every_recorded_ranking_is_the_same() {

@@ -1,7 +1,11 @@
 //! Cases as JSON in, victims and reasons out.
 
 use serde_json::{Value, json};
-use winddown_preemption::{CaseError, PlanOptions, Strategy, plan_json_line};
+use winddown_preemption::{CaseError, PlanOptions, Strategy, plan_case};
+
+fn plan_json_line(case: &str, options: &PlanOptions) -> Result<String, CaseError> {
+    plan_case(case, options).map(|answer| serde_json::to_string(&answer).unwrap())
+}
 
 fn pod(name: &str, priority: i64, requests: &Value) -> Value {
     json!({

@@ -2,8 +2,10 @@
 
 mod consent;
 
+use std::time::Duration;
+
 use winddown_shared::display::{self, clean, seconds};
-use winddown_shutdown::{Outcome, Tone};
+use winddown_shutdown::{Outcome, PlanAnswer, Tone};
 
 use super::{Column, PODS_UNKNOWN, Table, View, hanging};
 use winddown_control::api::{PlannedGroup, PlannedPod, ReportEntry, ReportList, ShutdownPlan};
@@ -122,19 +124,20 @@ fn named(plan: &ShutdownPlan, holds: impl Fn(&PlannedPod) -> bool) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// One line per group and per pod in it, for plans of pods that only have names.
-pub fn groups(groups: &[PlannedGroup], not_protected: &[PlannedPod]) -> Vec<String> {
+/// One line per group and per pod in it, for the answer to a case.
+pub fn groups(answer: &PlanAnswer) -> Vec<String> {
+    let whole = |seconds: u64| display::duration(Duration::from_secs(seconds));
     let mut lines = Vec::new();
-    for group in groups {
+    for group in &answer.groups {
         let title = group_title(group.name.as_deref(), group.priority);
-        lines.push(format!("{title}: {}", group_time(group)));
+        lines.push(format!("{title}: at most {}", whole(group.shutdown_grace_period_seconds)));
         for pod in &group.pods {
-            lines.push(format!("  {} {}", clean(&pod.name), seconds(pod.grace_seconds)));
+            lines.push(format!("  {} {}", clean(&pod.name), whole(pod.grace_seconds)));
         }
     }
-    if !not_protected.is_empty() {
-        lines.push(off(not_protected.len()));
-        lines.extend(not_protected.iter().map(|pod| format!("  {}", clean(&pod.name))));
+    if !answer.not_protected.is_empty() {
+        lines.push(off(answer.not_protected.len()));
+        lines.extend(answer.not_protected.iter().map(|pod| format!("  {}", clean(&pod.name))));
     }
     lines
 }

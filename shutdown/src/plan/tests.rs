@@ -397,8 +397,7 @@ proptest! {
             serde_json::json!({"metadata": metadata, "spec": {"priority": priority, "containers": []}})
         }).collect();
         let line = serde_json::json!({"config": config, "pods": given}).to_string();
-        let answer: serde_json::Value =
-            serde_json::from_str(&crate::plan_json_line(&line).unwrap()).unwrap();
+        let answer = serde_json::to_value(crate::plan_case(&line).unwrap()).unwrap();
         let groups = answer["groups"].as_array().unwrap();
         let lists = groups.iter().map(|group| &group["pods"]).chain([&answer["notProtected"]]);
         let mut found: Vec<String> = lists
