@@ -3,7 +3,6 @@
 mod html;
 mod marks;
 mod sentences;
-mod svg;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -1,16 +1,18 @@
 //! The report as an HTML page: timeline, table and decisions.
 
 mod decisions;
+mod markup;
+mod scale;
 mod table;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
 use winddown_shared::display::in_seconds;
 use winddown_shutdown::{PodEnd, ShutdownReport, Tone};
 
 use super::sentences::{self, occasion, shortage};
-use super::svg::canvas::{Canvas, Escaped};
-use super::svg::{self, THEME};
+use markup::{Escaped, Markup};
 
 /// The style sheet, for wide screens, phones and paper.
 const STYLE: &str = include_str!("html/page.css");
@@ -22,27 +24,27 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src dat
 /// The report as a self-contained HTML document, without scripts or external resources. The same report produces the
 /// same bytes.
 ///
-/// It contains the timeline of [`svg()`](super::svg()), a table of all pods, and the decisions with their times. It
+/// It contains a timeline with one bar per pod, a table of all pods, and the decisions with their times. It
 /// follows the reader's light or dark scheme and the width of the screen, and conveys nothing by colour alone. Names
 /// are shown without control characters and never become markup.
 pub fn html(report: &ShutdownReport) -> String {
-    let mut page = Page { report, out: Canvas::default() };
+    let mut page = Page { report, out: Markup::default() };
     page.head();
     page.summary();
     page.main();
-    page.out.markup(format_args!("</body>\n</html>\n"));
-    page.out.into_string().trim_start().to_owned()
+    page.out.line(format_args!("</body>\n</html>"));
+    page.out.into_string()
 }
 
 struct Page<'a> {
     report: &'a ShutdownReport,
-    out: Canvas,
+    out: Markup,
 }
 
 impl Page<'_> {
     fn head(&mut self) {
         let title = self.report.headline();
-        self.out.markup(format_args!(
+        self.out.line(format_args!(
             r#"<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -53,7 +55,7 @@ impl Page<'_> {
 <link rel="icon" href="data:,"/>
 <title>{}</title>
 <style>
-{THEME}{STYLE}</style>
+{STYLE}</style>
 </head>
 <body>"#,
             Escaped(&title)
@@ -69,15 +71,15 @@ impl Page<'_> {
         };
         let (title, occasion) = (report.headline(), occasion(report));
         let (title, occasion) = (Escaped(&title), Escaped(&occasion));
-        self.out.markup(format_args!(
+        self.out.line(format_args!(
             "<header>\n<h1 class=\"{class}\">{title}</h1>\n<p class=\"dim\">{occasion}</p>"
         ));
         for said in sentences::origin(report) {
-            self.out.markup(format_args!("<p>{}</p>", Escaped(&said)));
+            self.out.line(format_args!("<p>{}</p>", Escaped(&said)));
         }
         if report.budget.is_short() {
             let said = shortage(report);
-            self.out.markup(format_args!("<p class=\"warn\">{}</p>", Escaped(&said)));
+            self.out.line(format_args!("<p class=\"warn\">{}</p>", Escaped(&said)));
         }
         self.counts();
         let pods = report.pods().next().is_some();
@@ -87,11 +89,11 @@ impl Page<'_> {
             ("decisions", "Decisions", true),
             ("warnings", "Warnings", !sentences::warnings(report).is_empty()),
         ]);
-        self.out.markup(format_args!("<nav aria-label=\"Sections of this report\">\n<ul>"));
+        self.out.line(format_args!("<nav aria-label=\"Sections of this report\">\n<ul>"));
         for (id, name, _) in links.filter(|(.., shown)| *shown) {
-            self.out.markup(format_args!("<li><a href=\"#{id}\">{name}</a></li>"));
+            self.out.line(format_args!("<li><a href=\"#{id}\">{name}</a></li>"));
         }
-        self.out.markup(format_args!("</ul>\n</nav>\n</header>"));
+        self.out.line(format_args!("</ul>\n</nav>\n</header>"));
     }
 
     /// Writes how many pods stopped in which way.
@@ -105,35 +107,33 @@ impl Page<'_> {
             (PodEnd::Survives, "survived", "good"),
             (PodEnd::Stays, "stay", "dim"),
         ];
-        self.out.markup(format_args!("<dl class=\"counts\">"));
+        self.out.line(format_args!("<dl class=\"counts\">"));
         for (end, name, class) in ways {
             let count = self.report.count(end);
             if count > 0 {
-                self.out.markup(format_args!(
+                self.out.line(format_args!(
                     "<div><dt>{name}</dt><dd class=\"{class}\">{count}</dd></div>"
                 ));
             }
         }
         let (took, pods) = (in_seconds(self.report.took), in_seconds(self.report.budget.pods));
-        self.out.markup(format_args!(
+        self.out.line(format_args!(
             "<div><dt>took, of {pods} for the pods</dt><dd>{took}</dd></div>\n</dl>"
         ));
     }
 
     fn main(&mut self) {
-        self.out.markup(format_args!("<main>"));
+        self.out.line(format_args!("<main>"));
         if self.report.pods().next().is_some() {
             open(&mut self.out, "timeline", "Timeline");
-            // A timeline that is wider than the screen scrolls separately.
-            self.out.markup(format_args!("<div class=\"picture\" tabindex=\"0\">"));
-            self.out.append(&svg::timeline(self.report));
-            self.out.markup(format_args!("</div>\n</section>"));
+            timeline::write(self.report, &mut self.out);
+            self.out.line(format_args!("</section>"));
             table::write(self.report, &mut self.out);
         }
         self.work();
         decisions::write(self.report, &mut self.out);
         self.warnings();
-        self.out.markup(format_args!("</main>"));
+        self.out.line(format_args!("</main>"));
     }
 
     fn work(&mut self) {
@@ -141,12 +141,12 @@ impl Page<'_> {
             return;
         }
         open(&mut self.out, "plugins", "Plug-ins");
-        self.out.markup(format_args!("<ul>"));
+        self.out.line(format_args!("<ul>"));
         for (said, is_done) in self.report.work.iter().map(sentences::work) {
             let class = if is_done { "good" } else { "warn" };
-            self.out.markup(format_args!("<li class=\"{class}\">{}</li>", Escaped(&said)));
+            self.out.line(format_args!("<li class=\"{class}\">{}</li>", Escaped(&said)));
         }
-        self.out.markup(format_args!("</ul>\n</section>"));
+        self.out.line(format_args!("</ul>\n</section>"));
     }
 
     fn warnings(&mut self) {
@@ -155,17 +155,17 @@ impl Page<'_> {
             return;
         }
         open(&mut self.out, "warnings", "Warnings");
-        self.out.markup(format_args!("<ul>"));
+        self.out.line(format_args!("<ul>"));
         for warning in &warnings {
-            self.out.markup(format_args!("<li class=\"warn\">{}</li>", Escaped(warning)));
+            self.out.line(format_args!("<li class=\"warn\">{}</li>", Escaped(warning)));
         }
-        self.out.markup(format_args!("</ul>\n</section>"));
+        self.out.line(format_args!("</ul>\n</section>"));
     }
 }
 
 /// Opens a section that is labelled by its heading.
-fn open(out: &mut Canvas, id: &str, heading: &str) {
-    out.markup(format_args!(
+fn open(out: &mut Markup, id: &str, heading: &str) {
+    out.line(format_args!(
         "<section id=\"{id}\" aria-labelledby=\"{id}-heading\">\n\
          <h2 id=\"{id}-heading\">{heading}</h2>"
     ));

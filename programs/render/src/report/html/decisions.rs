@@ -6,7 +6,7 @@ use winddown_shared::display::{in_seconds, pod_count};
 use winddown_shutdown::{GroupReport, PodEnd, PodReport, ShutdownReport, Trigger};
 
 use super::super::marks::BarTimes;
-use super::{Canvas, Escaped, sentences};
+use super::{Escaped, Markup, sentences};
 
 /// A decision in the list.
 struct Decision {
@@ -16,9 +16,9 @@ struct Decision {
 }
 
 /// Writes the section.
-pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
+pub(super) fn write(report: &ShutdownReport, out: &mut Markup) {
     super::open(out, "decisions", "Decisions");
-    out.markup(format_args!(
+    out.line(format_args!(
         "<p class=\"dim\">What was decided, and when: since the signal, and in UTC.</p>\n<ol \
          class=\"decisions\">"
     ));
@@ -26,14 +26,14 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
         let after = format!("{:.3}", at.as_secs_f64());
         let clock = report.started_at.checked_add(at).ok();
         let clock = clock.map(|clock| clock.strftime("%H:%M:%S.%3f").to_string());
-        out.markup(format_args!(
+        out.line(format_args!(
             "<li><time datetime=\"PT{after}S\">{after} s</time> <span class=\"clock dim\">{}</span> \
              <span class=\"{class}\">{}</span></li>",
             clock.unwrap_or_default(),
             Escaped(&text)
         ));
     }
-    out.markup(format_args!("</ol>\n</section>"));
+    out.line(format_args!("</ol>\n</section>"));
 }
 
 fn of(report: &ShutdownReport) -> Vec<Decision> {

@@ -4,13 +4,13 @@ use winddown_shared::display::{clean, pod_count};
 use winddown_shutdown::{PodEnd, PodReport, ShutdownReport};
 
 use super::super::marks;
-use super::{Canvas, Escaped, sentences};
+use super::{Escaped, Markup, sentences};
 
 /// The headings, which also label the cells where the table is folded.
 const COLUMNS: [&str; 7] = ["Pod", "Priority", "Grace", "Asked", "SIGTERM", "Exit", "How it ended"];
 
 /// Writes the section.
-pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
+pub(super) fn write(report: &ShutdownReport, out: &mut Markup) {
     super::open(out, "pods", "Pods");
     head(
         out,
@@ -20,7 +20,7 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
     let mut rest = Vec::new();
     for group in sentences::groups(report) {
         let (name, facts) = (sentences::group(group), sentences::group_facts(group));
-        out.markup(format_args!(
+        out.line(format_args!(
             "<tbody role=\"rowgroup\">\n<tr role=\"row\" class=\"group\"><th scope=\"rowgroup\" \
              role=\"rowheader\" colspan=\"{}\">{} <span class=\"dim\">{}</span></th></tr>",
             COLUMNS.len(),
@@ -31,43 +31,43 @@ pub(super) fn write(report: &ShutdownReport, out: &mut Canvas) {
         shown.into_iter().for_each(|pod| row(pod, out));
         if !folded.is_empty() {
             let (more, how) = sentences::folded(&folded);
-            out.markup(format_args!(
+            out.line(format_args!(
                 "<tr role=\"row\"><td role=\"cell\" class=\"dim\" colspan=\"{}\">… {more}: {how}; \
                  listed below</td></tr>",
                 COLUMNS.len()
             ));
             rest.push((name, folded));
         }
-        out.markup(format_args!("</tbody>"));
+        out.line(format_args!("</tbody>"));
     }
-    out.markup(format_args!("</table>"));
+    out.line(format_args!("</table>"));
     for (group, pods) in rest {
         let (group, count) = (Escaped(&group), pod_count(pods.len()));
-        out.markup(format_args!("<details>\n<summary>{group}: the other {count}</summary>"));
+        out.line(format_args!("<details>\n<summary>{group}: the other {count}</summary>"));
         head(out, "Those that ended by themselves, and sooner; the slowest first.");
-        out.markup(format_args!("<tbody role=\"rowgroup\">"));
+        out.line(format_args!("<tbody role=\"rowgroup\">"));
         pods.into_iter().for_each(|pod| row(pod, out));
-        out.markup(format_args!("</tbody>\n</table>\n</details>"));
+        out.line(format_args!("</tbody>\n</table>\n</details>"));
     }
-    out.markup(format_args!("</section>"));
+    out.line(format_args!("</section>"));
 }
 
 /// Opens a table.
-fn head(out: &mut Canvas, caption: &str) {
+fn head(out: &mut Markup, caption: &str) {
     // The roles repeat what the elements are: browsers drop it where the style sheet changes their `display`.
-    out.markup(format_args!(
+    out.line(format_args!(
         "<table role=\"table\">\n<caption>{caption}</caption>\n<thead role=\"rowgroup\">\n<tr \
          role=\"row\">"
     ));
     for name in COLUMNS {
-        out.markup(format_args!("<th scope=\"col\" role=\"columnheader\">{name}</th>"));
+        out.line(format_args!("<th scope=\"col\" role=\"columnheader\">{name}</th>"));
     }
-    out.markup(format_args!("</tr>\n</thead>"));
+    out.line(format_args!("</tr>\n</thead>"));
 }
 
-fn row(pod: &PodReport, out: &mut Canvas) {
+fn row(pod: &PodReport, out: &mut Markup) {
     let name = pod.full_name();
-    out.markup(format_args!(
+    out.line(format_args!(
         "<tr role=\"row\"><th scope=\"row\" role=\"rowheader\"><bdi>{}</bdi></th>",
         Escaped(&name)
     ));
@@ -80,24 +80,24 @@ fn row(pod: &PodReport, out: &mut Canvas) {
     ];
     let columns = COLUMNS.iter().skip(1);
     for (name, number) in columns.zip(numbers) {
-        out.markup(format_args!(
+        out.line(format_args!(
             "<td role=\"cell\" class=\"number\" data-name=\"{name}\">{number}</td>"
         ));
     }
     let (said, class) = (how(pod), marks::class(pod));
     let last = COLUMNS.last().copied().unwrap_or_default();
-    out.markup(format_args!(
+    out.line(format_args!(
         "<td role=\"cell\" class=\"{class}\" data-name=\"{last}\">{}",
         Escaped(&said)
     ));
     for mount in &pod.mounts {
         let mount = clean(mount);
-        out.markup(format_args!("<span class=\"more\">still held: {}</span>", Escaped(&mount)));
+        out.line(format_args!("<span class=\"more\">still held: {}</span>", Escaped(&mount)));
     }
     if let Some(error) = pod.error.as_deref().filter(|_| !pod.containers.is_empty()) {
-        out.markup(format_args!("<span class=\"more\">{}</span>", Escaped(error)));
+        out.line(format_args!("<span class=\"more\">{}</span>", Escaped(error)));
     }
-    out.markup(format_args!("</td></tr>"));
+    out.line(format_args!("</td></tr>"));
 }
 
 fn how(pod: &PodReport) -> String {

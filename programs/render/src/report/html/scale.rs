@@ -1,4 +1,4 @@
-//! Maps times to positions in the picture.
+//! Maps times to positions in the timeline.
 
 use std::time::Duration;
 
@@ -15,13 +15,9 @@ const AXIS_HEADROOM: f64 = 1.12;
 /// indistinguishable.
 const MAX_LIMIT_FACTOR: u32 = 4;
 
-/// A linear scale for the times from the signal to `end`, between two edges.
+/// A linear scale for the times from the signal to its end, which must not be zero.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scale {
-    left: f64,
-    right: f64,
-    end: Duration,
-}
+pub(super) struct Scale(pub(super) Duration);
 
 /// The times that the picture has to show.
 #[derive(Clone, Copy, Debug)]
@@ -69,33 +65,20 @@ impl Reach {
 // === impl Scale ===
 
 impl Scale {
-    /// Creates a scale for times up to `end`, which must not be zero, between the two edges.
-    pub(super) fn new(left: f64, right: f64, end: Duration) -> Self {
-        Self { left, right, end }
-    }
-
-    pub(super) fn left(&self) -> f64 {
-        self.left
-    }
-
-    pub(super) fn right(&self) -> f64 {
-        self.right
-    }
-
-    /// The position of `at`; times after the end are at the right edge.
-    pub(super) fn x(&self, at: Duration) -> f64 {
-        let share = at.as_secs_f64() / self.end.as_secs_f64();
-        self.left + (self.right - self.left) * share.min(1.0)
+    /// The position of `at` in percent of the width; times after the end are at the right edge.
+    pub(super) fn percent(self, at: Duration) -> f64 {
+        let share = (at.as_secs_f64() / self.0.as_secs_f64()).min(1.0);
+        (share * 10_000.0).round() / 100.0
     }
 
     /// Whether `at` is within the picture.
-    pub(super) fn shows(&self, at: Duration) -> bool {
-        at <= self.end
+    pub(super) fn shows(self, at: Duration) -> bool {
+        at <= self.0
     }
 
     /// Round times with their labels, starting at zero.
-    pub(super) fn ticks(&self) -> Vec<(Duration, String)> {
-        let step = step(self.end.as_millis().max(1));
+    pub(super) fn ticks(self) -> Vec<(Duration, String)> {
+        let step = step(self.0.as_millis().max(1));
         (0..=MAX_TICKS)
             .map_while(|number| {
                 let at = u64::try_from(step.saturating_mul(number)).ok()?;
