@@ -127,7 +127,7 @@ impl Outcome {
                 tone: Tone::Warn,
                 is_graceful: true,
                 end: Some("called off"),
-                sentence: |tally| format!(", after {}: {}.", tally.took, tally.so_far()),
+                sentence: Tally::cancelled,
             },
             Self::Interrupted => OutcomeText {
                 word: "Interrupted",
@@ -136,9 +136,7 @@ impl Outcome {
                 tone: Tone::Bad,
                 is_graceful: false,
                 end: Some("the agent was stopped"),
-                sentence: |tally| {
-                    format!(": the agent was stopped after {}: {}.", tally.took, tally.so_far())
-                },
+                sentence: Tally::interrupted,
             },
             Self::CutOff => OutcomeText {
                 word: "Cut-off",
@@ -253,6 +251,14 @@ impl Tally {
                 format!(": {left} of {pods} still ran when the lock was released, after {time}.")
             }
         }
+    }
+
+    fn cancelled(&self) -> String {
+        format!(", after {}: {}.", self.took, self.so_far())
+    }
+
+    fn interrupted(&self) -> String {
+        format!(": the agent was stopped after {}: {}.", self.took, self.so_far())
     }
 
     fn cut_off(&self) -> String {
