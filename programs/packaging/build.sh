@@ -49,10 +49,10 @@ while [ $# -gt 0 ]; do
     shift
 done
 [ -n "$formats" ] || exec "$0" --help
-programs=$(realpath "${programs:-$own}")
+programs=$(realpath -m "${programs:-$own}")
 binary=$programs/winddown strip=strip
 if [ "$machine" != "$(uname -m)" ]; then
-    binary=$(realpath "$own")/winddown strip=$machine-linux-gnu-strip
+    binary=$(realpath -m "$own")/winddown strip=$machine-linux-gnu-strip
 fi
 
 die() {

@@ -27,6 +27,23 @@ fn the_hosted_workflow_calls_targets_that_there_are() {
     }
 }
 
+/// `make packages` asks before it builds anything for minutes: in a fresh clone nothing is there yet.
+#[test]
+fn packages_are_refused_without_a_maintainer_before_there_is_any_program() {
+    let nothing = tempfile::tempdir().unwrap();
+    let check = |more: &[&str]| {
+        let mut script = Command::new(repository().join("programs/packaging/build.sh"));
+        script.args(["--check", "deb", "rpm"]).args(more).env_remove("WINDDOWN_MAINTAINER");
+        script.env("CARGO_TARGET_DIR", nothing.path().join("target")).output().unwrap()
+    };
+    let refused = check(&[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("WINDDOWN_MAINTAINER='Name <address> https://repository'"), "{said}");
+    assert_eq!(refused.status.code(), Some(1));
+    let trial = check(&["--fast"]);
+    assert!(trial.status.success(), "{}", String::from_utf8_lossy(&trial.stderr));
+}
+
 #[test]
 fn checksums_are_of_all_packages_and_say_so_when_there_are_none() {
     let packages = tempfile::tempdir().unwrap();
