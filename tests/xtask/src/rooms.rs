@@ -42,7 +42,7 @@ pub(crate) struct Source {
     pub(crate) text: String,
 }
 
-/// Prints one line per crate, largest first.
+/// Prints one line per crate, largest first, and the lines of all else.
 ///
 /// # Errors
 /// A source cannot be read, a crate is too large, or there is a cycle.
@@ -52,7 +52,9 @@ pub(crate) fn show(repository: &Path) -> Result<()> {
     for Crate { name, lines, .. } in &crates {
         println!("{lines:>7}  {name}");
     }
-    println!("{:>7}  in all", crates.iter().map(|one| one.lines).sum::<usize>());
+    let product = crates.iter().map(|one| one.lines).sum::<usize>();
+    println!("{product:>7}  in all");
+    println!("{:>7}  of tests, examples and tools", all_lines(repository)?.saturating_sub(product));
     let wrong = wrong(&crates);
     ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
     println!("no file needs itself by way of others");
@@ -96,6 +98,23 @@ pub(crate) fn sources(repository: &Path) -> Result<Vec<(String, Vec<Source>)>> {
         Ok((folder.to_owned(), sources))
     };
     product.map(of_crate).collect()
+}
+
+/// The lines of all Rust below `folder`, without generated code.
+fn all_lines(folder: &Path) -> Result<usize> {
+    let mut lines = 0;
+    for path in children(folder)? {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if path.is_dir() {
+            let is_ours = !name.starts_with('.') && !["target", "generated"].contains(&&*name);
+            lines += if is_ours { all_lines(&path)? } else { 0 };
+        } else if name.ends_with(".rs") {
+            let text = fs::read_to_string(&path);
+            lines +=
+                text.with_context(|| format!("cannot read {}", path.display()))?.lines().count();
+        }
+    }
+    Ok(lines)
 }
 
 /// The number of lines of a file without the tests at its end.
