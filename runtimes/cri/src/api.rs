@@ -1,6 +1,4 @@
-//! The gRPC messages and clients, generated from `runtimes/cri/proto`.
-//!
-//! They keep the generator's formatting, so that a test can compare them.
+//! The gRPC messages and clients, generated from `runtimes/cri/proto` by the build script.
 
 #![allow(
     clippy::all,
@@ -14,12 +12,12 @@
     dead_code
 )]
 
-#[rustfmt::skip]
-#[path = "generated/runtime.v1.rs"]
-mod runtime_v1;
+mod runtime_v1 {
+    tonic::include_proto!("runtime.v1");
+}
 
-#[rustfmt::skip]
-#[path = "generated/grpc.health.v1.rs"]
-pub(crate) mod health;
+pub(crate) mod health {
+    tonic::include_proto!("grpc.health.v1");
+}
 
 pub(crate) use runtime_v1::*;

@@ -1,6 +1,4 @@
-//! The messages of CRI and the server side of its calls, generated from `runtimes/cri/proto`.
-//!
-//! Formatted as the generator writes them, so that a test can compare.
+//! The messages of CRI and the server side of its calls, generated from `runtimes/cri/proto` by the build script.
 
 #![allow(
     clippy::all,
@@ -14,12 +12,12 @@
     dead_code
 )]
 
-#[rustfmt::skip]
-#[path = "generated/runtime.v1.rs"]
-mod runtime_v1;
+mod runtime_v1 {
+    tonic::include_proto!("runtime.v1");
+}
 
-#[rustfmt::skip]
-#[path = "generated/grpc.health.v1.rs"]
-pub mod health;
+pub mod health {
+    tonic::include_proto!("grpc.health.v1");
+}
 
 pub(crate) use runtime_v1::*;

@@ -28,7 +28,7 @@ const NOT_PRODUCT: &str = "tests/";
 pub(crate) struct Crate {
     /// Its folder.
     pub(crate) name: String,
-    /// The number of lines of its sources, without tests, fuzzing properties and generated code.
+    /// The number of lines of its sources, without tests and fuzzing properties.
     pub(crate) lines: usize,
     /// Each dependency between files that is part of a cycle.
     pub(crate) cycles: Vec<Edge>,
@@ -88,7 +88,7 @@ pub(crate) fn look(repository: &Path) -> Result<Vec<Crate>> {
     Ok(sources(repository)?.into_iter().map(measure).collect())
 }
 
-/// The folder of each crate of the product, with the files of the crate: without tests and generated code.
+/// The folder of each crate of the product, with the files of the crate: without tests.
 pub(crate) fn sources(repository: &Path) -> Result<Vec<(String, Vec<Source>)>> {
     let workspace = Workspace::read(repository)?;
     let product = workspace.folders().filter(|folder| !folder.starts_with(NOT_PRODUCT));
@@ -100,13 +100,13 @@ pub(crate) fn sources(repository: &Path) -> Result<Vec<(String, Vec<Source>)>> {
     product.map(of_crate).collect()
 }
 
-/// The lines of all Rust below `folder`, without generated code.
+/// The lines of all Rust below `folder`.
 fn all_lines(folder: &Path) -> Result<usize> {
     let mut lines = 0;
     for path in children(folder)? {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         if path.is_dir() {
-            let is_ours = !name.starts_with('.') && !["target", "generated"].contains(&&*name);
+            let is_ours = !name.starts_with('.') && name != "target";
             lines += if is_ours { all_lines(&path)? } else { 0 };
         } else if name.ends_with(".rs") {
             let text = fs::read_to_string(&path);
@@ -127,7 +127,7 @@ fn without_tests(text: &str) -> usize {
 fn read(folder: &Path, module: &[String], sources: &mut Vec<Source>) -> Result<()> {
     for path in children(folder)? {
         let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        if ["tests", "testing", "fuzzing", "generated"].contains(&&*name) {
+        if ["tests", "testing", "fuzzing"].contains(&&*name) {
             continue;
         }
         let mut module = module.to_vec();
