@@ -144,7 +144,7 @@ signals! {
         resource: Resource::Tasks,
         available: |node, _| {
             let tasks = node.tasks?;
-            Some(Observation::within(tasks.max, tasks.running, tasks.at))
+            Some(Observation::within(tasks.max, tasks.used, tasks.at))
         },
         usage: PodUsage::Figure(|pod| pod.tasks),
     };

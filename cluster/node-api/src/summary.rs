@@ -36,9 +36,9 @@ fn of_node(name: &str, taken: &Taken) -> Value {
     let nodefs = stats.nodefs.as_ref().map(|fs| disk(taken.at, Some(fs), own(fs)));
     let runtime =
         object([("imageFs", fs(&stats.imagefs)), ("containerFs", fs(&stats.containerfs))]);
-    let rlimit = stats.tasks.map(
-        |tasks| json!({"time": time(taken.at), "maxpid": tasks.max, "curproc": tasks.running}),
-    );
+    let rlimit = stats
+        .tasks
+        .map(|tasks| json!({"time": time(taken.at), "maxpid": tasks.max, "curproc": tasks.used}));
     object([
         ("nodeName", Some(name.into())),
         ("startTime", Some(time(taken.figures.booted_at.unwrap_or(WallTime::UNIX_EPOCH)))),

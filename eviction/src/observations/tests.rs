@@ -1,4 +1,4 @@
-use winddown_shared::{FsStats, MemoryStats, TaskStats};
+use winddown_shared::{FsStats, LimitStats, MemoryStats};
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn make_signal_observations() {
         nodefs: fs(1),
         imagefs: fs(2),
         containerfs: fs(3),
-        tasks: Some(TaskStats { at: None, max: 255_816, running: 1000 }),
+        tasks: Some(LimitStats { at: None, max: 255_816, used: 1000 }),
         ..NodeStats::default()
     };
     let expected = [
@@ -66,7 +66,7 @@ fn a_file_system_that_makes_inodes_as_needed_never_runs_out_of_them() {
 
 #[test]
 fn more_tasks_than_there_should_be_are_less_than_none_left() {
-    let tasks = Some(TaskStats { at: None, max: 10, running: 12 });
+    let tasks = Some(LimitStats { at: None, max: 10, used: 12 });
     let stats = NodeStats { tasks, ..NodeStats::default() };
     assert_eq!(shown(&stats, Signal::PidAvailable), Some(("-2".to_owned(), 10)));
 }

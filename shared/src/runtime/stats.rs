@@ -25,8 +25,8 @@ pub struct NodeStats {
     pub containerfs: Option<FsStats>,
     /// Which of these file systems are the same; absent until the runtime reports it.
     pub layout: Option<FsLayout>,
-    /// Tasks of the node.
-    pub tasks: Option<TaskStats>,
+    /// Tasks (threads) of the node.
+    pub tasks: Option<LimitStats>,
     /// Time lost to lack of memory, by the whole node.
     pub memory_pressure: Option<PressureStats>,
     /// Time lost to lack of memory, by the cgroup that all pods are in.
@@ -79,15 +79,15 @@ pub struct FsStats {
     pub inodes_free: Option<u64>,
 }
 
-/// Tasks (threads) of the node.
+/// What the node can have only so many of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TaskStats {
+pub struct LimitStats {
     /// When it was read.
     pub at: Option<Instant>,
     /// The limit.
     pub max: u64,
     /// The current number.
-    pub running: u64,
+    pub used: u64,
 }
 
 /// Share of the time that tasks waited for something, over the last 10 s, in percent.

@@ -9,8 +9,8 @@ use futures_util::future::{BoxFuture, join_all};
 use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Value, json};
 use winddown_shared::{
-    ContainerStats, DiskUse, FsStats, MemoryStats, NodeStats, PodStats, PodUid, RuntimeError,
-    TaskStats, VolumeStats,
+    ContainerStats, DiskUse, FsStats, LimitStats, MemoryStats, NodeStats, PodStats, PodUid,
+    RuntimeError, VolumeStats,
 };
 
 use super::Bench;
@@ -63,7 +63,7 @@ impl StatsProvider for Measures {
             let memory = MemoryStats { working_set: 5000, available: 6000, ..Default::default() };
             let node = NodeStats {
                 memory: Some(memory),
-                tasks: Some(TaskStats { at: None, max: 32768, running: 99 }),
+                tasks: Some(LimitStats { at: None, max: 32768, used: 99 }),
                 nodefs: disks.then_some(fs),
                 ..NodeStats::default()
             };

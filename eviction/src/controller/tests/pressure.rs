@@ -200,7 +200,7 @@ async fn memory_that_comes_back_with_pods_that_others_end_is_waited_for() {
 }
 
 fn tasks_left(count: u64) -> NodeStats {
-    let tasks = winddown_shared::TaskStats { at: None, max: 1000, running: 1000 - count };
+    let tasks = winddown_shared::LimitStats { at: None, max: 1000, used: 1000 - count };
     NodeStats { tasks: Some(tasks), ..left("8Gi") }
 }
 

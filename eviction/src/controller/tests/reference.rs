@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use winddown_shared::{AdmitHandler, FsLayout, FsStats, Others, PressureCondition, TaskStats};
+use winddown_shared::{AdmitHandler, FsLayout, FsStats, LimitStats, Others, PressureCondition};
 
 use super::*;
 use crate::Reclaimable;
@@ -109,7 +109,7 @@ async fn memory_pressure() {
 #[tokio::test(start_paused = true)]
 async fn pid_pressure() {
     let running = |running| NodeStats {
-        tasks: Some(TaskStats { at: None, max: 2000, running }),
+        tasks: Some(LimitStats { at: None, max: 2000, used: running }),
         ..left("8Gi")
     };
     let pods = vec![
@@ -243,7 +243,7 @@ async fn memory_pressure_verify_pod_status() {
 async fn pid_pressure_verify_pod_status() {
     let policy = policy(json!({"evictionHard": {"pid.available": "1200"}}));
     let world = World::new(policy, vec![(pod("p", 0, &[]), tasks(500))]);
-    let tasks = Some(TaskStats { at: None, max: 1500, running: 1000 });
+    let tasks = Some(LimitStats { at: None, max: 1500, used: 1000 });
     world.is(NodeStats { tasks, ..left("8Gi") }, Duration::from_millis(1100)).await;
     let text = "The node was low on resource: pids. Threshold quantity: 1200, available: 500. ";
     assert_eq!(world.message(0), text);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::meminfo::MemInfo;
 use crate::{CgroupMemory, CgroupMemoryEvents, MemoryStat, cgroup_number};
 use tokio::time::Instant;
-use winddown_shared::{MemoryStats, PressureStats, SwapStats, TaskStats};
+use winddown_shared::{LimitStats, MemoryStats, PressureStats, SwapStats};
 
 use super::cgroups::CgroupTree;
 use super::kernel_file::KernelFile;
@@ -142,7 +142,7 @@ impl KernelUsage {
         Some(SwapStats { total, free, zswap, zswapped })
     }
 
-    fn tasks(&mut self) -> Result<TaskStats, ReadError> {
+    fn tasks(&mut self) -> Result<LimitStats, ReadError> {
         let text = self.loadavg.read(&mut self.text)?;
         let running = tasks::running(text).ok_or_else(|| {
             self.loadavg.odd("does not have the number of tasks in its 4th field")
@@ -161,9 +161,9 @@ impl KernelUsage {
             (Some(most), Some(current))
                 if most.saturating_sub(current) < max.saturating_sub(running) =>
             {
-                Ok(TaskStats { at, max: most, running: current })
+                Ok(LimitStats { at, max: most, used: current })
             }
-            _ => Ok(TaskStats { at, max, running }),
+            _ => Ok(LimitStats { at, max, used: running }),
         }
     }
 }

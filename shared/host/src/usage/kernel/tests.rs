@@ -148,7 +148,7 @@ async fn the_pods_cgroup_is_measured_on_both_versions_once_it_is_there() {
 
 #[tokio::test]
 async fn tasks_are_counted_against_the_lower_limit() {
-    let tasks = |tree: &Tree| tree.read().stats.tasks.map(|tasks| (tasks.running, tasks.max));
+    let tasks = |tree: &Tree| tree.read().stats.tasks.map(|tasks| (tasks.used, tasks.max));
     let tree = Tree::v2();
     assert_eq!(tasks(&tree), Some((126, 5000)));
     tree.write("proc/sys/kernel/pid_max", "1000\n");
@@ -165,7 +165,7 @@ async fn a_cgroup_around_the_node_counts_when_its_own_limit_of_tasks_is_nearer()
     tree.places.node_cgroup = "/node".to_owned();
     tree.write("cgroup/pids/node/pids.current", "40\n");
     tree.write("cgroup/pids/node/pids.max", "max\n");
-    let tasks = |tree: &Tree| tree.read().stats.tasks.map(|tasks| (tasks.running, tasks.max));
+    let tasks = |tree: &Tree| tree.read().stats.tasks.map(|tasks| (tasks.used, tasks.max));
     assert_eq!(tasks(&tree), Some((126, 5000)));
     tree.write("cgroup/pids/node/pids.max", "64\n");
     assert_eq!(tasks(&tree), Some((40, 64)));
@@ -228,7 +228,7 @@ async fn this_machine_can_be_read() {
     let memory = reading.stats.memory.unwrap();
     assert!(memory.working_set > 0 && memory.available > 0);
     let tasks = reading.stats.tasks.unwrap();
-    assert!(tasks.running > 0 && tasks.max > tasks.running);
+    assert!(tasks.used > 0 && tasks.max > tasks.used);
     assert!(reading.problems.is_empty(), "{:?}", reading.problems);
     assert!(Path::new("/proc/pressure").exists() == reading.stats.memory_pressure.is_some());
 }
