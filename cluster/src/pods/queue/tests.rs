@@ -168,7 +168,8 @@ async fn a_wake_during_a_run_that_fails_is_not_lost_in_the_back_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wake_ends_a_wait_but_only_something_fresh_resets_it() {
-    for (is_fresh, range) in [(false, 50 * MS..10 * S), (true, Duration::ZERO..11 * MS)] {
+    // A timer may be one millisecond late.
+    for (is_fresh, range) in [(false, 50 * MS..10 * S + 2 * MS), (true, Duration::ZERO..11 * MS)] {
         let tried = run(queue(), 1, Duration::ZERO, |_, _| ItemOutcome::Failed { after: None });
         tried.queue.wake(&uid("a"));
         sleep(30 * S).await;
