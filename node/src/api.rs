@@ -139,10 +139,11 @@ impl<R: Runtime> ActApi for Node<R> {
             Err(error @ KillError::Refused { .. }) => {
                 return Err(ApiError::new(ErrorCode::Conflict, error.to_string()));
             }
-            Err(error) => {
+            Err(error @ KillError::WorkersGone { .. }) => {
                 return Err(ApiError::new(ErrorCode::Unavailable, error.to_string())
                     .with_hint("the agent is stopping; try again once it has started"));
             }
+            Err(error) => return Err(ApiError::new(ErrorCode::Internal, error.to_string())),
         }
         answer.took_seconds = begun.elapsed().as_secs_f64();
         Ok(answer)

@@ -42,6 +42,7 @@ fn make_signal_observations() {
         ("3k", 9_000),
         ("254816", 255_816),
     ];
+    assert_eq!(Signal::ALL.len(), expected.len());
     for (signal, (available, capacity)) in Signal::ALL.into_iter().zip(expected) {
         assert_eq!(shown(&stats, signal), Some((available.to_owned(), capacity)), "{signal}");
     }

@@ -107,7 +107,8 @@ async fn a_budget_is_heard_until_its_time_is_over() {
     let (stopped, told) = tokio::join!(stopping, deleted);
     stopped.unwrap();
     assert!((4..=6).contains(&told), "what was left of nine seconds: {told}");
-    assert!(scene.server.count("create", "pods/eviction") >= 3);
+    // About one a second; a busy machine makes fewer of them.
+    assert!(scene.server.count("create", "pods/eviction") >= 2);
 }
 
 /// A pod that has a responder.

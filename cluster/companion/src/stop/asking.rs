@@ -10,6 +10,8 @@ use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 use winddown_shared::display::in_seconds;
 
+/// Between two requests to stop a pod, if the API server does not say when to ask again.
+const REQUEST_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 /// Maximum duration of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The minimum wait before a refused eviction is repeated.
@@ -191,7 +193,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let mut turn = self.turns.acquire().await;
         let begun = Instant::now();
         let mut deadline = begun + self.config.consent(grace.remaining()).saturating_sub(spent);
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+        let mut backoff = REQUEST_BACKOFF;
         let mut refused_by: Option<String> = None;
         loop {
             let left = whole(grace.remaining());
@@ -243,7 +245,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
 
     /// Deletes the pod, retrying until it succeeds. Returns when its grace period is over.
     async fn delete(&self, pod: &Pod, grace: &Grace) -> Instant {
-        let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+        let mut backoff = REQUEST_BACKOFF;
         loop {
             let turn = self.turns.acquire().await;
             let left = whole(grace.remaining());
