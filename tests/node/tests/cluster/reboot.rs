@@ -113,7 +113,7 @@ async fn a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_rebo
     bed.scenario.node.run(&["sh", "-c", add]).await?;
     let (logind, _on_bus) = in_place_of_logind(&bed.scenario.node).await?;
     bed.scenario.node.run(&["systemctl", "restart", "winddown"]).await?;
-    logind.until_locks(|locks| locks.len() == 1).await;
+    holds_its_lock(&bed, &logind).await?;
     for pod in &pods {
         bed.bind_as(pod, |object| keep_starts(pod, object))?;
     }
@@ -135,7 +135,7 @@ async fn a_container_that_may_stay_has_its_uid_and_its_volume_again_after_a_rebo
     bed.connect().await?;
     let again = async || bed.scenario.logs()["staying"].starts.len() == 2;
     bed.scenario.node.wait_until("the pod to start again", SOON * 2, again).await?;
-    logind.until_locks(|locks| locks.len() == 1).await;
+    holds_its_lock(&bed, &logind).await?;
     let heard = bed.server.within(SOON * 2, "the pod to be ready", |all| {
         is(&*all.get("pods/default/staying")?, "Ready", "True").then_some(())
     });
@@ -153,6 +153,16 @@ async fn in_place_of_logind(node: &Node) -> TestResult<(StandIn, OnBus)> {
     let address = format!("unix:path={}", node.host_path("/run/dbus/system_bus_socket").display());
     let on_bus = logind.serve_beside_systemd(&address).await?;
     Ok((logind, on_bus))
+}
+
+/// Waits until the agent that runs holds the only lock.
+async fn holds_its_lock(bed: &Bed, logind: &StandIn) -> TestResult {
+    let held = async || {
+        let status = bed.scenario.status_from_outside().await;
+        status.is_ok_and(|status| status["lock"]["state"] == "held") && logind.held() == 1
+    };
+    bed.scenario.node.wait_until("the lock to be held", SOON, held).await?;
+    Ok(())
 }
 
 /// Gives the pod a volume in which each start leaves a line.
