@@ -159,7 +159,7 @@ pub(super) fn run(
     let result = runtime.block_on(hold(args, config, out));
     runtime.shutdown_timeout(ask::LAST_THREADS);
     match result {
-        Ok(outcome) if outcome.text().is_graceful => Ok(Exit::Success),
+        Ok(Outcome::Clean) => Ok(Exit::Success),
         Ok(_) => Ok(Exit::PodsLeft),
         Err(DrillError::Output(error)) => Err(error),
         Err(error) => {

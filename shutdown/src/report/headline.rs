@@ -1,4 +1,4 @@
-//! The outcomes of runs, and what is told of each: one table, from which every rendering of a report, the exit codes and
+//! The outcomes of runs, and how each is described: one table, from which every rendering of a report, the exit codes and
 //! the documentation take their words.
 
 use serde::de::IntoDeserializer as _;
@@ -26,7 +26,7 @@ pub enum Outcome {
     CutOff,
 }
 
-/// What is told of an outcome.
+/// How an outcome is described.
 #[derive(Clone, Copy, Debug)]
 pub struct OutcomeText {
     /// The first word of the report.
@@ -37,7 +37,8 @@ pub struct OutcomeText {
     pub meaning: &'static str,
     /// Decides the colour.
     pub tone: Tone,
-    /// Whether no pod was left or needed SIGKILL by this run. Decides the exit code of `winddown report --check`.
+    /// Whether this run left no pod and needed no SIGKILL; it may have been called off. Decides the exit code of
+    /// `winddown report --check`. That every pod ended by itself is [`Outcome::Clean`] alone.
     pub is_graceful: bool,
     /// The label of the end of such a run; none if that follows from its trigger.
     end: Option<&'static str>,
@@ -89,7 +90,7 @@ impl Outcome {
         Self::deserialize(name).ok()
     }
 
-    /// What is told of the outcome.
+    /// How the outcome is described.
     pub const fn text(self) -> OutcomeText {
         let (word_if_unknown, end) = (None, None);
         match self {

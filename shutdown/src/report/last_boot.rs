@@ -91,7 +91,7 @@ impl LastBoot {
             Self::Unknown | Self::Unseen { agent_stopped_at: Some(_), .. } => None,
             Self::Unseen { agent_stopped_at: None, .. } => Some(false),
             Self::Reported(report) | Self::Recorded(report) => {
-                Some(report.outcome.text().is_graceful)
+                Some(report.outcome == Outcome::Clean)
             }
         }
     }

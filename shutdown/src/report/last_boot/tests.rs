@@ -56,6 +56,8 @@ fn a_boot_that_ended_with_a_report_is_told_by_it() {
         (Outcome::Forced, false),
         (Outcome::Left, false),
         (Outcome::Interrupted, false),
+        // The pods ran on, and what became of them is not known.
+        (Outcome::Cancelled, false),
     ] {
         let report = shutdown(BEFORE, 30, outcome);
         let found = Evidence { report: Some(report.clone()), ..evidence(mark(BEFORE)) };
