@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use winddown_host::{Armed, PsiPlace, PsiTrigger, PsiWatch, Unarmed};
-use winddown_shared::{Backoff, error_chain};
+use winddown_shared::{doubled, error_chain};
 
 #[cfg(test)]
 mod tests;
 
-/// If a cgroup reports no pressure. In the meantime the whole machine is watched.
-const LISTEN_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
+/// The first and the longest pause if a cgroup reports no pressure. In the meantime the whole machine is watched.
+const LISTEN_PAUSE: Duration = Duration::from_secs(1);
+const MAX_LISTEN_PAUSE: Duration = Duration::from_secs(30);
 
 /// Where the kernel reports memory pressure (PSI).
 #[derive(Clone, Debug)]
@@ -70,13 +71,13 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(StallEvent)) {
         "/" => PsiPlace::Node,
         cgroup => PsiPlace::Cgroup(cgroup.to_owned()),
     };
-    let mut backoff = LISTEN_BACKOFF;
+    let mut failures = 0;
     let mut instead: Option<Listening> = None;
     loop {
         let may_come = match listen(&places, &wanted, &mut tell).await {
             Ok(heard) => {
                 instead = None;
-                backoff.reset();
+                failures = 0;
                 while heard.next(&mut tell).await {}
                 true
             }
@@ -86,7 +87,8 @@ async fn follow(places: StallPlaces, mut tell: impl FnMut(StallEvent)) {
         if instead.is_none() && wanted != PsiPlace::Node {
             instead = listen(&places, &PsiPlace::Node, &mut tell).await.ok();
         }
-        let again = tokio::time::sleep(backoff.next_delay());
+        let again = tokio::time::sleep(doubled(LISTEN_PAUSE, MAX_LISTEN_PAUSE, failures));
+        failures += 1;
         tokio::pin!(again);
         loop {
             let has_machine = instead.is_some();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use winddown_host::OneThread;
-use winddown_shared::{Backoff, error_chain};
+use winddown_shared::{doubled, error_chain};
 
 use super::session::{LoginCalls, LogindCallError};
 use crate::drop_in::{self, Applied, Setting};
@@ -95,15 +95,16 @@ async fn settle(
     let predicted =
         predicted.map(|set| set.as_ref().map_or(drop_in::DEFAULT_DELAY, |set| set.value));
     let deadline = Instant::now() + SETTLE_TIMEOUT;
-    let mut backoff = Backoff::new(FIRST_CHECK_PAUSE, MAX_CHECK_PAUSE);
+    let mut checks = 0;
     loop {
-        let pause = backoff.next_delay();
+        let pause = doubled(FIRST_CHECK_PAUSE, MAX_CHECK_PAUSE, checks);
         let delay = calls.delay().await?;
         let final_word = predicted == Some(delay);
         if delay >= enough || final_word || Instant::now() + pause > deadline {
             return Ok(delay);
         }
         tokio::time::sleep(pause).await;
+        checks += 1;
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_host::OneThread;
 use winddown_shared::{
-    Backoff, InhibitorState, LockState, ShutdownKind, ShutdownRequest, error_chain,
+    InhibitorState, LockState, ShutdownKind, ShutdownRequest, doubled, error_chain,
 };
 
 use self::steps::{StepResult, carry_out};
@@ -27,7 +27,6 @@ const ABSENT_AFTER: u32 = 5;
 
 /// Runs until aborted, or until all handles are dropped.
 pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervisor) {
-    let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
     loop {
         supervisor.facts.forget_session();
         supervisor.lock.fresh = None;
@@ -45,11 +44,9 @@ pub(super) async fn supervise(login: impl LoginManager, mut supervisor: Supervis
                 }
             }
         };
-        if supervisor.failures == 0 {
-            backoff.reset();
-        }
+        let pause = doubled(FIRST_PAUSE, LONGEST_PAUSE, supervisor.failures);
         supervisor.failed(&failure);
-        if supervisor.meanwhile(tokio::time::sleep(backoff.next_delay())).await.is_none() {
+        if supervisor.meanwhile(tokio::time::sleep(pause)).await.is_none() {
             return;
         }
     }

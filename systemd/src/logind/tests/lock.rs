@@ -97,9 +97,7 @@ async fn a_start_that_fails_is_tried_again_with_growing_pauses_for_ever() {
     let times = login.times("connect");
     let pauses: Vec<u128> =
         times.windows(2).map(|pair| pair[1].duration_since(pair[0]).as_millis()).collect();
-    for (pause, whole) in pauses.iter().zip([100, 200, 400, 800, 1600, 3200, 5000, 5000]) {
-        assert!((whole / 2..=whole).contains(pause), "{pauses:?}");
-    }
+    assert_eq!(pauses[..8], [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
     assert_eq!(login.open_sessions(), 0);
     login.behave("connect");
     rig.until_held().await;
