@@ -98,7 +98,8 @@ async fn a_budget_is_heard_until_its_time_is_over() {
     let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
     scene.server.apply(budget("web")).unwrap();
     let uid = scene.uid("web");
-    let stopping = stop(&scene, &uid, 9);
+    // A third of it is for the budget: on a quick machine, about one request in each of five seconds.
+    let stopping = stop(&scene, &uid, 15);
     let deleted = async {
         let deleting = |pod: &Value| pod["metadata"]["deletionGracePeriodSeconds"].as_i64();
         let what = "the pod is deleted";
@@ -106,9 +107,8 @@ async fn a_budget_is_heard_until_its_time_is_over() {
     };
     let (stopped, told) = tokio::join!(stopping, deleted);
     stopped.unwrap();
-    assert!((4..=6).contains(&told), "what was left of nine seconds: {told}");
-    // About one a second; a busy machine makes fewer of them.
-    assert!(scene.server.count("create", "pods/eviction") >= 2);
+    assert!((8..=10).contains(&told), "what was left of fifteen seconds: {told}");
+    assert!(scene.server.count("create", "pods/eviction") >= 3);
 }
 
 /// A pod that has a responder.
