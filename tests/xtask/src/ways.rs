@@ -10,19 +10,22 @@ use crate::rooms;
 struct Way {
     /// The words by which another way is known.
     words: &'static [&'static str],
-    place: &'static str,
+    /// The file that has it, and files in which the words mean something else.
+    places: &'static [&'static str],
     instead: &'static str,
 }
 
 const WAYS: [Way; 1] = [Way {
     words: &["* 2).min(", "* 2).clamp(", "_mul(1 <<", "_mul(2).min("],
-    place: "shared/src/base/backoff.rs",
+    places: &[
+        "shared/src/base/backoff.rs",
+        // The window of a log line.
+        "programs/daemon/src/logging/rate_limit.rs",
+        // The wait of a container that crashed, by the run before.
+        "runtimes/engine/src/container_plan/backoff.rs",
+    ],
     instead: "a delay doubles in `winddown_shared::Backoff`, or `doubled` without jitter",
 }];
-
-/// Files that double something else: the wait of a container that crashed, by the run before; the window of a log line.
-const OTHERS: [&str; 2] =
-    ["programs/daemon/src/logging/rate_limit.rs", "runtimes/engine/src/container_plan/backoff.rs"];
 
 /// Checks that nothing is done in a second way.
 ///
@@ -43,9 +46,7 @@ fn second_ways(file: &str, text: &str) -> Vec<String> {
     let lines = text.lines().enumerate();
     let wrong = lines.flat_map(|(at, line)| {
         let has = move |way: &&Way| {
-            way.place != file
-                && !OTHERS.contains(&file)
-                && way.words.iter().any(|words| line.contains(words))
+            !way.places.contains(&file) && way.words.iter().any(|words| line.contains(words))
         };
         WAYS.iter().filter(has).map(move |way| format!("{file}:{}: {}", at + 1, way.instead))
     });
