@@ -217,7 +217,10 @@ impl Timeline<'_> {
             _ if pod.exit.is_some() => track.mark("exit", end),
             _ => track,
         };
-        kill.map_or(track.clone(), |kill| track.mark("kill", kill)).0
+        if let Some(kill) = kill {
+            track = track.mark("kill", kill);
+        }
+        track.0
     }
 
     /// How many of `pods` still ran at each time, as the area under a staircase.
@@ -259,7 +262,6 @@ fn row(
 }
 
 /// What is drawn in one row.
-#[derive(Clone)]
 struct Track(String, Scale);
 
 impl Track {
