@@ -10,6 +10,7 @@ mod links;
 mod names;
 mod pages;
 mod plugins;
+mod promises;
 #[cfg(test)]
 mod published;
 mod rooms;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map | names | pages FORM DIR | plugins | rooms | ways\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map | names | pages FORM DIR | plugins | promises | rooms | ways\n\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
     limits         which types, traits and functions are large, and why\n\
@@ -27,6 +28,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map |
     names          whether each name of a type means one thing, and each constant says what\n\
     pages package|tarball DIR  write the pages, and the files that they name, as they are installed, below DIR\n\
     plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
+    promises       what the tests promise, and with --since REVISION what is gone or came\n\
     rooms          how large each crate is, which files need each other, and which folders use which\n\
     ways           whether the product does each thing that has one place there only";
 
@@ -39,6 +41,8 @@ fn main() -> Result<()> {
         ["names"] => names::show(&repository()),
         ["map"] => layers::write_map(&repository()),
         ["ways"] => ways::check(&repository()),
+        ["promises"] => promises::show(&repository()),
+        ["promises", "--since", revision] => promises::show_since(&repository(), revision),
         ["plugins"] => plugins::build(&repository()),
         ["rooms"] => {
             rooms::show(&repository())?;
