@@ -101,7 +101,7 @@ pub use seams::{
 };
 pub use signal::{FileSystem, Resource, Signal, UnknownSignal};
 pub use state::EvictionState;
-pub use status::{AwayStatus, PressureStatus, SwapStatus, ThresholdStatus};
+pub use status::{AwayStatus, EvictionPlan, PressureStatus, SwapStatus, ThresholdStatus};
 pub use threshold::{
     DEFAULT_HARD, Overwritten, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,
     ThresholdErrors, ThresholdValue, ValueError, default_hard, parse_minimum_reclaim,

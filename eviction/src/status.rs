@@ -2,6 +2,28 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::{EvictionRecord, RankedPodStatus};
+
+/// The pods that would be evicted if a resource ran short now, and past decisions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct EvictionPlan {
+    /// The node's pressure and thresholds.
+    #[serde(flatten)]
+    pub pressure: PressureStatus,
+    /// The signal that the pods are ranked by: the requested one, or the one nearest to its threshold; absent if
+    /// nothing is watched or nothing was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<String>,
+    /// The pods in eviction order.
+    #[serde(default)]
+    pub pods: Vec<RankedPodStatus>,
+    /// The latest decisions, oldest first; at most 64.
+    #[serde(default)]
+    pub history: Vec<EvictionRecord>,
+}
+
 /// The node's resource pressure and eviction thresholds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -12,8 +12,7 @@ use crate::plugin::ShutdownAnswers;
 use crate::{Node, SettingsSource};
 use winddown_control::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody,
-    NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, Status,
-    WithdrawAnswer,
+    NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList, StartPlan, Status, WithdrawAnswer,
 };
 use winddown_control::{ActApi, ApiError, HealthApi, PlanApi, ReportApi, StatusApi};
 
@@ -67,16 +66,17 @@ impl<R: Runtime> HealthApi for Node<R> {
 }
 
 impl<R: Runtime> PlanApi for Node<R> {
-    async fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
+    #[cfg(feature = "shutdown")]
+    async fn shutdown_plan(&self, within: Option<Duration>) -> winddown_control::api::ShutdownPlan {
         match self.0.answers.shutdown.as_ref() {
             Some(shutdown) => shutdown.plan(within).await,
-            None => ShutdownPlan::new(0.0),
+            None => Default::default(),
         }
     }
 
     fn start_plan(&self) -> StartPlan {
-        let plan = self.0.answers.shutdown.as_ref().map(|shutdown| shutdown.start_plan());
-        plan.unwrap_or_else(|| StartPlan::new(0.0))
+        let shutdown = self.0.answers.shutdown.as_ref();
+        shutdown.map(|shutdown| shutdown.start_plan()).unwrap_or_default()
     }
 
     fn preemption_plan(

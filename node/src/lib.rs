@@ -103,7 +103,7 @@ pub use pressure::{Eviction, PressureSource, RuntimeFigures};
 pub use protection::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
 pub use settings::{Settings, SettingsSource};
 #[cfg(feature = "shutdown")]
-pub use shutdown::{Shutdown, ShutdownGuard, ShutdownHandle, plan_view, reports, start_view};
+pub use shutdown::{Shutdown, ShutdownGuard, ShutdownHandle, reports, start_view};
 pub use source::PodSource;
 #[cfg(feature = "config")]
 pub use trust::trusted_paths;

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use winddown_control::ApiError;
 use winddown_control::api::{
     self, Check, DrainEvent, DrainRequest, NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList,
-    ShutdownPlan, StartPlan, WithdrawAnswer,
+    StartPlan, WithdrawAnswer,
 };
 use winddown_shared::{
     AdmissionFailureHandler, AdmitHandler, EarlierKill, NodeHandle, NodeHandleParts, Plugin,
@@ -106,7 +106,8 @@ pub(crate) struct Answers {
 
 /// See [`PlanApi`](winddown_control::PlanApi) and [`ActApi`](winddown_control::ActApi) for each.
 pub(crate) trait ShutdownAnswers: ReportAnswers {
-    fn plan(&self, within: Option<std::time::Duration>) -> BoxFuture<'_, ShutdownPlan>;
+    #[cfg(feature = "shutdown")]
+    fn plan(&self, within: Option<std::time::Duration>) -> BoxFuture<'_, api::ShutdownPlan>;
 
     fn start_plan(&self) -> StartPlan;
 

@@ -181,7 +181,7 @@ impl<R: Runtime> EvictionAnswers for Pressure<R> {
                 signal: explained.signal.map(|signal| signal.to_string()),
                 pods: explained.pods,
                 history: self.view.history(),
-                ..EvictionPlan::new(self.view.status())
+                pressure: self.view.status(),
             })
         }
         .boxed()

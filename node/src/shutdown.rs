@@ -40,7 +40,6 @@ use start::Started;
 
 pub use guard::ShutdownGuard;
 pub use start::start_view;
-pub use view::plan_view;
 
 /// The plug-in that ends the pods in order before the node goes down, or when it is drained.
 pub struct Shutdown {

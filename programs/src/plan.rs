@@ -12,8 +12,8 @@ use super::{
     cases, config, status,
 };
 use winddown_control::Client;
-use winddown_control::api::{ShutdownPlan, StartPlan};
-use winddown_node::{plan_view, policy_of, start_view};
+use winddown_control::api::{ApiAnswer, Envelope, ShutdownPlan, StartPlan};
+use winddown_node::{policy_of, start_view};
 use winddown_shared::Pod;
 use winddown_shared::display::duration;
 use winddown_shutdown::{Policy, plan, plan_within, start_plan};
@@ -98,7 +98,7 @@ fn planned(pods: &[Pod], policy: &Policy, within: Option<Duration>) -> ShutdownP
         None => plan(pods, policy, None),
     };
     let within_seconds = within.map(|within| within.as_secs_f64());
-    ShutdownPlan { within_seconds, ..plan_view(&planned, None) }
+    ShutdownPlan { within_seconds, ..ShutdownPlan::of(&planned, None) }
 }
 
 /// Returns the cloud whose notices the configuration enables, and the shortest time that a notice leaves; `None` with
@@ -120,7 +120,7 @@ fn warn(plan: &mut ShutdownPlan, cloud: &str, time: Duration, short: &ShutdownPl
 }
 
 /// Prints a plan of any kind; `explain` also shows the pods that stay.
-pub(super) fn show<P: serde::Serialize>(
+pub(super) fn show<P: ApiAnswer + serde::Serialize>(
     plan: &P,
     form: TextFormat,
     explain: bool,
@@ -128,8 +128,8 @@ pub(super) fn show<P: serde::Serialize>(
     out: &mut Output,
 ) -> Result<(), CommandError> {
     match form {
-        TextFormat::Json => out.json(plan),
-        TextFormat::Yaml => out.yaml(plan),
+        TextFormat::Json => out.json(&Envelope::new(plan)),
+        TextFormat::Yaml => out.yaml(&Envelope::new(plan)),
         TextFormat::Text => {
             let view = status::view(OutputFormat::Text, out);
             out.text(&text(plan, &winddown_render::View { wide: explain, ..view }))

@@ -2,6 +2,7 @@
 
 use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, ask, watch};
 use winddown_control::Client;
+use winddown_control::api::{ApiAnswer, Envelope};
 use winddown_render::View;
 
 /// The message while the agent does not answer.
@@ -22,15 +23,15 @@ pub(super) async fn run(
 }
 
 /// Prints an answer of the agent in any form.
-pub(super) fn print<A: serde::Serialize>(
+pub(super) fn print<A: ApiAnswer + serde::Serialize>(
     answer: &A,
     form: OutputFormat,
     text: impl FnOnce(&A, &View) -> String,
     out: &mut Output,
 ) -> Result<(), CommandError> {
     match form {
-        OutputFormat::Json => out.json(answer),
-        OutputFormat::Yaml => out.yaml(answer),
+        OutputFormat::Json => out.json(&Envelope::new(answer)),
+        OutputFormat::Yaml => out.yaml(&Envelope::new(answer)),
         OutputFormat::Text | OutputFormat::Wide => out.text(&text(answer, &view(form, out))),
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::sleep;
 
 use super::{CommandError, Exit, Output, OutputFormat};
-use winddown_control::api::Status;
+use winddown_control::api::{Envelope, Status};
 use winddown_control::{AnswerLines, Client, ClientError};
 
 mod feed;
@@ -108,8 +108,8 @@ struct Printer {
 impl Printer {
     fn print(&mut self, status: Status, out: &mut Output) -> Result<(), CommandError> {
         match self.form {
-            OutputFormat::Json => out.json_line(&status)?,
-            OutputFormat::Yaml => out.yaml_document(&status)?,
+            OutputFormat::Json => out.json_line(&Envelope::new(&status))?,
+            OutputFormat::Yaml => out.yaml_document(&Envelope::new(&status))?,
             OutputFormat::Text | OutputFormat::Wide => {
                 for line in winddown_render::changes(self.last.as_ref(), &status) {
                     out.line(&line)?;

@@ -106,6 +106,7 @@ mod journal;
 mod json_file;
 mod plan;
 mod plan_json;
+mod plan_status;
 mod policy;
 mod progress;
 mod record;
@@ -131,6 +132,9 @@ pub use plan::{
     plan, plan_with, plan_within, start_plan,
 };
 pub use plan_json::{AnswerGroup, AnswerPod, PlanAnswer, PlanLineError, plan_case};
+pub use plan_status::{
+    PlanShrink, PlannedBudget, PlannedGroup, PlannedPodStatus, PlannedWorkStatus, ShutdownPlan,
+};
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
 pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
 pub use record::{RecordFile, RecordPlace, RunPhase, RunRecord};

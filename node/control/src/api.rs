@@ -11,12 +11,9 @@ mod guard;
 mod health;
 mod pods;
 mod preemption;
-#[cfg(feature = "eviction")]
-mod pressure;
 mod protection;
 mod report;
 mod request;
-mod shutdown_plan;
 mod start;
 mod status;
 #[cfg(test)]
@@ -32,16 +29,11 @@ pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus,
 pub use preemption::{
     ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
 };
-#[cfg(feature = "eviction")]
-pub use pressure::EvictionPlan;
 pub use protection::{EndedBy, Protection, ProtectionReason, ProtectionState};
 pub use report::{ReportEntry, ReportList};
 pub use request::{
     ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody, NoticeBody,
     WithdrawAnswer,
-};
-pub use shutdown_plan::{
-    PlanShrink, PlannedBudget, PlannedGroup, PlannedPod, PlannedWork, ShutdownPlan,
 };
 pub use start::{StartPlan, StartStatus, StartingGroup, StartingPod};
 pub use status::{
@@ -52,8 +44,13 @@ pub use status::{
 pub use version::VersionAnswer;
 #[cfg(feature = "eviction")]
 pub use winddown_eviction::{
-    AwayStatus, EvictionHookRun, EvictionRecord, PressureStatus, RankedPodStatus, SwapStatus,
-    ThresholdStatus,
+    AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus,
+    SwapStatus, ThresholdStatus,
+};
+
+#[cfg(feature = "shutdown")]
+pub use winddown_shutdown::{
+    PlanShrink, PlannedBudget, PlannedGroup, PlannedPodStatus, PlannedWorkStatus, ShutdownPlan,
 };
 
 /// The API version that every response carries in `apiVersion`.

@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep};
 use super::respond::VERSION_HEADER;
 use crate::api::{
     ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, NoticeBody, PreemptionPlan,
-    ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
+    ReleaseAnswer, ReportList, StartPlan, Status, WithdrawAnswer,
 };
 
 pub use error::ClientError;
@@ -79,10 +79,11 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
+    #[cfg(feature = "shutdown")]
     pub async fn shutdown_plan(
         &self,
         within: Option<Duration>,
-    ) -> Result<ShutdownPlan, ClientError> {
+    ) -> Result<crate::api::ShutdownPlan, ClientError> {
         match within {
             Some(within) => {
                 self.get(&format!("/v1/plan/shutdown?seconds={}", within.as_secs())).await

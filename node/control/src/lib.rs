@@ -52,13 +52,11 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
 use tokio::sync::{mpsc, watch};
 
 use crate::api::{
     ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody, NoticeBody,
-    PreemptionPlan, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, Status, WithdrawAnswer,
+    PreemptionPlan, ReleaseAnswer, ReportList, StartPlan, Status, WithdrawAnswer,
 };
 
 pub use client::{AnswerLines, Client, ClientError};
@@ -112,7 +110,11 @@ pub trait HealthApi: Send + Sync + 'static {
 /// What the agent would do. Nothing of it changes anything.
 pub trait PlanApi: Send + Sync + 'static {
     /// Plans a shutdown, optionally as if the node were gone in `within`. Changes nothing.
-    fn shutdown_plan(&self, within: Option<Duration>) -> impl Future<Output = ShutdownPlan> + Send;
+    #[cfg(feature = "shutdown")]
+    fn shutdown_plan(
+        &self,
+        within: Option<std::time::Duration>,
+    ) -> impl Future<Output = api::ShutdownPlan> + Send;
 
     /// Plans the order in which the pods would be started after a boot. Changes nothing.
     fn start_plan(&self) -> StartPlan;

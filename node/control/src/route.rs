@@ -72,16 +72,18 @@ async fn ask<A: AgentApi>(
         ["status"] if has_flag(request, "watch") => watch(shared, peer),
         ["status"] => {
             api.refresh().await;
-            Ok(respond::json(&api.status()))
+            Ok(respond::json(&Envelope::new(api.status())))
         }
+        #[cfg(feature = "shutdown")]
         ["plan", "shutdown"] => {
             let within = seconds(request, "seconds")?;
-            Ok(respond::json(&api.shutdown_plan(within).await))
+            Ok(respond::json(&Envelope::new(api.shutdown_plan(within).await)))
         }
-        ["plan", "start"] => Ok(respond::json(&api.start_plan())),
+        ["plan", "start"] => Ok(respond::json(&Envelope::new(api.start_plan()))),
         #[cfg(feature = "eviction")]
         ["plan", "eviction"] => {
-            Ok(respond::json(&api.eviction_plan(value(request, "signal")).await?))
+            let plan = api.eviction_plan(value(request, "signal")).await?;
+            Ok(respond::json(&Envelope::new(plan)))
         }
         ["reports"] => Ok(respond::json(&Envelope::new(api.reports().await?))),
         ["reports", id] => Ok(respond::json(&api.report(id).await?)),
@@ -99,7 +101,7 @@ async fn preemption<A: AgentApi>(
     let strategy = value(&request, "strategy").map(str::to_owned);
     let strategy = strategy.as_deref();
     if is_read(&request) {
-        return Ok(respond::json(&shared.api.preemption_plan(None, strategy)?));
+        return Ok(respond::json(&Envelope::new(shared.api.preemption_plan(None, strategy)?)));
     }
     if request.method() != Method::POST {
         return Ok(respond::wrong_method("GET, POST"));
@@ -112,7 +114,7 @@ async fn preemption<A: AgentApi>(
             .with_hint("try again later")
     })?;
     let manifest = bytes(shared, request, limits.manifest_bytes).await?;
-    Ok(respond::json(&shared.api.preemption_plan(Some(&manifest), strategy)?))
+    Ok(respond::json(&Envelope::new(shared.api.preemption_plan(Some(&manifest), strategy)?)))
 }
 
 async fn kill<A: AgentApi>(
@@ -217,7 +219,7 @@ fn watch<A: AgentApi>(shared: &Arc<ServerShared<A>>, peer: Peer) -> Answer {
         last: None,
         _permit: permit,
     };
-    Ok(respond::json_lines(watcher.lines()))
+    Ok(respond::json_lines(watcher.lines().map(Envelope::new)))
 }
 
 /// A client that follows every change.
@@ -296,6 +298,7 @@ fn value<'r>(request: &'r Request<Incoming>, name: &str) -> Option<&'r str> {
 }
 
 /// A whole number of seconds in a query parameter.
+#[cfg(feature = "shutdown")]
 fn seconds(request: &Request<Incoming>, name: &str) -> Result<Option<Duration>, ApiError> {
     let wrong = |_| {
         ApiError::new(ErrorCode::BadRequest, format!("{name}: not a whole number of seconds"))

@@ -38,7 +38,8 @@ impl<R: Runtime> PreemptionAnswers for Rooms<R> {
         let strategy = strategy.map_err(wrong)?.unwrap_or_else(|| *self.strategy.borrow());
         let asked = manifest.map(|text| self.pod_of(text)).transpose()?;
         let found = self.core.fit.found();
-        let mut plan = PreemptionPlan::new(strategy.as_str());
+        let mut plan =
+            PreemptionPlan { strategy: strategy.as_str().to_owned(), ..Default::default() };
         plan.resources = found.as_deref().map(|found| self.resources(found)).unwrap_or_default();
         plan.waiting = self.waiting();
         plan.pod = asked.map(|pod| self.case(&pod, found.as_deref(), strategy));

@@ -135,6 +135,6 @@ pub fn start_view(plan: &StartPlan, group_timeout: Duration) -> api::StartPlan {
     api::StartPlan {
         groups: groups.collect(),
         warnings: off.into_iter().collect(),
-        ..api::StartPlan::new(group_timeout.as_secs_f64())
+        group_timeout_seconds: group_timeout.as_secs_f64(),
     }
 }

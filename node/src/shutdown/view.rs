@@ -10,16 +10,17 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_control::api::{
-    self, Check, DrainRequest, ErrorCode, NoticeBody, PlanShrink, PlannedBudget, PlannedGroup,
-    PlannedPod, PlannedWork, ReleaseAnswer, ReportList, ShutdownPlan, StartPlan, WithdrawAnswer,
+    self, Check, DrainRequest, ErrorCode, NoticeBody, ReleaseAnswer, ReportList, StartPlan,
+    WithdrawAnswer,
 };
 use winddown_control::{ApiError, Peer};
 use winddown_host::OneThread;
 use winddown_shared::{
-    Grace, InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, WallTime, error_chain,
+    InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, WallTime, error_chain,
 };
 use winddown_shutdown::{
-    Budget, Guard, Plan, Progress, ProgressPhase, Trigger, plan_with, plan_within, start_plan,
+    Budget, Guard, Plan, PlannedBudget, Progress, ProgressPhase, ShutdownPlan, Trigger, plan_with,
+    plan_within, start_plan,
 };
 
 use super::drain::DrainState;
@@ -280,7 +281,7 @@ impl<R: Runtime> Joined<R> {
     fn view_of(&self, plan: &Plan) -> ShutdownPlan {
         let set_by = self.lock.inhibitor.state().borrow().delay_set_by.clone();
         let pods_unknown = !self.core.workers.running().known;
-        let mut view = ShutdownPlan { pods_unknown, ..plan_view(plan, set_by.as_deref()) };
+        let mut view = ShutdownPlan { pods_unknown, ..ShutdownPlan::of(plan, set_by.as_deref()) };
         view.warnings.extend(self.held_by());
         view
     }
@@ -354,71 +355,6 @@ fn phase(progress: &Progress) -> api::Phase {
         ProgressPhase::Ending => api::Phase::Running,
         ProgressPhase::Cancelled => api::Phase::Cancelled,
         ProgressPhase::Ended | ProgressPhase::Released => api::Phase::Done,
-    }
-}
-
-/// Converts a plan for the control API.
-pub fn plan_view(plan: &winddown_shutdown::Plan, set_by: Option<&str>) -> ShutdownPlan {
-    let seconds = |d: Duration| d.as_secs_f64();
-    let mut view = ShutdownPlan::new(seconds(plan.requested));
-    view.shrunk = plan.shrunk.map(|shrink| PlanShrink {
-        available_seconds: seconds(shrink.available),
-        set_by: set_by.map(str::to_owned),
-    });
-    view.endpoint_drain_seconds =
-        Some(plan.endpoint_drain).filter(|drain| !drain.is_zero()).map(seconds);
-    view.groups = plan
-        .groups
-        .iter()
-        .zip(plan.guaranteed())
-        .zip(plan.gone_within())
-        .map(|((group, guaranteed), gone)| PlannedGroup {
-            priority: group.priority,
-            name: group.name().map(Cow::into_owned),
-            shutdown_grace_period_seconds: seconds(group.allowed),
-            latest_end_seconds: Some(seconds(gone)),
-            pods: group.pods.iter().map(|planned| planned_pod(plan, planned, guaranteed)).collect(),
-        })
-        .collect();
-    view.not_protected =
-        plan.not_protected.iter().map(|pod| view_of_pod(plan, pod, Duration::ZERO)).collect();
-    view.work = plan.work.iter().map(planned_work).collect();
-    view.warnings = plan.warnings().iter().map(ToString::to_string).collect();
-    view
-}
-
-fn planned_work(planned: &winddown_shutdown::PlannedWork) -> PlannedWork {
-    PlannedWork {
-        plugin: planned.work.by.to_string(),
-        what: planned.work.what.to_owned(),
-        point: planned.work.point.to_string(),
-        seconds: planned.work.bound.map(|_| planned.allowed.as_secs_f64()),
-    }
-}
-
-/// Converts a pod whose group is guaranteed so much time.
-fn planned_pod(
-    plan: &Plan,
-    planned: &winddown_shutdown::PlannedPod,
-    guaranteed: Duration,
-) -> PlannedPod {
-    let own = planned.pod.own_grace();
-    let grace = own.map_or(planned.grace, |own| own.min(guaranteed)).max(Grace::SHORTEST);
-    view_of_pod(plan, &planned.pod, grace)
-}
-
-/// Converts a pod that gets this much time.
-fn view_of_pod(plan: &Plan, pod: &Pod, grace: Duration) -> PlannedPod {
-    PlannedPod {
-        namespace: pod.namespace().to_string(),
-        name: pod.name().to_string(),
-        uid: pod.uid().to_string(),
-        priority: pod.priority_or_zero(),
-        grace_seconds: grace.as_secs_f64(),
-        own_grace_seconds: pod.own_grace().map(|own| own.as_secs_f64()),
-        stays_on_reboot: plan.may_stay(pod),
-        survives_soft_reboot: plan.may_survive(pod),
-        ..PlannedPod::default()
     }
 }
 

@@ -237,8 +237,8 @@ mod tests {
             ..RankedPodStatus::default()
         };
         let view = View { width: None, color: false, wide: false };
-        let mut plan = EvictionPlan::new(PressureStatus::default());
-        plan.signal = Some("memory.available".to_owned());
+        let signal = Some("memory.available".to_owned());
+        let mut plan = EvictionPlan { signal, ..EvictionPlan::default() };
         plan.pods = vec![pod("hog", Some(0)), pod("web", None)];
         let text = eviction(&plan, &view);
         assert!(!text.to_lowercase().contains("swap"), "{text}");
@@ -268,8 +268,8 @@ mod tests {
             verdict: verdict.to_owned(),
             ..RankedPodStatus::default()
         };
-        let mut plan = EvictionPlan::new(PressureStatus::default());
-        plan.signal = Some("memory.available".to_owned());
+        let signal = Some("memory.available".to_owned());
+        let mut plan = EvictionPlan { signal, ..EvictionPlan::default() };
         for (verdicts, wanted) in [
             (&[][..], "none: no pod can be ended for it"),
             (&["critical", "ending"], "none: no pod can be ended for it"),
@@ -288,8 +288,7 @@ mod tests {
     #[test]
     fn evictions_are_shown_however_much_else_was_decided_since() {
         let view = View { width: None, color: false, wide: false };
-        let mut plan = EvictionPlan::new(PressureStatus::default());
-        plan.history = (0..20)
+        let history = (0..20)
             .map(|id| {
                 let (victim, outcome) = match id {
                     3 => (Some("shop/web"), "ended in 9 ms"),
@@ -302,6 +301,7 @@ mod tests {
                 serde_json::from_value(record).unwrap()
             })
             .collect();
+        let plan = EvictionPlan { history, ..EvictionPlan::default() };
         let text = eviction(&plan, &view);
         assert!(text.contains("shop/web: ended in 9 ms"), "{text}");
         assert_eq!(text.matches("no pod can be ended").count(), 5, "{text}");

@@ -8,7 +8,9 @@ use winddown_shared::display::{self, clean, seconds};
 use winddown_shutdown::{Outcome, PlanAnswer, Tone};
 
 use super::{Column, PODS_UNKNOWN, Table, View, hanging};
-use winddown_control::api::{PlannedGroup, PlannedPod, ReportEntry, ReportList, ShutdownPlan};
+use winddown_control::api::{
+    PlannedGroup, PlannedPodStatus, ReportEntry, ReportList, ShutdownPlan,
+};
 
 /// The plan of a shutdown as text.
 pub fn plan(plan: &ShutdownPlan, view: &View) -> String {
@@ -118,7 +120,7 @@ fn remarks(plan: &ShutdownPlan, view: &View) -> String {
 }
 
 /// The names of the pods for which `holds` is true.
-fn named(plan: &ShutdownPlan, holds: impl Fn(&PlannedPod) -> bool) -> String {
+fn named(plan: &ShutdownPlan, holds: impl Fn(&PlannedPodStatus) -> bool) -> String {
     let pods = plan.groups.iter().flat_map(|group| &group.pods).filter(|pod| holds(pod));
     let names = pods.map(|pod| format!("{}/{}", clean(&pod.namespace), clean(&pod.name)));
     names.collect::<Vec<_>>().join(", ")
@@ -217,7 +219,7 @@ fn off(pods: usize) -> String {
     }
 }
 
-fn pod_table(pods: &[PlannedPod], view: &View) -> String {
+fn pod_table(pods: &[PlannedPodStatus], view: &View) -> String {
     let mut table = Table::new([
         Column::words("NAMESPACE"),
         Column::words("NAME"),

@@ -164,7 +164,7 @@ mod tests {
     }
 
     fn plan() -> PreemptionPlan {
-        let mut plan = PreemptionPlan::new("distance");
+        let mut plan = PreemptionPlan { strategy: "distance".to_owned(), ..Default::default() };
         plan.resources = vec![
             resource("pods", 110, 110, 3),
             resource("cpu", 2000, 1800, 2100),
@@ -184,13 +184,16 @@ memory           23.5Gi    23.4Gi  512Mi  22.9Gi
 hugepages-2Mi         0         0      0       0
 ";
         assert_eq!(preemption(&plan(), &VIEW), expected);
-        let unknown = preemption(&PreemptionPlan::new("minimal"), &VIEW);
+        let unknown = preemption(
+            &PreemptionPlan { strategy: "minimal".to_owned(), ..Default::default() },
+            &VIEW,
+        );
         assert_eq!(unknown, "what this node has for pods is not known\n");
     }
 
     #[test]
     fn the_pod_that_was_asked_about_comes_with_its_victims_first() {
-        let mut plan = PreemptionPlan::new("distance");
+        let mut plan = PreemptionPlan { strategy: "distance".to_owned(), ..Default::default() };
         plan.waiting = vec![WaitingPod {
             namespace: "a".to_owned(),
             name: "b\x1b".to_owned(),
@@ -228,7 +231,7 @@ default/a    Burstable         0      1.00  kept: frees nothing of what is lacki
 
     #[test]
     fn a_refusal_is_told_with_its_reason() {
-        let mut plan = PreemptionPlan::new("distance");
+        let mut plan = PreemptionPlan { strategy: "distance".to_owned(), ..Default::default() };
         plan.pod = Some(PreemptionCase {
             pod: "default/dns".to_owned(),
             verdict: RoomVerdict::Refused,

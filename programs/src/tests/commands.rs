@@ -377,11 +377,14 @@ impl HealthApi for Agent {
 
 impl PlanApi for Agent {
     async fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
-        ShutdownPlan::new(within.map_or(30.0, |within| within.as_secs_f64()))
+        ShutdownPlan {
+            requested_seconds: within.map_or(30.0, |within| within.as_secs_f64()),
+            ..Default::default()
+        }
     }
 
     fn start_plan(&self) -> StartPlan {
-        StartPlan::new(30.0)
+        StartPlan { group_timeout_seconds: 30.0, ..Default::default() }
     }
 
     fn preemption_plan(
@@ -389,7 +392,10 @@ impl PlanApi for Agent {
         manifest: Option<&[u8]>,
         strategy: Option<&str>,
     ) -> Result<PreemptionPlan, ApiError> {
-        let mut plan = PreemptionPlan::new(strategy.unwrap_or("distance"));
+        let mut plan = PreemptionPlan {
+            strategy: strategy.unwrap_or("distance").to_owned(),
+            ..Default::default()
+        };
         let named = |text: &[u8]| PreemptionCase {
             pod: String::from_utf8_lossy(text).into_owned(),
             verdict: RoomVerdict::Starts,

@@ -28,8 +28,6 @@ pub(super) fn asked(signal: Option<&str>) -> EvictionPlan {
         ..ThresholdStatus::default()
     };
     EvictionPlan {
-        api_version: winddown_control::api::API_VERSION.to_owned(),
-        kind: "EvictionPlan".to_owned(),
         pressure: PressureStatus {
             conditions: vec!["MemoryPressure".to_owned()],
             thresholds: vec![threshold],

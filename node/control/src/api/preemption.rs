@@ -3,16 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::API_VERSION;
-
 /// The free resources, the pods that wait for room, and, if a pod was named, what would be done for it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PreemptionPlan {
-    /// Always [`API_VERSION`].
-    pub api_version: String,
-    /// Always `PreemptionPlan`.
-    pub kind: String,
     /// The strategy that selects victims: `distance` or `minimal`.
     pub strategy: String,
     /// The node's resources, in the order in which a shortage is reported; empty if unknown.
@@ -130,18 +124,4 @@ pub enum RoomVerdict {
     #[default]
     #[serde(other)]
     Unknown,
-}
-
-impl PreemptionPlan {
-    /// Creates a plan for a node about which nothing is known yet.
-    pub fn new(strategy: impl Into<String>) -> Self {
-        Self {
-            api_version: API_VERSION.to_owned(),
-            kind: "PreemptionPlan".to_owned(),
-            strategy: strategy.into(),
-            resources: Vec::new(),
-            waiting: Vec::new(),
-            pod: None,
-        }
-    }
 }

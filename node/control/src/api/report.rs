@@ -30,7 +30,7 @@ pub struct ReportEntry {
     /// What triggered the shutdown: `loginManager`, `drill`, `drain`, `unitStop`, `notice`.
     #[serde(default)]
     pub trigger: String,
-    /// The outcome: `clean`, `forced`, `left`, `cancelled`, `interrupted`, `cutOff`.
+    /// The outcome, one of those of the report.
     #[serde(default)]
     pub outcome: String,
     /// The number of pods that it stopped or tried to stop.

@@ -4,16 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use winddown_shared::WallTime;
 
-use super::API_VERSION;
-
 /// The order in which the node's pods would be started after a boot.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StartPlan {
-    /// Always [`API_VERSION`].
-    pub api_version: String,
-    /// Always `StartPlan`.
-    pub kind: String,
     /// How long the next group waits for a group to become ready, in seconds; 0: all start at once.
     pub group_timeout_seconds: f64,
     /// The groups that have pods, in start order.
@@ -65,17 +59,4 @@ pub struct StartStatus {
     pub until: Option<WallTime>,
     /// The number of pods that wait for their turn.
     pub waiting: usize,
-}
-
-impl StartPlan {
-    /// Creates a plan without groups.
-    pub fn new(group_timeout_seconds: f64) -> Self {
-        Self {
-            api_version: API_VERSION.to_owned(),
-            kind: "StartPlan".to_owned(),
-            group_timeout_seconds,
-            groups: Vec::new(),
-            warnings: Vec::new(),
-        }
-    }
 }

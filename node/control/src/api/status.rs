@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use winddown_shared::{GateReason, WallTime};
 
 use super::{
-    API_VERSION, ClusterStatus, Decision, GuardStatus, Manifests, PodStatus, Protection,
-    RejectedPod, StartStatus,
+    ClusterStatus, Decision, GuardStatus, Manifests, PodStatus, Protection, RejectedPod,
+    StartStatus,
 };
 
 /// Everything that `winddown status` shows: one consistent snapshot of the node.
@@ -14,10 +14,6 @@ use super::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// Always [`API_VERSION`].
-    pub api_version: String,
-    /// Always `Status`.
-    pub kind: String,
     /// When the snapshot was taken, on the agent's clock. Ages are relative to this.
     pub time: WallTime,
     /// Increases with every change; within one agent process, equal revisions mean equal snapshots.
@@ -64,7 +60,7 @@ pub struct Status {
     /// The node's eviction thresholds; absent if they are not watched.
     #[cfg(feature = "eviction")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pressure: Option<super::PressureStatus>,
+    pub pressure: Option<winddown_eviction::PressureStatus>,
     /// The status of third-party plug-ins.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plugins: Vec<PluginStatus>,
@@ -366,8 +362,6 @@ impl Status {
     /// Creates an empty status: no lock, no pods, no decisions.
     pub fn new(time: WallTime, node: NodeStatus) -> Self {
         Self {
-            api_version: API_VERSION.to_owned(),
-            kind: "Status".to_owned(),
             time,
             revision: 0,
             node,

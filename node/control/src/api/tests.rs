@@ -53,7 +53,8 @@ fn names_on_the_wire_are_camel_case_and_absent_values_are_absent() {
          \"forced\":false}"
     );
     let node = super::NodeStatus::default();
-    let json = serde_json::to_value(Status::new(TIME.parse().unwrap(), node)).unwrap();
+    let status = Status::new(TIME.parse().unwrap(), node);
+    let json = serde_json::to_value(super::Envelope::new(status)).unwrap();
     let lock = serde_json::json!({ "state": "unknown", "wantedSeconds": 0.0 });
     assert_eq!(json["lock"], lock);
     for key in [

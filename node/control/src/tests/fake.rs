@@ -110,11 +110,14 @@ impl HealthApi for FakeAgent {
 
 impl PlanApi for FakeAgent {
     async fn shutdown_plan(&self, within: Option<Duration>) -> ShutdownPlan {
-        ShutdownPlan::new(within.map_or(40.0, |within| within.as_secs_f64()))
+        ShutdownPlan {
+            requested_seconds: within.map_or(40.0, |within| within.as_secs_f64()),
+            ..Default::default()
+        }
     }
 
     fn start_plan(&self) -> StartPlan {
-        StartPlan::new(30.0)
+        StartPlan { group_timeout_seconds: 30.0, ..Default::default() }
     }
 
     fn preemption_plan(
@@ -129,7 +132,7 @@ impl PlanApi for FakeAgent {
                 "strategy: there is no such strategy",
             ));
         }
-        let mut plan = PreemptionPlan::new(strategy);
+        let mut plan = PreemptionPlan { strategy: strategy.to_owned(), ..Default::default() };
         let named = |text: &[u8]| String::from_utf8_lossy(text).into_owned();
         plan.pod = manifest.map(|text| PreemptionCase { pod: named(text), ..Default::default() });
         match &plan.pod {
@@ -142,7 +145,8 @@ impl PlanApi for FakeAgent {
 
     async fn eviction_plan(&self, signal: Option<&str>) -> Result<EvictionPlan, ApiError> {
         let conditions = vec!["MemoryPressure".to_owned()];
-        let mut plan = EvictionPlan::new(PressureStatus { conditions, ..Default::default() });
+        let pressure = PressureStatus { conditions, ..Default::default() };
+        let mut plan = EvictionPlan { pressure, ..Default::default() };
         plan.signal = signal.map(str::to_owned);
         Ok(plan)
     }

@@ -16,7 +16,7 @@ async fn every_read_is_answered_with_what_the_agent_knows() {
     let client = &running.client;
     assert_eq!(client.status().await.unwrap(), *running.agent.status.lock().unwrap());
     let plan = client.shutdown_plan(None).await.unwrap();
-    assert_eq!((&*plan.kind, plan.requested_seconds), ("ShutdownPlan", 40.0));
+    assert_eq!(plan.requested_seconds, 40.0);
     let within = Some(std::time::Duration::from_secs(9));
     assert_eq!(client.shutdown_plan(within).await.unwrap().requested_seconds, 9.0);
     assert_eq!(client.reports().await.unwrap().reports.len(), 1);

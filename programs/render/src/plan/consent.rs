@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use winddown_control::api::{PlannedPod, ShutdownPlan};
+use winddown_control::api::{PlannedPodStatus, ShutdownPlan};
 use winddown_shared::display::clean;
 
 /// The pods of a plan that a disruption budget counts.
@@ -10,7 +10,7 @@ use winddown_shared::display::clean;
 struct Counted<'a> {
     /// How many may be disrupted now; none if unknown.
     allowed: Option<u32>,
-    pods: Vec<&'a PlannedPod>,
+    pods: Vec<&'a PlannedPodStatus>,
 }
 
 /// One line per disruption budget, and one per pod with responders. Lines that start with `!` name budgets that refuse.
@@ -57,17 +57,17 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, budgets: &[(&str, Option<u32>)], responders: &[&str]) -> PlannedPod {
+    fn pod(name: &str, budgets: &[(&str, Option<u32>)], responders: &[&str]) -> PlannedPodStatus {
         let budgets = budgets.iter().map(|(name, allowed)| PlannedBudget {
             name: (*name).to_owned(),
             disruptions_allowed: *allowed,
         });
-        PlannedPod {
+        PlannedPodStatus {
             namespace: "shop".to_owned(),
             name: name.to_owned(),
             disruption_budgets: budgets.collect(),
             eviction_responders: responders.iter().map(|name| (*name).to_owned()).collect(),
-            ..PlannedPod::default()
+            ..PlannedPodStatus::default()
         }
     }
 
@@ -80,7 +80,7 @@ mod tests {
             pod("new-0", &[("new", None)], &[]),
             pod("free", &[], &[]),
         ];
-        let mut plan = ShutdownPlan::new(30.0);
+        let mut plan = ShutdownPlan { requested_seconds: 30.0, ..Default::default() };
         plan.groups = vec![PlannedGroup { pods, ..PlannedGroup::default() }];
         assert_eq!(
             lines(&plan),

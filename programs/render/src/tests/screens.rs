@@ -6,7 +6,7 @@ use super::fixtures::{
 use crate::{View, plan, status};
 use winddown_control::api::{
     AfterNode, AfterNodesStatus, ClosedBy, ClusterStatus, DrainStatus, GuardStatus, HoldingPod,
-    LastBootStatus, LockState, NodeStage, NoticeStatus, PlanShrink, PlannedGroup, PlannedPod,
+    LastBootStatus, LockState, NodeStage, NoticeStatus, PlanShrink, PlannedGroup, PlannedPodStatus,
     ShutdownPlan, Status,
 };
 
@@ -169,7 +169,7 @@ fn the_wide_form_is_not_cut_when_it_goes_into_a_file() {
 
 #[test]
 fn a_plan_shows_each_pods_grace_beside_its_own_and_why_it_was_shrunk() {
-    let pod = |name: &str, priority, grace, own| PlannedPod {
+    let pod = |name: &str, priority, grace, own| PlannedPodStatus {
         namespace: "default".to_owned(),
         name: name.to_owned(),
         uid: String::new(),
@@ -177,9 +177,9 @@ fn a_plan_shows_each_pods_grace_beside_its_own_and_why_it_was_shrunk() {
         grace_seconds: grace,
         own_grace_seconds: own,
         stays_on_reboot: name == "worker-edge-1",
-        ..PlannedPod::default()
+        ..PlannedPodStatus::default()
     };
-    let mut shown = ShutdownPlan::new(40.0);
+    let mut shown = ShutdownPlan { requested_seconds: 40.0, ..Default::default() };
     shown.endpoint_drain_seconds = Some(2.0);
     shown.shrunk = Some(PlanShrink {
         available_seconds: 14.0,

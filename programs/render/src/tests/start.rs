@@ -21,7 +21,7 @@ fn a_plan_names_the_groups_in_the_order_in_which_they_start() {
         pods,
         ..StartingGroup::default()
     };
-    let mut plan = StartPlan::new(30.0);
+    let mut plan = StartPlan { group_timeout_seconds: 30.0, ..Default::default() };
     plan.groups = vec![
         group("system pods", vec![pod("dns", 2_000_000_000)]),
         group("ordinary pods", vec![pod("web", 0), pod("\u{1b}[2J", 7)]),
@@ -32,7 +32,7 @@ fn a_plan_names_the_groups_in_the_order_in_which_they_start() {
     assert_eq!((lines[0], lines[2], lines[5]), (head, "1. system pods: 1", "2. ordinary pods: 2"));
     assert!(lines[3].ends_with("dns   2000000000"), "{text}");
     assert!(!text.contains('\u{1b}'), "{text}");
-    let mut plan = StartPlan::new(0.0);
+    let mut plan = StartPlan { group_timeout_seconds: 0.0, ..Default::default() };
     plan.warnings = vec!["ordered start is off".to_owned()];
     assert_eq!(start_plan(&plan, &PLAIN), "start: 0 pods, all at once\n\n! ordered start is off\n");
 }

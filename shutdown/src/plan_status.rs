@@ -1,18 +1,18 @@
-//! The plan of a shutdown.
+//! What is shown of a plan. The JSON forms are a stable interface.
 
-use schemars::JsonSchema;
+use std::borrow::Cow;
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
+use winddown_shared::{Grace, Pod};
 
-use super::API_VERSION;
+use crate::{Group, Plan, PlannedPod, PlannedWork};
 
 /// What a shutdown would do now.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ShutdownPlan {
-    /// Always [`API_VERSION`].
-    pub api_version: String,
-    /// Always `ShutdownPlan`.
-    pub kind: String,
     /// The time that the configuration requests, in seconds.
     pub requested_seconds: f64,
     /// How long pods are unready before the first SIGTERM, in seconds; absent if they are not made unready first.
@@ -31,17 +31,18 @@ pub struct ShutdownPlan {
     pub groups: Vec<PlannedGroup>,
     /// The pods that would be killed at once, because graceful shutdown is off.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub not_protected: Vec<PlannedPod>,
+    pub not_protected: Vec<PlannedPodStatus>,
     /// The work of plug-ins before, between and after the groups, in that order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub work: Vec<PlannedWork>,
+    pub work: Vec<PlannedWorkStatus>,
     /// Problems that an operator may want to fix, human-readable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
 /// How far a plan had to be shortened, and why.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlanShrink {
     /// The time that is available for pods, in seconds.
@@ -52,7 +53,8 @@ pub struct PlanShrink {
 }
 
 /// A group of pods that are stopped together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedGroup {
     /// The lowest priority in the group. If the group has a name, this number only sorts it.
@@ -66,13 +68,15 @@ pub struct PlannedGroup {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest_end_seconds: Option<f64>,
     /// The pods of the group.
-    pub pods: Vec<PlannedPod>,
+    pub pods: Vec<PlannedPodStatus>,
 }
 
 /// The work of a plug-in at one point of a shutdown.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "PlannedWork"))]
 #[serde(rename_all = "camelCase")]
-pub struct PlannedWork {
+pub struct PlannedWorkStatus {
     /// The plug-in's name.
     pub plugin: String,
     /// What the plug-in does.
@@ -85,9 +89,11 @@ pub struct PlannedWork {
 }
 
 /// A pod in a plan.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "PlannedPod"))]
 #[serde(rename_all = "camelCase")]
-pub struct PlannedPod {
+pub struct PlannedPodStatus {
     /// `metadata.namespace`.
     #[serde(default)]
     pub namespace: String,
@@ -120,7 +126,8 @@ pub struct PlannedPod {
 }
 
 /// A `PodDisruptionBudget`, in the pod's namespace, that counts the pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedBudget {
     /// `metadata.name`.
@@ -130,26 +137,89 @@ pub struct PlannedBudget {
     pub disruptions_allowed: Option<u32>,
 }
 
+// === impl ShutdownPlan ===
+
 impl ShutdownPlan {
-    /// Creates a plan without groups.
-    pub fn new(requested_seconds: f64) -> Self {
+    /// Shows `plan`; `set_by` is the file that set logind's limit, if known.
+    #[must_use]
+    pub fn of(plan: &Plan, set_by: Option<&str>) -> Self {
+        let groups = plan.groups.iter().zip(plan.guaranteed()).zip(plan.gone_within());
+        let not_protected = plan.not_protected.iter();
         Self {
-            api_version: API_VERSION.to_owned(),
-            kind: "ShutdownPlan".to_owned(),
-            requested_seconds,
-            endpoint_drain_seconds: None,
-            within_seconds: None,
-            shrunk: None,
-            pods_unknown: false,
-            groups: Vec::new(),
-            not_protected: Vec::new(),
-            work: Vec::new(),
-            warnings: Vec::new(),
+            requested_seconds: plan.requested.as_secs_f64(),
+            endpoint_drain_seconds: Some(plan.endpoint_drain)
+                .filter(|drain| !drain.is_zero())
+                .map(|drain| drain.as_secs_f64()),
+            shrunk: plan.shrunk.map(|shrink| PlanShrink {
+                available_seconds: shrink.available.as_secs_f64(),
+                set_by: set_by.map(str::to_owned),
+            }),
+            groups: groups
+                .map(|((group, guaranteed), gone)| PlannedGroup::of(plan, group, guaranteed, gone))
+                .collect(),
+            not_protected: not_protected
+                .map(|pod| PlannedPodStatus::of(plan, pod, Duration::ZERO))
+                .collect(),
+            work: plan.work.iter().map(PlannedWorkStatus::of).collect(),
+            warnings: plan.warnings().iter().map(ToString::to_string).collect(),
+            ..Self::default()
         }
     }
 
     /// The number of pods in all groups.
+    #[must_use]
     pub fn pod_count(&self) -> usize {
         self.groups.iter().map(|group| group.pods.len()).sum()
+    }
+}
+
+// === impl PlannedGroup ===
+
+impl PlannedGroup {
+    fn of(plan: &Plan, group: &Group, guaranteed: Duration, gone: Duration) -> Self {
+        let pod = |planned: &PlannedPod| {
+            let own = planned.pod.own_grace();
+            let grace = own.map_or(planned.grace, |own| own.min(guaranteed)).max(Grace::SHORTEST);
+            PlannedPodStatus::of(plan, &planned.pod, grace)
+        };
+        Self {
+            priority: group.priority,
+            name: group.name().map(Cow::into_owned),
+            shutdown_grace_period_seconds: group.allowed.as_secs_f64(),
+            latest_end_seconds: Some(gone.as_secs_f64()),
+            pods: group.pods.iter().map(pod).collect(),
+        }
+    }
+}
+
+// === impl PlannedWorkStatus ===
+
+impl PlannedWorkStatus {
+    fn of(planned: &PlannedWork) -> Self {
+        Self {
+            plugin: planned.work.by.to_string(),
+            what: planned.work.what.to_owned(),
+            point: planned.work.point.to_string(),
+            seconds: planned.work.bound.map(|_| planned.allowed.as_secs_f64()),
+        }
+    }
+}
+
+// === impl PlannedPodStatus ===
+
+impl PlannedPodStatus {
+    /// A pod that gets `grace`.
+    fn of(plan: &Plan, pod: &Pod, grace: Duration) -> Self {
+        Self {
+            namespace: pod.namespace().to_string(),
+            name: pod.name().to_string(),
+            uid: pod.uid().to_string(),
+            priority: pod.priority_or_zero(),
+            grace_seconds: grace.as_secs_f64(),
+            own_grace_seconds: pod.own_grace().map(|own| own.as_secs_f64()),
+            stays_on_reboot: plan.may_stay(pod),
+            survives_soft_reboot: plan.may_survive(pod),
+            ..Self::default()
+        }
     }
 }
