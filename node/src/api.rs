@@ -150,7 +150,11 @@ impl<R: Runtime> ActApi for Node<R> {
     }
 
     async fn release(&self, namespace: &str, name: &str) -> Result<ReleaseAnswer, ApiError> {
-        self.shutdown()?.release(namespace.to_owned(), name.to_owned()).await
+        self.shutdown()?;
+        match &self.0.answers.release {
+            Some(release) => release.release(namespace.to_owned(), name.to_owned()).await,
+            None => Err(holds_none(namespace, name)),
+        }
     }
 
     async fn drain(
@@ -228,4 +232,10 @@ impl<R: Runtime> Node<R> {
 
 fn not_here(what: &str) -> ApiError {
     ApiError::new(ErrorCode::NotFound, what)
+}
+
+/// The answer to the release of a pod that holds no shutdown.
+pub(crate) fn holds_none(namespace: &str, name: &str) -> ApiError {
+    let text = format!("the pod {namespace}/{name} holds no shutdown of this node");
+    ApiError::new(ErrorCode::NotFound, text).with_hint("`winddown status` lists those that do")
 }

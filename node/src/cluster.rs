@@ -151,8 +151,9 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         contributions.links.work.extend(cluster.goes_after().map(GoesAfter::work));
         node.start(move |links| {
             work.start(&cluster, &core);
-            let (end, pressure) = (links.end.take(), links.pressure.take());
-            NodePublisher { core, cluster, end, pressure }.start();
+            let (end, held, pressure) =
+                (links.end.take(), links.held.take(), links.pressure.take());
+            NodePublisher { core, cluster, end, held, pressure }.start();
         });
     }
 }

@@ -2,22 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use tokio::sync::watch;
 use winddown_config::{Config, Mode, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_eviction::{Signal, parse_threshold};
 use winddown_host::{AllocatableConfig, Capacity};
-use winddown_preemption::Strategy;
-use winddown_shared::{
-    Inhibitor, LockState, Quantity, ResourceName, ShutdownBlock, WallTime, error_chain,
-};
-use winddown_shutdown::{GroupPeriod, GuardPolicy, InPlacePolicy, Policy};
+use winddown_shared::{Inhibitor, Quantity, ResourceName, WallTime, error_chain};
+use winddown_shutdown::{GroupPeriod, InPlacePolicy, Policy};
 
-use crate::{
-    Eviction, Preemption, PressureSource, Settings, SettingsSource, Shutdown, ShutdownGuard,
-};
+use crate::{Eviction, Preemption, PressureSource, Settings, SettingsSource, Shutdown};
 
 /// A configuration and where it came from.
 #[derive(Clone, Debug)]
@@ -40,26 +34,20 @@ pub struct Configured(Arc<ConfiguredShared>);
 struct ConfiguredShared {
     configuration: RwLock<Configuration>,
     node: watch::Sender<Settings>,
-    shutdown: watch::Sender<Arc<Policy>>,
-    guard: watch::Sender<GuardPolicy>,
-    preemption: watch::Sender<Strategy>,
-    eviction: watch::Sender<Arc<winddown_eviction::Policy>>,
-    image_age: watch::Sender<Duration>,
+    /// Each passes on what changes for one plug-in.
+    followers: Mutex<Vec<Follower>>,
 }
+
+type Follower = Box<dyn Fn(&Config) + Send + Sync>;
 
 // === impl Configured ===
 
 impl Configured {
     /// Uses this configuration until it is replaced.
     pub fn new(configuration: Configuration) -> Self {
-        let config = &configuration.config;
         Self(Arc::new(ConfiguredShared {
             node: watch::Sender::new(settings(&configuration)),
-            shutdown: watch::Sender::new(Arc::new(shutdown_policy(config))),
-            guard: watch::Sender::new(guard_policy(config)),
-            preemption: watch::Sender::new(config.preemption_strategy),
-            eviction: watch::Sender::new(Arc::new(config.eviction.policy())),
-            image_age: watch::Sender::new(config.eviction.image_minimum_gc_age),
+            followers: Mutex::default(),
             configuration: RwLock::new(configuration),
         }))
     }
@@ -81,19 +69,28 @@ impl Configured {
         let config = Arc::clone(&configuration.config);
         let settings = settings(&configuration);
         *inner.configuration.write().unwrap_or_else(PoisonError::into_inner) = configuration;
-        inner.shutdown.send_replace(Arc::new(shutdown_policy(&config)));
-        inner.guard.send_replace(guard_policy(&config));
-        inner.preemption.send_replace(config.preemption_strategy);
-        inner.image_age.send_replace(config.eviction.image_minimum_gc_age);
-        let policy = config.eviction.policy();
-        inner.eviction.send_if_modified(|now| {
-            let changed = **now != policy;
-            if changed {
-                *now = Arc::new(policy);
-            }
-            changed
-        });
+        for follower in &*inner.followers.lock().unwrap_or_else(PoisonError::into_inner) {
+            follower(&config);
+        }
         inner.node.send_replace(settings);
+    }
+
+    /// What `part` takes from the configuration in force, with every change of it.
+    pub(crate) fn follow<T: PartialEq + Send + Sync + 'static>(
+        &self,
+        part: impl Fn(&Config) -> T + Send + Sync + 'static,
+    ) -> watch::Receiver<T> {
+        let mut followers = self.0.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        let (sender, receiver) = watch::channel(part(&self.configuration().config));
+        followers.push(Box::new(move |config| {
+            let new = part(config);
+            sender.send_if_modified(|now| {
+                let changed = *now != new;
+                *now = new;
+                changed
+            });
+        }));
+        receiver
     }
 
     /// For [`NodeBuilder::settings`](crate::NodeBuilder::settings).
@@ -104,7 +101,7 @@ impl Configured {
     /// The shutdown plug-in as configured; `inhibitor` announces shutdowns.
     pub fn shutdown<I: Inhibitor>(&self, inhibitor: Arc<I>) -> Shutdown {
         let config = self.configuration().config;
-        let policy = self.0.shutdown.subscribe();
+        let policy = self.follow(|config| Arc::new(shutdown_policy(config)));
         let first = Policy::clone(&policy.borrow());
         let kept = usize::try_from(config.reports_kept).unwrap_or(usize::MAX);
         Shutdown::new(inhibitor, first, &config.state_directory)
@@ -113,29 +110,19 @@ impl Configured {
             .start_group_timeout(config.start_group_timeout)
     }
 
-    /// The guard that lets pods hold shutdowns as configured. `lock` blocks shutdowns while its
-    /// receiver has a reason to, and returns the state of that lock.
-    pub fn guard(
-        &self,
-        lock: impl FnOnce(watch::Receiver<Option<ShutdownBlock>>) -> watch::Receiver<LockState>,
-    ) -> ShutdownGuard {
-        let wanted = watch::Sender::default();
-        let lock = lock(wanted.subscribe());
-        ShutdownGuard { policy: self.0.guard.subscribe(), wanted, lock }
-    }
-
     /// The preemption plug-in as configured.
     pub fn preemption(&self) -> Preemption {
-        let strategy = self.0.preemption.subscribe();
+        let strategy = self.follow(|config| config.preemption_strategy);
         let first = *strategy.borrow();
         Preemption::new(first).following(strategy)
     }
 
     /// The eviction plug-in as configured, with the measurements of `source`.
     pub fn eviction(&self, source: PressureSource) -> Eviction {
-        let policy = self.0.eviction.subscribe();
+        let policy = self.follow(|config| Arc::new(config.eviction.policy()));
+        let image_age = self.follow(|config| config.eviction.image_minimum_gc_age);
         let first = winddown_eviction::Policy::clone(&policy.borrow());
-        Eviction::new(source, first).following(policy, self.0.image_age.subscribe())
+        Eviction::new(source, first).following(policy, image_age)
     }
 }
 
@@ -190,11 +177,6 @@ fn shutdown_policy(config: &Config) -> Policy {
         Mode::Companion => policy.with_in_place(InPlacePolicy::new()),
         _ => policy,
     }
-}
-
-fn guard_policy(config: &Config) -> GuardPolicy {
-    let guarded = config.shutdown_guard.iter();
-    guarded.map(|one| (one.namespace.clone(), one.timeout)).collect()
 }
 
 /// The memory in bytes that is left for pods of a machine with this much.

@@ -51,6 +51,8 @@ mod configured;
 mod core;
 mod decisions;
 mod fit;
+#[cfg(feature = "shutdown")]
+mod guard;
 mod kept_file;
 mod kept_kills;
 mod links;
@@ -94,6 +96,8 @@ pub use cluster::Cluster;
 pub use configured::{Configuration, Configured, memory_for_pods, policy_of};
 pub use decisions::{Decisions, log_decision};
 pub use fit::Machine;
+#[cfg(feature = "shutdown")]
+pub use guard::{GUARD_LABEL, GuardPolicy, ShutdownGuard};
 pub use plugin::{Joining, NodePlugin};
 #[cfg(feature = "preemption")]
 pub use preemption::Preemption;
@@ -103,7 +107,7 @@ pub use pressure::{Eviction, PressureSource, RuntimeFigures};
 pub use protection::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
 pub use settings::{Settings, SettingsSource};
 #[cfg(feature = "shutdown")]
-pub use shutdown::{Shutdown, ShutdownGuard, ShutdownHandle, reports, start_view};
+pub use shutdown::{Shutdown, ShutdownHandle, reports, start_view};
 pub use source::PodSource;
 #[cfg(feature = "config")]
 pub use trust::trusted_paths;

@@ -1,5 +1,7 @@
 //! What plug-ins exchange with each other and with the node: no plug-in knows another.
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_shared::{LockState, PressureCondition, ShutdownWork, StartTurn};
@@ -11,6 +13,10 @@ use crate::PodSource;
 pub(crate) struct Links {
     /// Whether the node is about to go down.
     pub(crate) end: Option<Box<dyn Observe<NodeEnd>>>,
+    /// What speaks against a shutdown.
+    pub(crate) objection: Option<Arc<dyn Objection>>,
+    /// The same for display, with its changes; `None` while nothing does.
+    pub(crate) held: Option<Box<dyn Observe<Option<String>>>>,
     /// The pressure conditions that hold.
     pub(crate) pressure: Option<Box<dyn Observe<Vec<PressureCondition>>>>,
     /// Each one signals when refused pods are to be admitted again, if possible.
@@ -21,6 +27,15 @@ pub(crate) struct Links {
     pub(crate) sources: Vec<PodSource>,
     /// The work at certain points of a shutdown.
     pub(crate) work: Vec<ShutdownWork>,
+}
+
+/// What speaks against a shutdown.
+pub(crate) trait Objection: Send + Sync {
+    /// For those who ask for a shutdown; `None` while nothing speaks against it.
+    fn text(&self) -> Option<String>;
+
+    /// For the report of a shutdown that happens anyway: a sentence for each reason.
+    fn reasons(&self) -> Vec<String>;
 }
 
 /// A state that one plug-in offers to another.
@@ -59,8 +74,6 @@ pub(crate) struct NodeEnd {
     pub(crate) draining: Draining,
     /// The inhibitor lock: whether a shutdown would wait for the pods.
     pub(crate) lock: LockState,
-    /// The pods that hold shutdowns, for display; `None` while none does.
-    pub(crate) held: Option<String>,
     /// How the node went down before this boot, for display.
     pub(crate) last: String,
 }

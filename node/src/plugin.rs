@@ -99,6 +99,7 @@ pub(crate) trait PluginSection: Send + Sync + 'static {
 #[derive(Clone, Default)]
 pub(crate) struct Answers {
     pub(crate) shutdown: Option<Arc<dyn ShutdownAnswers>>,
+    pub(crate) release: Option<Arc<dyn ReleaseAnswers>>,
     pub(crate) preemption: Option<Arc<dyn PreemptionAnswers>>,
     #[cfg(feature = "eviction")]
     pub(crate) eviction: Option<Arc<dyn EvictionAnswers>>,
@@ -116,7 +117,10 @@ pub(crate) trait ShutdownAnswers: ReportAnswers {
     fn give_notice(&self, body: NoticeBody) -> BoxFuture<'_, Result<Events, ApiError>>;
 
     fn withdraw_notice(&self) -> BoxFuture<'_, WithdrawAnswer>;
+}
 
+/// See [`ActApi`](winddown_control::ActApi).
+pub(crate) trait ReleaseAnswers: Send + Sync {
     fn release(
         &self,
         namespace: String,

@@ -1,7 +1,6 @@
 //! Graceful shutdown as a plug-in: the lock, the plan, the run, drains and notices.
 
 mod drain;
-mod guard;
 mod kubelet_look;
 mod last_boot;
 mod notice;
@@ -28,17 +27,14 @@ use winddown_shutdown::{
 };
 
 use crate::core::Core;
+use crate::links::Objection;
 use crate::plugin::{Joining, Lead, NodePlugin};
 use crate::protection::{AgentRole, KubeletFacts};
 use drain::DrainState;
-use guard::Guarded;
-#[cfg(test)]
-pub(crate) use guard::LOOKS;
 use kubelet_look::{LastKubeletLook, Look};
 use last_boot::LastBootState;
 use start::Started;
 
-pub use guard::ShutdownGuard;
 pub use start::start_view;
 
 /// The plug-in that ends the pods in order before the node goes down, or when it is drained.
@@ -50,7 +46,6 @@ pub struct Shutdown {
     trigger: Trigger,
     refused_signals: RefusedSignals,
     start_group_timeout: Duration,
-    guard: Option<ShutdownGuard>,
     look_at_kubelet: Option<Look>,
     handle: ShutdownHandle,
 }
@@ -81,11 +76,16 @@ struct Joined<R: Runtime> {
     trigger: Trigger,
     lock: Lock,
     drain: Drain,
-    /// Set when all plug-ins have joined.
-    work: OnceLock<Vec<ShutdownWork>>,
+    offered: OnceLock<Offered>,
     ordered_start: Started,
-    guarded: Guarded,
     kubelet: LastKubeletLook,
+}
+
+/// What other plug-ins offer to a shutdown, known when all have joined.
+struct Offered {
+    /// The work at certain points.
+    work: Vec<ShutdownWork>,
+    objection: Option<Arc<dyn Objection>>,
 }
 
 /// The lock that delays the shutdown of the machine.
@@ -132,7 +132,6 @@ impl Shutdown {
             trigger: Trigger::LoginManager,
             refused_signals: Box::new(|| 0),
             start_group_timeout: Duration::ZERO,
-            guard: None,
             look_at_kubelet: None,
             handle: ShutdownHandle {
                 inhibitor,
@@ -197,13 +196,6 @@ impl Shutdown {
         self
     }
 
-    /// Lets pods of some namespaces hold shutdowns. By default no pod can.
-    #[must_use]
-    pub fn guard(mut self, guard: impl Into<Option<ShutdownGuard>>) -> Self {
-        self.guard = guard.into();
-        self
-    }
-
     /// Sets how to look at the kubelet of this machine, whose pods are not protected unless this node is its companion.
     /// Called when the status or the metrics are asked for, at most once in five seconds; a look that takes more than
     /// a second is given up. By default nobody looks, and a machine whose pods this node runs has no kubelet.
@@ -235,7 +227,6 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         core.count(joined.notices.changes());
         core.count(joined.kubelet.found());
         core.count(joined.ordered_start.report.clone());
-        joined.guarded.count(&core);
         let contributions = &mut node.contributions;
         contributions.links.turns = ordered_start.as_ref().map(OrderedStart::turn);
         contributions.sections.push(Arc::clone(&joined) as _);
@@ -247,7 +238,8 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         });
         node.start(move |links| {
             // Called once.
-            let _ = joined.work.set(std::mem::take(&mut links.work));
+            let (work, objection) = (std::mem::take(&mut links.work), links.objection.take());
+            let _ = joined.offered.set(Offered { work, objection });
             joined.start();
             joined.start_in_order(ordered_start);
             let ends = Arc::clone(&joined);
@@ -313,9 +305,8 @@ impl Shutdown {
                 held_since: watch::Sender::new(None),
             },
             drain: Drain { turn: Arc::new(Semaphore::new(1)), state: watch::Sender::default() },
-            work: OnceLock::new(),
+            offered: OnceLock::new(),
             ordered_start,
-            guarded: Guarded::of_boot(&core, self.volatile_directory.as_deref(), self.guard),
             kubelet: LastKubeletLook::new(self.look_at_kubelet, role(&core)),
             core,
         };
@@ -384,14 +375,16 @@ impl<R: Runtime> Joined<R> {
         }
         winddown_shared::critical::spawn_until("notices", stop, Arc::clone(self).run_board());
         tokio::spawn(Arc::clone(self).note_lock());
-        let stop = self.core.stop.clone();
-        let guard = Arc::clone(self).hold_shutdowns();
-        winddown_shared::critical::spawn_until("shutdown guard", stop, guard);
     }
 
     /// The work of plug-ins at certain points.
     fn work(&self) -> &[ShutdownWork] {
-        self.work.get().map_or(&[], Vec::as_slice)
+        self.offered.get().map_or(&[], |offered| &*offered.work)
+    }
+
+    /// What other plug-ins have against a shutdown.
+    fn objection(&self) -> Option<Arc<dyn Objection>> {
+        self.offered.get()?.objection.clone()
     }
 
     /// Keeps track of since when the lock is held.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as kube;
 use winddown_shared::status::{StatusEntry, is_terminal};
 use winddown_shared::{
-    Lifecycle, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod, WAITING_FOR_PREEMPTION,
-    WAITING_FOR_TURN,
+    Lifecycle, LockState, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod,
+    WAITING_FOR_PREEMPTION, WAITING_FOR_TURN,
 };
 
 use crate::metrics::{PodCounts, ScrapedNode};
@@ -277,5 +277,15 @@ fn refused(entry: StatusEntry) -> api::RejectedPod {
         reason: status.reason.clone().unwrap_or_default(),
         message: status.message.clone().unwrap_or_default(),
         since: None,
+    }
+}
+
+/// The state of a lock, and why it is not held.
+pub(crate) fn lock_state(lock: &LockState) -> (api::LockState, Option<String>) {
+    match lock {
+        LockState::Held => (api::LockState::Held, None),
+        LockState::Released => (api::LockState::Released, None),
+        LockState::Waiting { why } => (api::LockState::Waiting, Some(why.to_string())),
+        LockState::Absent { why } => (api::LockState::Absent, Some(why.to_string())),
     }
 }

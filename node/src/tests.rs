@@ -9,6 +9,7 @@ mod restarts;
 mod start;
 mod unknown;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ struct Bench {
     state: tempfile::TempDir,
 }
 
-type MakeGuard = Box<dyn FnOnce(&Configured) -> ShutdownGuard>;
+type MakeGuard = Box<dyn FnOnce(&Configured, PathBuf) -> ShutdownGuard>;
 
 /// The parts of the node that a test may change.
 struct Parts {
@@ -100,12 +101,11 @@ fn bench_with(
     change(&mut parts);
     let Parts { configuration, machine, pressure, cluster, wall, identity, guard } = parts;
     let configured = Configured::new(configuration);
-    let guard = guard.map(|guard| guard(&configured));
+    let guard = guard.map(|guard| guard(&configured, state.path().join("run")));
     let plugin = configured
         .shutdown(Arc::new(login.clone()))
         .notices(notice_aggregator.clone())
-        .volatile_directory(guard.is_some().then(|| state.path().join("run")))
-        .guard(guard);
+        .volatile_directory(guard.as_ref().and_then(|guard| guard.directory.clone()));
     let shutdown = plugin.handle();
     let node = Node::builder(Arc::new(runtime.clone()))
         .settings(configured.settings())
@@ -115,6 +115,7 @@ fn bench_with(
         .machine(machine)
         .clocks(wall, boot_clock)
         .plugin(plugin)
+        .plugins(guard)
         .plugin(configured.preemption())
         .plugins(pressure.map(|source| configured.eviction(source)))
         .plugins(cluster)

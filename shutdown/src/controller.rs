@@ -12,8 +12,8 @@ use winddown_shared::{Event, GateReason, Inhibitor, Notices, Recorder, ShutdownW
 
 use crate::EndingPods;
 use crate::{
-    AdmissionGate, BootClock, GroupReport, Guard, Policy, ProgressPhase, ProgressSender,
-    RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger, UnitStop,
+    AdmissionGate, BootClock, GroupReport, Policy, ProgressPhase, ProgressSender, RecordPlace,
+    ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger, UnitStop,
 };
 use signals::{ShutdownSignals, SignalState, before_now, until};
 
@@ -27,6 +27,9 @@ mod signals;
 mod tests;
 
 pub(crate) use shutdown_run::status_of_ended;
+
+/// Returns what speaks against a shutdown, in one sentence for each reason.
+pub type Objections = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// The dependencies of a [`ShutdownController`].
 // Over the limit because it is a list of dependencies: `new` takes the six that have no default.
@@ -55,8 +58,8 @@ pub struct ShutdownParts<K> {
     pub carried: Option<RunRecord>,
     /// The kubelet's state file, if wanted.
     pub state_file: Option<StateFile>,
-    /// The pods that hold shutdowns. If a shutdown happens anyway, its report names them.
-    pub guard: watch::Receiver<Guard>,
+    /// What speaks against a shutdown. If one happens anyway, its report has these as warnings.
+    pub objections: Objections,
     /// The work of plug-ins at certain points of a shutdown.
     pub work: Vec<ShutdownWork>,
     /// Receives the events.
@@ -157,7 +160,7 @@ impl<K: EndingPods> ShutdownParts<K> {
             records: Vec::new(),
             carried: None,
             state_file: None,
-            guard: watch::Sender::default().subscribe(),
+            objections: Arc::new(Vec::new),
             work: Vec::new(),
             recorder: Arc::new(()),
             progress: ProgressSender::new(),

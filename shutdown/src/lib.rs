@@ -100,7 +100,6 @@ mod controller;
 mod drain;
 mod ending_pods;
 mod grace;
-mod guard;
 mod in_place;
 mod journal;
 mod json_file;
@@ -121,10 +120,9 @@ mod tests;
 mod unit_stop;
 
 pub use budget::Budget;
-pub use controller::{ShutdownController, ShutdownParts};
+pub use controller::{Objections, ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
 pub use ending_pods::EndingPods;
-pub use guard::{GUARD_LABEL, Guard, GuardPolicy, Hold, HoldState};
 pub use in_place::{InPlacePolicy, may_stay, may_survive};
 pub use json_file::FileError;
 pub use plan::{
@@ -138,6 +136,7 @@ pub use plan_status::{
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
 pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
 pub use record::{RecordFile, RecordPlace, RunPhase, RunRecord};
+pub use report::units;
 pub use report::{
     BootMark, BudgetReport, Evidence, GroupReport, LastBoot, Listing, NoticeReport, Outcome,
     OutcomeText, PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, Tone,

@@ -14,7 +14,7 @@ mod pods;
 mod store;
 #[cfg(test)]
 mod tests;
-pub(crate) mod units;
+pub mod units;
 mod work;
 
 pub use boot_mark::{BootMark, PreviousBoot};

@@ -32,6 +32,8 @@ pub(super) struct NodePublisher<R: Runtime> {
     pub(super) cluster: Membership,
     /// Whether the node is about to go down; `None` without the shutdown plug-in.
     pub(super) end: Option<Box<dyn Observe<NodeEnd>>>,
+    /// What speaks against a shutdown; `None` if nothing can.
+    pub(super) held: Option<Box<dyn Observe<Option<String>>>>,
     /// The resources that the node runs short of; `None` without the eviction plug-in.
     pub(super) pressure: Option<Box<dyn Observe<Vec<PressureCondition>>>>,
 }
@@ -55,7 +57,7 @@ impl<R: Runtime> NodePublisher<R> {
         loop {
             let node = self.cluster.node();
             let mut unprotected_at = None;
-            let (mut last, mut unprotected_by, mut held) = (String::new(), None, None);
+            let (mut last, mut unprotected_by) = (String::new(), None);
             gate.mark_unchanged();
             if let Some(end) = &mut self.end {
                 let end = end.now();
@@ -64,11 +66,12 @@ impl<R: Runtime> NodePublisher<R> {
                 node.set_draining(draining(end.draining));
                 unprotected_at = unheld(&end.lock, &mut unheld_since);
                 unprotected_by = unprotected(&end.lock, unprotected_at);
-                (last, held) = (end.last, end.held);
+                last = end.last;
             }
             if let Some(pressure) = &mut self.pressure {
                 node.set_pressure(pressure.now());
             }
+            let held = self.held.as_mut().and_then(|held| held.now());
             found.mark_unchanged();
             self.publish_facts(last, unprotected_by, held);
             tokio::select! {
@@ -76,6 +79,7 @@ impl<R: Runtime> NodePublisher<R> {
                 Ok(()) = gate.changed() => {}
                 Ok(()) = found.changed() => {}
                 () = changed(&mut self.end) => {}
+                () = changed(&mut self.held) => {}
                 () = changed(&mut self.pressure) => {}
                 () = sleep_until(unprotected_at.unwrap_or_else(Instant::now)),
                     if unprotected_at.is_some_and(|at| at > Instant::now()) => {}

@@ -29,8 +29,8 @@ pub struct ScrapedNode {
     pub gate: GateReasons,
     /// Whether every pod exited by itself before this boot; `None` if unknown.
     pub last_shutdown_graceful: Option<bool>,
-    /// Its pods that hold shutdowns; `None` if no pod may.
-    pub guard: Option<GuardFacts>,
+    /// The gauges of plug-ins, in this order.
+    pub of_plugins: Vec<PluginGauge>,
     /// The ordered start of its pods after the boot; `None` without an ordered start.
     pub start: Option<StartFacts>,
     /// The pressure conditions that hold.
@@ -59,15 +59,18 @@ pub struct InhibitorFacts {
     pub refused_signals: u64,
 }
 
-/// The pods of a node that hold shutdowns.
-#[derive(Clone, Debug, Default)]
-pub struct GuardFacts {
-    /// The number of pods that hold shutdowns.
-    pub holding: usize,
-    /// The number of pods that no longer hold shutdowns, because their time is over.
-    pub expired: usize,
-    /// Whether the login manager refuses shutdowns for them.
-    pub blocked: bool,
+/// A gauge of a plug-in.
+#[derive(Clone, Copy, Debug)]
+pub struct PluginGauge {
+    name: &'static str,
+    help: &'static str,
+    value: GaugeValue,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum GaugeValue {
+    Count(usize),
+    Seconds(Duration),
 }
 
 /// The ordered start of the pods of a node after its boot.
@@ -130,24 +133,25 @@ impl InhibitorFacts {
     }
 }
 
-impl GuardFacts {
+impl PluginGauge {
+    /// A number of things.
+    pub const fn count(name: &'static str, help: &'static str, count: usize) -> Self {
+        Self { name, help, value: GaugeValue::Count(count) }
+    }
+
+    /// A time; `_seconds` is appended to the name.
+    pub const fn seconds(name: &'static str, help: &'static str, time: Duration) -> Self {
+        Self { name, help, value: GaugeValue::Seconds(time) }
+    }
+
     fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        for (name, help, value) in [
-            ("winddown_guard_holding_pods", "Pods that hold shutdowns.", self.holding),
-            (
-                "winddown_guard_expired_pods",
-                "Running pods that hold shutdowns no longer, because their time is over.",
-                self.expired,
-            ),
-            (
-                "winddown_guard_lock_held",
-                "Whether the login manager refuses shutdowns for pods.",
-                usize::from(self.blocked),
-            ),
-        ] {
-            out.gauge(name, help, None, value)?;
+        let Self { name, help, value } = self;
+        match value {
+            GaugeValue::Count(count) => out.gauge(name, help, None, *count),
+            GaugeValue::Seconds(time) => {
+                out.gauge(name, help, Some(&Unit::Seconds), time.as_secs_f64())
+            }
         }
-        Ok(())
     }
 }
 
@@ -241,8 +245,8 @@ impl ScrapedNode {
                 i64::from(graceful),
             )?;
         }
-        if let Some(guard) = &self.guard {
-            guard.encode(out)?;
+        for gauge in &self.of_plugins {
+            gauge.encode(out)?;
         }
         if let Some(start) = &self.start {
             start.encode(out)?;

@@ -80,7 +80,7 @@ impl<R: Runtime> Joined<R> {
         &self,
         carried: Option<RunRecord>,
     ) -> ShutdownController<PodWorkers<RuntimeSyncer<R>>> {
-        let (core, kept) = (&self.core, &self.kept);
+        let (core, kept, objection) = (&self.core, &self.kept, self.objection());
         ShutdownController::new(ShutdownParts {
             killer: Arc::new(core.workers.clone()),
             inhibitor: Arc::clone(&self.lock.inhibitor),
@@ -92,7 +92,7 @@ impl<R: Runtime> Joined<R> {
             records: kept.records.clone(),
             carried,
             state_file: Some(StateFile::in_directory(&kept.state_directory)),
-            guard: self.guarded.guard(),
+            objections: Arc::new(move || objection.iter().flat_map(|o| o.reasons()).collect()),
             work: self.work().to_vec(),
             recorder: Arc::clone(&core.recorders) as Arc<dyn Recorder>,
             progress: self.progress.clone(),

@@ -10,8 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_control::api::{
-    self, Check, DrainRequest, ErrorCode, NoticeBody, ReleaseAnswer, ReportList, StartPlan,
-    WithdrawAnswer,
+    self, Check, DrainRequest, ErrorCode, NoticeBody, ReportList, StartPlan, WithdrawAnswer,
 };
 use winddown_control::{ApiError, Peer};
 use winddown_host::OneThread;
@@ -19,7 +18,7 @@ use winddown_shared::{
     InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, WallTime, error_chain,
 };
 use winddown_shutdown::{
-    Budget, Guard, Plan, PlannedBudget, Progress, ProgressPhase, ShutdownPlan, Trigger, plan_with,
+    Budget, Plan, PlannedBudget, Progress, ProgressPhase, ShutdownPlan, Trigger, plan_with,
     plan_within, start_plan,
 };
 
@@ -29,6 +28,7 @@ use crate::links::{NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, ScrapedNode};
 use crate::plugin::{Events, PluginSection, ReportAnswers, ShutdownAnswers};
 use crate::protection::{ProtectionFacts, protection};
+use crate::status_view::lock_state;
 
 impl<R: Runtime> PluginSection for Joined<R> {
     fn status(&self, status: &mut api::Status) {
@@ -39,7 +39,6 @@ impl<R: Runtime> PluginSection for Joined<R> {
         status.last_boot = self.kept.last_boot.status();
         status.shutdown_plan = self.plan_summary();
         status.start = self.ordered_start.status();
-        status.guard = self.guard_status();
         status.protection = Some(self.protection());
     }
 
@@ -58,7 +57,6 @@ impl<R: Runtime> PluginSection for Joined<R> {
         facts.protected = Some(self.protection().is_protected());
         facts.last_shutdown_graceful = self.kept.last_boot.graceful();
         facts.start = self.ordered_start.facts();
-        facts.guard = self.guarded.facts();
     }
 
     fn readiness(&self) -> Option<Check> {
@@ -129,14 +127,6 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
     fn withdraw_notice(&self) -> BoxFuture<'_, WithdrawAnswer> {
         self.end_notice().boxed()
     }
-
-    fn release(
-        &self,
-        namespace: String,
-        name: String,
-    ) -> BoxFuture<'_, Result<ReleaseAnswer, ApiError>> {
-        async move { self.release_pod(&namespace, &name).await }.boxed()
-    }
 }
 
 impl<R: Runtime> ReportAnswers for Arc<Joined<R>> {
@@ -165,7 +155,6 @@ pub(super) struct NodeEndView<R: Runtime> {
     progress: watch::Receiver<Progress>,
     known: watch::Receiver<bool>,
     drained: watch::Receiver<DrainState>,
-    guard: watch::Receiver<Guard>,
 }
 
 impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
@@ -180,12 +169,10 @@ impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
         // A shutdown that an earlier agent began continues until it is cancelled.
         let carried = !known && self.shutdown.core.gate.is_shut();
         let last = self.shutdown.kept.last_boot.status();
-        self.guard.mark_unchanged();
         NodeEnd {
             is_near: announced || runs || carried,
             draining: (&*self.drained.borrow_and_update()).into(),
             lock: said.lock,
-            held: self.shutdown.held_by(),
             last: last.map(|last| last.text).unwrap_or_default(),
         }
     }
@@ -198,7 +185,6 @@ impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
                 Ok(()) = self.progress.changed() => {}
                 Ok(()) = self.known.changed() => {}
                 Ok(()) = self.drained.changed() => {}
-                Ok(()) = self.guard.changed() => {}
                 else => std::future::pending().await,
             }
         }
@@ -216,7 +202,6 @@ impl<R: Runtime> Joined<R> {
             progress: self.progress.subscribe(),
             known: self.core.pods_known.subscribe(),
             drained: self.drain.state.subscribe(),
-            guard: self.guarded.guard(),
         }
     }
 
@@ -282,7 +267,7 @@ impl<R: Runtime> Joined<R> {
         let set_by = self.lock.inhibitor.state().borrow().delay_set_by.clone();
         let pods_unknown = !self.core.workers.running().known;
         let mut view = ShutdownPlan { pods_unknown, ..ShutdownPlan::of(plan, set_by.as_deref()) };
-        view.warnings.extend(self.held_by());
+        view.warnings.extend(self.objection().and_then(|objection| objection.text()));
         view
     }
 
@@ -337,15 +322,6 @@ impl<R: Runtime> Joined<R> {
                 })
                 .collect(),
         }
-    }
-}
-
-pub(super) fn lock_state(lock: &LockState) -> (api::LockState, Option<String>) {
-    match lock {
-        LockState::Held => (api::LockState::Held, None),
-        LockState::Released => (api::LockState::Released, None),
-        LockState::Waiting { why } => (api::LockState::Waiting, Some(why.to_string())),
-        LockState::Absent { why } => (api::LockState::Absent, Some(why.to_string())),
     }
 }
 

@@ -35,8 +35,8 @@ fn guarded(state: tempfile::TempDir, clock: BootClock, runtime: FakeRuntime) -> 
         let one = GuardedNamespace { namespace: "default".to_owned(), timeout: secs(60) };
         config.shutdown_guard = vec![one];
         parts.configuration.config = Arc::new(config);
-        parts.guard = Some(Box::new(move |configured| {
-            configured.guard(|wanted| {
+        parts.guard = Some(Box::new(move |configured, directory| {
+            configured.guard(Some(directory), |wanted| {
                 let lock = watch::Sender::new(LockState::Released);
                 let shown = lock.subscribe();
                 let _ = makes.set(Logind { wanted, lock });
@@ -53,7 +53,7 @@ fn first() -> (Bench, Logind) {
 
 fn asking(name: &str) -> Pod {
     let mut object = kube::Pod::clone(&pod(name, 0, 30));
-    let label = (winddown_shutdown::GUARD_LABEL.to_owned(), "true".to_owned());
+    let label = (crate::GUARD_LABEL.to_owned(), "true".to_owned());
     object.metadata.labels = Some([label].into());
     Pod::new(object).unwrap()
 }
@@ -102,10 +102,11 @@ async fn the_time_for_which_the_machine_sleeps_counts_for_a_hold() {
 async fn a_guard_without_namespaces_that_can_get_none_any_more_lets_the_node_work() {
     let state = tempfile::tempdir().unwrap();
     let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
-        parts.guard = Some(Box::new(|_| {
+        parts.guard = Some(Box::new(|_, directory| {
             let policy = watch::Sender::default().subscribe();
             let lock = watch::Sender::new(LockState::Released).subscribe();
-            ShutdownGuard { policy, wanted: watch::Sender::default(), lock }
+            let directory = Some(directory);
+            ShutdownGuard { policy, wanted: watch::Sender::default(), lock, directory }
         }));
     });
     b.want(&[&pod("web", 0, 30)]).await;
@@ -165,7 +166,7 @@ async fn a_shutdown_that_did_not_ask_ends_the_pods_and_the_report_names_who_held
 #[tokio::test(start_paused = true)]
 async fn pods_that_do_not_ask_do_not_have_all_pods_looked_at() {
     let (b, logind) = first();
-    let looks = || crate::shutdown::LOOKS.with(std::cell::Cell::get);
+    let looks = || crate::guard::LOOKS.with(std::cell::Cell::get);
     let mut pods: Vec<Pod> = (0..50).map(|i| pod(&format!("web-{i}"), 0, 30)).collect();
     pods.push(asking("backup"));
     b.want(&pods.iter().collect::<Vec<_>>()).await;

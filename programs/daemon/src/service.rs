@@ -256,14 +256,15 @@ impl Service {
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
         let notices = notices::listen(&config, &wall, &identity.boot_id, &stop);
         let logind = Arc::clone(&inhibitor);
+        let volatile = config.control_socket.parent().map(PathBuf::from);
         let plugin = configured
             .shutdown(Arc::clone(&inhibitor))
             .notices(notices.clone())
-            .volatile_directory(config.control_socket.parent().map(PathBuf::from))
-            .guard(configured.guard(|wanted| hold_block(Bus::System, wanted)))
+            .volatile_directory(volatile.clone())
             .look_at_kubelet(host::look_at_kubelet(&options.root))
             .refused_signals(move || logind.refused_signals());
         let shutdown = plugin.handle();
+        let guard = configured.guard(volatile, |wanted| hold_block(Bus::System, wanted));
         if let Some(going_down) = runs.going_down {
             let log = companion::log_going_down(shutdown.progress(), going_down);
             critical::spawn("a shutdown's progress", log);
@@ -278,6 +279,7 @@ impl Service {
             .admits_all(runs.admits_all)
             .clocks(wall, host::boot_clock_of_user_space().await)
             .plugin(plugin)
+            .plugin(guard)
             .plugins(runs.plugins)
             .plugins(runs.node_api)
             .start()?;

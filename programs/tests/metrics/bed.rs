@@ -76,13 +76,13 @@ impl Bed {
         let configured = Configured::of(config, wall.now());
         let shutdown = configured.shutdown(Arc::new(login.clone())).refused_signals(|| 3);
         let released = || watch::Sender::new(LockState::Released).subscribe();
-        let shutdown = shutdown.guard(configured.guard(|_| released()));
         let node = Node::builder(Arc::new(runtime.clone()))
             .clocks(wall, BootClock::new(Duration::default))
             .settings(configured.settings())
             .source(manifests.subscribe())
             .identity(NodeIdentity { name: "n1".into(), boot_id: "boot".into() })
             .plugin(shutdown)
+            .plugin(configured.guard(None, |_| released()))
             .plugin(configured.preemption())
             .plugin(configured.eviction(measured(&state)))
             .plugins(cluster)

@@ -274,19 +274,12 @@ impl<K: EndingPods> ShutdownController<K> {
             notice: None,
             endpoint_drain: None,
             resumed: Vec::new(),
-            warnings: self.held_by(),
+            warnings: (self.parts.objections)(),
         };
         let started_boot = self.parts.boot_clock.now().saturating_sub(started.elapsed());
         let mut journal = self.journal(header, started, started_boot);
         journal.set_context(&context);
         ShutdownRun { policy, started, context, journal, carried: None }
-    }
-
-    /// Returns a warning for each pod that holds shutdowns, for the report of a shutdown that happens anyway.
-    fn held_by(&self) -> Vec<String> {
-        let guard = self.parts.guard.borrow();
-        let past = |pod| format!("{pod} held shutdowns, and this one did not ask");
-        guard.holding().map(|(_, hold)| past(&hold.pod)).collect()
     }
 
     fn resume(&self, policy: Arc<Policy>, signal: &SignalState, record: RunRecord) -> ShutdownRun {

@@ -9,16 +9,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident($field:ty): $json:ty, $write:expr, $read:expr) => {
         $(#[$doc])*
-        pub(crate) struct $name;
+        pub struct $name;
 
         impl $name {
             #[allow(clippy::ptr_arg, reason = "serde passes a reference to the field's own type")]
-            pub(crate) fn serialize<S: Serializer>(field: &$field, to: S) -> Result<S::Ok, S::Error> {
+            /// Writes the field.
+            ///
+            /// # Errors
+            /// Those of the serializer.
+            pub fn serialize<S: Serializer>(field: &$field, to: S) -> Result<S::Ok, S::Error> {
                 let json: $json = $write(field);
                 json.serialize(to)
             }
 
-            pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$field, D::Error> {
+            /// Reads the field.
+            ///
+            /// # Errors
+            /// The number is out of range, or there is none.
+            pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<$field, D::Error> {
                 $read(<$json>::deserialize(from)?)
             }
         }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "it reads the repository")]
 
+mod beyond;
 mod inventory;
 mod layers;
 mod limits;
@@ -27,7 +28,8 @@ const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map |
     map            draw the map of ARCHITECTURE.md\n\
     names          whether each name of a type means one thing, and each constant says what\n\
     pages package|tarball DIR  write the pages, and the files that they name, as they are installed, below DIR\n\
-    plugins        build a node of each list of plug-ins that makes sense, without the crates of the others\n\
+    plugins        which files name the plug-ins that can be deleted; then build a node of each list of plug-ins that\n\
+    \x20              makes sense, without the crates of the others\n\
     promises       what the tests promise, and with --since REVISION what is gone or came\n\
     rooms          how large each crate is, which files need each other, and which folders use which\n\
     ways           whether the product does each thing that has one place there only";
@@ -43,7 +45,10 @@ fn main() -> Result<()> {
         ["ways"] => ways::check(&repository()),
         ["promises"] => promises::show(&repository()),
         ["promises", "--since", revision] => promises::show_since(&repository(), revision),
-        ["plugins"] => plugins::build(&repository()),
+        ["plugins"] => {
+            beyond::show(&repository())?;
+            plugins::build(&repository())
+        }
         ["rooms"] => {
             rooms::show(&repository())?;
             layers::show(&repository())

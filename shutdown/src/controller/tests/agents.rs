@@ -121,7 +121,7 @@ impl Site {
             records: self.places.clone(),
             carried,
             state_file: None,
-            guard: watch::Sender::default().subscribe(),
+            objections: Arc::new(Vec::new),
             work: self.work.clone(),
             recorder: Arc::new(self.recorder.clone()),
             progress: progress.clone(),

@@ -1,4 +1,4 @@
-//! Shutdown guards: pods that hold shutdowns for a limited time, so that logind refuses them.
+//! The pods that hold shutdowns, each for a limited time. Pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{Pod, ShutdownBlock, WallTime};
-
-use crate::report::units::Seconds;
+use winddown_shutdown::units::Seconds;
 
 /// The label with which a pod asks, by the value `true`, that no shutdown begins while it runs.
 pub const GUARD_LABEL: &str = "winddown.dev/shutdown-guard";
@@ -17,7 +16,7 @@ pub type GuardPolicy = BTreeMap<String, Duration>;
 
 /// The pods that hold or have held shutdowns. A pod has one hold: once that is over, it gets no other while it runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Guard {
+pub(super) struct Guard {
     /// The holds by pod UID.
     holds: BTreeMap<String, Hold>,
 }
@@ -25,26 +24,26 @@ pub struct Guard {
 /// The hold of one pod. The times count from the kernel's boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Hold {
+pub(super) struct Hold {
     /// `namespace/name`.
-    pub pod: String,
+    pub(super) pod: String,
     /// `spec.priority`.
     #[serde(default)]
-    pub priority: i32,
+    pub(super) priority: i32,
     /// When the pod was first seen to ask for a hold.
     #[serde(rename = "sinceSeconds", with = "Seconds")]
-    pub since: Duration,
+    pub(super) since: Duration,
     /// When the hold expires.
     #[serde(rename = "untilSeconds", with = "Seconds")]
-    pub until: Duration,
+    pub(super) until: Duration,
     /// The state of the hold.
-    pub state: HoldState,
+    pub(super) state: HoldState,
 }
 
 /// The state of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum HoldState {
+pub(super) enum HoldState {
     /// Shutdowns are refused.
     Holds,
     /// The pod is running but does not ask for the hold, or is not allowed it. Its time keeps running.
@@ -62,7 +61,7 @@ impl Guard {
     /// Returns the next state at `now`, given the pods that are running and have not been requested to stop. `known`
     /// means that `pods` is complete; otherwise holds of pods that are not listed continue.
     #[must_use]
-    pub fn reconcile(
+    pub(super) fn reconcile(
         &self,
         pods: &[Pod],
         known: bool,
@@ -98,24 +97,24 @@ impl Guard {
 
     /// Whether a change of this pod may change the guard: it asks for a hold, or has one.
     #[must_use]
-    pub fn concerns(&self, pod: &Pod) -> bool {
+    pub(super) fn concerns(&self, pod: &Pod) -> bool {
         self.holds.contains_key(pod.uid().as_str()) || asks(pod)
     }
 
     /// The UIDs of the pods that have a hold in any state.
-    pub fn uids(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn uids(&self) -> impl Iterator<Item = &str> {
         self.holds.keys().map(String::as_str)
     }
 
     /// Drops holds from before the system started, because /run outlives a soft reboot.
     #[must_use]
-    pub fn since(mut self, system_start: Duration) -> Self {
+    pub(super) fn since(mut self, system_start: Duration) -> Self {
         self.holds.retain(|_, hold| hold.since >= system_start);
         self
     }
 
     /// The holds that cause shutdowns to be refused, with the pods' UIDs, highest priority first.
-    pub fn holding(&self) -> impl Iterator<Item = (&str, &Hold)> {
+    pub(super) fn holding(&self) -> impl Iterator<Item = (&str, &Hold)> {
         let holds = self.holds.iter().filter(|(_, hold)| hold.state == HoldState::Holds);
         let mut holds: Vec<(&str, &Hold)> = holds.map(|(uid, hold)| (&**uid, hold)).collect();
         holds.sort_by_key(|&(_, hold)| (Reverse(hold.priority), &hold.pod));
@@ -123,24 +122,27 @@ impl Guard {
     }
 
     /// The holds whose time is over.
-    pub fn expired(&self) -> impl Iterator<Item = &Hold> {
+    pub(super) fn expired(&self) -> impl Iterator<Item = &Hold> {
         self.holds.values().filter(|hold| hold.state == HoldState::Expired)
     }
 
     /// When the next active hold expires.
-    pub fn next_end(&self) -> Option<Duration> {
+    pub(super) fn next_end(&self) -> Option<Duration> {
         self.holding().map(|(_, hold)| hold.until).min()
     }
 
     /// Releases a pod's hold for good. Returns false if the pod has no active hold.
-    pub fn release(&mut self, uid: &str) -> bool {
+    pub(super) fn release(&mut self, uid: &str) -> bool {
         let hold = self.holds.get_mut(uid).filter(|hold| hold.state == HoldState::Holds);
         hold.map(|hold| hold.state = HoldState::Released).is_some()
     }
 
     /// Returns the block to show to users who request a shutdown; none if there is no active hold. `wall` converts a
     /// time since boot to wall time.
-    pub fn block(&self, wall: impl Fn(Duration) -> Option<WallTime>) -> Option<ShutdownBlock> {
+    pub(super) fn block(
+        &self,
+        wall: impl Fn(Duration) -> Option<WallTime>,
+    ) -> Option<ShutdownBlock> {
         let last = self.holding().map(|(_, hold)| hold.until).max()?;
         let pods: Vec<&str> = self.holding().map(|(_, hold)| &*hold.pod).collect();
         let first = pods.first()?;

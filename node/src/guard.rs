@@ -1,27 +1,31 @@
-//! Pods that hold shutdowns, and the block lock that is held for them.
+//! The guard as a plug-in: pods that hold shutdowns, each for a limited time, and the block lock that is held for them.
 
-use std::path::{Path, PathBuf};
+mod holds;
+mod view;
+
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::sleep;
-use winddown_control::ApiError;
-use winddown_control::api::{self, ErrorCode, HoldingPod, ReleaseAnswer};
+#[cfg(feature = "config")]
+use winddown_config::Config;
 use winddown_shared::{
     BootClock, GateReason, LockState, Pod, PodKiller, PodUid, PodUidMap, Runtime, ShutdownBlock,
-    WallTime, error_chain,
+    WallTime, critical, error_chain,
 };
-use winddown_shutdown::{Guard, GuardPolicy};
 
-use super::Joined;
 use crate::core::Core;
 use crate::kept_file;
 use crate::links::next_change;
-use crate::metrics::GuardFacts;
+use crate::plugin::{Joining, NodePlugin};
+use holds::Guard;
 
-/// Lets pods hold shutdowns, by a block lock of the login manager.
+pub use holds::{GUARD_LABEL, GuardPolicy};
+
+/// The plug-in that lets pods hold shutdowns, by a block lock of the login manager.
 pub struct ShutdownGuard {
     /// The namespaces whose pods may hold shutdowns, and for how long. No other pods may.
     pub policy: watch::Receiver<GuardPolicy>,
@@ -29,14 +33,15 @@ pub struct ShutdownGuard {
     pub wanted: watch::Sender<Option<ShutdownBlock>>,
     /// The state of the lock that refuses them.
     pub lock: watch::Receiver<LockState>,
+    /// A directory that is lost with the boot: the next agent of this boot finds in it which pods hold shutdowns.
+    pub directory: Option<PathBuf>,
 }
 
-/// The pods that hold shutdowns now.
-pub(super) struct Guarded {
-    means: Option<ShutdownGuard>,
+/// The guard of a node, once the plug-in has joined it.
+struct GuardedNode<R: Runtime> {
+    core: Arc<Core<R>>,
+    means: ShutdownGuard,
     guard: watch::Sender<Guard>,
-    /// The file that keeps `guard` for the next agent of this boot.
-    file: Option<PathBuf>,
 }
 
 /// The contents of the file for the next agent of this boot.
@@ -47,6 +52,8 @@ struct StoredHold {
     guard: Guard,
 }
 
+/// The target of the log lines, which filters and readers of the journal know.
+const TARGET: &str = "winddown_node::shutdown::guard";
 /// How often the end of a hold is compared with its clock: timers stand still while the machine sleeps.
 const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -59,6 +66,29 @@ thread_local! {
 // === impl ShutdownGuard ===
 
 impl ShutdownGuard {
+    fn file(&self) -> Option<PathBuf> {
+        self.directory.as_ref().map(|directory| directory.join("guard.json"))
+    }
+
+    /// What an earlier agent of this boot left. Blocks on the disk.
+    fn of_boot<R: Runtime>(&self, core: &Core<R>) -> Guard {
+        let kept = self.file().and_then(|file| kept_file::read::<StoredHold>(&file).ok());
+        let kept = kept.filter(|kept| *kept.boot_id == *core.identity.boot_id);
+        kept.map(|kept| kept.guard.since(core.boot_clock.system_start())).unwrap_or_default()
+    }
+
+    fn keep(&self, boot_id: &str, guard: Guard) {
+        let Some(file) = self.file() else { return };
+        let kept = StoredHold { boot_id: boot_id.to_owned(), guard };
+        if let Err(error) = kept_file::write(&file, &kept) {
+            tracing::warn!(
+                target: TARGET,
+                file = %file.display(), error = error_chain(&error),
+                "which pods hold shutdowns cannot be kept: the next agent gives each its whole time again"
+            );
+        }
+    }
+
     fn want(&self, block: Option<ShutdownBlock>) {
         self.wanted.send_if_modified(|wanted| {
             if *wanted == block {
@@ -66,9 +96,9 @@ impl ShutdownGuard {
             }
             match &block {
                 Some(ShutdownBlock { who, why }) => {
-                    tracing::info!("shutdowns are to be refused: {who} {why}");
+                    tracing::info!(target: TARGET, "shutdowns are to be refused: {who} {why}");
                 }
-                None => tracing::info!("shutdowns are let through again"),
+                None => tracing::info!(target: TARGET, "shutdowns are let through again"),
             }
             *wanted = block;
             true
@@ -76,71 +106,35 @@ impl ShutdownGuard {
     }
 }
 
-// === impl Guarded ===
-
-impl Guarded {
-    /// Restores what an earlier agent of this boot left in `directory`. Blocks on the disk.
-    pub(super) fn of_boot<R: Runtime>(
-        core: &Core<R>,
-        directory: Option<&Path>,
-        means: Option<ShutdownGuard>,
-    ) -> Self {
-        let file = directory.map(|directory| directory.join("guard.json"));
-        let kept = means.as_ref().zip(file.as_deref());
-        let kept = kept.and_then(|(_, file)| kept_file::read::<StoredHold>(file).ok());
-        let kept = kept.filter(|kept| *kept.boot_id == *core.identity.boot_id);
-        let guard = kept.map(|kept| kept.guard.since(core.boot_clock.system_start()));
-        Self { means, guard: watch::Sender::new(guard.unwrap_or_default()), file }
-    }
-
-    pub(super) fn guard(&self) -> watch::Receiver<Guard> {
-        self.guard.subscribe()
-    }
-
-    pub(super) fn facts(&self) -> Option<GuardFacts> {
-        let means = self.means.as_ref()?;
-        if means.policy.borrow().is_empty() {
-            return None;
-        }
-        let guard = self.guard.borrow();
-        Some(GuardFacts {
-            holding: guard.holding().count(),
-            expired: guard.expired().count(),
-            blocked: *means.lock.borrow() == LockState::Held,
-        })
-    }
-
-    /// Counts every change as a change of the node's status.
-    pub(super) fn count<R: Runtime>(&self, core: &Core<R>) {
-        core.count(self.guard());
-        if let Some(means) = &self.means {
-            core.count(means.lock.clone());
-        }
-    }
-
-    fn keep(&self, boot_id: &str) {
-        let Some(file) = &self.file else { return };
-        let kept = StoredHold { boot_id: boot_id.to_owned(), guard: self.guard.borrow().clone() };
-        if let Err(error) = kept_file::write(file, &kept) {
-            tracing::warn!(
-                file = %file.display(), error = error_chain(&error),
-                "which pods hold shutdowns cannot be kept: the next agent gives each its whole time again"
-            );
-        }
+impl<R: Runtime> NodePlugin<R> for ShutdownGuard {
+    fn join(self: Box<Self>, node: &mut Joining<R>) {
+        let core = Arc::clone(&node.core);
+        core.count(self.lock.clone());
+        let guard = watch::Sender::new(self.of_boot(&core));
+        core.count(guard.subscribe());
+        let stop = core.stop.clone();
+        let guarded = Arc::new(GuardedNode { core, means: *self, guard });
+        let contributions = &mut node.contributions;
+        contributions.sections.push(Arc::clone(&guarded) as _);
+        contributions.answers.release = Some(Arc::clone(&guarded) as _);
+        contributions.links.objection = Some(Arc::clone(&guarded) as _);
+        contributions.links.held = Some(Box::new(view::Held::of(&guarded)));
+        node.start(move |_| {
+            critical::spawn_until("shutdown guard", stop, guarded.hold_shutdowns());
+        });
     }
 }
 
-// === impl Joined ===
+// === impl GuardedNode ===
 
-impl<R: Runtime> Joined<R> {
+impl<R: Runtime> GuardedNode<R> {
     /// Has shutdowns refused while a pod holds them. Never returns.
-    pub(super) async fn hold_shutdowns(self: Arc<Self>) {
-        let (core, guarded) = (&self.core, &self.guarded);
-        let Some(means) = &guarded.means else { return std::future::pending().await };
+    async fn hold_shutdowns(self: Arc<Self>) {
+        let (core, means) = (&self.core, &self.means);
         let mut policy = means.policy.clone();
         let (mut statuses, mut wanted) = (core.statuses.changes(), core.wanted.subscribe());
         let (mut gate, mut more) = (core.gate.changes(), core.workers.more_known());
-        let mut guard = guarded.guard();
+        let mut guard = self.guard.subscribe();
         guard.mark_changed();
         let (mut block, mut seen) = (None, 0);
         loop {
@@ -155,7 +149,7 @@ impl<R: Runtime> Joined<R> {
             let now = core.boot_clock.now();
             let (pods, known) = self.staying();
             // In one step, so that a release meanwhile is not lost.
-            guarded.guard.send_if_modified(|guard| {
+            self.guard.send_if_modified(|guard| {
                 let next = guard.reconcile(&pods, known, &policy.borrow(), now);
                 let changed = *guard != next;
                 *guard = next;
@@ -163,10 +157,10 @@ impl<R: Runtime> Joined<R> {
             });
             // Only on a change, because the wall time of the end moves with the wall clock.
             if guard.has_changed().unwrap_or(false) {
-                guarded.keep(&core.identity.boot_id);
+                means.keep(&core.identity.boot_id, guard.borrow().clone());
                 block = guard.borrow_and_update().block(|at| self.wall_at(at));
             }
-            let end = guarded.guard.borrow().next_end();
+            let end = self.guard.borrow().next_end();
             let reasons = *gate.borrow_and_update();
             let goes_down =
                 reasons.contains(GateReason::Shutdown) || reasons.contains(GateReason::UnitStop);
@@ -194,7 +188,7 @@ impl<R: Runtime> Joined<R> {
             statuses.changed().await?;
             let changed;
             (changed, *seen) = self.core.statuses.changed_since(*seen);
-            let guard = self.guarded.guard.borrow();
+            let guard = self.guard.borrow();
             // A status that was removed is not among the changes.
             let is_gone = |uid: &str| self.core.statuses.get(&PodUid::new(uid)).is_none();
             if changed.iter().any(|entry| guard.concerns(&entry.pod)) || guard.uids().any(is_gone) {
@@ -227,68 +221,6 @@ impl<R: Runtime> Joined<R> {
         let boot = self.core.wall.now().checked_sub(self.core.boot_clock.now()).ok()?;
         boot.checked_add(at).ok()
     }
-
-    /// The pods that hold shutdowns, for the status; `None` while there are none.
-    pub(super) fn guard_status(&self) -> Option<api::GuardStatus> {
-        let means = self.guarded.means.as_ref()?;
-        let guard = self.guarded.guard.borrow();
-        let pods: Vec<HoldingPod> = guard
-            .holding()
-            .map(|(uid, hold)| {
-                let (namespace, name) = hold.pod.split_once('/').unwrap_or_default();
-                HoldingPod {
-                    namespace: namespace.to_owned(),
-                    name: name.to_owned(),
-                    uid: uid.to_owned(),
-                    since: self.wall_at(hold.since),
-                    until: self.wall_at(hold.until),
-                }
-            })
-            .collect();
-        if pods.is_empty() {
-            return None;
-        }
-        let (state, why) = super::view::lock_state(&means.lock.borrow());
-        Some(api::GuardStatus { state, why, pods })
-    }
-
-    /// Describes the pods that hold shutdowns, for display.
-    pub(super) fn held_by(&self) -> Option<String> {
-        let block = self.guarded.guard.borrow().block(|at| self.wall_at(at))?;
-        Some(format!("{} {}", block.who, block.why))
-    }
-
-    /// Ends a pod's hold on shutdowns. Waits until the lock is released, unless other pods still hold shutdowns.
-    pub(super) async fn release_pod(
-        &self,
-        namespace: &str,
-        name: &str,
-    ) -> Result<ReleaseAnswer, ApiError> {
-        let pods = self.guard_status().map(|status| status.pods).unwrap_or_default();
-        let found = pods.iter().find(|pod| pod.namespace == namespace && pod.name == name);
-        let Some((pod, means)) = found.zip(self.guarded.means.as_ref()) else {
-            let text = format!("the pod {namespace}/{name} holds no shutdown of this node");
-            let hint = "`winddown status` lists those that do";
-            return Err(ApiError::new(ErrorCode::NotFound, text).with_hint(hint));
-        };
-        self.guarded.guard.send_if_modified(|guard| guard.release(&pod.uid));
-        if pods.len() == 1 {
-            let mut lock = means.lock.clone();
-            let given_back = lock.wait_for(|lock| *lock != LockState::Held);
-            // Releasing takes at most a call to the login manager.
-            let _ = tokio::time::timeout(Duration::from_secs(10), given_back).await;
-        }
-        Ok(ReleaseAnswer {
-            namespace: pod.namespace.clone(),
-            name: pod.name.clone(),
-            uid: pod.uid.clone(),
-            still_held_by: pods
-                .iter()
-                .filter(|other| other.uid != pod.uid)
-                .map(|other| format!("{}/{}", other.namespace, other.name))
-                .collect(),
-        })
-    }
 }
 
 /// Resolves when `clock` has reached `at`; never without a time. Cancel-safe.
@@ -299,5 +231,24 @@ async fn reached(clock: &BootClock, at: Option<Duration>) {
             Duration::ZERO => return,
             left => sleep(left.min(CLOCK_CHECK_INTERVAL)).await,
         }
+    }
+}
+
+#[cfg(feature = "config")]
+impl crate::Configured {
+    /// The guard as configured, which keeps its state in `directory`. `lock` blocks shutdowns while its receiver has a
+    /// reason to, and returns the state of that lock.
+    pub fn guard(
+        &self,
+        directory: Option<PathBuf>,
+        lock: impl FnOnce(watch::Receiver<Option<ShutdownBlock>>) -> watch::Receiver<LockState>,
+    ) -> ShutdownGuard {
+        let wanted = watch::Sender::default();
+        let lock = lock(wanted.subscribe());
+        let policy = self.follow(|config: &Config| -> GuardPolicy {
+            let guarded = config.shutdown_guard.iter();
+            guarded.map(|one| (one.namespace.clone(), one.timeout)).collect()
+        });
+        ShutdownGuard { policy, wanted, lock, directory }
     }
 }
