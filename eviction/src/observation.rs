@@ -1,7 +1,7 @@
 //! The amounts that thresholds compare.
 
 use tokio::time::Instant;
-use winddown_shared::{FsStats, MemoryStats, Quantity, SwapStats};
+use winddown_shared::{FsStats, MemoryStats, Quantity};
 
 use crate::unit::Unit;
 
@@ -17,9 +17,6 @@ pub enum MemoryAvailable {
     MemAvailable,
     /// Capacity − working set, as in the kubelet: recently used file cache counts as used (k8s#43916).
     WorkingSet,
-    /// `MemAvailable` plus free swap: a node with swap uses it before a pod is evicted. Swap usage also counts in the
-    /// ranking of pods. Capacity and shares of it do not include swap.
-    MemAvailableAndSwap,
 }
 
 /// A measurement of one resource.
@@ -43,18 +40,10 @@ impl Observation {
     }
 
     /// Of a memory figure, by the rule for which memory counts as available.
-    pub(crate) fn memory(
-        stats: MemoryStats,
-        swap: Option<SwapStats>,
-        counted: MemoryAvailable,
-    ) -> Self {
-        let reclaimable = stats.mem_available.unwrap_or(stats.available);
+    pub(crate) fn memory(stats: MemoryStats, counted: MemoryAvailable) -> Self {
         let available = match counted {
             MemoryAvailable::WorkingSet => stats.available,
-            MemoryAvailable::MemAvailable => reclaimable,
-            MemoryAvailable::MemAvailableAndSwap => {
-                reclaimable.saturating_add(swap.map_or(0, |swap| swap.free))
-            }
+            MemoryAvailable::MemAvailable => stats.mem_available.unwrap_or(stats.available),
         };
         Self::new(available, stats.available.saturating_add(stats.working_set), stats.at)
     }

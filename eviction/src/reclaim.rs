@@ -52,7 +52,5 @@ pub fn reclaimable_memory(
         MemoryAvailable::WorkingSet => {
             Some((MemoryFigure::WorkingSet, to_swap.saturating_add(pod.active_file?)))
         }
-        // So does free swap.
-        MemoryAvailable::MemAvailableAndSwap => None,
     }
 }

@@ -86,14 +86,14 @@ signals! {
     MemoryAvailable = SignalRow {
         name: "memory.available",
         resource: Resource::Memory,
-        available: |node, counted| Some(Observation::memory(node.memory?, node.swap, counted)),
+        available: |node, counted| Some(Observation::memory(node.memory?, counted)),
         usage: PodUsage::Figure(|pod| pod.memory_working_set),
     };
     /// Available memory of the cgroup that contains all pods.
     AllocatableMemoryAvailable = SignalRow {
         name: "allocatableMemory.available",
         resource: Resource::Memory,
-        available: |node, counted| Some(Observation::memory(node.pods_memory?, node.swap, counted)),
+        available: |node, counted| Some(Observation::memory(node.pods_memory?, counted)),
         usage: PodUsage::Figure(|pod| pod.memory_working_set),
     };
     /// Available bytes on the agent's own file system.

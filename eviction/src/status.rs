@@ -84,9 +84,6 @@ pub struct SwapStatus {
     /// The size of these pages before compression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zswapped: Option<u64>,
-    /// Whether free swap counts as available memory: `memoryAvailable: memAvailableAndSwap`.
-    #[serde(default)]
-    pub counts: bool,
 }
 
 /// A static pod that was evicted.

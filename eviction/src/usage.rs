@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Volume;
 use winddown_shared::{DiskUse, FsLayout, Pod, PodStats};
 
-use crate::observation::{MemoryAvailable, signed};
+use crate::observation::signed;
 use crate::pending_reclaim::Amounts;
 use crate::policy::Policy;
 use crate::signal::{FileSystem, FreedBy, PodUsage, Resource, Signal};
@@ -32,8 +32,8 @@ fn known_usage(signal: Signal, pod: &Pod, stats: &PodStats, layout: FsLayout) ->
 }
 
 /// The usage as the ranking compares it; none if no part was measured, because an unknown usage is not a small one.
-/// Used swap counts as used where free swap counts as available memory, or where pods are swapped out before one is
-/// evicted: otherwise a pod that was spared by swapping would put another one in its place.
+/// Used swap counts as used where pods are swapped out before one is evicted: otherwise a pod that was spared by swapping
+/// would put another one in its place.
 #[must_use]
 pub(crate) fn measured(
     signal: Signal,
@@ -41,9 +41,8 @@ pub(crate) fn measured(
     stats: &PodStats,
     policy: &Policy,
 ) -> Option<i64> {
-    let counts_swap = policy.memory_available == MemoryAvailable::MemAvailableAndSwap
-        || policy.memory_reclaim.is_some();
-    let swap = stats.swap.filter(|_| counts_swap && signal.resource() == Resource::Memory);
+    let is_swapped_out = policy.memory_reclaim.is_some() && signal.resource() == Resource::Memory;
+    let swap = stats.swap.filter(|_| is_swapped_out);
     let used = known_usage(signal, pod, stats, policy.layout())?;
     Some(used.saturating_add(signed(swap.unwrap_or_default())))
 }

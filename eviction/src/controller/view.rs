@@ -13,7 +13,6 @@ use crate::conditions::Conditions;
 use crate::decide::Act;
 use crate::history::{DecisionOutcome, EvictionRecord, History, RankedPodStatus};
 use crate::hook::EvictionHookRun;
-use crate::observation::MemoryAvailable;
 use crate::policy::Policy;
 use crate::readmission::Readmission;
 use crate::seams::{Signals, WantedFigures};
@@ -111,10 +110,9 @@ impl EvictionView {
     /// None if the node has no swap or it was not measured.
     fn swap(&self) -> Option<SwapStatus> {
         let latest = self.shown.lock();
-        let counts = latest.policy.memory_available == MemoryAvailable::MemAvailableAndSwap;
         let SwapStats { total, free, zswap, zswapped } =
             latest.swap.filter(|swap| swap.total > 0)?;
-        Some(SwapStatus { total, free, zswap, zswapped, counts })
+        Some(SwapStatus { total, free, zswap, zswapped })
     }
 
     fn thresholds(&self) -> Vec<ThresholdStatus> {

@@ -80,8 +80,8 @@ pub(super) fn summary(pressure: &PressureStatus) -> (String, anstyle::Style) {
 /// The line about the free swap, and how much of the used swap is compressed in memory.
 fn swap_line(swap: &SwapStatus) -> String {
     let amount = |bytes: u64| byte_text(i64::try_from(bytes).unwrap_or(i64::MAX));
-    let counts = if swap.counts { "counts as available memory" } else { "does not count" };
-    let mut text = format!("swap: {} of {} free, {counts}", amount(swap.free), amount(swap.total));
+    let (free, total) = (amount(swap.free), amount(swap.total));
+    let mut text = format!("swap: {free} of {total} free, does not count");
     if let Some((zswap, zswapped)) = swap.zswap.zip(swap.zswapped).filter(|(zswap, _)| *zswap > 0) {
         text.push_str(&format!("; zswap has {} in {}", amount(zswapped), amount(zswap)));
     }
@@ -252,12 +252,11 @@ mod tests {
         let all = SwapStatus {
             zswap: Some(5 << 20),
             zswapped: Some(20 << 20),
-            counts: true,
             ..plan.pressure.swap.unwrap_or_default()
         };
         plan.pressure.swap = Some(all);
         let text = eviction(&plan, &view);
-        let line = "swap: 1Gi of 2Gi free, counts as available memory; zswap has 20Mi in 5Mi\n";
+        let line = "swap: 1Gi of 2Gi free, does not count; zswap has 20Mi in 5Mi\n";
         assert!(text.contains(line), "{text}");
     }
 

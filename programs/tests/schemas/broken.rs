@@ -20,7 +20,7 @@ pub(crate) const GOOD: &[&str] = &[
     "evictionMinimumReclaim: {nodefs.available: 0}",
     "memoryPressure: {some: 40%, below: 512Mi, coolDown: 0s}",
     "evictionHook: {command: [/usr/local/sbin/dump, '--short'], timeout: 500ms}",
-    "memoryAvailable: memAvailableAndSwap",
+    "memoryAvailable: workingSet",
     "evictionMemoryReclaim: 500ms",
     "enforceNodeAllocatable: []",
     "shutdownGracePeriodByPodPriority: [{priority: -2147483648, shutdownGracePeriodSeconds: 0}]",

@@ -88,7 +88,7 @@ fn what_is_wrong_is_named_with_its_line_and_field_and_what_to_write() {
     let cases = [
         (
             "memoryAvailable: rss\n",
-            "memoryAvailable: `rss` is unknown: write memAvailable, workingSet or memAvailableAndSwap",
+            "memoryAvailable: `rss` is unknown: write memAvailable or workingSet",
         ),
         ("memoryPressure: {full: 0%}\n", "memoryPressure.full: `0%` is no share of the time"),
         ("memoryPressure: {full: 10}\n", "memoryPressure.full: `10` is no share of the time"),

@@ -68,8 +68,7 @@ pub(super) fn section() -> OptionSection {
         Top::choice("memoryAvailable", |c| &mut c.eviction.memory_available).doc(
             "Which memory is available: `memAvailable` counts what the kernel can give back without \
              swapping, file cache included; `workingSet` counts file cache that was used lately as \
-             used, as the kubelet does; `memAvailableAndSwap` counts free swap as well, and what pods have \
-             in swap as used by them.",
+             used, as the kubelet does.",
         ),
         Top::new(
             "memoryPressure",
@@ -91,7 +90,7 @@ pub(super) fn section() -> OptionSection {
             "Before a pod ends for memory, have the kernel take some of that pod's memory back, for this long \
              at most: what can be swapped out and, with `memoryAvailable: workingSet`, file cache. No pod \
              ends if that is enough. It is not tried where it could not be enough, nor twice within 10 s. \
-             Wants cgroup v2 and Linux 5.19; does nothing with `memAvailableAndSwap`. Off unless set.",
+             Wants cgroup v2 and Linux 5.19. Off unless set.",
         )
         .example("500ms"),
         Top::new("evictionHook", |c| &mut c.eviction.hook, ValueKind::object::<HookRule>()).doc(
@@ -150,11 +149,8 @@ pub(super) fn section() -> OptionSection {
 }
 
 impl Word for MemoryAvailable {
-    const ALL: &'static [(&'static str, Self)] = &[
-        ("memAvailable", Self::MemAvailable),
-        ("workingSet", Self::WorkingSet),
-        ("memAvailableAndSwap", Self::MemAvailableAndSwap),
-    ];
+    const ALL: &'static [(&'static str, Self)] =
+        &[("memAvailable", Self::MemAvailable), ("workingSet", Self::WorkingSet)];
 }
 
 impl Word for StaticPods {

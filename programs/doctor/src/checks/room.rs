@@ -68,14 +68,11 @@ pub(super) fn room(facts: &Facts) -> Option<Finding> {
     )))
 }
 
-/// The free swap of the node, and whether it counts as available; `None` on a node without swap.
+/// The free swap of the node; `None` on a node without swap.
 fn swap_line(pressure: &PressureStatus) -> Option<String> {
     let swap = pressure.swap?;
-    let counts = match swap.counts {
-        true => "which counts as available memory",
-        false => "which does not count as available memory (memoryAvailable)",
-    };
-    Some(format!("swap: {} of {} free, {counts}", bytes(swap.free), bytes(swap.total)))
+    let (free, total) = (bytes(swap.free), bytes(swap.total));
+    Some(format!("swap: {free} of {total} free, which does not count as available memory"))
 }
 
 fn is_measured(threshold: &ThresholdStatus) -> bool {
