@@ -27,11 +27,13 @@ pub struct ReportEntry {
     /// When the shutdown was signalled.
     #[serde(default)]
     pub started_at: Option<WallTime>,
-    /// What triggered the shutdown: `loginManager`, `drill`, `drain`, `unitStop`, `notice`.
+    /// What triggered the shutdown.
     #[serde(default)]
+    #[cfg_attr(feature = "shutdown", schemars(with = "winddown_shutdown::Trigger"))]
     pub trigger: String,
-    /// The outcome, one of those of the report.
+    /// The outcome.
     #[serde(default)]
+    #[cfg_attr(feature = "shutdown", schemars(with = "winddown_shutdown::Outcome"))]
     pub outcome: String,
     /// The number of pods that it stopped or tried to stop.
     #[serde(default)]
