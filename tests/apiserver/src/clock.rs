@@ -7,18 +7,30 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use rustls::pki_types::UnixTime;
 use rustls::time_provider::TimeProvider;
+use tokio::time::Instant;
 
 /// The machine's clock with a skew that a test sets. Clones share the skew.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Clock {
     skew_millis: Arc<AtomicI64>,
+    /// When it began to follow tokio's clock, which a test can pause.
+    began: Option<(Timestamp, Instant)>,
 }
 
 impl Clock {
+    /// One that starts now and follows tokio's clock from then on.
+    pub(crate) fn of_tokio() -> Self {
+        let clock = Self::default();
+        Self { began: Some((clock.now(), Instant::now())), ..clock }
+    }
+
     #[allow(clippy::disallowed_methods, reason = "this server stands for another machine")]
     pub(crate) fn now(&self) -> Timestamp {
         let skew = SignedDuration::from_millis(self.skew_millis.load(Ordering::SeqCst));
-        let now = Timestamp::now();
+        let now = match self.began {
+            Some((then, began)) => then.checked_add(began.elapsed()).unwrap_or(then),
+            None => Timestamp::now(),
+        };
         now.checked_add(skew).unwrap_or(now)
     }
 

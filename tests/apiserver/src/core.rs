@@ -45,6 +45,7 @@ pub(crate) struct Core {
     journal: VecDeque<Request>,
     requests: u64,
     pub(crate) connections: u64,
+    pub(crate) is_cut_off: bool,
     /// Cancelled to close every open connection.
     pub(crate) connections_closed: CancellationToken,
 }
@@ -78,6 +79,7 @@ impl Shared {
             journal: VecDeque::new(),
             requests: 0,
             connections: 0,
+            is_cut_off: false,
             connections_closed: CancellationToken::new(),
         };
         Arc::new(Self {
@@ -158,6 +160,10 @@ impl Core {
 
     pub(crate) fn forget_requests(&mut self) {
         self.journal.clear();
+    }
+
+    pub(crate) fn close_connections(&mut self) {
+        std::mem::take(&mut self.connections_closed).cancel();
     }
 
     fn mark(&self) -> Mark {

@@ -61,6 +61,8 @@ pub enum Harm {
     Reset,
     /// The whole connection is closed, and the request is not carried out.
     Close,
+    /// The request is answered with the object as it is, and not carried out.
+    Ignore,
     /// The request is carried out, and the connection is closed instead of an answer.
     LoseAnswer,
     /// The request is carried out; its answer is not JSON.
@@ -188,6 +190,12 @@ impl Fault {
         self.harm(Harm::Close)
     }
 
+    /// Does not carry the request out, and answers with the object as it is.
+    #[must_use]
+    pub fn ignore(self) -> Self {
+        self.harm(Harm::Ignore)
+    }
+
     /// Carries the request out, and closes the connection instead of answering.
     #[must_use]
     pub fn lose_answer(self) -> Self {
@@ -239,6 +247,7 @@ impl fmt::Display for Harm {
             Self::Answer { code, .. } => write!(f, "answered {code}"),
             Self::Reset => f.write_str("broken off"),
             Self::Close => f.write_str("connection closed"),
+            Self::Ignore => f.write_str("ignored"),
             Self::LoseAnswer => f.write_str("carried out, answer lost"),
             Self::Garble => f.write_str("garbled"),
             Self::Endless => f.write_str("endless"),

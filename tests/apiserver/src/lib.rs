@@ -3,7 +3,7 @@
 //! It speaks TLS with HTTP/2 and HTTP/1.1, keeps objects with resource versions, lists, watches, merges patches,
 //! deletes with grace periods and evicts as the Kubernetes API server 1.36 does, as far as a node agent can tell the
 //! difference. [`ApiServer::serve_version`] makes it a later one. A test changes objects directly, checks the requests,
-//! and scripts faults.
+//! and scripts faults. [`ApiServer::in_memory`] is the same without sockets, for tests with a paused clock.
 //!
 //! ```
 //! use serde_json::json;
@@ -73,4 +73,6 @@ pub use self::control::Command;
 pub use self::fault::{Fault, Harm};
 pub use self::pki::{Identity, PkiError};
 pub use self::request::{Request, Right};
-pub use self::server::{ApiServer, Builder, FaultId, Objects, Refused, StartError, Waited};
+pub use self::server::{
+    ApiServer, Builder, FaultId, Objects, Refused, Service, StartError, Waited, strategic_merge,
+};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::stream;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Bytes, Frame, Incoming};
+use hyper::body::{Bytes, Frame};
 use hyper::header::{CONTENT_TYPE, DATE, HeaderValue, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode};
 use serde_json::Value;
@@ -55,12 +55,16 @@ enum Reply {
 }
 
 /// Serves one request.
-pub(crate) async fn serve(
+pub(crate) async fn serve<B>(
     shared: Arc<Shared>,
     connection: Connection,
-    request: Request<Incoming>,
-) -> Result<Response<Body>, BrokenOff> {
-    let call = match Call::read(request).await {
+    request: Request<B>,
+) -> Result<Response<Body>, BrokenOff>
+where
+    B: hyper::body::Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut call = match Call::read(request).await {
         Ok(call) => call,
         Err(refusal) => return Ok(refused(&shared, &refusal)),
     };
@@ -86,6 +90,7 @@ pub(crate) async fn serve(
                 return Ok(refused(&shared, &refusal));
             }
             Harm::Stale(version) => stale = Some(*version),
+            Harm::Ignore => call.right.verb = "get".to_owned(),
             // These apply after the request.
             Harm::DelayAnswerMillis(_)
             | Harm::HangAfter

@@ -3,6 +3,7 @@
 mod builder;
 mod credentials;
 mod gate;
+mod in_memory;
 mod listener;
 mod objects;
 mod waiting;
@@ -10,12 +11,13 @@ mod waiting;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 pub use self::builder::{Builder, StartError};
+pub use self::in_memory::Service;
 use self::listener::{Door, Hall};
-pub use self::objects::{Objects, Refused};
+pub use self::objects::{Objects, Refused, strategic_merge};
 pub use self::waiting::Waited;
 use crate::core::Shared;
 use crate::fault::Fault;
@@ -50,6 +52,14 @@ impl ApiServer {
         Self::builder().start().await
     }
 
+    /// Starts without a port: only [`service`](Self::service) reaches it. Its clock is tokio's, which a test can pause.
+    ///
+    /// # Errors
+    /// No certificates could be created.
+    pub fn in_memory() -> Result<Self, StartError> {
+        Self::builder().finish(crate::clock::Clock::of_tokio(), None)
+    }
+
     /// A builder for other settings: address, names, users.
     #[must_use]
     pub fn builder() -> Builder {
@@ -68,6 +78,12 @@ impl ApiServer {
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Its clock.
+    pub fn clock(&self) -> impl Fn() -> Timestamp + Send + Sync + 'static {
+        let clock = self.shared.with(|core| core.clock.clone());
+        move || clock.now()
     }
 
     /// The certificate of the authority that signed the server's certificate, in PEM.
@@ -199,6 +215,12 @@ impl ApiServer {
         self.shared.with(|core| core.store.compact());
     }
 
+    /// Goes back to an earlier version, as a server does whose data is restored from a backup: the versions after it are
+    /// issued again, for other objects. Does nothing if the version is no longer kept.
+    pub fn restore(&self, version: u64) {
+        self.shared.with(|core| core.store.restore(version));
+    }
+
     /// Pauses the events of all watches, or resumes them with those that were held back.
     pub fn pause_watches(&self, paused: bool) {
         self.shared.with(|core| core.watches.paused = paused);
@@ -222,10 +244,8 @@ impl ApiServer {
     }
 
     /// Closes all connections; new ones are accepted.
-    pub async fn drop_connections(&self) {
-        if let Some(door) = self.door.lock().await.as_ref() {
-            door.drop_connections(&self.shared);
-        }
+    pub fn drop_connections(&self) {
+        self.shared.with(crate::core::Core::close_connections);
     }
 
     /// Closes all connections and refuses new ones until [`come_back`](Self::come_back). The port stays reserved.
@@ -234,6 +254,10 @@ impl ApiServer {
     /// The port could not be reserved.
     pub async fn cut_off(&self) -> Result<(), StartError> {
         let mut door = self.door.lock().await;
+        self.shared.with(|core| {
+            core.is_cut_off = true;
+            core.close_connections();
+        });
         if let Some(open) = door.take() {
             let socket = listener::reserve(self.address).map_err(StartError::Listen)?;
             *self.reserved.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(socket);
@@ -248,6 +272,7 @@ impl ApiServer {
     /// The port could not be listened on.
     pub async fn come_back(&self) -> Result<(), StartError> {
         let mut door = self.door.lock().await;
+        self.shared.with(|core| core.is_cut_off = false);
         let held = self.reserved.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
         if let Some(socket) = held {
             let listener = listener::listen(socket).map_err(StartError::Listen)?;

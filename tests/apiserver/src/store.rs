@@ -189,6 +189,13 @@ impl Store {
         Some(past)
     }
 
+    pub(crate) fn restore(&mut self, version: u64) {
+        if let Some(past) = self.at(version) {
+            *self = past;
+            self.changes.retain(|change| change.version <= version);
+        }
+    }
+
     /// A new unique UID.
     pub(crate) fn new_uid(&mut self) -> String {
         let drawn = self.draw();

@@ -1,7 +1,7 @@
 //! A parsed request.
 
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::Body;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName, USER_AGENT};
 use hyper::{HeaderMap, Method, Request};
 use serde_json::Value;
@@ -37,7 +37,11 @@ pub(super) struct Call {
 
 impl Call {
     /// Reads and parses the whole request.
-    pub(super) async fn read(request: Request<Incoming>) -> Result<Self, Refusal> {
+    pub(super) async fn read<B>(request: Request<B>) -> Result<Self, Refusal>
+    where
+        B: Body,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
         let at = Instant::now();
         let (parts, body) = request.into_parts();
         let bytes = Limited::new(body, MAX_BODY)

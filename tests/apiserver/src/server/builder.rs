@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use serde_json::json;
+use tokio::net::TcpListener;
 
 use super::ApiServer;
 use super::listener::{Door, Hall, listen, reserve};
@@ -101,11 +102,18 @@ impl Builder {
     /// # Errors
     /// The address cannot be bound, or the certificates cannot be created.
     pub async fn start(self) -> Result<ApiServer, StartError> {
-        let clock = Clock::default();
-        let now = clock.now();
         let listener = listen(reserve(self.bind).map_err(StartError::Listen)?);
-        let listener = listener.map_err(StartError::Listen)?;
-        let address = listener.local_addr().map_err(StartError::Listen)?;
+        self.finish(Clock::default(), Some(listener.map_err(StartError::Listen)?))
+    }
+
+    pub(super) fn finish(
+        self,
+        clock: Clock,
+        listener: Option<TcpListener>,
+    ) -> Result<ApiServer, StartError> {
+        let now = clock.now();
+        let address = listener.as_ref().map_or(Ok(self.bind), TcpListener::local_addr);
+        let address = address.map_err(StartError::Listen)?;
         let host = self.names.first().cloned().unwrap_or_else(|| match address.ip() {
             ip if ip.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
             ip => ip.to_string(),
@@ -134,7 +142,7 @@ impl Builder {
             }
         });
         let hall = Hall::new(std::sync::Arc::clone(&shared), tls);
-        let door = Door::open(listener, hall.clone());
+        let door = listener.map(|listener| Door::open(listener, hall.clone()));
         Ok(ApiServer {
             shared,
             hall,
@@ -143,7 +151,7 @@ impl Builder {
             names,
             protocols: self.protocols,
             identity,
-            door: tokio::sync::Mutex::new(Some(door)),
+            door: tokio::sync::Mutex::new(door),
             reserved: std::sync::Mutex::new(None),
         })
     }

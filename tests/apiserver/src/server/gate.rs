@@ -28,7 +28,7 @@ impl Gate {
         }
     }
 
-    fn passes(&self, context: &Context<'_>) -> bool {
+    pub(super) fn passes(&self, context: &Context<'_>) -> bool {
         if !self.shut.load(Ordering::SeqCst) {
             return true;
         }

@@ -63,12 +63,6 @@ impl Door {
         self.tasks.close();
         self.tasks.wait().await;
     }
-
-    /// Closes the open connections; new ones are accepted.
-    pub(super) fn drop_connections(&self, shared: &Shared) {
-        shared.with(|core| core.connections_closed.cancel());
-        shared.with(|core| core.connections_closed = CancellationToken::new());
-    }
 }
 
 impl Drop for Door {

@@ -42,6 +42,15 @@ impl From<Refusal> for Refused {
     }
 }
 
+/// Merges a strategic merge patch into an object of this kind (`nodes`), as a write does, but without its rules.
+///
+/// # Errors
+/// The kind is unknown, or the patch is wrong.
+pub fn strategic_merge(kind: &str, object: &mut Value, patch: &Value) -> Result<(), Refused> {
+    let kind = kinds::called(kind).ok_or_else(Refusal::no_such_path)?;
+    Ok(crate::strategic::apply(kind, object, patch)?)
+}
+
 /// The objects at one moment, for [`ApiServer::until`].
 pub struct Objects<'a>(pub(super) &'a Core);
 

@@ -149,7 +149,7 @@ async fn a_silent_server_swallows_everything_and_goes_on_where_it_was() {
 async fn connections_are_dropped_and_new_ones_are_taken() {
     let (server, client) = started().await;
     let mut watch = client.watch(PODS, "").await;
-    server.drop_connections().await;
+    server.drop_connections();
     assert_eq!(watch.told().await, "the end");
     assert_eq!(client.get(PODS).await.code, 200);
     assert_eq!(server.connections(), 2);

@@ -7,6 +7,7 @@ mod client;
 mod deletion;
 mod eviction;
 mod faults;
+mod in_memory;
 mod lists;
 mod program;
 mod tokens;

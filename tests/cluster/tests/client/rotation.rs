@@ -133,7 +133,7 @@ async fn a_new_authority_of_the_server_is_read_from_its_file() {
     list(&connection).await.unwrap();
 
     scene.server.replace_authority().unwrap();
-    scene.server.drop_connections().await;
+    scene.server.drop_connections();
     let error = list(&connection).await.unwrap_err();
     assert!(matches!(cause(&error), RequestError::Unreachable { .. }), "{error:?}");
     let why = text(&connection.health().borrow().state);
