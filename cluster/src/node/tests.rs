@@ -1,5 +1,4 @@
-//! Tests without sockets: the decisions, and the driver on a paused clock against an API server
-//! that is a function.
+//! Tests without sockets: the decisions, and the driver on a paused clock against an API server in memory.
 
 mod attempt;
 mod conditions;
@@ -7,7 +6,6 @@ mod cordon;
 mod driver;
 mod interleaving;
 mod lease;
-mod ledger;
 mod patch;
 mod ping;
 
@@ -53,6 +51,11 @@ fn taint(key: &str, value: &str) -> Taint {
 
 fn node(value: Value) -> Node {
     serde_json::from_value(value).unwrap()
+}
+
+/// Merges a patch as an API server does.
+fn merge(into: &mut Value, patch: &Value) {
+    winddown_apiserver::strategic_merge("nodes", into, patch).unwrap();
 }
 
 fn second(n: i64) -> Timestamp {

@@ -64,3 +64,38 @@ pub async fn change_metadata(
         Err(error) => Err(MetadataError::Api { pod: pod.clone(), source: Box::new(error) }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use winddown_apiserver::ApiServer;
+    use winddown_shared::PodUid;
+
+    use super::*;
+
+    /// virtual-kubelet: E2EPodStatusUpdate. There the annotation came along with the status, and edits by users were
+    /// undone by it. Here it is requested by name.
+    #[tokio::test]
+    async fn an_annotation_reaches_the_api_although_the_status_is_unchanged() {
+        let server = ApiServer::in_memory().unwrap();
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": { "name": "web", "uid": "u1", "annotations": { "user": "x" } },
+            "spec": { "containers": [{ "name": "main" }] }, "status": { "phase": "Running" },
+        });
+        let before = server.apply(object).unwrap();
+        let client = kube::Client::new(server.service(), "default");
+        let mut label =
+            PodLabel { namespace: "default".into(), name: "web".into(), uid: PodUid::new("u1") };
+        let change = MetadataChange {
+            annotations: [("a".to_owned(), Some("b".to_owned())), ("no".to_owned(), None)].into(),
+            ..MetadataChange::default()
+        };
+        change_metadata(&client, &label, &change).await.unwrap();
+        let there = server.get("pods/default/web").unwrap();
+        assert_eq!(there["metadata"]["annotations"], json!({ "a": "b", "user": "x" }));
+        assert_eq!(there["status"], before["status"]);
+        label.uid = PodUid::new("another");
+        let error = change_metadata(&client, &label, &change).await.unwrap_err();
+        assert!(matches!(error, MetadataError::Gone { .. }), "{error}");
+    }
+}

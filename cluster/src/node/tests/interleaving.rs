@@ -7,7 +7,6 @@ use super::super::conditions::{self, NodeHealth};
 use super::super::cordon::{self, Barrier, CordonReason, Mark};
 use super::super::managed_keys::LAST_APPLIED;
 use super::super::patch;
-use super::ledger::merge;
 use super::*;
 
 /// One change: to the node's facts, by another client, or a write of this agent.

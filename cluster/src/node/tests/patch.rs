@@ -5,7 +5,6 @@ use serde_json::json;
 use super::super::conditions::{NodeHealth, stamp, wanted};
 use super::super::managed_keys::LAST_APPLIED;
 use super::super::patch;
-use super::ledger::merge;
 use super::*;
 
 /// The node as it is after this agent registered it with `facts`.

@@ -21,19 +21,6 @@ const MOST_PATCHES: u64 = 2;
 const BUSY_SERVER_DELAY: Duration = Duration::from_secs(1);
 const TOO_MANY_REQUESTS: u16 = 429;
 
-/// The requests to the API server that are needed here.
-pub(super) trait PodStatusApi: Sync {
-    /// Reads the pod with this name.
-    fn get(&self, pod: &PodLabel) -> impl Future<Output = Result<Pod, SendFault>> + Send;
-
-    /// Patches the pod's status. Returns the pod as it is then.
-    fn patch(
-        &self,
-        pod: &PodLabel,
-        patch: &Value,
-    ) -> impl Future<Output = Result<Pod, SendFault>> + Send;
-}
-
 /// Why a request failed.
 #[derive(Clone, Debug)]
 pub(super) enum SendFault {
@@ -75,15 +62,15 @@ pub(super) type Outcome = Result<Told, SendFault>;
 
 /// Sends the status, if there is anything to send. Cancel-safe: the next attempt sees in the API
 /// what this one has done.
-pub(super) async fn attempt<A: PodStatusApi>(
-    api: &A,
+pub(super) async fn attempt(
+    client: &kube::Client,
     job: &Job,
     deadline: Duration,
     wall: &WallClock,
 ) -> Outcome {
     let mut in_api = match &job.in_api {
         Some(pod) => pod.clone(),
-        None => the_same(job, in_time(deadline, api.get(&job.pod)).await?)?,
+        None => the_same(job, in_time(deadline, get(client, &job.pod)).await?)?,
     };
     let mut patches = 0;
     loop {
@@ -99,7 +86,7 @@ pub(super) async fn attempt<A: PodStatusApi>(
         let refused = needed.is_some() && needed == job.not_taken;
         match needed {
             Some(needed) if !refused && patches < MOST_PATCHES => {
-                in_api = the_same(job, in_time(deadline, api.patch(&job.pod, &needed)).await?)?;
+                in_api = the_same(job, in_time(deadline, send(client, &job.pod, &needed)).await?)?;
                 patches += 1;
             }
             not_taken => return Ok(Told { in_api, not_taken, patches }),
@@ -121,22 +108,19 @@ async fn in_time<T>(
     tokio::time::timeout(deadline, request).await.map_err(late)?
 }
 
-// === impl PodStatusApi ===
-
-impl PodStatusApi for kube::Client {
-    async fn get(&self, pod: &PodLabel) -> Result<Pod, SendFault> {
-        let pods = Api::<api::Pod>::namespaced(self.clone(), &pod.namespace);
-        match pods.get(&pod.name).await {
-            Err(error) if Refusal::of(&error) == Refusal::NotAllowed => probe(&pods, pod).await,
-            answer => read(answer),
-        }
+/// Reads the pod with this name.
+async fn get(client: &kube::Client, pod: &PodLabel) -> Result<Pod, SendFault> {
+    let pods = Api::<api::Pod>::namespaced(client.clone(), &pod.namespace);
+    match pods.get(&pod.name).await {
+        Err(error) if Refusal::of(&error) == Refusal::NotAllowed => probe(&pods, pod).await,
+        answer => read(answer),
     }
+}
 
-    async fn patch(&self, pod: &PodLabel, patch: &Value) -> Result<Pod, SendFault> {
-        let pods = Api::<api::Pod>::namespaced(self.clone(), &pod.namespace);
-        let patch = Patch::Strategic(patch);
-        read(pods.patch_status(&pod.name, &PatchParams::default(), &patch).await)
-    }
+/// Patches the pod's status. Returns the pod as it is then.
+async fn send(client: &kube::Client, pod: &PodLabel, patch: &Value) -> Result<Pod, SendFault> {
+    let pods = Api::<api::Pod>::namespaced(client.clone(), &pod.namespace);
+    read(pods.patch_status(&pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await)
 }
 
 /// NodeRestriction's message about the status of a pod that is bound to another node.

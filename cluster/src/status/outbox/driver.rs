@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::{PodUid, WallClock, error_chain};
 
-use super::attempt::{Job, Outcome, PodStatusApi, attempt};
+use super::attempt::{Job, Outcome, attempt};
 use super::{Outbox, OutboxConfig, SpooledStatus};
 use crate::status::spool::{SpoolError, StoredRecord};
 
@@ -47,14 +47,10 @@ impl OutboxDriver {
     /// Sends until `cancel`led; first what an earlier agent left on disk. Requests in progress are
     /// dropped then: call [`Outbox::flush`] before to finish them.
     pub async fn run(self, client: kube::Client, cancel: CancellationToken) {
-        self.run_on(client, cancel).await;
-    }
-
-    pub(super) async fn run_on<A: PodStatusApi>(self, api: A, cancel: CancellationToken) {
         let reading = self.read_spool();
         tokio::select! {
             () = cancel.cancelled() => {}
-            () = self.send_all(&api, reading) => {}
+            () = self.send_all(&client, reading) => {}
         }
     }
 
@@ -71,9 +67,9 @@ impl OutboxDriver {
         }
     }
 
-    async fn send_all<A: PodStatusApi>(
+    async fn send_all(
         &self,
-        api: &A,
+        client: &kube::Client,
         reading: impl Future<Output = Result<Vec<StoredRecord<SpooledStatus>>, SpoolError>>,
     ) {
         let mut reading = std::pin::pin!(reading.fuse());
@@ -97,7 +93,7 @@ impl OutboxDriver {
                 under_way.push(Either::Left(self.keep(uid, turn, record)));
             }
             for job in jobs {
-                under_way.push(Either::Right(self.send(api, job)));
+                under_way.push(Either::Right(self.send(client, job)));
             }
             let next = if read { next } else { Some(send_from) };
             let timer = async {
@@ -127,8 +123,8 @@ impl OutboxDriver {
         Ended::Kept { uid, turn, on_disk }
     }
 
-    async fn send<A: PodStatusApi>(&self, api: &A, job: Job) -> Ended {
-        let outcome = attempt(api, &job, self.request_deadline, &self.wall).await;
+    async fn send(&self, client: &kube::Client, job: Job) -> Ended {
+        let outcome = attempt(client, &job, self.request_deadline, &self.wall).await;
         Ended::Sent(job, outcome)
     }
 

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use winddown_apiserver::{ApiServer, Fault, Request};
 use winddown_shared::{Pod, PodLabel, PodUid, WallClock, WallTime};
 
 use super::{Outbox, OutboxConfig, OutboxDriver};
@@ -17,12 +18,9 @@ use crate::pods::StatusSide;
 use crate::status::StatusUpdate;
 
 mod disks;
-mod fake_api;
 mod foreign;
 mod order;
 mod outages;
-
-use fake_api::FakeApi;
 
 /// A running outbox.
 struct Agent {
@@ -32,13 +30,14 @@ struct Agent {
 }
 
 impl Agent {
-    fn start(api: &FakeApi, directory: Option<&Path>) -> Self {
-        Self::of(api, Outbox::new(&config(directory)))
+    fn start(server: &ApiServer, directory: Option<&Path>) -> Self {
+        Self::of(server, Outbox::new(&config(directory)))
     }
 
-    fn of(api: &FakeApi, (outbox, driver): (Outbox, OutboxDriver)) -> Self {
+    fn of(server: &ApiServer, (outbox, driver): (Outbox, OutboxDriver)) -> Self {
         let cancel = CancellationToken::new();
-        let driver = tokio::spawn(driver.run_on(api.clone(), cancel.clone()));
+        let client = kube::Client::new(server.service(), "default");
+        let driver = tokio::spawn(driver.run(client, cancel.clone()));
         Self { outbox, cancel, driver }
     }
 
@@ -92,12 +91,59 @@ fn ended(name: &str) -> StatusUpdate {
     StatusUpdate { last: true, ..says(name, said) }
 }
 
-fn pod(name: &str, version: u64, status: &Value) -> Pod {
+/// An API server with these pods.
+fn with(pods: &[&str]) -> ApiServer {
+    let server = ApiServer::in_memory().unwrap();
+    for name in pods {
+        put(&server, name, json!({ "phase": "Pending" }));
+    }
+    server
+}
+
+/// Creates the pod or changes its status, as another client would. Its UID is its name.
+fn put(server: &ApiServer, name: &str, status: Value) -> Pod {
     let object = json!({
-        "metadata": { "name": name, "namespace": "default", "uid": name,
-            "resourceVersion": version.to_string() },
-        "spec": { "containers": [{ "name": "main" }] },
-        "status": status,
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name, "uid": name },
+        "spec": { "nodeName": "n1", "containers": [{ "name": "main" }] }, "status": status,
     });
-    Pod::new(serde_json::from_value(object).unwrap()).unwrap()
+    to_pod(&server.apply(object).unwrap())
+}
+
+/// Deletes the pod, and creates another one with its name.
+fn replace(server: &ApiServer, name: &str) {
+    server.remove(&path(name));
+    put(server, name, json!({ "phase": "Pending" }));
+    server.patch(&path(name), &json!({ "metadata": { "uid": format!("{name}-again") } })).unwrap();
+}
+
+fn path(name: &str) -> String {
+    format!("pods/default/{name}")
+}
+
+fn to_pod(object: &Value) -> Pod {
+    Pod::new(serde_json::from_value(object.clone()).unwrap()).unwrap()
+}
+
+fn there(server: &ApiServer, name: &str) -> Pod {
+    to_pod(&server.get(&path(name)).unwrap())
+}
+
+fn phase(server: &ApiServer, name: &str) -> String {
+    there(server, name).status.as_ref().unwrap().phase.clone().unwrap()
+}
+
+/// No request is answered until the fault is lifted.
+fn down() -> Fault {
+    Fault::on("*", "*").reset()
+}
+
+/// The patches that were accepted.
+fn patches(server: &ApiServer) -> Vec<Request> {
+    let all = server.requests().into_iter();
+    all.filter(|one| one.is("patch", "pods/status") && one.code == Some(200)).collect()
+}
+
+/// Names of the pods in the order in which they were patched.
+fn patched(server: &ApiServer) -> Vec<String> {
+    patches(server).into_iter().map(|patch| patch.right.name).collect()
 }

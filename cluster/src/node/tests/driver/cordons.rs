@@ -7,57 +7,72 @@ use crate::node::CORDONED_BY;
 
 #[tokio::test(start_paused = true)]
 async fn a_persons_cordon_is_there_after_the_shutdown_was_called_off() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
-    ledger.edit(&json!({ "spec": { "unschedulable": true } }));
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    server.patch(NODE, &json!({ "spec": { "unschedulable": true } })).unwrap();
     agent.handle.set_shutting_down(true);
     agent.told().await;
-    let written = ledger.sent(&Method::PATCH, NODE);
+    let written = sent(&server, "patch", "nodes");
     assert_eq!(written.len(), 0, "the answer to the status has told that a person was first");
     agent.handle.set_shutting_down(false);
     agent.told().await;
-    assert_eq!(ledger.node()["spec"]["unschedulable"], true);
-    assert_eq!(ledger.node()["metadata"]["annotations"].get(CORDONED_BY), None);
+    assert_eq!(there(&server)["spec"]["unschedulable"], true);
+    assert_eq!(there(&server)["metadata"]["annotations"].get(CORDONED_BY), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_person_who_cordons_and_uncordons_while_the_node_goes_down_has_the_last_word() {
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    agent.handle.set_shutting_down(true);
+    agent.told().await;
+    let mark = || there(&server)["metadata"]["annotations"][CORDONED_BY].clone();
+    assert_eq!(there(&server)["spec"]["unschedulable"], true);
+    assert!(mark().as_str().unwrap().contains("boot-1"));
+    server.patch(NODE, &json!({ "spec": { "unschedulable": null } })).unwrap();
+    sleep(Duration::from_secs(1)).await;
+    assert!(mark().as_str().unwrap().contains("released"));
+    server.patch(NODE, &json!({ "spec": { "unschedulable": true } })).unwrap();
+    agent.handle.set_shutting_down(false);
+    agent.told().await;
+    assert_eq!(there(&server)["spec"]["unschedulable"], true, "the person's cordon stays");
+    assert_eq!(mark(), Value::Null);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cordon_of_ours_whose_mark_a_person_removed_is_theirs() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
-    ledger.edit(&json!({ "metadata": { "annotations": { CORDONED_BY: null } } }));
+    server.patch(NODE, &json!({ "metadata": { "annotations": { CORDONED_BY: null } } })).unwrap();
     agent.handle.set_shutting_down(false);
     agent.told().await;
-    assert_eq!(ledger.node()["spec"]["unschedulable"], true);
+    assert_eq!(there(&server)["spec"]["unschedulable"], true);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_may_be_left_uncordoned_by_the_settings() {
-    let ledger = Ledger::new();
+    let server = ApiServer::in_memory().unwrap();
     let settings = NodeSettings { cordon_on_shutdown: false, ..NodeSettings::default() };
-    let agent = Agent::start_with(&ledger, facts(), settings);
+    let agent = Agent::start_with(&server, facts(), settings);
     agent.handle.set_ready(Ok(()));
     agent.told().await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
-    assert_eq!(ledger.node()["spec"]["unschedulable"], json!(null));
-    assert_eq!(ready_is(&ledger).1, "node is shutting down");
+    assert_eq!(there(&server)["spec"]["unschedulable"], json!(null));
+    assert_eq!(ready_is(&server).1, "node is shutting down");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cordon_that_the_server_forbids_is_not_awaited() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
-    ledger.script(|entry| {
-        let cordon = entry.path == NODE && entry.body["spec"]["unschedulable"] == true;
-        let refusal = json!({ "code": 403, "reason": "Forbidden", "message": "no" });
-        cordon.then_some(Mishap::Refuse(403, refusal))
-    });
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    server.fault(Fault::on("patch", "nodes").status(403));
     let t0 = Instant::now();
     agent.handle.set_shutting_down(true);
     agent.told().await;
     assert_eq!(t0.elapsed(), Duration::ZERO);
-    assert_eq!(ledger.condition("Ready")["status"], "False");
-    assert_eq!(agent.handle.state().borrow().refused.as_deref(), Some("no"));
+    assert_eq!(condition(&server, "Ready")["status"], "False");
+    assert_eq!(agent.handle.state().borrow().refused.as_deref(), Some("scripted failure 403"));
 }

@@ -9,15 +9,15 @@ use crate::node::{DRAIN_IN_PROGRESS, DRAINED, DrainingNode, SHUTDOWN_IN_PROGRESS
 /// KEP-6249: both conditions in one request, before any pod is requested to stop.
 #[tokio::test(start_paused = true)]
 async fn the_start_of_a_shutdown_is_one_status_and_one_cordon_at_once() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
     sleep(Duration::from_secs(100)).await;
-    let before = ledger.sent(&Method::PATCH, STATUS).len();
+    let before = server.count("patch", "nodes/status");
     let t0 = Instant::now();
     agent.handle.set_shutting_down(true);
     agent.told().await;
     assert_eq!(t0.elapsed(), Duration::ZERO);
-    let written = ledger.sent(&Method::PATCH, STATUS);
+    let written = sent(&server, "patch", "nodes/status");
     assert_eq!(written.len(), before + 1, "one request");
     let conditions = written[before].body["status"]["conditions"].clone();
     let told: Vec<_> = conditions
@@ -35,36 +35,31 @@ async fn the_start_of_a_shutdown_is_one_status_and_one_cordon_at_once() {
             r#""Ready"="False" "KubeletNotReady""#,
         ]
     );
-    assert_eq!(ready_is(&ledger).1, "node is shutting down");
-    assert_eq!(ledger.node()["spec"]["unschedulable"], true);
+    assert_eq!(ready_is(&server).1, "node is shutting down");
+    assert_eq!(there(&server)["spec"]["unschedulable"], true);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_interrupts_a_write_that_hangs() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
-    let mut hung = 0;
-    ledger.script(move |entry| {
-        let hangs = entry.path == STATUS && hung == 0;
-        hung += u32::from(entry.path == STATUS);
-        hangs.then_some(Mishap::Hang)
-    });
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    server.fault(Fault::on("patch", "nodes/status").times(1).hang());
     agent.handle.set_pressure(vec![winddown_shared::PressureCondition::Memory]);
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(ledger.condition("MemoryPressure")["status"], "False", "it hangs");
+    assert_eq!(condition(&server, "MemoryPressure")["status"], "False", "it hangs");
     let t0 = Instant::now();
     agent.handle.set_shutting_down(true);
     agent.told().await;
     assert_eq!(t0.elapsed(), Duration::ZERO);
-    assert_eq!(ledger.condition("MemoryPressure")["status"], "True");
-    assert_eq!(ledger.condition(SHUTDOWN_IN_PROGRESS)["status"], "True");
+    assert_eq!(condition(&server, "MemoryPressure")["status"], "True");
+    assert_eq!(condition(&server, SHUTDOWN_IN_PROGRESS)["status"], "True");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_without_an_api_server_is_not_held_up() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
-    ledger.script(|_| Some(Mishap::Hang));
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    server.fault(Fault::on("*", "*").hang());
     let t0 = Instant::now();
     agent.handle.set_shutting_down(true);
     assert_eq!(t0.elapsed(), Duration::ZERO, "the kill path goes on");
@@ -76,18 +71,18 @@ async fn a_shutdown_without_an_api_server_is_not_held_up() {
     assert_eq!(t0.elapsed(), Duration::from_secs(3));
     // The server comes back while the node is still going down.
     sleep(Duration::from_secs(60)).await;
-    ledger.script(|_| None);
+    server.lift_all();
     let back = Instant::now();
     agent.told().await;
     assert!(back.elapsed() <= Duration::from_secs(15), "{:?}", back.elapsed());
-    assert_eq!(ready_is(&ledger).1, "node is shutting down");
+    assert_eq!(ready_is(&server).1, "node is shutting down");
 }
 
 /// A condition of the facts is the last write of a shutdown.
 #[tokio::test(start_paused = true)]
 async fn what_the_facts_say_is_written_before_a_flush_resolves() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
     let clean = NodeCondition {
         type_: "winddown.dev/CleanShutdown".into(),
         status: "True".into(),
@@ -95,96 +90,99 @@ async fn what_the_facts_say_is_written_before_a_flush_resolves() {
     };
     agent.facts.send_modify(|facts| facts.conditions.push(clean));
     agent.told().await;
-    assert_eq!(ledger.condition("winddown.dev/CleanShutdown")["status"], "True");
+    assert_eq!(condition(&server, "winddown.dev/CleanShutdown")["status"], "True");
+    agent.facts.send_modify(|facts| facts.conditions.clear());
+    agent.told().await;
+    assert_eq!(condition(&server, "winddown.dev/CleanShutdown"), Value::Null);
 }
 
 /// The API server comes back during the shutdown of a node that it does not know yet.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_before_the_node_is_registered_has_nothing_to_tell() {
-    let ledger = Ledger::new();
-    ledger.script(|_| Some(Mishap::Hang));
-    let agent = Agent::start(&ledger);
+    let server = ApiServer::in_memory().unwrap();
+    server.fault(Fault::on("*", "*").hang());
+    let agent = Agent::start(&server);
     sleep(Duration::from_secs(1)).await;
     agent.handle.set_shutting_down(true);
     sleep(Duration::from_secs(1)).await;
-    ledger.script(|_| None);
+    server.lift_all();
     let back = Instant::now();
     agent.told().await;
     assert!(back.elapsed() <= Duration::from_secs(6), "{:?}", back.elapsed());
-    assert_eq!(ledger.get(NODE), None, "no node is registered that goes down");
+    assert_eq!(server.get(NODE), None, "no node is registered that goes down");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_that_is_called_off_takes_everything_back() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
     agent.handle.set_shutting_down(false);
     agent.told().await;
-    assert_eq!(ready_is(&ledger).0, "True");
-    assert_eq!(ledger.condition(SHUTDOWN_IN_PROGRESS)["status"], "False");
-    assert_eq!(ledger.condition(DRAIN_IN_PROGRESS)["status"], "False");
-    assert_eq!(ledger.node()["spec"]["unschedulable"], json!(null));
-    assert_eq!(ledger.node()["metadata"]["annotations"].get(crate::node::CORDONED_BY), None);
+    assert_eq!(ready_is(&server).0, "True");
+    assert_eq!(condition(&server, SHUTDOWN_IN_PROGRESS)["status"], "False");
+    assert_eq!(condition(&server, DRAIN_IN_PROGRESS)["status"], "False");
+    assert_eq!(there(&server)["spec"]["unschedulable"], json!(null));
+    assert_eq!(there(&server)["metadata"]["annotations"].get(crate::node::CORDONED_BY), None);
 }
 
 /// The next agent clears what a shutdown left, in the write that says Ready.
 #[tokio::test(start_paused = true)]
 async fn after_the_boot_the_conditions_of_the_shutdown_are_cleared_before_the_node_is_ready() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
     agent.stop.cancel();
     let mut facts = facts();
     facts.info.boot_id = "boot-2".into();
-    let agent = Agent::start_with(&ledger, facts, NodeSettings::default());
+    let agent = Agent::start_with(&server, facts, NodeSettings::default());
     agent.told().await;
-    assert_eq!(ledger.condition(SHUTDOWN_IN_PROGRESS)["status"], "False");
-    assert_eq!(ledger.condition(DRAIN_IN_PROGRESS)["status"], "False");
-    assert_eq!(ready_is(&ledger).0, "False");
-    assert_eq!(ledger.node()["spec"]["unschedulable"], true, "not ready yet");
+    assert_eq!(condition(&server, SHUTDOWN_IN_PROGRESS)["status"], "False");
+    assert_eq!(condition(&server, DRAIN_IN_PROGRESS)["status"], "False");
+    assert_eq!(ready_is(&server).0, "False");
+    assert_eq!(there(&server)["spec"]["unschedulable"], true, "not ready yet");
     agent.handle.set_ready(Ok(()));
     agent.told().await;
-    assert_eq!(ledger.node()["spec"]["unschedulable"], json!(null));
+    assert_eq!(there(&server)["spec"]["unschedulable"], json!(null));
 }
 
 /// kubernetes/kubernetes#122674: an agent that is restarted in the middle of a shutdown.
 #[tokio::test(start_paused = true)]
 async fn a_restart_in_mid_shutdown_neither_clears_nor_uncordons() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
     agent.stop.cancel();
-    let mark = ledger.node()["metadata"]["annotations"].clone();
-    let agent = Agent::start(&ledger);
+    let mark = there(&server)["metadata"]["annotations"].clone();
+    let agent = Agent::start(&server);
     agent.handle.set_shutting_down(true);
     agent.handle.set_ready(Ok(()));
     agent.told().await;
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(ledger.condition(SHUTDOWN_IN_PROGRESS)["status"], "True");
-    assert_eq!(ledger.node()["spec"]["unschedulable"], true);
-    assert_eq!(ledger.node()["metadata"]["annotations"], mark);
+    assert_eq!(condition(&server, SHUTDOWN_IN_PROGRESS)["status"], "True");
+    assert_eq!(there(&server)["spec"]["unschedulable"], true);
+    assert_eq!(there(&server)["metadata"]["annotations"], mark);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_leaves_the_node_ready_and_says_how_far_it_is() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
     agent.handle.set_draining(DrainingNode::InProgress);
     agent.told().await;
-    assert_eq!(ready_is(&ledger).0, "True");
-    assert_eq!(ledger.condition(DRAIN_IN_PROGRESS)["status"], "True");
-    assert_eq!(ledger.node()["spec"]["unschedulable"], true);
+    assert_eq!(ready_is(&server).0, "True");
+    assert_eq!(condition(&server, DRAIN_IN_PROGRESS)["status"], "True");
+    assert_eq!(there(&server)["spec"]["unschedulable"], true);
     agent.handle.set_draining(DrainingNode::Done);
     agent.told().await;
-    assert_eq!(ledger.condition(DRAIN_IN_PROGRESS)["status"], "False");
-    assert_eq!(ledger.condition(DRAINED)["status"], "True");
-    assert_eq!(ledger.node()["spec"]["unschedulable"], true, "it is kept empty");
+    assert_eq!(condition(&server, DRAIN_IN_PROGRESS)["status"], "False");
+    assert_eq!(condition(&server, DRAINED)["status"], "True");
+    assert_eq!(there(&server)["spec"]["unschedulable"], true, "it is kept empty");
     agent.handle.set_draining(DrainingNode::No);
     agent.told().await;
-    assert_eq!(ledger.condition(DRAINED)["status"], "False");
-    assert_eq!(ledger.node()["spec"]["unschedulable"], json!(null));
+    assert_eq!(condition(&server, DRAINED)["status"], "False");
+    assert_eq!(there(&server)["spec"]["unschedulable"], json!(null));
 }

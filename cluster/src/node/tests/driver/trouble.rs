@@ -10,16 +10,15 @@ use crate::node::{NodeSettings, Ping};
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_at_the_start_is_asked_until_it_is_there() {
-    let ledger = Ledger::new();
-    let away = json!({ "code": 503, "reason": "ServiceUnavailable" });
-    ledger.script(move |_| Some(Mishap::Refuse(503, away.clone())));
-    let agent = Agent::start(&ledger);
+    let server = ApiServer::in_memory().unwrap();
+    server.fault(Fault::on("*", "*").status(503));
+    let agent = Agent::start(&server);
     sleep(Duration::from_secs(3600)).await;
-    let looks = ledger.sent(&Method::GET, NODE);
+    let looks = sent(&server, "get", "nodes");
     assert!(looks.len() > 360, "at least every 10 s: {}", looks.len());
     assert!(looks.len() < 800, "and not much more often: {}", looks.len());
     assert!(agent.handle.state().borrow().outage.is_some());
-    ledger.script(|_| None);
+    server.lift_all();
     let back = Instant::now();
     agent.told().await;
     assert!(back.elapsed() <= Duration::from_secs(10));
@@ -28,159 +27,205 @@ async fn a_server_that_is_away_at_the_start_is_asked_until_it_is_there() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_asks_to_be_left_alone_is() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
-    let busy = json!({ "code": 429, "reason": "TooManyRequests",
-        "details": { "retryAfterSeconds": 30 } });
-    let mut refused = false;
-    ledger.script(move |entry| {
-        let refuse = entry.path == STATUS && !std::mem::replace(&mut refused, true);
-        refuse.then(|| Mishap::Refuse(429, busy.clone()))
-    });
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    server.fault(Fault::on("patch", "nodes/status").times(1).status(429).retry_after(30));
     let t0 = Instant::now();
     agent.handle.set_ready(Err("container runtime is down".into()));
     agent.told().await;
     assert!(t0.elapsed() >= Duration::from_secs(30) && t0.elapsed() < Duration::from_secs(31));
-    assert_eq!(ready_is(&ledger), ("False".into(), "container runtime is down".into()));
+    assert_eq!(ready_is(&server), ("False".into(), "container runtime is down".into()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_whose_version_has_expired_begins_with_a_new_list() {
-    let ledger = Ledger::new();
-    let mut asked = 0;
-    ledger.script(move |entry| {
-        let lists_or_watches = entry.method == Method::GET && entry.path == "/api/v1/nodes";
-        asked += u32::from(lists_or_watches);
-        let expired = json!({ "code": 410, "reason": "Expired" });
-        (lists_or_watches && asked == 2).then_some(Mishap::Refuse(410, expired))
-    });
-    let agent = Agent::ready(&ledger).await;
+    let server = ApiServer::in_memory().unwrap();
+    server.fault(Fault::on("watch", "nodes").times(1).status(410).reason("Expired"));
+    let agent = Agent::ready(&server).await;
     sleep(Duration::from_millis(50)).await;
-    ledger.edit(&json!({ "metadata": { "labels": { "theirs": "1" } } }));
+    server.patch(NODE, &json!({ "metadata": { "labels": { "theirs": "1" } } })).unwrap();
     sleep(Duration::from_secs(1)).await;
     let node = agent.handle.server_node().borrow().clone().unwrap();
     assert!(node.metadata.labels.as_ref().is_some_and(|all| all.contains_key("theirs")));
+    assert_eq!(server.count("list", "nodes"), 2);
+    // What happened meanwhile is no longer to be had.
+    server.compact();
+    server.drop_watches("nodes");
+    server.patch(NODE, &json!({ "metadata": { "labels": { "theirs": "2" } } })).unwrap();
+    sleep(Duration::from_secs(10)).await;
+    let node = agent.handle.server_node().borrow().clone().unwrap();
+    assert_eq!(node.metadata.labels.as_ref().unwrap()["theirs"], "2");
 }
 
 /// etcd was restored from a backup.
 #[tokio::test(start_paused = true)]
 async fn a_server_whose_versions_went_back_is_believed() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
-    let backup = ledger.node();
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    let backup = server.version();
     // The answers to heartbeats have ever higher versions.
     sleep(Duration::from_secs(600)).await;
-    ledger.restore(&backup);
+    server.restore(backup);
     agent.handle.set_shutting_down(true);
     agent.told().await;
-    assert_eq!(ready_is(&ledger).0, "False");
-    assert_eq!(ledger.node()["spec"]["unschedulable"], true);
+    assert_eq!(ready_is(&server).0, "False");
+    assert_eq!(there(&server)["spec"]["unschedulable"], true);
 }
 
 /// Beside a kubelet nothing is written for days, so no answer to a write shows it.
 #[tokio::test(start_paused = true)]
 async fn a_server_whose_versions_went_back_is_believed_without_a_write() {
-    let ledger = Ledger::new();
-    let backup = ledger.put(NODE, json!({ "metadata": { "name": NAME } }));
-    ledger.edit(&json!({ "metadata": { "labels": { "lost": "1" } } }));
-    let agent = Agent::start_with(&ledger, facts(), NodeSettings::beside_kubelet());
+    let server = ApiServer::in_memory().unwrap();
+    apply(&server, json!({}));
+    let backup = server.version();
+    server.patch(NODE, &json!({ "metadata": { "labels": { "lost": "1" } } })).unwrap();
+    let agent = Agent::start_with(&server, facts(), NodeSettings::beside_kubelet());
     agent.told().await;
-    ledger.restore(&backup);
+    server.restore(backup);
     sleep(Duration::from_secs(2 * 3600)).await;
     let node = agent.handle.server_node().borrow().clone().unwrap();
     assert_eq!(node.metadata.labels, None);
-    assert_eq!(ledger.sent(&Method::PATCH, "").len(), 0);
+    assert_eq!(server.count("patch", "*"), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_another_client_registers_at_the_same_moment_is_taken_over() {
-    let ledger = Ledger::new();
-    let rival = ledger.clone();
-    ledger.script(move |entry| {
-        if entry.method == Method::POST && rival_is_absent(entry) {
-            rival_creates(&rival);
-        }
-        None
-    });
-    fn rival_is_absent(entry: &super::super::ledger::Entry) -> bool {
-        entry.path == "/api/v1/nodes"
-    }
-    fn rival_creates(ledger: &Ledger) {
-        // The ledger is locked while the script runs, so another task does it.
-        let ledger = ledger.clone();
-        tokio::spawn(async move {
-            if ledger.get(NODE).is_none() {
-                ledger
-                    .put(NODE, json!({ "metadata": { "name": "n1", "labels": { "rival": "1" } } }));
-            }
-        });
-    }
-    let agent = Agent::ready(&ledger).await;
-    assert_eq!(ledger.condition("Ready")["status"], "True");
+    let server = ApiServer::in_memory().unwrap();
+    let held = server.fault(Fault::on("create", "nodes").hold());
+    let agent = Agent::start(&server);
+    agent.handle.set_ready(Ok(()));
+    sleep(Duration::from_secs(1)).await;
+    apply(&server, json!({ "labels": { "rival": "1" } }));
+    server.lift(held);
+    agent.told().await;
+    assert_eq!(there(&server)["metadata"]["labels"]["rival"], "1");
+    assert_eq!(condition(&server, "Ready")["status"], "True");
     assert!(agent.handle.state().borrow().uid.is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn labels_and_taints_that_the_server_forbids_do_not_keep_the_status_out() {
-    let ledger = Ledger::new();
-    ledger.put(NODE, json!({ "metadata": { "name": "n1" } }));
-    ledger.script(|entry| {
-        let refusal = json!({ "code": 403, "reason": "Forbidden", "message": "not allowed to modify taints" });
-        (entry.path == NODE && entry.method == Method::PATCH)
-            .then_some(Mishap::Refuse(403, refusal))
-    });
+    let server = ApiServer::in_memory().unwrap();
+    apply(&server, json!({}));
+    server.fault(Fault::on("patch", "nodes").status(403));
     let facts = NodeFacts { taints: vec![taint("a", "1")], ..facts() };
-    let agent = Agent::start_with(&ledger, facts, NodeSettings::default());
+    let agent = Agent::start_with(&server, facts, NodeSettings::default());
     agent.handle.set_ready(Ok(()));
     agent.told().await;
-    assert_eq!(ready_is(&ledger).0, "True");
+    assert_eq!(ready_is(&server).0, "True");
     sleep(Duration::from_secs(3600)).await;
     let state = agent.handle.state().borrow().clone();
-    assert_eq!(state.refused.as_deref(), Some("not allowed to modify taints"));
+    assert_eq!(state.refused.as_deref(), Some("scripted failure 403"));
     assert_eq!(state.outage, None);
-    let tries = ledger.sent(&Method::PATCH, NODE).len();
+    let tries = server.count("patch", "nodes");
     assert!((10..=80).contains(&tries), "two kinds, every few minutes: {tries}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_was_done_and_whose_answer_was_lost_is_not_doubled() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
-    // The request takes longer than any caller waits, and is carried out nevertheless.
-    let mut late = false;
-    ledger.script(move |entry| {
-        let first = entry.path == STATUS && !std::mem::replace(&mut late, true);
-        first.then_some(Mishap::Late(Duration::from_secs(20)))
-    });
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    // No caller waits that long.
+    let late = Fault::on("patch", "nodes/status").times(1).delay_answer(Duration::from_secs(20));
+    server.fault(late);
     agent.handle.set_ready(Err("why".into()));
     agent.told().await;
     sleep(Duration::from_secs(30)).await;
-    assert_eq!(ready_is(&ledger).1, "why");
-    assert!(ledger.sent(&Method::PATCH, STATUS).len() <= 4);
+    assert_eq!(ready_is(&server).1, "why");
+    assert!(server.count("patch", "nodes/status") <= 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_creation_whose_answer_was_lost_is_found_and_not_repeated() {
+    let server = ApiServer::in_memory().unwrap();
+    server.fault(Fault::on("create", "nodes").times(1).lose_answer());
+    let _agent = Agent::ready(&server).await;
+    assert_eq!((server.list("nodes").len(), server.count("create", "nodes")), (1, 1));
+    assert_eq!(ready_is(&server).0, "True");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_gets_through_while_the_server_refuses_conflicts_and_loses_answers() {
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    server.fault(Fault::on("patch", "nodes").times(1).status(409).reason("Conflict"));
+    server.fault(Fault::on("patch", "nodes/status").times(1).status(500));
+    server.fault(Fault::on("patch", "nodes/status").times(1).lose_answer());
+    server.fault(Fault::on("patch", "nodes").times(1).close());
+    agent.handle.set_shutting_down(true);
+    agent.told().await;
+    assert_eq!(condition(&server, "GracefulNodeShutdownInProgress")["status"], "True");
+    assert_eq!(condition(&server, "DrainInProgress")["status"], "True");
+    assert_eq!(there(&server)["spec"]["unschedulable"], true);
+}
+
+/// Its status, its lease and its cordon are a node's own affair, its taints are not once it is registered.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_keeps_nodes_from_their_taints_gets_everything_else() {
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::start_as(restricted(&server), facts(), NodeSettings::default());
+    agent.handle.set_ready(Ok(()));
+    agent.told().await;
+    agent.facts.send_modify(|facts| {
+        facts.labels.insert("first".into(), "1".into());
+        facts.taints = vec![taint("a", "1")];
+        facts.capacity.get_mut("cpu").unwrap().0 = "8".into();
+    });
+    agent.handle.set_ready(Err("why".into()));
+    sleep(Duration::from_secs(10)).await;
+    let node = there(&server);
+    assert_eq!(node["metadata"]["labels"]["first"], "1");
+    assert_eq!(node["status"]["capacity"]["cpu"], "8");
+    assert_eq!(ready_is(&server).1, "why");
+    assert!(server.get(LEASE).is_some());
+    assert!(agent.handle.state().borrow().refused.is_some());
+    agent.handle.set_shutting_down(true);
+    agent.told().await;
+    let spec = there(&server)["spec"].clone();
+    assert_eq!((spec.get("taints"), &spec["unschedulable"]), (None, &json!(true)));
+}
+
+/// Mirror pods name the UID of the Node object as their owner's.
+#[tokio::test(start_paused = true)]
+async fn a_deleted_node_that_others_create_again_is_known_by_its_new_uid() {
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    server.remove(NODE);
+    sleep(Duration::from_secs(1)).await;
+    let state = agent.handle.state();
+    assert!(state.borrow().deleted && state.borrow().uid.is_none());
+    apply(&server, json!({}));
+    sleep(Duration::from_secs(1)).await;
+    assert!(!state.borrow().deleted);
+    assert_eq!(state.borrow().uid.as_deref(), there(&server)["metadata"]["uid"].as_str());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_node_stays_deleted_unless_it_is_wanted_again() {
     for (registration, comes_back) in [(Registration::AtStart, false), (Registration::Always, true)]
     {
-        let ledger = Ledger::new();
+        let server = ApiServer::in_memory().unwrap();
         let settings = NodeSettings { registration, ..NodeSettings::default() };
-        let agent = Agent::start_with(&ledger, facts(), settings);
+        let agent = Agent::start_with(&server, facts(), settings);
         agent.handle.set_ready(Ok(()));
         agent.told().await;
-        let uid = ledger.node()["metadata"]["uid"].clone();
-        ledger.remove(NODE);
+        let uid = there(&server)["metadata"]["uid"].clone();
+        sleep(Duration::from_secs(1)).await;
+        let lease = server.get(LEASE).unwrap()["metadata"]["uid"].clone();
+        server.remove(NODE);
         sleep(Duration::from_secs(400)).await;
-        assert_eq!(ledger.get(NODE).is_some(), comes_back);
+        assert_eq!(server.get(NODE).is_some(), comes_back);
         let state = agent.handle.state().borrow().clone();
         assert_eq!(state.deleted, !comes_back);
         assert_eq!(agent.handle.server_node().borrow().is_some(), comes_back);
         if comes_back {
             assert_eq!(state.registrations, 2);
-            let new = ledger.node()["metadata"]["uid"].clone();
+            let new = there(&server)["metadata"]["uid"].clone();
             assert_ne!(new, uid);
-            let lease = ledger.get(LEASE).unwrap();
-            assert_eq!(lease["metadata"]["ownerReferences"][0]["uid"], new, "a new lease");
+            assert_eq!(ready_is(&server).0, "True");
+            let new_lease = server.get(LEASE).unwrap();
+            assert_eq!(new_lease["metadata"]["ownerReferences"][0]["uid"], new);
+            assert_ne!(new_lease["metadata"]["uid"], lease, "a new lease");
         }
     }
 }
@@ -195,66 +240,63 @@ async fn a_node_that_the_watch_finds_first_is_registered_and_stays_deleted_when_
             Ok(())
         }
     }
-    let ledger = Ledger::new();
-    Agent::ready(&ledger).await.stop.cancel();
+    let server = ApiServer::in_memory().unwrap();
+    Agent::ready(&server).await.stop.cancel();
     let (_facts, told) = watch::channel(facts());
     let (controller, handle) =
-        NodeController::builder(ledger.client(), NAME, told, clock()).ping(Slow).build().unwrap();
+        NodeController::builder(client(&server), NAME, told, clock()).ping(Slow).build().unwrap();
     tokio::spawn(controller.run(CancellationToken::new()));
     sleep(Duration::from_secs(2)).await;
     let uid = handle.state().borrow().uid.clone();
-    assert_eq!(uid.as_deref(), ledger.node()["metadata"]["uid"].as_str());
-    ledger.remove(NODE);
+    assert_eq!(uid.as_deref(), there(&server)["metadata"]["uid"].as_str());
+    server.remove(NODE);
     sleep(Duration::from_secs(600)).await;
-    assert_eq!(ledger.get(NODE), None);
+    assert_eq!(server.get(NODE), None);
     let state = handle.state().borrow().clone();
     assert!(state.deleted && state.uid.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_goes_down_is_not_registered() {
-    let ledger = Ledger::new();
+    let server = ApiServer::in_memory().unwrap();
     let settings = NodeSettings { registration: Registration::Always, ..NodeSettings::default() };
-    let agent = Agent::start_with(&ledger, facts(), settings);
+    let agent = Agent::start_with(&server, facts(), settings);
     agent.handle.set_shutting_down(true);
     sleep(Duration::from_secs(600)).await;
-    assert_eq!(ledger.get(NODE), None);
+    assert_eq!(server.get(NODE), None);
 }
 
 /// kubernetes/kubernetes#103086: silence alone would leave pods on a node that cannot run them.
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_kept_only_while_the_api_knows_how_things_are() {
-    let ledger = Ledger::new();
-    let agent = Agent::ready(&ledger).await;
-    let refusal = json!({ "code": 403, "reason": "Forbidden", "message": "no" });
-    ledger
-        .script(move |entry| (entry.path == STATUS).then(|| Mishap::Refuse(403, refusal.clone())));
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    server.fault(Fault::on("patch", "nodes/status").status(403));
     agent.handle.set_ready(Err("container runtime is down".into()));
     sleep(Duration::from_secs(15)).await;
-    let renewals = ledger.sent(&Method::PUT, LEASE).len();
+    let renewals = server.count("update", "leases");
     sleep(Duration::from_secs(120)).await;
-    assert_eq!(ledger.sent(&Method::PUT, LEASE).len(), renewals, "not renewed");
+    assert_eq!(server.count("update", "leases"), renewals, "not renewed");
     assert!(agent.handle.state().borrow().lease_problem.is_some());
-    ledger.script(|_| None);
+    server.lift_all();
     agent.told().await;
     sleep(Duration::from_secs(60)).await;
-    assert!(ledger.sent(&Method::PUT, LEASE).len() > renewals + 4, "it says not ready, and lives");
+    assert!(server.count("update", "leases") > renewals + 4, "it says not ready, and lives");
     assert_eq!(agent.handle.state().borrow().lease_problem, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_refused_is_tried_again_and_not_faster_than_the_kubelet() {
-    let ledger = Ledger::new();
-    let _agent = Agent::ready(&ledger).await;
-    ledger
-        .script(|entry| (entry.path == LEASE).then(|| Mishap::Refuse(500, json!({ "code": 500 }))));
+    let server = ApiServer::in_memory().unwrap();
+    let _agent = Agent::ready(&server).await;
+    server.fault(Fault::on("*", "leases").status(500));
     sleep(Duration::from_secs(600)).await;
-    let tries = ledger.sent(&Method::GET, LEASE).len();
+    let tries = server.count("get", "leases");
     assert!((60..300).contains(&tries), "{tries}");
-    ledger.script(|_| None);
-    let before = ledger.sent(&Method::PUT, LEASE).len();
+    server.lift_all();
+    let before = server.count("update", "leases");
     sleep(Duration::from_secs(11)).await;
-    assert!(ledger.sent(&Method::PUT, LEASE).len() > before);
+    assert!(server.count("update", "leases") > before);
 }
 
 #[derive(Clone, Default)]
@@ -272,23 +314,23 @@ impl Ping for Runtime {
 
 #[tokio::test(start_paused = true)]
 async fn what_runs_the_pods_decides_about_readiness_from_the_first_answer_on() {
-    let ledger = Ledger::new();
+    let server = ApiServer::in_memory().unwrap();
     let runtime = Runtime::default();
     let (_facts, told) = watch::channel(facts());
-    let (controller, handle) = NodeController::builder(ledger.client(), NAME, told, clock())
+    let (controller, handle) = NodeController::builder(client(&server), NAME, told, clock())
         .ping(runtime.clone())
         .build()
         .unwrap();
     handle.set_ready(Ok(()));
     tokio::spawn(controller.run(CancellationToken::new()));
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(ready_is(&ledger), ("False".into(), "container runtime is down".into()));
+    assert_eq!(ready_is(&server), ("False".into(), "container runtime is down".into()));
     runtime.0.store(true, Ordering::Relaxed);
     sleep(Duration::from_secs(11)).await;
-    assert_eq!(ready_is(&ledger).0, "True");
+    assert_eq!(ready_is(&server).0, "True");
     runtime.0.store(false, Ordering::Relaxed);
     sleep(Duration::from_secs(11)).await;
-    assert_eq!(ready_is(&ledger).0, "False");
+    assert_eq!(ready_is(&server).0, "False");
 }
 
 #[tokio::test(start_paused = true)]
@@ -299,17 +341,17 @@ async fn a_shutdown_is_announced_although_what_runs_the_pods_has_not_answered_ye
             std::future::pending().await
         }
     }
-    let ledger = Ledger::new();
-    Agent::ready(&ledger).await.stop.cancel();
+    let server = ApiServer::in_memory().unwrap();
+    Agent::ready(&server).await.stop.cancel();
     let (_facts, told) = watch::channel(facts());
     let (controller, handle) =
-        NodeController::builder(ledger.client(), NAME, told, clock()).ping(Silent).build().unwrap();
+        NodeController::builder(client(&server), NAME, told, clock()).ping(Silent).build().unwrap();
     tokio::spawn(controller.run(CancellationToken::new()));
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(ready_is(&ledger).0, "True", "an agent that knows nothing yet says nothing");
+    assert_eq!(ready_is(&server).0, "True", "an agent that knows nothing yet says nothing");
     handle.set_shutting_down(true);
     handle.flush(Instant::now() + Duration::from_secs(1)).await.unwrap();
-    assert_eq!(ledger.condition("GracefulNodeShutdownInProgress")["status"], "True");
+    assert_eq!(condition(&server, "GracefulNodeShutdownInProgress")["status"], "True");
 }
 
 /// virtual-kubelet: TestPingAfterStatusUpdate.
@@ -323,11 +365,11 @@ async fn a_status_that_is_pushed_does_not_delay_the_pings() {
             Ok(())
         }
     }
-    let ledger = Ledger::new();
+    let server = ApiServer::in_memory().unwrap();
     let pings = Counted::default();
     let (facts, told) = watch::channel(facts());
     let settings = NodeSettings { lease: None, ..NodeSettings::default() };
-    let (controller, handle) = NodeController::builder(ledger.client(), NAME, told, clock())
+    let (controller, handle) = NodeController::builder(client(&server), NAME, told, clock())
         .settings(settings)
         .ping(pings.clone())
         .build()
@@ -349,38 +391,39 @@ async fn a_status_that_is_pushed_does_not_delay_the_pings() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_of_an_earlier_node_that_may_not_be_deleted_is_taken_over() {
-    let ledger = Ledger::new();
+    let server = ApiServer::in_memory().unwrap();
     let owner = json!({ "apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "earlier" });
-    ledger.put(LEASE, json!({ "metadata": { "name": "n1", "ownerReferences": [owner] } }));
-    ledger.script(|entry| {
-        let refusal = json!({ "code": 403, "reason": "Forbidden" });
-        (entry.method == Method::DELETE).then_some(Mishap::Refuse(403, refusal))
-    });
-    let agent = Agent::ready(&ledger).await;
+    server
+        .apply(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {
+                "name": NAME, "namespace": "kube-node-lease", "ownerReferences": [owner],
+            },
+        }))
+        .unwrap();
+    server.fault(Fault::on("delete", "leases").status(403));
+    let agent = Agent::ready(&server).await;
     sleep(Duration::from_secs(15)).await;
-    let lease = ledger.get(LEASE).unwrap();
+    let lease = server.get(LEASE).unwrap();
     let owners = lease["metadata"]["ownerReferences"].as_array().unwrap();
     assert_eq!(owners.len(), 1);
-    assert_eq!(owners[0]["uid"], ledger.node()["metadata"]["uid"]);
+    assert_eq!(owners[0]["uid"], there(&server)["metadata"]["uid"]);
     assert_eq!(agent.handle.state().borrow().lease_problem, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_whose_labels_are_forbidden_is_registered_without_them_and_with_its_taints() {
-    let ledger = Ledger::new();
-    ledger.script(|entry| {
-        let labelled = entry.body["metadata"]["labels"].get("kubernetes.io/hostname").is_some();
-        let refusal = json!({ "code": 403, "reason": "Forbidden", "message": "no such labels" });
-        (labelled && entry.method != Method::PUT).then_some(Mishap::Refuse(403, refusal))
-    });
-    let facts = NodeFacts { taints: vec![taint("a", "1")], ..facts() };
-    let agent = Agent::start_with(&ledger, facts, NodeSettings::default());
+    let server = ApiServer::in_memory().unwrap();
+    let mut facts = NodeFacts { taints: vec![taint("a", "1")], ..facts() };
+    facts.labels.insert("node-restriction.kubernetes.io/a".into(), "1".into());
+    let agent = Agent::start_as(restricted(&server), facts, NodeSettings::default());
     agent.handle.set_ready(Ok(()));
     agent.told().await;
-    assert_eq!(ready_is(&ledger).0, "True");
-    assert_eq!(ledger.node()["spec"]["taints"][0]["key"], "a");
+    assert_eq!(ready_is(&server).0, "True");
+    assert_eq!(there(&server)["spec"]["taints"][0]["key"], "a");
     sleep(Duration::from_secs(10)).await;
-    assert_eq!(agent.handle.state().borrow().refused.as_deref(), Some("no such labels"));
+    let refused = agent.handle.state().borrow().refused.clone().unwrap();
+    assert!(refused.contains("not allowed to modify labels: node-restriction"), "{refused}");
 }
 
 /// Reading a watch channel twice at the same time deadlocks with a writer in between.
@@ -397,7 +440,7 @@ fn facts_that_change_while_the_node_is_compared_hold_up_neither_side() {
 }
 
 async fn a_change_in_the_middle() {
-    let ledger = Ledger::new();
+    let server = ApiServer::in_memory().unwrap();
     let (facts, told) = watch::channel(facts());
     let (facts, is_armed) = (Arc::new(facts), Arc::new(AtomicBool::new(false)));
     let clock = {
@@ -416,7 +459,7 @@ async fn a_change_in_the_middle() {
         })
     };
     let (controller, handle) =
-        NodeController::builder(ledger.client(), NAME, told, clock).build().unwrap();
+        NodeController::builder(client(&server), NAME, told, clock).build().unwrap();
     let stop = CancellationToken::new();
     let running = tokio::spawn(controller.run(stop.clone()));
     handle.set_ready(Ok(()));
@@ -424,7 +467,7 @@ async fn a_change_in_the_middle() {
     handle.set_shutting_down(true);
     is_armed.store(true, Ordering::Relaxed);
     handle.flush(Instant::now() + Duration::from_secs(20)).await.unwrap();
-    assert_eq!(ready_is(&ledger).0, "False");
+    assert_eq!(ready_is(&server).0, "False");
     stop.cancel();
     running.await.unwrap();
 }

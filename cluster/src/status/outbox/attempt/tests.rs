@@ -42,7 +42,7 @@ async fn found(code: u16, answer: Value) -> Result<Pod, SendFault> {
     let client = kube::Client::new(Forbids(code, answer), "default");
     let uid = PodUid::new("u-1");
     let pod = PodLabel { namespace: "default".into(), name: "web".into(), uid };
-    PodStatusApi::get(&client, &pod).await
+    get(&client, &pod).await
 }
 
 #[tokio::test]

@@ -10,9 +10,9 @@ use crate::status::spool::{Spool, SpoolLimits};
 #[tokio::test(start_paused = true)]
 async fn statuses_that_could_not_be_sent_arrive_after_the_boot_and_nothing_is_doubled() {
     let home = TempDir::new().unwrap();
-    let api = FakeApi::with(&["last", "leaving", "gone", "replaced"]);
-    api.set_down(true);
-    let agent = Agent::start(&api, Some(home.path()));
+    let server = with(&["last", "leaving", "gone", "replaced"]);
+    server.fault(down());
+    let agent = Agent::start(&server, Some(home.path()));
     agent.outbox.submit(ended("last"));
     agent.outbox.submit(ended("gone"));
     agent.outbox.submit(ended("replaced"));
@@ -21,41 +21,44 @@ async fn statuses_that_could_not_be_sent_arrive_after_the_boot_and_nothing_is_do
     assert_eq!(agent.outbox.stats().spool.files, 4);
     agent.cut().await;
 
-    api.set_down(false);
-    api.remove("gone");
-    api.replace("replaced");
-    let agent = Agent::start(&api, Some(home.path()));
-    until(|| api.patched().len() == 2).await;
-    assert_eq!(api.phase("last"), "Failed");
-    assert_eq!(api.get_pod("leaving").status.as_ref().unwrap().message.as_deref(), Some("going"));
-    assert_eq!(api.phase("replaced"), "Pending");
+    server.lift_all();
+    server.remove(&path("gone"));
+    replace(&server, "replaced");
+    let agent = Agent::start(&server, Some(home.path()));
+    until(|| patched(&server).len() == 2).await;
+    assert_eq!(phase(&server, "last"), "Failed");
+    assert_eq!(
+        there(&server, "leaving").status.as_ref().unwrap().message.as_deref(),
+        Some("going")
+    );
+    assert_eq!(phase(&server, "replaced"), "Pending");
     until(|| std::fs::read_dir(home.path()).unwrap().count() == 0).await;
     agent.outbox.recalled().await;
     let last = agent.outbox.final_status(&PodUid::new("last")).expect("until the object is gone");
     assert_eq!(last.phase.as_deref(), Some("Failed"));
     agent.cut().await;
 
-    let agent = Agent::start(&api, Some(home.path()));
+    let agent = Agent::start(&server, Some(home.path()));
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(api.patched().len(), 2, "nothing is sent twice");
+    assert_eq!(patched(&server).len(), 2, "nothing is sent twice");
     agent.cut().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_last_word_is_on_disk_before_it_is_sent() {
     let home = TempDir::new().unwrap();
-    let api = FakeApi::with(&["a", "b"]);
-    api.set_takes(Duration::from_secs(5));
-    let agent = Agent::start(&api, Some(home.path()));
+    let server = with(&["a", "b"]);
+    server.fault(Fault::on("*", "*").delay(Duration::from_secs(5)));
+    let agent = Agent::start(&server, Some(home.path()));
     agent.outbox.submit(ended("a"));
-    until(|| !api.tries().is_empty()).await;
+    until(|| !server.requests().is_empty()).await;
     assert!(home.path().join("a.json").exists());
     agent.cut().await;
 
-    api.set_takes(Duration::ZERO);
-    let agent = Agent::start(&api, Some(home.path()));
+    server.lift_all();
+    let agent = Agent::start(&server, Some(home.path()));
     agent.delivered("a").await;
-    until(|| api.phase("a") == "Failed").await;
+    until(|| phase(&server, "a") == "Failed").await;
     until(|| !home.path().join("a.json").exists()).await;
     agent.cut().await;
 }
@@ -66,19 +69,19 @@ async fn a_last_word_waits_for_a_disk_that_hangs_and_not_for_long() {
     let disk = Arc::new(FaultyDisk::new(Mode::Hang, 0..1));
     let config = config(None);
     let spool = Spool::on(disk.clone(), home.path(), SpoolLimits::default(), config.wall.clone());
-    let api = FakeApi::with(&["a", "b"]);
-    let agent = Agent::of(&api, Outbox::with_spool(&config, Some(spool)));
+    let server = with(&["a", "b"]);
+    let agent = Agent::of(&server, Outbox::with_spool(&config, Some(spool)));
     agent.outbox.submit(running("b"));
     agent.delivered("b").await;
-    let before = api.tries().len();
+    let before = server.requests().len();
     agent.outbox.submit(ended("a"));
     disk.until_hanging().await;
     tokio::task::yield_now().await;
-    assert_eq!(api.tries().len(), before, "not before it is on disk");
+    assert_eq!(server.requests().len(), before, "not before it is on disk");
     // A blocking call is under way, so that the paused clock has to be moved by hand.
     tokio::time::advance(Duration::from_millis(1100)).await;
     agent.delivered("a").await;
-    assert_eq!(api.phase("a"), "Failed");
+    assert_eq!(phase(&server, "a"), "Failed");
     disk.go_on();
     agent.cut().await;
 }
@@ -86,21 +89,21 @@ async fn a_last_word_waits_for_a_disk_that_hangs_and_not_for_long() {
 #[tokio::test(start_paused = true)]
 async fn what_was_kept_does_not_replace_what_was_said_since() {
     let home = TempDir::new().unwrap();
-    let api = FakeApi::with(&["a"]);
-    api.set_down(true);
-    let agent = Agent::start(&api, Some(home.path()));
+    let server = with(&["a"]);
+    server.fault(down());
+    let agent = Agent::start(&server, Some(home.path()));
     agent.outbox.submit(says("a", json!({ "phase": "Running", "message": "old" })));
     agent.flush(Duration::from_secs(2)).await;
     agent.cut().await;
-    api.set_down(false);
+    server.lift_all();
     let (outbox, driver) = Outbox::new(&config(Some(home.path())));
     outbox.submit(says("a", json!({ "phase": "Running", "message": "new" })));
-    let agent = Agent::of(&api, (outbox, driver));
+    let agent = Agent::of(&server, (outbox, driver));
     agent.delivered("a").await;
     agent.outbox.recalled().await;
     until(|| std::fs::read_dir(home.path()).unwrap().count() == 0).await;
     let messages: Vec<_> =
-        api.patches().into_iter().map(|(_, patch)| patch["status"]["message"].clone()).collect();
+        patches(&server).into_iter().map(|patch| patch.body["status"]["message"].clone()).collect();
     assert_eq!(messages, ["new"]);
     agent.cut().await;
 }
@@ -108,21 +111,21 @@ async fn what_was_kept_does_not_replace_what_was_said_since() {
 #[tokio::test(start_paused = true)]
 async fn what_was_kept_goes_first_and_what_is_newer_wins() {
     let home = TempDir::new().unwrap();
-    let api = FakeApi::with(&["a", "b"]);
-    api.set_down(true);
-    let agent = Agent::start(&api, Some(home.path()));
+    let server = with(&["a", "b"]);
+    server.fault(down());
+    let agent = Agent::start(&server, Some(home.path()));
     agent.outbox.submit(says("a", json!({ "phase": "Running", "message": "old" })));
     agent.outbox.submit(says("b", json!({ "phase": "Running", "message": "old" })));
     agent.flush(Duration::from_secs(2)).await;
     agent.cut().await;
-    api.set_down(false);
+    server.lift_all();
     let (outbox, driver) =
         Outbox::new(&OutboxConfig { concurrency: 1, ..config(Some(home.path())) });
     outbox.submit(ended("b"));
-    let agent = Agent::of(&api, (outbox, driver));
-    until(|| api.patched().len() == 2).await;
-    assert_eq!(api.patched(), ["a", "b"]);
-    assert_eq!(api.phase("b"), "Failed");
+    let agent = Agent::of(&server, (outbox, driver));
+    until(|| patched(&server).len() == 2).await;
+    assert_eq!(patched(&server), ["a", "b"]);
+    assert_eq!(phase(&server, "b"), "Failed");
     until(|| std::fs::read_dir(home.path()).unwrap().count() == 0).await;
     agent.cut().await;
 }
@@ -130,8 +133,8 @@ async fn what_was_kept_goes_first_and_what_is_newer_wins() {
 #[tokio::test(start_paused = true)]
 async fn a_last_word_of_a_pod_that_has_not_ended_in_the_api_stays_until_the_pod_is_gone() {
     let home = TempDir::new().unwrap();
-    let api = FakeApi::with(&["mirror"]);
-    let agent = Agent::start(&api, Some(home.path()));
+    let server = with(&["mirror"]);
+    let agent = Agent::start(&server, Some(home.path()));
     // A static pod that is stopped and comes back has no terminal phase.
     agent.outbox.submit(StatusUpdate { last: true, ..running("mirror") });
     agent.delivered("mirror").await;
@@ -148,12 +151,12 @@ async fn a_full_disk_delays_no_status() {
     let disk = Arc::new(FaultyDisk::new(Mode::Full, 0..usize::MAX));
     let config = config(None);
     let spool = Spool::on(disk, home.path(), SpoolLimits::default(), config.wall.clone());
-    let api = FakeApi::with(&["a", "b"]);
-    let agent = Agent::of(&api, Outbox::with_spool(&config, Some(spool)));
+    let server = with(&["a", "b"]);
+    let agent = Agent::of(&server, Outbox::with_spool(&config, Some(spool)));
     agent.outbox.submit(ended("a"));
     agent.delivered("a").await;
-    assert_eq!(api.phase("a"), "Failed");
-    api.set_down(true);
+    assert_eq!(phase(&server, "a"), "Failed");
+    server.fault(down());
     agent.outbox.submit(running("b"));
     assert_eq!(agent.flush(Duration::from_secs(2)).await, ["b"]);
     let spool = agent.outbox.stats().spool;
@@ -171,9 +174,9 @@ async fn power_may_go_at_any_moment_of_a_flush() {
         let config = config(None);
         let spool =
             Spool::on(disk.clone(), home.path(), SpoolLimits::default(), config.wall.clone());
-        let api = FakeApi::with(&["a", "b", "c"]);
-        api.set_down(true);
-        let agent = Agent::of(&api, Outbox::with_spool(&config, Some(spool.clone())));
+        let server = with(&["a", "b", "c"]);
+        server.fault(down());
+        let agent = Agent::of(&server, Outbox::with_spool(&config, Some(spool.clone())));
         for name in ["a", "b"] {
             agent.outbox.submit(ended(name));
         }
@@ -183,12 +186,12 @@ async fn power_may_go_at_any_moment_of_a_flush() {
             ["a", "b", "c"].into_iter().filter(|name| spool.has(&PodUid::new(*name))).collect();
         agent.cut().await;
 
-        api.set_down(false);
-        let agent = Agent::start(&api, Some(home.path()));
+        server.lift_all();
+        let agent = Agent::start(&server, Some(home.path()));
         for name in kept {
-            until(|| api.phase(name) != "Pending").await;
+            until(|| phase(&server, name) != "Pending").await;
             let expected = if name == "c" { "Running" } else { "Failed" };
-            assert_eq!(api.phase(name), expected, "moment {moment}");
+            assert_eq!(phase(&server, name), expected, "moment {moment}");
         }
         assert_eq!(agent.outbox.stats().spool.set_aside, 0);
         agent.cut().await;

@@ -1,0 +1,148 @@
+//! What is ours and what is not, on a server that others write to as well.
+
+use super::*;
+
+fn theirs(server: &ApiServer, patch: &Value) {
+    server.patch(NODE, patch).unwrap();
+}
+
+/// virtual-kubelet: TestBeforeAnnotationsPreserved.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_was_there_before_keeps_its_annotations_and_gets_ours() {
+    let server = ApiServer::in_memory().unwrap();
+    apply(&server, json!({ "annotations": { "theirs": "1" }, "labels": { "theirs": "1" } }));
+    let taint_of_theirs = json!([{ "key": "theirs", "effect": "NoSchedule" }]);
+    theirs(&server, &json!({ "spec": { "taints": taint_of_theirs } }));
+    let mut facts = NodeFacts { taints: vec![taint("ours", "1")], ..facts() };
+    facts.annotations.insert("ours".into(), "1".into());
+    let agent = Agent::start_with(&server, facts, NodeSettings::default());
+    agent.told().await;
+    sleep(Duration::from_secs(1)).await;
+    let node = there(&server);
+    assert_eq!(node["metadata"]["annotations"]["ours"], "1");
+    assert_eq!(node["status"]["capacity"]["cpu"], "2");
+    assert_eq!(node["metadata"]["annotations"]["theirs"], "1");
+    assert_eq!(node["metadata"]["labels"]["theirs"], "1");
+    let taints = node["spec"]["taints"].as_array().unwrap();
+    assert_eq!((&taints[0]["key"], taints.len()), (&json!("theirs"), 2));
+}
+
+/// virtual-kubelet: TestManualConditionsPreserved.
+#[tokio::test(start_paused = true)]
+async fn a_foreign_condition_survives_and_an_annotation_that_we_drop_disappears() {
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    agent.facts.send_modify(|facts| drop(facts.annotations.insert("ours".into(), "1".into())));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(there(&server)["metadata"]["annotations"]["ours"], "1");
+    theirs(
+        &server,
+        &json!({ "metadata": { "annotations": { "theirs": "1" } },
+            "status": { "conditions": [{ "type": "Theirs", "status": "True" }] } }),
+    );
+    agent.facts.send_modify(|facts| facts.annotations.clear());
+    agent.handle.set_ready(Err("why".into()));
+    agent.told().await;
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(condition(&server, "Theirs")["status"], "True");
+    let annotations = there(&server)["metadata"]["annotations"].clone();
+    assert_eq!((annotations.get("ours"), &annotations["theirs"]), (None, &json!("1")));
+    assert_eq!(ready_is(&server).1, "why");
+}
+
+/// What one agent applied, the next one takes off: the Node object remembers it.
+#[tokio::test(start_paused = true)]
+async fn a_restarted_agent_takes_off_what_the_earlier_one_had_put_there() {
+    let server = ApiServer::in_memory().unwrap();
+    let mut first = facts();
+    first.labels.insert("ours".into(), "1".into());
+    first.capacity.insert("example.com/ours".into(), Quantity("1".into()));
+    let agent = Agent::start_with(&server, first, NodeSettings::default());
+    agent.told().await;
+    agent.stop.cancel();
+    theirs(
+        &server,
+        &json!({ "metadata": { "labels": { "theirs": "1" } },
+            "status": { "capacity": { "example.com/theirs": "1" } } }),
+    );
+    let _agent = Agent::ready(&server).await;
+    sleep(Duration::from_secs(1)).await;
+    let node = there(&server);
+    let (labels, capacity) = (&node["metadata"]["labels"], &node["status"]["capacity"]);
+    assert_eq!((labels.get("ours"), &labels["theirs"]), (None, &json!("1")));
+    assert_eq!(capacity.get("example.com/ours"), None);
+    assert_eq!(capacity["example.com/theirs"], "1");
+}
+
+/// virtual-kubelet#956: the control plane had marked the node, and nothing marked it back.
+#[tokio::test(start_paused = true)]
+async fn what_others_write_over_our_conditions_is_written_back_at_once() {
+    let server = ApiServer::in_memory().unwrap();
+    let _agent = Agent::ready(&server).await;
+    sleep(Duration::from_secs(1)).await;
+    let unknown = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
+        "message": "Kubelet stopped posting node status." });
+    theirs(&server, &json!({ "status": { "conditions": [unknown] } }));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(ready_is(&server), ("True".into(), "kubelet is posting ready status".into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dispute_with_another_writer_is_carried_on_ever_more_slowly() {
+    let server = ApiServer::in_memory().unwrap();
+    let _agent = Agent::ready(&server).await;
+    let before = server.count("patch", "nodes/status");
+    for _ in 0..250 {
+        theirs(
+            &server,
+            &json!({ "status": { "conditions": [{ "type": "Ready", "status": "False" }] } }),
+        );
+        sleep(Duration::from_millis(20)).await;
+    }
+    let writes = server.count("patch", "nodes/status") - before;
+    assert!((1..=8).contains(&writes), "{writes} writes in 5 s");
+}
+
+/// virtual-kubelet: TestUpdateNodeStatus.
+#[tokio::test(start_paused = true)]
+async fn the_status_is_as_it_has_to_be_before_and_after_and_not_written_to_a_node_that_is_gone() {
+    let server = ApiServer::in_memory().unwrap();
+    let mut facts = facts();
+    facts.addresses.push(NodeAddress { type_: "InternalIP".into(), address: "fd00::1".into() });
+    let agent = Agent::start_with(&server, facts, NodeSettings::default());
+    agent.told().await;
+    let is = |cpu: &str, addresses: usize| {
+        let status = there(&server)["status"].clone();
+        assert_eq!(status["capacity"]["cpu"], cpu);
+        assert_eq!(status["addresses"].as_array().unwrap().len(), addresses);
+    };
+    is("2", 2);
+    agent.facts.send_modify(|facts| {
+        facts.addresses.truncate(1);
+        facts.capacity.get_mut("cpu").unwrap().0 = "3".into();
+    });
+    sleep(Duration::from_secs(2)).await;
+    is("3", 1);
+    server.remove(NODE);
+    sleep(Duration::from_secs(1)).await;
+    assert!(agent.handle.state().borrow().deleted);
+    server.forget_requests();
+    agent.handle.set_ready(Err("why".into()));
+    let told = agent.handle.flush(Instant::now() + Duration::from_secs(1)).await;
+    assert_eq!(told, Ok(()), "there is no Node object to write it to");
+    assert_eq!(server.count("patch", "*") + server.count("create", "nodes"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_others_write_or_delete_is_held_on_to() {
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    sleep(Duration::from_secs(1)).await;
+    server.patch(LEASE, &json!({ "spec": { "holderIdentity": "somebody" } })).unwrap();
+    sleep(Duration::from_secs(11)).await;
+    assert_eq!(server.get(LEASE).unwrap()["spec"]["holderIdentity"], "n1");
+    server.remove(LEASE);
+    sleep(Duration::from_secs(11)).await;
+    assert!(server.get(LEASE).is_some());
+    assert_eq!(agent.handle.state().borrow().lease_problem, None);
+}
