@@ -4,6 +4,8 @@
 
 mod client;
 mod companion;
+#[allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+mod connect;
 mod daemon_set;
 mod events;
 #[allow(dead_code, clippy::unwrap_used, reason = "the tests on a real server use the rest")]

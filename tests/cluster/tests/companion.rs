@@ -8,7 +8,6 @@ mod node;
 mod recorded;
 pub(crate) mod scene;
 
-use std::collections::HashSet;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -91,24 +90,6 @@ async fn a_kubelet_and_an_api_server_for_tests_answer_as_the_real_ones_did() {
     for (what, real) in real.as_object().unwrap() {
         assert_eq!(answers[what], *real, "{what}: {:#}", answers[what]);
     }
-}
-
-#[tokio::test]
-async fn a_budget_is_heard_until_its_time_is_over() {
-    let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
-    scene.server.apply(budget("web")).unwrap();
-    let uid = scene.uid("web");
-    // A third of it is for the budget: on a quick machine, about one request in each of five seconds.
-    let stopping = stop(&scene, &uid, 15);
-    let deleted = async {
-        let deleting = |pod: &Value| pod["metadata"]["deletionGracePeriodSeconds"].as_i64();
-        let what = "the pod is deleted";
-        scene.server.until(what, |all| deleting(&*all.get("pods/default/web")?)).await.unwrap()
-    };
-    let (stopped, told) = tokio::join!(stopping, deleted);
-    stopped.unwrap();
-    assert!((8..=10).contains(&told), "what was left of fifteen seconds: {told}");
-    assert!(scene.server.count("create", "pods/eviction") >= 3);
 }
 
 /// A pod that has a responder.
@@ -199,65 +180,6 @@ async fn a_request_that_fails_is_followed_by_an_eviction() {
 }
 
 #[tokio::test]
-async fn a_shorter_grace_reaches_the_kubelet() {
-    let scene = Scene::new(&[pod("web", &json!({}))], Duration::from_secs(600)).await;
-    let uid = scene.uid("web");
-    let begun = tokio::time::Instant::now();
-    let (sender, grace) = Grace::until(begun + Duration::from_secs(300));
-    let shortens = async {
-        let deleting = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string().then_some(());
-        let what = "the pod is evicted";
-        scene.server.until(what, |all| deleting(&*all.get("pods/default/web")?)).await.unwrap();
-        sender.shorten_to(tokio::time::Instant::now() + Duration::from_secs(2));
-    };
-    let (stopped, ()) = tokio::join!(scene.runtime.stop_pod(&uid, None, grace), shortens);
-    assert!(stopped.unwrap().forced());
-    assert!(begun.elapsed() < Duration::from_secs(60));
-}
-
-#[tokio::test]
-async fn a_pod_with_the_name_of_another_is_not_touched() {
-    let scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
-    let old = scene.uid("web");
-    scene.server.pause_watches(true);
-    scene.server.remove("pods/default/web");
-    scene.server.apply(pod("web", &json!({}))).unwrap();
-    // The kubelet's watch is silent as well: what it would have ended is ended here.
-    scene.containers.keep_only(&HashSet::new());
-    stop(&scene, &old, 30).await.unwrap();
-    let new = scene.server.get("pods/default/web").unwrap();
-    assert!(new["metadata"]["deletionTimestamp"].is_null());
-    assert_ne!(new["metadata"]["uid"], old.as_str());
-}
-
-#[tokio::test]
-async fn a_pod_that_others_delete_is_waited_for() {
-    let scene = Scene::new(&[pod("web", &json!({}))], Duration::from_secs(1)).await;
-    let uid = scene.uid("web");
-    scene.server.delete("pods/default/web", Some(20)).unwrap();
-    let deleting = async |scene: &Scene| {
-        let desired = scene.runtime.desired().borrow().clone().unwrap();
-        desired.pods.iter().all(|pod| pod.metadata.deletion_timestamp.is_some())
-    };
-    scene.eventually("the deletion is heard of", deleting).await;
-    scene.server.forget_requests();
-    stop(&scene, &uid, 30).await.unwrap();
-    assert_eq!(scene.server.count("create", "pods/eviction"), 0);
-}
-
-#[tokio::test]
-async fn without_the_api_and_without_a_kubelet_containers_still_get_their_end() {
-    let mut scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
-    let uid = scene.uid("web");
-    scene.kill_kubelet();
-    scene.server.cut_off().await.unwrap();
-    scene.set_going_down();
-    stop(&scene, &uid, 6).await.unwrap();
-    assert_eq!(scene.containers.count(), 0);
-    assert!(!scene.runtime.pod_status(&uid).await.unwrap().any_running());
-}
-
-#[tokio::test]
 async fn errors_and_lost_answers_delay_a_stop_and_do_not_end_it() {
     for fault in [
         Fault::on("create", "pods/eviction").times(2).status(500),
@@ -271,28 +193,4 @@ async fn errors_and_lost_answers_delay_a_stop_and_do_not_end_it() {
         stop(&scene, &uid, 30).await.unwrap();
         assert_eq!(scene.containers.count(), 0, "{fault:?}");
     }
-}
-
-#[tokio::test]
-async fn an_agent_that_starts_in_an_outage_takes_no_pod_for_ended_and_ends_it_when_that_is_over() {
-    let mut scene = Scene::new(&[pod("web", &json!({}))], SOON).await;
-    let uid = scene.uid("web");
-    scene.server.cut_off().await.unwrap();
-    scene.restart_agent().await;
-    let unknown = "the API server has not listed this node's pods yet";
-    let said = [
-        scene.runtime.trouble().unwrap(),
-        stop(&scene, &uid, 30).await.unwrap_err().to_string(),
-        scene.runtime.pod_status(&uid).await.unwrap_err().to_string(),
-    ];
-    // There is no container runtime to ask, which is said once it was tried.
-    assert!(said.iter().all(|said| said.starts_with(unknown)), "{said:?}");
-    assert_eq!(scene.containers.count(), 1);
-
-    scene.server.come_back().await.unwrap();
-    let told = async |scene: &Scene| scene.runtime.desired().borrow().is_some();
-    scene.eventually("its pods are told", told).await;
-    stop(&scene, &uid, 30).await.unwrap();
-    assert_eq!(scene.containers.count(), 0);
-    assert_eq!(scene.runtime.trouble(), None);
 }

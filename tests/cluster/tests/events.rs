@@ -26,11 +26,7 @@ impl Bed {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
         server.apply(namespace).unwrap();
-        let config = kube::config::Kubeconfig::from_yaml(&server.kubeconfig()).unwrap();
-        let options = kube::config::KubeConfigOptions::default();
-        let mut config = kube::Config::from_custom_kubeconfig(config, &options).await.unwrap();
-        config.default_retry = false;
-        let client = kube::Client::try_from(config).unwrap();
+        let client = crate::connect::client(&server.kubeconfig()).await;
         let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
         let (events, writer) = Events::new(client.clone(), NodeRef::new("n1"), 100, wall);
         let cancel = CancellationToken::new();

@@ -1,11 +1,7 @@
 //! The node controller against an API server: real connections, real patches, real watches.
-//!
-//! Scenarios of virtual-kubelet's own tests carry their names.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test")]
 
 mod after_nodes;
 pub(crate) mod harness;
-mod ownership;
-mod registration;
 mod trouble;

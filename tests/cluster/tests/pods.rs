@@ -5,7 +5,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on fails")]
 
 mod conformance;
-mod deletion;
 pub(crate) mod harness;
 mod lifecycle;
 mod table;

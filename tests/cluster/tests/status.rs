@@ -1,7 +1,4 @@
 //! Statuses, mirrors and the clean-up after a boot against a real protocol: TLS, HTTP, patches.
-//!
-//! [`virtual_kubelet`] has the scenarios of virtual-kubelet's own tests that are about statuses, each
-//! with the name of the test there.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,8 +9,6 @@
 
 mod after_boot;
 mod cut_off;
-mod faults;
 mod kubelet;
 mod mirrors;
-mod virtual_kubelet;
 pub(crate) mod world;

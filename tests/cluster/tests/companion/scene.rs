@@ -10,6 +10,7 @@ use winddown_companion::{CompanionConfig, KubeletRuntime, companion};
 use winddown_shared::{PodUid, Runtime, WallClock};
 
 use crate::companion::kubelet::{Containers, Kubelet};
+use crate::connect;
 
 pub(crate) const NODE: &str = "n1";
 /// Who the kubelet is to the API server.
@@ -20,8 +21,8 @@ pub(crate) struct Scene {
     pub(crate) runtime: KubeletRuntime<Containers>,
     pub(crate) containers: Containers,
     down: watch::Sender<bool>,
-    kubelet: Option<Kubelet>,
-    follower: DropGuard,
+    _kubelet: Kubelet,
+    _follower: DropGuard,
 }
 
 #[expect(clippy::disallowed_methods, reason = "a real server has a real clock")]
@@ -30,22 +31,14 @@ pub(crate) fn wall() -> WallClock {
 }
 
 pub(crate) async fn client(server: &ApiServer) -> kube::Client {
-    client_of(&server.kubeconfig()).await
+    connect::client(&server.kubeconfig()).await
 }
 
 /// A connection of the node's own.
 pub(crate) async fn kubelets_client(server: &ApiServer) -> kube::Client {
     let hour = Duration::from_secs(3600);
     let identity = server.new_identity(KUBELET, &["system:nodes"], hour).unwrap();
-    client_of(&server.kubeconfig_of(&identity)).await
-}
-
-async fn client_of(kubeconfig: &str) -> kube::Client {
-    let kubeconfig = kube::config::Kubeconfig::from_yaml(kubeconfig).unwrap();
-    let options = kube::config::KubeConfigOptions::default();
-    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-    config.default_retry = false;
-    kube::Client::try_from(config).unwrap()
+    connect::client(&server.kubeconfig_of(&identity)).await
 }
 
 /// A pod whose containers are ready as soon as they run, with `more` in its metadata.
@@ -65,19 +58,6 @@ pub(crate) fn pod(name: &str, more: &Value) -> Value {
     pod
 }
 
-async fn start(
-    server: &ApiServer,
-    containers: &Containers,
-    down: &watch::Sender<bool>,
-) -> (KubeletRuntime<Containers>, DropGuard) {
-    let mut config = CompanionConfig::new(NODE, wall());
-    config.going_down = down.subscribe();
-    let (runtime, follower) = companion(client(server).await, containers.clone(), config);
-    let stop = CancellationToken::new();
-    tokio::spawn(follower.run(stop.clone()));
-    (runtime, stop.drop_guard())
-}
-
 impl Scene {
     /// With these pods, which run. Their containers take that long to end.
     pub(crate) async fn new(pods: &[Value], takes: Duration) -> Self {
@@ -87,12 +67,16 @@ impl Scene {
             server.apply(pod.clone()).unwrap();
         }
         let containers = Containers::default();
-        let kubelet =
+        let _kubelet =
             Kubelet::start(kubelets_client(&server).await, NODE, containers.clone(), takes);
         let down = watch::Sender::new(false);
-        let (runtime, follower) = start(&server, &containers, &down).await;
-        let kubelet = Some(kubelet);
-        let scene = Self { server, runtime, containers, down, kubelet, follower };
+        let mut config = CompanionConfig::new(NODE, wall());
+        config.going_down = down.subscribe();
+        let (runtime, follower) = companion(client(&server).await, containers.clone(), config);
+        let stop = CancellationToken::new();
+        tokio::spawn(follower.run(stop.clone()));
+        let _follower = stop.drop_guard();
+        let scene = Self { server, runtime, containers, down, _kubelet, _follower };
         let count = pods.len();
         scene
             .eventually("all pods run", async |scene| {
@@ -103,11 +87,6 @@ impl Scene {
         scene
     }
 
-    /// The next agent, which knows nothing.
-    pub(crate) async fn restart_agent(&mut self) {
-        (self.runtime, self.follower) = start(&self.server, &self.containers, &self.down).await;
-    }
-
     pub(crate) fn uid(&self, name: &str) -> PodUid {
         let pod = self.server.get(&format!("pods/default/{name}")).unwrap();
         PodUid::new(pod["metadata"]["uid"].as_str().unwrap())
@@ -115,10 +94,6 @@ impl Scene {
 
     pub(crate) fn set_going_down(&self) {
         self.down.send_replace(true);
-    }
-
-    pub(crate) fn kill_kubelet(&mut self) {
-        self.kubelet = None;
     }
 
     pub(crate) async fn eventually(&self, what: &str, is: impl AsyncFn(&Self) -> bool) {

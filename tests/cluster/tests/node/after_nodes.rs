@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use winddown_apiserver::{ApiServer, Fault, Objects};
 use winddown_cluster::after_nodes::{DownStage, NodesFollower, Reason, SeenNodes, wait};
 
-use crate::node::harness::{LONG, client};
+use crate::connect::client;
+use crate::node::harness::LONG;
 
 const WORKERS: &str = "!node-role.kubernetes.io/control-plane";
 /// Longer than the answers take, and short.

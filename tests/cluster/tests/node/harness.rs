@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{NodeAddress, NodeSystemInfo};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -24,7 +23,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 pub(crate) struct Agent {
     pub(crate) handle: NodeControllerHandle,
-    pub(crate) facts: watch::Sender<NodeFacts>,
+    _facts: watch::Sender<NodeFacts>,
     pub(crate) stop: CancellationToken,
     pub(crate) run: JoinHandle<()>,
 }
@@ -62,37 +61,21 @@ pub(crate) fn clock() -> WallClock {
     WallClock::new(jiff::Timestamp::now)
 }
 
-pub(crate) async fn client(kubeconfig: &str) -> kube::Client {
-    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
-    let options = KubeConfigOptions::default();
-    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-    config.default_retry = false;
-    kube::Client::try_from(config).unwrap()
-}
-
 impl Agent {
     pub(crate) async fn start_with(
         server: &ApiServer,
         facts: NodeFacts,
         settings: NodeSettings,
     ) -> Self {
-        Self::start_as(&server.kubeconfig(), facts, settings).await
-    }
-
-    pub(crate) async fn start_as(
-        kubeconfig: &str,
-        facts: NodeFacts,
-        settings: NodeSettings,
-    ) -> Self {
-        let client = client(kubeconfig).await;
-        let (facts, told) = watch::channel(facts);
+        let client = crate::connect::client(&server.kubeconfig()).await;
+        let (_facts, told) = watch::channel(facts);
         let (controller, handle) = NodeController::builder(client, "n1", told, clock())
             .settings(settings)
             .build()
             .unwrap();
         let stop = CancellationToken::new();
         let run = tokio::spawn(controller.run(stop.clone()));
-        Self { handle, facts, stop, run }
+        Self { handle, _facts, stop, run }
     }
 
     /// Starts, is ready, and has told the API server so.

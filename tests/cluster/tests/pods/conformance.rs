@@ -93,36 +93,3 @@ async fn c7_to_c10_a_pod_starts_without_what_is_optional_and_not_without_what_is
         preparing.stop().await;
     }
 }
-
-/// C5 and C6 differ in the grace alone.
-async fn deleted(grace: Option<u32>) -> Option<Arc<Value>> {
-    let cluster = Cluster::new().await;
-    let running = cluster.start().await.ready().await;
-    cluster.server.apply(pod("a")).unwrap();
-    cluster.until_phase("a", "Running").await;
-    let conditions = cluster.server.get(&path("a")).unwrap()["status"]["conditions"].clone();
-    let ready = conditions.as_array().unwrap().iter().find(|one| one["type"] == "Ready").unwrap();
-    assert_eq!(ready["status"], "True");
-
-    let began = Instant::now();
-    cluster.server.delete(&path("a"), grace.map(i64::from)).unwrap();
-    let last = cluster.server.get(&path("a"));
-    cluster.until_given(0).await;
-    cluster.until_gone("a").await;
-    assert!(began.elapsed() < Duration::from_secs(20), "not after its grace of 30 s");
-    let removals = cluster.server.count("delete", "pods");
-    assert_eq!(removals, usize::from(last.is_some()), "only what is there is removed");
-    running.stop().await;
-    last
-}
-
-#[tokio::test]
-async fn c5_a_graceful_delete_leaves_the_node_without_the_pod() {
-    let last = deleted(None).await.unwrap();
-    assert_eq!(last["metadata"]["deletionGracePeriodSeconds"], 30);
-}
-
-#[tokio::test]
-async fn c6_a_delete_by_force_leaves_the_node_without_the_pod() {
-    assert_eq!(deleted(Some(0)).await, None);
-}

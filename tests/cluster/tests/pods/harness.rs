@@ -72,11 +72,7 @@ impl Cluster {
     }
 
     pub(crate) async fn client(&self) -> kube::Client {
-        let config = kube::config::Kubeconfig::from_yaml(&self.server.kubeconfig()).unwrap();
-        let options = kube::config::KubeConfigOptions::default();
-        let mut config = kube::Config::from_custom_kubeconfig(config, &options).await.unwrap();
-        config.default_retry = false;
-        kube::Client::try_from(config).unwrap()
+        crate::connect::client(&self.server.kubeconfig()).await
     }
 
     pub(crate) fn config(&self) -> PodControllerConfig {
@@ -142,10 +138,6 @@ impl Cluster {
             assert!(tokio::time::Instant::now() < end, "{} pods instead of {count}", pods.len());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-    }
-
-    pub(crate) fn uid(&self, name: &str) -> String {
-        self.server.get(&path(name)).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 }
 

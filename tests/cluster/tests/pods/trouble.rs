@@ -1,7 +1,5 @@
 //! An API server that is away, slow or confused: everything here goes on.
 
-use std::time::Duration;
-
 use serde_json::json;
 use winddown_apiserver::Fault;
 
@@ -15,51 +13,6 @@ async fn with_two_running_pods() -> (Cluster, Running) {
         cluster.until_phase(name, "Running").await;
     }
     (cluster, running)
-}
-
-#[tokio::test]
-async fn a_pod_that_vanished_in_a_gap_of_the_watch_is_ended() {
-    let (cluster, running) = with_two_running_pods().await;
-    cluster.server.pause_watches(true);
-    cluster.server.remove(&path("a"));
-    // What happened meanwhile is no longer to be had: only a list can tell.
-    cluster.server.compact();
-    cluster.server.drop_watches("pods");
-    cluster.server.pause_watches(false);
-    cluster.until_given(1).await;
-    assert_eq!(cluster.node.pods()[0].name().as_ref(), "b");
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn a_watch_that_is_told_410_in_either_way_lists_again() {
-    let (cluster, running) = with_two_running_pods().await;
-    cluster.server.fail_watches("pods", 410, "Expired");
-    cluster.server.apply(pod("c")).unwrap();
-    cluster.until_phase("c", "Running").await;
-    cluster.server.fault(Fault::on("watch", "pods").times(1).status(410).reason("Expired"));
-    cluster.server.drop_watches("pods");
-    cluster.server.apply(pod("d")).unwrap();
-    cluster.until_phase("d", "Running").await;
-    cluster.until_given(4).await;
-    running.stop().await;
-}
-
-#[tokio::test]
-async fn an_outage_across_the_end_of_a_pod_ends_nothing_else_and_is_caught_up() {
-    let (cluster, running) = with_two_running_pods().await;
-    cluster.server.cut_off().await.unwrap();
-    cluster.node.exit("a", 0);
-    // Changes that somebody makes at the API meanwhile.
-    cluster.server.apply(pod("c")).unwrap();
-    cluster.server.delete(&path("b"), Some(30)).unwrap();
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert_eq!(cluster.node.pods().len(), 2);
-    cluster.server.come_back().await.unwrap();
-    cluster.until_phase("a", "Succeeded").await;
-    cluster.until_phase("c", "Running").await;
-    cluster.until_gone("b").await;
-    running.stop().await;
 }
 
 #[tokio::test]

@@ -51,11 +51,7 @@ impl Bed {
         ] {
             server.apply(object).unwrap();
         }
-        let kubeconfig = kube::config::Kubeconfig::from_yaml(&server.kubeconfig()).unwrap();
-        let options = kube::config::KubeConfigOptions::default();
-        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
-        config.default_retry = false;
-        let client = kube::Client::try_from(config).unwrap();
+        let client = crate::connect::client(&server.kubeconfig()).await;
         let dir = tempfile::tempdir().unwrap();
         let config = ResolverConfig {
             node: Some(NodeAmounts { cpu_milli: 4000, ..NodeAmounts::default() }),

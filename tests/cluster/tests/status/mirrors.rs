@@ -119,65 +119,6 @@ async fn a_static_pod_is_shown_with_its_status_made_anew_and_gone_with_it() {
     node.stop().await;
 }
 
-/// `kubectl delete` of a mirror: the agent lets it go at once, and makes a new one.
-#[tokio::test]
-async fn a_mirror_that_is_being_deleted_is_let_go_and_made_anew() {
-    let node = Node::start().await;
-    node.want(&[web("h1", plain())]);
-    let first = node.mirror("there", |_| true).await;
-    let deleting = node.server.delete("pods/kube-system/web-node-1", Some(30)).unwrap().unwrap();
-    node.mirrors.api_saw(&to_pod(&deleting));
-    let uid = first["metadata"]["uid"].clone();
-    let second = node.mirror("another one", |m| m["metadata"]["uid"] != uid).await;
-    assert_eq!(second["metadata"]["deletionTimestamp"], Value::Null);
-    node.stop().await;
-}
-
-#[tokio::test]
-async fn what_an_earlier_agent_has_left_is_found_and_mended() {
-    let node = Node::start().await;
-    let mirror = |name: &str, hash: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "name": name, "namespace": "kube-system",
-                "annotations": { "kubernetes.io/config.mirror": hash } },
-            "spec": { "nodeName": "node-1", "containers": [{ "name": "main", "image": "i" }] },
-        })
-    };
-    node.server.apply(mirror("old-node-1", "h9")).unwrap();
-    let kept = node.server.apply(mirror("web-node-1", "h1")).unwrap();
-    // The driver lists when it starts; a later list is the watch's.
-    node.mirrors.api_saw(&to_pod(&node.server.get("pods/kube-system/old-node-1").unwrap()));
-    node.mirrors.api_saw(&to_pod(&kept));
-    node.want(&[web("h1", plain())]);
-    node.server
-        .within(LONG, "the orphan is gone", |o| {
-            o.get("pods/kube-system/old-node-1").is_none().then_some(())
-        })
-        .await
-        .unwrap();
-    let there = node.mirror("kept", |_| true).await;
-    assert_eq!(there["metadata"]["uid"], kept["metadata"]["uid"]);
-    node.stop().await;
-}
-
-#[tokio::test]
-async fn a_pod_that_refers_to_a_secret_is_not_shown_and_one_that_is_mended_is() {
-    let node = Node::start().await;
-    let mut spec = plain();
-    spec["volumes"] = json!([{ "name": "v", "secret": { "secretName": "s" } }]);
-    node.want(&[web("h1", spec)]);
-    node.server
-        .within(LONG, "it was listed", |o| (o.count("list", "pods") > 0).then_some(()))
-        .await
-        .unwrap();
-    node.want(&[web("h2", plain())]);
-    let mirror = node.mirror("there", |_| true).await;
-    assert_eq!(hash(&mirror), "h2");
-    assert_eq!(node.server.count("create", "pods"), 1);
-    node.stop().await;
-}
-
 #[tokio::test]
 async fn a_server_that_fails_or_loses_its_answer_gets_one_mirror_in_the_end() {
     let node = Node::start().await;

@@ -55,15 +55,7 @@ impl Agent {
 }
 
 pub(crate) async fn client(server: &ApiServer) -> kube::Client {
-    client_of(&server.kubeconfig()).await
-}
-
-pub(crate) async fn client_of(kubeconfig: &str) -> kube::Client {
-    let config = kube::config::Kubeconfig::from_yaml(kubeconfig).unwrap();
-    let mut config =
-        kube::Config::from_custom_kubeconfig(config, &Default::default()).await.unwrap();
-    config.default_retry = false;
-    kube::Client::try_from(config).unwrap()
+    crate::connect::client(&server.kubeconfig()).await
 }
 
 /// Somebody makes a pod that is bound to this node.
