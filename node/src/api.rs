@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
+use winddown_host::OneThread;
 use winddown_shared::{
     KillError, KillReason, KillRequest, Pod, PodKiller, Runtime, RuntimePod, StatusOverride,
+    error_chain,
 };
 
 use crate::plugin::ShutdownAnswers;
@@ -75,8 +77,7 @@ impl<R: Runtime> PlanApi for Node<R> {
     }
 
     fn start_plan(&self) -> StartPlan {
-        let shutdown = self.0.answers.shutdown.as_ref();
-        shutdown.map(|shutdown| shutdown.start_plan()).unwrap_or_default()
+        self.0.answers.start.as_ref().map(|start| start.plan()).unwrap_or_default()
     }
 
     fn preemption_plan(
@@ -185,7 +186,11 @@ impl<R: Runtime> ReportApi for Node<R> {
     }
 
     async fn report(&self, id: &str) -> Result<serde_json::Value, ApiError> {
-        self.shutdown()?.report(id.to_owned()).await
+        let shutdown = self.shutdown()?;
+        match &self.0.answers.start {
+            Some(start) if id == "start" => start.report().await,
+            _ => shutdown.report(id.to_owned()).await,
+        }
     }
 }
 
@@ -238,4 +243,26 @@ fn not_here(what: &str) -> ApiError {
 pub(crate) fn holds_none(namespace: &str, name: &str) -> ApiError {
     let text = format!("the pod {namespace}/{name} holds no shutdown of this node");
     ApiError::new(ErrorCode::NotFound, text).with_hint("`winddown status` lists those that do")
+}
+
+/// Runs disk work off the async threads, one piece at a time.
+pub(crate) async fn blocking<T: Send + 'static>(
+    reading: &OneThread,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let failed = |_| Err(ApiError::new(ErrorCode::Internal, "reading the disk failed"));
+    reading.run(|()| work()).await.unwrap_or_else(failed)
+}
+
+/// The answer when a report cannot be read.
+pub(crate) fn unreadable(error: &dyn std::error::Error) -> ApiError {
+    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
+    match io.map(std::io::Error::kind) {
+        Some(std::io::ErrorKind::PermissionDenied) => {
+            ApiError::new(ErrorCode::Forbidden, error_chain(error))
+                .with_hint("run it again with sudo")
+        }
+        _ => ApiError::new(ErrorCode::Internal, error_chain(error))
+            .with_hint("check the disk with the state directory"),
+    }
 }

@@ -98,16 +98,20 @@ impl Configured {
         self.0.node.subscribe()
     }
 
+    /// The shutdown policy, with every change of it.
+    pub(crate) fn policy(&self) -> watch::Receiver<Arc<Policy>> {
+        self.follow(|config| Arc::new(shutdown_policy(config)))
+    }
+
     /// The shutdown plug-in as configured; `inhibitor` announces shutdowns.
     pub fn shutdown<I: Inhibitor>(&self, inhibitor: Arc<I>) -> Shutdown {
         let config = self.configuration().config;
-        let policy = self.follow(|config| Arc::new(shutdown_policy(config)));
+        let policy = self.policy();
         let first = Policy::clone(&policy.borrow());
         let kept = usize::try_from(config.reports_kept).unwrap_or(usize::MAX);
         Shutdown::new(inhibitor, first, &config.state_directory)
             .following(policy)
             .reports_kept(kept)
-            .start_group_timeout(config.start_group_timeout)
     }
 
     /// The preemption plug-in as configured.

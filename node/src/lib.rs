@@ -23,11 +23,6 @@
 //! hands the kill to a worker. So the next agent continues with the rest, and chooses no second victim. `KillReason::owes` is
 //! the one table of what a reason owes a manifest's pod afterwards: when it starts again, and whether the file stays until then.
 //!
-//! **The start.** `start_plan` (pure) is the plan of a shutdown, backwards. `OrderedStart` follows the desired pods and
-//! their statuses, and publishes whose turn it is (`shared::StartTurn`); the intake alone lets pods in. A pod whose turn
-//! has not come has no worker. The report is the state: it is written at each turn, and the next agent of the boot
-//! continues from it.
-//!
 //! Whether a node is protected is one pure rule, `node/src/protection.rs`: the doctor applies it to its facts, and the agent to
 //! its own state when a request for the status or the metrics arrives. For the kubelet the agent looks with the doctor's eyes
 //! (`doctor::KubeletLook`), at most once in five seconds and only when asked. A property of all combinations of facts keeps
@@ -57,6 +52,8 @@ mod kept_file;
 mod kept_kills;
 mod links;
 pub mod metrics;
+#[cfg(feature = "shutdown")]
+pub mod ordered_start;
 mod plugin;
 #[cfg(feature = "preemption")]
 mod preemption;
@@ -107,7 +104,7 @@ pub use pressure::{Eviction, PressureSource, RuntimeFigures};
 pub use protection::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
 pub use settings::{Settings, SettingsSource};
 #[cfg(feature = "shutdown")]
-pub use shutdown::{Shutdown, ShutdownHandle, reports, start_view};
+pub use shutdown::{Shutdown, ShutdownHandle, reports};
 pub use source::PodSource;
 #[cfg(feature = "config")]
 pub use trust::trusted_paths;

@@ -43,7 +43,7 @@ use starting::StartingPods;
 
 pub use cluster::{AfterNodesFacts, ClusterFacts};
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
-pub use facts::{InhibitorFacts, PluginGauge, ScrapedNode, StartFacts};
+pub use facts::{InhibitorFacts, PluginGauge, ScrapedNode};
 pub use port::{BIND_RETRY_DELAY, serve_over_tcp};
 pub use process::{ProcessReader, ProcessUsage};
 pub use starting::PodStartup;

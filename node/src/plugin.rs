@@ -99,6 +99,7 @@ pub(crate) trait PluginSection: Send + Sync + 'static {
 #[derive(Clone, Default)]
 pub(crate) struct Answers {
     pub(crate) shutdown: Option<Arc<dyn ShutdownAnswers>>,
+    pub(crate) start: Option<Arc<dyn StartAnswers>>,
     pub(crate) release: Option<Arc<dyn ReleaseAnswers>>,
     pub(crate) preemption: Option<Arc<dyn PreemptionAnswers>>,
     #[cfg(feature = "eviction")]
@@ -110,13 +111,18 @@ pub(crate) trait ShutdownAnswers: ReportAnswers {
     #[cfg(feature = "shutdown")]
     fn plan(&self, within: Option<std::time::Duration>) -> BoxFuture<'_, api::ShutdownPlan>;
 
-    fn start_plan(&self) -> StartPlan;
-
     fn drain(&self, request: DrainRequest) -> Result<Events, ApiError>;
 
     fn give_notice(&self, body: NoticeBody) -> BoxFuture<'_, Result<Events, ApiError>>;
 
     fn withdraw_notice(&self) -> BoxFuture<'_, WithdrawAnswer>;
+}
+
+/// See [`PlanApi`](winddown_control::PlanApi) and [`ReportApi`](winddown_control::ReportApi).
+pub(crate) trait StartAnswers: Send + Sync {
+    fn plan(&self) -> StartPlan;
+
+    fn report(&self) -> BoxFuture<'_, Result<serde_json::Value, ApiError>>;
 }
 
 /// See [`ActApi`](winddown_control::ActApi).

@@ -6,13 +6,11 @@ mod last_boot;
 mod notice;
 pub mod reports;
 pub(crate) mod running;
-mod start;
 mod unit_stop;
 mod view;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
@@ -22,8 +20,8 @@ use winddown_shared::{
     Inhibitor, LockState, Runtime, ShutdownKind, ShutdownWork, WallTime, error_chain,
 };
 use winddown_shutdown::{
-    OrderedStart, Policy, Progress, ProgressPhase, ProgressSender, RecordPlace, ReportStore,
-    RunRecord, StateFile, StateTimes, Trigger, UnitStop,
+    Policy, Progress, ProgressPhase, ProgressSender, RecordPlace, ReportStore, RunRecord,
+    StateFile, StateTimes, Trigger, UnitStop,
 };
 
 use crate::core::Core;
@@ -33,9 +31,6 @@ use crate::protection::{AgentRole, KubeletFacts};
 use drain::DrainState;
 use kubelet_look::{LastKubeletLook, Look};
 use last_boot::LastBootState;
-use start::Started;
-
-pub use start::start_view;
 
 /// The plug-in that ends the pods in order before the node goes down, or when it is drained.
 pub struct Shutdown {
@@ -45,7 +40,6 @@ pub struct Shutdown {
     notices: NoticeAggregator,
     trigger: Trigger,
     refused_signals: RefusedSignals,
-    start_group_timeout: Duration,
     look_at_kubelet: Option<Look>,
     handle: ShutdownHandle,
 }
@@ -77,7 +71,6 @@ struct Joined<R: Runtime> {
     lock: Lock,
     drain: Drain,
     offered: OnceLock<Offered>,
-    ordered_start: Started,
     kubelet: LastKubeletLook,
 }
 
@@ -131,7 +124,6 @@ impl Shutdown {
             notices: NoticeAggregator::new(),
             trigger: Trigger::LoginManager,
             refused_signals: Box::new(|| 0),
-            start_group_timeout: Duration::ZERO,
             look_at_kubelet: None,
             handle: ShutdownHandle {
                 inhibitor,
@@ -187,15 +179,6 @@ impl Shutdown {
         self
     }
 
-    /// Starts the pods after a boot in the reverse of the order in which they end, each group when the previous one is
-    /// ready, or after this time at the latest. With zero, the default, all start at once; the pods of a kubelet and of
-    /// a drill always do.
-    #[must_use]
-    pub fn start_group_timeout(mut self, timeout: Duration) -> Self {
-        self.start_group_timeout = timeout;
-        self
-    }
-
     /// Sets how to look at the kubelet of this machine, whose pods are not protected unless this node is its companion.
     /// Called when the status or the metrics are asked for, at most once in five seconds; a look that takes more than
     /// a second is given up. By default nobody looks, and a machine whose pods this node runs has no kubelet.
@@ -218,7 +201,7 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
     fn join(self: Box<Self>, node: &mut Joining<R>) {
         let core = Arc::clone(&node.core);
         let end_pods = Arc::clone(&self.handle.end_pods);
-        let (joined, carried, ordered_start) = self.joined(Arc::clone(&core));
+        let (joined, carried) = self.joined(Arc::clone(&core));
         let joined = Arc::new(joined);
         joined.keep_drained();
         core.count(joined.lock.inhibitor.state());
@@ -226,9 +209,7 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
         core.count(joined.drain.state.subscribe());
         core.count(joined.notices.changes());
         core.count(joined.kubelet.found());
-        core.count(joined.ordered_start.report.clone());
         let contributions = &mut node.contributions;
-        contributions.links.turns = ordered_start.as_ref().map(OrderedStart::turn);
         contributions.sections.push(Arc::clone(&joined) as _);
         contributions.answers.shutdown = Some(Arc::new(Arc::clone(&joined)));
         contributions.links.end = Some(Box::new(joined.end()));
@@ -241,7 +222,6 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
             let (work, objection) = (std::mem::take(&mut links.work), links.objection.take());
             let _ = joined.offered.set(Offered { work, objection });
             joined.start();
-            joined.start_in_order(ordered_start);
             let ends = Arc::clone(&joined);
             let _ = end_pods.set(Box::new(move |unannounced| {
                 Box::pin(Arc::clone(&ends).end_at_unit_stop(unannounced))
@@ -251,12 +231,8 @@ impl<R: Runtime> NodePlugin<R> for Shutdown {
 }
 
 impl Shutdown {
-    /// Returns the shutdown of the node, the run of this boot that an earlier agent began, and the ordered start of the
-    /// pods unless it is over. Blocks on the disk.
-    fn joined<R: Runtime>(
-        self,
-        core: Arc<Core<R>>,
-    ) -> (Joined<R>, Option<RunRecord>, Option<OrderedStart>) {
+    /// Returns the shutdown of the node, and the run of this boot that an earlier agent began. Blocks on the disk.
+    fn joined<R: Runtime>(self, core: Arc<Core<R>>) -> (Joined<R>, Option<RunRecord>) {
         let state = self.state_directory;
         let boot_id = &core.identity.boot_id;
         let operator = Operator::open(
@@ -278,13 +254,6 @@ impl Shutdown {
         };
         let StateTimes { start, end } = last_shutdown(&state);
         core.recorders.metrics.last_shutdown(start, end);
-        let group_timeout = match self.trigger {
-            Trigger::Drill => Duration::ZERO,
-            _ if core.fit.admits_all() => Duration::ZERO,
-            _ => self.start_group_timeout,
-        };
-        let (ordered_start, start) =
-            Started::of_boot(&core, &state, group_timeout, self.policy.clone());
         let joined = Joined {
             policy: self.policy,
             notices: self.notices,
@@ -306,11 +275,10 @@ impl Shutdown {
             },
             drain: Drain { turn: Arc::new(Semaphore::new(1)), state: watch::Sender::default() },
             offered: OnceLock::new(),
-            ordered_start,
             kubelet: LastKubeletLook::new(self.look_at_kubelet, role(&core)),
             core,
         };
-        (joined, carried, start)
+        (joined, carried)
     }
 }
 

@@ -116,6 +116,7 @@ fn bench_with(
         .clocks(wall, boot_clock)
         .plugin(plugin)
         .plugins(guard)
+        .plugin(configured.ordered_start())
         .plugin(configured.preemption())
         .plugins(pressure.map(|source| configured.eviction(source)))
         .plugins(cluster)

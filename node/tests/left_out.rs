@@ -94,20 +94,39 @@ async fn plug_ins_that_could_not_be_told_apart_start_no_node() {
 
 #[cfg(feature = "shutdown")]
 mod with_shutdown {
+    use std::path::Path;
+
     use super::*;
     use winddown_control::api::{EndedBy, ProtectionReason, ProtectionState};
-    use winddown_node::{KubeletFacts, KubeletPresence, Shutdown};
+    use winddown_node::ordered_start::OrderedStart;
+    use winddown_node::{KubeletFacts, KubeletPresence, NodePlugin, Shutdown, ShutdownGuard};
     use winddown_shared::testing::FakeInhibitor;
     use winddown_shared::{Inhibitor, LockState};
     use winddown_shutdown::{Outcome, Policy};
 
-    #[tokio::test(start_paused = true)]
-    async fn a_node_with_a_shutdown_alone_ends_its_pods_before_it_goes_down() {
-        let (state, login) = (tempfile::tempdir().unwrap(), FakeInhibitor::holding(secs(40)));
+    /// The plug-ins that can be deleted, each with a metric of its own.
+    fn beyond(state: &Path) -> [(&'static str, Box<dyn NodePlugin<FakeRuntime>>); 2] {
+        let policy = watch::Sender::new([("default".to_owned(), secs(60))].into()).subscribe();
+        let lock = watch::Sender::new(LockState::Released).subscribe();
+        let wanted = watch::Sender::default();
+        let guard = ShutdownGuard { policy, wanted, lock, directory: None };
         let policy = Policy::from_periods(secs(30), secs(10)).unwrap();
-        let shutdown = Shutdown::new(Arc::new(login.clone()), policy, state.path());
+        let policy = watch::Sender::new(Arc::new(policy)).subscribe();
+        let start = OrderedStart::new(policy, secs(30), state);
+        [
+            ("winddown_guard_lock_held", Box::new(guard)),
+            ("winddown_start_waiting_pods", Box::new(start)),
+        ]
+    }
+
+    /// Runs a node with a shutdown and `others`, which ends its pods when it goes down; returns its metrics before that.
+    async fn goes_down(state: &Path, others: Vec<Box<dyn NodePlugin<FakeRuntime>>>) -> String {
+        let login = FakeInhibitor::holding(secs(40));
+        let policy = Policy::from_periods(secs(30), secs(10)).unwrap();
+        let shutdown = Shutdown::new(Arc::new(login.clone()), policy, state);
         let handle = shutdown.handle();
-        let node = runs(|list| list.plugin(shutdown)).await;
+        let node = runs(|list| list.plugin(shutdown).plugins(others)).await;
+        let metrics = node.metrics();
         login.prepare();
         let mut lock = login.state();
         let released = lock.wait_for(|state| state.lock == LockState::Released);
@@ -115,6 +134,25 @@ mod with_shutdown {
         let report = handle.reports().latest().unwrap().unwrap();
         assert_eq!((report.outcome, report.pods().count()), (Outcome::Clean, 1));
         assert!(winddown_shared::PodKiller::running(node.workers()).is_known_empty());
+        metrics
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_with_a_shutdown_alone_ends_its_pods_before_it_goes_down() {
+        goes_down(tempfile::tempdir().unwrap().path(), Vec::new()).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_without_one_of_the_plug_ins_that_can_be_deleted_has_all_others_and_goes_down() {
+        let names = beyond(Path::new("")).map(|(metric, _)| metric);
+        for out in names {
+            let state = tempfile::tempdir().unwrap();
+            let others = beyond(state.path()).into_iter().filter(|(metric, _)| *metric != out);
+            let metrics = goes_down(state.path(), others.map(|(_, plugin)| plugin).collect()).await;
+            for metric in names {
+                assert_eq!(metrics.contains(metric), metric != out, "{metric} without {out}");
+            }
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,10 +13,11 @@ use super::{
 };
 use winddown_control::Client;
 use winddown_control::api::{ApiAnswer, Envelope, ShutdownPlan, StartPlan};
-use winddown_node::{policy_of, start_view};
+use winddown_node::ordered_start::{start_plan, start_view};
+use winddown_node::policy_of;
 use winddown_shared::Pod;
 use winddown_shared::display::duration;
-use winddown_shutdown::{Policy, plan, plan_within, start_plan};
+use winddown_shutdown::{Policy, plan, plan_within};
 
 /// The warning for a disabled shutdown: a plan without groups does not mean that there is no pod to stop.
 const OFF: &str = "graceful shutdown is off: a shutdown would end all pods at once; set \

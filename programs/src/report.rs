@@ -10,7 +10,7 @@ use super::{
 use winddown_config::Config;
 use winddown_control::api::{Envelope, ReportEntry, ReportList};
 use winddown_control::{Client, ClientError};
-use winddown_node::reports;
+use winddown_node::{ordered_start, reports};
 use winddown_render::report;
 use winddown_shutdown::{Outcome, ReportStore};
 
@@ -27,7 +27,7 @@ pub(super) fn run(
     }
     let report = match (&args.file, &args.id, args.boot) {
         (Some(file), ..) => from_file(file)?,
-        _ if args.start => source.report(reports::OF_START, out)?,
+        _ if args.start => source.report("start", out)?,
         (None, Some(id), _) => source.report(checked_id(id)?, out)?,
         (None, None, Some(boot)) => {
             let this = winddown_host::machine::boot_id();
@@ -97,8 +97,8 @@ impl ReportSource<'_> {
 
     fn report(&self, id: &str, out: &mut Output) -> Result<serde_json::Value, CommandError> {
         match in_runtime(out, self.client.report(id))? {
-            Err(error) if asks_disk(&error) && id == reports::OF_START => {
-                Ok(reports::of_start(None, &self.config(out)?.state_directory)?)
+            Err(error) if asks_disk(&error) && id == "start" => {
+                Ok(ordered_start::last_report(None, &self.config(out)?.state_directory)?)
             }
             Err(error) if asks_disk(&error) => Ok(reports::find(&self.store(out)?, id)?),
             answer => Ok(answer?),

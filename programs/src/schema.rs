@@ -39,7 +39,7 @@ pub fn of(name: SchemaName) -> Value {
         SchemaName::PlanStart => made::<api::Envelope<api::StartPlan>>(name),
         SchemaName::Report => made::<winddown_shutdown::ShutdownReport>(name),
         SchemaName::ReportList => made::<api::Envelope<api::ReportList>>(name),
-        SchemaName::StartReport => made::<winddown_shutdown::StartReport>(name),
+        SchemaName::StartReport => made::<winddown_node::ordered_start::StartReport>(name),
         SchemaName::Doctor => made::<winddown_doctor::Diagnosis>(name),
         SchemaName::Drain => made::<api::Envelope<api::DrainEvent>>(name),
         SchemaName::Undrain => made::<api::Envelope<api::WithdrawAnswer>>(name),

@@ -58,13 +58,13 @@ impl FileError {
 
 /// A kind of file.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct JsonFile {
+pub struct JsonFile {
     /// A description of such a file, for error messages.
-    pub(crate) what: &'static str,
+    pub what: &'static str,
     /// The largest size in bytes. A larger file cannot be one of ours.
-    pub(crate) largest: u64,
+    pub largest: u64,
     /// Whether everybody may read it. What names pods is its owner's.
-    pub(crate) is_public: bool,
+    pub is_public: bool,
 }
 
 impl JsonFile {
@@ -72,7 +72,7 @@ impl JsonFile {
     ///
     /// # Errors
     /// Fails if the file cannot be read, or the content is something else.
-    pub(crate) fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, FileError> {
+    pub fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, FileError> {
         let size = match fs::metadata(path) {
             Ok(meta) if !meta.is_file() => {
                 let error = io::Error::other("it is not a regular file");
@@ -94,7 +94,7 @@ impl JsonFile {
     ///
     /// # Errors
     /// Fails if the file cannot be written. The old content is kept.
-    pub(crate) fn write(
+    pub fn write(
         &self,
         path: &Path,
         survives: Durability,

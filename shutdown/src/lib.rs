@@ -113,7 +113,6 @@ mod report;
 mod role;
 mod run;
 mod run_context;
-mod start;
 mod state_file;
 #[cfg(test)]
 mod tests;
@@ -124,10 +123,10 @@ pub use controller::{Objections, ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};
 pub use ending_pods::EndingPods;
 pub use in_place::{InPlacePolicy, may_stay, may_survive};
-pub use json_file::FileError;
+pub use json_file::{FileError, JsonFile};
 pub use plan::{
-    Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, StartGroup, StartPlan, StartRank,
-    plan, plan_with, plan_within, start_plan,
+    Group, Plan, PlanWarning, PlannedPod, PlannedWork, Shrink, empty_groups, group_index, plan,
+    plan_with, plan_within,
 };
 pub use plan_json::{AnswerGroup, AnswerPod, PlanAnswer, PlanLineError, plan_case};
 pub use plan_status::{
@@ -142,11 +141,8 @@ pub use report::{
     OutcomeText, PodEnd, PodReport, PreviousBoot, ReportSink, ReportStore, ShutdownReport, Tone,
     Trigger, WorkOutcome, WorkReport, last_boot,
 };
-pub use role::{ROLE_LABEL, Role};
+pub use role::{ROLE_LABEL, Role, is_driver};
 pub use run::{RunOrder, RunReport, RunStop, run_plan};
-pub use start::{
-    OrderedStart, PodStart, StartOutcome, StartParts, StartReport, StartedGroup, StartedPod,
-};
 pub use state_file::{StateFile, StateTimes};
 pub use unit_stop::UnitStop;
 pub use winddown_shared::{AdmissionGate, BootClock};

@@ -16,13 +16,11 @@ const ORDINARY_GROUPS: usize = 8;
 mod divide;
 mod rest;
 mod share;
-mod start;
 #[cfg(test)]
 mod tests;
 mod warning;
 mod work;
 
-pub use start::{StartGroup, StartPlan, StartRank, start_plan};
 pub use warning::PlanWarning;
 pub use work::PlannedWork;
 pub(crate) use work::WorkPlace;
@@ -387,7 +385,9 @@ fn unknown_group(pods: &[Pod], policy: &Policy) -> Group {
     }
 }
 
-fn empty_groups(pods: &[Pod], policy: &Policy, priorities: &[i32]) -> Vec<Group> {
+/// Returns the groups that a plan for `pods` has, without the pods and in ascending order. There is one for each of
+/// `priorities` even if it has no pods.
+pub fn empty_groups(pods: &[Pod], policy: &Policy, priorities: &[i32]) -> Vec<Group> {
     let group = |priority, role, period| Group {
         priority,
         role,
@@ -432,8 +432,8 @@ fn is_unplaced(groups: &[Group], pod: &Pod) -> bool {
     pod.is_runtime_only() && (!is_by_role || Role::of(pod) == Role::Unknown)
 }
 
-/// Returns the index of the pod's group. `groups` must be in ascending order.
-fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
+/// Returns the index of the pod's group. `groups` must be in ascending order, as those of [`empty_groups`] are.
+pub fn group_index(groups: &[Group], pod: &Pod) -> Option<usize> {
     let is_by_role = groups.first()?.role.is_some();
     if is_unplaced(groups, pod) {
         return groups.iter().position(Group::is_unknown);

@@ -127,7 +127,7 @@ impl fmt::Display for Role {
 }
 
 /// Whether other pods need this one for their volumes, devices or networks until they have stopped.
-pub(crate) fn is_driver(pod: &Pod) -> bool {
+pub fn is_driver(pod: &Pod) -> bool {
     let labels = pod.metadata.labels.as_ref();
     if let Some(role) = labels.and_then(|labels| labels.get(ROLE_LABEL)) {
         return role == "driver";

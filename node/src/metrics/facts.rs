@@ -31,8 +31,6 @@ pub struct ScrapedNode {
     pub last_shutdown_graceful: Option<bool>,
     /// The gauges of plug-ins, in this order.
     pub of_plugins: Vec<PluginGauge>,
-    /// The ordered start of its pods after the boot; `None` without an ordered start.
-    pub start: Option<StartFacts>,
     /// The pressure conditions that hold.
     pub pressure: Vec<PressureCondition>,
     /// Its eviction thresholds, with the amounts available, and its swap.
@@ -71,17 +69,6 @@ pub struct PluginGauge {
 enum GaugeValue {
     Count(usize),
     Seconds(Duration),
-}
-
-/// The ordered start of the pods of a node after its boot.
-#[derive(Clone, Debug, Default)]
-pub struct StartFacts {
-    /// The number of pods whose turn has not come.
-    pub waiting: usize,
-    /// The number of pods that are not ready, or were not when the time of their group ended.
-    pub not_ready: usize,
-    /// How long the start took; `None` while it is in progress.
-    pub took: Option<Duration>,
 }
 
 impl Collector for ScrapedNode {
@@ -155,30 +142,6 @@ impl PluginGauge {
     }
 }
 
-impl StartFacts {
-    fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        out.gauge(
-            "winddown_start_waiting_pods",
-            "Pods that start after others and wait for these.",
-            None,
-            self.waiting,
-        )?;
-        out.gauge(
-            "winddown_start_not_ready_pods",
-            "Pods that others wait for, or that were not ready in the time of their group.",
-            None,
-            self.not_ready,
-        )?;
-        let Some(took) = self.took else { return Ok(()) };
-        out.gauge(
-            "winddown_start_duration",
-            "How long the ordered start of the pods took after the boot.",
-            Some(&Unit::Seconds),
-            took.as_secs_f64(),
-        )
-    }
-}
-
 impl ScrapedNode {
     fn encode_pods(&self, out: &mut Document<'_, '_>) -> fmt::Result {
         let PodCounts { desired, active, mirrors, working, staying } = &self.pods;
@@ -247,9 +210,6 @@ impl ScrapedNode {
         }
         for gauge in &self.of_plugins {
             gauge.encode(out)?;
-        }
-        if let Some(start) = &self.start {
-            start.encode(out)?;
         }
         let sample = |one: PressureCondition| {
             ([("condition", one.as_str())], usize::from(self.pressure.contains(&one)))

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use winddown_shared::error_chain;
-use winddown_shutdown::{Listing, ReportStore, ShutdownReport, StartReport};
+use winddown_shutdown::{Listing, ReportStore, ShutdownReport};
 
 use winddown_control::ApiError;
 use winddown_control::api::{ErrorCode, ReportEntry, ReportList};
+
+use crate::api::unreadable;
 
 /// The directory of reports below the state directory.
 pub fn directory(state: &Path) -> PathBuf {
@@ -58,41 +60,6 @@ pub fn find(store: &ReportStore, id: &str) -> Result<serde_json::Value, ApiError
 
 fn listing(store: &ReportStore) -> Result<Listing, ApiError> {
     store.list().map_err(|error| unreadable(&error))
-}
-
-fn unreadable(error: &dyn std::error::Error) -> ApiError {
-    let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
-    match io.map(std::io::Error::kind) {
-        Some(std::io::ErrorKind::PermissionDenied) => {
-            ApiError::new(ErrorCode::Forbidden, error_chain(error))
-                .with_hint("run it again with sudo")
-        }
-        _ => ApiError::new(ErrorCode::Internal, error_chain(error))
-            .with_hint("check the disk with the state directory"),
-    }
-}
-
-/// The id of the report of the last ordered start.
-pub const OF_START: &str = "start";
-
-/// The report of the last ordered start: `known`, or else the one in the state directory. Blocks on the disk.
-///
-/// # Errors
-/// There is no report, or it cannot be read.
-pub fn of_start(known: Option<&StartReport>, state: &Path) -> Result<serde_json::Value, ApiError> {
-    let internal =
-        |error: &dyn std::error::Error| ApiError::new(ErrorCode::Internal, error_chain(error));
-    let on_disk = match known {
-        Some(_) => None,
-        None => StartReport::load(state).map_err(|error| unreadable(&error))?,
-    };
-    let Some(report) = known.or(on_disk.as_ref()) else {
-        let what = "no ordered start has been reported on this node yet";
-        return Err(ApiError::new(ErrorCode::NotFound, what).with_hint(
-            "startGroupTimeout in the configuration lets pods start in order after a boot",
-        ));
-    };
-    serde_json::to_value(report).map_err(|error| internal(&error))
 }
 
 fn entry(report: &ShutdownReport) -> ReportEntry {

@@ -9,21 +9,19 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_control::api::{
-    self, Check, DrainRequest, ErrorCode, NoticeBody, ReportList, StartPlan, WithdrawAnswer,
-};
+use winddown_control::api::{self, Check, DrainRequest, NoticeBody, ReportList, WithdrawAnswer};
 use winddown_control::{ApiError, Peer};
-use winddown_host::OneThread;
 use winddown_shared::{
     InhibitorState, LockState, Pod, PodKiller, RequestReport, Runtime, WallTime, error_chain,
 };
 use winddown_shutdown::{
     Budget, Plan, PlannedBudget, Progress, ProgressPhase, ShutdownPlan, Trigger, plan_with,
-    plan_within, start_plan,
+    plan_within,
 };
 
 use super::drain::DrainState;
-use super::{Joined, last_boot, reports, role, start_view};
+use super::{Joined, last_boot, reports, role};
+use crate::api::blocking;
 use crate::links::{NodeEnd, Observe};
 use crate::metrics::{InhibitorFacts, ScrapedNode};
 use crate::plugin::{Events, PluginSection, ReportAnswers, ShutdownAnswers};
@@ -38,7 +36,6 @@ impl<R: Runtime> PluginSection for Joined<R> {
         status.notices = self.notice_statuses();
         status.last_boot = self.kept.last_boot.status();
         status.shutdown_plan = self.plan_summary();
-        status.start = self.ordered_start.status();
         status.protection = Some(self.protection());
     }
 
@@ -56,7 +53,6 @@ impl<R: Runtime> PluginSection for Joined<R> {
         };
         facts.protected = Some(self.protection().is_protected());
         facts.last_shutdown_graceful = self.kept.last_boot.graceful();
-        facts.start = self.ordered_start.facts();
     }
 
     fn readiness(&self) -> Option<Check> {
@@ -103,12 +99,6 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
         .boxed()
     }
 
-    fn start_plan(&self) -> StartPlan {
-        let wanted = self.core.wanted.borrow().clone().unwrap_or_default();
-        let plan = start_plan(&wanted.pods, &self.policy.borrow());
-        start_view(&plan, self.ordered_start.group_timeout)
-    }
-
     fn drain(&self, request: DrainRequest) -> Result<Events, ApiError> {
         let (uid, pid) = match request.by {
             Some(Peer::Local { uid, pid, .. }) => (Some(uid), pid),
@@ -136,12 +126,6 @@ impl<R: Runtime> ReportAnswers for Arc<Joined<R>> {
     }
 
     fn report(&self, id: String) -> BoxFuture<'_, Result<serde_json::Value, ApiError>> {
-        if id == reports::OF_START {
-            let state = self.kept.state_directory.clone();
-            let known = self.ordered_start.report.borrow().clone();
-            let find = move || reports::of_start(known.as_ref(), &state);
-            return blocking(&self.kept.reading, find).boxed();
-        }
         let store = self.kept.reports.clone();
         blocking(&self.kept.reading, move || reports::find(&store, &id)).boxed()
     }
@@ -334,18 +318,11 @@ fn phase(progress: &Progress) -> api::Phase {
     }
 }
 
-/// Runs disk work off the async threads, one piece at a time.
-async fn blocking<T: Send + 'static>(
-    reading: &OneThread,
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    let failed = |_| Err(ApiError::new(ErrorCode::Internal, "reading the disk failed"));
-    reading.run(|()| work()).await.unwrap_or_else(failed)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+
+    use winddown_host::OneThread;
 
     use super::*;
 

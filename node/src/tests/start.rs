@@ -2,9 +2,9 @@
 
 use winddown_control::ReportApi as _;
 use winddown_control::api::StartStatus;
-use winddown_shutdown::{StartOutcome, StartReport};
 
 use super::*;
+use crate::ordered_start::{StartOutcome, StartReport};
 
 const SYSTEM: i32 = 2_000_000_000;
 

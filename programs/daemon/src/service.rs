@@ -264,6 +264,7 @@ impl Service {
             .look_at_kubelet(host::look_at_kubelet(&options.root))
             .refused_signals(move || logind.refused_signals());
         let shutdown = plugin.handle();
+        let ordered_start = configured.ordered_start();
         let guard = configured.guard(volatile, |wanted| hold_block(Bus::System, wanted));
         if let Some(going_down) = runs.going_down {
             let log = companion::log_going_down(shutdown.progress(), going_down);
@@ -280,6 +281,7 @@ impl Service {
             .clocks(wall, host::boot_clock_of_user_space().await)
             .plugin(plugin)
             .plugin(guard)
+            .plugin(ordered_start)
             .plugins(runs.plugins)
             .plugins(runs.node_api)
             .start()?;

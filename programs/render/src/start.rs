@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use winddown_control::api::StartPlan;
+use winddown_node::ordered_start::{PodStart, StartOutcome, StartReport, StartedGroup, StartedPod};
 use winddown_shared::display::{clean, duration, in_seconds, pod_count, seconds};
-use winddown_shutdown::{PodStart, StartOutcome, StartReport, StartedGroup, StartedPod};
 
 use super::paint::{BAD, DIM, GOOD, Paint, WARN};
 use super::{Column, Table, View, hanging};

@@ -83,6 +83,7 @@ impl Bed {
             .identity(NodeIdentity { name: "n1".into(), boot_id: "boot".into() })
             .plugin(shutdown)
             .plugin(configured.guard(None, |_| released()))
+            .plugin(configured.ordered_start())
             .plugin(configured.preemption())
             .plugin(configured.eviction(measured(&state)))
             .plugins(cluster)

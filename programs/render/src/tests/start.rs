@@ -1,7 +1,7 @@
 //! The start order of pods.
 
 use winddown_control::api::{StartPlan, StartStatus, StartingGroup, StartingPod};
-use winddown_shutdown::StartReport;
+use winddown_node::ordered_start::StartReport;
 
 use super::fixtures::fresh;
 use crate::{View, start_plan, start_report, status};

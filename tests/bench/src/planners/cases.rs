@@ -10,15 +10,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_eviction::{Act, Candidate, Cause, Signal, choose};
+use winddown_node::ordered_start::{StartParts, StartRun};
 use winddown_preemption::{Requirement, Strategy, select};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     DesiredPods, Pod, PodKiller, PodStats, PodWorkers, Quantity, QuantityFormat, ResourceName,
     RunningPods, RuntimePod, WallClock, WallTime, WorkerTimes,
 };
-use winddown_shutdown::{
-    AdmissionGate, BootClock, GroupPeriod, OrderedStart, Policy, StartParts, plan,
-};
+use winddown_shutdown::{AdmissionGate, BootClock, GroupPeriod, Policy, plan};
 
 use crate::workers::{AtOnce, Silent};
 
@@ -171,7 +170,7 @@ fn start(pods: &[Pod]) -> Option<usize> {
         boot: BootClock::new(Duration::default),
         boot_id: String::new(),
     };
-    let start = OrderedStart::new(parts, None)?;
+    let start = StartRun::new(parts, None)?;
     let report = start.report();
     runtime.block_on(async {
         let task = tokio::spawn(start.run());

@@ -101,7 +101,7 @@ impl InMemory {
             records,
             carried: None,
             state_file: None,
-            guard: watch::Sender::default().subscribe(),
+            objections: Arc::new(Vec::new),
             work: Vec::new(),
             recorder: Arc::new(Silent),
             progress: progress.clone(),

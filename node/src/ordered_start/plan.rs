@@ -4,10 +4,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use winddown_shared::Pod;
-
-use super::{Group, empty_groups, group_index};
-use crate::Policy;
-use crate::role::is_driver;
+use winddown_shutdown::{Group, Policy, empty_groups, group_index, is_driver};
 
 /// The order in which pods start.
 #[derive(Clone, Debug)]
@@ -32,7 +29,7 @@ pub struct StartGroup {
 /// A place in the start order; lower ranks start earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartRank {
-    /// The [`Group::priority`](crate::Group::priority) in a shutdown. The highest starts first.
+    /// The [`Group::priority`] in a shutdown. The highest starts first.
     pub priority: i32,
     /// Whether these are the drivers of that group. They start before its other pods, which need them.
     pub drivers: bool,
@@ -108,9 +105,9 @@ impl PartialOrd for StartRank {
 #[cfg(test)]
 mod tests {
     use winddown_shared::testing::pod_with;
+    use winddown_shutdown::{ROLE_LABEL, plan};
 
     use super::*;
-    use crate::{ROLE_LABEL, plan};
 
     fn pod(name: &str, priority: i32) -> Pod {
         pod_with(name, name, |pod| pod.spec.get_or_insert_default().priority = Some(priority))

@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use winddown_host::Durability;
 use winddown_shared::{Pod, WallTime};
+use winddown_shutdown::units::{OptionalSeconds, Seconds};
+use winddown_shutdown::{FileError, JsonFile};
 
-use crate::json_file::{FileError, JsonFile};
-use crate::plan::{StartGroup, StartRank};
-use crate::report::units::{OptionalSeconds, Seconds};
+use super::plan::{StartGroup, StartRank};
 
 /// The version of the report's schema. It increases when a reader of the old one would be misled.
 const VERSION: u32 = 1;

@@ -16,20 +16,21 @@ use winddown_shared::status::StatusStore;
 use winddown_shared::{
     BootClock, DesiredPods, GateReason, GateReasons, Pod, PodUid, PodUidMap, StartTurn, WallClock,
 };
+use winddown_shutdown::Policy;
 
-use crate::Policy;
-use crate::plan::{StartGroup, StartPlan, start_plan};
+use super::plan::{StartGroup, StartPlan, start_plan};
+use super::{PodStart, StartReport, StartedGroup, StartedPod};
 
-mod report;
 #[cfg(test)]
 mod tests;
-
-pub use report::{PodStart, StartOutcome, StartReport, StartedGroup, StartedPod};
 
 /// The waiting reason of a pod whose place in the order is not known yet.
 const NOT_SEEN: &str = "starts when all pods of the node are known";
 
-/// The inputs of an [`OrderedStart`].
+/// The target of the log lines, which filters and readers of the journal know.
+const TARGET: &str = "winddown_shutdown::start";
+
+/// The inputs of an [`StartRun`].
 pub struct StartParts {
     /// The pods that the sources want; none while that is not known.
     pub wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
@@ -50,7 +51,7 @@ pub struct StartParts {
 }
 
 /// Lets the pods of a node start in order, once [`run`](Self::run) is polled. No pod starts before it has seen them.
-pub struct OrderedStart {
+pub struct StartRun {
     parts: StartParts,
     turn: watch::Sender<StartTurn>,
     /// The report. Until the pods are known, that of an earlier agent of this boot, if any.
@@ -84,9 +85,9 @@ enum News {
     Over,
 }
 
-// === impl OrderedStart ===
+// === impl StartRun ===
 
-impl OrderedStart {
+impl StartRun {
     /// Creates a start that continues where `earlier` stopped, if that is of this boot. Returns `None` if the start of
     /// this boot is over.
     pub fn new(parts: StartParts, earlier: Option<StartReport>) -> Option<Self> {
@@ -359,10 +360,11 @@ fn tell(group: &StartedGroup) {
     let took = winddown_shared::display::duration(group.took.unwrap_or_default());
     let name = &*group.name;
     if late.is_empty() {
-        tracing::info!("start: {name} ready after {took}");
+        tracing::info!(target: TARGET, "start: {name} ready after {took}");
     } else {
         let late = late.join(", ");
         tracing::warn!(
+            target: TARGET,
             "start: {name} not ready after {took}, the next group starts; not ready: {late}"
         );
     }

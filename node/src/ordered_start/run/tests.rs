@@ -6,6 +6,7 @@ use winddown_shared::testing::pod_with;
 use winddown_shared::{AdmissionGate, WallTime};
 
 use super::*;
+use crate::ordered_start::StartOutcome;
 
 struct Bench {
     wanted: watch::Sender<Option<Arc<DesiredPods>>>,
@@ -45,7 +46,7 @@ fn parts() -> (StartParts, watch::Sender<Option<Arc<DesiredPods>>>, AdmissionGat
 fn bench() -> Bench {
     let (parts, wanted, gate) = parts();
     let statuses = parts.statuses.clone();
-    let start = OrderedStart::new(parts, None).unwrap();
+    let start = StartRun::new(parts, None).unwrap();
     let (turn, report) = (start.turn(), start.report());
     Bench { wanted, statuses, gate, turn, report, task: tokio::spawn(start.run()) }
 }
@@ -256,7 +257,7 @@ async fn the_next_agent_of_this_boot_goes_on_and_one_of_the_next_boot_begins_ane
         boot_id: boot_id.into(),
     };
     let later = [again("boot", 0), again("boot", 0), again("boot", 101), again("other", 0)];
-    let start = OrderedStart::new(first, None).unwrap();
+    let start = StartRun::new(first, None).unwrap();
     let report = start.report();
     let task = tokio::spawn(start.run());
     after(20).await;
@@ -266,7 +267,7 @@ async fn the_next_agent_of_this_boot_goes_on_and_one_of_the_next_boot_begins_ane
     assert_eq!(serde_json::from_str::<StartReport>(&text).unwrap(), left);
 
     let [same, over, soft_reboot, reboot] = later;
-    let start = OrderedStart::new(same, Some(left.clone())).unwrap();
+    let start = StartRun::new(same, Some(left.clone())).unwrap();
     let turn = start.turn();
     tokio::spawn(start.run());
     after(8).await;
@@ -275,10 +276,10 @@ async fn the_next_agent_of_this_boot_goes_on_and_one_of_the_next_boot_begins_ane
     assert!(turn.borrow().waits_for(&web).is_none(), "it has what was left of the time");
 
     for other in [soft_reboot, reboot] {
-        let start = OrderedStart::new(other, Some(left.clone())).unwrap();
+        let start = StartRun::new(other, Some(left.clone())).unwrap();
         assert!(start.report().borrow().is_none());
     }
     let mut ended = left;
     ended.end(secs(30), false);
-    assert!(OrderedStart::new(over, Some(ended)).is_none());
+    assert!(StartRun::new(over, Some(ended)).is_none());
 }
