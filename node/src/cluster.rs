@@ -4,7 +4,7 @@
 //! final statuses before the node goes down. Only those wait for the API server, for as long as the shutdown has
 //! reserved time for them; no other part of the node does.
 
-mod after_nodes;
+pub mod after_nodes;
 #[cfg(feature = "config")]
 mod connect;
 mod facts;
@@ -21,7 +21,6 @@ use tokio::sync::watch;
 use winddown_api_client::node_pods::KubePods;
 use winddown_api_client::{ApiHealth, Connection};
 use winddown_cluster::after_boot::{AfterBootPolicy, TerminatedPods};
-use winddown_cluster::after_nodes::{AfterNodes, NodesFollower};
 use winddown_cluster::events::{self, Events, NodeRef};
 use winddown_cluster::mirror::Mirrors;
 use winddown_cluster::node::{
@@ -37,7 +36,6 @@ use winddown_shared::{DesiredPods, Event, Recorder, Runtime, WallClock, error_ch
 use crate::plugin::{Joining, NodePlugin};
 use crate::{NodeIdentity, PodSource};
 
-use after_nodes::GoesAfter;
 use kept::KeptPods;
 
 #[cfg(feature = "config")]
@@ -60,8 +58,6 @@ pub struct Cluster {
     pub facts: NodeFacts,
     /// How the API server's pods are run here; `None` next to a kubelet, which runs them.
     pub pods: Option<PodsParts>,
-    /// The nodes that go down before this one; if `None`, this node waits for no other.
-    pub after_nodes: Option<AfterNodes>,
 }
 
 /// How the API server's pods are run here.
@@ -95,7 +91,6 @@ struct ClusterShared {
     changing: Mutex<Changing>,
     facts: watch::Sender<NodeFacts>,
     pods: Option<PodSide>,
-    goes_after: Option<GoesAfter>,
 }
 
 /// The parts for the API server's pods.
@@ -148,7 +143,6 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
         }
         let report = FinalReport { cluster: cluster.clone(), statuses: core.statuses.clone() };
         contributions.links.work.push(report.work());
-        contributions.links.work.extend(cluster.goes_after().map(GoesAfter::work));
         node.start(move |links| {
             work.start(&cluster, &core);
             let (end, held, pressure) =
@@ -172,7 +166,7 @@ impl Membership {
         hold_back: HoldBack,
         wall: &WallClock,
     ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
-        let Cluster { connection, node, facts: fixed, pods, after_nodes } = parts;
+        let Cluster { connection, node, facts: fixed, pods } = parts;
         let client = connection.client();
         let (events, writer) =
             Events::new(client.clone(), NodeRef::new(name), events::CAPACITY, wall.clone());
@@ -191,12 +185,6 @@ impl Membership {
                 PodSide::prepare(parts, config, boot_id, &connection, &events, &fixed, wall)
             })
             .unzip();
-        let (goes_after, follower) = after_nodes
-            .map(|settings| {
-                let follower = NodesFollower::new(connection.client(), &settings.selector, name);
-                (GoesAfter::new(settings, follower.seen()), follower)
-            })
-            .unzip();
         let cluster = Self(Arc::new(ClusterShared {
             connection,
             events,
@@ -205,9 +193,8 @@ impl Membership {
             changing: Mutex::default(),
             facts,
             pods,
-            goes_after,
         }));
-        let work = ClusterWork { node: controller, writer, pods: work, follower };
+        let work = ClusterWork { node: controller, writer, pods: work };
         Ok((cluster, work))
     }
 
@@ -219,11 +206,6 @@ impl Membership {
     /// The parts for the API server's pods; `None` next to a kubelet.
     pub(crate) fn pods(&self) -> Option<&PodSide> {
         self.0.pods.as_ref()
-    }
-
-    /// This node's wait for the nodes that go down first, if any are configured.
-    fn goes_after(&self) -> Option<&GoesAfter> {
-        self.0.goes_after.as_ref()
     }
 
     /// The current health of the connection to the API server.

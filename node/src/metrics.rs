@@ -41,9 +41,10 @@ use counted::Counted;
 use plugin::OfPlugin;
 use starting::StartingPods;
 
-pub use cluster::{AfterNodesFacts, ClusterFacts};
+pub use cluster::ClusterFacts;
 pub use counts::{ByConfig, ByOrigin, PodCounts, WorkingPods};
-pub use facts::{InhibitorFacts, PluginGauge, ScrapedNode};
+pub use facts::{InhibitorFacts, ScrapedNode};
+pub use plugin::PluginGauge;
 pub use port::{BIND_RETRY_DELAY, serve_over_tcp};
 pub use process::{ProcessReader, ProcessUsage};
 pub use starting::PodStartup;

@@ -27,6 +27,7 @@ use super::{
     ShutdownHandle,
 };
 use crate::cluster::Cluster;
+use crate::cluster::after_nodes::GoesAfter;
 use winddown_config::{Config, ShutdownPeriods};
 use winddown_control::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_control::{ActApi, HealthApi, PlanApi, StatusApi};
@@ -51,6 +52,7 @@ struct Parts {
     machine: Option<Machine>,
     pressure: Option<PressureSource>,
     cluster: Option<Cluster>,
+    after_nodes: Option<GoesAfter>,
     wall: WallClock,
     identity: NodeIdentity,
     guard: Option<MakeGuard>,
@@ -94,12 +96,14 @@ fn bench_with(
         machine: None,
         pressure: None,
         cluster: None,
+        after_nodes: None,
         wall,
         identity: NodeIdentity { name: "n1".into(), boot_id: "boot".into() },
         guard: None,
     };
     change(&mut parts);
-    let Parts { configuration, machine, pressure, cluster, wall, identity, guard } = parts;
+    let Parts { configuration, machine, pressure, cluster, after_nodes, wall, identity, guard } =
+        parts;
     let configured = Configured::new(configuration);
     let guard = guard.map(|guard| guard(&configured, state.path().join("run")));
     let plugin = configured
@@ -120,6 +124,7 @@ fn bench_with(
         .plugin(configured.preemption())
         .plugins(pressure.map(|source| configured.eviction(source)))
         .plugins(cluster)
+        .plugins(after_nodes)
         .start()
         .unwrap();
     Bench { node, shutdown, configured, runtime, login, notice_aggregator, manifests, state }

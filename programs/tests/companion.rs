@@ -167,7 +167,6 @@ impl Scene {
             node: NodeSettings::beside_kubelet(),
             facts: NodeFacts { info, ..NodeFacts::default() },
             pods: None,
-            after_nodes: None,
         };
         let configured = Configured::of(config, wall().now());
         let plugin = configured.shutdown(Arc::new(login.clone()));

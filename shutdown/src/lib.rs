@@ -80,8 +80,7 @@
 //! **Work of plug-ins.** A plug-in's work during a shutdown (`shared::ShutdownWork`) is part of the plan, which deducts its
 //! time from the pods' (`plan/work.rs`), and of the run, which does it between the groups (`run/work.rs`) and before the
 //! release (`controller/release.rs`). Sending the last statuses to the cluster is such work; the plan reserves no time for
-//! it, so it gets what is left. So is waiting for other nodes: `after_nodes/decide.rs` (pure) decides which nodes to wait
-//! for, from the last state of the watch.
+//! it, so it gets what is left.
 //!
 //! **The report.** `shutdown/src/report/` holds what is known of a run. The agent writes it as JSON and in no other form.
 //! `programs/render/src/report/` turns it into text and a page (`html/`), by pure functions of `ShutdownReport` that

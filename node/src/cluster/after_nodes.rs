@@ -1,18 +1,28 @@
-//! The wait for nodes that go down before this one, with its status and metrics.
+//! The wait for nodes that go down before this one, as a plug-in beside that of the cluster.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use winddown_cluster::after_nodes::{self, AfterNodes, DownStage, SeenNodes};
+use winddown_api_client::Connection;
+use winddown_cluster::after_nodes::{self, AfterNodes, DownStage, NodesFollower, SeenNodes};
 use winddown_control::api;
-use winddown_shared::{PluginName, ShutdownPoint, ShutdownWork};
+use winddown_shared::{PluginName, Runtime, ShutdownPoint, ShutdownWork, critical};
 
-use crate::metrics::AfterNodesFacts;
+use crate::metrics::{PluginGauge, ScrapedNode};
+use crate::plugin::{Joining, NodePlugin, PluginSection};
+
+/// The plug-in by which this node goes down after others. Comes after the cluster in a list.
+#[derive(Clone, Debug)]
+pub struct GoesAfter {
+    /// The connection to the API server.
+    pub connection: Connection,
+    /// The nodes that go down first.
+    pub settings: AfterNodes,
+}
 
 /// The wait for the nodes that go down before this one. Clones share their state.
 #[derive(Clone)]
-pub(crate) struct GoesAfter {
+struct NodesAhead {
     settings: AfterNodes,
     seen: watch::Receiver<SeenNodes>,
     waiting: Arc<watch::Sender<bool>>,
@@ -27,13 +37,62 @@ impl Drop for Waiting {
     }
 }
 
-impl GoesAfter {
-    pub(super) fn new(settings: AfterNodes, seen: watch::Receiver<SeenNodes>) -> Self {
-        Self { settings, seen, waiting: Arc::default() }
+impl<R: Runtime> NodePlugin<R> for GoesAfter {
+    fn join(self: Box<Self>, node: &mut Joining<R>) {
+        let Self { connection, settings } = *self;
+        let name = &node.core.identity.name;
+        let follower = NodesFollower::new(connection.client(), &settings.selector, name);
+        let ahead = NodesAhead { settings, seen: follower.seen(), waiting: Arc::default() };
+        node.contributions.links.work.push(ahead.work());
+        node.contributions.sections.push(Arc::new(ahead));
+        let stop = node.core.stop.clone();
+        node.start(|_| {
+            critical::spawn("nodes that go down first", follower.run(stop));
+        });
+    }
+}
+
+impl PluginSection for NodesAhead {
+    fn status(&self, status: &mut api::Status) {
+        if let Some(cluster) = &mut status.cluster {
+            cluster.after_nodes = Some(self.shown());
+        }
     }
 
+    fn facts(&self, facts: &mut ScrapedNode) {
+        let Some(cluster) = &mut facts.cluster else { return };
+        let seen = self.seen.borrow();
+        let count = |stage: DownStage| {
+            let nodes = seen.nodes.iter().flat_map(|nodes| nodes.values());
+            (stage.as_str(), nodes.filter(|of| **of == stage).count())
+        };
+        let mut stages = DownStage::ALL.map(count);
+        stages.sort_unstable();
+        let known = seen.nodes.is_some() && seen.trouble.is_none();
+        cluster.of_plugins.extend([
+            PluginGauge::labelled(
+                "winddown_after_nodes",
+                "Nodes that go down before this one, by how far they are.",
+                "stage",
+                &stages,
+            ),
+            PluginGauge::count(
+                "winddown_after_nodes_known",
+                "Whether the API server says how far they are.",
+                usize::from(known),
+            ),
+            PluginGauge::count(
+                "winddown_after_nodes_waiting",
+                "Whether a shutdown waits for them.",
+                usize::from(*self.waiting.borrow()),
+            ),
+        ]);
+    }
+}
+
+impl NodesAhead {
     /// The wait as shutdown work before the pods of the configured priority. The plan reserves the time for it.
-    pub(super) fn work(&self) -> ShutdownWork {
+    fn work(&self) -> ShutdownWork {
         let (what, waits) = ("wait for the nodes that go down first", self.clone());
         let point = ShutdownPoint::Before(self.settings.priority);
         let wait = self.settings.wait;
@@ -53,7 +112,7 @@ impl GoesAfter {
     }
 
     /// The part of `winddown status`.
-    pub(super) fn status(&self) -> api::AfterNodesStatus {
+    fn shown(&self) -> api::AfterNodesStatus {
         let seen = self.seen.borrow();
         let node = |(name, stage): (&Arc<str>, &DownStage)| api::AfterNode {
             name: name.to_string(),
@@ -69,20 +128,6 @@ impl GoesAfter {
             wait_seconds: self.settings.wait.as_secs_f64(),
             nodes: seen.nodes.as_ref().map(|nodes| nodes.iter().map(node).collect()),
             problem: seen.trouble.as_deref().map(str::to_owned),
-            waiting: *self.waiting.borrow(),
-        }
-    }
-
-    /// The part of the metrics.
-    pub(super) fn facts(&self) -> AfterNodesFacts {
-        let seen = self.seen.borrow();
-        let mut stages = BTreeMap::from(DownStage::ALL.map(|stage| (stage.as_str(), 0)));
-        for stage in seen.nodes.iter().flat_map(BTreeMap::values) {
-            *stages.entry(stage.as_str()).or_default() += 1;
-        }
-        AfterNodesFacts {
-            stages,
-            known: seen.nodes.is_some() && seen.trouble.is_none(),
             waiting: *self.waiting.borrow(),
         }
     }

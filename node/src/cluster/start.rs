@@ -6,7 +6,6 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::KubePods;
 use winddown_cluster::after_boot::{AfterBoot, AfterBootPolicy};
-use winddown_cluster::after_nodes::NodesFollower;
 use winddown_cluster::events::EventWriter;
 use winddown_cluster::mirror::MirrorDriver;
 use winddown_cluster::node::{NodeController, Ping};
@@ -23,7 +22,6 @@ pub(crate) struct ClusterWork<P> {
     pub(super) node: NodeController<P>,
     pub(super) writer: EventWriter,
     pub(super) pods: Option<PodsWork>,
-    pub(super) follower: Option<NodesFollower>,
 }
 
 /// The work for the API server's pods.
@@ -50,9 +48,6 @@ impl<P: Ping> ClusterWork<P> {
         critical::spawn("connection to the API server", async move { connection.run(until).await });
         critical::spawn("Node object", self.node.run(stop.clone()));
         critical::spawn("events", self.writer.run(stop.clone()));
-        if let Some(follower) = self.follower {
-            critical::spawn("nodes that go down first", follower.run(stop.clone()));
-        }
         if let (Some(work), Some(_)) = (self.pods, cluster.pods()) {
             work.start(cluster, core);
         }

@@ -6,7 +6,6 @@ use winddown_cluster::pods::RunState;
 use winddown_shared::{WallClock, WallTime};
 
 use super::Membership;
-use super::after_nodes::GoesAfter;
 use crate::metrics::{ClusterFacts, ScrapedNode};
 use crate::plugin::PluginSection;
 use winddown_control::api;
@@ -60,8 +59,8 @@ impl Membership {
             spooled: outbox.spool.files,
             pods_waiting: waiting.unwrap_or(0),
             pods_known: controller.is_some_and(|c| matches!(c.state(), RunState::Ready)),
-            after_nodes: self.goes_after().map(GoesAfter::status),
             certificate_ends: self.0.connection.certificate().map(|facts| facts.not_after),
+            ..api::ClusterStatus::default()
         }
     }
 
@@ -84,7 +83,7 @@ impl Membership {
             spool_errors: outbox.spool.errors,
             events_written: events.written + events.repeated,
             events_lost: events.dropped + events.refused,
-            after_nodes: self.goes_after().map(GoesAfter::facts),
+            of_plugins: Vec::new(),
             mirrors: side.map_or(0, |side| side.mirrors.count()),
         }
     }

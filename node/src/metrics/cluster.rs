@@ -1,12 +1,12 @@
 //! The state of the node in its cluster at the time of a scrape.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use prometheus_client::registry::Unit;
 use winddown_shared::WallTime;
 
 use super::document::Document;
+use super::plugin::PluginGauge;
 
 /// The state of a node in its cluster.
 #[derive(Clone, Debug, Default)]
@@ -37,19 +37,8 @@ pub struct ClusterFacts {
     pub events_lost: u64,
     /// Number of mirror pods of this node on the API server.
     pub mirrors: usize,
-    /// The nodes that go down before this one, if any are configured.
-    pub after_nodes: Option<AfterNodesFacts>,
-}
-
-/// The progress of the nodes that go down before this one.
-#[derive(Clone, Debug, Default)]
-pub struct AfterNodesFacts {
-    /// Number of nodes at each stage.
-    pub stages: BTreeMap<&'static str, usize>,
-    /// Whether their stages are known from the API server.
-    pub known: bool,
-    /// Whether a shutdown is waiting for them now.
-    pub waiting: bool,
+    /// The gauges of plug-ins that need the cluster, in this order.
+    pub of_plugins: Vec<PluginGauge>,
 }
 
 impl ClusterFacts {
@@ -111,29 +100,6 @@ impl ClusterFacts {
         ] {
             out.counter(name, help, None, value)?;
         }
-        self.after_nodes.as_ref().map_or(Ok(()), |after| after.encode(out))
-    }
-}
-
-impl AfterNodesFacts {
-    fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        let stages: Vec<_> =
-            self.stages.iter().map(|(stage, nodes)| ([("stage", *stage)], *nodes)).collect();
-        out.gauges(
-            "winddown_after_nodes",
-            "Nodes that go down before this one, by how far they are.",
-            &stages,
-        )?;
-        for (name, help, holds) in [
-            (
-                "winddown_after_nodes_known",
-                "Whether the API server says how far they are.",
-                self.known,
-            ),
-            ("winddown_after_nodes_waiting", "Whether a shutdown waits for them.", self.waiting),
-        ] {
-            out.gauge(name, help, None, i64::from(holds))?;
-        }
-        Ok(())
+        self.of_plugins.iter().try_for_each(|gauge| gauge.encode(out))
     }
 }

@@ -13,6 +13,7 @@ use winddown_shared::{GateReason, GateReasons, PressureCondition};
 use super::cluster::ClusterFacts;
 use super::counts::{ByOrigin, PodCounts};
 use super::document::Document;
+use super::plugin::PluginGauge;
 use super::process::ProcessUsage;
 
 /// The current state of a node, for a scrape.
@@ -55,20 +56,6 @@ pub struct InhibitorFacts {
     pub delay_wanted: Duration,
     /// The number of shutdown signals that were rejected.
     pub refused_signals: u64,
-}
-
-/// A gauge of a plug-in.
-#[derive(Clone, Copy, Debug)]
-pub struct PluginGauge {
-    name: &'static str,
-    help: &'static str,
-    value: GaugeValue,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum GaugeValue {
-    Count(usize),
-    Seconds(Duration),
 }
 
 impl Collector for ScrapedNode {
@@ -117,28 +104,6 @@ impl InhibitorFacts {
             None,
             *refused_signals,
         )
-    }
-}
-
-impl PluginGauge {
-    /// A number of things.
-    pub const fn count(name: &'static str, help: &'static str, count: usize) -> Self {
-        Self { name, help, value: GaugeValue::Count(count) }
-    }
-
-    /// A time; `_seconds` is appended to the name.
-    pub const fn seconds(name: &'static str, help: &'static str, time: Duration) -> Self {
-        Self { name, help, value: GaugeValue::Seconds(time) }
-    }
-
-    fn encode(&self, out: &mut Document<'_, '_>) -> fmt::Result {
-        let Self { name, help, value } = self;
-        match value {
-            GaugeValue::Count(count) => out.gauge(name, help, None, *count),
-            GaugeValue::Seconds(time) => {
-                out.gauge(name, help, Some(&Unit::Seconds), time.as_secs_f64())
-            }
-        }
     }
 }
 

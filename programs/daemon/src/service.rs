@@ -225,7 +225,10 @@ impl Runs {
         let api = cluster.as_ref().map(|cluster| cluster.connection.health());
         let node_api =
             cluster.as_ref().and_then(|cluster| node_api::plugin(service, cluster, &runtime));
+        let after_nodes =
+            cluster.as_ref().and_then(|cluster| cluster::after_nodes(&config, &cluster.connection));
         plugins.extend(cluster.map(|cluster| Box::new(cluster) as _));
+        plugins.extend(after_nodes.map(|plugin| Box::new(plugin) as _));
         Self {
             source: None,
             machine: Some(Machine::of_host(&config.state_directory)),

@@ -18,6 +18,7 @@ use winddown_config::{Config, EvictionSettings, GuardedNamespace, ShutdownPeriod
 use winddown_control::StatusApi;
 use winddown_eviction::Reclaimable;
 use winddown_host::UsagePaths;
+use winddown_node::cluster::after_nodes::GoesAfter;
 use winddown_node::cluster::{Cluster, NodeRuntime, PodsParts};
 use winddown_node::{Configured, Node, NodeIdentity, PressureSource, RuntimeFigures};
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
@@ -76,6 +77,10 @@ impl Bed {
         let configured = Configured::of(config, wall.now());
         let shutdown = configured.shutdown(Arc::new(login.clone())).refused_signals(|| 3);
         let released = || watch::Sender::new(LockState::Released).subscribe();
+        let after_nodes = cluster.as_ref().map(|cluster| GoesAfter {
+            connection: cluster.connection.clone(),
+            settings: AfterNodes { selector: "role=worker".into(), wait: secs(1), priority: 0 },
+        });
         let node = Node::builder(Arc::new(runtime.clone()))
             .clocks(wall, BootClock::new(Duration::default))
             .settings(configured.settings())
@@ -87,6 +92,7 @@ impl Bed {
             .plugin(configured.preemption())
             .plugin(configured.eviction(measured(&state)))
             .plugins(cluster)
+            .plugins(after_nodes)
             .plugin(Idle)
             .start()
             .unwrap();
@@ -157,11 +163,6 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
             ended: AfterBootPolicy::Delete,
             orphans: OrphanPolicy::Stop,
             runtime: watch::Sender::new(NodeRuntime::default()).subscribe(),
-        }),
-        after_nodes: Some(AfterNodes {
-            selector: "role=worker".into(),
-            wait: Duration::from_secs(1),
-            priority: 0,
         }),
     }
 }

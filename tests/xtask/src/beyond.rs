@@ -18,7 +18,7 @@ struct Beyond {
     lines: &'static [&'static str],
 }
 
-const BEYOND: [Beyond; 3] = [
+const BEYOND: [Beyond; 4] = [
     Beyond {
         name: "guard",
         words: &[
@@ -27,7 +27,7 @@ const BEYOND: [Beyond; 3] = [
             "GuardS",
             "GuardPolicy",
             "shutdown-guard",
-            "_guard",
+            "shutdown_guard",
             "guard::",
             ".guard",
         ],
@@ -49,6 +49,12 @@ const BEYOND: [Beyond; 3] = [
         lines: &["node/src/api.rs", "node/src/lib.rs", "node/src/plugin.rs"],
     },
     Beyond {
+        name: "order between nodes",
+        words: &["AfterNode", "after_nodes", "GoesAfter"],
+        own: &["cluster/src/after_nodes", "node/src/cluster/after_nodes.rs"],
+        lines: &["cluster/src/lib.rs", "node/src/cluster.rs"],
+    },
+    Beyond {
         name: "cloud notices",
         words: &["Cloud", "cloud::", "mod cloud"],
         own: &["shutdown/notices/src/cloud"],
@@ -57,8 +63,15 @@ const BEYOND: [Beyond; 3] = [
 ];
 
 /// Where no file may name one: the controllers and what is below them, and the node that joins them.
-const BELOW: [&str; 6] =
-    ["eviction/", "node/src/", "preemption/", "shared/src/", "shutdown/", "systemd/"];
+const BELOW: [&str; 7] = [
+    "cluster/src/",
+    "eviction/",
+    "node/src/",
+    "preemption/",
+    "shared/src/",
+    "shutdown/",
+    "systemd/",
+];
 
 /// Prints which files name each.
 ///

@@ -18,6 +18,7 @@ use winddown_shutdown::ShutdownReport;
 
 use super::super::{BootClock, NodeIdentity, bench_with, held};
 use super::{LONG, NODE, pod_path};
+use crate::cluster::after_nodes::GoesAfter;
 use crate::cluster::{Cluster, NodeRuntime, PodsParts};
 use crate::{Node, ShutdownHandle};
 use winddown_static_pods::DesiredManifests;
@@ -90,7 +91,6 @@ impl Machine {
                 orphans: OrphanPolicy::Stop,
                 runtime: watch::Sender::new(NodeRuntime::default()).subscribe(),
             }),
-            after_nodes: self.after_nodes.clone(),
         }
     }
 
@@ -107,6 +107,9 @@ impl Machine {
         let clock = BootClock::new(move || Duration::from_secs(1000) + origin.elapsed());
         let state = tempfile::tempdir().unwrap();
         let bench = bench_with(state, clock, self.runtime.clone(), login.clone(), |parts| {
+            let connection = cluster.connection.clone();
+            let after_nodes = self.after_nodes.clone();
+            parts.after_nodes = after_nodes.map(|settings| GoesAfter { connection, settings });
             parts.cluster = Some(cluster);
             parts.wall = wall();
             parts.identity = NodeIdentity { name: "n1".into(), boot_id };

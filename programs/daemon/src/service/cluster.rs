@@ -9,7 +9,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{NodeAddress, NodeSystemInfo, Taint};
 use tokio::sync::watch;
 use tokio::time::sleep;
-use winddown_api_client::CredentialsError;
+use winddown_api_client::{Connection, CredentialsError};
 use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::after_nodes::AfterNodes;
 use winddown_cluster::node::{LeaseTimes, LeaseTimesError, NodeFacts, NodeSettings, Registration};
@@ -20,6 +20,7 @@ use winddown_shared::{Allocatable, WallClock};
 
 use winddown_config::{Config, EndedPods, OrphanedPods, RuntimeKind};
 use winddown_node::NodeIdentity;
+use winddown_node::cluster::after_nodes::GoesAfter;
 use winddown_node::cluster::{Cluster, NodeRuntime, PodsParts, connect_early};
 
 /// How many times the lease is renewed within its duration, as by the kubelet.
@@ -70,7 +71,6 @@ pub(super) async fn parts(
                 OrphanedPods::Report => OrphanPolicy::Report,
             },
         }),
-        after_nodes: after_nodes(config),
     })
 }
 
@@ -84,14 +84,15 @@ pub(super) fn volatile(config: &Config) -> &Path {
     config.control_socket.parent().unwrap_or(&config.state_directory)
 }
 
-/// The nodes that have to go down before this one; `None` if none are configured.
-pub(super) fn after_nodes(config: &Config) -> Option<AfterNodes> {
+/// The wait for the nodes that go down before this one; `None` if none are configured.
+pub(super) fn after_nodes(config: &Config, connection: &Connection) -> Option<GoesAfter> {
     let settings = &config.cluster;
-    Some(AfterNodes {
+    let settings = AfterNodes {
         selector: settings.after_nodes.clone()?,
         wait: settings.after_nodes_timeout,
         priority: settings.after_nodes_priority,
-    })
+    };
+    Some(GoesAfter { connection: connection.clone(), settings })
 }
 
 /// How the Node object and its lease are maintained.

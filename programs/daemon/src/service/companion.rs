@@ -26,6 +26,7 @@ use super::kubelet::KubeletService;
 use super::shims::may_run_containers;
 use super::{ClusterStartError, ConfiguredRuntime, Runs, RuntimeStartError, Service, StartError};
 use winddown_config::{self as config, Config};
+use winddown_node::NodePlugin;
 use winddown_node::cluster::{Cluster, connect_early};
 
 /// The environment variable with the UID of the agent's own pod, if it runs in one.
@@ -76,22 +77,25 @@ impl Service {
         let (runtime, follower) = companion(connection.client(), node, settings);
         let (stop, api) = (CancellationToken::new(), Some(connection.health()));
         critical::spawn("pods of the kubelet", follower.run(stop.clone()));
+        let after_nodes = after_nodes(&config, &connection);
+        let cluster = Cluster {
+            connection,
+            node: node_settings(&config),
+            facts: NodeFacts {
+                info: NodeSystemInfo {
+                    boot_id: self.identity.boot_id.clone(),
+                    ..NodeSystemInfo::default()
+                },
+                ..NodeFacts::default()
+            },
+            pods: None,
+        };
+        let mut plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>> = vec![Box::new(cluster)];
+        plugins.extend(after_nodes.map(|plugin| Box::new(plugin) as _));
         let runs = Runs {
             source: Some(runtime.desired().into()),
             machine: None,
-            plugins: vec![Box::new(Cluster {
-                connection,
-                node: node_settings(&config),
-                facts: NodeFacts {
-                    info: NodeSystemInfo {
-                        boot_id: self.identity.boot_id.clone(),
-                        ..NodeSystemInfo::default()
-                    },
-                    ..NodeFacts::default()
-                },
-                pods: None,
-                after_nodes: after_nodes(&config),
-            })],
+            plugins,
             node_api: None,
             admits_all: true,
             runtime: ConfiguredRuntime::Kubelet(runtime),
