@@ -4,9 +4,14 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::IpAddr;
 
-use http::header::{CONNECTION, CONTENT_LENGTH, HOST, TRAILER, TRANSFER_ENCODING, USER_AGENT};
-use http::uri::PathAndQuery;
-use http::{HeaderName, HeaderValue, Uri};
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TRAILER,
+    TRANSFER_ENCODING, USER_AGENT,
+};
+use hyper::http::uri::PathAndQuery;
+use hyper::{Request, Uri};
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
@@ -36,15 +41,7 @@ pub struct HttpGet {
     is_tls: bool,
     /// The path and the headers, or the reason why they cannot be sent. Such a pod is refused at admission, but a
     /// running pod may have been admitted by an older agent.
-    request: Result<(PathAndQuery, Vec<Header>), String>,
-}
-
-/// A header with its name as the spec spells it, because some servers are case-sensitive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Header {
-    spelled: String,
-    name: HeaderName,
-    value: HeaderValue,
+    request: Result<(PathAndQuery, HeaderMap), String>,
 }
 
 /// Headers about the connection or a body, which are not taken from the spec; the kubelet ignores them as well.
@@ -110,7 +107,7 @@ impl HttpGet {
             let ProbeEndpoint { host, port } = &to.endpoint;
             let moved = to.endpoint != self.endpoint;
             let request = to.request(headers, moved);
-            let answer = exchange((host, *port), to.is_tls, &request).await?;
+            let answer = exchange((host, *port), to.is_tls, request).await?;
             let next = match answer.status {
                 301..=303 | 307 | 308 => answer.location.and_then(|location| to.joined(&location)),
                 200..=299 => return Ok(None),
@@ -142,15 +139,14 @@ struct To {
 
 impl To {
     /// `moved`: a redirect led to another endpoint, so the spec's `Host` is replaced.
-    fn request(&self, headers: &[Header], moved: bool) -> Vec<u8> {
-        let mut bytes = format!("GET {} HTTP/1.1\r\n", self.path).into_bytes();
-        for Header { spelled, value, name } in headers {
-            let host = (moved && name == HOST).then(|| self.endpoint.authority());
-            let value = host.as_deref().map_or(value.as_bytes(), str::as_bytes);
-            bytes.extend([spelled.as_bytes(), b": ", value, b"\r\n"].concat());
+    fn request(&self, headers: &HeaderMap, moved: bool) -> Request<Empty<Bytes>> {
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = Uri::from(self.path.clone());
+        *request.headers_mut() = headers.clone();
+        if moved && let Ok(host) = HeaderValue::try_from(self.endpoint.authority()) {
+            request.headers_mut().insert(HOST, host);
         }
-        bytes.extend(b"Connection: close\r\n\r\n");
-        bytes
+        request
     }
 
     /// Resolves a redirect's location; none if it cannot be requested.
@@ -190,26 +186,29 @@ impl To {
 fn read(
     action: &api::HTTPGetAction,
     endpoint: &ProbeEndpoint,
-) -> Result<(PathAndQuery, Vec<Header>), String> {
+) -> Result<(PathAndQuery, HeaderMap), String> {
     let path = action.path.as_deref().filter(|p| !p.is_empty()).unwrap_or("/");
     let path = PathAndQuery::try_from(escaped(path))
         .map_err(|error| format!("httpGet.path is no path: {error}"))?;
     let host = endpoint.authority();
     let agent = concat!("kube-probe/winddown-", env!("CARGO_PKG_VERSION"));
-    let mut headers: Vec<Header> = Vec::new();
+    let mut headers = HeaderMap::new();
     let of_spec = action.http_headers.iter().flatten().map(|h| (&*h.name, &*h.value));
-    let defaults = [("Host", &*host), ("User-Agent", agent)];
-    for (spelled, value) in of_spec.chain(defaults) {
-        let name = HeaderName::from_bytes(spelled.as_bytes())
-            .map_err(|error| format!("httpGet: {error}"))?;
+    let defaults = [("host", &*host), ("user-agent", agent)];
+    for (name, value) in of_spec.chain(defaults) {
+        let name =
+            HeaderName::from_bytes(name.as_bytes()).map_err(|error| format!("httpGet: {error}"))?;
         let value = HeaderValue::from_bytes(value.as_bytes())
             .map_err(|error| format!("httpGet: header {name}: {error}"))?;
         // These may occur only once.
-        let again = (name == HOST || name == USER_AGENT) && headers.iter().any(|h| h.name == name);
+        let again = (name == HOST || name == USER_AGENT) && headers.contains_key(&name);
         if !again && !OURS.contains(&name) {
-            headers.push(Header { spelled: spelled.to_owned(), name, value });
+            let added = headers.try_append(name, value);
+            added.map_err(|_| "httpGet.httpHeaders are too many".to_owned())?;
         }
     }
+    let closed = headers.try_insert(CONNECTION, HeaderValue::from_static("close"));
+    closed.map_err(|_| "httpGet.httpHeaders are too many".to_owned())?;
     Ok((path, headers))
 }
 
@@ -305,29 +304,27 @@ mod tests {
         HttpGet::of(&action(spec), &container(), &node).unwrap()
     }
 
-    fn request(spec: serde_json::Value) -> String {
-        let HttpGet { endpoint, is_tls, request } = get(spec);
-        let (path, headers) = request.unwrap();
-        let to = To { endpoint, is_tls, path };
-        String::from_utf8(to.request(&headers, false)).unwrap()
-    }
-
-    #[test]
-    fn a_header_of_the_spec_replaces_ours() {
-        let request = request(json!({"port": "web", "path": "health", "httpHeaders": [
-            {"name": "host", "value": "example.org"}, {"name": "X-A", "value": "1"}]}));
+    #[tokio::test]
+    async fn a_header_of_the_spec_replaces_ours() {
+        let (result, request) = asked(json!({"path": "health", "httpHeaders": [
+            {"name": "host", "value": "example.org"}, {"name": "x-A", "value": "1"}]}))
+        .await;
+        result.unwrap();
         assert!(request.starts_with("GET /health HTTP/1.1\r\n"), "{request}");
-        assert!(request.contains("\r\nhost: example.org\r\nX-A: 1\r\n"), "{request}");
-        assert!(!request.contains("Host: 127.0.0.1"), "{request}");
+        // Spelled as the kubelet spells them.
+        assert!(request.contains("\r\nHost: example.org\r\nX-A: 1\r\n"), "{request}");
+        assert!(!request.contains("127.0.0.1"), "{request}");
         assert!(request.ends_with("Connection: close\r\n\r\n"), "{request}");
     }
 
-    #[test]
-    fn what_says_how_long_a_request_is_does_not_come_from_the_spec() {
+    #[tokio::test]
+    async fn what_says_how_long_a_request_is_does_not_come_from_the_spec() {
         let header = |name: &str| json!({"name": name, "value": "7"});
-        let request = request(json!({"port": 80, "httpHeaders": [
+        let (result, request) = asked(json!({"httpHeaders": [
             header("content-length"), header("Transfer-Encoding"), header("Connection"),
-            header("Host"), header("HOST")]}));
+            header("Host"), header("HOST")]}))
+        .await;
+        result.unwrap();
         let lines: Vec<&str> = request.lines().collect();
         let agent = concat!("User-Agent: kube-probe/winddown-", env!("CARGO_PKG_VERSION"));
         assert_eq!(lines, ["GET / HTTP/1.1", "Host: 7", agent, "Connection: close", ""]);
@@ -352,8 +349,8 @@ mod tests {
 
     #[test]
     fn an_address_of_version_6_stands_in_brackets() {
-        let request = request(json!({"port": 80, "host": "2001:db8::1"}));
-        assert!(request.contains("\r\nHost: [2001:db8::1]:80\r\n"), "{request}");
+        let get = get(json!({"port": 80, "host": "2001:db8::1"}));
+        assert_eq!(get.request.unwrap().1[HOST], "[2001:db8::1]:80");
     }
 
     #[test]
