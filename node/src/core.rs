@@ -10,7 +10,7 @@ use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Backoff, BootClock,
     DesiredPods, EarlierKill, Intake, Pod, PodKiller, PodUidMap, PodWorkers, Recorder,
-    RegisteredPlugin, Runtime, RuntimeSyncer, WallClock, WorkerObserver, WorkerTimes, critical,
+    RegisteredPlugin, Runtime, RuntimeSyncer, WallClock, WorkerObserver, critical,
 };
 
 use crate::fit::{Fit, Machine, Supported};
@@ -92,9 +92,9 @@ impl<R: Runtime> Core<R> {
         });
         let syncer = if parts.admits_all { syncer.beside_a_kubelet() } else { syncer };
         // Exits arrive as events; the resync is only a safety net, and costs a wake-up each time.
-        let times = WorkerTimes { resync: Duration::from_secs(300), ..WorkerTimes::default() };
+        let resync = Duration::from_secs(300);
         let observer: Arc<dyn WorkerObserver> = Arc::clone(&recorders) as _;
-        let workers = PodWorkers::with_observer(syncer, recorder, times, observer);
+        let workers = PodWorkers::with_observer(syncer, recorder, resync, observer);
         let fit = Fit::new::<R>(parts.machine, &parts.identity.name, settings, parts.admits_all);
         let core = Self {
             runtime: parts.runtime,

@@ -14,7 +14,7 @@ use winddown_shared::{
     Admission, ContainerKind, ContainerState, ContainerStatus, DesiredPods, Event, Grace, Intake,
     KillReason, KillRequest, Pod, PodKiller, PodRuntimeStatus, PodStopped, PodUid, PodWorkers,
     Recorder, Runtime, RuntimeError, RuntimePod, RuntimeSyncer, StatusOverride, SyncedPod,
-    WallClock, WallTime, WorkerTimes,
+    WallClock, WallTime,
 };
 
 /// (1) Runs nothing, and remembers what it would run. A real one answers the same seven questions.
@@ -120,7 +120,7 @@ pub async fn run() -> Result<Vec<(String, Option<String>)>, Box<dyn std::error::
     let (statuses, events) = (StatusStore::default(), Arc::new(Print));
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
     let syncer = RuntimeSyncer::new(runtime.clone(), statuses.clone(), events.clone(), wall);
-    let workers = PodWorkers::new(syncer, events.clone(), WorkerTimes::default());
+    let workers = PodWorkers::new(syncer, events.clone());
     let admission = Admission::default(); // no checks: every pod is let in
     let intake = Intake::new(runtime, workers.clone(), statuses.clone(), admission, events);
 

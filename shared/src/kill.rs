@@ -14,6 +14,7 @@ pub(crate) mod consent;
 pub(crate) mod gate_reason;
 pub(crate) mod grace;
 pub(crate) mod node_ending;
+pub(crate) mod retry;
 
 /// Why a pod is requested to terminate. Names the controller, never the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -44,6 +44,7 @@ pub use kill::consent::{Consent, DisruptionBudget};
 pub use kill::gate_reason::{GateReason, GateReasons};
 pub use kill::grace::{Grace, GraceSender, instant_after};
 pub use kill::node_ending::{EndNotice, NodeEnding};
+pub use kill::retry::{Retries, Retry};
 pub use kill::{
     EarlierKill, KillError, KillReason, KillRequest, NodeEndListener, Owed, PodFacts, PodKiller,
     PodStopped, RunningPods, StatusOverride, StoppedContainer,
@@ -84,9 +85,9 @@ pub use winddown_quantities::{
 pub use workers::runtime_syncer::RuntimeSyncer;
 pub use workers::start_turn::{StartTurn, WAITING_FOR_TURN};
 pub use workers::syncer::{
-    PodSyncer, Retry, RuntimeFacts, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
+    PodSyncer, RuntimeFacts, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
 };
-pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver, WorkerTimes};
+pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver};
 
 /// The examples of the README.
 #[cfg(doctest)]

@@ -59,30 +59,8 @@ pub use record::Lifecycle;
 pub(crate) use state::has_terminal_phase;
 use state::{KillWait, Wake, WorkersState};
 
-/// Intervals at which the workers resync and retry.
-#[derive(Clone, Debug)]
-pub struct WorkerTimes {
-    /// Interval after which a running pod is synced again without a change: the safety net for a
-    /// lost event. Jittered by up to half as much again.
-    pub resync: Duration,
-    /// Delay before the first retry of a failed step; it doubles with every further failure.
-    pub retry_first: Duration,
-    /// Upper limit of the retry delay.
-    pub retry_most: Duration,
-    /// Retry delay after a failure that is expected to pass soon ([`Retry::Transient`](crate::Retry::Transient)).
-    pub retry_transient: Duration,
-}
-
-impl Default for WorkerTimes {
-    fn default() -> Self {
-        Self {
-            resync: Duration::from_secs(60),
-            retry_first: Duration::from_secs(1),
-            retry_most: Duration::from_secs(10),
-            retry_transient: Duration::from_secs(1),
-        }
-    }
-}
+/// The default of the interval after which a running pod is synced again without a change.
+const RESYNC_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Starts and stops pods. Cheap to clone; the workers stop when the last clone is dropped.
 pub struct PodWorkers<S> {
@@ -102,7 +80,7 @@ struct WorkersShared<S> {
     syncer: S,
     recorder: Arc<dyn Recorder>,
     observer: Arc<dyn WorkerObserver>,
-    times: WorkerTimes,
+    resync: Duration,
     /// Notified when a finished pod can be forgotten or started again.
     settled: Notify,
     /// Notified when a pod has given up its place on the node.
@@ -123,15 +101,16 @@ struct WorkersShared<S> {
 
 impl<S: PodSyncer> PodWorkers<S> {
     /// Creates workers that drive `syncer`. Must be called inside a tokio runtime.
-    pub fn new(syncer: S, recorder: Arc<dyn Recorder>, times: WorkerTimes) -> Self {
-        Self::with_observer(syncer, recorder, times, Arc::new(()))
+    pub fn new(syncer: S, recorder: Arc<dyn Recorder>) -> Self {
+        Self::with_observer(syncer, recorder, RESYNC_INTERVAL, Arc::new(()))
     }
 
-    /// Like [`new`](Self::new), and reports to `observer` how long the steps take.
+    /// Like [`new`](Self::new), and reports to `observer` how long the steps take. A running pod is synced again without a
+    /// change after `resync`, jittered by up to half as much again: the safety net for a lost event.
     pub fn with_observer(
         syncer: S,
         recorder: Arc<dyn Recorder>,
-        times: WorkerTimes,
+        resync: Duration,
         observer: Arc<dyn WorkerObserver>,
     ) -> Self {
         let root = CancellationToken::new();
@@ -140,7 +119,7 @@ impl<S: PodSyncer> PodWorkers<S> {
             syncer,
             recorder,
             observer,
-            times,
+            resync,
             settled: Notify::new(),
             left: Notify::new(),
             ends: watch::Sender::new(0),

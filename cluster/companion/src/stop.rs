@@ -14,7 +14,7 @@ use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use winddown_shared::{
-    Backoff, Grace, KillReason, Pod, PodRuntimeStatus, PodStopped, PodUid, RuntimeError,
+    Grace, KillReason, Pod, PodRuntimeStatus, PodStopped, PodUid, Retry, RuntimeError,
     StoppedContainer,
 };
 
@@ -37,8 +37,6 @@ mod responders;
 
 use asking::StopRequest;
 
-/// Between two attempts to stop containers through the runtime.
-const STOP_RETRY: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
 /// How long after its request the kubelet learns of a deletion, and so how much later it kills.
 const KUBELET_LAG: Duration = Duration::from_millis(500);
 /// The wait between two checks of the mounts.
@@ -271,8 +269,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 sleep(KUBELET_LAG).await;
             } => {}
         }
-        let mut backoff = STOP_RETRY;
-        loop {
+        for delay in Retry::KUBELET_POD.delays() {
             let over = grace.remaining().is_zero();
             let is_away = self.kubelet.is_held()
                 || self.stops_as_found(pod.uid())
@@ -288,8 +285,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             {
                 return;
             }
-            sleep(backoff.next_delay()).await;
+            sleep(delay).await;
         }
+        pending::<()>().await;
     }
 
     /// Whether so much of the pod's grace period is left that no container was killed because of it.

@@ -9,7 +9,7 @@ use winddown_shared::status::StatusStore;
 use winddown_shared::testing::{FakeRecorder, FakeRuntime};
 use winddown_shared::{
     Admission, DesiredPods, Event, Intake, NodeFit, NodeView, Pod, PodWorkers, ResourceName,
-    RuntimeSyncer, WallClock, WallTime, WorkerTimes,
+    RuntimeSyncer, WallClock, WallTime,
 };
 
 /// A node of four cpus.
@@ -28,7 +28,7 @@ impl Node {
         let shared = Arc::new(runtime.clone());
         let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
         let syncer = RuntimeSyncer::new(shared.clone(), statuses.clone(), recorder.clone(), wall);
-        let workers = PodWorkers::new(syncer, recorder.clone(), WorkerTimes::default());
+        let workers = PodWorkers::new(syncer, recorder.clone());
         let view = NodeView {
             os: "linux".into(),
             allocatable: [("cpu", "4"), ("pods", "100")].into_iter().collect(),

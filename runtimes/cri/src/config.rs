@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use winddown_engine::container_plan::CrashBackoff;
 use winddown_engine::environment::EnvironmentFacts;
-use winddown_shared::WallClock;
+use winddown_shared::{Retry, WallClock};
 
 use super::slices::PodSlices;
 
@@ -209,7 +209,7 @@ impl Default for CriTimes {
             ask: Duration::from_secs(10),
             change: Duration::from_secs(120),
             pull: Duration::from_secs(15 * 60),
-            kill: Duration::from_secs(10),
+            kill: Retry::KILL_TIMEOUT,
             start_patience: Duration::from_secs(2),
             health: Duration::from_secs(15),
             relist: Duration::from_secs(60),

@@ -8,15 +8,12 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::time::Instant;
 use winddown_host::{CgroupMemoryEvents, kernel};
+use winddown_shared::Retry;
 
 use crate::procfs::Process;
 
 /// The file of a cgroup that lists its processes; writing a pid moves the process there.
 pub const PROCS: &str = "cgroup.procs";
-
-/// How many times killed processes are searched for again, and how long all of them may take to exit.
-pub const SEARCH_ROUNDS: usize = 6;
-const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Sends SIGKILL to all processes in v2 cgroups and below them at once. Does nothing for v1 cgroups, whose processes
 /// are also in a v2 cgroup or are found by other means.
@@ -30,29 +27,41 @@ pub fn kill(dirs: &[PathBuf]) {
 
 /// Kills everything in these cgroups and below them, v1 or v2. Returns whether nothing is left. Blocks.
 pub fn end(dirs: &[PathBuf]) -> bool {
-    for _ in 0..SEARCH_ROUNDS {
-        let Ok(listed) = pids(dirs) else { return false };
-        if listed.is_empty() {
-            return true;
-        }
+    let hold = |listed: Vec<i32>| {
         kill(dirs);
-        let hold = |pid: &i32| Process::open_any(*pid).ok().flatten();
-        let mut held: Vec<Process> = listed.iter().filter_map(hold).collect();
+        let open = |pid| Process::open_any(pid).ok().flatten();
+        let mut held: Vec<Process> = listed.into_iter().filter_map(open).collect();
         // A pid that is still listed after it was opened is ours, and not a reused one.
-        let Ok(listed) = pids(dirs) else { return false };
+        let listed = pids(dirs).unwrap_or_default();
         held.retain(|process| listed.binary_search(&process.pid()).is_ok());
-        end_processes(&held);
-    }
-    pids(dirs).is_ok_and(|left| left.is_empty())
+        held
+    };
+    end_all(|| pids(dirs), hold)
 }
 
-/// Kills the processes, and waits a moment for all of them to exit. Blocks.
-pub fn end_processes(processes: &[Process]) {
+/// Kills what `find` lists and `hold` opens, again and again. Returns whether nothing is left. Blocks.
+pub fn end_all<T>(
+    find: impl Fn() -> io::Result<Vec<T>>,
+    hold: impl Fn(Vec<T>) -> Vec<Process>,
+) -> bool {
+    for patience in Retry::SURVIVORS.delays() {
+        // Processes that cannot be listed may still exist.
+        let Ok(left) = find() else { return false };
+        if left.is_empty() {
+            return true;
+        }
+        end_processes(&hold(left), patience);
+    }
+    find().is_ok_and(|left| left.is_empty())
+}
+
+/// Kills the processes, and waits for all of them to exit, for as long as `patience`. Blocks.
+fn end_processes(processes: &[Process], patience: Duration) {
     // All of them first, so that they die at the same time, however many there are.
     for process in processes {
         let _ = process.signal(Signal::KILL);
     }
-    let deadline = Instant::now() + EXIT_TIMEOUT;
+    let deadline = Instant::now() + patience;
     for process in processes {
         let left = deadline.saturating_duration_since(Instant::now());
         process.ended_within(left.as_millis().try_into().unwrap_or(u16::MAX));

@@ -9,14 +9,10 @@ use nix::unistd::Pid;
 use rustix::event::{Timespec, poll};
 use rustix::process::Signal;
 
-use winddown_shared::doubled;
+use winddown_shared::Retry;
 
 use crate::members;
 use crate::procfs::{self, Process};
-
-/// The first and the longest pause after a round that did not kill everything.
-const ROUND_PAUSE: Duration = Duration::from_millis(1);
-const MAX_ROUND_PAUSE: Duration = Duration::from_secs(1);
 
 /// Kills every descendant of this process and reaps it, until none is left.
 ///
@@ -32,7 +28,7 @@ pub(crate) fn end_all(proc_root: &Path, cgroups: &[PathBuf]) {
 }
 
 fn end_all_pausing(proc_root: &Path, cgroups: &[PathBuf], mut pause: impl FnMut(Duration)) {
-    let mut rounds = 0;
+    let mut retries = Retry::CHILDREN.delays();
     let me = nix::unistd::getpid();
     // Usually there are no children, and /proc need not be read.
     while has_children() {
@@ -52,8 +48,8 @@ fn end_all_pausing(proc_root: &Path, cgroups: &[PathBuf], mut pause: impl FnMut(
             let _ = waitpid(None, None);
         } else {
             // A set-user-ID program may not be signalled, or not even be visible.
-            pause(doubled(ROUND_PAUSE, MAX_ROUND_PAUSE, rounds));
-            rounds += 1;
+            let Some(delay) = retries.next() else { return };
+            pause(delay);
         }
     }
 }
@@ -106,7 +102,7 @@ mod tests {
             }
         });
         assert_eq!(pauses[..3], [1, 2, 4].map(Duration::from_millis));
-        assert_eq!(pauses[11], MAX_ROUND_PAUSE);
+        assert_eq!(pauses[11], Duration::from_secs(1));
         // It was reaped already.
         assert!(child.wait().is_err());
     }

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::{Desired, Intake, Wakeup, is_over};
 use crate::{
-    Event, KillReason, Lifecycle, Pod, PodUid, Runtime, RuntimeError, RuntimePod, UpdateKind,
-    error_chain,
+    Event, KillReason, Lifecycle, Pod, PodUid, Retry, Runtime, RuntimeError, RuntimePod,
+    UpdateKind, error_chain,
 };
 
 /// Interval at which the runtime is listed without a reason: the safety net for a lost event.
@@ -18,9 +18,6 @@ const RELIST_INTERVAL: Duration = Duration::from_secs(300);
 /// How long one call to the runtime may hold up a pass. The runtime bounds its own calls, but by
 /// what its own pods can bear; here, every new pod waits.
 pub(super) const RUNTIME_CALL_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Delay before a failed listing is retried.
-const LIST_RETRY: Duration = Duration::from_secs(10);
 
 /// Finished pods come in groups: all that finish within this time share one pass.
 const GATHER_TIME: Duration = Duration::from_millis(100);
@@ -33,14 +30,14 @@ pub(super) struct Leftovers {
     pub(super) listed: Option<Vec<RuntimePod>>,
     /// When to list the runtime again.
     pub(super) list_at: Instant,
-    /// Whether listing the runtime fails, which was logged.
-    list_fails: bool,
+    /// How often listing the runtime has failed since it last worked; the first time was logged.
+    failures: u32,
 }
 
 impl Leftovers {
     /// Before the first listing.
     pub(super) fn new() -> Self {
-        Self { found: HashMap::new(), listed: None, list_at: Instant::now(), list_fails: false }
+        Self { found: HashMap::new(), listed: None, list_at: Instant::now(), failures: 0 }
     }
 }
 
@@ -96,16 +93,19 @@ impl<R: Runtime> Intake<R> {
     pub(super) async fn list(&mut self, tracked: &HashMap<PodUid, Lifecycle>) {
         match self.what_runs().await {
             Ok(pods) => {
-                if std::mem::take(&mut self.leftovers.list_fails) {
+                if std::mem::take(&mut self.leftovers.failures) > 0 {
                     tracing::info!("the runtime says again what runs");
                 }
                 self.note(pods, tracked);
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.leftovers.list_fails, true) {
+                let failures = self.leftovers.failures;
+                if failures == 0 {
                     warn_of_silence(&error);
                 }
-                self.leftovers.list_at = Instant::now() + LIST_RETRY;
+                self.leftovers.failures = failures.saturating_add(1);
+                let delay = Retry::LISTING.delay(failures, RELIST_INTERVAL, 0.0);
+                self.leftovers.list_at = Instant::now() + delay.unwrap_or(RELIST_INTERVAL);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::{
     Admission, AdmitHandler, BootClock, CONFIG_SOURCE_ANNOTATION, EarlierKill, GateReason,
     GateState, Grace, KillReason, KillRequest, NodeEndListener, Others, Owed, PluginName, Pod,
     PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, Runtime, RuntimeSyncer, StatusOverride,
-    VictimLock, WallClock, WallTime, WorkerTimes,
+    VictimLock, WallClock, WallTime,
 };
 
 struct Node {
@@ -82,7 +82,7 @@ fn node_as(
     let shared = Arc::new(runtime.clone());
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
     let syncer = RuntimeSyncer::new(shared.clone(), statuses.clone(), recorder.clone(), wall);
-    let workers = PodWorkers::new(syncer, recorder.clone(), WorkerTimes::default());
+    let workers = PodWorkers::new(syncer, recorder.clone());
     let desired = watch::Sender::new(None);
     let gate = watch::Sender::new(GateState::Open);
     let admission = checks(Admission::default().then(Gate(gate.subscribe())));

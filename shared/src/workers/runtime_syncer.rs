@@ -16,11 +16,11 @@ use tokio::time::Instant;
 use crate::status::{PodPhase, StatusInput, StatusStore, generate, phase, unmade};
 use crate::workers::has_terminal_phase;
 use crate::workers::syncer::{
-    PodSyncer, Retry, RuntimeFacts, RuntimeView, Stop, SyncError, SyncUpdate, Synced,
+    PodSyncer, RuntimeFacts, RuntimeView, Stop, SyncError, SyncUpdate, Synced,
 };
 use crate::{
     Event, GateReason, Grace, KillReason, NodeEndListener, NodeEnding, Pod, PodRuntimeStatus,
-    PodStopped, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, Runtime, RuntimeError,
+    PodStopped, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, Retry, Runtime, RuntimeError,
     RuntimePod, StatusOverride, UidHasher, UnsupportedField, WallClock,
 };
 
@@ -282,7 +282,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
             }
             Err(error @ RuntimeError::Unsupported { .. }) => Ok(self.refuse(pod, &error)),
             Err(error @ RuntimeError::NotYet { .. }) => {
-                Err(SyncError::caused_by(STARTING, error).retry(Retry::Transient))
+                Err(SyncError::caused_by(STARTING, error).retry(Retry::TRANSIENT))
             }
             Err(error) => Err(SyncError::caused_by(STARTING, error)),
         }
@@ -403,7 +403,7 @@ impl<R: Runtime> NodeEndListener for RuntimeSyncer<R> {
 mod tests {
     use super::*;
     use crate::testing::{FakeRecorder, FakeRuntime, pod_with};
-    use crate::{KillRequest, UpdateKind, WallTime, WorkerTimes};
+    use crate::{KillRequest, UpdateKind, WallTime};
 
     /// As with a kubelet, whose status manager follows the readiness probes alone while containers are killed.
     #[tokio::test(start_paused = true)]
@@ -412,7 +412,7 @@ mod tests {
         let (shared, recorder) = (Arc::new(runtime.clone()), Arc::new(FakeRecorder::default()));
         let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
         let syncer = RuntimeSyncer::new(shared, statuses.clone(), recorder.clone(), wall);
-        let workers = PodWorkers::new(syncer, recorder, WorkerTimes::default());
+        let workers = PodWorkers::new(syncer, recorder);
         tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
         let settle = || tokio::time::sleep(Duration::from_millis(1));
         let pod = pod_with("web", "web", |pod| {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::{
-    Grace, KillReason, NodeEndListener, Pod, PodStopped, PodUid, RuntimePod, StatusOverride,
+    Grace, KillReason, NodeEndListener, Pod, PodStopped, PodUid, Retry, RuntimePod, StatusOverride,
 };
 
 /// The four steps of a pod's life. [`RuntimeSyncer`](crate::RuntimeSyncer) is the real implementation.
@@ -178,37 +178,25 @@ pub struct SyncError {
     /// The cause.
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
-    /// When to retry.
+    /// The row by which it is retried.
     pub retry: Retry,
 }
 
-/// When a failed step is retried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Retry {
-    /// After the workers' ordinary backoff.
-    #[default]
-    Backoff,
-    /// Soon: something outside the pod (its network) is about to be ready.
-    Transient,
-    /// After this much time; capped by the resync interval.
-    After(Duration),
-}
-
 impl SyncError {
-    /// Creates a failure without a cause, retried with the ordinary backoff.
+    /// Creates a failure without a cause, retried as [`Retry::STEP`].
     pub fn new(what: impl Into<String>) -> Self {
-        Self { what: what.into(), source: None, retry: Retry::Backoff }
+        Self { what: what.into(), source: None, retry: Retry::STEP }
     }
 
-    /// Creates a failure caused by `source`, retried with the ordinary backoff.
+    /// Creates a failure caused by `source`, retried as [`Retry::STEP`].
     pub fn caused_by(
         what: impl Into<String>,
         source: impl std::error::Error + Send + Sync + 'static,
     ) -> Self {
-        Self { what: what.into(), source: Some(Arc::new(source)), retry: Retry::Backoff }
+        Self { what: what.into(), source: Some(Arc::new(source)), retry: Retry::STEP }
     }
 
-    /// Sets when the step is retried.
+    /// Sets how the step is retried.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self

@@ -40,7 +40,7 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<WorkersShared<S>>, uid: PodUid,
         }
         let followup = {
             let mut state = inner.lock();
-            state.advance(&uid, generation, done.outcome, &inner.times, Instant::now())
+            state.advance(&uid, generation, done.outcome, inner.resync, Instant::now())
         };
         if followup.earlier {
             inner.timer.notify_one();

@@ -9,7 +9,7 @@ mod volumes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{PodWorkers, WorkerTimes};
+use super::PodWorkers;
 use crate::testing::{FakeRecorder, FakeSyncer, pod, pod_with, static_pod};
 use crate::{KillReason, KillRequest, PodUid};
 
@@ -22,7 +22,7 @@ struct Bench {
 fn bench() -> Bench {
     let syncer = FakeSyncer::default();
     let events = FakeRecorder::default();
-    let workers = PodWorkers::new(syncer.clone(), Arc::new(events.clone()), WorkerTimes::default());
+    let workers = PodWorkers::new(syncer.clone(), Arc::new(events.clone()));
     Bench { workers, syncer, events }
 }
 

@@ -210,7 +210,7 @@ async fn a_sync_that_fails_does_not_end_its_pod() {
     b.create(&pod("a"));
     settle().await;
     assert!(!b.workers.is_termination_requested(&uid("a")));
-    assert_eq!(winddown_shared::SyncError::new("x").retry, Retry::Backoff);
+    assert_eq!(winddown_shared::SyncError::new("x").retry, Retry::STEP);
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use winddown_shared::testing::{FakeSyncer, Script, SyncStep};
 use winddown_shared::{
     Event, KillError, KillRequest, Lifecycle, Pod, PodKiller, PodWorkers, Recorder, RunningPods,
-    RuntimePod, RuntimeView, StatusOverride, UpdateKind, WorkerTimes,
+    RuntimePod, RuntimeView, StatusOverride, UpdateKind,
 };
 
 use super::{
@@ -60,7 +60,7 @@ impl Recorder for Look {
 #[tokio::test(start_paused = true)]
 async fn an_end_is_recorded_before_a_caller_that_waits_for_it_is_answered() {
     let look = Arc::new(Look::default());
-    let workers = PodWorkers::new(FakeSyncer::default(), look.clone(), WorkerTimes::default());
+    let workers = PodWorkers::new(FakeSyncer::default(), look.clone());
     assert!(look.workers.set(workers.clone()).is_ok());
     workers.update(UpdateKind::Create, pod("a"), None);
     settle().await;

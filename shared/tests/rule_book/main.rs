@@ -26,9 +26,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use winddown_shared::testing::{
     FakeRecorder, FakeSyncer, Script, SyncStep, pod, pod_with, static_pod,
 };
-use winddown_shared::{
-    KillReason, KillRequest, Pod, PodUid, PodWorkers, RuntimePod, UpdateKind, WorkerTimes,
-};
+use winddown_shared::{KillReason, KillRequest, Pod, PodUid, PodWorkers, RuntimePod, UpdateKind};
 
 /// Workers on a scripted syncer.
 struct Bench {
@@ -40,7 +38,7 @@ struct Bench {
 fn bench() -> Bench {
     let (syncer, events) = (FakeSyncer::default(), FakeRecorder::default());
     let recorder = Arc::new(events.clone());
-    let workers = PodWorkers::new(syncer.clone(), recorder, WorkerTimes::default());
+    let workers = PodWorkers::new(syncer.clone(), recorder);
     Bench { workers, syncer, events }
 }
 

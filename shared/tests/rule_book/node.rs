@@ -8,7 +8,7 @@ use winddown_shared::status::StatusStore;
 use winddown_shared::testing::{FakeRecorder, FakeRuntime};
 use winddown_shared::{
     Admission, AdmitHandler, DesiredPods, Event, Intake, Lifecycle, Others, Pod, PodKiller, PodUid,
-    PodWorkers, Rejection, RuntimeSyncer, WallClock, WallTime, WorkerTimes,
+    PodWorkers, Rejection, RuntimeSyncer, WallClock, WallTime,
 };
 
 use super::{pod_with, settle};
@@ -54,7 +54,7 @@ pub(crate) fn node_with(
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
     let syncer = RuntimeSyncer::new(shared.clone(), statuses.clone(), recorder.clone(), wall);
     let syncer = with(syncer);
-    let workers = PodWorkers::new(syncer, recorder.clone(), WorkerTimes::default());
+    let workers = PodWorkers::new(syncer, recorder.clone());
     let desired = watch::Sender::new(None);
     let refused = watch::Sender::new(Vec::new());
     let admission = Admission::default().then(Refuse(refused.subscribe()));

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use winddown_shared::testing::{FakeRecorder, FakeSyncer, Script, SyncStep};
 use winddown_shared::{
     Grace, NodeEndListener, Pod, PodStopped, PodSyncer, PodWorkers, Retry, RuntimeFacts,
-    RuntimePod, Stop, SyncError, SyncUpdate, Synced, UpdateKind, WorkerObserver, WorkerTimes,
+    RuntimePod, Stop, SyncError, SyncUpdate, Synced, UpdateKind, WorkerObserver,
 };
 
 use super::{bench, pod, secs, settle, stop, uid};
@@ -44,9 +44,10 @@ impl RuntimeFacts for Answers {}
 impl NodeEndListener for Answers {}
 
 /// The delay between the first call and the second.
-async fn wait_after(answer: Result<Synced, SyncError>, times: WorkerTimes) -> Duration {
+async fn wait_after(answer: Result<Synced, SyncError>) -> Duration {
     let syncer = Answers(Arc::default(), answer);
-    let workers = PodWorkers::new(syncer.clone(), Arc::new(FakeRecorder::default()), times);
+    let recorder = Arc::new(FakeRecorder::default());
+    let workers = PodWorkers::new(syncer.clone(), recorder);
     workers.update(UpdateKind::Create, pod("a"), None);
     loop {
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -65,15 +66,12 @@ async fn the_next_look_comes_when_the_answer_says() {
         (Ok(Synced::default()), 60, true),
         (Ok(again(5)), 5, false),
         (Ok(again(0)), 0, false),
-        (failed(Retry::Backoff), 1, true),
-        (failed(Retry::Transient), 3, true),
-        (failed(Retry::After(secs(5))), 5, false),
-        (failed(Retry::After(secs(0))), 0, false),
-        (failed(Retry::After(secs(7000))), 60, false),
+        (failed(Retry::STEP), 1, true),
+        (failed(Retry::TRANSIENT), 1, true),
+        (failed(Retry::LISTING), 10, false),
     ];
-    let times = WorkerTimes { retry_transient: secs(3), ..WorkerTimes::default() };
     for (i, (answer, least, jittered)) in rows.into_iter().enumerate() {
-        let waited = wait_after(answer, times.clone()).await;
+        let waited = wait_after(answer).await;
         let least = secs(least);
         let most = if jittered { least * 3 / 2 } else { least };
         // The test polls every ten milliseconds.
@@ -177,7 +175,7 @@ async fn durations_count_from_the_first_of_the_updates_that_a_step_answers() {
     let workers = PodWorkers::with_observer(
         syncer.clone(),
         Arc::new(FakeRecorder::default()),
-        WorkerTimes::default(),
+        Duration::from_secs(60),
         observed.clone(),
     );
     syncer.script(&uid("a"), Script { sync_takes: secs(4), ..Script::default() });

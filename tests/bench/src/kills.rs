@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use winddown_shared::{
-    KillReason, KillRequest, Pod, PodKiller, PodSyncer, PodWorkers, UpdateKind, WorkerTimes,
-};
+use winddown_shared::{KillReason, KillRequest, Pod, PodKiller, PodSyncer, PodWorkers, UpdateKind};
 
 use crate::counted::Counting;
 use crate::figure::exact;
@@ -60,7 +58,7 @@ pub(crate) fn once(layer: &str, pods: &str, ended: &str) -> Result<String, Strin
         let pods: Vec<Pod> = (0..count).filter_map(pod).collect();
         match layer {
             Layer::Workers => {
-                let workers = PodWorkers::new(AtOnce, Arc::new(Silent), WorkerTimes::default());
+                let workers = PodWorkers::new(AtOnce, Arc::new(Silent));
                 end(&workers, &pods, ends).await;
             }
             Layer::Statuses => {

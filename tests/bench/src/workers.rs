@@ -13,7 +13,7 @@ use winddown_node_tests::usage;
 use winddown_shared::{
     Event, Grace, KillReason, KillRequest, Lifecycle, NodeEndListener, Pod, PodKiller, PodStopped,
     PodSyncer, PodWorkers, Recorder, RuntimeFacts, RuntimePod, Stop, SyncError, SyncUpdate, Synced,
-    UpdateKind, WorkerTimes,
+    UpdateKind,
 };
 
 use crate::figure::{bytes, count, exact, median, micros, per_second};
@@ -45,7 +45,7 @@ struct Figures {
 async fn run() -> Table {
     let pods: Vec<Pod> = (0..PODS).filter_map(pod).collect();
     let before = usage::own_memory();
-    let workers = PodWorkers::new(AtOnce, Arc::new(Silent), WorkerTimes::default());
+    let workers = PodWorkers::new(AtOnce, Arc::new(Silent));
     let mut figures = Figures::default();
     let (mut idle, mut idle_tasks, mut queries) = (0, 0, 0);
     for round in 0..ROUNDS {

@@ -16,7 +16,7 @@ use winddown_shared::status::StatusStore;
 use winddown_shared::testing::FakeRuntime;
 use winddown_shared::{
     Admission, Intake, KillReason, KillRequest, Pod, PodUid, PodWorkers, RuntimeSyncer,
-    StatusOverride, WallClock, WorkerTimes,
+    StatusOverride, WallClock,
 };
 
 /// What a node has of pods, whatever becomes of its agents.
@@ -62,7 +62,7 @@ impl InMemory {
         let (runtime, statuses, events) =
             (Arc::new(self.runtime.clone()), StatusStore::default(), Arc::new(()));
         let syncer = RuntimeSyncer::new(runtime.clone(), statuses.clone(), events.clone(), wall);
-        let workers = PodWorkers::new(syncer, events.clone(), WorkerTimes::default());
+        let workers = PodWorkers::new(syncer, events.clone());
         self.state().workers = Some(workers.clone());
         let admission = Admission::default();
         let intake = Intake::new(runtime, workers.clone(), statuses.clone(), admission, events);

@@ -10,22 +10,51 @@ use crate::rooms;
 struct Way {
     /// The words by which another way is known.
     words: &'static [&'static str],
-    /// The file that has it, and files in which the words mean something else.
-    places: &'static [&'static str],
+    files: Files,
     instead: &'static str,
 }
 
-const WAYS: [Way; 1] = [Way {
-    words: &["* 2).min(", "* 2).clamp(", "_mul(1 <<", "_mul(2).min("],
-    places: &[
-        "shared/src/base/backoff.rs",
-        // The window of a log line.
-        "programs/daemon/src/logging/rate_limit.rs",
-        // The wait of a container that crashed, by the run before.
-        "runtimes/engine/src/container_plan/backoff.rs",
-    ],
-    instead: "a delay doubles in `winddown_shared::Backoff`, or `doubled` without jitter",
-}];
+/// Where the words are refused.
+enum Files {
+    /// Everywhere but in the file that has it, and in files in which the words mean something else.
+    AllBut(&'static [&'static str]),
+    /// Only in these.
+    These(&'static [&'static str]),
+}
+
+const WAYS: [Way; 2] = [
+    Way {
+        words: &["* 2).min(", "* 2).clamp(", "_mul(1 <<", "_mul(2).min("],
+        files: Files::AllBut(&[
+            "shared/src/base/backoff.rs",
+            // The window of a log line.
+            "programs/daemon/src/logging/rate_limit.rs",
+            // The wait of a container that crashed, by the run before.
+            "runtimes/engine/src/container_plan/backoff.rs",
+        ]),
+        instead: "a delay doubles in `winddown_shared::Backoff`, or `doubled` without jitter",
+    },
+    Way {
+        words: &["Backoff", "doubled(", " in 0..", "RETRY", "ROUNDS", "_PAUSE"],
+        files: Files::These(&[
+            "cluster/companion/src/restart_guard.rs",
+            "cluster/companion/src/stop.rs",
+            "cluster/companion/src/stop/asking.rs",
+            "cluster/companion/src/stop/responders.rs",
+            "runtimes/cri/src/stop/container.rs",
+            "runtimes/engine/src/sync.rs",
+            "runtimes/process/src/process/end.rs",
+            "runtimes/process/src/process/watcher.rs",
+            "runtimes/process/src/programs/end.rs",
+            "runtimes/process/src/systemd/end.rs",
+            "runtimes/shim/src/members.rs",
+            "runtimes/shim/src/tree.rs",
+            "shared/src/intake/leftovers.rs",
+            "shared/src/workers/state/steps.rs",
+        ]),
+        instead: "how a stop is retried, and until when, is a row of `winddown_shared::Retry`",
+    },
+];
 
 /// Checks that nothing is done in a second way.
 ///
@@ -33,6 +62,11 @@ const WAYS: [Way; 1] = [Way {
 /// A source cannot be read, or does so.
 pub(crate) fn check(repository: &Path) -> Result<()> {
     let mut second = Vec::new();
+    for way in &WAYS {
+        let (Files::AllBut(named) | Files::These(named)) = way.files;
+        let gone = named.iter().filter(|file| !repository.join(file).is_file());
+        second.extend(gone.map(|file| format!("{file} is gone; name the file it moved to")));
+    }
     for source in rooms::sources(repository)?.iter().flat_map(|(_, sources)| sources) {
         let path = source.path.strip_prefix(repository).unwrap_or(&source.path);
         second.extend(second_ways(&path.display().to_string(), &source.text));
@@ -46,7 +80,11 @@ fn second_ways(file: &str, text: &str) -> Vec<String> {
     let lines = text.lines().enumerate();
     let wrong = lines.flat_map(|(at, line)| {
         let has = move |way: &&Way| {
-            !way.places.contains(&file) && way.words.iter().any(|words| line.contains(words))
+            let counts = match way.files {
+                Files::AllBut(files) => !files.contains(&file),
+                Files::These(files) => files.contains(&file),
+            };
+            counts && way.words.iter().any(|words| line.contains(words))
         };
         WAYS.iter().filter(has).map(move |way| format!("{file}:{}: {}", at + 1, way.instead))
     });
@@ -69,5 +107,9 @@ mod tests {
         assert_eq!(wrong.len(), 1);
         assert!(wrong[0].starts_with("node/src/core.rs:2: a delay doubles in"), "{wrong:?}");
         assert!(second_ways("shared/src/base/backoff.rs", by_hand).is_empty());
+        let rounds = "for round in 0..4 {\n";
+        let wrong = second_ways("runtimes/process/src/programs/end.rs", rounds);
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        assert!(second_ways("runtimes/process/src/programs/launch.rs", rounds).is_empty());
     }
 }

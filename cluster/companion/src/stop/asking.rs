@@ -7,15 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::SetOnce;
 use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::Backoff;
 use winddown_shared::display::in_seconds;
 
-/// Between two requests to stop a pod, if the API server does not say when to ask again.
-const REQUEST_BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
 /// Maximum duration of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// The minimum wait before a refused eviction is repeated.
-const EVICTION_PAUSE: Duration = Duration::from_secs(1);
+/// How long the last eviction may take to be answered.
+const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Added before rounding down to the API's whole seconds, to make up for time that has just passed.
 const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// A shortened grace period is sent only if it is shorter by at least this.
@@ -37,8 +34,10 @@ pub(super) struct StopRequest {
 pub(super) enum AskStep {
     /// Nothing: the pod does not exist.
     Gone,
-    /// Retry after this time, or after the backoff if there is none.
-    Again(Option<Duration>),
+    /// Retry, because the server refused: not before this time, if it says so.
+    Refused(Option<Duration>),
+    /// Retry, because the server did not answer, or not for good.
+    Unanswered,
     /// Delete the pod: evictions do not work here.
     Delete,
 }
@@ -47,10 +46,8 @@ pub(super) fn next_step(refusal: Refusal) -> AskStep {
     match refusal {
         refusal if refusal.is_gone() => AskStep::Gone,
         // A disruption budget refused, or the server is busy.
-        Refusal::Busy { after } => {
-            AskStep::Again(Some(after.unwrap_or_default().max(EVICTION_PAUSE)))
-        }
-        Refusal::NoAnswer | Refusal::Conflict => AskStep::Again(None),
+        Refusal::Busy { after } => AskStep::Refused(after),
+        Refusal::NoAnswer | Refusal::Conflict => AskStep::Unanswered,
         _ => AskStep::Delete,
     }
 }
@@ -193,12 +190,13 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let mut turn = self.turns.acquire().await;
         let begun = Instant::now();
         let mut deadline = begun + self.config.consent(grace.remaining()).saturating_sub(spent);
-        let mut backoff = REQUEST_BACKOFF;
+        let (mut refusals, mut silences) = (Retry::BUDGET.delays(), Retry::API_SERVER.delays());
         let mut refused_by: Option<String> = None;
         loop {
             let left = whole(grace.remaining());
             let now = Instant::now();
-            let until = (now + self.answer_time(grace)).min(deadline.max(now + EVICTION_PAUSE));
+            let until =
+                (now + self.answer_time(grace)).min(deadline.max(now + LAST_ANSWER_TIMEOUT));
             let answer = answer(self.api.evict(pod.label(), left), until, "evict the pod").await;
             drop(turn);
             let refused = match answer {
@@ -212,10 +210,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 Err(refused) => refused,
             };
             self.note(&refused, now);
-            let wait = match next_step(refused.refusal) {
+            let (retries, asked) = match next_step(refused.refusal) {
                 AskStep::Gone => return self.vanished(pod).await,
                 AskStep::Delete => return None,
-                AskStep::Again(asked) => asked.unwrap_or_else(|| backoff.next_delay()),
+                AskStep::Refused(asked) => (&mut refusals, asked),
+                AskStep::Unanswered => (&mut silences, None),
             };
             if refused_by.is_none() && matches!(refused.refusal, Refusal::Busy { .. }) {
                 refused_by = Some(who_refused(&refused));
@@ -224,28 +223,33 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             if let Some(ends) = self.deletion_ends(pod) {
                 return Some(ends);
             }
-            if Instant::now() >= deadline {
+            // The last attempt is made exactly at the deadline.
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Some(delay) = retries.after(asked, left) else {
                 if let Some(by) = &refused_by {
                     request.remark(without_consent(by, begun.elapsed()));
                 }
                 return None;
-            }
-            // The last attempt is made exactly at the deadline.
-            let next = (Instant::now() + wait).min(deadline);
-            tokio::select! {
-                () = tokio::time::sleep_until(next) => {}
-                () = grace.changed() => {
-                    let consent = self.config.consent(grace.remaining());
-                    deadline = deadline.min(Instant::now() + consent);
-                }
-            }
+            };
+            self.pause(delay, grace, &mut deadline).await;
             turn = self.turns.acquire().await;
+        }
+    }
+
+    /// Waits for this long, or until the grace period is shortened, which leaves less time for consent. Cancel-safe.
+    pub(super) async fn pause(&self, delay: Duration, grace: &mut Grace, deadline: &mut Instant) {
+        tokio::select! {
+            () = sleep(delay) => {}
+            () = grace.changed() => {
+                let consent = self.config.consent(grace.remaining());
+                *deadline = (*deadline).min(Instant::now() + consent);
+            }
         }
     }
 
     /// Deletes the pod, retrying until it succeeds. Returns when its grace period is over.
     async fn delete(&self, pod: &Pod, grace: &Grace) -> Instant {
-        let mut backoff = REQUEST_BACKOFF;
+        let mut retries = Retry::API_SERVER.delays();
         loop {
             let turn = self.turns.acquire().await;
             let left = whole(grace.remaining());
@@ -267,7 +271,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             // Whatever the reason, pods are not being stopped.
             self.outage.failed(now);
             tracing::debug!(pod = %pod.label(), error = refusal::chain(&refused), "the pod is not deleted yet");
-            sleep(backoff.after_failure(refused.refusal.retry_after())).await;
+            match retries.after(refused.refusal.retry_after(), Duration::MAX) {
+                Some(delay) => sleep(delay).await,
+                None => return pending().await,
+            }
         }
     }
 
@@ -309,10 +316,10 @@ mod tests {
         for (refusal, wanted) in [
             (Refusal::NotFound, AskStep::Gone),
             (Refusal::OtherUid, AskStep::Gone),
-            (Refusal::Busy { after: None }, AskStep::Again(Some(secs(1)))),
-            (Refusal::Busy { after: Some(secs(7)) }, AskStep::Again(Some(secs(7)))),
-            (Refusal::NoAnswer, AskStep::Again(None)),
-            (Refusal::Conflict, AskStep::Again(None)),
+            (Refusal::Busy { after: None }, AskStep::Refused(None)),
+            (Refusal::Busy { after: Some(secs(7)) }, AskStep::Refused(Some(secs(7)))),
+            (Refusal::NoAnswer, AskStep::Unanswered),
+            (Refusal::Conflict, AskStep::Unanswered),
             (Refusal::NotAllowed, AskStep::Delete),
             (Refusal::Invalid, AskStep::Delete),
         ] {

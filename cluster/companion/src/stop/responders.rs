@@ -3,12 +3,8 @@
 use super::asking::{AskStep, answer, next_step};
 use super::*;
 use crate::eviction_requests::Responding;
-use tokio::time::sleep_until;
 use winddown_api_client::refusal;
 use winddown_shared::display::in_seconds;
-
-/// The wait between two checks of the request's state.
-const STATE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Lets the pod's responders stop it, within the time for disruption budgets. Returns when the grace period of the
@@ -51,7 +47,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     async fn wait_for_responders(&self, pod: &Pod, grace: &mut Grace) -> Result<Instant, String> {
         let mut deadline = Instant::now() + self.config.consent(grace.remaining());
         let mut news = self.known.news(pod.uid());
-        let mut is_asked = false;
+        let (mut is_asked, mut retries) = (false, Retry::RESPONDERS.delays());
         loop {
             let sent = Instant::now();
             let until = (sent + self.answer_time(grace)).min(deadline);
@@ -63,7 +59,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                     }
                 }
             };
-            let mut wait = STATE_CHECK_INTERVAL;
+            let mut after = None;
             match answer(request, until, "request the pod's eviction").await {
                 Ok(became) => {
                     self.outage.worked();
@@ -74,20 +70,18 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 }
                 Err(refused) => {
                     self.note(&refused, sent);
-                    let AskStep::Again(asked) = next_step(refused.refusal) else {
-                        return Err(refusal::chain(&refused));
+                    after = match next_step(refused.refusal) {
+                        AskStep::Refused(asked) => asked,
+                        AskStep::Unanswered => None,
+                        AskStep::Gone | AskStep::Delete => return Err(refusal::chain(&refused)),
                     };
-                    wait = wait.max(asked.unwrap_or_default());
                 }
             }
-            let next = (Instant::now() + wait).min(deadline);
+            let left = deadline.saturating_duration_since(Instant::now());
+            let delay = retries.after(after, left);
             tokio::select! {
-                () = sleep_until(next) => {}
+                () = self.pause(delay.unwrap_or_default(), grace, &mut deadline) => {}
                 () = heard(&mut news) => {}
-                () = grace.changed() => {
-                    let consent = self.config.consent(grace.remaining());
-                    deadline = deadline.min(Instant::now() + consent);
-                }
             }
             if let Some(ends) = self.deletion_ends(pod) {
                 return Ok(ends);
@@ -100,7 +94,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 // Another task notices that the pod is gone.
                 return pending().await;
             }
-            if Instant::now() >= deadline {
+            if delay.is_none() || Instant::now() >= deadline {
                 return Err("the time for it is over".to_owned());
             }
         }

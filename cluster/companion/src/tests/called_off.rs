@@ -9,7 +9,7 @@ use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, Grace, Intake, KillError, KillReason, KillRequest, Lifecycle, Pod, PodKiller,
     PodRuntimeStatus, PodStopped, PodUid, PodWorkers, Recorder, Runtime, RuntimeError, RuntimePod,
-    RuntimeSyncer, SyncedPod, WallClock, WallTime, WorkerTimes,
+    RuntimeSyncer, SyncedPod, WallClock, WallTime,
 };
 
 use super::super::stop::StopCore;
@@ -71,8 +71,7 @@ async fn agent(core: &Arc<StopCore<World, World>>) -> Workers {
     let (statuses, wall) = (StatusStore::default(), WallClock::fixed(WallTime::UNIX_EPOCH));
     let syncer =
         RuntimeSyncer::new(Arc::clone(&runtime), statuses.clone(), Arc::clone(&recorder), wall);
-    let times = WorkerTimes::default();
-    let workers = PodWorkers::new(syncer.beside_a_kubelet(), Arc::clone(&recorder), times);
+    let workers = PodWorkers::new(syncer.beside_a_kubelet(), Arc::clone(&recorder));
     let intake = Intake::new(runtime, workers.clone(), statuses, Admission::default(), recorder);
     tokio::spawn(intake.run(core.known.desired()));
     tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));

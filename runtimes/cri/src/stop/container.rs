@@ -6,16 +6,13 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{Backoff, Grace, RuntimeError, WallTime, error_chain, seconds_up};
+use winddown_shared::{Grace, Retries, Retry, RuntimeError, WallTime, error_chain, seconds_up};
 
 use super::super::client::CallError;
 use super::super::direct::Direct;
 use super::super::pod::PodEntry;
 use super::super::{CriContext, dirs, exits, health, observe, volumes};
 use crate::pod;
-
-/// The longest wait before a failed call is repeated.
-const MAX_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Asks the container to stop: by a signal where that is possible, otherwise through the runtime, which receives
 /// the rest of the grace period and every reduction of it. Kills the container when the grace period is over. Resolves
@@ -52,7 +49,7 @@ struct ContainerEnding<'a> {
     direct: Option<Arc<Direct>>,
     /// The calls that have not failed, in the order in which they were made.
     calls: Vec<StopCall>,
-    backoff: Backoff,
+    retries: Retries,
     last_error: Option<CallError>,
 }
 
@@ -73,7 +70,7 @@ impl<'a> ContainerEnding<'a> {
         grace: Grace,
     ) -> Self {
         let direct = entry.lock().run(name, id).and_then(|run| run.own.direct.clone());
-        let backoff = Backoff::new(Duration::from_millis(50), MAX_RETRY_DELAY);
+        let retries = Retry::RUNTIME_CALL.delays();
         Self {
             context,
             entry,
@@ -82,7 +79,7 @@ impl<'a> ContainerEnding<'a> {
             grace,
             direct,
             calls: Vec::new(),
-            backoff,
+            retries,
             last_error: None,
         }
     }
@@ -101,17 +98,24 @@ impl<'a> ContainerEnding<'a> {
         loop {
             let give_up = self.grace.kill_at() + kill_time;
             // The runtime gets a chance first: it also kills processes outside the container's PID namespace.
-            let kill_directly = self.grace.kill_at() + (kill_time / 4).min(MAX_RETRY_DELAY);
+            let patience = Retry::RUNTIME_KILL.delay(0, kill_time, 0.0).unwrap_or_default();
+            let kill_directly = self.grace.kill_at() + patience;
             let mut grace = self.grace.clone();
             tokio::select! {
+                biased;
                 Some((made_at, outcome)) = calls.next() => {
                     if self.is_settled(made_at, outcome).await {
                         // Nothing more to do: waiters learn of the exit when it is recorded.
                         again = None;
                     } else if calls.is_empty() {
-                        again = Some(Instant::now() + self.backoff.next_delay());
+                        let left = give_up.saturating_duration_since(Instant::now());
+                        let Some(delay) = self.retries.after(None, left) else {
+                            return self.error();
+                        };
+                        again = Some(Instant::now() + delay);
                     }
                 }
+                () = sleep_until(give_up) => return self.error(),
                 () = self.grace.changed(), if !is_asked => calls.push(self.ask()),
                 () = grace.over(), if !kill_sent => {
                     kill_sent = true;
@@ -127,7 +131,6 @@ impl<'a> ContainerEnding<'a> {
                         let _ = direct.kill();
                     }
                 }
-                () = sleep_until(give_up) => return self.error(),
             }
         }
     }

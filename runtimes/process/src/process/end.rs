@@ -3,13 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::process::Signal;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use winddown_engine::driver::StopTarget;
 use winddown_engine::pod;
-use winddown_shared::{PodUid, RuntimeError};
+use winddown_shared::{PodUid, Retry, RuntimeError};
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::ProcessIdentity;
@@ -18,23 +17,19 @@ use super::Context;
 use crate::programs::failed;
 use crate::programs::pod::PodEntry;
 
-/// How long a start in progress may delay a stop before its supervisor is killed.
-const START_PATIENCE: Duration = Duration::from_millis(500);
-
 /// Waits until no start is in progress. A supervisor that does not respond is killed.
 pub(super) async fn settle(context: &Context, entry: &PodEntry) -> Result<(), RuntimeError> {
     let after = context.config.kill_timeout;
-    let deadline = Instant::now() + after;
-    while timeout(START_PATIENCE, pod::started(entry)).await.is_err() {
-        if Instant::now() >= deadline {
-            let what = format!("waiting for a start under way of pod {}", entry.uid());
-            return Err(RuntimeError::Timeout { what, after });
+    for patience in Retry::START.within(after) {
+        if timeout(patience, pod::started(entry)).await.is_ok() {
+            return Ok(());
         }
         for supervisor in &entry.lock().own {
             let _ = supervisor.signal(Signal::KILL);
         }
     }
-    Ok(())
+    let what = format!("waiting for a start under way of pod {}", entry.uid());
+    Err(RuntimeError::Timeout { what, after })
 }
 
 /// Signals the container's main process, without any other system call.

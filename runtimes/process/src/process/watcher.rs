@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use winddown_host::ready::Ready;
-use winddown_shared::{Backoff, PodUid, critical};
+use winddown_shared::{PodUid, Retry, critical};
 use winddown_shim::members;
 use winddown_shim::procfs::{self, Process};
 use winddown_shim::record::{self, AttemptRecord};
@@ -53,21 +52,12 @@ pub(crate) fn end_leftovers(
     (uid, name): (&PodUid, &str),
     cgroups: &[PathBuf],
 ) -> bool {
-    if !members::end(cgroups) {
-        return false;
-    }
-    let marked = || procfs::marked(&config.proc_root, uid.as_str(), name);
-    for _ in 0..members::SEARCH_ROUNDS {
-        // Processes that cannot be listed may still exist.
-        let Ok(left) = marked() else { return false };
-        if left.is_empty() {
-            return true;
-        }
-        let open = |seen| Process::open(&config.proc_root, seen).ok().flatten();
-        let held: Vec<Process> = left.into_iter().filter_map(open).collect();
-        members::end_processes(&held);
-    }
-    marked().is_ok_and(|left| left.is_empty())
+    let open = |seen| Process::open(&config.proc_root, seen).ok().flatten();
+    members::end(cgroups)
+        && members::end_all(
+            || procfs::marked(&config.proc_root, uid.as_str(), name),
+            |left| left.into_iter().filter_map(open).collect(),
+        )
 }
 
 async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: WatchedRun, ended: Ready) {
@@ -106,8 +96,7 @@ async fn follow(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: WatchedR
 /// Handles a supervisor that was killed: kills its processes through the cgroups and by their marks. Resolves when none
 /// is left, however long that takes: until then the container still runs.
 async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched: &WatchedRun) {
-    let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
-    loop {
+    for delay in Retry::UNSUPERVISED.delays() {
         let (config, uid, name) =
             (context.config.clone(), entry.uid().clone(), Arc::clone(&watched.name));
         let cgroups = {
@@ -121,6 +110,6 @@ async fn end_unsupervised(context: &Arc<Context>, entry: &Arc<PodEntry>, watched
         }
         tracing::error!(uid = %entry.uid(), container = %watched.name,
             "processes of a container whose supervisor died survive SIGKILL");
-        tokio::time::sleep(backoff.next_delay()).await;
+        tokio::time::sleep(delay).await;
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use winddown_engine::container_plan::CrashBackoff;
 use winddown_engine::environment::EnvironmentFacts;
-use winddown_shared::{ON_REBOOT_ANNOTATION, OnReboot, Pod, UnsupportedField, WallClock};
+use winddown_shared::{ON_REBOOT_ANNOTATION, OnReboot, Pod, Retry, UnsupportedField, WallClock};
 
 /// The file name of the shim, and its name in process lists.
 pub(crate) const SHIM: &str = "winddown-shim";
@@ -121,7 +121,7 @@ impl ProcessConfig {
             proc_root: "/proc".into(),
             next_root: "/run/nextroot".into(),
             start_timeout: Duration::from_secs(10),
-            kill_timeout: Duration::from_secs(10),
+            kill_timeout: Retry::KILL_TIMEOUT,
             parallel_starts: 4,
         }
     }

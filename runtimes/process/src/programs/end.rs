@@ -5,16 +5,13 @@ use std::sync::Arc;
 use tokio::time::{Instant, timeout};
 use winddown_engine::driver::StopTarget;
 use winddown_engine::pod;
-use winddown_shared::{Grace, RuntimeError};
+use winddown_shared::{Grace, Retry, RuntimeError};
 
 use super::pod::{PodEntry, PodState};
 use super::{ProgramContext, ProgramDriver, paths};
 
 #[cfg(test)]
 mod tests;
-
-/// How many times a container is killed before it counts as one that survives SIGKILL.
-const KILL_ROUNDS: u32 = 4;
 
 /// Sends the stop signal, and kills the container when the grace period is over. Resolves when the container has
 /// exited.
@@ -45,9 +42,9 @@ pub(super) async fn end<D: ProgramDriver>(
     if let Some(run) = entry.lock().run(&target.name, &target.id) {
         run.forced |= run.end.is_none();
     }
-    for round in 0..KILL_ROUNDS {
+    for (round, patience) in (0..).zip(Retry::KILL.within(context.config.kill_timeout)) {
         D::kill(context, entry, target, round).await;
-        if timeout(context.config.kill_timeout / KILL_ROUNDS, &mut ended).await.is_ok() {
+        if timeout(patience, &mut ended).await.is_ok() {
             return Ok(());
         }
     }

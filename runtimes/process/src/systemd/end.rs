@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use winddown_engine::container_plan;
 use winddown_host::regular;
-use winddown_shared::{Backoff, RuntimeError, critical, error_chain};
+use winddown_shared::{Retry, RuntimeError, critical, error_chain};
 use winddown_shim::order::MessageSource;
 use winddown_shim::record::{self, AttemptRecord, ExitRecord};
 use winddown_shim::{exit, log};
@@ -19,8 +19,6 @@ use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
 use crate::programs::pod::PodEntry;
 use crate::programs::{blocking, caused, exits, launch};
 
-/// Between two attempts to kill what a container left behind.
-const KILL_BACKOFF: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 /// How long a log may take to be complete after its container has exited.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a unit with killed processes may take to be unloaded.
@@ -100,11 +98,12 @@ async fn clear<U: ServiceUnits>(
         }
         return true;
     }
-    let mut backoff = KILL_BACKOFF;
+    let mut retries = Retry::UNIT.delays();
     while let Err(error) = unload(context, attempt).await {
         tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
             "what a container left behind may still run");
-        sleep(backoff.next_delay()).await;
+        let Some(delay) = retries.next() else { break };
+        sleep(delay).await;
     }
     timeout(UNLOAD_TIMEOUT, watched.over()).await.is_ok()
 }

@@ -9,10 +9,9 @@ use tokio::time::Instant;
 use super::{PodWork, Wake, WorkersState};
 use crate::kill::PodStopped;
 use crate::kill::grace::instant_after;
-use crate::workers::WorkerTimes;
 use crate::workers::record::{Ending, Lifecycle, Record};
-use crate::workers::syncer::{Retry, Stop, SyncUpdate, UpdateKind};
-use crate::{Grace, Pod, PodUid, StatusOverride, doubled};
+use crate::workers::syncer::{Stop, SyncUpdate, UpdateKind};
+use crate::{Grace, Pod, PodUid, Retry, StatusOverride};
 
 /// The shortest delay before a pod is checked again, whatever a step returns: a step that always
 /// returns "at once" must not occupy a CPU.
@@ -64,7 +63,7 @@ impl WorkersState {
         uid: &PodUid,
         generation: u64,
         outcome: StepOutcome,
-        times: &WorkerTimes,
+        resync: Duration,
         now: Instant,
     ) -> Followup {
         let mut followup = Followup::default();
@@ -77,13 +76,14 @@ impl WorkersState {
         match outcome {
             StepOutcome::Interrupted => {}
             StepOutcome::Synced { again_in } => {
-                let resync = self.jittered(times.resync);
+                let resync = resync.saturating_add((resync / 2).mul_f64(self.fraction()));
                 let again_in = again_in.map_or(resync, |d| d.min(resync).max(MIN_RECHECK_DELAY));
                 followup.earlier = self.rest(uid, generation, 0, instant_after(now, again_in));
             }
             StepOutcome::Failed(retry) => {
                 let failures = self.current(uid, generation).map_or(0, |r| r.queue.failures);
-                followup.again_in = self.retry_in(retry, failures, times);
+                let delay = retry.delay(failures, Duration::MAX, self.fraction());
+                followup.again_in = delay.unwrap_or(Duration::MAX);
                 let at = instant_after(now, followup.again_in);
                 followup.earlier = self.rest(uid, generation, failures.saturating_add(1), at);
             }
@@ -270,22 +270,13 @@ impl WorkersState {
         self.leave_name(&name, uid, generation)
     }
 
-    fn retry_in(&mut self, retry: Retry, failures: u32, times: &WorkerTimes) -> Duration {
-        match retry {
-            Retry::Transient => self.jittered(times.retry_transient),
-            Retry::After(wait) => wait.min(times.resync).max(MIN_RECHECK_DELAY),
-            Retry::Backoff => self.jittered(doubled(times.retry_first, times.retry_most, failures)),
-        }
-    }
-
-    /// `base` plus up to half as much again, so that pods that failed together are not retried together.
-    fn jittered(&mut self, base: Duration) -> Duration {
+    /// A fraction in `0.0..1.0`, so that pods are not checked together that failed together.
+    fn fraction(&mut self) -> f64 {
         // Splitmix64: any sequence that differs from pod to pod will do.
         let mut z = self.next().wrapping_mul(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let random = u32::try_from((z ^ (z >> 27)) >> 40).unwrap_or(0);
-        let half = base / 2;
-        base.saturating_add(half.mul_f64(f64::from(random) / f64::from(1 << 24)))
+        f64::from(random) / f64::from(1 << 24)
     }
 }
 

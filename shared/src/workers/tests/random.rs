@@ -11,7 +11,7 @@ use super::{Bench, bench, pod_with, settle, static_pod, tries, uid, with_grace};
 use crate::testing::{Script, SyncStep};
 use crate::{
     Event, KillError, Lifecycle, Pod, PodKiller, PodStopped, PodUid, PodWorkers, RuntimePod,
-    RuntimeView, UpdateKind, WorkerTimes,
+    RuntimeView, UpdateKind,
 };
 
 const PODS: u8 = 8;
@@ -177,7 +177,6 @@ impl Trial {
         self.bench.workers = PodWorkers::new(
             self.bench.syncer.clone(),
             std::sync::Arc::new(self.bench.events.clone()),
-            WorkerTimes::default(),
         );
         self.seen.clear();
         self.killed.clear();

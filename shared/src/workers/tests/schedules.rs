@@ -13,7 +13,7 @@ use shuttle::future::{block_on, yield_now};
 use shuttle::thread;
 use tokio::time::Instant;
 
-use super::super::{PodWorkers, WorkerTimes, completion::EndSender};
+use super::super::{PodWorkers, completion::EndSender};
 use super::{pod, request, static_pod, tries, uid, with_grace};
 use crate::base::lock::schedule;
 use crate::kill::grace::FAR_FUTURE;
@@ -118,7 +118,7 @@ fn workers(stops_to_fail: usize) -> (Workers, Arc<Steps>) {
     let steps = Arc::new(Steps::default());
     steps.stops_to_fail.store(stops_to_fail, Ordering::SeqCst);
     let recorder = Arc::new(FakeRecorder::default());
-    (PodWorkers::new(steps.clone(), recorder, WorkerTimes::default()), steps)
+    (PodWorkers::new(steps.clone(), recorder), steps)
 }
 
 fn together(jobs: Vec<Box<dyn FnOnce() + Send>>) {

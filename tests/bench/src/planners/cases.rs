@@ -15,7 +15,7 @@ use winddown_preemption::{Requirement, Strategy, select};
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     DesiredPods, Pod, PodKiller, PodStats, PodWorkers, Quantity, QuantityFormat, ResourceName,
-    RunningPods, RuntimePod, WallClock, WallTime, WorkerTimes,
+    RunningPods, RuntimePod, WallClock, WallTime,
 };
 use winddown_shutdown::{AdmissionGate, BootClock, GroupPeriod, Policy, plan};
 
@@ -187,7 +187,7 @@ fn listing(pods: Vec<Pod>) -> Result<Plan, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let entered = runtime.enter();
-    let workers = PodWorkers::new(AtOnce, Arc::new(Silent), WorkerTimes::default());
+    let workers = PodWorkers::new(AtOnce, Arc::new(Silent));
     let runtime_pod = |pod: &Pod| RuntimePod {
         uid: pod.uid().clone(),
         name: pod.name().clone(),

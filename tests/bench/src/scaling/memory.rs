@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime};
 use winddown_shared::{
-    Pod, PodWorkers, RunningPods, RuntimeSyncer, UpdateKind, WallClock, WallTime, WorkerTimes,
+    Pod, PodWorkers, RunningPods, RuntimeSyncer, UpdateKind, WallClock, WallTime,
 };
 use winddown_shutdown::{
     AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordFile, RecordPlace,
@@ -51,7 +51,7 @@ impl InMemory {
             recorder.clone(),
             wall,
         );
-        let workers = PodWorkers::new(syncer, recorder, WorkerTimes::default());
+        let workers = PodWorkers::new(syncer, recorder);
         // Nothing else runs: a shutdown that does not know that waits to its end.
         workers.note_running(RunningPods { known: true, ..RunningPods::default() });
         let temporary = || tempfile::Builder::new().prefix("winddown-bench-").tempdir();

@@ -15,7 +15,7 @@ use winddown_api_client::refusal::Refusal;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, DesiredPods, Intake, Pod, PodUid, PodWorkers, RuntimeError, RuntimeSyncer,
-    WallClock, WallTime, WorkerTimes,
+    WallClock, WallTime,
 };
 
 use crate::pods::controller::{EarlierPods, PodControllerHandle, RunError, Setup};
@@ -178,7 +178,7 @@ impl World {
             (Arc::new(self.clone()), StatusStore::default(), Arc::new(()));
         let syncer =
             RuntimeSyncer::new(runtime.clone(), statuses.clone(), events.clone(), self.clock());
-        let workers = PodWorkers::new(syncer, events.clone(), WorkerTimes::default());
+        let workers = PodWorkers::new(syncer, events.clone());
         let admission = Admission::default();
         let intake = Intake::new(runtime, workers.clone(), statuses.clone(), admission, events);
         let follow = Follow::new(statuses.clone(), self.clone()).run(cancel.clone());
