@@ -152,16 +152,14 @@ fn usage() -> ExitCode {
 }
 
 async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
-    let config = Config {
-        state_directory: directory.join("state"),
-        pod_logs_dir: directory.join("logs"),
-        static_pod_path: Some(directory.join("pods")),
-        ..Config::default()
-    };
+    let mut config = Config::default();
+    config.access.state_directory = directory.join("state");
+    config.access.pod_logs_dir = directory.join("logs");
+    config.pods.static_pod_path = Some(directory.join("pods"));
     let stop = CancellationToken::new();
     let process = ProcessConfig::new(
-        config.state_directory.join("process"),
-        &config.pod_logs_dir,
+        config.access.state_directory.join("process"),
+        &config.access.pod_logs_dir,
         ShimCommand::subcommand("shim"),
         wall_clock(),
     );
@@ -170,7 +168,7 @@ async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
     let logind = Arc::new(LogindInhibitor::start(InhibitorConfig::new(delay)));
     let pods = directory.join("pods");
     let (watched, manifests) =
-        ManifestDirectory::new(pods, &host_name(), config.file_check_frequency, wall_clock());
+        ManifestDirectory::new(pods, &host_name(), config.pods.file_check_frequency, wall_clock());
     tokio::spawn(watched.run(stop.clone()));
 
     let configured = Configured::of(config, wall_clock().now());

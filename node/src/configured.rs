@@ -108,15 +108,15 @@ impl Configured {
         let config = self.configuration().config;
         let policy = self.policy();
         let first = Policy::clone(&policy.borrow());
-        let kept = usize::try_from(config.reports_kept).unwrap_or(usize::MAX);
-        Shutdown::new(inhibitor, first, &config.state_directory)
+        let kept = usize::try_from(config.shutdown.reports_kept).unwrap_or(usize::MAX);
+        Shutdown::new(inhibitor, first, &config.access.state_directory)
             .following(policy)
             .reports_kept(kept)
     }
 
     /// The preemption plug-in as configured.
     pub fn preemption(&self) -> Preemption {
-        let strategy = self.follow(|config| config.preemption_strategy);
+        let strategy = self.follow(|config| config.node.preemption_strategy);
         let first = *strategy.borrow();
         Preemption::new(first).following(strategy)
     }
@@ -140,23 +140,23 @@ fn settings(configuration: &Configuration) -> Settings {
             warnings: warnings.clone(),
             yaml: config.to_yaml(),
         },
-        runtime: match config.mode {
+        runtime: match config.node.mode {
             Mode::Companion => "kubelet".to_owned(),
-            Mode::Standalone | Mode::Cluster => config.runtime.as_str().to_owned(),
+            Mode::Standalone | Mode::Cluster => config.node.runtime.as_str().to_owned(),
         },
-        manifests: config.static_pod_path.clone(),
+        manifests: config.pods.static_pod_path.clone(),
         host_ips: Arc::new(move || addresses.cluster.node_addresses()),
         reserved: Arc::new(move |capacity| allocatable_config(&reserved, capacity)),
-        labels: config.node_labels.clone(),
-        unsafe_sysctls: config.allowed_unsafe_sysctls.clone(),
+        labels: config.node.labels.clone(),
+        unsafe_sysctls: config.node.allowed_unsafe_sysctls.clone(),
     }
 }
 
 /// The resources that the configuration reserves from the pods and adds to the machine. The quantities were
 /// validated when it was read.
 fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig {
-    let mut reserved = amounts(&config.system_reserved);
-    for (name, amount) in amounts(&config.kube_reserved) {
+    let mut reserved = amounts(&config.node.system_reserved);
+    for (name, amount) in amounts(&config.node.kube_reserved) {
         let sum = reserved.entry(name).or_default();
         *sum = sum.saturating_add(amount);
     }
@@ -169,15 +169,15 @@ fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig
         memory_available: threshold(Signal::MemoryAvailable, capacity.memory).unwrap_or(0),
         nodefs_available: threshold(Signal::NodeFsAvailable, capacity.ephemeral_storage)
             .unwrap_or(0),
-        max_pods: i64::from(config.max_pods),
-        extended: amounts(&config.extended_resources),
+        max_pods: i64::from(config.node.max_pods),
+        extended: amounts(&config.node.extended_resources),
     }
 }
 
 /// The shutdown policy for the mode. No pod stays in place next to a kubelet: its pods are evicted and start elsewhere.
 fn shutdown_policy(config: &Config) -> Policy {
     let policy = policy_of(&config.shutdown);
-    match config.mode {
+    match config.node.mode {
         Mode::Companion => policy.with_in_place(InPlacePolicy::new()),
         _ => policy,
     }
@@ -206,10 +206,10 @@ fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64>
 /// The configuration was validated when it was read. Periods that the policy rejects all the same are logged, and
 /// shutdowns are then not delayed.
 pub fn policy_of(settings: &ShutdownSettings) -> Policy {
-    let policy = match &settings.periods {
+    let policy = match settings.periods() {
         ShutdownPeriods::Total { total, critical } => match settings.order {
-            ShutdownOrder::Role => Policy::by_role(*total, *critical),
-            ShutdownOrder::Priority => Policy::from_periods(*total, *critical),
+            ShutdownOrder::Role => Policy::by_role(total, critical),
+            ShutdownOrder::Priority => Policy::from_periods(total, critical),
         },
         ShutdownPeriods::ByPriority(groups) => {
             Policy::by_priority(groups.iter().map(|group| GroupPeriod {

@@ -246,7 +246,7 @@ impl crate::Configured {
         let wanted = watch::Sender::default();
         let lock = lock(wanted.subscribe());
         let policy = self.follow(|config: &Config| -> GuardPolicy {
-            let guarded = config.shutdown_guard.iter();
+            let guarded = config.shutdown.guard.iter();
             guarded.map(|one| (one.namespace.clone(), one.timeout)).collect()
         });
         ShutdownGuard { policy, wanted, lock, directory }

@@ -256,6 +256,10 @@ impl crate::Configured {
     /// The ordered start as configured.
     pub fn ordered_start(&self) -> OrderedStart {
         let config = self.configuration().config;
-        OrderedStart::new(self.policy(), config.start_group_timeout, &config.state_directory)
+        OrderedStart::new(
+            self.policy(),
+            config.shutdown.start_group_timeout,
+            &config.access.state_directory,
+        )
     }
 }

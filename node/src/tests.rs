@@ -137,11 +137,9 @@ fn boot_clock() -> BootClock {
 }
 
 fn configuration(state: &tempfile::TempDir, total: Duration) -> Configuration {
-    let config = Config {
-        state_directory: state.path().to_owned(),
-        shutdown: ShutdownPeriods::Total { total, critical: secs(10) }.into(),
-        ..Config::default()
-    };
+    let shutdown = ShutdownPeriods::Total { total, critical: secs(10) }.into();
+    let mut config = Config { shutdown, ..Config::default() };
+    config.access.state_directory = state.path().to_owned();
     Configuration {
         config: Arc::new(config),
         file: None,

@@ -13,7 +13,7 @@ pub fn trusted_paths(config: &Config, file: Option<&Path>) -> Vec<TrustedPath> {
         file.map(|file| path("configuration".to_owned(), file, Trust::Read)).into_iter().collect();
     all.extend(config.trusted_paths());
     #[cfg(feature = "cluster")]
-    if config.mode != winddown_config::Mode::Standalone {
+    if config.node.mode != winddown_config::Mode::Standalone {
         use winddown_api_client::FileUse;
         let cluster = &config.cluster;
         let kubeconfigs = [

@@ -72,7 +72,7 @@ pub(super) fn load_config_for_reports(
         Err(ConfigError::Invalid(_)) => {
             let usual = Config::default();
             let file = global.config.as_deref().unwrap_or(Path::new(DEFAULT_FILE));
-            let (file, place) = (file.display(), usual.state_directory.display());
+            let (file, place) = (file.display(), usual.access.state_directory.display());
             out.progress(&format!(
                 "warning: {file} is not valid, and reports are looked for in {place}\n  next: `winddown config check`"
             ));
@@ -89,7 +89,7 @@ fn load(file: Option<&Path>) -> Result<ConfigView, CommandError> {
     let file = loaded.file.display().to_string();
     let config = loaded.config;
     let cluster = &config.cluster;
-    let is_alone = config.mode == Mode::Standalone;
+    let is_alone = config.node.mode == Mode::Standalone;
     if !is_alone && cluster.kubeconfig.is_none() && cluster.bootstrap_kubeconfig.is_none() {
         let what =
             "without kubeconfig only an agent in a pod of the cluster reaches the API server";

@@ -221,13 +221,13 @@ impl Drill {
         logind: &StandIn,
     ) -> Result<Self, DrillError> {
         let wall = wall_clock();
-        config.state_directory = root.join("state");
-        config.pod_logs_dir = root.join("logs");
-        config.static_pod_path = Some(pods.to_owned());
+        config.access.state_directory = root.join("state");
+        config.access.pod_logs_dir = root.join("logs");
+        config.pods.static_pod_path = Some(pods.to_owned());
         let shim = ShimCommand::beside_this_program().map_err(DrillError::Shim)?;
         let mut process = ProcessConfig::new(
-            config.state_directory.join("process"),
-            &config.pod_logs_dir,
+            config.access.state_directory.join("process"),
+            &config.access.pod_logs_dir,
             shim,
             wall.clone(),
         );
@@ -239,7 +239,7 @@ impl Drill {
         wanted.root = Some(root.to_owned());
         let inhibitor = Arc::new(LogindInhibitor::start(wanted));
         let stop = CancellationToken::new();
-        let every = config.file_check_frequency;
+        let every = config.pods.file_check_frequency;
         let (directory, manifests) =
             ManifestDirectory::new(pods.to_owned(), NODE_NAME, every, wall.clone());
         tokio::spawn(directory.run(stop.clone()));

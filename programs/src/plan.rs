@@ -86,7 +86,7 @@ pub(super) fn start(
     let (config, _) = config::load_config(global)?;
     let given = pods::read(file, io::stdin().lock(), &config)?;
     let plan = start_plan(&given.pods, &policy_of(&config.shutdown));
-    let mut plan = start_view(&plan, config.start_group_timeout);
+    let mut plan = start_view(&plan, config.shutdown.start_group_timeout);
     plan.warnings.extend(given.left_out.iter().map(|why| format!("left out: {why}")));
     show(&plan, out)?;
     Ok(given.exit())
@@ -106,7 +106,7 @@ fn planned(pods: &[Pod], policy: &Policy, within: Option<Duration>) -> ShutdownP
 /// `--deadline`.
 fn notice(global: &GlobalArgs, args: &PlanShutdownArgs) -> Option<(&'static str, Duration)> {
     let (config, _) = config::load_config(global).ok().filter(|_| args.deadline.is_none())?;
-    config.notices.cloud.map(|cloud| (cloud.as_str(), cloud.notice()))
+    config.shutdown.notices.cloud.map(|cloud| (cloud.as_str(), cloud.notice()))
 }
 
 /// Adds the warnings of the `short` plan that an ordinary shutdown does not have.

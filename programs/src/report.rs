@@ -98,7 +98,7 @@ impl ReportSource<'_> {
     fn report(&self, id: &str, out: &mut Output) -> Result<serde_json::Value, CommandError> {
         match in_runtime(out, self.client.report(id))? {
             Err(error) if asks_disk(&error) && id == "start" => {
-                Ok(ordered_start::last_report(None, &self.config(out)?.state_directory)?)
+                Ok(ordered_start::last_report(None, &self.config(out)?.access.state_directory)?)
             }
             Err(error) if asks_disk(&error) => Ok(reports::find(&self.store(out)?, id)?),
             answer => Ok(answer?),

@@ -153,14 +153,14 @@ impl Scene {
         let (runtime, follower) = companion(connection.client(), containers.clone(), settings);
         tokio::spawn(follower.run(CancellationToken::new()));
         let wanted = runtime.desired();
-        let config = Config {
-            state_directory: state.path().to_owned(),
+        let mut config = Config {
             shutdown: ShutdownSettings {
                 order: ShutdownOrder::Role,
                 ..ShutdownPeriods::Total { total: secs(40), critical: secs(20) }.into()
             },
             ..Config::default()
         };
+        config.access.state_directory = state.path().to_owned();
         let info = NodeSystemInfo { boot_id: "boot".into(), ..NodeSystemInfo::default() };
         let cluster = Cluster {
             connection,

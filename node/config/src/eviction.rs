@@ -1,78 +1,159 @@
-//! The settings of eviction, i.e. of stopping pods when the node runs short of a resource.
+//! The options of eviction, i.e. of stopping pods when the node runs short of a resource. The eviction crate parses and
+//! interprets single thresholds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_eviction::{
-    HookRule, MemoryAvailable, Policy, PressureRule, StaticPods, ThresholdConfig, default_hard,
+    HookRule, MemoryAvailable, Policy, PressureRule, PressureScope, Signal, SoftGraceError,
+    StaticPods, ThresholdConfig, ThresholdValue, default_hard, parse_minimum_reclaim,
+    parse_threshold,
 };
 use winddown_shared::{GoDuration, error_chain};
+use winddown_yaml::{Fields, Problem, YamlNode};
+
+use crate::reference::{FieldReading, Names, ValueKind, Word, live, options, part, rows};
+use crate::{Config, Trust};
 
 #[cfg(test)]
 mod tests;
 
-/// The eviction fields. Each value is validated, and kept as it was written.
-///
-/// Signals are the kubelet's; values are quantities or percentages.
-// Over the limit because each field is an option of the file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct EvictionSettings {
-    /// `evictionHard`, with the defaults: signal to value.
-    pub hard: BTreeMap<String, String>,
-    /// `mergeDefaultEvictionSettings`; for a file that was read, `hard` already includes the defaults.
-    pub merge_defaults: bool,
-    /// `evictionSoft`: signal to value. Each has its entry in `soft_grace_period`.
-    pub soft: BTreeMap<String, String>,
-    /// `evictionSoftGracePeriod`: signal to grace period, greater than zero.
-    pub soft_grace_period: BTreeMap<String, Duration>,
-    /// `evictionMinimumReclaim`: signal to value.
-    pub minimum_reclaim: BTreeMap<String, String>,
-    /// `evictionPressureTransitionPeriod`: at least 1 s.
-    pub pressure_transition_period: Duration,
-    /// `evictionMaxPodGracePeriod`, in seconds; 0 means each pod's own grace period.
-    pub max_pod_grace_period: i32,
-    /// `memoryAvailable`.
-    pub memory_available: MemoryAvailable,
-    /// `evictionMemoryReclaim`; `None` unless it is configured.
-    pub memory_reclaim: Option<Duration>,
-    /// `memoryPressure`; `None` unless it is configured.
-    pub memory_pressure: Option<PressureRule>,
-    /// `evictionHook`; `None` unless it is configured.
-    pub hook: Option<HookRule>,
-    /// `evictStaticPods`.
-    pub static_pods: StaticPods,
-    /// `evictionShadow`.
-    pub shadow: bool,
-    /// `imageMinimumGCAge`: images that have been on the node for less than this are kept.
-    pub image_minimum_gc_age: Duration,
-    /// `localStorageCapacityIsolation`.
-    pub local_storage_limits: bool,
-    /// Whether `enforceNodeAllocatable` contains `pods`.
-    pub enforce_pods: bool,
+const HARD: &str = "evictionHard";
+const SOFT: &str = "evictionSoft";
+const GRACE: &str = "evictionSoftGracePeriod";
+const RECLAIM: &str = "evictionMinimumReclaim";
+
+const SIGNALS: Names = Names::Words(&Signal::NAMES);
+const THRESHOLDS: ValueKind = ValueKind::Map { names: SIGNALS, value: &ValueKind::Threshold };
+const GRACES: ValueKind = ValueKind::Map {
+    names: SIGNALS,
+    value: &ValueKind::Duration { least: "", most: "", zero: false },
+};
+
+options! {
+    /// The options of eviction. Each value is validated, and kept as it was written.
+    ///
+    /// Signals are the kubelet's; values are quantities or percentages.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct EvictionSettings {
+        /// When less than this is left, pods are ended at once to get it back. A quantity (100Mi) or a part of the
+        /// capacity (10%); 0% switches a signal off. Naming any signal replaces the whole map, unless
+        /// `mergeDefaultEvictionSettings` is true.
+        // With the defaults, if they are merged.
+        hard: BTreeMap<String, String> = default_hard()
+            => live(HARD).kind(THRESHOLDS).check(threshold);
+        /// Signals that `evictionHard` does not name keep their default.
+        merge_defaults: bool = false => live("mergeDefaultEvictionSettings");
+        /// The same, but only when it lasts longer than its grace period. Has to be more than the hard one.
+        // Each has its entry in `soft_grace_period`.
+        soft: BTreeMap<String, String> = BTreeMap::new()
+            => live(SOFT)
+                .kind(THRESHOLDS)
+                .check(threshold)
+                .example("memory.available: 300Mi");
+        /// How long each soft threshold has to be met before a pod ends for it.
+        // Each is greater than zero.
+        soft_grace_period: BTreeMap<String, Duration> = BTreeMap::new()
+            => live(GRACE)
+                .kind(GRACES)
+                .check(|name, _| signal(name))
+                .example("memory.available: 1m30s");
+        /// How much to get back beyond the threshold, so that the next one is not due at once.
+        minimum_reclaim: BTreeMap<String, String> = BTreeMap::new()
+            => live(RECLAIM)
+                .kind(THRESHOLDS)
+                .check(reclaim)
+                .example("nodefs.available: 500Mi");
+        /// How long the pressure condition outlasts the pressure.
+        pressure_transition_period: Duration = Duration::from_secs(5 * 60)
+            => live("evictionPressureTransitionPeriod").duration("1s", "").zero_is_unset();
+        /// The most grace a pod gets when a soft threshold ends it; 0 or less takes the pod's own.
+        max_pod_grace_period: i32 = 0
+            => live("evictionMaxPodGracePeriod").seconds(i32::MIN.into(), i32::MAX.into());
+        /// Which memory is available: `memAvailable` counts what the kernel can give back without swapping, file cache
+        /// included; `workingSet` counts file cache that was used lately as used, as the kubelet does.
+        memory_available: MemoryAvailable = MemoryAvailable::default() => live("memoryAvailable");
+        /// End a pod as soon as tasks lose time waiting for memory, before any threshold is met. All of it has to hold:
+        /// the share of the last 10 s in which some or all tasks waited, that it does not fall, and that less memory
+        /// than `below` is available. After that no other pod is ended for `coolDown`. Off unless set.
+        memory_pressure: Option<PressureRule> = None => live("memoryPressure");
+        /// Before a pod ends for memory, have the kernel take some of that pod's memory back, for this long at most:
+        /// what can be swapped out and, with `memoryAvailable: workingSet`, file cache. No pod ends if that is enough.
+        /// It is not tried where it could not be enough, nor twice within 10 s. Wants cgroup v2 and Linux 5.19. Off
+        /// unless set.
+        memory_reclaim: Option<Duration> = None
+            => live("evictionMemoryReclaim").duration("10ms", "5s").example("500ms");
+        /// A command that runs as root before each evicted pod is asked to end, and delays that: for example, to dump
+        /// what uses the memory. It reads the pod and the reason from `WINDDOWN_POD_NAMESPACE`, `WINDDOWN_POD_NAME`,
+        /// `WINDDOWN_POD_UID`, `WINDDOWN_SIGNAL` and `WINDDOWN_MESSAGE`; `winddown plan eviction` shows what it wrote.
+        hook: Option<HookRule> = None => live("evictionHook");
+        /// Static pods are critical to the kubelet, and never ended (`spared`). Here those whose manifest has a
+        /// priority, below 2000000000, are like other pods (`byPriority`), and come back when the pressure is over.
+        static_pods: StaticPods = StaticPods::ByPriority => live("evictStaticPods");
+        /// Decide and record only: no pod is ended, nothing is reclaimed, no condition is reported.
+        shadow: bool = false => live("evictionShadow");
+        /// How long an image that nothing uses is kept when the disk runs short: the pod that it was pulled for may not
+        /// have started yet.
+        image_minimum_gc_age: Duration = Duration::from_secs(2 * 60)
+            => live("imageMinimumGCAge").zero_is_unset();
+        /// End pods that have more on the disks than their own limits allow.
+        local_storage_limits: bool = true => live("localStorageCapacityIsolation");
+        /// With `pods` in it, hard thresholds on memory.available hold for the pods' cgroup as well. The kubelet's
+        /// other words have no effect.
+        // Whether `pods` is in it.
+        enforce_pods: bool = true
+            => live("enforceNodeAllocatable").kind(ValueKind::Words(&[
+                "pods",
+                "system-reserved",
+                "kube-reserved",
+                "system-reserved-compressible",
+                "kube-reserved-compressible",
+                "none",
+            ]));
+    }
 }
 
-impl Default for EvictionSettings {
-    fn default() -> Self {
-        Self {
-            hard: default_hard(),
-            merge_defaults: false,
-            soft: BTreeMap::new(),
-            soft_grace_period: BTreeMap::new(),
-            minimum_reclaim: BTreeMap::new(),
-            pressure_transition_period: Duration::from_secs(5 * 60),
-            max_pod_grace_period: 0,
-            memory_available: MemoryAvailable::default(),
-            memory_reclaim: None,
-            memory_pressure: None,
-            hook: None,
-            static_pods: StaticPods::ByPriority,
-            shadow: false,
-            image_minimum_gc_age: Duration::from_secs(2 * 60),
-            local_storage_limits: true,
-            enforce_pods: true,
-        }
+rows! {
+    PressureRule {
+        /// Whose tasks wait: those of the whole `node`, or of the `pods` alone.
+        scope => part("scope").example("node");
+        /// The share of the last 10 s in which at least one task waited.
+        some => part("some").example("40%");
+        /// The share of the last 10 s in which all tasks waited.
+        full => part("full").example("10%");
+        /// Less memory than this is available.
+        below => part("below").example("10%");
+        /// For how long no other pod is ended after it.
+        cool_down => part("coolDown").duration("0s", "").example("10s");
     }
+}
+
+rows! {
+    HookRule {
+        /// The program, by its whole path, and its arguments. No shell sees them.
+        command => part("command")
+            .kind(ValueKind::Command)
+            .trusted(Trust::Run)
+            .required()
+            .example("[/usr/local/sbin/dump-memory, --short]");
+        /// It is killed after this time.
+        timeout => part("timeout").duration("10ms", "5s").example("2s");
+    }
+}
+
+impl Word for MemoryAvailable {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("memAvailable", Self::MemAvailable), ("workingSet", Self::WorkingSet)];
+}
+
+impl Word for StaticPods {
+    const ALL: &'static [(&'static str, Self)] =
+        &[("byPriority", Self::ByPriority), ("spared", Self::Spared)];
+}
+
+impl Word for PressureScope {
+    const ALL: &'static [(&'static str, Self)] = &[("node", Self::Node), ("pods", Self::Pods)];
 }
 
 impl EvictionSettings {
@@ -109,4 +190,79 @@ impl EvictionSettings {
         policy.local_storage_limits = self.local_storage_limits;
         policy
     }
+}
+
+fn signal(name: &str) -> Option<String> {
+    name.parse::<Signal>().err().map(|error| error.to_string())
+}
+
+fn threshold(name: &str, text: &str) -> Option<String> {
+    signal(name).or_else(|| parse_threshold(text).err().map(|error| error.to_string()))
+}
+
+fn reclaim(name: &str, text: &str) -> Option<String> {
+    signal(name).or_else(|| parse_minimum_reclaim(text).err().map(|error| error.to_string()))
+}
+
+pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: &mut FieldReading) {
+    let is_set = |node: &YamlNode| node.get("full").is_some_and(|full| !full.is_null());
+    if let (Some(rule), Some(written)) =
+        (&mut config.eviction.memory_pressure, fields.node("memoryPressure"))
+        && rule.some.is_some()
+        && !is_set(written.value)
+    {
+        rule.full = None;
+    }
+    let EvictionSettings { hard, soft, soft_grace_period: graces, .. } = &config.eviction;
+    for (signal, text) in soft {
+        let Some(at) = fields.entry_at(SOFT, signal) else { continue };
+        let value = parse_threshold(text).ok().flatten();
+        let grace_at = fields.entry_at(GRACE, signal);
+        if value.is_some() && grace_at.is_none() {
+            let what = format!("needs a grace period: add {GRACE}[{signal}], for example 1m30s");
+            fields.fail_below(SOFT, signal, at, what);
+        }
+        let no_grace = graces.get(signal).is_some_and(Duration::is_zero);
+        if let Some(at) = grace_at.filter(|_| value.is_some() && no_grace) {
+            fields.fail_below(GRACE, signal, at, SoftGraceError::Zero);
+        }
+        // Compare only with thresholds in the file, not with defaults: the kubelet accepts those.
+        let Some(hard_text) = hard.get(signal).filter(|_| fields.entry_at(HARD, signal).is_some())
+        else {
+            continue;
+        };
+        let reached_first = match (parse_threshold(hard_text).ok().flatten(), value) {
+            (Some(ThresholdValue::Share(hard)), Some(ThresholdValue::Share(soft))) => hard >= soft,
+            (Some(ThresholdValue::Quantity(hard)), Some(ThresholdValue::Quantity(soft))) => {
+                hard >= soft
+            }
+            // A quantity and a percentage cannot be compared without the node's capacity.
+            _ => false,
+        };
+        if reached_first {
+            let what = format!(
+                "`{text}` is never reached before the hard threshold `{hard_text}`: write more"
+            );
+            fields.fail_below(SOFT, signal, at, what);
+        }
+    }
+    let EvictionSettings { hard, merge_defaults, soft, soft_grace_period, minimum_reclaim, .. } =
+        &mut config.eviction;
+    if *merge_defaults {
+        for (signal, value) in EvictionSettings::default().hard {
+            hard.entry(signal).or_insert(value);
+        }
+    }
+    let graces = soft_grace_period.keys().filter(|signal| !soft.contains_key(*signal));
+    let reclaims = minimum_reclaim
+        .keys()
+        .filter(|signal| !hard.contains_key(*signal) && !soft.contains_key(*signal));
+    let lonely =
+        graces.map(|signal| (GRACE, signal)).chain(reclaims.map(|signal| (RECLAIM, signal)));
+    for (key, signal) in lonely {
+        let at = fields.entry_at(key, signal).unwrap_or(fields.at());
+        let what = "has no threshold to go with, and no effect";
+        reading.warnings.push(Problem::new(at, format!("{key}[{signal}]"), what));
+    }
+    soft_grace_period.retain(|_, grace| !grace.is_zero());
 }

@@ -4,13 +4,16 @@
 //! `KubeletConfiguration`. Fields that both have use the kubelet's names. All problems of a file are reported together,
 //! each with line, column and field.
 
+mod access;
 mod changes;
 mod cluster;
 mod emit;
 mod eviction;
 mod kubelet_fields;
+mod node;
 mod notices;
 mod origin;
+mod pods;
 mod print;
 mod read;
 pub mod reference;
@@ -21,21 +24,22 @@ mod sockets;
 mod tests;
 mod trust;
 
-use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
+pub use access::AccessSettings;
 pub use changes::{Changes, FieldChange};
 pub use cluster::{
-    ClusterSettings, CompanionSettings, EndedPods, Mode, NodeTaint, OrphanedPods, WithoutApi,
+    ClusterSettings, CompanionSettings, EndedPods, NodeTaint, OrphanedPods, WithoutApi,
 };
 pub use emit::scalar;
 pub use eviction::EvictionSettings;
+pub use node::{Mode, NodeSettings, RuntimeKind};
 pub use notices::NoticesConfig;
 pub use origin::{LAST_IN_FORCE, Loaded, Origin, load};
+pub use pods::PodSettings;
 pub use reference::default_yaml;
+use reference::sections;
 pub use schema::schema;
 pub use shutdown::{
     GuardedNamespace, InPlaceNamespace, PriorityPeriod, ShutdownOrder, ShutdownPeriods,
@@ -54,86 +58,39 @@ pub const API_VERSION: &str = "winddown.dev/v1alpha1";
 /// `kind` of our own configuration.
 pub const KIND: &str = "Configuration";
 
-/// The validated configuration. [`Config::default`] equals an empty file of ours.
-///
-/// Each field is the value of the option of that name; [`mod@reference`] documents its purpose and range.
-// Over the limit because each field is an option of the file, or the options of one part.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// `mode`.
-    pub mode: Mode,
-    /// `kubeconfig` and the other options that only matter with an API server.
-    pub cluster: ClusterSettings,
-    /// `companionEvictionTimeout` and the other options of companion mode.
-    pub companion: CompanionSettings,
-    /// `runtime`.
-    pub runtime: RuntimeKind,
-    /// `nodeName`; `None` means the machine's host name, see [`Config::node_name_or`].
-    pub node_name: Option<String>,
-    /// `staticPodPath`; `None` when it is set to the empty text.
-    pub static_pod_path: Option<PathBuf>,
-    /// `fileCheckFrequency`.
-    pub file_check_frequency: Duration,
-    /// `shutdownGracePeriod` and the other options that divide the time before a shutdown.
-    pub shutdown: ShutdownSettings,
-    /// `shutdownNotices`.
-    pub notices: NoticesConfig,
-    /// `reportsKept`.
-    pub reports_kept: u32,
-    /// `shutdownGuard`: the namespaces whose pods may block shutdowns; each only once.
-    pub shutdown_guard: Vec<GuardedNamespace>,
-    /// `startGroupTimeout`: how long a group of pods may take to become ready after a boot; with zero, all start at
-    /// once.
-    pub start_group_timeout: Duration,
-    /// `evictionHard` and the other options of eviction.
-    pub eviction: EvictionSettings,
-    /// `containerRuntimeEndpoint`: `unix://` and an absolute path.
-    pub container_runtime_endpoint: String,
-    /// `systemReserved`: resource name to quantity, both validated.
-    pub system_reserved: BTreeMap<String, String>,
-    /// `kubeReserved`: resource name to quantity, both validated.
-    pub kube_reserved: BTreeMap<String, String>,
-    /// `maxPods`.
-    pub max_pods: u32,
-    /// `extendedResources`: resource name to whole quantity, both validated.
-    pub extended_resources: BTreeMap<String, String>,
-    /// `nodeLabels`, validated.
-    pub node_labels: BTreeMap<String, String>,
-    /// `allowedUnsafeSysctls`: kernel parameters that pods may set in addition to the safe ones; a `*` at the end makes
-    /// it a prefix.
-    pub allowed_unsafe_sysctls: Vec<String>,
-    /// `preemptionStrategy`.
-    pub preemption_strategy: winddown_preemption::Strategy,
-    /// `nodeStatusUpdateFrequency`.
-    pub node_status_update_frequency: Duration,
-    /// `resolvConf`.
-    pub resolv_conf: PathBuf,
-    /// `podLogsDir`.
-    pub pod_logs_dir: PathBuf,
-    /// `containerLogMaxSize`, in bytes.
-    pub container_log_max_size: u64,
-    /// `containerLogMaxFiles`.
-    pub container_log_max_files: u32,
-    /// `stateDirectory`.
-    pub state_directory: PathBuf,
-    /// `controlSocket`.
-    pub control_socket: PathBuf,
-    /// `controlSocketGroup`; `None` restricts the socket to root.
-    pub control_socket_group: Option<String>,
-    /// `metricsAddress`; with `None`, metrics are served on the control socket only.
-    pub metrics_address: Option<SocketAddr>,
-}
-
-/// The runtime of the containers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RuntimeKind {
-    /// Supervised processes on the host.
-    #[default]
-    Process,
-    /// A container runtime, over its CRI socket.
-    Cri,
-    /// Transient services of systemd.
-    Systemd,
+sections! {
+    /// The validated configuration. [`Config::default`] equals an empty file of ours.
+    ///
+    /// Each field of a part is the option of that name; [`mod@reference`] has its range, and whether a reload applies it.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    pub struct Config {
+        "The node", node::relate => {
+            /// The node: its identity, its resources, and what is reserved.
+            node: NodeSettings,
+        }
+        "In a cluster (mode cluster or companion)", cluster::relate => {
+            /// What only matters with an API server.
+            cluster: ClusterSettings,
+            /// What only matters in companion mode.
+            companion: CompanionSettings,
+        }
+        "Pods from manifests", |_, _, _| {} => {
+            /// Pods from manifests.
+            pods: PodSettings,
+        }
+        "Shutdown", shutdown::relate => {
+            /// The time and order of a shutdown.
+            shutdown: ShutdownSettings,
+        }
+        "Eviction", eviction::relate => {
+            /// Eviction.
+            eviction: EvictionSettings,
+        }
+        "Logs, state, access", access::relate => {
+            /// Logs, state and access to the agent.
+            access: AccessSettings,
+        }
+    }
 }
 
 /// A warning about something in a configuration that was accepted, but may not be intended.
@@ -192,7 +149,7 @@ impl Config {
 
     /// Returns the node's name: `nodeName`, or else `host_name`, converted like the kubelet does.
     pub fn node_name_or(&self, host_name: &str) -> String {
-        match &self.node_name {
+        match &self.node.name {
             Some(name) => name.clone(),
             None => host_name.trim().to_ascii_lowercase(),
         }
@@ -201,85 +158,8 @@ impl Config {
     /// Returns the configuration with its paths below `root`. `/` changes nothing.
     #[must_use]
     pub fn rooted(mut self, root: &Path) -> Self {
-        let under = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
-        self.static_pod_path = self.static_pod_path.map(|path| under(&path));
-        self.notices.file = self.notices.file.map(|path| under(&path));
-        let cluster = &mut self.cluster;
-        for path in [
-            &mut cluster.kubeconfig,
-            &mut cluster.bootstrap_kubeconfig,
-            &mut cluster.client_ca_file,
-            &mut cluster.tls_cert_file,
-            &mut cluster.tls_private_key_file,
-        ] {
-            *path = path.take().map(|path| under(&path));
-        }
-        for path in [
-            &mut self.companion.kubelet_root_dir,
-            &mut self.resolv_conf,
-            &mut self.pod_logs_dir,
-            &mut self.state_directory,
-            &mut self.control_socket,
-        ] {
-            *path = under(path);
-        }
-        if let Some(socket) = self.container_runtime_endpoint.strip_prefix("unix://") {
-            self.container_runtime_endpoint =
-                format!("unix://{}", under(Path::new(socket)).display());
-        }
+        reference::rooted(&mut self, root);
         self
-    }
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            mode: Mode::Standalone,
-            cluster: ClusterSettings::default(),
-            companion: CompanionSettings::default(),
-            runtime: RuntimeKind::Process,
-            node_name: None,
-            static_pod_path: Some(PathBuf::from("/etc/winddown/pods")),
-            file_check_frequency: Duration::from_secs(20),
-            shutdown: ShutdownSettings::default(),
-            notices: NoticesConfig::default(),
-            reports_kept: 20,
-            shutdown_guard: Vec::new(),
-            start_group_timeout: Duration::ZERO,
-            eviction: EvictionSettings::default(),
-            container_runtime_endpoint: "unix:///run/containerd/containerd.sock".to_owned(),
-            system_reserved: BTreeMap::new(),
-            kube_reserved: BTreeMap::new(),
-            max_pods: 110,
-            extended_resources: BTreeMap::new(),
-            node_labels: BTreeMap::new(),
-            allowed_unsafe_sysctls: Vec::new(),
-            preemption_strategy: winddown_preemption::Strategy::default(),
-            node_status_update_frequency: Duration::from_secs(10),
-            resolv_conf: PathBuf::from("/etc/resolv.conf"),
-            pod_logs_dir: PathBuf::from("/var/log/winddown"),
-            container_log_max_size: 10 * 1024 * 1024,
-            container_log_max_files: 5,
-            state_directory: PathBuf::from("/var/lib/winddown"),
-            control_socket: PathBuf::from("/run/winddown/winddown.sock"),
-            control_socket_group: None,
-            metrics_address: None,
-        }
-    }
-}
-
-// === impl RuntimeKind ===
-
-impl RuntimeKind {
-    /// Returns the runtime's name in the configuration.
-    pub fn as_str(self) -> &'static str {
-        reference::word(self)
-    }
-}
-
-impl std::fmt::Display for RuntimeKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 

@@ -125,7 +125,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let load = || load(root.path(), None);
         let first = load().unwrap();
-        assert_eq!((first.origin, first.config.mode), (Origin::Defaults, Mode::Standalone));
+        assert_eq!((first.origin, first.config.node.mode), (Origin::Defaults, Mode::Standalone));
         first.keep(root.path()).unwrap();
         assert_eq!(load().unwrap().origin, Origin::Defaults, "defaults are nobody's choice");
 
@@ -135,12 +135,12 @@ mod tests {
         there.keep(root.path()).unwrap();
         fs::remove_file(&there.file).unwrap();
         let lost = load().unwrap();
-        assert_eq!((lost.origin, lost.config.mode), (Origin::LastInForce, Mode::Companion));
+        assert_eq!((lost.origin, lost.config.node.mode), (Origin::LastInForce, Mode::Companion));
         assert!(lost.stands_in().unwrap().contains("what was last in force counts"));
 
         put(root.path(), DEFAULT_FILE, &COMPANION.replace("companion", "standalone"));
         let back = load().unwrap();
-        assert_eq!((back.origin, back.config.mode), (Origin::File, Mode::Standalone));
+        assert_eq!((back.origin, back.config.node.mode), (Origin::File, Mode::Standalone));
     }
 
     #[test]

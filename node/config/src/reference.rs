@@ -1,28 +1,29 @@
 //! The table of all options: name, purpose, type, the field that stores the value, and when a change takes effect.
 //!
-//! It is the single definition of an option. The parser and `winddown config show` iterate over it; `winddown config
-//! default`, winddown.yaml(5), the JSON schema and the changes that a reload applies are generated from it. Defaults
-//! come from [`Config::default`].
+//! An option is one field of a struct in [`options!`], which is its single definition: `/// purpose`, then
+//! `field: Type = default => live("name")` or `at_restart("name")`, which say when a change takes effect, and its bounds.
+//! The parser and `winddown config show` iterate over the table of these; `winddown config default`, winddown.yaml(5),
+//! the JSON schema and the changes that a reload applies are generated from it.
 
-mod access;
-mod cluster;
-mod eviction;
-mod node;
-mod pods;
-mod shutdown;
+mod define;
 #[cfg(test)]
 mod tests;
 mod value;
 mod yaml;
 
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::LazyLock;
 
 use serde_json::Value as Json;
 
 use super::{Config, Trust, TrustedPath};
-pub(super) use value::word;
-use value::{At, OneOf, OptionValue, Options, ValuePlace, Word};
+pub(crate) use define::{options, rows, sections, words};
+pub(crate) use value::{
+    ListEntry, OptionValue, Options, Word, go, options_below, parsed, root_options, word,
+    written_options,
+};
+use value::{StoredIn, ValuePlace};
 use winddown_yaml::{Fields, Problem};
 
 /// A group of related options.
@@ -35,16 +36,22 @@ pub struct OptionSection {
 }
 
 /// The state of reading a file, in addition to its fields.
-pub(super) struct FieldReading {
+pub(crate) struct FieldReading {
     /// Whether the file is a kubelet's.
-    pub(super) kubelet: bool,
+    pub(crate) kubelet: bool,
     /// Warnings about what was accepted, but may not be intended.
-    pub(super) warnings: Vec<Problem>,
+    pub(crate) warnings: Vec<Problem>,
+}
+
+/// An option whose value is a `V`.
+pub(crate) struct TypedField<V> {
+    field: Field,
+    of: PhantomData<fn() -> V>,
 }
 
 /// An option, whose value is stored in a `T`.
-pub(super) struct OptionRow<T> {
-    pub(super) field: Field,
+pub(crate) struct OptionRow<T> {
+    field: Field,
     place: Box<dyn ValuePlace<T>>,
 }
 
@@ -60,7 +67,7 @@ pub struct Field {
     pub kind: ValueKind,
     /// Its purpose, and the meaning of leaving it out, without the bounds. An empty line separates paragraphs; names of
     /// fields and literal words are in `backquotes`.
-    pub doc: &'static str,
+    pub doc: String,
     /// An example in YAML, for options that are unset by default. Several lines are block style, without indentation.
     pub example: &'static str,
     /// Whether a reload applies a change, or only a restart.
@@ -137,17 +144,8 @@ pub enum Names {
 
 /// Returns the sections, in display order.
 pub fn sections() -> &'static [OptionSection] {
-    static SECTIONS: LazyLock<[OptionSection; 6]> = LazyLock::new(|| {
-        [
-            node::section(),
-            cluster::section(),
-            pods::section(),
-            shutdown::section(),
-            eviction::section(),
-            access::section(),
-        ]
-    });
-    &*SECTIONS
+    static SECTIONS: LazyLock<Vec<OptionSection>> = LazyLock::new(Config::sections);
+    &SECTIONS
 }
 
 /// Returns the default configuration as YAML, with the meaning, range and default of every field.
@@ -175,13 +173,13 @@ fn rows() -> impl Iterator<Item = &'static Top> {
 }
 
 /// Returns the options for which 0 and an empty text in a kubelet's file mean nothing.
-pub(super) fn zero_is_unset_for_kubelets() -> Vec<&'static str> {
+pub(crate) fn zero_is_unset_for_kubelets() -> Vec<&'static str> {
     let unset = |field: &&Field| field.zero == Zero::IsUnsetForKubelets;
     fields().filter(unset).map(|field| field.name).collect()
 }
 
 /// Reads every option; errors are recorded in `fields`.
-pub(super) fn read(fields: &mut Fields<'_, '_>, reading: &mut FieldReading) -> Config {
+pub(crate) fn read(fields: &mut Fields<'_, '_>, reading: &mut FieldReading) -> Config {
     let mut config = Config::default();
     for row in rows() {
         row.place.read(&row.field, fields, &mut config);
@@ -198,26 +196,25 @@ pub(super) fn read(fields: &mut Fields<'_, '_>, reading: &mut FieldReading) -> C
 }
 
 /// Returns the name and value of every option that is set, in the order of the table.
-pub(super) fn entries(config: &Config) -> Vec<(&'static str, Json)> {
+pub(crate) fn entries(config: &Config) -> Vec<(&'static str, Json)> {
     let (mut config, mut default) = (config.clone(), Config::default());
     let mut written = |row: &Top| {
-        let value = row.place.written(&row.field, &mut config)?;
+        let value = row.place.written(&row.field, &mut config);
         let mut usual = || row.place.written(&row.field, &mut default);
         // An option that is empty by default is left out while it is empty.
-        let shown = !is_empty(&value) || usual().is_some_and(|usual| !is_empty(&usual));
+        let shown = !is_empty(&value) || (!value.is_null() && !is_empty(&usual()));
         shown.then_some((row.field.name, value))
     };
     rows().filter_map(&mut written).collect()
 }
 
 /// Returns each path that the configuration names, in the order of the table.
-pub(super) fn paths(config: &Config) -> Vec<TrustedPath> {
+pub(crate) fn paths(config: &Config) -> Vec<TrustedPath> {
     let mut config = config.clone();
     let mut all = Vec::new();
     for row in rows() {
-        if let Some(value) = row.place.written(&row.field, &mut config) {
-            collect(&row.field, row.field.name, &value, &mut all);
-        }
+        let value = row.place.written(&row.field, &mut config);
+        collect(&row.field, row.field.name, &value, &mut all);
     }
     all
 }
@@ -238,7 +235,7 @@ fn collect(field: &Field, option: &str, value: &Json, all: &mut Vec<TrustedPath>
 }
 
 /// Returns `running` with the options of `new` that a reload applies.
-pub(super) fn reloaded(running: &Config, new: &Config) -> Config {
+pub(crate) fn reloaded(running: &Config, new: &Config) -> Config {
     let (mut config, mut new) = (running.clone(), new.clone());
     for row in rows().filter(|row| row.field.live) {
         row.place.copy(&mut new, &mut config);
@@ -246,8 +243,14 @@ pub(super) fn reloaded(running: &Config, new: &Config) -> Config {
     config
 }
 
+/// Puts each path that the configuration names below `root`.
+pub(crate) fn rooted(config: &mut Config, root: &Path) {
+    rows().for_each(|row| row.place.root(&row.field, config, root));
+}
+
 fn is_empty(value: &Json) -> bool {
     match value {
+        Json::Null => true,
         Json::String(text) => text.is_empty(),
         Json::Array(items) => items.is_empty(),
         Json::Object(entries) => entries.is_empty(),
@@ -258,109 +261,140 @@ fn is_empty(value: &Json) -> bool {
 // === impl OptionSection ===
 
 impl OptionSection {
+    /// Returns the section with these rows.
+    pub(crate) fn new(
+        title: &'static str,
+        rows: impl IntoIterator<Item = Vec<Top>>,
+        relate: fn(&mut Fields<'_, '_>, &mut Config, &mut FieldReading),
+    ) -> Self {
+        Self { title, rows: rows.into_iter().flatten().collect(), relate }
+    }
+
     /// Returns the options, in the order of the default file.
     pub fn fields(&self) -> impl Iterator<Item = &Field> {
         self.rows.iter().map(|row| &row.field)
     }
 }
 
-// === impl OptionRow ===
+// === impl TypedField ===
 
-impl<T: 'static> OptionRow<T> {
-    /// Creates an option for which changes need a restart.
-    fn new<V: OptionValue>(name: &'static str, at: fn(&mut T) -> &mut V, kind: ValueKind) -> Self {
-        Self::kept_by(Box::new(At(at)), name, kind)
-    }
+/// Returns an option whose changes are applied by a reload.
+pub(crate) fn live<V: OptionValue>(name: &'static str) -> TypedField<V> {
+    TypedField::new(name, true)
+}
 
-    /// Creates an option whose value is a word.
-    fn choice<V: Word>(name: &'static str, at: fn(&mut T) -> &mut V) -> Self {
-        let words = V::ALL.iter().map(|(word, _)| *word).collect();
-        Self::kept_by(Box::new(OneOf(at)), name, ValueKind::Choice(words))
-    }
+/// Returns an option whose changes take effect at a restart.
+pub(crate) fn at_restart<V: OptionValue>(name: &'static str) -> TypedField<V> {
+    TypedField::new(name, false)
+}
 
-    fn kept_by(place: Box<dyn ValuePlace<T>>, name: &'static str, kind: ValueKind) -> Self {
+/// Returns a field of an option, with which it takes effect.
+pub(crate) fn part<V: OptionValue>(name: &'static str) -> TypedField<V> {
+    TypedField::new(name, false)
+}
+
+impl<V: OptionValue> TypedField<V> {
+    fn new(name: &'static str, live: bool) -> Self {
         let field = Field {
             name,
-            kind,
-            doc: "",
+            kind: V::kind(),
+            doc: String::new(),
             example: "",
-            live: false,
+            live,
             required: false,
             trust: None,
             zero: Zero::Counts,
             check: |_, _| None,
         };
-        Self { field, place }
+        Self { field, of: PhantomData }
     }
 
-    fn doc(mut self, doc: &'static str) -> Self {
-        self.field.doc = doc;
+    /// Reads the value as of this type, in place of the one that its field implies.
+    pub(crate) fn kind(mut self, kind: ValueKind) -> Self {
+        self.field.kind = kind;
         self
     }
 
-    fn example(mut self, example: &'static str) -> Self {
+    pub(crate) fn text(self, pattern: &'static str) -> Self {
+        self.kind(ValueKind::Text { pattern })
+    }
+
+    pub(crate) fn integer(self, least: i64, most: i64) -> Self {
+        self.kind(ValueKind::Integer { least, most, unit: "" })
+    }
+
+    pub(crate) fn seconds(self, least: i64, most: i64) -> Self {
+        self.kind(ValueKind::Integer { least, most, unit: "seconds" })
+    }
+
+    /// A duration for which 0 is accepted too.
+    pub(crate) fn duration(self, least: &'static str, most: &'static str) -> Self {
+        self.kind(ValueKind::duration(least, most))
+    }
+
+    pub(crate) fn size(self, least: &'static str) -> Self {
+        self.kind(ValueKind::Size { least })
+    }
+
+    pub(crate) fn example(mut self, example: &'static str) -> Self {
         self.field.example = example;
         self
     }
 
-    fn live(mut self) -> Self {
-        self.field.live = true;
-        self
-    }
-
-    fn required(mut self) -> Self {
+    pub(crate) fn required(mut self) -> Self {
         self.field.required = true;
         self
     }
 
-    fn trusted(mut self, trust: Trust) -> Self {
+    pub(crate) fn trusted(mut self, trust: Trust) -> Self {
         self.field.trust = Some(trust);
         self
     }
 
-    fn zero_is_unset(mut self) -> Self {
+    pub(crate) fn zero_is_unset(mut self) -> Self {
         self.field.zero = Zero::IsUnset;
         self
     }
 
-    fn zero_is_unset_for_kubelets(mut self) -> Self {
+    pub(crate) fn zero_is_unset_for_kubelets(mut self) -> Self {
         self.field.zero = Zero::IsUnsetForKubelets;
         self
     }
 
-    fn check(mut self, check: fn(&str, &str) -> Option<String>) -> Self {
+    pub(crate) fn check(mut self, check: fn(&str, &str) -> Option<String>) -> Self {
         self.field.check = check;
         self
+    }
+
+    /// Returns the row for the option with the doc comment `doc`, whose value is stored at `place`.
+    pub(crate) fn row<T: 'static>(
+        mut self,
+        doc: &[&str],
+        place: impl Fn(&mut T) -> &mut V + Send + Sync + 'static,
+    ) -> OptionRow<T> {
+        let paragraphs = doc.split(|line| line.is_empty());
+        let lines =
+            |lines: &[&str]| lines.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
+        self.field.doc = paragraphs.map(lines).collect::<Vec<_>>().join("\n\n");
+        OptionRow { field: self.field, place: Box::new(StoredIn(Box::new(place))) }
     }
 }
 
 // === impl ValueKind ===
 
 impl ValueKind {
-    const ANY_TEXT: Self = Self::Text { pattern: "" };
-    const PATH: Self = Self::Path { empty: false };
+    pub(crate) const PATH: Self = Self::Path { empty: false };
     /// The interval of periodic checks.
-    const INTERVAL: Self = Self::duration("1s", "1h");
-
-    const fn integer(least: i64, most: i64) -> Self {
-        Self::Integer { least, most, unit: "" }
-    }
-
-    const fn seconds(least: i64, most: i64) -> Self {
-        Self::Integer { least, most, unit: "seconds" }
-    }
+    pub(crate) const INTERVAL: Self = Self::duration("1s", "1h");
 
     /// A duration for which 0 is accepted too.
-    const fn duration(least: &'static str, most: &'static str) -> Self {
+    pub(crate) const fn duration(least: &'static str, most: &'static str) -> Self {
         Self::Duration { least, most, zero: true }
     }
 
-    fn object<T: Options>() -> Self {
-        Self::Object(T::rows().into_iter().map(|row| row.field).collect())
-    }
-
-    fn list<T: Options>() -> Self {
-        Self::List(T::rows().into_iter().map(|row| row.field).collect())
+    /// A mapping with the options of `T`.
+    pub(crate) fn object<T: Options>() -> Self {
+        Self::Object(T::rows(|of| of).into_iter().map(|row| row.field).collect())
     }
 
     /// Returns a short name of the type, e.g. `duration`.

@@ -1,6 +1,8 @@
 mod kubelet_files;
 
+use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use winddown_notices::Cloud;
@@ -96,7 +98,7 @@ fn a_shutdown_period_of_zero_is_off_and_says_so() {
 #[test]
 fn roots_group_is_no_group_for_the_control_socket_and_says_so() {
     let (config, warnings) = warned("controlSocketGroup: root\n");
-    assert_eq!(config.control_socket_group, None);
+    assert_eq!(config.access.control_socket_group, None);
     let said = "config.yaml:3: controlSocketGroup: is root";
     assert!(warnings[0].starts_with(said), "{warnings:?}");
 }
@@ -146,8 +148,8 @@ fn what_comes_before_and_after_the_groups_is_read() {
 
 #[test]
 fn notices_are_off_unless_a_source_is_named() {
-    assert!(!Config::default().notices.is_enabled());
-    let notices = |fields: &str| ours(&format!("shutdownNotices: {fields}")).notices;
+    assert!(!Config::default().shutdown.notices.is_enabled());
+    let notices = |fields: &str| ours(&format!("shutdownNotices: {fields}")).shutdown.notices;
     assert_eq!(notices("{}"), NoticesConfig::default());
     assert_eq!(notices("{cloud: none, pollInterval: 0s}"), NoticesConfig::default());
     let aws = notices("{cloud: aws, metadataEndpoint: 'http://127.0.0.1:8080/', pollInterval: 1s}");
@@ -159,7 +161,7 @@ fn notices_are_off_unless_a_source_is_named() {
     assert!(notices("{file: /run/notice}").is_enabled());
     let text = "reportsKept: 5\nshutdownNotices:\n  metadataEndpoint: http://[::1]:80\n";
     let (config, warnings) = warned(text);
-    assert_eq!((config.reports_kept, config.notices.is_enabled()), (5, false));
+    assert_eq!((config.shutdown.reports_kept, config.shutdown.notices.is_enabled()), (5, false));
     assert_eq!(
         warnings,
         ["config.yaml:5: shutdownNotices.metadataEndpoint: has no cloud to go with, and no \
@@ -187,8 +189,11 @@ fn a_kubelets_configuration_is_accepted_and_what_is_not_used_is_listed_once() {
          staticPodPath: /etc/kubernetes/manifests\nmaxPods: 250\n",
     );
     assert_eq!(config.shutdown, total(300, 120));
-    assert_eq!(config.static_pod_path.as_deref(), Some(Path::new("/etc/kubernetes/manifests")));
-    assert_eq!(config.max_pods, 250);
+    assert_eq!(
+        config.pods.static_pod_path.as_deref(),
+        Some(Path::new("/etc/kubernetes/manifests"))
+    );
+    assert_eq!(config.node.max_pods, 250);
     assert_eq!(
         warnings,
         [
@@ -280,16 +285,16 @@ fn a_missing_file_is_told_from_a_wrong_one() {
 #[test]
 fn a_root_goes_before_every_path() {
     let mut config = Config::default();
-    config.notices.file = Some(PathBuf::from("/run/notice"));
+    config.shutdown.notices.file = Some(PathBuf::from("/run/notice"));
     config.cluster.kubeconfig = Some(PathBuf::from("/etc/kubeconfig"));
     let config = config.rooted(Path::new("/tmp/root"));
-    assert_eq!(config.notices.file.unwrap(), Path::new("/tmp/root/run/notice"));
+    assert_eq!(config.shutdown.notices.file.unwrap(), Path::new("/tmp/root/run/notice"));
     assert_eq!(config.cluster.kubeconfig.unwrap(), Path::new("/tmp/root/etc/kubeconfig"));
-    assert_eq!(config.static_pod_path.unwrap(), Path::new("/tmp/root/etc/winddown/pods"));
-    assert_eq!(config.state_directory, Path::new("/tmp/root/var/lib/winddown"));
-    assert_eq!(config.control_socket, Path::new("/tmp/root/run/winddown/winddown.sock"));
+    assert_eq!(config.pods.static_pod_path.unwrap(), Path::new("/tmp/root/etc/winddown/pods"));
+    assert_eq!(config.access.state_directory, Path::new("/tmp/root/var/lib/winddown"));
+    assert_eq!(config.access.control_socket, Path::new("/tmp/root/run/winddown/winddown.sock"));
     assert_eq!(
-        config.container_runtime_endpoint,
+        config.node.container_runtime_endpoint,
         "unix:///tmp/root/run/containerd/containerd.sock"
     );
     assert_eq!(Config::default().rooted(Path::new("/")), Config::default());
@@ -326,7 +331,7 @@ fn a_reload_tells_what_changes_at_once_from_what_waits_for_a_restart() {
     );
     let running = old.reloaded(&new);
     assert_eq!(running.shutdown, total(60, 10));
-    assert_eq!((running.runtime, running.node_name.clone()), (RuntimeKind::Process, None));
+    assert_eq!((running.node.runtime, running.node.name.clone()), (RuntimeKind::Process, None));
     assert_eq!(Config::changes(&running, &new).applied, []);
     assert!(Config::changes(&new, &new).is_empty());
 }
@@ -399,26 +404,23 @@ proptest! {
         label in proptest::option::of("[a-zA-Z0-9]([a-zA-Z0-9._-]{0,8}[a-zA-Z0-9])?|"),
         minimal in any::<bool>(),
     ) {
-        let mut config = Config {
-            shutdown,
-            notices,
-            reports_kept,
-            node_name,
-            static_pod_path: pods.map(PathBuf::from),
-            file_check_frequency: seconds(file_check),
-            container_log_max_size: size,
-            metrics_address: metrics.map(|a| match a {
-                // The scope and flow are not part of an address in a file.
-                SocketAddr::V6(a) => SocketAddr::from((*a.ip(), a.port())),
-                v4 => v4,
-            }),
-            ..Config::default()
-        };
-        config.system_reserved.extend(reserved.map(|amount| ("memory".to_owned(), amount)));
-        config.extended_resources.extend(dongles.map(|n| ("x.io/d".to_owned(), n.to_string())));
-        config.node_labels.extend(label.map(|value| ("example.com/rack".to_owned(), value)));
+        let mut config = Config { shutdown, ..Config::default() };
+        config.shutdown.notices = notices;
+        config.shutdown.reports_kept = reports_kept;
+        config.node.name = node_name;
+        config.pods.static_pod_path = pods.map(PathBuf::from);
+        config.pods.file_check_frequency = seconds(file_check);
+        config.access.container_log_max_size = size;
+        config.access.metrics_address = metrics.map(|a| match a {
+            // The scope and flow are not part of an address in a file.
+            SocketAddr::V6(a) => SocketAddr::from((*a.ip(), a.port())),
+            v4 => v4,
+        });
+        config.node.system_reserved.extend(reserved.map(|amount| ("memory".to_owned(), amount)));
+        config.node.extended_resources.extend(dongles.map(|n| ("x.io/d".to_owned(), n.to_string())));
+        config.node.labels.extend(label.map(|value| ("example.com/rack".to_owned(), value)));
         if minimal {
-            config.preemption_strategy = winddown_preemption::Strategy::Minimal;
+            config.node.preemption_strategy = winddown_preemption::Strategy::Minimal;
         }
         config.eviction.soft.insert("memory.available".to_owned(), "2Gi".to_owned());
         let grace = Duration::from_millis(soft * 37);
@@ -470,9 +472,9 @@ fn a_kubelets_file_is_read_as_the_kubelet_reads_it() {
          - {priority: 5, shutdownGracePeriodSeconds: 1}\n- {priority: 5, shutdownGracePeriodSeconds: 2}\n",
     )
     .unwrap();
-    assert_eq!(config.container_runtime_endpoint, "unix:///run/crio/crio.sock");
+    assert_eq!(config.node.container_runtime_endpoint, "unix:///run/crio/crio.sock");
     assert_eq!(config.cluster.dns, ["10.0.0.10".parse::<std::net::IpAddr>().unwrap()]);
-    assert_eq!(config.static_pod_path, Some(PathBuf::from("/var/lib/kubelet/manifests")));
+    assert_eq!(config.pods.static_pod_path, Some(PathBuf::from("/var/lib/kubelet/manifests")));
     assert_eq!(config.eviction.policy().max_pod_grace, None);
     assert_eq!(config.shutdown.total(), seconds(2), "the last entry of a priority counts");
     let warnings: Vec<_> = warnings.iter().map(|one| one.problem.to_string()).collect();
@@ -494,7 +496,7 @@ fn a_kubelets_file_is_read_as_the_kubelet_reads_it() {
 #[test]
 fn our_own_file_takes_a_path_for_the_runtimes_socket_and_is_strict_about_the_rest() {
     let config = ours("containerRuntimeEndpoint: /run/crio/crio.sock\n");
-    assert_eq!(config.container_runtime_endpoint, "unix:///run/crio/crio.sock");
+    assert_eq!(config.node.container_runtime_endpoint, "unix:///run/crio/crio.sock");
     assert_eq!(ours("shutdownGracePeriod: 1d\n").shutdown.total(), seconds(86_400));
     let refused = |fields: &str| {
         parse(&format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{fields}")).is_err()

@@ -69,9 +69,9 @@ impl Config {
     pub fn trusted_paths(&self) -> Vec<TrustedPath> {
         let mut all = reference::paths(self);
         all.retain(|one| match &*one.option {
-            "staticPodPath" => self.mode != Mode::Companion,
-            "kubeletRootDir" => self.mode == Mode::Companion,
-            "containerRuntimeEndpoint" => self.runtime == RuntimeKind::Cri,
+            "staticPodPath" => self.node.mode != Mode::Companion,
+            "kubeletRootDir" => self.node.mode == Mode::Companion,
+            "containerRuntimeEndpoint" => self.node.runtime == RuntimeKind::Cri,
             _ => one.trust != Trust::Nothing,
         });
         let key_file = all.iter().any(|one| one.option == "tlsPrivateKeyFile");

@@ -39,7 +39,7 @@ fn credentials(config: &Config, node_name: &str) -> Credentials {
         (Some(path), _) => Credentials::Kubeconfig { path: path.clone(), context: None },
         (None, Some(path)) => Credentials::Bootstrap(Bootstrap {
             kubeconfig: path.clone(),
-            folder: config.state_directory.join("cluster").join("certificate"),
+            folder: config.access.state_directory.join("cluster").join("certificate"),
             node_name: node_name.to_owned(),
         }),
         (None, None) => match ServiceAccount::from_environment(|name| std::env::var(name).ok()) {

@@ -18,8 +18,8 @@ pub fn directory(state: &Path) -> PathBuf {
 /// The report store of the node that `config` describes.
 #[cfg(feature = "config")]
 pub fn store(config: &winddown_config::Config) -> ReportStore {
-    let kept = usize::try_from(config.reports_kept).unwrap_or(usize::MAX);
-    ReportStore::new(directory(&config.state_directory)).keeping(kept)
+    let kept = usize::try_from(config.shutdown.reports_kept).unwrap_or(usize::MAX);
+    ReportStore::new(directory(&config.access.state_directory)).keeping(kept)
 }
 
 /// Lists the reports, newest first. Blocks on the disk.

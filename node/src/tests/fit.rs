@@ -107,8 +107,8 @@ fn sample(b: &Bench, name: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn an_ordinary_pod_that_does_not_fit_is_refused_with_the_kubelets_words() {
     let b = small_node(|config| {
-        config.system_reserved = [("cpu".into(), "250m".into())].into();
-        config.kube_reserved = [("cpu".into(), "250m".into())].into();
+        config.node.system_reserved = [("cpu".into(), "250m".into())].into();
+        config.node.kube_reserved = [("cpu".into(), "250m".into())].into();
     });
     let (a, big) = (from_api(&asking("a", 0, 1000)), from_api(&asking("big", 0, 501)));
     b.want(&[&a]).await;
@@ -123,8 +123,8 @@ async fn an_ordinary_pod_that_does_not_fit_is_refused_with_the_kubelets_words() 
 #[tokio::test(start_paused = true)]
 async fn the_number_of_pods_is_bounded_and_selectors_ask_for_the_nodes_labels() {
     let b = small_node(|config| {
-        config.max_pods = 1;
-        config.node_labels = [("rack".into(), "r1".into())].into();
+        config.node.max_pods = 1;
+        config.node.labels = [("rack".into(), "r1".into())].into();
     });
     let selecting = |name: &str, labels: &[(&str, &str)]| {
         let labels = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
@@ -176,14 +176,14 @@ async fn pods_wait_for_a_machine_that_cannot_be_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reload_that_makes_room_lets_in_what_was_refused() {
-    let b = small_node(|config| config.max_pods = 1);
+    let b = small_node(|config| config.node.max_pods = 1);
     let (a, c) = (from_api(&pod("a", 0, 30)), from_api(&pod("c", 0, 30)));
     b.want(&[&a]).await;
     b.want(&[&a, &c]).await;
     assert_eq!(refused(&b).len(), 1);
     let mut configuration = b.configured.configuration();
     let mut config = Config::clone(&configuration.config);
-    config.max_pods = 2;
+    config.node.max_pods = 2;
     configuration.config = Arc::new(config);
     b.configured.replace(configuration);
     tokio::time::sleep(secs(1)).await;
@@ -219,7 +219,8 @@ fn a_reload_and_a_change_of_the_node_object_at_once_are_both_seen() {
 #[tokio::test(start_paused = true)]
 async fn a_node_that_keeps_all_of_a_resource_says_so() {
     let b = small_node(|config| {
-        config.kube_reserved = [("memory".into(), "4Gi".into()), ("cpu".into(), "1".into())].into();
+        config.node.kube_reserved =
+            [("memory".into(), "4Gi".into()), ("cpu".into(), "1".into())].into();
     });
     let warnings = b.node.status().config.warnings;
     let said = "nothing of memory is left for pods: systemReserved, kubeReserved and evictionHard \
@@ -404,7 +405,7 @@ async fn resources_of_whole_pods_count_as_those_of_their_containers() {
 #[tokio::test(start_paused = true)]
 async fn the_plan_says_what_there_is_and_who_would_end_and_touches_nothing() {
     let b = small_node(|config| {
-        config.extended_resources = [("example.com/dongle".into(), "2".into())].into();
+        config.node.extended_resources = [("example.com/dongle".into(), "2".into())].into();
     });
     let web = asking("web", 0, 1500);
     b.want(&[&web]).await;

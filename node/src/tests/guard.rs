@@ -33,7 +33,7 @@ fn guarded(state: tempfile::TempDir, clock: BootClock, runtime: FakeRuntime) -> 
     let b = bench_with(state, clock, runtime, held(), move |parts| {
         let mut config = Config::clone(&parts.configuration.config);
         let one = GuardedNamespace { namespace: "default".to_owned(), timeout: secs(60) };
-        config.shutdown_guard = vec![one];
+        config.shutdown.guard = vec![one];
         parts.configuration.config = Arc::new(config);
         parts.guard = Some(Box::new(move |configured, directory| {
             configured.guard(Some(directory), |wanted| {

@@ -483,11 +483,9 @@ async fn a_notice_without_a_time_or_with_one_that_is_over_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_is_refused_where_it_would_end_no_pod() {
     let (b, ..) = two_pods().await;
-    let off = Config {
-        state_directory: b.state.path().to_owned(),
-        shutdown: ShutdownPeriods::Total { total: secs(0), critical: secs(0) }.into(),
-        ..Config::default()
-    };
+    let shutdown = ShutdownPeriods::Total { total: secs(0), critical: secs(0) }.into();
+    let mut off = Config { shutdown, ..Config::default() };
+    off.access.state_directory = b.state.path().to_owned();
     b.configured.replace(Configuration {
         config: Arc::new(off),
         file: None,

@@ -10,7 +10,7 @@ const SYSTEM: i32 = 2_000_000_000;
 
 fn ordered(parts: &mut Parts) {
     let mut config = Config::clone(&parts.configuration.config);
-    config.start_group_timeout = secs(20);
+    config.shutdown.start_group_timeout = secs(20);
     parts.configuration.config = Arc::new(config);
 }
 

@@ -154,7 +154,7 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     make_directories(&config)?;
     // The socket comes first: it keeps a second agent from touching the pods of the first.
     let group = group_of(&config)?;
-    let path = options.socket.as_deref().unwrap_or(&config.control_socket);
+    let path = options.socket.as_deref().unwrap_or(&config.access.control_socket);
     make_way(path, &options.root);
     let socket = ControlSocket::bind(path, group).await.map_err(StartError::Socket)?;
     warn_of_others(&configuration);
@@ -163,12 +163,12 @@ pub async fn run(options: ServiceOptions) -> Result<(), StartError> {
     let identity = NodeIdentity { name, boot_id: boot_id() };
     let configured = Configured::new(configuration);
     let service = Service { options, configured, identity, socket, notifier, wall, reloads };
-    let joined = match config.mode {
+    let joined = match config.node.mode {
         Mode::Standalone => None,
         Mode::Companion => return service.run_companion().await,
         Mode::Cluster => Some(cluster::parts(&config, &service.identity, &service.wall).await?),
     };
-    match config.runtime {
+    match config.node.runtime {
         RuntimeKind::Process => {
             let process =
                 Arc::new(runtime::process(&config, &service.identity, &service.wall).await?);
@@ -231,7 +231,7 @@ impl Runs {
         plugins.extend(after_nodes.map(|plugin| Box::new(plugin) as _));
         Self {
             source: None,
-            machine: Some(Machine::of_host(&config.state_directory)),
+            machine: Some(Machine::of_host(&config.access.state_directory)),
             plugins,
             node_api,
             admits_all: false,
@@ -259,7 +259,7 @@ impl Service {
             Arc::new(LogindInhibitor::start(inhibitor_config(&config, &options, &notifier)));
         let notices = notices::listen(&config, &wall, &identity.boot_id, &stop);
         let logind = Arc::clone(&inhibitor);
-        let volatile = config.control_socket.parent().map(PathBuf::from);
+        let volatile = config.access.control_socket.parent().map(PathBuf::from);
         let plugin = configured
             .shutdown(Arc::clone(&inhibitor))
             .notices(notices.clone())
@@ -289,7 +289,7 @@ impl Service {
             .plugins(runs.node_api)
             .start()?;
         let server = Server::new(Arc::new(node.clone()), Limits::default(), stop.clone());
-        let served = serve(server, socket, config.metrics_address, &stop);
+        let served = serve(server, socket, config.access.metrics_address, &stop);
         let control = ControlLoop {
             options,
             configured,
@@ -394,8 +394,8 @@ fn warn_of_others(configuration: &Configuration) {
 }
 
 fn make_directories(config: &Config) -> Result<(), StartError> {
-    let parents = [config.control_socket.parent()];
-    let own = [Some(&*config.state_directory), Some(&*config.pod_logs_dir)];
+    let parents = [config.access.control_socket.parent()];
+    let own = [Some(&*config.access.state_directory), Some(&*config.access.pod_logs_dir)];
     for path in own.into_iter().chain(parents).flatten() {
         std::fs::create_dir_all(path)
             .map_err(|source| StartError::Directory { path: path.to_owned(), source })?;
@@ -405,7 +405,7 @@ fn make_directories(config: &Config) -> Result<(), StartError> {
 
 /// The id of the group whose members may use the sockets in addition to root.
 fn group_of(config: &Config) -> Result<Option<u32>, StartError> {
-    let Some(name) = &config.control_socket_group else { return Ok(None) };
+    let Some(name) = &config.access.control_socket_group else { return Ok(None) };
     let missing = || StartError::Group { group: name.clone() };
     group_id(name).map(Some).ok_or_else(missing)
 }
@@ -417,8 +417,8 @@ fn manifests(
     wall: &WallClock,
     stop: &CancellationToken,
 ) -> Option<watch::Receiver<Arc<DesiredManifests>>> {
-    let path = config.static_pod_path.clone()?;
-    let rescan = config.file_check_frequency;
+    let path = config.pods.static_pod_path.clone()?;
+    let rescan = config.pods.file_check_frequency;
     let (directory, desired) = ManifestDirectory::new(path, &identity.name, rescan, wall.clone());
     critical::spawn_until("manifests", stop.clone(), directory.run(stop.clone()));
     Some(desired)

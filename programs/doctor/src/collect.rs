@@ -60,11 +60,11 @@ pub async fn collect(place: &ObservedNode) -> Facts {
     let rooted = config.config.clone().rooted(&place.root);
     let socket = match &place.socket {
         usual if usual == Path::new(winddown_control::DEFAULT_SOCKET) => {
-            rooted.control_socket.clone()
+            rooted.access.control_socket.clone()
         }
         named => named.clone(),
     };
-    let look = Look { place, state: rooted.state_directory.clone(), socket };
+    let look = Look { place, state: rooted.access.state_directory.clone(), socket };
     let (agent, bus, files, runtime, kubelet, api, shortages, newest) = tokio::join!(
         agent(place, &look.socket),
         bus::look(place, &config.config),
@@ -72,7 +72,7 @@ pub async fn collect(place: &ObservedNode) -> Facts {
         runtime(&look, &rooted),
         kubelet(&look),
         api(place, &rooted),
-        shortages::look(place, &config.config, &rooted.state_directory),
+        shortages::look(place, &config.config, &rooted.access.state_directory),
         look.live_disk("time stamps", |_, state, _| Fact::Known(files::newest(state))),
     );
     let clock = Clock { now: place.wall.now(), newest: newest.known().cloned().flatten() };
@@ -108,7 +108,7 @@ async fn files(look: &Look<'_>, config: &ConfigFact, rooted: &Config) -> FileFac
     let (setting, installed, others_may_write, exposed, state, socket, last, commands) = tokio::join!(
         look.disk("logind's files", |place, _, _| Fact::Known(drop_in::find(&place.root))),
         look.disk("the installed files", |place, _, _| Fact::Known(files::installed(&place.root))),
-        others_may_write(look.place, rooted.static_pod_path.as_deref()),
+        others_may_write(look.place, rooted.pods.static_pod_path.as_deref()),
         exposed(look.place, config),
         look.live_disk("the state directory", |_, state, _| files::state(state)),
         look.live_disk("the control socket", |_, _, socket| files::socket(socket)),
@@ -122,7 +122,7 @@ async fn files(look: &Look<'_>, config: &ConfigFact, rooted: &Config) -> FileFac
 
 async fn runtime(look: &Look<'_>, rooted: &Config) -> ContainerRuntimeFacts {
     let (endpoint, endpoints, killers) = tokio::join!(
-        endpoint(look.place, rooted.runtime, &rooted.container_runtime_endpoint),
+        endpoint(look.place, rooted.node.runtime, &rooted.node.container_runtime_endpoint),
         look.disk("the container runtimes", |place, _, _| {
             Fact::Known(winddown_config::runtime_endpoints(&place.root, place.live))
         }),
@@ -156,8 +156,8 @@ async fn unenforced(
 ) -> Fact<Vec<String>> {
     let pid = match agent {
         _ if !place.live => return Fact::not_live(),
-        _ if config.runtime == RuntimeKind::Cri => return Fact::Known(Vec::new()),
-        _ if config.runtime == RuntimeKind::Systemd => None,
+        _ if config.node.runtime == RuntimeKind::Cri => return Fact::Known(Vec::new()),
+        _ if config.node.runtime == RuntimeKind::Systemd => None,
         Fact::Known(status) => Some(status.node.pid),
         Fact::Unknown(kind, why) => return Fact::Unknown(*kind, why.clone()),
     };
@@ -300,7 +300,7 @@ async fn endpoint(place: &ObservedNode, runtime: RuntimeKind, endpoint: &str) ->
 
 /// The permissions that are required next to a kubelet and that the API server does not grant.
 async fn rights(place: &ObservedNode, config: &Config) -> Fact<Vec<String>> {
-    if !place.live || config.mode != Mode::Companion {
+    if !place.live || config.node.mode != Mode::Companion {
         return Fact::not_live();
     }
     match tokio::time::timeout(place.patience, cluster::missing_rights(config, &place.wall)).await {
@@ -311,7 +311,7 @@ async fn rights(place: &ObservedNode, config: &Config) -> Fact<Vec<String>> {
 }
 
 async fn server_verified(place: &ObservedNode, config: &Config) -> Fact<bool> {
-    if !place.live || config.mode == Mode::Standalone {
+    if !place.live || config.node.mode == Mode::Standalone {
         return Fact::not_live();
     }
     let look = cluster::verifies_server(config, &place.wall);

@@ -366,7 +366,7 @@ impl Facts {
 
     /// Whether a kubelet runs the pods, and the agent ends them.
     pub(super) fn is_beside_kubelet(&self) -> bool {
-        self.config.config.mode == Mode::Companion
+        self.config.config.node.mode == Mode::Companion
     }
 
     /// The path of a node's file as seen from here, for use in a command.
@@ -394,9 +394,9 @@ impl Facts {
 
     /// The units that may run the configured container runtime; empty for runtimes of host processes.
     pub(super) fn runtime_units(&self) -> &'static [&'static str] {
-        match self.config.config.runtime {
+        match self.config.config.node.runtime {
             RuntimeKind::Process | RuntimeKind::Systemd => &[],
-            RuntimeKind::Cri => units_behind(&self.config.config.container_runtime_endpoint),
+            RuntimeKind::Cri => units_behind(&self.config.config.node.container_runtime_endpoint),
         }
     }
 }

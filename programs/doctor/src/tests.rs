@@ -22,7 +22,8 @@ fn now() -> WallTime {
 
 /// A healthy node with a container runtime.
 fn healthy() -> Facts {
-    let config = Config { runtime: RuntimeKind::Cri, ..Config::default() };
+    let mut config = Config::default();
+    config.node.runtime = RuntimeKind::Cri;
     Facts {
         live: true,
         root: "/".into(),

@@ -49,7 +49,7 @@ pub fn choose(root: &Path, config: Option<&Path>) -> Result<InstallChoice, Insta
     let is_live = LiveHost::at(root).is_some();
     let is_there = |path: &str| tree.resolve_whole(path).is_ok_and(|path| path.exists());
     let seen = MachineFacts {
-        configured: parsed.map(|(config, _)| config.runtime),
+        configured: parsed.map(|(config, _)| config.node.runtime),
         systemd: is_live
             || is_there("/usr/lib/systemd/systemd")
             || is_there("/lib/systemd/systemd"),

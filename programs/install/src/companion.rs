@@ -439,7 +439,7 @@ impl KubeletSetup {
 /// The kubelet's files are not enough on a running machine: the kubelet reads them when it starts, and it raises logind's
 /// delay only where nothing else has, as winddown's file does.
 pub(super) fn switch_on(root: &Path, host: Option<&dyn Host>, config: &Config) -> Vec<NextStep> {
-    if config.mode != Mode::Companion {
+    if config.node.mode != Mode::Companion {
         return Vec::new();
     }
     let live = host.is_some();
@@ -484,7 +484,7 @@ fn periods_again(
     config: &Config,
 ) -> Option<KubeletChange> {
     let seconds = |length: &Duration| format!("{}s", length.as_secs());
-    let periods = match &config.shutdown.periods {
+    let periods = match &config.shutdown.periods() {
         ShutdownPeriods::Total { total, critical } => {
             Periods { total: seconds(total), critical: seconds(critical), groups: Vec::new() }
         }

@@ -25,7 +25,7 @@ impl Containers {
     /// Returns the default configuration for `runtime`. Its container runtime is the default one if that is here, or
     /// else the first that is.
     pub(super) fn default_config(&self, runtime: Runtime) -> String {
-        let usual = Config::default().container_runtime_endpoint;
+        let usual = Config::default().node.container_runtime_endpoint;
         let endpoint = match self.found.first() {
             Some(first) if !self.found.contains(&usual) => first.clone(),
             _ => usual,
@@ -35,10 +35,10 @@ impl Containers {
 
     /// Returns what to say of the container runtime that `config` names; `None` if it is the only one here.
     pub(super) fn note(&self, config: &Config) -> Option<String> {
-        if config.runtime != Runtime::Cri {
+        if config.node.runtime != Runtime::Cri {
             return None;
         }
-        let endpoint = &config.container_runtime_endpoint;
+        let endpoint = &config.node.container_runtime_endpoint;
         let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
         let path = self.root.join(path.trim_start_matches('/'));
         let is_here = if self.live { answers(&path) } else { path.exists() };
@@ -65,7 +65,7 @@ impl Containers {
 /// Whether `text` is what [`Containers::default_config`] writes, on this machine or another.
 pub(super) fn is_default(text: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(text) else { return false };
-    let usual = Config::default().container_runtime_endpoint;
+    let usual = Config::default().node.container_runtime_endpoint;
     let text = with_endpoint(text, &usual);
     [Runtime::Process, Runtime::Systemd, Runtime::Cri]
         .into_iter()
@@ -103,9 +103,12 @@ mod tests {
             let text = here.default_config(Runtime::Cri);
             assert!(is_default(text.as_bytes()), "{text}");
             let (config, _) = Config::parse("c".as_ref(), text.as_bytes()).unwrap();
-            assert_eq!(config.runtime, Runtime::Cri);
+            assert_eq!(config.node.runtime, Runtime::Cri);
             let note = here.note(&config);
-            (config.container_runtime_endpoint.strip_prefix("unix://").unwrap().to_owned(), note)
+            (
+                config.node.container_runtime_endpoint.strip_prefix("unix://").unwrap().to_owned(),
+                note,
+            )
         };
         let (containerd, crio) = ("/run/containerd/containerd.sock", "/run/crio/crio.sock");
         let (endpoint, note) = look();
@@ -122,7 +125,8 @@ mod tests {
             note.unwrap().ends_with("another container runtime is at unix:///run/crio/crio.sock")
         );
         fs::remove_file(root.path().join("run/containerd/containerd.sock")).unwrap();
-        let edited = Config { runtime: Runtime::Cri, ..Config::default() };
+        let mut edited = Config::default();
+        edited.node.runtime = Runtime::Cri;
         let note = Containers::of(root.path()).note(&edited).unwrap();
         assert!(note.contains("but one is at unix:///run/crio/crio.sock"), "{note}");
         assert!(!is_default(b"runtime: cri\n"));

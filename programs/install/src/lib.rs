@@ -303,7 +303,7 @@ fn configuration(
     if let Some(beside) = beside {
         stays(beside, (path, &config), report)?;
     }
-    let said = config.runtime;
+    let said = config.node.runtime;
     if said != options.runtime {
         let why = format!(
             "it says `runtime: {said}`: change that first, or install with --runtime {said}"
@@ -321,7 +321,7 @@ fn configuration(
             FileOwner::Once { instead_of: instead_of.map_err(InstallError::file("read", there))? }
         }
     };
-    if config.mode != Mode::Companion {
+    if config.node.mode != Mode::Companion {
         report.notes.extend(companion::overlooked(&options.root));
     }
     // As much as the agent wants from logind, for the shutdowns that bypass it.
@@ -347,7 +347,7 @@ fn stays(
     report: &mut InstallReport,
 ) -> Result<(), InstallError> {
     let differences = beside.differences(config, &beside.config()?);
-    if config.mode != Mode::Companion {
+    if config.node.mode != Mode::Companion {
         let lines: String = differences.iter().map(|line| format!("\n  {line}")).collect();
         let why = format!("it is there already, and is left as it is:{lines}");
         return Err(unusable(path, why));

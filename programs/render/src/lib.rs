@@ -5,8 +5,9 @@
 //!
 //! # Design
 //!
-//! An option of the configuration is one row of one table, `node/config/src/reference`: its name, where its value is kept, its
-//! bounds, its text, whether a reload applies it, and for a path what root does with it (`node/config/src/trust.rs`). Reading and printing walk the table; the default file,
+//! An option of the configuration is one field of a struct in `node/config/src`: its text, type, default and bounds,
+//! whether a reload applies it, and for a path what root does with it (`node/config/src/trust.rs`). A field without them
+//! does not compile. Reading and printing walk the table of these fields, `node/config/src/reference`; the default file,
 //! winddown.yaml(5) and the schema are generated from it. Types that are written as JSON derive `JsonSchema`. Log lines go
 //! through one layer in `programs/daemon/src/logging`, which limits repetitions (the same line at most once a minute; the last suppressed
 //! one is written when its minute ends) and writes to the journal in its native protocol without ever waiting. Each kind of

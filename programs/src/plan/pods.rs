@@ -86,8 +86,8 @@ fn in_directory(path: &Path, node: &str) -> Result<PlannedInput, CommandError> {
 /// Returns the fields for which the configured runtime refuses the pod; none in companion mode, where the kubelet runs
 /// the pods.
 fn unsupported(config: &Config, pod: &Pod) -> Vec<UnsupportedField> {
-    match config.runtime {
-        _ if config.mode == Mode::Companion => Vec::new(),
+    match config.node.runtime {
+        _ if config.node.mode == Mode::Companion => Vec::new(),
         RuntimeKind::Process => winddown_runtimes::process::check_supported(pod),
         RuntimeKind::Systemd => winddown_runtimes::systemd::check_supported(pod),
         RuntimeKind::Cri => winddown_cri::check_supported(pod),
@@ -162,8 +162,9 @@ mod tests {
         std::fs::write(dir.path().join("b.yaml"), POD.replace("name: a}", "name: b}") + volumes)
             .unwrap();
         let left_out = |runtime, mode| {
-            let config =
-                Config { runtime, mode, node_name: Some("n1".to_owned()), ..Config::default() };
+            let mut config = Config::default();
+            let name = Some("n1".to_owned());
+            config.node = winddown_config::NodeSettings { runtime, mode, name, ..config.node };
             read(dir.path(), &config).unwrap().left_out
         };
         assert_eq!(

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use winddown_config::{Config, Mode, PriorityPeriod, ShutdownPeriods};
+use winddown_config::{Config, Mode, PriorityPeriod, ShutdownPeriods, ShutdownSettings};
 use winddown_install::{
     Companion, InstallError, InstallOptions, InstallReport, UninstallOptions, install_on,
     uninstall_on,
@@ -115,11 +115,11 @@ fn the_configuration_has_what_the_kubelet_was_told() {
         let image = beside(kubelet);
         image.install_beside(Companion::default()).unwrap();
         let config = image.config();
-        assert_eq!(config.mode, Mode::Companion);
+        assert_eq!(config.node.mode, Mode::Companion);
         assert_eq!(config.cluster.kubeconfig.as_deref(), Some(Path::new(kubeconfig)), "{kubelet}");
-        assert_eq!(config.container_runtime_endpoint, socket, "{kubelet}");
-        assert_eq!(config.node_name.as_deref(), name, "{kubelet}");
-        assert_eq!(config.shutdown.periods, periods, "{kubelet}");
+        assert_eq!(config.node.container_runtime_endpoint, socket, "{kubelet}");
+        assert_eq!(config.node.name.as_deref(), name, "{kubelet}");
+        assert_eq!(config.shutdown.periods(), periods, "{kubelet}");
         let scope = "etc/systemd/system/cri-containerd-.scope.d/50-winddown.conf";
         assert!(image.path(scope).exists(), "{kubelet}");
     }
@@ -235,7 +235,7 @@ fn a_kubelet_that_ends_no_pods_needs_no_change_and_the_agent_is_enabled() {
     assert!(said.contains("it leaves the end of its pods to others"), "{said}");
     assert!(said.ends_with("Next:\n  systemctl start winddown\n  winddown doctor\n"), "{said}");
     assert!(image.path(super::image::WANTS).symlink_metadata().is_ok());
-    assert_eq!(image.config().shutdown.periods, ShutdownPeriods::default());
+    assert_eq!(image.config().shutdown.periods(), ShutdownSettings::default().periods());
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn a_default_that_was_not_edited_makes_way() {
     image.put("usr/lib/systemd/system/winddown.service", "[Service]\n");
     image.put(CONFIG, winddown_config::default_yaml());
     image.install_beside(Companion::default()).unwrap();
-    assert_eq!(image.config().mode, Mode::Companion);
+    assert_eq!(image.config().node.mode, Mode::Companion);
     // Nothing of the package is removed.
     uninstall_on(&image.removal(false), None).unwrap();
     assert!(
@@ -455,7 +455,7 @@ fn where_more_than_one_could_be_meant_all_are_named_with_the_option_that_chooses
     assert_eq!(said, "there is no kubelet crio here; there is kubelet.service, k3s.service");
     assert_eq!(image.tree(), tree, "nothing is installed");
     image.install_beside(kubelet("k3s")).unwrap();
-    assert_eq!(image.config().node_name.as_deref(), Some("edge-7"));
+    assert_eq!(image.config().node.name.as_deref(), Some("edge-7"));
 
     // Without units, the kubelet is found by its credentials, and the runtime by its socket.
     let image = Image::new();
@@ -478,7 +478,7 @@ fn where_more_than_one_could_be_meant_all_are_named_with_the_option_that_chooses
     fs::remove_file(image.path("run/containerd/containerd.sock")).unwrap();
     image.install_beside(chosen).unwrap();
     let config = image.config();
-    assert_eq!(config.container_runtime_endpoint, "unix:///run/crio/crio.sock");
+    assert_eq!(config.node.container_runtime_endpoint, "unix:///run/crio/crio.sock");
     assert_eq!(config.cluster.kubeconfig, Some("/etc/kubernetes/kubelet.conf".into()));
 }
 

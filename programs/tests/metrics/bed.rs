@@ -14,7 +14,9 @@ use winddown_cluster::after_boot::AfterBootPolicy;
 use winddown_cluster::after_nodes::AfterNodes;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_cluster::pods::OrphanPolicy;
-use winddown_config::{Config, EvictionSettings, GuardedNamespace, ShutdownPeriods};
+use winddown_config::{
+    Config, EvictionSettings, GuardedNamespace, ShutdownPeriods, ShutdownSettings,
+};
 use winddown_control::StatusApi;
 use winddown_eviction::Reclaimable;
 use winddown_host::UsagePaths;
@@ -64,15 +66,17 @@ impl Bed {
     fn on(state: TempDir, cluster: Option<Cluster>) -> Self {
         let manifests = watch::Sender::new(Arc::new(DesiredManifests::default()));
         let (runtime, login) = (FakeRuntime::default(), FakeInhibitor::holding(secs(40)));
-        let config = Config {
-            state_directory: state.path().to_owned(),
+        let mut config = Config {
             // Independent of how full the real disk is.
             eviction: thresholds(),
-            shutdown: ShutdownPeriods::Total { total: secs(30), critical: secs(10) }.into(),
-            shutdown_guard: vec![GuardedNamespace::default()],
-            start_group_timeout: secs(1),
+            shutdown: ShutdownSettings {
+                guard: vec![GuardedNamespace::default()],
+                start_group_timeout: secs(1),
+                ..ShutdownPeriods::Total { total: secs(30), critical: secs(10) }.into()
+            },
             ..Config::default()
         };
+        config.access.state_directory = state.path().to_owned();
         let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
         let configured = Configured::of(config, wall.now());
         let shutdown = configured.shutdown(Arc::new(login.clone())).refused_signals(|| 3);

@@ -153,16 +153,16 @@ fn its_configuration_is_accepted_and_finds_all_it_names_in_a_mount() {
     let text = &file.data.unwrap()["config.yaml"];
     let (config, warnings) = Config::parse(Path::new("config.yaml"), text.as_bytes()).unwrap();
     assert!(warnings.is_empty(), "{warnings:?}");
-    assert_eq!(config.mode, Mode::Companion);
+    assert_eq!(config.node.mode, Mode::Companion);
     assert_eq!(config.cluster.kubeconfig, None, "the account of the pod is used");
     let paths = mounted();
     let bus = pod().1.env.unwrap().into_iter().find(|one| one.name == "DBUS_SYSTEM_BUS_ADDRESS");
     let bus = bus.and_then(|one| one.value).unwrap();
     for (wanted, writes) in [
-        (config.container_runtime_endpoint.strip_prefix("unix://").unwrap(), false),
+        (config.node.container_runtime_endpoint.strip_prefix("unix://").unwrap(), false),
         (bus.strip_prefix("unix:path=").unwrap(), false),
-        (config.control_socket.to_str().unwrap(), true),
-        (config.state_directory.join("file").to_str().unwrap(), true),
+        (config.access.control_socket.to_str().unwrap(), true),
+        (config.access.state_directory.join("file").to_str().unwrap(), true),
     ] {
         let parent = Path::new(wanted).parent().unwrap().to_str().unwrap();
         assert_eq!(paths.get(parent), Some(&writes), "{wanted}");

@@ -90,8 +90,8 @@ fn another_value(field: &Field) -> String {
     }
 }
 
-/// An option in the table is always read, stored, shown and compared. What its row cannot ensure is that no other row
-/// stores its value in the same place.
+/// An option in the table is always read, stored, shown and compared. What its row cannot ensure is what the checks of
+/// its section do with the values of others.
 #[test]
 fn each_option_changes_its_own_value_and_no_other() {
     let default = Config::default();
@@ -131,66 +131,6 @@ fn each_option_changes_its_own_value_and_no_other() {
         let reloaded = default.reloaded(&config);
         assert_eq!(reloaded == default, !field.live, "{file}");
     }
-}
-
-/// A field of [`Config`] that no row reads would always keep its default.
-#[test]
-fn each_part_of_a_configuration_is_an_options() {
-    let mut file = String::from("mode: cluster\nruntime: cri\n");
-    for field in fields().filter(|field| {
-        !["mode", "runtime", "recreateNode", "registerNode", "bootstrapKubeconfig"]
-            .contains(&field.name)
-            && !["shutdownGracePeriod", "shutdownGracePeriodByPodPriority"].contains(&field.name)
-    }) {
-        let value = match field.name {
-            "evictionSoft" => "{memory.available: 1Gi}".to_owned(),
-            "shutdownNotices" => {
-                "{file: /a, cloud: aws, metadataEndpoint: 'http://a', pollInterval: 9s}".to_owned()
-            }
-            "stateDirectory" => "/a/c".to_owned(),
-            "podLogsDir" => "/a/d".to_owned(),
-            _ => another_value(field),
-        };
-        file.push_str(&format!("{}: {value}\n", field.name));
-    }
-    // Each excludes another one.
-    let files = [
-        file.clone(),
-        file.replace("kubeconfig:", "bootstrapKubeconfig:") + "registerNode: false\n",
-        file.clone() + "recreateNode: true\nshutdownGracePeriod: 1h\n",
-    ];
-    let default = format!("{:#?}", Config::default());
-    let mut same: Vec<String> = leaves(&default);
-    for file in files {
-        let text = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n{file}");
-        let (config, _) = parsed(&text).unwrap_or_else(|error| panic!("{file}{error}"));
-        let shown = leaves(&format!("{config:#?}"));
-        same.retain(|leaf| shown.contains(leaf));
-    }
-    // Signals that are merged back.
-    same.retain(|leaf| !leaf.starts_with(".eviction.hard "));
-    assert_eq!(same, [""; 0], "no option reads these");
-}
-
-/// Returns every value in the derived `Debug` output of a structure, preceded by the names that contain it.
-fn leaves(debug: &str) -> Vec<String> {
-    let mut names: Vec<&str> = Vec::new();
-    let mut leaves = Vec::new();
-    for line in debug.lines() {
-        let depth = (line.len() - line.trim_start().len()) / 4;
-        names.truncate(depth);
-        let line = line.trim();
-        let (name, value) = line.split_once(": ").unwrap_or(("", line));
-        match value.ends_with(['{', '(', '[']) {
-            true => names.push(name),
-            false if value.starts_with(['}', ')', ']']) => {}
-            false => {
-                leaves.push(format!("{} {name}: {value}", names.join(".")));
-                names.push(name);
-            }
-        }
-    }
-    leaves
 }
 
 /// A path that the root does not go before is one of the host, whatever directory the agent was given.
@@ -342,7 +282,7 @@ fn every_example_is_accepted_and_every_name_in_a_mapping_is_known() {
 fn documentation_is_in_whole_sentences_and_leaves_to_live_when_it_takes_effect() {
     for path in all() {
         let field = path.last().unwrap();
-        let (name, doc) = (name_of(&path), field.doc);
+        let (name, doc) = (name_of(&path), &field.doc);
         assert!(doc.ends_with('.') && doc.starts_with(char::is_uppercase), "{name}: {doc}");
         assert!(!doc.contains("at restart"), "{name}: when it takes effect is said by `live`");
         assert!(!doc.contains("  "), "{name}: {doc}");
@@ -390,12 +330,12 @@ fn every_example_in_the_printed_default_is_valid() {
     let (config, warnings) = parsed(&text).unwrap();
     assert_eq!(warnings, []);
     assert_eq!(config.cluster.register_with_taints.len(), 1);
-    assert_eq!(config.node_name.as_deref(), Some("edge-1"));
+    assert_eq!(config.node.name.as_deref(), Some("edge-1"));
     assert_eq!(config.shutdown.total(), Duration::from_secs(50));
     assert_eq!(config.eviction.soft["memory.available"], "300Mi");
-    assert_eq!(config.system_reserved["cpu"], "200m");
-    assert_eq!(config.extended_resources["example.com/dongle"], "2");
-    assert_eq!(config.node_labels["example.com/rack"], "r1");
-    assert!(config.metrics_address.is_some());
-    assert_eq!(config.notices.file.as_deref(), Some(Path::new("/run/winddown/notice")));
+    assert_eq!(config.node.system_reserved["cpu"], "200m");
+    assert_eq!(config.node.extended_resources["example.com/dongle"], "2");
+    assert_eq!(config.node.labels["example.com/rack"], "r1");
+    assert!(config.access.metrics_address.is_some());
+    assert_eq!(config.shutdown.notices.file.as_deref(), Some(Path::new("/run/winddown/notice")));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Component, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,14 +11,20 @@ use winddown_eviction::{SoftGraceError, ThresholdValue, parse_soft_grace, parse_
 use winddown_shared::{GoDuration, Quantity, parse_duration};
 use winddown_yaml::{Fields, Located, Meaning, Position, Value as Tree, YamlNode};
 
-use super::{Field, OptionRow, ValueKind, Zero, is_empty};
+use super::{Field, Names, OptionRow, ValueKind, Zero, is_empty};
+use crate::Trust;
 
 /// A value that an option can have.
-pub(super) trait OptionValue: Clone + 'static {
+pub(crate) trait OptionValue: Clone + 'static {
+    /// The type of an option with such a value, as long as its row does not say less.
+    fn kind() -> ValueKind;
     /// Reads the value from the file; `None` if it is missing or invalid. An error is recorded in `fields`.
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self>;
-    /// Returns the value as it would be written in a file; an unset value is empty.
+    /// Returns the value as it would be written in a file; an unset value is empty, and null where a file has no word
+    /// for it.
     fn written(&self, field: &Field) -> Json;
+    /// Puts the paths in the value below `root`.
+    fn root(&mut self, _field: &Field, _root: &Path) {}
 }
 
 /// A value that is one of a few words.
@@ -27,33 +33,33 @@ pub(crate) trait Word: Copy + PartialEq + 'static {
     const ALL: &'static [(&'static str, Self)];
 }
 
-/// A mapping below the top level, whose entries are options.
-pub(super) trait Options: Clone + Default + 'static {
-    fn rows() -> Vec<OptionRow<Self>>;
-    /// Completes the value after all options are read.
-    fn finish(&mut self, _fields: &Fields<'_, '_>) {}
-    /// Returns why it cannot be in the same list as `_other`.
-    fn conflict(&self, _other: &Self) -> Option<String> {
-        None
-    }
+/// A part of the file whose entries are options: of its top level, or a mapping below that.
+pub(crate) trait Options: Clone + Default + 'static {
+    /// Returns the rows of the options in a `T`, which has them at `at`.
+    fn rows<T: 'static>(at: fn(&mut T) -> &mut Self) -> Vec<OptionRow<T>>;
+}
+
+/// Options that are listed.
+pub(crate) trait ListEntry: Options {
+    /// Returns why it cannot be in the same list as `other`.
+    fn conflict(&self, other: &Self) -> Option<String>;
 }
 
 /// The place in a `T` where the value of an option is stored.
-pub(super) trait ValuePlace<T>: Send + Sync {
+pub(crate) trait ValuePlace<T>: Send + Sync {
     /// Reads the option. Returns whether it exists and is valid.
     fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut T) -> bool;
-    /// Returns the value as it would be written in a file; `None` if it must not be written.
-    fn written(&self, field: &Field, of: &mut T) -> Option<Json>;
+    /// Returns the value as it would be written in a file, see [`OptionValue::written`].
+    fn written(&self, field: &Field, of: &mut T) -> Json;
     fn copy(&self, from: &mut T, to: &mut T);
+    /// Puts the paths in the value below `root`.
+    fn root(&self, field: &Field, of: &mut T, root: &Path);
 }
 
 /// A value stored in a field of its own.
-pub(super) struct At<T, V>(pub(super) fn(&mut T) -> &mut V);
+pub(crate) struct StoredIn<T, V>(pub(crate) Box<dyn Fn(&mut T) -> &mut V + Send + Sync>);
 
-/// A word stored in a field of its own.
-pub(super) struct OneOf<T, V>(pub(super) fn(&mut T) -> &mut V);
-
-impl<T, V: OptionValue> ValuePlace<T> for At<T, V> {
+impl<T, V: OptionValue> ValuePlace<T> for StoredIn<T, V> {
     fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut T) -> bool {
         let value = V::read(field, fields);
         let found = value.is_some();
@@ -63,34 +69,37 @@ impl<T, V: OptionValue> ValuePlace<T> for At<T, V> {
         found
     }
 
-    fn written(&self, field: &Field, of: &mut T) -> Option<Json> {
-        Some(self.0(of).written(field))
+    fn written(&self, field: &Field, of: &mut T) -> Json {
+        self.0(of).written(field)
     }
 
     fn copy(&self, from: &mut T, to: &mut T) {
         self.0(to).clone_from(self.0(from));
     }
+
+    fn root(&self, field: &Field, of: &mut T, root: &Path) {
+        self.0(of).root(field, root);
+    }
 }
 
-impl<T, V: Word> ValuePlace<T> for OneOf<T, V> {
-    fn read(&self, field: &Field, fields: &mut Fields<'_, '_>, to: &mut T) -> bool {
-        let found = parsed(field, fields, |text| {
+impl<V: Word> OptionValue for V {
+    fn kind() -> ValueKind {
+        ValueKind::Choice(V::ALL.iter().map(|(word, _)| *word).collect())
+    }
+
+    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+        parsed(field, fields, |text| {
             let known = V::ALL.iter().find(|(word, _)| *word == text);
             known.map(|(_, value)| *value).ok_or_else(|| {
-                let words: Vec<&str> = V::ALL.iter().map(|(word, _)| *word).collect();
+                let words = field.kind.words().unwrap_or_default();
                 let (last, rest) = words.split_last().unwrap_or((&"", &[]));
                 format!("`{text}` is unknown: write {} or {last}", rest.join(", "))
             })
-        });
-        found.inspect(|value| *self.0(to) = *value).is_some()
+        })
     }
 
-    fn written(&self, _: &Field, of: &mut T) -> Option<Json> {
-        Some(json!(word(*self.0(of))))
-    }
-
-    fn copy(&self, from: &mut T, to: &mut T) {
-        *self.0(to) = *self.0(from);
+    fn written(&self, _: &Field) -> Json {
+        json!(word(*self))
     }
 }
 
@@ -108,7 +117,7 @@ pub(crate) fn go(duration: Duration) -> String {
 }
 
 /// Parses the option's text with `parse`, and records its error.
-pub(super) fn parsed<V>(
+pub(crate) fn parsed<V>(
     field: &Field,
     fields: &mut Fields<'_, '_>,
     parse: impl FnOnce(&str) -> Result<V, String>,
@@ -139,6 +148,10 @@ fn wanted(kind: &ValueKind) -> &'static str {
 }
 
 impl OptionValue for bool {
+    fn kind() -> ValueKind {
+        ValueKind::Flag
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let ValueKind::Words(words) = field.kind else {
             return fields.bool(field.name);
@@ -190,6 +203,10 @@ fn whole<V: TryFrom<i64>>(field: &Field, fields: &mut Fields<'_, '_>) -> Option<
 }
 
 impl OptionValue for u32 {
+    fn kind() -> ValueKind {
+        ValueKind::Integer { least: 0, most: u32::MAX.into(), unit: "" }
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         whole(field, fields)
     }
@@ -200,6 +217,10 @@ impl OptionValue for u32 {
 }
 
 impl OptionValue for i32 {
+    fn kind() -> ValueKind {
+        ValueKind::Integer { least: i32::MIN.into(), most: i32::MAX.into(), unit: "" }
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         whole(field, fields)
     }
@@ -210,6 +231,10 @@ impl OptionValue for i32 {
 }
 
 impl OptionValue for u64 {
+    fn kind() -> ValueKind {
+        ValueKind::Size { least: "0" }
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let ValueKind::Size { least } = field.kind else { return None };
         let bytes = |text: &str| text.parse::<Quantity>().map(Quantity::value);
@@ -232,6 +257,10 @@ impl OptionValue for u64 {
 }
 
 impl OptionValue for Duration {
+    fn kind() -> ValueKind {
+        ValueKind::duration("", "")
+    }
+
     /// A value out of range is recorded as an error but still returned, for the checks of other options.
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let ValueKind::Duration { least, most, zero } = field.kind else {
@@ -242,7 +271,9 @@ impl OptionValue for Duration {
             return (field.zero == Zero::Counts).then_some(value);
         }
         let least = parse_duration(least).unwrap_or(Self::ZERO);
-        if value < least || value > parse_duration(most).unwrap_or(Self::MAX) {
+        if let Err(what) = checked(field, field.name, &go(value)) {
+            fields.fail(field.name, at, what);
+        } else if value < least || value > parse_duration(most).unwrap_or(Self::MAX) {
             let bounds = field.kind.bounds().unwrap_or_default().replacen("At", "at", 1);
             let zero = if field.zero == Zero::IsUnset { ", or 0s for the default" } else { "" };
             let what = format!("{} is out of range: write {bounds}{zero}", go(value));
@@ -260,6 +291,10 @@ impl OptionValue for Duration {
 }
 
 impl OptionValue for f32 {
+    fn kind() -> ValueKind {
+        ValueKind::Percent
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         parsed(field, fields, |text| {
             let number = text.strip_suffix('%').and_then(|number| number.parse::<f32>().ok());
@@ -275,6 +310,10 @@ impl OptionValue for f32 {
 }
 
 impl OptionValue for ThresholdValue {
+    fn kind() -> ValueKind {
+        ValueKind::Threshold
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         parsed(field, fields, |text| match parse_threshold(text) {
             Ok(Some(threshold)) => Ok(threshold),
@@ -294,6 +333,10 @@ impl OptionValue for ThresholdValue {
 }
 
 impl OptionValue for String {
+    fn kind() -> ValueKind {
+        ValueKind::Text { pattern: "" }
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let text =
             parsed(field, fields, |text| match text.is_empty() && field.zero == Zero::IsUnset {
@@ -306,9 +349,24 @@ impl OptionValue for String {
     fn written(&self, _: &Field) -> Json {
         json!(self)
     }
+
+    /// The address of a socket.
+    fn root(&mut self, field: &Field, root: &Path) {
+        if let (Some(Trust::Socket), Some(path)) = (field.trust, self.strip_prefix("unix://")) {
+            *self = format!("unix://{}", below(root, Path::new(path)).display());
+        }
+    }
+}
+
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 impl OptionValue for PathBuf {
+    fn kind() -> ValueKind {
+        ValueKind::PATH
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let directory = fields.dialect().map(|dialect| dialect.directory.clone());
         parsed(field, fields, |text| {
@@ -333,9 +391,17 @@ impl OptionValue for PathBuf {
     fn written(&self, _: &Field) -> Json {
         json!(self.to_string_lossy())
     }
+
+    fn root(&mut self, _: &Field, root: &Path) {
+        *self = below(root, self);
+    }
 }
 
 impl OptionValue for SocketAddr {
+    fn kind() -> ValueKind {
+        ValueKind::Address("IP and port")
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         parsed(field, fields, |text| {
             let what = "is no address: write IP and port, such as 127.0.0.1:9477";
@@ -349,25 +415,53 @@ impl OptionValue for SocketAddr {
 }
 
 impl<V: OptionValue> OptionValue for Option<V> {
+    fn kind() -> ValueKind {
+        match V::kind() {
+            ValueKind::Path { .. } => ValueKind::Path { empty: true },
+            ValueKind::Choice(words) => ValueKind::Choice([vec![NONE], words].concat()),
+            kind => kind,
+        }
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
-        let none = matches!(
-            field.kind,
-            ValueKind::Path { empty: true }
-                | ValueKind::Address(_)
-                | ValueKind::Text { pattern: "" }
-        );
-        match none && fields.node(field.name)?.value.text() == Some("") {
+        let none = word_for_none(&field.kind);
+        match none.is_some() && fields.node(field.name)?.value.text() == none {
             true => Some(None),
             false => V::read(field, fields).map(Some),
         }
     }
 
     fn written(&self, field: &Field) -> Json {
-        self.as_ref().map_or(json!(""), |value| value.written(field))
+        self.as_ref()
+            .map_or_else(|| json!(word_for_none(&field.kind)), |value| value.written(field))
+    }
+
+    fn root(&mut self, field: &Field, root: &Path) {
+        if let Some(value) = self {
+            value.root(field, root);
+        }
+    }
+}
+
+/// Among words, the one for an unset option.
+const NONE: &str = "none";
+
+/// What a file says for an unset option; `None` if it can only leave it out.
+fn word_for_none(kind: &ValueKind) -> Option<&'static str> {
+    match kind {
+        ValueKind::Choice(_) => Some(NONE),
+        ValueKind::Path { empty: true }
+        | ValueKind::Address(_)
+        | ValueKind::Text { pattern: "" } => Some(""),
+        _ => None,
     }
 }
 
 impl OptionValue for Vec<String> {
+    fn kind() -> ValueKind {
+        ValueKind::Texts("")
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let items = list(field, fields, &format!("a list such as {}", field.example))?;
         let mut all = Self::with_capacity(items.len());
@@ -399,6 +493,10 @@ impl OptionValue for Vec<String> {
 }
 
 impl OptionValue for Vec<IpAddr> {
+    fn kind() -> ValueKind {
+        ValueKind::Addresses
+    }
+
     /// Accepts a list, or a text with commas.
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let parts: Vec<(&str, Position)> = match field.kind {
@@ -437,6 +535,10 @@ impl OptionValue for Vec<IpAddr> {
 }
 
 impl OptionValue for BTreeMap<String, String> {
+    fn kind() -> ValueKind {
+        ValueKind::Map { names: Names::Like(""), value: &ValueKind::Text { pattern: "" } }
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         entries(field, fields, |name, text| checked(field, name, text))
     }
@@ -449,6 +551,13 @@ impl OptionValue for BTreeMap<String, String> {
 /// Grace periods of soft thresholds. A zero is an error only for a threshold that is in force: the kubelet accepts it
 /// for others.
 impl OptionValue for BTreeMap<String, Duration> {
+    fn kind() -> ValueKind {
+        ValueKind::Map {
+            names: Names::Like(""),
+            value: &ValueKind::Duration { least: "", most: "", zero: false },
+        }
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         entries(field, fields, |name, text| {
             checked(field, name, text)?;
@@ -497,12 +606,19 @@ fn entries<V>(
     Some(all)
 }
 
-impl<T: Options> OptionValue for Vec<T> {
+impl<T: ListEntry> OptionValue for Vec<T> {
+    fn kind() -> ValueKind {
+        match ValueKind::object::<T>() {
+            ValueKind::Object(fields) => ValueKind::List(fields),
+            kind => kind,
+        }
+    }
+
     fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
         let items = list(field, fields, "a list")?;
         let mut all: Vec<T> = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
-            let Some(one) = fields.below_index(field.name, index, item, options::<T>) else {
+            let Some(one) = fields.below_index(field.name, index, item, options_below::<T>) else {
                 continue;
             };
             match all.iter().find_map(|other| one.conflict(other)) {
@@ -524,10 +640,10 @@ impl<T: Options> OptionValue for Vec<T> {
 }
 
 /// Reads the options of a mapping; `None` if a required one is missing or invalid.
-pub(super) fn options<T: Options>(fields: &mut Fields<'_, '_>) -> Option<T> {
+pub(crate) fn options_below<T: Options>(fields: &mut Fields<'_, '_>) -> Option<T> {
     let mut read = T::default();
     let mut complete = true;
-    for OptionRow { field, place } in T::rows() {
+    for OptionRow { field, place } in T::rows(|of| of) {
         let found = place.read(&field, fields, &mut read);
         if field.required && !found {
             complete = false;
@@ -536,16 +652,19 @@ pub(super) fn options<T: Options>(fields: &mut Fields<'_, '_>) -> Option<T> {
             }
         }
     }
-    read.finish(fields);
     complete.then_some(read)
 }
 
 /// Returns the options as they would be written in a file.
-pub(super) fn written_options<T: Options>(of: &T) -> Json {
+pub(crate) fn written_options<T: Options>(of: &T) -> Json {
     let mut of = of.clone();
     let written =
-        |row: &OptionRow<T>| Some((row.field.name, row.place.written(&row.field, &mut of)?));
-    let rows = T::rows();
-    let entries = rows.iter().filter_map(written).filter(|(_, value)| !is_empty(value));
-    Json::Object(entries.map(|(name, value)| (name.to_owned(), value)).collect::<Map<_, _>>())
+        |row: &OptionRow<T>| (row.field.name.to_owned(), row.place.written(&row.field, &mut of));
+    let entries: Map<_, _> = T::rows(|of| of).iter().map(written).collect();
+    entries.into_iter().filter(|(_, value)| !is_empty(value)).collect()
+}
+
+/// Puts the paths among the options below `root`.
+pub(crate) fn root_options<T: Options>(of: &mut T, root: &Path) {
+    T::rows(|of| of).iter().for_each(|row| row.place.root(&row.field, of, root));
 }

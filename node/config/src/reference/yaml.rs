@@ -82,7 +82,7 @@ fn one(yaml: &mut String, field: &Field) {
 fn with_bounds(field: &Field, end: &str) -> String {
     let (first, rest) = match field.doc.split_once("\n\n") {
         Some((first, rest)) => (first, format!("\n\n{rest}")),
-        None => (field.doc, String::new()),
+        None => (&*field.doc, String::new()),
     };
     let bounds = field.kind.bounds().map(|bounds| format!(" {bounds}.")).unwrap_or_default();
     let gap = if end.is_empty() { "" } else { " " };

@@ -55,7 +55,7 @@ pub(super) async fn parts(
         node: node_settings(config)?,
         facts: facts(config, identity),
         pods: Some(PodsParts {
-            state: config.state_directory.clone(),
+            state: config.access.state_directory.clone(),
             volatile: volatile(config).to_owned(),
             volumes,
             secret_volumes,
@@ -64,7 +64,7 @@ pub(super) async fn parts(
                 EndedPods::Keep => AfterBootPolicy::Keep,
                 EndedPods::Ttl(after) => AfterBootPolicy::After(after),
             },
-            runtime: watch::Sender::new(own_runtime(config.runtime)).subscribe(),
+            runtime: watch::Sender::new(own_runtime(config.node.runtime)).subscribe(),
             orphans: match settings.orphaned_pods {
                 OrphanedPods::Stop => OrphanPolicy::Stop,
                 OrphanedPods::Adopt => OrphanPolicy::Adopt,
@@ -76,12 +76,15 @@ pub(super) async fn parts(
 
 /// The directories of the volumes that are made for the API server's pods: on disk, and in memory for Secrets.
 pub(super) fn volumes(config: &Config) -> [PathBuf; 2] {
-    [config.state_directory.join("cluster").join("volumes"), volatile(config).join("volumes")]
+    [
+        config.access.state_directory.join("cluster").join("volumes"),
+        volatile(config).join("volumes"),
+    ]
 }
 
 /// The directory for what may be lost with the boot: in memory unless the socket was moved.
 pub(super) fn volatile(config: &Config) -> &Path {
-    config.control_socket.parent().unwrap_or(&config.state_directory)
+    config.access.control_socket.parent().unwrap_or(&config.access.state_directory)
 }
 
 /// The wait for the nodes that go down before this one; `None` if none are configured.
@@ -102,7 +105,7 @@ fn node_settings(config: &Config) -> Result<NodeSettings, LeaseTimesError> {
     let renew = (lease / RENEWALS_PER_LEASE).max(Duration::from_secs(1));
     Ok(NodeSettings {
         lease: Some(LeaseTimes::new(lease, renew)?),
-        update_frequency: config.node_status_update_frequency,
+        update_frequency: config.node.status_update_frequency,
         report_frequency: settings.node_status_report_frequency,
         registration: match (settings.register_node, settings.recreate_node) {
             (false, _) => Registration::Never,
@@ -120,7 +123,7 @@ fn facts(config: &Config, identity: &NodeIdentity) -> NodeFacts {
     let view = LocalNode {
         name: identity.name.as_str().into(),
         host_name: host_name.clone(),
-        labels: config.node_labels.clone(),
+        labels: config.node.labels.clone(),
         ..LocalNode::default()
     }
     .view(Allocatable::default());
@@ -145,7 +148,8 @@ fn facts(config: &Config, identity: &NodeIdentity) -> NodeFacts {
 /// The features that the Node object declares. Streams that this agent serves itself, without a container runtime,
 /// take WebSockets (KEP-4006); to a node that does not declare so the API server speaks SPDY.
 fn declared_features(config: &Config) -> Vec<String> {
-    let serves = config.cluster.node_api_address.is_some() && config.runtime != RuntimeKind::Cri;
+    let serves =
+        config.cluster.node_api_address.is_some() && config.node.runtime != RuntimeKind::Cri;
     serves.then(|| "ExtendWebSocketsToKubelet".to_owned()).into_iter().collect()
 }
 
@@ -226,7 +230,7 @@ fn info(
         system_uuid: machine::first_line("/sys/class/dmi/id/product_uuid"),
         kernel_version: machine::first_line("/proc/sys/kernel/osrelease"),
         os_image: machine::os_image(),
-        container_runtime_version: own_runtime(config.runtime).name,
+        container_runtime_version: own_runtime(config.node.runtime).name,
         kubelet_version: concat!("v", env!("CARGO_PKG_VERSION"), "-winddown").to_owned(),
         kube_proxy_version: String::new(),
         ..NodeSystemInfo::default()

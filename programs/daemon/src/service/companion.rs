@@ -58,7 +58,7 @@ impl Service {
         let connection = connect_early(&config, &self.identity.name, &self.wall)
             .await
             .map_err(ClusterStartError::Credentials)?;
-        let containers = PodContainers::new(&config.container_runtime_endpoint)
+        let containers = PodContainers::new(&config.node.container_runtime_endpoint)
             .map_err(RuntimeStartError::Endpoint)?;
         let node = KubeletNode {
             containers,

@@ -21,7 +21,7 @@ const NODE_CGROUP: &str = "WINDDOWN_NODE_CGROUP";
 /// The places where the machine's usage is measured. Logs and volumes are on the file system of the state
 /// directory.
 pub(super) fn usage_places(config: &Config) -> UsagePaths {
-    let host = UsagePaths::of_host(&config.state_directory);
+    let host = UsagePaths::of_host(&config.access.state_directory);
     match std::env::var(NODE_CGROUP) {
         Ok(cgroup) if cgroup.starts_with('/') => UsagePaths { node_cgroup: cgroup, ..host },
         _ => host,

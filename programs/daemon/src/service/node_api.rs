@@ -41,7 +41,7 @@ pub(super) fn plugin<R: RuntimeFigures + PodStreams>(
     let (told, waits_for) = watch::channel(String::new());
     let certificate = settings.tls_cert_file.clone().unwrap_or_else(|| {
         let serving = ServingCertificate {
-            folder: config.state_directory.join("cluster").join("certificate"),
+            folder: config.access.state_directory.join("cluster").join("certificate"),
             node_name: identity.name.clone(),
             names: cluster.facts.addresses.iter().map(|one| one.address.clone()).collect(),
         };
@@ -55,8 +55,8 @@ pub(super) fn plugin<R: RuntimeFigures + PodStreams>(
     Some(NodeApi {
         address,
         node_name: identity.name.clone(),
-        log_dir: config.pod_logs_dir.clone(),
-        log_max_bytes: config.container_log_max_size,
+        log_dir: config.access.pod_logs_dir.clone(),
+        log_max_bytes: config.access.container_log_max_size,
         tls: TlsFiles { certificate, key, client_authority: settings.client_ca_file.clone() },
         waits_for,
         reviews: Arc::new(ApiReviews::new(client)),

@@ -31,30 +31,30 @@ pub(super) fn listen(
 ) -> NoticeAggregator {
     let aggregator = NoticeAggregator::new();
     let policy = policy_of(&config.shutdown);
-    if config.notices.is_enabled() && !policy.is_enabled() {
+    if config.shutdown.notices.is_enabled() && !policy.is_enabled() {
         tracing::warn!(
             "shutdownNotices: graceful shutdown is switched off, so no notice ends a pod"
         );
     }
     let lead = lead(policy.delay_wanted());
-    if let Some(file) = &config.notices.file {
+    if let Some(file) = &config.shutdown.notices.file {
         tracing::info!(file = %file.display(), "listening for notices in a file");
         let source = FileSource::new(file, wall.clone(), machine::uptime);
         let publisher = aggregator.publisher("file", Some(lead));
         follow(source.watch(publisher), stop);
     }
-    if let Some(cloud) = config.notices.cloud
+    if let Some(cloud) = config.shutdown.notices.cloud
         && let Some(endpoint) = endpoint(config)
     {
         tracing::info!(%cloud, "listening for notices of the cloud's metadata service");
         let settings = CloudSettings {
             endpoint,
-            poll: config.notices.poll,
+            poll: config.shutdown.notices.poll,
             lead,
             wall: wall.clone(),
             uptime: machine::uptime,
             boot_id: boot_id.to_owned(),
-            directory: config.state_directory.clone(),
+            directory: config.access.state_directory.clone(),
         };
         let follows = aggregator.clone();
         follow(async move { watch_cloud(&follows, cloud, settings).await }, stop);
@@ -65,7 +65,7 @@ pub(super) fn listen(
 /// The address of the metadata service. The configuration was validated when it was read; an address that is
 /// invalid all the same is logged, and no metadata service is polled.
 fn endpoint(config: &Config) -> Option<Endpoint> {
-    let Some(text) = &config.notices.endpoint else { return Some(Endpoint::link_local()) };
+    let Some(text) = &config.shutdown.notices.endpoint else { return Some(Endpoint::link_local()) };
     let endpoint = text.parse();
     endpoint.inspect_err(|error| tracing::error!("metadataEndpoint: {error}")).ok()
 }

@@ -74,9 +74,9 @@ pub(super) async fn cri(
 
 fn cri_config(config: &Config, identity: &NodeIdentity, wall: &WallClock) -> CriConfig {
     let mut cri = CriConfig::new(
-        &*config.container_runtime_endpoint,
-        config.state_directory.join("cri"),
-        &config.pod_logs_dir,
+        &*config.node.container_runtime_endpoint,
+        config.access.state_directory.join("cri"),
+        &config.access.pod_logs_dir,
         wall.clone(),
     );
     cri.node.name.clone_from(&identity.name);
@@ -84,11 +84,11 @@ fn cri_config(config: &Config, identity: &NodeIdentity, wall: &WallClock) -> Cri
     cri.node.address = config.cluster.node_ips.first().copied();
     cri.paths.notices = notice_dir(config);
     cri.made_volumes = cluster::volumes(config).into();
-    cri.dns.resolv_conf.clone_from(&config.resolv_conf);
+    cri.dns.resolv_conf.clone_from(&config.cluster.resolv_conf);
     cri.dns.servers.clone_from(&config.cluster.dns);
     cri.dns.domain.clone_from(&config.cluster.domain);
-    cri.logs.max_bytes = config.container_log_max_size;
-    cri.logs.max_files = config.container_log_max_files;
+    cri.logs.max_bytes = config.access.container_log_max_size;
+    cri.logs.max_files = config.access.container_log_max_files;
     cri.cgroups.slices = Some(Arc::new(SlicesOfPods::default()));
     cri
 }
@@ -149,27 +149,28 @@ fn programs(
 ) -> Result<ProcessConfig, RuntimeStartError> {
     let shim = ShimCommand::beside_this_program().map_err(RuntimeStartError::Shim)?;
     let mut programs = ProcessConfig::new(
-        config.state_directory.join(kind),
-        &config.pod_logs_dir,
+        config.access.state_directory.join(kind),
+        &config.access.pod_logs_dir,
         shim,
         wall.clone(),
     );
     // Data that must not reach a disk is kept next to the control socket, or nowhere if that is not in memory.
-    let volatile = config.control_socket.parent().filter(|directory| is_in_memory(directory));
+    let volatile =
+        config.access.control_socket.parent().filter(|directory| is_in_memory(directory));
     programs.volatile_dir = volatile.map(|directory| directory.join(kind));
     programs.notice_dir = notice_dir(config);
     programs.cgroups = CgroupParent::OwnUnit { mount: CGROUPS.into() };
     programs.node.name.clone_from(&identity.name);
     programs.node.address = config.cluster.node_ips.first().copied();
-    programs.log_max_bytes = config.container_log_max_size;
-    programs.log_max_files = config.container_log_max_files;
+    programs.log_max_bytes = config.access.container_log_max_size;
+    programs.log_max_files = config.access.container_log_max_files;
     Ok(programs)
 }
 
 /// The directory of the pods' notice files, next to the control socket: in memory unless the socket was moved, and
 /// traversable by every user.
 fn notice_dir(config: &Config) -> Option<PathBuf> {
-    Some(config.control_socket.parent()?.join("end-notices"))
+    Some(config.access.control_socket.parent()?.join("end-notices"))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "pods are ended through the runtime; one that is away cannot end them in time",
     );
-    if facts.config.config.runtime == RuntimeKind::Cri
+    if facts.config.config.node.runtime == RuntimeKind::Cri
         && let Fact::Unknown(kind, why) = &facts.runtime.endpoint
         && let Some(finding) = no_connection(&CHECK, facts, *kind, why)
     {
@@ -51,7 +51,7 @@ pub(super) fn runtime(facts: &Facts) -> Option<Finding> {
 
 /// Says what to do about a container runtime's socket that takes no connections.
 fn no_connection(check: &Check, facts: &Facts, kind: NotObserved, why: &str) -> Option<Finding> {
-    let endpoint = &facts.config.config.container_runtime_endpoint;
+    let endpoint = &facts.config.config.node.container_runtime_endpoint;
     let title = match kind {
         NotObserved::Absent | NotObserved::Failed => "the container runtime cannot be reached",
         NotObserved::Silent => "the container runtime does not take connections",
@@ -88,7 +88,7 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "without control groups of their own pods with limits are refused, and one pod can exhaust the node",
     );
-    let advice = match facts.config.config.runtime {
+    let advice = match facts.config.config.node.runtime {
         RuntimeKind::Process => format!(
             "give each pod a service of its own: set `runtime: systemd` in {}, then: `winddown drain && {} \
              && winddown undrain`",
@@ -104,7 +104,7 @@ pub(super) fn limits(facts: &Facts) -> Option<Finding> {
     };
     // If unknown, the reason is reported by another check.
     let missing = facts.beyond.unenforced.known()?;
-    if missing.is_empty() && facts.config.config.runtime != RuntimeKind::Process {
+    if missing.is_empty() && facts.config.config.node.runtime != RuntimeKind::Process {
         return None;
     }
     Some(if missing.is_empty() {
@@ -125,15 +125,15 @@ pub(super) fn scopes(facts: &Facts) -> Option<Finding> {
         "systemd stops scopes that are not ordered together with the agent, all at once",
     );
     let config = &facts.config.config;
-    if config.runtime == RuntimeKind::Process {
+    if config.node.runtime == RuntimeKind::Process {
         return Some(CHECK.ok("pods are processes of the unit: there are no scopes to order"));
     }
-    if config.runtime == RuntimeKind::Systemd {
+    if config.node.runtime == RuntimeKind::Systemd {
         return Some(
             CHECK.ok("pods are services that stop after the agent: there are no scopes to order"),
         );
     }
-    let prefix = scope_prefix(&config.container_runtime_endpoint);
+    let prefix = scope_prefix(&config.node.container_runtime_endpoint);
     let directory = facts.below_root(&format!("/etc/systemd/system/{prefix}.scope.d"));
     let file = format!("{directory}/50-winddown.conf");
     let (fix, commands) = order(facts, prefix, &directory, &file);
@@ -203,7 +203,7 @@ pub(super) fn slice(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "a limit on all pods together ends or starves pods that no plan knows of",
     );
-    if facts.config.config.runtime != RuntimeKind::Systemd {
+    if facts.config.config.node.runtime != RuntimeKind::Systemd {
         return None;
     }
     let slice = match &facts.bus.slice {

@@ -128,8 +128,9 @@ fn become_companion(facts: &Facts, finding: Finding) -> Finding {
     let file = facts.config.file.display();
     // A configuration that an operator has edited is never overwritten.
     let config = &facts.config.config;
-    let is_edited = Config { runtime: config.runtime, ..Config::default() } != *config;
-    let edited = matches!(facts.config.read, ConfigRead::Valid(_) if is_edited);
+    let mut usual = Config::default();
+    usual.node.runtime = config.node.runtime;
+    let edited = matches!(facts.config.read, ConfigRead::Valid(_) if usual != *config);
     let aside = edited.then(|| format!("mv {file} {file}.standalone"));
     let install = facts.install("--companion");
     if !facts.live {

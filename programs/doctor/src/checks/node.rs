@@ -261,7 +261,7 @@ pub(super) fn socket(facts: &Facts) -> Option<Finding> {
     let seen =
         format!("{path}: mode {:04o}, owner {}, group {}", socket.mode, socket.uid, socket.group);
     let restart = "systemctl restart winddown";
-    let wanted = facts.config.config.control_socket_group.as_deref();
+    let wanted = facts.config.config.access.control_socket_group.as_deref();
     Some(if socket.mode & 0o007 != 0 {
         let mode = if wanted.is_some() { "0660" } else { "0600" };
         CHECK

@@ -128,5 +128,5 @@ fn fields(short: &[MetThreshold]) -> String {
 }
 
 fn state_directory(facts: &Facts) -> String {
-    facts.config.config.state_directory.display().to_string()
+    facts.config.config.access.state_directory.display().to_string()
 }

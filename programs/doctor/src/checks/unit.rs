@@ -174,7 +174,7 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
     // The unit of k3s is both the runtime's and the kubelet's.
     missing.dedup();
     let config = &facts.config.config;
-    let is_known = config.runtime != RuntimeKind::Cri || !facts.runtime_units().is_empty();
+    let is_known = config.node.runtime != RuntimeKind::Cri || !facts.runtime_units().is_empty();
     if missing.is_empty() && is_known {
         let kubelet = if kubelet.is_some() { ", the kubelet" } else { "" };
         let title = format!("the agent stops before logind, the bus{kubelet} and the runtime");
@@ -183,7 +183,7 @@ pub(super) fn order(facts: &Facts) -> Option<Finding> {
     if missing.is_empty() {
         let title =
             "the agent stops before logind and the bus; whether before the runtime is not known";
-        let seen = format!("containerRuntimeEndpoint: {}", config.container_runtime_endpoint);
+        let seen = format!("containerRuntimeEndpoint: {}", config.node.container_runtime_endpoint);
         let advice =
             "name the runtime's unit in `systemctl edit winddown`: below [Unit], After=UNIT";
         return Some(CHECK.info(title).saw(seen).advise(advice));
@@ -245,7 +245,7 @@ pub(super) fn crash(facts: &Facts) -> Option<Finding> {
         "an agent that fails must come back at once, with the lock and the pods as they were",
     );
     let service = loaded(facts)?;
-    let kills_pods = facts.config.config.runtime == RuntimeKind::Process
+    let kills_pods = facts.config.config.node.runtime == RuntimeKind::Process
         && !matches!(service.kill_mode.as_str(), "process" | "none" | "");
     if kills_pods {
         return Some(

@@ -27,7 +27,7 @@ pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
         Err(error) => return nothing(kind(&error), &error_chain(&error)),
     };
     let slice = async {
-        match config.runtime == RuntimeKind::Systemd {
+        match config.node.runtime == RuntimeKind::Systemd {
             true => fact(inspector.slice(SLICE).await),
             false => Fact::not_live(),
         }
@@ -36,7 +36,7 @@ pub(super) async fn look(place: &ObservedNode, config: &Config) -> BusFacts {
         inspector.login(),
         inspector.system(),
         inspector.service(UNIT),
-        inspector.scopes(scopes_of(&config.container_runtime_endpoint), LOOKED_AT),
+        inspector.scopes(scopes_of(&config.node.container_runtime_endpoint), LOOKED_AT),
         slice,
         inspector.clock_synchronised(),
     );

@@ -25,11 +25,11 @@ pub(super) fn out_of_reach(config: &Config, sandbox: &SandboxView) -> Vec<OutOfR
 /// The directories that the agent writes to.
 fn written(config: &Config) -> Vec<Configured<'_>> {
     // Beside a kubelet, the containers' logs are the kubelet's.
-    let logs = (config.mode != Mode::Companion).then_some(&*config.pod_logs_dir);
+    let logs = (config.node.mode != Mode::Companion).then_some(&*config.access.pod_logs_dir);
     let all = [
-        ("stateDirectory", Some(&*config.state_directory)),
+        ("stateDirectory", Some(&*config.access.state_directory)),
         ("podLogsDir", logs),
-        ("controlSocket", config.control_socket.parent()),
+        ("controlSocket", config.access.control_socket.parent()),
     ];
     all.into_iter().filter_map(|(field, path)| Some((field, path?))).collect()
 }
@@ -37,13 +37,14 @@ fn written(config: &Config) -> Vec<Configured<'_>> {
 /// What others write and the agent reads.
 fn read(config: &Config) -> Vec<Configured<'_>> {
     let cluster = &config.cluster;
-    let is_joined = config.mode != Mode::Standalone;
-    let pods = config.static_pod_path.as_deref().filter(|_| config.mode != Mode::Companion);
+    let is_joined = config.node.mode != Mode::Standalone;
+    let pods =
+        config.pods.static_pod_path.as_deref().filter(|_| config.node.mode != Mode::Companion);
     let all = [
         ("staticPodPath", pods),
         ("kubeconfig", cluster.kubeconfig.as_deref().filter(|_| is_joined)),
         ("bootstrapKubeconfig", cluster.bootstrap_kubeconfig.as_deref().filter(|_| is_joined)),
-        ("shutdownNotices.file", config.notices.file.as_deref()),
+        ("shutdownNotices.file", config.shutdown.notices.file.as_deref()),
     ];
     all.into_iter().filter_map(|(field, path)| Some((field, path?))).collect()
 }
@@ -81,13 +82,11 @@ mod tests {
 
     #[test]
     fn what_the_unit_does_not_open_or_hides_is_out_of_reach() {
-        let mut config = Config {
-            mode: Mode::Cluster,
-            state_directory: "/data/winddown".into(),
-            control_socket: "/run/other.sock".into(),
-            static_pod_path: Some("/home/me/pods".into()),
-            ..Config::default()
-        };
+        let mut config = Config::default();
+        config.node.mode = Mode::Cluster;
+        config.access.state_directory = "/data/winddown".into();
+        config.access.control_socket = "/run/other.sock".into();
+        config.pods.static_pod_path = Some("/home/me/pods".into());
         config.cluster.kubeconfig = Some("/root/.kube/config".into());
         let sandbox = sandbox_with("/data/another".as_ref());
         assert_eq!(
@@ -110,8 +109,8 @@ mod tests {
         std::os::unix::fs::symlink("open", dir.path().join("link")).unwrap();
         let sandbox = sandbox_with(&dir.path().join("open"));
         for (place, is_open) in [("link/state", true), ("openly/state", false)] {
-            let state_directory = dir.path().join(place);
-            let config = Config { state_directory, ..Config::default() };
+            let mut config = Config::default();
+            config.access.state_directory = dir.path().join(place);
             assert_eq!(out_of_reach(&config, &sandbox).is_empty(), is_open, "{place}");
         }
     }

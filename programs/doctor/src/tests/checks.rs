@@ -105,7 +105,7 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
     type Change = fn(&mut Facts);
     let modes: [Change; 3] = [
         |_| {},
-        |f| f.config.config.mode = Mode::Companion,
+        |f| f.config.config.node.mode = Mode::Companion,
         |f| {
             f.config.read = ConfigRead::Defaults;
             f.files.installed = Fact::Known(Installed::default());

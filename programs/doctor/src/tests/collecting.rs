@@ -176,7 +176,7 @@ async fn what_is_wrong_with_the_configuration_is_told_with_its_line() {
     assert_eq!(facts.config.read, ConfigRead::Defaults);
     root.put("var/lib/winddown/last-config.yaml", &format!("{CONFIG}maxPods: 7\n"));
     let facts = collect(&root.place(no_bus())).await;
-    assert_eq!(facts.config.config.max_pods, 7);
+    assert_eq!(facts.config.config.node.max_pods, 7);
     let found = finding(&facts, "config").unwrap();
     assert_eq!(found.severity, Severity::Problem);
     assert!(found.title.contains("what was last in force counts"), "{found:?}");

@@ -8,7 +8,7 @@ use winddown_control::api::{ClosedBy, ContainerStatus, Decision, PodState, PodSt
 
 /// The container runtime is Docker.
 fn is_docker(facts: &mut Facts) {
-    facts.config.config.container_runtime_endpoint = "unix:///run/cri-dockerd.sock".to_owned();
+    facts.config.config.node.container_runtime_endpoint = "unix:///run/cri-dockerd.sock".to_owned();
     known(&mut facts.bus.service).after.push("cri-docker.service".to_owned());
 }
 
@@ -160,7 +160,7 @@ fn what_is_wrong_with_containers_is_found() {
         ),
         (
             "no kubelet to stand beside",
-            |f| f.config.config.mode = Mode::Companion,
+            |f| f.config.config.node.mode = Mode::Companion,
             "kubelet",
             Problem,
             "",
@@ -169,7 +169,7 @@ fn what_is_wrong_with_containers_is_found() {
         (
             "a kubelet to stand beside",
             |f| {
-                f.config.config.mode = Mode::Companion;
+                f.config.config.node.mode = Mode::Companion;
                 f.kubelet.processes = process("kubelet");
                 f.kubelet.config = kubelet("");
             },
@@ -181,7 +181,7 @@ fn what_is_wrong_with_containers_is_found() {
         (
             "a kubelet beside that ends pods, too",
             |f| {
-                f.config.config.mode = Mode::Companion;
+                f.config.config.node.mode = Mode::Companion;
                 f.kubelet.processes = process("kubelet");
                 f.kubelet.config = kubelet("shutdownGracePeriod: 30s");
             },
@@ -259,7 +259,7 @@ fn containers_of_cgroupfs_need_no_order() {
 fn limits_that_all_services_of_pods_share_are_found() {
     let with = |slice: SliceView| {
         let mut facts = healthy();
-        facts.config.config.runtime = RuntimeKind::Systemd;
+        facts.config.config.node.runtime = RuntimeKind::Systemd;
         facts.bus.slice = Fact::Known(slice);
         finding(&facts, "slice").unwrap()
     };
@@ -360,7 +360,7 @@ fn limits_that_are_not_enforced_are_found_where_the_agent_sets_them_with_the_run
         [(RuntimeKind::Process, "runtime: systemd"), (RuntimeKind::Systemd, "cgroup_disable=")]
     {
         let mut facts = healthy();
-        facts.config.config.runtime = runtime;
+        facts.config.config.node.runtime = runtime;
         let well = finding(&facts, "limits").map(|found| found.severity);
         assert_eq!(well, (runtime == RuntimeKind::Process).then_some(Well));
         facts.beyond.unenforced = Fact::Known(vec!["memory: not there".to_owned()]);
@@ -368,7 +368,7 @@ fn limits_that_are_not_enforced_are_found_where_the_agent_sets_them_with_the_run
         assert_eq!(found.severity, Warning);
         let said = format!("{found:?}");
         assert!(said.contains("memory: not there") && said.contains(advice), "{said}");
-        facts.config.config.runtime = RuntimeKind::Cri;
+        facts.config.config.node.runtime = RuntimeKind::Cri;
         assert!(finding(&facts, "limits").is_none(), "the container runtime sets them");
     }
 }

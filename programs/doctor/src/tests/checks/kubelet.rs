@@ -39,7 +39,7 @@ fn is_away(facts: &mut Facts) {
 /// A node whose agent is the companion of a kubelet that leaves its pods alone.
 fn companion() -> Facts {
     let mut facts = healthy();
-    facts.config.config.mode = Mode::Companion;
+    facts.config.config.node.mode = Mode::Companion;
     facts.kubelet.processes = process("kubelet");
     facts.kubelet.config = kubelet("");
     facts
@@ -198,8 +198,8 @@ fn a_kubelet_beside_an_agent_with_pods_of_its_own_is_a_problem_that_a_companion_
             for (what, change) in kubelets {
                 let mut facts = healthy();
                 facts.kubelet.processes = process("kubelet");
-                facts.config.config.mode = mode;
-                facts.config.config.runtime = runtime;
+                facts.config.config.node.mode = mode;
+                facts.config.config.node.runtime = runtime;
                 change(&mut facts);
                 let found = finding(&facts, "kubelet").unwrap();
                 assert_eq!(found.severity, Problem, "{mode:?} {runtime:?}, {what}: {found:?}");
@@ -224,7 +224,7 @@ fn the_way_to_a_companion_keeps_an_edited_configuration_and_ends_the_pods_that_t
     let fix = |facts: &Facts| finding(facts, "kubelet").unwrap().fix;
     assert_eq!(fix(&facts), ["winddown install --companion", "systemctl restart winddown"]);
     known(&mut facts.agent).pods.push(PodStatus::default());
-    facts.config.config.max_pods = 7;
+    facts.config.config.node.max_pods = 7;
     assert_eq!(
         fix(&facts),
         [
@@ -238,7 +238,7 @@ fn the_way_to_a_companion_keeps_an_edited_configuration_and_ends_the_pods_that_t
 #[test]
 fn only_of_a_kubelet_whose_configuration_was_read_it_is_said_that_it_leaves_its_pods_alone() {
     let mut facts = healthy();
-    facts.config.config.mode = Mode::Companion;
+    facts.config.config.node.mode = Mode::Companion;
     facts.kubelet.processes = process("kubelet");
     for kind in [NotObserved::Denied, NotObserved::Silent] {
         facts.kubelet.config = unseen(kind);
@@ -252,7 +252,7 @@ fn only_of_a_kubelet_whose_configuration_was_read_it_is_said_that_it_leaves_its_
 #[test]
 fn a_kubelet_that_is_switched_off_but_was_not_restarted_is_restarted_and_no_more() {
     let mut facts = healthy();
-    facts.config.config.mode = Mode::Companion;
+    facts.config.config.node.mode = Mode::Companion;
     facts.kubelet.processes = process("k3s-server");
     facts.kubelet.config = kubelet("");
     known(&mut facts.kubelet.config).as_mut().unwrap().unit = "k3s".to_owned();

@@ -203,7 +203,7 @@ fn what_is_wrong_with_the_node_is_found() {
         ),
         (
             "other group",
-            |f| f.config.config.control_socket_group = Some("winddown".into()),
+            |f| f.config.config.access.control_socket_group = Some("winddown".into()),
             "socket",
             Warning,
             "group root",
@@ -240,6 +240,6 @@ fn beside_a_kubelet_nothing_is_said_of_manifests_that_the_agent_does_not_read() 
         Fact::Known(vec![written_by("/etc/winddown/pods", Writers::Everybody)]);
     let found = |facts: &Facts| ["manifests", "manifest-writers"].map(|id| finding(facts, id));
     assert!(found(&facts).iter().all(Option::is_some));
-    facts.config.config.mode = Mode::Companion;
+    facts.config.config.node.mode = Mode::Companion;
     assert_eq!(found(&facts), [None, None]);
 }

@@ -122,7 +122,7 @@ fn it_is_said_that_the_nodes_swap_does_not_count() {
 fn a_kubelets_pods_are_not_evicted_by_thresholds_of_the_agent() {
     let mut facts = healthy();
     facts.shortages = Fact::Known(vec![disk(true)]);
-    facts.config.config.mode = Mode::Companion;
+    facts.config.config.node.mode = Mode::Companion;
     assert_eq!(finding(&facts, "room"), None);
 }
 

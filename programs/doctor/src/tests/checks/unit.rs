@@ -181,7 +181,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
         (
             "k3s",
             |f| {
-                f.config.config.container_runtime_endpoint =
+                f.config.config.node.container_runtime_endpoint =
                     "unix:///run/k3s/containerd/containerd.sock".into();
             },
             "order",
@@ -191,7 +191,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
         ),
         (
             "a runtime whose unit is not known",
-            |f| f.config.config.container_runtime_endpoint = "unix:///run/own/own.sock".into(),
+            |f| f.config.config.node.container_runtime_endpoint = "unix:///run/own/own.sock".into(),
             "order",
             Info,
             "unix:///run/own/own.sock",
@@ -201,7 +201,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
     let title = |facts: &Facts| finding(facts, "order").unwrap().title;
     let mut facts = healthy();
     facts.kubelet.config = kubelet("");
-    facts.config.config.mode = Mode::Companion;
+    facts.config.config.node.mode = Mode::Companion;
     assert_eq!(
         title(&facts),
         "the agent stops before logind, the bus, the kubelet and the runtime"
@@ -210,7 +210,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
     let found = finding(&facts, "order").unwrap();
     assert_eq!(found.severity, Problem, "the kubelet would be gone before its pods");
     assert_eq!(found.evidence, ["winddown.service: After= lacks kubelet.service"]);
-    facts.config.config.mode = Mode::Cluster;
+    facts.config.config.node.mode = Mode::Cluster;
     assert_eq!(title(&facts), "the agent stops before logind, the bus and the runtime");
     for instead in ["dbus-broker.service", "dbus.socket"] {
         let mut facts = healthy();
@@ -218,7 +218,7 @@ fn the_order_is_that_of_the_runtime_in_use() {
         assert_eq!(finding(&facts, "order").unwrap().severity, Well, "{instead}");
     }
     let mut facts = healthy();
-    facts.config.config.runtime = RuntimeKind::Process;
+    facts.config.config.node.runtime = RuntimeKind::Process;
     known(&mut facts.bus.service).after.retain(|unit| unit != "containerd.service");
     known(&mut facts.bus.service).kill_mode = "process".to_owned();
     let worst = findings(&facts).into_iter().map(|found| found.severity).max();
