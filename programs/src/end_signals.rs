@@ -5,7 +5,7 @@ use std::io;
 use std::task::Poll;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use winddown_host::kernel;
+use winddown_host::ignored_signals;
 
 /// The signals that request the process to stop.
 pub(super) struct EndSignals {
@@ -22,9 +22,8 @@ impl EndSignals {
 
     /// All of them, except a hang-up that this process was started to ignore, as by `nohup`.
     pub(super) fn unless_ignored() -> io::Result<Self> {
-        // Without /proc the ignored signals are unknown.
-        let status = kernel::read_to_string("/proc/self/status").unwrap_or_default();
-        if ignores_hangup(&status) { Self::without_hangup() } else { Self::all() }
+        // SIGHUP is signal 1, and so the lowest bit.
+        if ignored_signals() & 1 == 1 { Self::without_hangup() } else { Self::all() }
     }
 
     fn without_hangup() -> io::Result<Self> {
@@ -40,27 +39,5 @@ impl EndSignals {
             false => Poll::Pending,
         })
         .await;
-    }
-}
-
-/// Whether a process with this `/proc/PID/status` ignores SIGHUP.
-fn ignores_hangup(status: &str) -> bool {
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    // SIGHUP is signal 1, and so the lowest bit.
-    ignored.is_some_and(|mask| mask & 1 == 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::ignores_hangup;
-
-    #[test]
-    fn a_hang_up_that_was_to_be_ignored_is_known_from_the_mask() {
-        for (mask, ignored) in [("0001", true), ("1007", true), ("1006", false), ("", false)] {
-            let status = format!("SigBlk:\t0001\nSigIgn:\t{mask}\nSigCgt:\t0001\n");
-            assert_eq!(ignores_hangup(&status), ignored, "{mask}");
-        }
-        assert!(!ignores_hangup(""), "without /proc");
     }
 }

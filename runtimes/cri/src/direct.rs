@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use nix::sys::signal::Signal as Named;
 use rustix::process::{Signal, pidfd_send_signal};
-use winddown_host::{kernel, ready::Ready};
+use winddown_host::{cgroups_of, kernel, ready::Ready};
 
 /// The stop signal of an image that specifies none.
 pub(crate) const DEFAULT_SIGNAL: &str = "SIGTERM";
@@ -48,8 +48,7 @@ impl Direct {
         let stop = parse(signal?)?;
         // The pidfd was opened before this check: if the PID had been reused, this would not be the
         // container's cgroup.
-        let cgroups = kernel::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-        cgroups.contains(id).then(|| Self { process: Arc::clone(process), pid, stop })
+        cgroups_of(pid)?.contains(id).then(|| Self { process: Arc::clone(process), pid, stop })
     }
 
     /// Sends the stop signal.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::Semaphore;
-use winddown_host::{kernel, ready::Ready};
+use winddown_host::{cgroups_of, ready::Ready};
 use winddown_shared::PodUid;
 
 use super::client::CriClient;
@@ -103,6 +103,5 @@ impl FirstProcesses {
 /// Opens the process if it is the container's: PIDs are reused, and differ between PID namespaces.
 fn open(pid: i32, id: &str) -> Option<Ready> {
     let opened = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-    let groups = kernel::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
-    groups.contains(id).then(|| Ready::new(opened).ok()).flatten()
+    cgroups_of(pid)?.contains(id).then(|| Ready::new(opened).ok()).flatten()
 }

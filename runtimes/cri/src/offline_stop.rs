@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use winddown_engine::{files, stopping};
-use winddown_host::kernel;
+use winddown_host::{cgroups_of, kernel};
 use winddown_shared::{Grace, Pod, PodStopped, PodUid, RuntimeError};
 
 use super::config::CriConfig;
@@ -110,7 +110,7 @@ fn running(config: &CriConfig, uid: &PodUid) -> Vec<FoundContainer> {
             let read = files::read_note(&file).ok();
             let read = read.and_then(|json| serde_json::from_slice(&json).ok());
             let Some(note): Option<Note> = read else { continue };
-            if cgroups(note.pid).is_some_and(|groups| groups.contains(&note.id)) {
+            if cgroups_of(note.pid).is_some_and(|groups| groups.contains(&note.id)) {
                 let was_asked = dirs::asked(config, uid, &name, attempt).exists();
                 found.push(FoundContainer { name: name.clone(), attempt, note, was_asked });
             }
@@ -122,7 +122,7 @@ fn running(config: &CriConfig, uid: &PodUid) -> Vec<FoundContainer> {
 /// The pod's own cgroups, in each hierarchy: the parents of its containers' cgroups.
 fn pod_groups(mount: &Path, found: &[FoundContainer]) -> Vec<PathBuf> {
     let of_container = |FoundContainer { note, .. }: &FoundContainer| {
-        above(mount, &note.id, &cgroups(note.pid).unwrap_or_default())
+        above(mount, &note.id, &cgroups_of(note.pid).unwrap_or_default())
     };
     let mut groups: Vec<PathBuf> = found.iter().flat_map(of_container).collect();
     groups.sort();
@@ -166,10 +166,6 @@ fn is_empty(group: &Path, sandboxes: &[Arc<str>]) -> bool {
             .iter()
             .filter(|path| path.is_dir())
             .all(|below| is_empty(below, sandboxes))
-}
-
-fn cgroups(pid: i32) -> Option<String> {
-    kernel::read_to_string(format!("/proc/{pid}/cgroup")).ok()
 }
 
 fn entries(directory: &Path) -> Vec<PathBuf> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::{Mode, umask};
-use winddown_host::kernel;
+use winddown_host::ignored_signals;
 
 use super::identity;
 use crate::order::{ExecCommand, StandardInput};
@@ -99,11 +99,8 @@ fn prepare(command: &ExecCommand, supervisor: Option<&OsStr>) -> Result<(), (Str
 /// Resets ignored signals. The agent may have been started with some: a shell script, for example, ignores SIGINT for
 /// background jobs. Ignored signals survive an exec; caught ones are reset.
 fn ignore_nothing() -> io::Result<()> {
-    // Without /proc the ignored signals are unknown; the container runs anyway.
-    let status = kernel::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    let ignored = ignored.unwrap_or_default();
+    // Without /proc none is known; the container runs anyway.
+    let ignored = ignored_signals();
     let is_ignored = |signal: &Signal| ignored & 1 << (*signal as u32 - 1) != 0;
     for signal in Signal::iterator().filter(is_ignored) {
         signal_hook::flag::register(signal as i32, Arc::default())?;

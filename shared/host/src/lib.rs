@@ -77,7 +77,7 @@ pub use local_node::LocalNode;
 pub use mounts::{Mount, mounts};
 pub use one_thread::OneThread;
 pub use proc_stat::ProcStat;
-pub use process::Users;
+pub use process::{Users, cgroups_of, ignored_signals};
 pub use psi::{Armed, PsiPlace, PsiTrigger, PsiWatch, StallKind, Unarmed};
 pub use replace::{Durability, replace, replace_private, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};

@@ -1,9 +1,9 @@
-//! Tells whose a process is.
+//! What the kernel says of a process.
 
 use std::io;
 use std::path::Path;
 
-use super::regular;
+use super::{kernel, regular};
 
 /// The user IDs of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +44,33 @@ impl Users {
     }
 }
 
+/// The cgroups of a process, one per line; `None` if it is gone. Blocks for no longer than /proc does.
+pub fn cgroups_of(pid: i32) -> Option<String> {
+    kernel::read_to_string(format!("/proc/{pid}/cgroup")).ok()
+}
+
+/// Which signals this process was started to ignore: the lowest bit is that of signal 1. None without /proc.
+pub fn ignored_signals() -> u64 {
+    ignored_in_status(&kernel::read_to_string("/proc/self/status").unwrap_or_default())
+}
+
+fn ignored_in_status(status: &str) -> u64 {
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn which_signals_are_ignored_is_known_from_the_mask() {
+        for (mask, ignored) in [("0001", 1), ("1007", 0x1007), ("1006", 0x1006), ("", 0)] {
+            let status = format!("SigBlk:\t0001\nSigIgn:\t{mask}\nSigCgt:\t0001\n");
+            assert_eq!(ignored_in_status(&status), ignored, "{mask}");
+        }
+        assert_eq!(ignored_in_status(""), 0, "without /proc");
+    }
 
     #[test]
     fn a_setuid_program_is_not_entirely_roots() {
