@@ -1,5 +1,6 @@
 //! Requests to terminate a pod, and their results.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,20 @@ impl KillReason {
             Self::Operator => "operator",
             Self::Removed => "removed",
             Self::Plugin(name) => name.as_str(),
+        }
+    }
+
+    /// The reason in a few words, for people.
+    #[must_use]
+    pub fn text(self) -> Cow<'static, str> {
+        match self {
+            Self::Shutdown => "the node shuts down".into(),
+            Self::Preemption => "a critical pod needs the room".into(),
+            Self::Eviction => "the node runs out of a resource".into(),
+            Self::Drain => "the node is drained".into(),
+            Self::Operator => "an operator asked for it".into(),
+            Self::Removed => "its source no longer lists it".into(),
+            Self::Plugin(name) => format!("the plug-in {name} chose it").into(),
         }
     }
 

@@ -1,7 +1,5 @@
 //! Turns decisions into Kubernetes Events.
 
-use std::borrow::Cow;
-
 use winddown_shared::{Event, KillReason};
 
 use super::of_pod::{self, in_words};
@@ -43,11 +41,12 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
         }
         Event::Pod(event) => vec![of_pod::draft(event)],
         Event::KillRequested { pod, by, grace, .. } => {
-            let draft = why(*by).map(|why| {
-                let message = format!("Stopping pod: {why}, within {}", in_words(*grace));
-                EventDraft::normal(Subject::pod(pod), "Killing", message)
-            });
-            draft.into_iter().collect()
+            // The events of the containers say enough.
+            if *by == KillReason::Removed {
+                return Vec::new();
+            }
+            let message = format!("Stopping pod: {}, within {}", by.text(), in_words(*grace));
+            vec![EventDraft::normal(Subject::pod(pod), "Killing", message)]
         }
         Event::PodStopped { pod, remark: Some(remark), .. } => {
             let message = format!("Pod has ended: {remark}");
@@ -77,18 +76,4 @@ pub fn events_of(event: &Event, node: &NodeRef) -> Vec<EventDraft> {
         }
         _ => Vec::new(),
     }
-}
-
-/// The text of a reason; `None` if the events of the containers say enough.
-fn why(by: KillReason) -> Option<Cow<'static, str>> {
-    let why = match by {
-        KillReason::Shutdown => "the node shuts down",
-        KillReason::Preemption => "a critical pod needs the room",
-        KillReason::Eviction => "the node runs out of a resource",
-        KillReason::Drain => "the node is drained",
-        KillReason::Operator => "an operator asked for it",
-        KillReason::Removed => return None,
-        KillReason::Plugin(name) => return Some(format!("the plug-in {name} chose it").into()),
-    };
-    Some(why.into())
 }

@@ -1,12 +1,11 @@
 //! A decision of the agent, as a line for people and fields for programs.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::display::{duration, pod_count};
-use winddown_shared::{Event, KillReason, PodLabel, ResourceName, WallTime};
+use winddown_shared::{Event, PodLabel, ResourceName, WallTime};
 
 mod pressure;
 
@@ -81,7 +80,7 @@ impl Decision {
     fn end_event(&mut self, event: &Event) {
         match event {
             Event::KillRequested { pod, by, grace, .. } => {
-                let why = reason_text(*by);
+                let why = by.text();
                 self.pod(
                     "killRequested",
                     pod,
@@ -247,19 +246,6 @@ impl Decision {
         self.fields.insert(name.to_owned(), value.into());
         self
     }
-}
-
-fn reason_text(reason: KillReason) -> Cow<'static, str> {
-    let text = match reason {
-        KillReason::Shutdown => "the node goes down",
-        KillReason::Preemption => "a critical pod needs the room",
-        KillReason::Eviction => "the node runs out of a resource",
-        KillReason::Drain => "the node is drained",
-        KillReason::Operator => "an operator asked",
-        KillReason::Removed => "its source no longer lists it",
-        KillReason::Plugin(name) => return format!("the plug-in {name} chose it").into(),
-    };
-    text.into()
 }
 
 /// How a shutdown ended, in words.

@@ -101,7 +101,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
                 status: None,
             },
             "killRequested",
-            "shop/web asked to end within 20s (the node goes down)",
+            "shop/web asked to end within 20s (the node shuts down)",
         ),
         (
             Event::PodStopped {
