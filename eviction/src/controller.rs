@@ -24,19 +24,17 @@ use crate::observations::Observations;
 use crate::pending_reclaim::PendingReclaim;
 use crate::policy::{Policy, PressureScope};
 use crate::readmission::Readmission;
-use crate::seams::{Readmit, Reclaim, Signals};
+use crate::seams::{Alternative, Readmit, Reclaim, Signals};
 use crate::signal::Signal;
 use crate::state::EvictionState;
 
 mod evict;
 mod limits;
 mod reclaiming;
-mod reclaiming_memory;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod view;
 
-use reclaiming_memory::MemoryReclaim;
 use view::Shown;
 pub use view::{EvictionView, Explanation};
 
@@ -51,6 +49,8 @@ pub struct EvictionParts<K, S, R> {
     pub signals: Arc<S>,
     /// Reclaims what no pod needs.
     pub reclaim: Arc<R>,
+    /// What may make an eviction unnecessary, if anything.
+    pub alternative: Option<Arc<dyn Alternative>>,
     /// Receives every event.
     pub recorder: Arc<dyn Recorder>,
     /// The lock shared with other controllers that choose victims.
@@ -80,6 +80,8 @@ pub struct EvictionController<K, S, R> {
     policy: Arc<Policy>,
     state: EvictionState,
     layout: Option<FsLayout>,
+    /// The node's free swap at the last sample, in bytes.
+    swap_free: u64,
     sampling: Sampling,
     victims: Victims,
     reclaims: Reclaims,
@@ -121,7 +123,6 @@ struct Reclaims {
     under_way: bool,
     /// After a reclaim that hung: the earliest time of the next attempt.
     hang_until: Option<Instant>,
-    memory: MemoryReclaim,
 }
 
 /// A pause in the search for a victim.
@@ -135,7 +136,8 @@ struct Hold {
 enum Completion {
     Ended(evict::EvictionEnd),
     Reclaimed(reclaiming::ReclaimDone),
-    ReclaimedMemory(reclaiming_memory::MemoryReclaimDone),
+    /// An alternative to an eviction: the record of the decision, and what was done.
+    Alternative(u64, String),
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
@@ -151,6 +153,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             policy,
             state: EvictionState::default(),
             layout: None,
+            swap_free: 0,
             sampling: Sampling {
                 last: None,
                 next: now,
@@ -166,12 +169,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 has_taken_over: false,
                 held: [None; Signal::COUNT],
             },
-            reclaims: Reclaims {
-                last: [None; Signal::COUNT],
-                under_way: false,
-                hang_until: None,
-                memory: MemoryReclaim::default(),
-            },
+            reclaims: Reclaims { last: [None; Signal::COUNT], under_way: false, hang_until: None },
             under_way: FuturesUnordered::new(),
             conditions,
             shown,
@@ -267,7 +265,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             pressure: self.pressure(&stats),
         };
         self.shown.note_swap(stats.swap);
-        self.reclaims.memory.swap_free = stats.swap.map_or(0, |swap| swap.free);
+        self.swap_free = stats.swap.map_or(0, |swap| swap.free);
         let decision = decide_without(
             // A dry run says only what would be done first.
             |signal| !self.policy.shadow && self.is_held(signal, now),
@@ -319,7 +317,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let now = Instant::now();
         if self.is_held(act.signal, now)
             || self.waits_for_a_victim(act, now)
-            || self.waits_for_memory(act)
+            || self.waits_for_alternative(act)
         {
             return;
         }
@@ -338,7 +336,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         match completion {
             Completion::Ended(ended) => self.note_end(ended),
             Completion::Reclaimed(done) => self.note_reclaimed(&done),
-            Completion::ReclaimedMemory(done) => self.note_reclaimed_memory(done),
+            Completion::Alternative(record, did) => {
+                self.shown.conclude(record, DecisionOutcome::Alternative(did));
+            }
         }
     }
 

@@ -67,22 +67,8 @@ pub enum DecisionOutcome {
     Reclaiming,
     /// Reclaim finished; the next decision shows whether it was enough.
     Reclaimed(Reclaimed),
-    /// The kernel is reclaiming memory from the pod that would be evicted.
-    ReclaimingMemory {
-        /// `namespace/name` of the pod.
-        from: String,
-    },
-    /// The memory reclaim finished; the next decision shows whether it was enough.
-    ReclaimedMemory {
-        /// `namespace/name` of the pod.
-        from: String,
-        /// The bytes by which its memory usage fell.
-        bytes: u64,
-        /// How long it took, in ms.
-        took_ms: u64,
-        /// The error, if the reclaim failed.
-        error: Option<String>,
-    },
+    /// Something else is done instead of an eviction, or was; the next decision shows whether it was enough.
+    Alternative(String),
     /// The pod was asked to stop.
     Evicting,
     /// The pod has stopped.
@@ -242,8 +228,7 @@ impl DecisionOutcome {
             Self::Evicting | Self::Evicted { .. } | Self::Failed { .. } => true,
             Self::Reclaiming
             | Self::Reclaimed(_)
-            | Self::ReclaimingMemory { .. }
-            | Self::ReclaimedMemory { .. }
+            | Self::Alternative(_)
             | Self::NoCandidate { .. }
             | Self::Shadow
             | Self::KilledByKernel { .. }
@@ -262,15 +247,6 @@ impl DecisionOutcome {
     pub(crate) fn evicted(took: Duration) -> Self {
         Self::Evicted { took_ms: millis(took) }
     }
-
-    pub(crate) fn reclaimed_memory(
-        from: String,
-        taken: Result<u64, String>,
-        took: Duration,
-    ) -> Self {
-        let (bytes, error) = taken.map_or_else(|error| (0, Some(error)), |bytes| (bytes, None));
-        Self::ReclaimedMemory { from, bytes, took_ms: millis(took), error }
-    }
 }
 
 impl Default for DecisionOutcome {
@@ -286,15 +262,7 @@ impl fmt::Display for DecisionOutcome {
             Self::Reclaimed(back) => {
                 write!(f, "gave back {} items, {} bytes", back.items, back.bytes)
             }
-            Self::ReclaimingMemory { from } => {
-                write!(f, "the kernel takes memory back from {from}")
-            }
-            Self::ReclaimedMemory { from, error: Some(error), .. } => {
-                write!(f, "no memory taken back from {from}: {error}")
-            }
-            Self::ReclaimedMemory { from, bytes, took_ms, error: None } => {
-                write!(f, "the kernel took back {bytes} bytes from {from} in {took_ms} ms")
-            }
+            Self::Alternative(what) => f.write_str(what),
             Self::Evicting => f.write_str("asked to end"),
             Self::Evicted { took_ms } => write!(f, "ended in {took_ms} ms"),
             Self::Failed { error } => write!(f, "not ended: {error}"),

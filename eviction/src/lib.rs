@@ -55,6 +55,7 @@ mod decide;
 mod history;
 mod hook;
 mod limits;
+mod memory_reclaim;
 mod message;
 mod observation;
 mod observations;
@@ -84,6 +85,7 @@ pub use decide::{Act, EvictionDecision, FORGIVEN_GAP, Snapshot, decide};
 pub use history::{DecisionOutcome, EvictionRecord, RankedPodStatus};
 pub use hook::{EvictionHookRun, Hook, HookCall, HookCommand, HookRule};
 pub use limits::{OverLimit, has_local_limits, over_limit};
+pub use memory_reclaim::{MemoryReclaim, ReclaimMemory};
 pub use message::{
     EVICTED, Message, OFFENDING_CONTAINERS, OFFENDING_CONTAINERS_USAGE, OFFENDING_POD,
     OFFENDING_POD_USAGE, STARVED_RESOURCE, container_over, empty_dir_over, node_had_condition,
@@ -95,9 +97,10 @@ pub use plan_json::{AnswerRank, EvictionAnswer, RankLineError, plan_case};
 pub use policy::{Policy, PressureRule, PressureScope, StaticPods};
 pub use rank::{Ranked, rank};
 pub use readmission::Readmission;
-pub use reclaim::{Reclaimable, reclaimable, reclaimable_memory};
+pub use reclaim::{Reclaimable, reclaimable};
 pub use seams::{
-    EvictedBefore, MeasureError, Readmit, Reclaim, ReclaimError, Reclaimed, Signals, WantedFigures,
+    Alternative, AlternativeWork, EvictedBefore, MeasureError, PlannedEviction, Readmit, Reclaim,
+    ReclaimError, Reclaimed, Signals, WantedFigures,
 };
 pub use signal::{FileSystem, Resource, Signal, UnknownSignal};
 pub use state::EvictionState;

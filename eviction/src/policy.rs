@@ -24,9 +24,8 @@ pub struct Policy {
     pub max_pod_grace: Option<Duration>,
     /// The figure that stands for available memory.
     pub memory_available: MemoryAvailable,
-    /// How long the kernel may reclaim memory from the pod that would be evicted, where that can be enough; none: the
-    /// pod is evicted without an attempt.
-    pub memory_reclaim: Option<Duration>,
+    /// Whether used swap counts as used memory, because pods are swapped out before one is evicted.
+    pub counts_swap: bool,
     /// The rule by which memory stalls evict pods; none: stalls only wake the loop.
     pub memory_pressure: Option<PressureRule>,
     /// Whether pods that exceed their own local storage limits are evicted.
@@ -102,7 +101,7 @@ impl Policy {
             transition_period: Duration::from_secs(5 * 60),
             max_pod_grace: None,
             memory_available: MemoryAvailable::default(),
-            memory_reclaim: None,
+            counts_swap: false,
             memory_pressure: None,
             local_storage_limits: true,
             static_pods: StaticPods::default(),

@@ -1,8 +1,7 @@
 //! What can be reclaimed before a pod has to be evicted.
 
-use winddown_shared::{FsLayout, MemoryFigure, PodStats};
+use winddown_shared::FsLayout;
 
-use crate::observation::MemoryAvailable;
 use crate::signal::{FileSystem, Signal};
 
 /// Disk space that no pod needs.
@@ -33,24 +32,6 @@ pub const fn reclaimable(signal: Signal, layout: FsLayout) -> &'static [Reclaima
         (FsLayout::Split, FileSystem::Image) => &[UnusedImages],
         (FsLayout::Split, FileSystem::Node | FileSystem::Container) => {
             &[DeadContainers, RotatedLogs]
-        }
-    }
-}
-
-/// How many bytes of a pod's memory the kernel can reclaim so that more counts as available, and the figure that shows
-/// it. None if the pod was not measured, or if reclaiming would not help.
-#[must_use]
-pub fn reclaimable_memory(
-    counted: MemoryAvailable,
-    pod: &PodStats,
-    swap_free: u64,
-) -> Option<(MemoryFigure, u64)> {
-    let to_swap = pod.swappable?.min(swap_free);
-    match counted {
-        // File cache counts as available already.
-        MemoryAvailable::MemAvailable => Some((MemoryFigure::Anonymous, to_swap)),
-        MemoryAvailable::WorkingSet => {
-            Some((MemoryFigure::WorkingSet, to_swap.saturating_add(pod.active_file?)))
         }
     }
 }

@@ -3,10 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use winddown_shared::{MemoryFigure, NodeStats, Pod, PodStats, PodUid};
+use futures_util::future::BoxFuture;
+use winddown_shared::{NodeStats, Pod, PodStats};
 
+use crate::decide::Act;
+use crate::observation::MemoryAvailable;
 use crate::reclaim::Reclaimable;
-use crate::signal::{PodUsage, Signal};
+use crate::signal::{PodUsage, Resource, Signal};
 
 /// Measures the node and its pods.
 pub trait Signals: Send + Sync + 'static {
@@ -48,19 +51,6 @@ pub trait Reclaim: Send + Sync + 'static {
         &self,
         what: Reclaimable,
     ) -> impl Future<Output = Result<Reclaimed, ReclaimError>> + Send;
-
-    /// Has the kernel reclaim memory from a running pod until `figure` has fallen by `bytes` or `time` is over; returns
-    /// by how much it fell. Dropping the future stops it after a few MiB.
-    ///
-    /// # Errors
-    /// The kernel cannot reclaim memory from this pod.
-    fn reclaim_memory(
-        &self,
-        pod: &PodUid,
-        figure: MemoryFigure,
-        bytes: u64,
-        time: Duration,
-    ) -> impl Future<Output = Result<u64, ReclaimError>> + Send;
 }
 
 /// The amount that was reclaimed.
@@ -70,6 +60,39 @@ pub struct Reclaimed {
     pub items: u64,
     /// The number of bytes, as far as it is known.
     pub bytes: u64,
+}
+
+/// Something that may make the eviction of a pod unnecessary.
+pub trait Alternative: Send + Sync + 'static {
+    /// Whether it is in progress, and may end the shortage of this resource. No pod is evicted for it meanwhile.
+    fn is_under_way(&self, resource: Resource) -> bool;
+
+    /// Returns what to do instead of this eviction; none if that cannot be enough, or was tried recently. It runs
+    /// concurrently with the loop.
+    fn instead_of(&self, eviction: &PlannedEviction<'_>) -> Option<AlternativeWork>;
+}
+
+/// An eviction that is about to begin.
+#[derive(Clone, Copy)]
+pub struct PlannedEviction<'a> {
+    /// The shortage.
+    pub act: &'a Act,
+    /// The pod that would be evicted.
+    pub victim: &'a Pod,
+    /// Its usage; none if it was not measured.
+    pub figures: Option<&'a PodStats>,
+    /// The figure that stands for available memory.
+    pub memory_available: MemoryAvailable,
+    /// The node's free swap at the last sample, in bytes.
+    pub swap_free: u64,
+}
+
+/// What is done instead of an eviction.
+pub struct AlternativeWork {
+    /// What it does, for people.
+    pub does: String,
+    /// The work; returns what it did, for people.
+    pub work: BoxFuture<'static, String>,
 }
 
 /// Readmits evicted static pods.

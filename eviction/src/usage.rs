@@ -41,7 +41,7 @@ pub(crate) fn measured(
     stats: &PodStats,
     policy: &Policy,
 ) -> Option<i64> {
-    let is_swapped_out = policy.memory_reclaim.is_some() && signal.resource() == Resource::Memory;
+    let is_swapped_out = policy.counts_swap && signal.resource() == Resource::Memory;
     let swap = stats.swap.filter(|_| is_swapped_out);
     let used = known_usage(signal, pod, stats, policy.layout())?;
     Some(used.saturating_add(signed(swap.unwrap_or_default())))

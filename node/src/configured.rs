@@ -126,7 +126,8 @@ impl Configured {
         let policy = self.follow(|config| Arc::new(config.eviction.policy()));
         let image_age = self.follow(|config| config.eviction.image_minimum_gc_age);
         let first = winddown_eviction::Policy::clone(&policy.borrow());
-        Eviction::new(source, first).following(policy, image_age)
+        let memory_reclaim = self.memory_reclaim(Arc::clone(&source.runtime));
+        Eviction::new(source, first).following(policy, image_age).alternative(memory_reclaim)
     }
 }
 

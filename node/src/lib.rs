@@ -51,6 +51,8 @@ mod guard;
 mod kept_file;
 mod kept_kills;
 mod links;
+#[cfg(feature = "config")]
+mod memory_reclaim;
 pub mod metrics;
 #[cfg(feature = "shutdown")]
 pub mod ordered_start;

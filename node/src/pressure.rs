@@ -15,8 +15,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use winddown_eviction::{
-    Cadence, Conditions, EvictedBefore, EvictionController, EvictionParts, EvictionView,
-    HookCommand, Policy, Readmit, Signal,
+    Alternative, Cadence, Conditions, EvictedBefore, EvictionController, EvictionParts,
+    EvictionView, HookCommand, Policy, Readmit, Signal,
 };
 use winddown_host::UsagePaths;
 use winddown_shared::{
@@ -47,6 +47,7 @@ pub struct Eviction {
     source: PressureSource,
     policy: watch::Receiver<Arc<Policy>>,
     image_age: watch::Receiver<Duration>,
+    alternative: Option<Arc<dyn Alternative>>,
 }
 
 /// The eviction section of the status, the metrics and the control API.
@@ -77,7 +78,7 @@ impl Eviction {
     pub fn new(source: PressureSource, policy: Policy) -> Self {
         let policy = watch::Sender::new(Arc::new(policy)).subscribe();
         let image_age = watch::Sender::new(Duration::from_secs(120)).subscribe();
-        Self { source, policy, image_age }
+        Self { source, policy, image_age, alternative: None }
     }
 
     /// Follows a policy and a minimum age for the removal of unused images, which can change.
@@ -89,11 +90,18 @@ impl Eviction {
     ) -> Self {
         Self { policy, image_age, ..self }
     }
+
+    /// Sets what may make an eviction unnecessary. By default nothing does.
+    #[must_use]
+    pub fn alternative(self, alternative: Arc<dyn Alternative>) -> Self {
+        Self { alternative: Some(alternative), ..self }
+    }
 }
 
 impl<R: Runtime> NodePlugin<R> for Eviction {
     fn join(self: Box<Self>, node: &mut Joining<R>) {
-        let Self { source: PressureSource { places, runtime }, policy, image_age } = *self;
+        let Self { source, policy, image_age, alternative } = *self;
+        let PressureSource { places, runtime } = source;
         let core = Arc::clone(&node.core);
         core.recorders.metrics.of_eviction();
         let places = MeasuredPlaces::new(places, Arc::clone(&runtime));
@@ -109,6 +117,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
             killer: Arc::new(core.workers.clone()),
             signals: Arc::clone(&signals),
             reclaim: Arc::new(GiveBack { runtime, image_age }),
+            alternative,
             recorder: core.recorder(),
             victims: core.fit.victim_lock(),
             hook: Arc::new(HookCommand),

@@ -22,7 +22,9 @@ use crate::hook::{EvictionHookRun, HookCall};
 use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::Amounts;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE};
-use crate::seams::{EvictedBefore, Reclaim, Signals, WantedFigures};
+use crate::seams::{
+    AlternativeWork, EvictedBefore, PlannedEviction, Reclaim, Signals, WantedFigures,
+};
 use crate::signal::{Resource, Signal};
 use crate::usage::left_behind;
 
@@ -85,6 +87,30 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         });
         let lock = self.parts.victims.clone();
         lock.choose(|| self.choose_and_ask(act, &active, &stats));
+    }
+
+    /// Whether something is in progress that may save the pod that would be evicted.
+    pub(super) fn waits_for_alternative(&self, act: &Act) -> bool {
+        self.parts.alternative.as_ref().is_some_and(|other| other.is_under_way(act.resource()))
+    }
+
+    /// Begins what can be done instead of evicting the victim. Returns false if nothing can.
+    fn begins_alternative(&mut self, act: &Act, victim: &Pod, figures: Option<&PodStats>) -> bool {
+        let alternative = self.parts.alternative.as_ref().filter(|_| !self.policy.shadow);
+        let eviction = PlannedEviction {
+            act,
+            victim,
+            figures,
+            memory_available: self.policy.memory_available,
+            swap_free: self.swap_free,
+        };
+        let work = alternative.and_then(|alternative| alternative.instead_of(&eviction));
+        let Some(AlternativeWork { does, work }) = work else { return false };
+        self.log_met(act);
+        let outcome = DecisionOutcome::Alternative(does);
+        let record = self.shown.note(EvictionRecord::about(act, self.parts.wall.now(), outcome));
+        self.under_way.push(work.map(move |did| Completion::Alternative(record, did)).boxed());
+        true
     }
 
     /// Whether a pod that was evicted for this condition is still terminating.
@@ -268,9 +294,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return;
         };
         let stats = candidates.iter().find(|c| c.pod.uid() == victim.uid()).and_then(|c| c.stats);
-        let attempt = self.memory_to_reclaim(act, stats, now);
-        if let Some(attempt) = attempt {
-            return self.begin_reclaiming_memory(act, victim, attempt);
+        if self.begins_alternative(act, victim, stats) {
+            return;
         }
         let met = (act.threshold, act.available);
         let said = node_was_low(act.resource(), met, victim, stats);

@@ -13,19 +13,18 @@ mod disks;
 mod limits;
 mod notifier;
 mod pressure;
-mod reclaiming_memory;
 mod reference;
-mod world;
+pub(crate) mod world;
 
 use world::World;
 
-const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
-fn secs(seconds: u64) -> Duration {
+pub(crate) fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn policy(fields: serde_json::Value) -> Policy {
+pub(crate) fn policy(fields: serde_json::Value) -> Policy {
     let config: ThresholdConfig = serde_json::from_value(fields).unwrap();
     let mut policy = Policy::new(config.thresholds().unwrap(), false);
     policy.max_pod_grace = Some(secs(5));
@@ -42,7 +41,7 @@ fn names(world: &World) -> Vec<String> {
 }
 
 /// A node of 16 GiB with this much available memory, by every measure.
-fn left(memory: &str) -> NodeStats {
+pub(crate) fn left(memory: &str) -> NodeStats {
     world::memory_left(bytes(memory))
 }
 

@@ -94,13 +94,12 @@ fn a_pod_leaves_behind_what_goes_with_it_and_files_are_counted_apart_from_bytes(
 fn what_a_pod_has_in_swap_counts_as_used_only_where_pods_are_swapped_out() {
     let pod = crate::tests::pod("swapped", 0, &[]);
     let stats = PodStats { memory_working_set: Some(100), swap: Some(50), ..PodStats::default() };
-    let with = |memory_reclaim| {
+    let with = |counts_swap| {
         let mut policy = Policy::new(Vec::new(), false);
-        policy.memory_reclaim = memory_reclaim;
+        policy.counts_swap = counts_swap;
         [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable, Signal::PidAvailable]
             .map(|signal| measured(signal, &pod, &stats, &policy))
     };
-    assert_eq!(with(None), [Some(100), Some(100), None]);
-    let second = std::time::Duration::from_secs(1);
-    assert_eq!(with(Some(second)), [Some(150), Some(150), None]);
+    assert_eq!(with(false), [Some(100), Some(100), None]);
+    assert_eq!(with(true), [Some(150), Some(150), None]);
 }

@@ -182,7 +182,7 @@ impl EvictionSettings {
             seconds => Some(Duration::from_secs(u64::from(seconds.unsigned_abs()))),
         };
         policy.memory_available = self.memory_available;
-        policy.memory_reclaim = self.memory_reclaim;
+        policy.counts_swap = self.memory_reclaim.is_some();
         policy.memory_pressure = self.memory_pressure;
         policy.hook = self.hook.clone().map(Arc::new);
         policy.static_pods = self.static_pods;

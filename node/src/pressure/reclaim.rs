@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use winddown_eviction::{Reclaim, ReclaimError, Reclaimable, Reclaimed};
-use winddown_shared::{MemoryFigure, PodUid};
 
 use super::RuntimeFigures;
 
@@ -26,20 +25,6 @@ impl Reclaim for GiveBack {
                 source: Some(Arc::new(error)),
             }),
         }
-    }
-
-    async fn reclaim_memory(
-        &self,
-        pod: &PodUid,
-        figure: MemoryFigure,
-        bytes: u64,
-        time: Duration,
-    ) -> Result<u64, ReclaimError> {
-        let freed = self.runtime.reclaim_memory(pod, figure, bytes, time).await;
-        freed.map(|freed| freed.bytes).map_err(|error| ReclaimError {
-            what: format!("taking memory back from pod {pod}"),
-            source: Some(Arc::new(error)),
-        })
     }
 }
 

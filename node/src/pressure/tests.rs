@@ -190,6 +190,7 @@ impl World {
                 runtime,
                 image_age: watch::Sender::default().subscribe(),
             }),
+            alternative: None,
             recorder: Arc::new(FakeRecorder::default()),
             victims: VictimLock::new(),
             hook: Arc::new(HookCommand),

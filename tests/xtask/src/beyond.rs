@@ -18,7 +18,7 @@ struct Beyond {
     lines: &'static [&'static str],
 }
 
-const BEYOND: [Beyond; 4] = [
+const BEYOND: [Beyond; 5] = [
     Beyond {
         name: "guard",
         words: &[
@@ -53,6 +53,19 @@ const BEYOND: [Beyond; 4] = [
         words: &["AfterNode", "after_nodes", "GoesAfter"],
         own: &["cluster/src/after_nodes", "node/src/cluster/after_nodes.rs"],
         lines: &["cluster/src/lib.rs", "node/src/cluster.rs"],
+    },
+    Beyond {
+        name: "memory reclaim",
+        words: &["MemoryReclaim", "ReclaimMemory", "memory_reclaim", "reclaim_memory"],
+        own: &["eviction/src/memory_reclaim", "node/src/memory_reclaim.rs"],
+        lines: &[
+            "eviction/src/lib.rs",
+            "node/src/configured.rs",
+            "node/src/lib.rs",
+            // What a runtime can do.
+            "node/src/pressure/runtime.rs",
+            "shared/src/runtime/garbage.rs",
+        ],
     },
     Beyond {
         name: "cloud notices",

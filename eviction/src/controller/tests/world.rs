@@ -16,60 +16,76 @@ use winddown_shared::{
 };
 
 use crate::{
-    Cadence, EvictedBefore, EvictionController, EvictionHookRun, EvictionParts, EvictionView, Hook,
-    HookCall, HookRule, MeasureError, Policy, Readmit, Reclaim, ReclaimError, Reclaimable,
-    Reclaimed, Signals, WantedFigures,
+    Alternative, Cadence, EvictedBefore, EvictionController, EvictionHookRun, EvictionParts,
+    EvictionView, Hook, HookCall, HookRule, MeasureError, MemoryReclaim, Policy, Readmit, Reclaim,
+    ReclaimError, ReclaimMemory, Reclaimable, Reclaimed, Signals, WantedFigures,
 };
 
-pub(super) struct World {
-    pub(super) killer: FakeKiller,
-    pub(super) node: Arc<Node>,
-    pub(super) recorder: FakeRecorder,
-    pub(super) view: EvictionView,
-    pub(super) policy: watch::Sender<Arc<Policy>>,
-    pub(super) paused_by: watch::Sender<GateReasons>,
-    pub(super) wake: Arc<Notify>,
-    pub(super) victims: VictimLock,
-    pub(super) task: JoinHandle<()>,
+pub(crate) struct World {
+    pub(crate) killer: FakeKiller,
+    pub(crate) node: Arc<Node>,
+    pub(crate) recorder: FakeRecorder,
+    pub(crate) view: EvictionView,
+    pub(crate) policy: watch::Sender<Arc<Policy>>,
+    pub(crate) paused_by: watch::Sender<GateReasons>,
+    pub(crate) wake: Arc<Notify>,
+    pub(crate) victims: VictimLock,
+    pub(crate) task: JoinHandle<()>,
 }
 
 /// Fakes the signals, the reclaim, the hook and the readmission.
 #[derive(Default)]
-pub(super) struct Node(Mutex<State>);
+pub(crate) struct Node(Mutex<State>);
 
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) stats: NodeStats,
-    pub(super) pods: HashMap<PodUid, PodStats>,
+pub(crate) struct State {
+    pub(crate) stats: NodeStats,
+    pub(crate) pods: HashMap<PodUid, PodStats>,
     /// The node's figures once a pod has stopped.
-    pub(super) after: HashMap<PodUid, NodeStats>,
-    pub(super) killer: FakeKiller,
-    pub(super) looks: Vec<Instant>,
-    pub(super) measured: Vec<(usize, WantedFigures)>,
-    pub(super) hangs: bool,
-    pub(super) fails: bool,
+    pub(crate) after: HashMap<PodUid, NodeStats>,
+    pub(crate) killer: FakeKiller,
+    pub(crate) looks: Vec<Instant>,
+    pub(crate) measured: Vec<(usize, WantedFigures)>,
+    pub(crate) hangs: bool,
+    pub(crate) fails: bool,
     /// Falling memory: the start time, the initial amount, and the decrease per second.
-    pub(super) falls: Option<(Instant, u64, u64)>,
-    pub(super) reclaimed: Vec<Reclaimable>,
+    pub(crate) falls: Option<(Instant, u64, u64)>,
+    pub(crate) reclaimed: Vec<Reclaimable>,
     /// The node's figures after a reclaim, and, below, how long the reclaim takes.
-    pub(super) after_reclaim: Option<NodeStats>,
-    pub(super) reclaim_takes: Duration,
+    pub(crate) after_reclaim: Option<NodeStats>,
+    pub(crate) reclaim_takes: Duration,
     /// The requests to reclaim memory: the pod, the figure and the amount.
-    pub(super) memory_asked: Vec<(String, MemoryFigure, u64)>,
-    pub(super) brought_back: Vec<Pod>,
-    pub(super) evicted_before: Vec<EvictedBefore>,
-    pub(super) hooks: Vec<HookCall>,
+    pub(crate) memory_asked: Vec<(String, MemoryFigure, u64)>,
+    pub(crate) brought_back: Vec<Pod>,
+    pub(crate) evicted_before: Vec<EvictedBefore>,
+    pub(crate) hooks: Vec<HookCall>,
 }
 
 impl World {
-    pub(super) fn new(policy: Policy, pods: Vec<(Pod, PodStats)>) -> Self {
+    pub(crate) fn new(policy: Policy, pods: Vec<(Pod, PodStats)>) -> Self {
         Self::with(policy, pods, |_| {})
     }
 
+    /// A world in which the kernel may reclaim a pod's memory for this time.
+    pub(crate) fn reclaiming(policy: Policy, pods: Vec<(Pod, PodStats)>, time: Duration) -> Self {
+        let time = watch::Sender::new(Some(time)).subscribe();
+        let reclaim = |node| Arc::new(MemoryReclaim::new(node, time)) as Arc<dyn Alternative>;
+        Self::begin(policy, pods, |node| Some(reclaim(node)), |_| {})
+    }
+
     /// A world whose loop is changed before it starts.
-    pub(super) fn with(
+    pub(crate) fn with(
         policy: Policy,
         pods: Vec<(Pod, PodStats)>,
+        change: impl FnOnce(&mut EvictionController<FakeKiller, Node, Node>),
+    ) -> Self {
+        Self::begin(policy, pods, |_| None, change)
+    }
+
+    fn begin(
+        policy: Policy,
+        pods: Vec<(Pod, PodStats)>,
+        alternative: impl FnOnce(Arc<Node>) -> Option<Arc<dyn Alternative>>,
         change: impl FnOnce(&mut EvictionController<FakeKiller, Node, Node>),
     ) -> Self {
         let killer = FakeKiller::with(pods.iter().map(|(pod, _)| pod.clone()));
@@ -79,7 +95,7 @@ impl World {
             state.killer = killer.clone();
             state.pods = pods.into_iter().map(|(pod, stats)| (pod.uid().clone(), stats)).collect();
         }
-        let recorder = FakeRecorder::default();
+        let (recorder, alternative) = (FakeRecorder::default(), alternative(Arc::clone(&node)));
         let (policy, policies) = watch::channel(Arc::new(policy));
         let (paused_by, reasons) = watch::channel(GateReasons::NONE);
         let (wake, victims) = (Arc::new(Notify::new()), VictimLock::new());
@@ -87,6 +103,7 @@ impl World {
             killer: Arc::new(killer.clone()),
             signals: node.clone(),
             reclaim: node.clone(),
+            alternative,
             recorder: Arc::new(recorder.clone()),
             victims: victims.clone(),
             hook: node.clone(),
@@ -103,50 +120,50 @@ impl World {
     }
 
     /// Sets the node's figures, and lets time pass.
-    pub(super) async fn is(&self, stats: NodeStats, time: Duration) {
+    pub(crate) async fn is(&self, stats: NodeStats, time: Duration) {
         self.node.state().stats = stats;
         sleep(time).await;
     }
 
     /// Sets the node's figures for when the pod has stopped.
-    pub(super) fn helps(&self, pod: &str, stats: NodeStats) {
+    pub(crate) fn helps(&self, pod: &str, stats: NodeStats) {
         self.node.state().after.insert(PodUid::new(pod), stats);
     }
 
     /// Adds a pod with this usage.
-    pub(super) fn add(&self, pod: Pod, stats: PodStats) {
+    pub(crate) fn add(&self, pod: Pod, stats: PodStats) {
         self.node.state().pods.insert(pod.uid().clone(), stats);
         self.killer.add(pod);
     }
 
     /// The names of the pods that were asked to stop, with their grace periods in seconds.
-    pub(super) fn killed(&self) -> Vec<(String, Option<u64>)> {
+    pub(crate) fn killed(&self) -> Vec<(String, Option<u64>)> {
         let call = |call: &KillCall| {
             (call.pod.name().to_string(), call.request.grace.map(|grace| grace.as_secs()))
         };
         self.killer.calls().iter().map(call).collect()
     }
 
-    pub(super) fn message(&self, place: usize) -> String {
+    pub(crate) fn message(&self, place: usize) -> String {
         let request = &self.killer.calls()[place].request;
         request.status.as_ref().unwrap().message.to_string()
     }
 
-    pub(super) fn has(&self, condition: PressureCondition) -> bool {
+    pub(crate) fn has(&self, condition: PressureCondition) -> bool {
         self.view.conditions().borrow().contains(condition)
     }
 
-    pub(super) fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
+    pub(crate) fn count(&self, is: impl Fn(&Event) -> bool) -> usize {
         self.recorder.events().iter().filter(|event| is(event)).count()
     }
 
-    pub(super) fn looks(&self) -> usize {
+    pub(crate) fn looks(&self) -> usize {
         self.node.state().looks.len()
     }
 }
 
 impl Node {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 }
@@ -193,7 +210,9 @@ impl Reclaim for Node {
         }
         Ok(Reclaimed { items: 1, bytes: 1 })
     }
+}
 
+impl ReclaimMemory for Arc<Node> {
     async fn reclaim_memory(
         &self,
         pod: &PodUid,
@@ -234,7 +253,7 @@ impl Readmit for Node {
     }
 }
 
-pub(super) fn memory_left(available: u64) -> NodeStats {
+pub(crate) fn memory_left(available: u64) -> NodeStats {
     let memory = MemoryStats {
         at: None,
         working_set: (16 << 30) - available,

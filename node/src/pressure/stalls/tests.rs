@@ -15,9 +15,7 @@ use winddown_eviction::{
     WantedFigures,
 };
 use winddown_shared::testing::{FakeKiller, FakeRecorder};
-use winddown_shared::{
-    GateReasons, MemoryFigure, MemoryStats, NodeStats, Pod, PodStats, PodUid, VictimLock, WallClock,
-};
+use winddown_shared::{GateReasons, MemoryStats, NodeStats, Pod, PodStats, VictimLock, WallClock};
 
 use super::*;
 
@@ -208,16 +206,6 @@ impl Reclaim for Plenty {
     async fn reclaim(&self, _: Reclaimable) -> Result<Reclaimed, ReclaimError> {
         Ok(Reclaimed::default())
     }
-
-    async fn reclaim_memory(
-        &self,
-        _: &PodUid,
-        _: MemoryFigure,
-        _: u64,
-        _: Duration,
-    ) -> Result<u64, ReclaimError> {
-        Ok(0)
-    }
 }
 
 impl Readmit for Plenty {
@@ -242,6 +230,7 @@ async fn a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour() {
         killer: Arc::new(FakeKiller::default()),
         signals: Arc::clone(&plenty),
         reclaim: Arc::clone(&plenty),
+        alternative: None,
         recorder: Arc::new(FakeRecorder::default()),
         victims: VictimLock::new(),
         hook: Arc::new(HookCommand),
