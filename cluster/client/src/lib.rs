@@ -33,8 +33,6 @@ mod certificate;
 mod draft;
 mod error;
 mod exec;
-#[cfg(test)]
-mod fake;
 mod files;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

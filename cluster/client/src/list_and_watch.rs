@@ -47,26 +47,21 @@ where
 mod tests {
     use k8s_openapi::api::core::v1::Node;
     use tokio::time::Instant;
+    use winddown_apiserver::{ApiServer, Fault};
 
     use super::*;
-    use crate::fake;
 
-    /// The events of an API server that has no nodes and answers watches with this; `None` for never.
-    fn events(
-        watch: Option<(u16, &'static str)>,
-    ) -> BoxStream<'static, watcher::Result<Event<Node>>> {
-        let client = fake::client(move |request| {
-            let watches = request.uri().query().is_some_and(|query| query.contains("watch=true"));
-            let list = Some((200, r#"{"metadata": {"resourceVersion": "9"}, "items": []}"#));
-            let (code, body) = if watches { watch } else { list }?;
-            Some((code, body.to_owned()))
-        });
+    /// The events of an API server that has no nodes and whose watches have this fault.
+    fn events(fault: Fault) -> BoxStream<'static, watcher::Result<Event<Node>>> {
+        let server = ApiServer::in_memory().unwrap();
+        server.fault(fault);
+        let client = kube::Client::new(server.service(), "default");
         list_and_watch(Api::all(client), Config::default())
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_silent_watch_ends_after_a_while_so_that_it_begins_anew_with_a_list() {
-        let mut events = events(None);
+        let mut events = events(Fault::on("watch", "nodes").hang());
         let mut listed = Vec::new();
         for _ in 0..3 {
             assert!(matches!(events.next().await, Some(Ok(Event::Init))));
@@ -82,8 +77,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_expired_version_is_not_asked_for_again() {
-        let expired = r#"{"status": "Failure", "reason": "Expired", "code": 410}"#;
-        let mut events = events(Some((410, expired)));
+        let mut events = events(Fault::on("watch", "nodes").status(410));
         for _ in 0..3 {
             assert!(matches!(events.next().await, Some(Ok(Event::Init))));
             assert!(matches!(events.next().await, Some(Ok(Event::InitDone))));

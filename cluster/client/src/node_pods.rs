@@ -119,23 +119,19 @@ impl RefusedRequest {
 
 #[cfg(test)]
 mod tests {
+    use winddown_apiserver::{ApiServer, Fault};
     use winddown_shared::PodUid;
 
     use super::*;
-    use crate::fake;
 
     #[tokio::test]
     async fn a_page_of_something_in_front_of_the_server_does_not_mean_that_a_pod_is_gone() {
+        let server = ApiServer::in_memory().unwrap();
+        let pods = KubePods::new(kube::Client::new(server.service(), "default"), "n1".into());
         let uid = PodUid::new("u1");
-        let pod = PodLabel { namespace: "shop".into(), name: "web".into(), uid };
-        for (page, wanted) in [
-            (r#"{"status": "Failure", "reason": "NotFound", "code": 404}"#, None),
-            ("404 page not found", None),
-            ("<html>404 Not Found</html>", Some(Refusal::NoAnswer)),
-        ] {
-            let client = fake::client(move |_| Some((404, page.to_owned())));
-            let found = KubePods::new(client, "n1".into()).get(&pod).await;
-            assert_eq!(found.err().map(|refused| refused.refusal), wanted, "{page}");
-        }
+        let pod = PodLabel { namespace: "default".into(), name: "web".into(), uid };
+        assert_eq!(pods.get(&pod).await.unwrap(), None);
+        server.fault(Fault::on("get", "pods").status(404).garble());
+        assert_eq!(pods.get(&pod).await.unwrap_err().refusal, Refusal::NoAnswer);
     }
 }

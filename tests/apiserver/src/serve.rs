@@ -73,7 +73,7 @@ where
     }
     let (number, user, met) = enter(&shared, &connection, &call);
     let (fault, harms) = met.unwrap_or_default();
-    let mut stale = None;
+    let (mut stale, mut answer) = (None, None);
     for harm in &harms {
         match harm {
             Harm::DelayMillis(millis) => tokio::time::sleep(Duration::from_millis(*millis)).await,
@@ -85,9 +85,8 @@ where
                 pending::<()>().await;
             }
             Harm::Answer { code, reason, retry_after } => {
-                let refusal = scripted(*code, reason, *retry_after);
-                finish(&shared, number, *code);
-                return Ok(refused(&shared, &refusal));
+                answer = Some(scripted(*code, reason, *retry_after));
+                break;
             }
             Harm::Stale(version) => stale = Some(*version),
             Harm::Ignore => call.right.verb = "get".to_owned(),
@@ -100,9 +99,12 @@ where
             | Harm::Endless => {}
         }
     }
-    let reply = user
-        .ok_or_else(Refusal::unauthorized)
-        .and_then(|user| carry_out(&shared, &call, &user, stale));
+    let reply = match answer {
+        Some(refusal) => Err(refusal),
+        None => user
+            .ok_or_else(Refusal::unauthorized)
+            .and_then(|user| carry_out(&shared, &call, &user, stale)),
+    };
     let mut response = match reply {
         Ok(reply) => answered(&shared, reply),
         Err(refusal) => refused(&shared, &refusal),

@@ -1,5 +1,4 @@
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,13 +7,13 @@ use k8s_openapi::api::certificates::v1::{
     CertificateSigningRequest, CertificateSigningRequestCondition, CertificateSigningRequestStatus,
 };
 use rcgen::{CertificateParams, DnType, KeyPair};
-use serde_json::json;
+use winddown_apiserver::{ApiServer, Fault};
 
 use super::request::{AskError, Purpose, RequestDecision, ask, decision_of};
 use super::step::{BootstrapStep, With, next};
 use super::store::Store;
 use crate::CertificateFacts;
-use crate::{fake, kubeconfig};
+use crate::kubeconfig;
 
 fn at(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -96,22 +95,13 @@ fn a_request_is_decided_by_its_conditions_and_its_certificate() {
 
 #[tokio::test(start_paused = true)]
 async fn a_decision_is_found_although_a_proxy_swallows_the_watch() {
-    let looks = AtomicUsize::new(0);
-    let client = fake::client(move |request| {
-        if request.uri().query().is_some_and(|query| query.contains("watch=true")) {
-            return None;
-        }
-        let is_denied = looks.fetch_add(1, Ordering::Relaxed) > 1;
-        let conditions = is_denied.then_some([json!({"type": "Denied", "status": "True"})]);
-        let request = json!({
-            "metadata": {"name": "r", "resourceVersion": "1"},
-            "spec": {"request": "", "signerName": "s"},
-            "status": {"conditions": conditions},
-        });
-        Some((200, request.to_string()))
-    });
+    let server = ApiServer::in_memory().unwrap();
+    server.sign_requests(None);
+    server.fault(Fault::on("watch", "*").hang());
     let key = KeyPair::generate().unwrap();
-    let asked = ask(&client, &key, "n1", Purpose::CLIENT, |_| ());
+    let client = kube::Client::new(server.service(), "default");
+    let asked =
+        ask(&client, &key, "n1", Purpose::CLIENT, |name| assert!(server.deny_request(name)));
     let error = tokio::time::timeout(Duration::from_secs(3600), asked).await.unwrap().unwrap_err();
     assert!(matches!(error, AskError::Refused { how: "denied", .. }), "{error}");
 }
