@@ -44,21 +44,6 @@ async fn until(what: &str, is: impl Fn() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_of_the_api_runs_says_so_and_is_gone_when_it_is_deleted() {
-    let m = Machine::new().await;
-    let agent = m.agent().await;
-    let uid = m.bind("web");
-    m.until_phase("web", "Running").await;
-    assert_eq!(m.starts(&uid), 1);
-    m.until_node("ready", |node| is_true(node, "Ready")).await;
-    m.server.delete(&pod_path("web"), None).unwrap();
-    m.until_gone("web").await;
-    assert_eq!(m.runtime.stops(), std::slice::from_ref(&uid));
-    until("forgotten", || m.runtime.forgotten().contains(&uid)).await;
-    agent.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_cannot_run_here_has_failed_in_the_api_and_a_changed_one_is_not_started_anew() {
     let m = Machine::new().await;
     let agent = m.agent().await;
@@ -189,29 +174,6 @@ async fn a_node_that_was_cut_off_when_it_went_down_says_everything_after_the_boo
     })
     .await;
     assert_eq!((m.starts(&web), m.starts(&db)), (0, 0), "nothing runs twice");
-    agent.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_is_cut_off_in_the_middle_of_going_down_loses_no_end() {
-    let mut m = Machine::new().await;
-    let agent = m.agent().await;
-    let (web, slow) = (m.bind("web"), m.bind("slow"));
-    m.until_phase("web", "Running").await;
-    m.until_phase("slow", "Running").await;
-    m.runtime.stop_takes(&slow, Duration::from_secs(4));
-    agent.login.prepare();
-    m.until_phase("web", "Failed").await;
-    m.server.cut_off().await.unwrap();
-    let report = agent.released().await;
-    assert_eq!(report.unsent_statuses, ["default/slow"]);
-    agent.stop().await;
-    m.reboot();
-    let agent = m.agent().await;
-    m.server.come_back().await.unwrap();
-    m.until_gone("web").await;
-    m.until_gone("slow").await;
-    assert_eq!((m.starts(&web), m.starts(&slow)), (0, 0));
     agent.stop().await;
 }
 

@@ -135,20 +135,6 @@ async fn a_server_that_is_silent_or_refuses_from_the_start_is_never_read_as_no_n
 }
 
 #[tokio::test]
-async fn a_list_that_is_too_old_is_read_anew_and_loses_no_node() {
-    let mut rack = Rack::new().await;
-    rack.sees_stages(&[("w1", DownStage::Up), ("w2", DownStage::Up)]).await;
-    // Answered with 410 from now on, until it lists again.
-    rack.server.fault(Fault::on("watch", "nodes").times(2).status(410).reason("Expired"));
-    rack.break_watch().await;
-    says(&rack.server, "w1", "True");
-    rack.server.remove("nodes/w2");
-    rack.sees_stages(&[("w1", DownStage::Down)]).await;
-    assert_eq!(rack.waits(LONG).await, Some(Reason::AllDown));
-    assert!(rack.server.count("list", "nodes") > 1, "{:?}", rack.server.requests());
-}
-
-#[tokio::test]
 async fn a_server_that_cannot_list_again_leaves_what_was_known() {
     let mut rack = Rack::new().await;
     rack.sees_stages(&[("w1", DownStage::Up), ("w2", DownStage::Up)]).await;

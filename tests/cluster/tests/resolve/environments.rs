@@ -1,5 +1,5 @@
 use serde_json::json;
-use winddown_cluster::pods::{AsItIs, Prepare, PrepareError};
+use winddown_cluster::pods::{Prepare, PrepareError};
 use winddown_shared::Pod;
 
 use crate::resolve::bed::{Bed, pod, pod_of_key, value};
@@ -69,33 +69,6 @@ async fn a_pod_without_service_links_hears_of_the_api_server_alone_and_lists_not
     assert_eq!(bed.server.count("get", "services"), 1);
 }
 
-/// C7 to C10 of the provider conformance list.
-#[tokio::test]
-async fn a_pod_starts_without_what_is_optional_and_not_without_what_is_mandatory() {
-    let bed = Bed::new().await;
-    for (reference, kind, lower) in
-        [("secretKeyRef", "Secret", "secret"), ("configMapKeyRef", "ConfigMap", "configmap")]
-    {
-        let optional = bed.prepare(&pod_of_key("optional", reference, "nope", true)).await;
-        assert_eq!(value(&optional.unwrap(), "V"), None);
-        let message = format!("skipping optional envvar \"V\": {lower} \"nope\" not found");
-        assert_eq!(bed.told(), [(format!("Optional{kind}NotFound"), message)]);
-
-        let mandatory = bed.prepare(&pod_of_key("mandatory", reference, "nope", false)).await;
-        let Err(PrepareError::Missing { kind: of, name, is_for_volume: false, message }) =
-            mandatory
-        else {
-            panic!()
-        };
-        assert_eq!((of, &*name), (kind, "nope"));
-        assert_eq!(message, format!("{lower} \"nope\" not found"));
-        assert_eq!(bed.told(), [(format!("Mandatory{kind}NotFound"), message)]);
-        for uid in ["uid-optional", "uid-mandatory"] {
-            bed.resolver.forget(&winddown_shared::PodUid::new(uid)).await;
-        }
-    }
-}
-
 #[tokio::test]
 async fn variables_are_resolved_once_and_a_config_map_that_goes_blocks_nothing() {
     let bed = Bed::new().await;
@@ -146,36 +119,6 @@ async fn after_a_restart_a_container_is_added_to_a_pod_whose_configmap_is_gone()
     let later = bed.prepare(&Pod::new(object).unwrap()).await.unwrap();
     assert_eq!(value(&later, "V").unwrap(), "old", "what runs keeps what it was given");
     assert!(later.spec.as_ref().unwrap().ephemeral_containers.is_some());
-}
-
-/// T20: with resolution skipped, references reach the provider untouched.
-#[tokio::test]
-async fn a_controller_that_prepares_nothing_hands_on_references() {
-    let web = pod_of_key("web", "configMapKeyRef", "m", false);
-    let handed_on = AsItIs.prepare(&web).await.unwrap();
-    assert!(handed_on.is_same_object(&web));
-}
-
-/// T23: what the provider holds is compared with the same pod resolved again.
-#[tokio::test]
-async fn variables_keep_the_order_of_the_spec() {
-    let bed = Bed::new().await;
-    bed.map("m", &json!({"z": "1", "a": "2"}));
-    let env: Vec<_> = ["C", "A", "B"].map(|name| json!({"name": name, "value": name})).into();
-    let web = pod(
-        "web",
-        &json!({"enableServiceLinks": false}),
-        &json!({"env": env, "envFrom": [{"configMapRef": {"name": "m"}}]}),
-    );
-    let names = |pod: &Pod| -> Vec<String> {
-        let env = pod.spec.as_ref().unwrap().containers[0].env.as_ref().unwrap();
-        let own = env.iter().filter(|v| !v.name.starts_with("KUBERNETES_"));
-        own.map(|v| v.name.clone()).collect()
-    };
-    let first = bed.prepare(&web).await.unwrap();
-    assert_eq!(names(&first), ["a", "z", "C", "A", "B"]);
-    bed.resolver.forget(web.uid()).await;
-    assert_eq!(bed.prepare(&web).await.unwrap().spec, first.spec, "and so each time");
 }
 
 #[tokio::test]
