@@ -3,6 +3,13 @@
 //! A file is either ours (`apiVersion: winddown.dev/v1alpha1`, `kind: Configuration`) or a kubelet's own
 //! `KubeletConfiguration`. Fields that both have use the kubelet's names. All problems of a file are reported together,
 //! each with line, column and field.
+//!
+//! # Design
+//!
+//! An option is one field of a struct, which does not compile without a text, a default, and whether a reload applies
+//! it; its bounds follow, and for a path what root does with it ([`Trust`]). [`mod@reference`] is the table of these
+//! fields. Reading, printing, reloads and [`Config::rooted`] walk it; the default file, winddown.yaml(5) and the schema
+//! are generated from it.
 
 mod access;
 mod changes;

@@ -1,6 +1,6 @@
 //! The table of all options: name, purpose, type, the field that stores the value, and when a change takes effect.
 //!
-//! An option is one field of a struct in [`options!`], which is its single definition: `/// purpose`, then
+//! An option is one field of a struct in `options!`, which is its single definition: `/// purpose`, then
 //! `field: Type = default => live("name")` or `at_restart("name")`, which say when a change takes effect, and its bounds.
 //! The parser and `winddown config show` iterate over the table of these; `winddown config default`, winddown.yaml(5),
 //! the JSON schema and the changes that a reload applies are generated from it.

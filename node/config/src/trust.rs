@@ -190,7 +190,7 @@ mod tests {
         let mut wanting = Vec::new();
         let fields: Vec<_> = reference::fields().cloned().collect();
         undecided(&fields, &mut wanting);
-        assert_eq!(wanting, [""; 0], "add .trusted(…) to the rows");
+        assert_eq!(wanting, [""; 0], "add .trusted(…) to these options");
     }
 
     #[test]

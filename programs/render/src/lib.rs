@@ -5,16 +5,13 @@
 //!
 //! # Design
 //!
-//! An option of the configuration is one field of a struct in `node/config/src`: its text, type, default and bounds,
-//! whether a reload applies it, and for a path what root does with it (`node/config/src/trust.rs`). A field without them
-//! does not compile. Reading and printing walk the table of these fields, `node/config/src/reference`; the default file,
-//! winddown.yaml(5) and the schema are generated from it. Types that are written as JSON derive `JsonSchema`. Log lines go
-//! through one layer in `programs/daemon/src/logging`, which limits repetitions (the same line at most once a minute; the last suppressed
-//! one is written when its minute ends) and writes to the journal in its native protocol without ever waiting. Each kind of
-//! line has a name, a `MESSAGE_ID` and a catalog text in one table, `kinds.rs`. `winddown status` and `status --watch` show
-//! the same rows (`programs/render/src/rows.rs`), as a page and as a screen; both are pure functions from status and size to lines.
-//! Only `programs/src/watch/terminal.rs` owns the terminal, and restores it on drop and on panic. The HTML report contains the
-//! SVG picture.
+//! Types that are written as JSON derive `JsonSchema`. Log lines go through one layer in `programs/daemon/src/logging`,
+//! which limits repetitions (the same line at most once a minute; the last suppressed one is written when its minute
+//! ends) and writes to the journal in its native protocol without ever waiting. Each kind of line has a name, a
+//! `MESSAGE_ID` and a catalog text in one table, `kinds.rs`. `winddown status` and `status --watch` show the same rows
+//! (`programs/render/src/rows.rs`), as a page and as a screen; both are pure functions from status and size to lines.
+//! Only `programs/src/watch/terminal.rs` owns the terminal, and restores it on drop and on panic. The HTML report
+//! contains the SVG picture.
 
 mod changes;
 mod cluster;

@@ -71,9 +71,7 @@ fn another_value(field: &Field) -> String {
         ValueKind::Words(_) => "[]".to_owned(),
         ValueKind::Integer { most, .. } => most.to_string(),
         ValueKind::Duration { most: "5s", .. } => "3s".to_owned(),
-        ValueKind::Duration { .. } => {
-            "20s".replace("20", if field.doc.contains("looked") { "30" } else { "11" })
-        }
+        ValueKind::Duration { .. } => "11s".to_owned(),
         ValueKind::Size { .. } => "1Gi".to_owned(),
         ValueKind::Path { .. } => "/a/b".to_owned(),
         ValueKind::Object(_) => match field.name {

@@ -202,33 +202,26 @@ fn whole<V: TryFrom<i64>>(field: &Field, fields: &mut Fields<'_, '_>) -> Option<
     V::try_from(fields.integer(field.name, least, most)?).ok()
 }
 
-impl OptionValue for u32 {
-    fn kind() -> ValueKind {
-        ValueKind::Integer { least: 0, most: u32::MAX.into(), unit: "" }
-    }
+macro_rules! integers {
+    ($($type:ty)*) => {$(
+        impl OptionValue for $type {
+            fn kind() -> ValueKind {
+                let (least, most) = (<$type>::MIN.into(), <$type>::MAX.into());
+                ValueKind::Integer { least, most, unit: "" }
+            }
 
-    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
-        whole(field, fields)
-    }
+            fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
+                whole(field, fields)
+            }
 
-    fn written(&self, _: &Field) -> Json {
-        json!(self)
-    }
+            fn written(&self, _: &Field) -> Json {
+                json!(self)
+            }
+        }
+    )*};
 }
 
-impl OptionValue for i32 {
-    fn kind() -> ValueKind {
-        ValueKind::Integer { least: i32::MIN.into(), most: i32::MAX.into(), unit: "" }
-    }
-
-    fn read(field: &Field, fields: &mut Fields<'_, '_>) -> Option<Self> {
-        whole(field, fields)
-    }
-
-    fn written(&self, _: &Field) -> Json {
-        json!(self)
-    }
-}
+integers! { u32 i32 }
 
 impl OptionValue for u64 {
     fn kind() -> ValueKind {
