@@ -31,7 +31,6 @@ mod next_agent;
 mod notices;
 mod reference;
 mod starting;
-mod timelines;
 mod work;
 mod world;
 

@@ -136,20 +136,6 @@ fn is_an_end(event: &Event) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_state_that_is_not_a_cancel_disturbs_nothing() {
-    let pods = [pod("app", None, None)];
-    let mut node = Setup::with(pods.clone()).start();
-    node.killer.takes(pods[0].uid(), secs(5));
-    node.prepare();
-    node.until(secs(1)).await;
-    node.login.fake.modify(|state| state.lock = LockState::Waiting { why: "bus gone".into() });
-    node.until(secs(2)).await;
-    node.login.fake.modify(|state| state.lock = LockState::Held);
-    assert_eq!(node.released().await, secs(5));
-    assert_eq!((node.reports().len(), node.releases()), (1, 1));
-}
-
-#[tokio::test(start_paused = true)]
 async fn without_a_lock_the_pods_are_ended_all_the_same() {
     let mut node = Setup::with([pod("app", None, None)]).start();
     node.login.fake.modify(|state| {
@@ -159,20 +145,6 @@ async fn without_a_lock_the_pods_are_ended_all_the_same() {
     node.prepare();
     node.released().await;
     assert_eq!(node.asked(), asked(&[("app", 0.0, 20)]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn fifty_cancelled_shutdowns_leave_no_trace() {
-    let mut node = Setup::with([]).start();
-    for _ in 0..50 {
-        node.prepare();
-        node.reach(ProgressPhase::Released).await;
-        node.login.fake.cancel();
-        node.reach(ProgressPhase::Cancelled).await;
-        settle().await;
-        assert!(node.gate.check().is_ok() && node.login.fake.is_held());
-    }
-    assert_eq!(node.releases(), 50);
 }
 
 #[tokio::test(start_paused = true)]
