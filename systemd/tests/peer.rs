@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use winddown_shared::{Inhibitor as _, InhibitorState, LockState, ShutdownBlock, ShutdownKind};
 use winddown_systemd::stand_in::{Behaviour, StandIn};
-use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, drop_in, hold_block};
+use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, hold_block};
 
 /// A timeout longer than anything here takes; only a failure reaches it.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -96,21 +96,6 @@ async fn every_kind_of_shutdown_is_told_by_its_name() {
         let after = until(&mut state, "called off", |s| !s.preparing).await;
         assert_eq!(after.kind, ShutdownKind::Unknown, "nothing is left of {kind:?}");
     }
-}
-
-#[tokio::test]
-async fn a_short_delay_is_raised_by_a_drop_in_that_is_read_late() {
-    let root = tempfile::tempdir().expect("a directory");
-    let logind = StandIn::new(Duration::from_secs(5))
-        .reloading_from(root.path(), Duration::from_millis(300));
-    let inhibitor = start(&logind, Duration::from_secs(30), root.path());
-    let wanted = Duration::from_secs(30);
-    let raised = until(&mut inhibitor.state(), "raised", |s| s.delay == Some(wanted)).await;
-    assert_eq!(raised.delay_set_by, None);
-    assert_eq!(logind.delay(), wanted);
-    let file = root.path().join("etc/systemd/logind.conf.d").join(drop_in::NAME);
-    let text = std::fs::read_to_string(file).expect("the drop-in");
-    assert_eq!(drop_in::inhibit_delay(&text), Some(wanted));
 }
 
 #[tokio::test]

@@ -23,8 +23,8 @@
 //! | the name goes to another connection | `tests/bus`: `when_the_name_changes_hands_…` |
 //! | a forged signal, sent to all or to us alone | `tests/bus`: `only_the_owner_of_the_name_is_believed_…`, `a_flood_of_forged_signals_…` |
 //! | `Inhibit` hangs | `lock::a_hung_inhibit_never_hides_the_state_…`, `faults::a_signal_during_a_hung_call_…` |
-//! | the bus goes in a shutdown, which is called off meanwhile | `faults::a_cancel_missed_while_the_bus_was_away_…`, `tests/bus`: `a_bus_that_is_killed_…` |
-//! | descriptors leak over fifty shutdowns and cancels | `lock::fifty_shutdowns_and_cancels_…`, `tests/descriptors` |
+//! | the bus goes in a shutdown, which is called off meanwhile | `faults::a_cancel_missed_while_the_bus_was_away_…`, `faults::a_bus_that_restarts_during_a_shutdown_…` |
+//! | descriptors leak over fifty shutdowns and cancels | `tests/descriptors` |
 
 mod delay;
 mod faults;

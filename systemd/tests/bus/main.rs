@@ -161,55 +161,6 @@ async fn a_shutdown_that_is_called_off_without_a_signal_is_told_by_the_changed_p
 }
 
 #[tokio::test]
-async fn a_restart_of_logind_keeps_the_lock_and_the_shutdown_signals_are_heard_after_it() {
-    let test = "a_restart_of_logind_keeps_the_lock_and_the_shutdown_signals_are_heard_after_it";
-    let Some(bus) = private_bus(test).await else { return };
-    let logind = StandIn::new(secs(30));
-    let served = bus.serve(&logind).await;
-    let mut node = bus.holding(&logind).await;
-    served.leave().await;
-    node.until("told", |s| s.lock != LockState::Held).await;
-    let _served = bus.serve(&logind).await;
-    node.until_held().await;
-    assert_eq!(logind.locks().len(), 1, "the same lock");
-    let down = logind.shutdown(ShutdownKind::PowerOff);
-    let release = async {
-        node.until("preparing", |s| s.preparing).await;
-        node.inhibitor.release().await;
-    };
-    let (outcome, ()) = tokio::join!(down, release);
-    assert_eq!((outcome.released.len(), outcome.late.len()), (1, 0));
-}
-
-#[tokio::test]
-async fn a_bus_that_is_killed_and_started_again_is_survived_with_the_lock_in_hand() {
-    let test = "a_bus_that_is_killed_and_started_again_is_survived_with_the_lock_in_hand";
-    let Some(mut bus) = private_bus(test).await else { return };
-    let logind = StandIn::new(secs(30));
-    let served = bus.serve(&logind).await;
-    let mut node = bus.holding(&logind).await;
-    bus.kill().await;
-    node.until("told", |s| s.lock != LockState::Held).await;
-    assert_eq!(logind.held(), 1, "the lock is not the connection");
-    drop(served);
-    // What happens in the meantime is detected afterwards, although there is no signal.
-    logind.set_preparing(true);
-    bus.run().await.expect("it starts again");
-    let _served = bus.serve(&logind).await;
-    let state = node.until("preparing", |s| s.preparing && s.lock == LockState::Held).await;
-    assert_eq!((state.epoch, logind.locks().len()), (1, 1));
-
-    bus.kill().await;
-    node.until("told", |s| s.lock != LockState::Held).await;
-    logind.set_preparing(false);
-    bus.run().await.expect("it starts again");
-    let _served = bus.serve(&logind).await;
-    node.until("called off", |s| !s.preparing).await;
-    node.until_held().await;
-    logind.until_locks(|locks| locks.len() == 2 && locks[0].released_at.is_some()).await;
-}
-
-#[tokio::test]
 async fn an_agent_that_is_earlier_than_the_bus_and_logind_finds_both() {
     let test = "an_agent_that_is_earlier_than_the_bus_and_logind_finds_both";
     let Some(mut bus) = private_bus(test).await else { return };
@@ -267,23 +218,6 @@ fn check_drop_in(root: &Path) {
     let directory = file.parent().expect("a directory");
     assert_eq!(std::fs::read_dir(directory).expect("a list").count(), 1, "no draft is left");
     assert_eq!(drop_in::find(root).expect("it is found").value, secs(30));
-}
-
-#[tokio::test]
-async fn a_foreign_drop_in_that_sorts_later_wins_and_is_named() {
-    let test = "a_foreign_drop_in_that_sorts_later_wins_and_is_named";
-    let Some(bus) = private_bus(test).await else { return };
-    let foreign = bus.root().join("run/systemd/logind.conf.d");
-    std::fs::create_dir_all(&foreign).expect("a directory");
-    std::fs::write(foreign.join("zzz-site.conf"), "[Login]\nInhibitDelayMaxSec=3s\n")
-        .expect("a file");
-    let logind = StandIn::new(secs(3)).reloading_from(bus.root(), Duration::ZERO);
-    let _served = bus.serve(&logind).await;
-    let mut node = bus.start(secs(30));
-    let state = node.until("told", |s| s.delay_set_by.is_some()).await;
-    assert_eq!(state.delay, Some(secs(3)));
-    assert_eq!(state.delay_set_by.as_deref(), Some("/run/systemd/logind.conf.d/zzz-site.conf"));
-    assert_eq!(state.lock, LockState::Held);
 }
 
 #[tokio::test]

@@ -316,23 +316,3 @@ async fn dropping_the_inhibitor_closes_the_lock_and_the_connection() {
     tokio::task::yield_now().await;
     assert_eq!((login.held(), login.open_sessions()), (vec![false], 0));
 }
-
-#[tokio::test(start_paused = true)]
-async fn fifty_shutdowns_and_cancels_leave_one_lock_and_no_descriptor_behind() {
-    let (login, mut rig) = settled().await;
-    for round in 1..=50 {
-        login.prepare(true).await;
-        rig.until("preparing", |s| s.preparing && s.epoch == round).await;
-        // Every other shutdown gets as far as the release.
-        if round % 2 == 0 {
-            rig.inhibitor.release().await;
-        }
-        login.prepare(false).await;
-        rig.until("called off", |s| !s.preparing).await;
-        rig.quiet().await;
-        assert_eq!(rig.now().lock, LockState::Held, "round {round}");
-    }
-    let held = login.held();
-    assert_eq!((held.len(), held.iter().filter(|held| **held).count()), (51, 1));
-    assert!(held[50], "and it is the newest");
-}
