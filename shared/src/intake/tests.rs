@@ -143,35 +143,6 @@ fn shutdown() -> KillRequest {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_changed_manifest_ends_the_old_pod_before_the_new_one_starts() {
-    let node = node(FakeRuntime::default());
-    let (old, new) = (pod("web1", "Always"), pod("web2", "Always"));
-    node.runtime.stop_takes(old.uid(), Duration::from_secs(3));
-    node.want(&[&old]).await;
-    node.want(&[&new]).await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(node.runtime.starts(), [old.uid().clone()]);
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(node.runtime.starts(), [old.uid().clone(), new.uid().clone()]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn pods_that_run_when_the_agent_starts_are_kept_and_strays_are_ended() {
-    let runtime = FakeRuntime::default();
-    let (kept, stray) = (pod("kept", "Always"), pod("stray", "Always"));
-    runtime.sync_pod(&kept).await.unwrap();
-    runtime.sync_pod(&stray).await.unwrap();
-    let node = node(runtime);
-    settle().await;
-    assert!(node.runtime.stops().is_empty(), "nothing is ended before the source was read");
-    node.want(&[&kept]).await;
-    tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(node.runtime.stops(), [stray.uid().clone()]);
-    assert_eq!(node.runtime.starts().len(), 2, "neither was started again");
-    assert_eq!(node.runtime.forgotten(), [stray.uid().clone()]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_pod_that_runs_already_is_known_also_while_admission_is_closed() {
     let runtime = FakeRuntime::default();
     let kept = pod("kept", "Always");
@@ -321,20 +292,6 @@ async fn a_pod_that_an_earlier_agent_asked_to_end_is_not_looked_after_again() {
     assert_eq!(node.said(&asked), ("Failed".into(), "Terminated".into()));
     assert_eq!(node.said(&kept).0, "Running");
     assert_eq!(node.runtime.starts().len(), 2, "neither was started again");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pod_of_a_drain_that_was_called_off_without_an_agent_ends_and_comes_back() {
-    let runtime = FakeRuntime::default();
-    let web = pod("web", "Always");
-    runtime.sync_pod(&web).await.unwrap();
-    let before = [(web.uid().clone(), KillRequest::new(KillReason::Drain))].into_iter().collect();
-    let node = node_resuming(runtime, before);
-    node.want(&[&web]).await;
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    assert_eq!(node.runtime.stops(), [web.uid().clone()]);
-    assert_eq!(node.runtime.starts().len(), 2);
-    assert!(!node.workers.is_termination_requested(web.uid()));
 }
 
 /// For every reason, and for a restart of the agent before and after the pod has stopped.
@@ -630,22 +587,6 @@ async fn a_pod_that_arrives_before_the_node_has_decided_waits_and_is_not_refused
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn static_pods_ended_by_a_cancelled_shutdown_come_back() {
-    let runtime = FakeRuntime::default();
-    let node = node(runtime);
-    let web = pod("web", "Always");
-    node.want(&[&web]).await;
-    node.gate.send_replace(GateState::Shut);
-    node.workers.kill_pod(web.clone(), shutdown()).await.unwrap();
-    settle().await;
-    assert_eq!(node.said(&web), ("Failed".into(), "Terminated".into()));
-    node.gate.send_replace(GateState::Open);
-    tokio::time::sleep(Duration::from_secs(5)).await;
-    assert!(!node.workers.is_termination_requested(web.uid()));
-    assert_ne!(node.said(&web).0, "Failed");
-}
-
 /// A kubelet does so when the shutdown was called off.
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_a_shutdown_that_another_agent_runs_again_is_left_alone_and_ends_with_the_next() {
@@ -791,24 +732,6 @@ async fn a_lame_duck_has_no_ready_pod_and_volumes_are_those_of_the_runtime() {
     let later = Instant::now() + Duration::from_secs(60);
     assert!(node.workers.volumes_released(web.uid(), later).await.is_empty());
     assert_eq!(node.runtime.cleaned(), [web.uid().clone()]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pod_the_agent_ended_is_failed_with_its_reason_although_it_exited_with_0() {
-    let node = node(FakeRuntime::default());
-    let web = pod("web", "Always");
-    node.want(&[&web]).await;
-    node.workers.kill_pod(web.clone(), shutdown()).await.unwrap();
-    let status = node.statuses.get(web.uid()).unwrap();
-    assert_eq!(status.phase.as_deref(), Some("Failed"));
-    assert_eq!(
-        status.message.as_deref(),
-        Some("Pod was terminated in response to imminent node shutdown.")
-    );
-    let conditions = status.conditions.as_ref().unwrap();
-    let target = conditions.iter().find(|c| c.type_ == "DisruptionTarget").unwrap();
-    assert_eq!(target.reason.as_deref(), Some("TerminationByKubelet"));
-    assert!(conditions.iter().all(|c| c.type_ != "Ready" || c.status == "False"));
 }
 
 #[tokio::test(start_paused = true)]

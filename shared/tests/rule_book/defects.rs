@@ -9,13 +9,12 @@ use tokio::time::Instant;
 use winddown_shared::testing::{FakeRuntime, Script, SyncStep};
 use winddown_shared::{
     Event, KillError, KillReason, KillRequest, Lifecycle, Pod, PodKiller, RuntimePod,
-    RuntimeSyncer, RuntimeView, StatusOverride, UpdateKind,
+    RuntimeSyncer, StatusOverride, UpdateKind,
 };
 
 use super::node::{Node, job, node, node_with, with_label};
 use super::{
-    bench, in_phase, in_runtime, pod, pod_with, request, secs, settle, static_pod, stop, sync, uid,
-    uids,
+    bench, in_runtime, pod, pod_with, request, secs, settle, static_pod, stop, sync, uid, uids,
 };
 
 #[tokio::test(start_paused = true)]
@@ -54,6 +53,10 @@ async fn a_pod_the_node_ended_stays_failed_with_its_reason_although_it_exited_wi
     assert_eq!(said.phase.as_deref(), Some("Failed"));
     assert_eq!(said.reason.as_deref(), Some("Evicted"));
     assert_eq!(said.message.as_deref(), Some("why"));
+    let conditions = said.conditions.as_ref().unwrap();
+    let target = conditions.iter().find(|c| c.type_ == "DisruptionTarget").unwrap();
+    assert_eq!(target.reason.as_deref(), Some("TerminationByKubelet"));
+    assert!(conditions.iter().all(|c| c.type_ != "Ready" || c.status == "False"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,16 +140,6 @@ async fn a_static_pods_turn_comes_when_the_name_is_free_and_not_at_the_next_look
     settle().await;
     let started = b.syncer.calls().into_iter().find(|c| c.uid == *two.uid()).unwrap();
     assert_eq!(started.at, freed);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_empty_answer_before_the_runtime_was_listed_is_not_taken_for_stopped() {
-    let b = bench();
-    b.syncer.set_runtime_view(&uid("a"), RuntimeView::NotYetKnown);
-    b.create(&in_phase("a", "Succeeded"));
-    assert!(b.workers.could_have_running_containers(&uid("a")));
-    settle().await;
-    assert_eq!(b.steps(&pod("a")), [stop(30), SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,7 +36,9 @@ async fn a_queued_static_pod_is_ended_without_a_step_and_leaves_its_place() {
         b.create(pod);
     }
     settle().await;
+    let begun = Instant::now();
     b.workers.kill_pod(two.clone(), request()).await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::ZERO);
     assert!(b.steps(&two).is_empty());
     assert!(!b.workers.could_have_running_containers(two.uid()));
     assert!(b.workers.should_be_terminating(two.uid()));
@@ -132,16 +134,6 @@ async fn a_kill_cancels_a_running_sync_an_update_does_not_and_a_shorter_grace_re
     assert_eq!(begun.elapsed().as_secs(), 11);
     settle().await;
     assert_eq!(b.steps(&pod("a"))[1..], [stop(30), SyncStep::Finish], "one stop, made shorter");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pod_that_comes_to_its_end_by_itself_is_stopped_without_a_grace_of_anybodys() {
-    let b = bench();
-    b.script(&pod("a"), Script { terminal: true, ..Script::default() });
-    b.create(&pod("a"));
-    settle().await;
-    let none = SyncStep::Terminate { grace: None, status: None };
-    assert_eq!(b.steps(&pod("a")), [sync(UpdateKind::Create), none, SyncStep::Finish]);
 }
 
 #[tokio::test(start_paused = true)]

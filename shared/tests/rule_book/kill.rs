@@ -1,7 +1,6 @@
 //! The call that terminates a pod and waits for it.
 
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use tokio::time::Instant;
 use winddown_shared::testing::{FakeSyncer, Script, SyncStep};
@@ -66,20 +65,6 @@ async fn an_end_is_recorded_before_a_caller_that_waits_for_it_is_answered() {
     settle().await;
     workers.kill_pod(pod("a"), request()).await.unwrap();
     assert_eq!(*look.seen.lock().unwrap(), [Some(Lifecycle::Terminating)]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_static_pod_that_waits_for_its_name_is_ended_at_once_and_without_a_step() {
-    let b = bench();
-    let (old, new) = (static_pod("old", "web"), static_pod("new", "web"));
-    b.create(&old);
-    b.create(&new);
-    settle().await;
-    let begun = Instant::now();
-    b.workers.kill_pod(new.clone(), request()).await.unwrap();
-    assert_eq!(begun.elapsed(), Duration::ZERO);
-    assert!(b.steps(&new).is_empty());
-    assert!(b.workers.should_be_terminating(new.uid()));
 }
 
 #[tokio::test(start_paused = true)]

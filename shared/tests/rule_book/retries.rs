@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::testing::{FakeRecorder, FakeSyncer, Script, SyncStep};
 use winddown_shared::{
-    Grace, NodeEndListener, Pod, PodStopped, PodSyncer, PodWorkers, Retry, RuntimeFacts,
+    Event, Grace, NodeEndListener, Pod, PodStopped, PodSyncer, PodWorkers, Retry, RuntimeFacts,
     RuntimePod, Stop, SyncError, SyncUpdate, Synced, UpdateKind, WorkerObserver,
 };
 
@@ -87,6 +87,8 @@ async fn the_wait_doubles_up_to_its_most_and_starts_over_after_a_success() {
     b.create(&pod("a"));
     tokio::time::sleep(secs(75)).await;
     let at: Vec<_> = b.syncer.calls().iter().map(|c| c.at).collect();
+    let told = |event: &Event| matches!(event, Event::SyncFailed { error, .. } if error == "the sync fails as scripted");
+    assert_eq!(b.events.events().iter().filter(|event| told(event)).count(), 7);
     let waits: Vec<_> = at.windows(2).map(|w| w[1] - w[0]).collect();
     for (wait, least) in waits.iter().zip([1, 2, 4, 8, 10, 10, 10]) {
         let most = secs(least) * 3 / 2 + Duration::from_millis(2);

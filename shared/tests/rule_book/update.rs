@@ -58,11 +58,15 @@ async fn a_create_behind_a_queued_kill_asks_for_a_restart_and_the_kill_completes
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_ends_the_pod_with_its_grace() {
-    let b = bench();
-    b.update(&deleted("a", 15));
-    assert!(finished(&b, "a").await);
-    assert_eq!(b.steps(&pod("a")), [stop(15), SyncStep::Finish]);
-    assert!(b.workers.should_content_be_removed(&uid("a")));
+    // Less than its own grace, and more.
+    for seconds in [15, 100] {
+        let b = bench();
+        b.update(&deleted("a", seconds));
+        assert!(finished(&b, "a").await);
+        let grace = seconds.unsigned_abs();
+        assert_eq!(b.steps(&pod("a")), [stop(grace), SyncStep::Finish]);
+        assert!(b.workers.should_content_be_removed(&uid("a")));
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -80,6 +84,7 @@ async fn a_pod_first_seen_when_it_is_over_is_stopped_to_be_sure_if_what_runs_is_
         let b = bench();
         b.syncer.set_runtime_view(&uid("a"), view);
         b.create(&in_phase("a", "Succeeded"));
+        assert!(b.workers.could_have_running_containers(&uid("a")));
         assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Terminating));
         assert!(finished(&b, "a").await);
         assert_eq!(b.steps(&pod("a")), [stop(30), SyncStep::Finish], "{view:?}");

@@ -27,18 +27,6 @@ async fn kill_pod_returns_when_the_last_container_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_longer_grace_changes_nothing() {
-    let b = bench();
-    b.syncer.script(&uid("a"), Script { stop_takes: secs(300), ..Script::default() });
-    b.workers.update(UpdateKind::Create, pod("a"), None);
-    settle().await;
-    b.workers.request_kill(pod("a"), &with_grace(5));
-    let begun = Instant::now();
-    b.workers.kill_pod(pod("a"), with_grace(100)).await.unwrap();
-    assert_eq!(begun.elapsed().as_secs(), 5);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_pod_whose_grace_is_shortened_late_counts_as_leaving_and_not_as_stuck() {
     let b = bench();
     b.syncer.script(&uid("a"), Script { stop_takes: secs(7200), ..Script::default() });
@@ -173,17 +161,6 @@ async fn every_caller_of_one_kill_is_told() {
     let results = futures_util::future::join_all(calls).await;
     assert!(results.iter().all(Result::is_ok));
     assert_eq!(b.syncer.steps(&uid("a")).len(), 1 + 1);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_eviction_after_a_deletion_still_marks_the_pod_evicted() {
-    let b = bench();
-    b.syncer.script(&uid("a"), Script { stop_takes: secs(3), ..Script::default() });
-    b.workers.request_kill(pod("a"), &request());
-    settle().await;
-    let evict = crate::KillRequest { evict: true, ..request() };
-    b.workers.kill_pod(pod("a"), evict).await.unwrap();
-    assert!(b.workers.should_content_be_removed(&uid("a")));
 }
 
 /// (grace so far, spec, deletion, requested) → the effective grace.
