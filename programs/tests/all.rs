@@ -4,7 +4,6 @@
 
 mod agent;
 mod bad_input;
-mod bad_input_fuzz;
 mod cli;
 mod companion;
 mod install;

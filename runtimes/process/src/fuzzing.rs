@@ -2,9 +2,10 @@
 
 use crate::programs::stats::processes;
 
-/// Parses the text as `/proc/PID/statm`. Panics if a property is violated.
+/// Parses the text as `/proc/PID/statm`, `stat` and `schedstat`. Panics if a property is violated.
 pub fn memory(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else { return };
+    let _ = (processes::own_ticks(text), processes::ran(text));
     if let Some(own) = processes::own_pages(text) {
         let resident = text.split_ascii_whitespace().nth(1).and_then(|word| word.parse().ok());
         assert!(resident.is_some_and(|resident: u64| own <= resident), "{text:?}");

@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 
 const V1_STAT: &[u8] = b"cache 13422592\nrss 16932864\ninactive_file 118784\nactive_file 4235264\n\
@@ -55,30 +53,4 @@ fn the_cgroup_of_a_process_is_found_on_every_kind_of_machine() {
     assert_eq!(cgroup_of_process(b"0::/x:y\n", "memory"), Some(("/x:y", true)));
     assert_eq!(cgroup_of_process(b"0::/../../other\n", "memory"), None);
     assert_eq!(cgroup_of_process(b"", "memory"), None);
-}
-
-proptest! {
-    #[test]
-    fn any_bytes_are_read_without_harm(text in prop::collection::vec(any::<u8>(), 0..400)) {
-        let _ = MemoryStat::parse(&text);
-        let _ = CgroupMemoryEvents::parse(&text);
-        let _ = cgroup_number(&text);
-        if let Some((path, _)) = cgroup_of_process(&text, "memory") {
-            prop_assert!(path.starts_with('/'));
-        }
-    }
-
-    #[test]
-    fn damaged_statistics_are_read_without_harm(
-        at in 0..V1_STAT.len(), byte: u8, usage: u64, limit: u64,
-    ) {
-        let mut stat = V1_STAT.to_vec();
-        stat[at] = byte;
-        let (usage, limit) = (usage.to_string(), limit.to_string());
-        let parsed = CgroupMemory::parse(usage.as_bytes(), &stat, Some(limit.as_bytes()));
-        if let Some(memory) = parsed {
-            prop_assert!(memory.working_set() <= memory.usage);
-            prop_assert!(memory.reclaimable() <= memory.usage);
-        }
-    }
 }

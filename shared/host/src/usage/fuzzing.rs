@@ -9,6 +9,7 @@ use super::{mounts, tasks};
 pub(crate) fn laws(text: &[u8]) {
     if let Some(info) = MemInfo::parse(text) {
         assert!(info.total > 0 && info.free <= info.total, "{info:?}");
+        assert!(info.swap_free.unwrap_or(0) <= info.swap_total.unwrap_or(0), "{info:?}");
     }
     let told = tasks::running(text);
     assert_eq!(told, tasks::running(&[text, b" \n"].concat()), "what follows changes nothing");

@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 
 const fn secs(seconds: u64) -> When {
@@ -39,17 +37,5 @@ fn what_is_no_deadline_is_refused_and_not_quoted() {
         let error = winddown_shared::error_chain(&error).to_string();
         assert_eq!(error, ContentError::NoDeadline.to_string(), "{wrong:?}");
         assert!(error.contains("write a duration such as 90s"), "{error}");
-    }
-}
-
-proptest! {
-    #[test]
-    fn no_content_panics(content in ".{0,200}") {
-        let _ = parse(&content);
-    }
-
-    #[test]
-    fn nearly_right_content_does_not_panic(content in "[0-9]{1,20}(ns|ms|s|m|h|d|T|:|-| ){0,3}.{0,30}") {
-        let _ = parse(&content);
     }
 }
