@@ -90,22 +90,6 @@ async fn an_exit_while_no_agent_runs_is_known_to_the_next_one() {
 }
 
 #[tokio::test]
-async fn an_adopted_unconfigured_pod_can_be_stopped_by_its_uid() {
-    let bed = Bed::new();
-    let pod = bed.pod("trap 'exit 0' TERM; echo up; while :; do sleep 0.02; done");
-    let first = bed.open().await;
-    first.sync_pod(&pod).await.unwrap();
-    bed.logged("main", 0, "up").await;
-    drop(first);
-    let second = bed.open().await;
-    let grace = Grace::fixed(Duration::from_secs(10));
-    let stopped = second.stop_pod(pod.uid(), None, grace).await.unwrap();
-    assert_eq!((stopped.containers.len(), stopped.forced()), (1, false));
-    second.forget_pod(pod.uid()).await.unwrap();
-    bed.nothing_left().await;
-}
-
-#[tokio::test]
 async fn a_supervisor_that_was_killed_takes_its_container_with_it_and_the_exit_is_unknown() {
     let (bed, runtime) = Bed::with_runtime().await;
     // The daemon keeps its marks but is in another session, and its parent is gone.
@@ -153,6 +137,8 @@ async fn the_back_off_survives_a_restart_of_the_agent() {
     assert_eq!(synced.status.containers[0].restart_count, 1);
     let wait = synced.again_in.unwrap();
     assert!(wait > Duration::from_secs(30) && wait <= Duration::from_secs(60), "{wait:?}");
+    let stopped = stop(&second, &pod, 1000).await;
+    assert_eq!((stopped.containers.len(), stopped.signalled_at), (0, None));
 }
 
 #[tokio::test]

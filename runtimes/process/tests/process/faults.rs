@@ -204,23 +204,6 @@ async fn a_supervisor_that_dies_at_the_end_of_its_container_leaves_no_process() 
 }
 
 #[tokio::test]
-async fn an_agent_killed_while_its_pod_runs_is_followed_by_one_that_adopts_it() {
-    let bed = Bed::new();
-    let runs = bed.path("runs");
-    let pod = bed.pod(&format!("echo run >> {}; exec sleep 1000", runs.display()));
-    let agent = agent(&bed, &pod, "none");
-    eventually("it runs", || lines(&runs) > 0).await;
-    agent.kill();
-    let before = bed.processes();
-    let runtime = bed.open().await;
-    sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
-    assert_eq!((bed.processes(), lines(&runs)), (before, 1));
-    let stopped = stop(&runtime, &pod, 5000).await;
-    assert_eq!(stopped.containers[0].exit_code, 143);
-    bed.nothing_left().await;
-}
-
-#[tokio::test]
 async fn a_full_disk_costs_log_lines_and_not_the_container_nor_its_exit_code() {
     let bed = Bed::new();
     let Some(_small) = SmallDisk::mount(&bed) else {

@@ -1,8 +1,7 @@
 use serde_json::json;
 use winddown_runtimes::process::ProcessRuntime;
-use winddown_shared::{ContainerKind, ContainerState, Runtime as _, RuntimeError};
 
-use crate::bed::{Bed, eventually, exit_of, is_running, sh, status_until, stop, sync_until};
+use crate::bed::{Bed, eventually, exit_of, is_running, sh, stop, sync_until};
 
 #[tokio::test]
 async fn a_container_runs_with_its_environment_and_ends_with_its_exit_code() {
@@ -28,26 +27,6 @@ async fn a_container_runs_with_its_environment_and_ends_with_its_exit_code() {
 }
 
 #[tokio::test]
-async fn a_running_container_is_listed_with_its_pod_and_gone_after_forget() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let pod = bed.pod("exec sleep 1000");
-    let synced = runtime.sync_pod(&pod).await.unwrap();
-    assert!(is_running(&synced.status.containers[0]) && synced.status.containers[0].ready);
-    let listed = runtime.list_pods().await.unwrap();
-    assert_eq!((listed.len(), &*listed[0].name, listed[0].running), (1, "web", true));
-    let still = runtime.forget_pod(pod.uid()).await.unwrap_err();
-    assert!(still.to_string().contains("still runs"), "{still}");
-    stop(&runtime, &pod, 5000).await;
-    assert!(!runtime.list_pods().await.unwrap()[0].running);
-    runtime.clean_pod(pod.uid()).await.unwrap();
-    runtime.forget_pod(pod.uid()).await.unwrap();
-    assert_eq!(runtime.list_pods().await.unwrap(), vec![]);
-    assert_eq!(std::fs::read_dir(bed.path("state/pods")).unwrap().count(), 0);
-    assert_eq!(std::fs::read_dir(bed.path("logs")).unwrap().count(), 0);
-    bed.nothing_left().await;
-}
-
-#[tokio::test]
 async fn a_program_that_does_not_exist_is_a_start_error_that_names_it() {
     let (bed, runtime) = Bed::with_runtime().await;
     let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
@@ -56,61 +35,6 @@ async fn a_program_that_does_not_exist_is_a_start_error_that_names_it() {
     let exit = exit_of(&seen[0]).unwrap();
     assert_eq!((exit.exit_code, &*exit.reason), (128, "StartError"));
     assert!(exit.message.contains("/no/such/program"), "{}", exit.message);
-}
-
-#[tokio::test]
-async fn init_containers_run_one_after_the_other_before_the_regular_ones() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let file = bed.path("order").display().to_string();
-    let pod = bed.pod_of(&json!({
-        "initContainers": [
-            sh("first", &format!("sleep 0.1; echo first >> {file}")),
-            sh("second", &format!("echo second >> {file}")),
-        ],
-        "containers": [sh("main", &format!("echo main >> {file}; exec sleep 1000"))],
-    }));
-    let seen = sync_until(&runtime, &pod, |c| is_running(&c[2])).await;
-    assert_eq!(seen[0].kind, ContainerKind::Init);
-    assert!(seen[0].ready && seen[1].ready);
-    bed_file(&file, "first\nsecond\nmain\n").await;
-    stop(&runtime, &pod, 5000).await;
-    bed.nothing_left().await;
-}
-
-#[tokio::test]
-async fn a_regular_container_waits_as_pod_initializing_while_an_init_container_runs() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let pod = bed.pod_of(&json!({
-        "initContainers": [sh("first", "exec sleep 1000")],
-        "containers": [sh("main", "exec sleep 1000")],
-    }));
-    let status = runtime.sync_pod(&pod).await.unwrap().status;
-    assert!(is_running(&status.containers[0]));
-    let waiting = matches!(&status.containers[1].state,
-        ContainerState::Waiting { reason, .. } if &**reason == "PodInitializing");
-    assert!(waiting, "{:?}", status.containers[1].state);
-    let stopped = stop(&runtime, &pod, 5000).await;
-    assert_eq!(stopped.containers.len(), 1);
-    bed.nothing_left().await;
-}
-
-#[tokio::test]
-async fn the_termination_message_is_what_the_container_wrote() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
-        sh("main", "echo -n out of cheese > $WINDDOWN_TERMINATION_LOG; exit 1")]}));
-    let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
-    assert_eq!(exit_of(&seen[0]).unwrap().message, "out of cheese");
-}
-
-#[tokio::test]
-async fn the_end_of_the_log_stands_in_for_the_termination_message_after_an_error() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let mut container = sh("main", "echo one; echo two >&2; exit 1");
-    container["terminationMessagePolicy"] = json!("FallbackToLogsOnError");
-    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [container]}));
-    let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
-    assert_eq!(exit_of(&seen[0]).unwrap().message, "one\ntwo");
 }
 
 #[tokio::test]
@@ -176,32 +100,6 @@ async fn a_signal_mask_or_open_file_of_the_supervisor_does_not_reach_the_contain
     assert!(log.contains("SigBlk:\t0000000000000000"), "{log}");
     // stdin, stdout, stderr, and the directory that ls reads.
     assert!(log.ends_with("F 0 1 2 3 \n"), "{log}");
-}
-
-#[tokio::test]
-async fn what_is_not_supported_refuses_the_pod_and_names_the_field() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let pod =
-        bed.pod_of(&json!({"containers": [sh("main", "true")], "volumes": [{"name": "data"}]}));
-    let error = runtime.sync_pod(&pod).await.unwrap_err();
-    let named =
-        matches!(&error, RuntimeError::Unsupported { field, .. } if field == "spec.volumes[0]");
-    assert!(named, "{error}");
-    assert_eq!(runtime.pod_status(pod.uid()).await.unwrap().containers, vec![]);
-}
-
-#[tokio::test]
-async fn an_exit_is_told_without_anybody_asking() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let gate = bed.path("gate").display().to_string();
-    let pod = bed.pod_of(&json!({"restartPolicy": "Never", "containers": [
-        sh("main", &format!("while [ ! -e {gate} ]; do sleep 0.01; done; exit 7"))]}));
-    let mut changes = runtime.changes();
-    runtime.sync_pod(&pod).await.unwrap();
-    std::fs::write(&gate, "").unwrap();
-    assert_eq!(changes.recv().await.unwrap(), *pod.uid());
-    let seen = status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
-    assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 7);
 }
 
 async fn bed_file(path: &str, expected: &str) {

@@ -20,31 +20,6 @@ fn probed(bed: &Bed, kind: &str, probe: &Value) -> Pod {
 }
 
 #[tokio::test]
-async fn a_container_is_ready_when_its_readiness_probe_passes_and_not_before() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let mark = bed.path("ready");
-    let pod = probed(&bed, "readinessProbe", &file_probe(mark.to_str().unwrap(), &json!({})));
-    let seen = sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
-    assert!(seen[0].started && !seen[0].ready);
-    std::fs::write(&mark, "").unwrap();
-    status_until(&runtime, &pod, |c| c[0].ready).await;
-    std::fs::remove_file(&mark).unwrap();
-    status_until(&runtime, &pod, |c| !c[0].ready).await;
-    stop(&runtime, &pod, 5000).await;
-    bed.nothing_left().await;
-}
-
-#[tokio::test]
-async fn a_container_whose_liveness_probe_fails_is_restarted() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let pod = probed(&bed, "livenessProbe", &file_probe("/no/such/file", &json!({})));
-    let seen = sync_until(&runtime, &pod, |c| c[0].restart_count == 1 && is_running(&c[0])).await;
-    assert_eq!(seen[0].last_exit.as_ref().unwrap().exit_code, 143);
-    stop(&runtime, &pod, 5000).await;
-    bed.nothing_left().await;
-}
-
-#[tokio::test]
 async fn a_startup_probe_holds_up_what_comes_after_a_sidecar() {
     let (bed, runtime) = Bed::with_runtime().await;
     let mark = bed.path("up");

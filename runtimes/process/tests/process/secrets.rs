@@ -44,6 +44,9 @@ async fn values_of_the_environment_are_kept_in_memory_only_and_hooks_have_them_a
     assert_eq!(std::fs::read_to_string(&said).unwrap(), "S3CRET-VALUE\n");
     runtime.forget_pod(pod.uid()).await.unwrap();
     eventually("nothing is kept", || files_below(&bed.path("run")).is_empty()).await;
+    for directory in ["state/pods", "logs"] {
+        assert_eq!(std::fs::read_dir(bed.path(directory)).unwrap().count(), 0, "{directory}");
+    }
 }
 
 #[tokio::test]

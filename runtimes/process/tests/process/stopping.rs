@@ -13,35 +13,6 @@ const STUBBORN: &str = "trap '' TERM; echo up; while :; do sleep 0.05; done";
 /// Reports SIGTERM, and exits with code 0.
 const POLITE: &str = "trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.02; done";
 
-#[tokio::test]
-async fn a_container_that_ends_on_sigterm_is_not_killed() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let pod = bed.pod(POLITE);
-    bed.bring_up(&runtime, &pod).await;
-    let asked = Instant::now();
-    let stopped = stop(&runtime, &pod, 10_000).await;
-    assert!(asked.elapsed() < Duration::from_secs(5));
-    assert!(!stopped.forced());
-    assert_eq!((&*stopped.containers[0].name, stopped.containers[0].exit_code), ("main", 0));
-    assert!(stopped.signalled_at.unwrap() <= stopped.stopped_at.unwrap());
-    assert!(bed.log("main", 0).contains("asked"));
-    assert_eq!(stop(&runtime, &pod, 10_000).await, stopped, "a second stop tells the same");
-    bed.nothing_left().await;
-}
-
-#[tokio::test]
-async fn a_container_that_ignores_sigterm_is_killed_when_its_grace_is_over() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let pod = bed.pod(STUBBORN);
-    bed.bring_up(&runtime, &pod).await;
-    let began = Instant::now();
-    let stopped = stop(&runtime, &pod, 400).await;
-    assert!(began.elapsed() >= Duration::from_millis(400));
-    assert!(stopped.forced());
-    assert_eq!(stopped.containers[0].exit_code, 137);
-    bed.nothing_left().await;
-}
-
 /// A program may exit its first thread and continue with the others. The kernel then shows it as a zombie.
 const HEADLESS: &str = "perl -Mthreads -e 'threads->create(sub { sleep 1000 }); syscall(60, 0)' & \
     until grep -q '^State:.Z' /proc/$!/status; do sleep 0.02; done; echo pid=$!; ";
@@ -92,21 +63,6 @@ async fn what_goes_on_without_its_first_thread_ends_also_when_its_supervisor_was
 }
 
 #[tokio::test]
-async fn a_grace_that_shrinks_in_flight_takes_effect_at_once() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let pod = bed.pod(STUBBORN);
-    bed.bring_up(&runtime, &pod).await;
-    let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(600));
-    let shorten = async {
-        sleep(Duration::from_millis(100)).await;
-        sender.shorten_to(Instant::now());
-    };
-    let (stopped, ()) = tokio::join!(runtime.stop_pod(pod.uid(), Some(&pod), grace), shorten);
-    assert!(stopped.unwrap().forced());
-    bed.nothing_left().await;
-}
-
-#[tokio::test]
 async fn a_process_that_forked_and_changed_session_does_not_outlive_its_container() {
     let (bed, runtime) = Bed::with_runtime().await;
     let pid_file = bed.path("orphan");
@@ -136,37 +92,6 @@ async fn sigterm_goes_to_the_main_process_only() {
     bed.bring_up(&runtime, &pod).await;
     stop(&runtime, &pod, 10_000).await;
     assert!(!bed.log("main", 0).contains("child was asked"));
-    bed.nothing_left().await;
-}
-
-#[tokio::test]
-async fn regular_containers_stop_together_and_sidecars_after_them_in_reverse_order() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let file = bed.path("order").display().to_string();
-    let says = |name: &str, delay: &str| {
-        let script = format!(
-            "trap 'sleep {delay}; echo {name} >> {file}; exit 0' TERM; echo up; while :; do sleep 0.02; done"
-        );
-        sh(name, &script)
-    };
-    let sidecar = |name: &str| {
-        let mut container = says(name, "0");
-        container["restartPolicy"] = json!("Always");
-        container
-    };
-    let pod = bed.pod_of(&json!({
-        "initContainers": [sidecar("side-a"), sidecar("side-b")],
-        "containers": [says("slow", "0.3"), says("quick", "0.1")],
-    }));
-    sync_until(&runtime, &pod, |c| c.iter().all(is_running)).await;
-    for name in ["side-a", "side-b", "slow", "quick"] {
-        bed.logged(name, 0, "up").await;
-    }
-    let stopped = stop(&runtime, &pod, 10_000).await;
-    let order = std::fs::read_to_string(&file).unwrap();
-    assert_eq!(order, "quick\nslow\nside-b\nside-a\n");
-    assert_eq!(stopped.containers.len(), 4);
-    assert!(!stopped.forced());
     bed.nothing_left().await;
 }
 
@@ -225,20 +150,6 @@ async fn a_grace_that_shrinks_during_pre_stop_ends_the_hook_and_the_container() 
 }
 
 #[tokio::test]
-async fn a_pre_stop_sleep_is_slept_inside_the_grace() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let mut container = sh("main", POLITE);
-    container["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 1}}});
-    let pod = bed.pod_of(&json!({"containers": [container]}));
-    bed.bring_up(&runtime, &pod).await;
-    let began = Instant::now();
-    let stopped = stop(&runtime, &pod, 10_000).await;
-    assert!(began.elapsed() >= Duration::from_secs(1));
-    assert!(stopped.signalled_at.unwrap() >= began + Duration::from_secs(1));
-    assert!(!stopped.forced());
-}
-
-#[tokio::test]
 async fn a_container_may_choose_the_signal_that_ends_it() {
     let (bed, runtime) = Bed::with_runtime().await;
     let mut container =
@@ -265,13 +176,6 @@ async fn a_stop_after_a_sync_that_was_dropped_midway_ends_what_had_been_started(
         assert_eq!(bed.processes(), Vec::<i32>::new(), "after {ms} ms");
     }
     bed.nothing_left().await;
-}
-
-#[tokio::test]
-async fn stopping_an_unknown_pod_succeeds() {
-    let (bed, runtime) = Bed::with_runtime().await;
-    let pod = bed.pod("true");
-    assert_eq!(stop(&runtime, &pod, 1000).await, winddown_shared::PodStopped::default());
 }
 
 #[tokio::test]

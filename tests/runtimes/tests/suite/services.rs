@@ -240,35 +240,6 @@ fn boot(stage: &Services) {
 }
 
 #[tokio::test]
-async fn after_a_boot_init_containers_run_again_and_sidecars_have_their_head_start() {
-    let stage = Services::set().await;
-    let file = stage.gates().join("order");
-    let container = |name: &str, then: &str| {
-        let script = format!("echo {name} >> {}; {then}", file.display());
-        json!({"name": name, "image": "none", "command": ["/bin/sh", "-c", script]})
-    };
-    let mut side = container("side", "exec sleep 1000");
-    side["restartPolicy"] = json!("Always");
-    // Without it, which of the two shells writes first is not for the agent to say.
-    side["startupProbe"] = json!({"exec": {"command": ["grep", "side", file]}, "periodSeconds": 1});
-    let pod = pod(
-        "web",
-        &json!({"initContainers": [container("first", "true"), side],
-        "containers": [container("main", "exec sleep 1000")]}),
-    );
-    let written = || std::fs::read_to_string(&file).unwrap_or_default();
-    for _ in 0..2 {
-        let runtime = stage.open().await;
-        sync_until(&runtime, &pod, |c| is_running(&c[2])).await;
-        eventually("the last container has written", || written().contains("main")).await;
-        assert_eq!(written(), "first\nside\nmain\n");
-        drop(runtime);
-        std::fs::remove_file(&file).unwrap();
-        boot(&stage);
-    }
-}
-
-#[tokio::test]
 async fn a_pod_that_runs_once_does_not_run_twice_when_the_power_cut_took_the_record_of_its_start() {
     let stage = Services::set().await;
     let file = stage.gates().join("ran");

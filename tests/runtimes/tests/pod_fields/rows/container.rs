@@ -18,10 +18,10 @@ pub(super) fn groups() -> Vec<Group> {
                 image = "app:2" => harmless("not pulled: `command` is a program of the host"), yes("a_containers_words_and_environment_are_its_specs").but(json!(""));
                 imagePullPolicy = "Always" => harmless("no image is pulled"), yes("the_pull_policy_follows_the_tag_unless_it_is_given");
                 lifecycle = {"preStop": {"sleep": {"seconds": 1}}} => yes("a_pre_stop_sleep_is_inside_the_grace"), yes("a_pre_stop_sleep_is_inside_the_grace");
-                livenessProbe = {"tcpSocket": {"port": 80}} => yes("a_container_whose_liveness_probe_fails_is_restarted"), yes("a_liveness_probe_that_fails_has_the_container_started_again");
-                name = "web" => yes("a_running_container_is_listed_with_its_pod_and_gone_after_forget").but(json!("..")), yes("a_container_runs_and_ends_with_its_exit_code").but(json!(".."));
+                livenessProbe = {"tcpSocket": {"port": 80}} => yes("a_probe_that_fails_ends_the_container_within_its_own_grace"), yes("a_liveness_probe_that_fails_has_the_container_started_again");
+                name = "web" => yes("nothing_is_left_of_a_pod_that_was_forgotten").but(json!("..")), yes("a_container_runs_and_ends_with_its_exit_code").but(json!(".."));
                 ports = [{"containerPort": 80}] => yes("on_the_hosts_network_a_containers_port_is_the_hosts"), yes("a_sandbox_carries_the_pods_identity_whatever_its_labels_say");
-                readinessProbe = {"tcpSocket": {"port": 80}} => yes("a_container_is_ready_when_its_readiness_probe_passes_and_not_before"), yes("hooks_and_probes_run_in_the_container");
+                readinessProbe = {"tcpSocket": {"port": 80}} => yes("an_http_probe_takes_the_status_for_an_answer"), yes("hooks_and_probes_run_in_the_container");
                 resizePolicy = [{"resourceName": "cpu", "restartPolicy": "NotRequired"}] => harmless(NO_RESIZE), harmless(NO_RESIZE);
                 resources = {"requests": {"cpu": "1"}} => yes("a_pods_share_is_that_of_all_it_asks_for"), yes("a_pods_slice_weighs_what_the_pod_asks_for"), yes("cpu_becomes_shares_and_quota");
                 restartPolicyRules = [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}] => no(), no();
@@ -29,8 +29,8 @@ pub(super) fn groups() -> Vec<Group> {
                 startupProbe = {"tcpSocket": {"port": 80}} => yes("a_startup_probe_holds_up_what_comes_after_a_sidecar"), yes("the_other_probes_rest_until_the_startup_probe_has_passed");
                 stdin = true => no(), yes("a_container_has_the_terminal_and_the_signal_that_it_asks_for");
                 stdinOnce = true => harmless("means nothing without `stdin`"), yes("a_container_has_the_terminal_and_the_signal_that_it_asks_for");
-                terminationMessagePath = "/dev/termination-log" => yes("the_termination_message_is_what_the_container_wrote").but(json!("/tmp/message")), yes("a_mount_is_what_its_spec_says").but(json!("message"));
-                terminationMessagePolicy = "FallbackToLogsOnError" => yes("the_end_of_the_log_stands_in_for_the_termination_message_after_an_error"), yes("the_end_of_the_log_stands_in_for_an_empty_message");
+                terminationMessagePath = "/dev/termination-log" => yes("a_container_runs_as_the_user_and_group_it_asks_for").but(json!("/tmp/message")), yes("a_mount_is_what_its_spec_says").but(json!("message"));
+                terminationMessagePolicy = "FallbackToLogsOnError" => yes("the_end_of_the_log_stands_in_for_an_empty_message"), yes("the_end_of_the_log_stands_in_for_an_empty_message");
                 tty = true => no(), yes("a_container_has_the_terminal_and_the_signal_that_it_asks_for");
                 volumeDevices = [{"name": "disk", "devicePath": "/dev/disk"}] => no(), no();
                 volumeMounts = [{"name": "data", "mountPath": "/data"}] => no(), yes("a_container_finds_what_its_spec_promises");

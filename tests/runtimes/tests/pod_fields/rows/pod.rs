@@ -39,7 +39,7 @@ pub(super) fn groups() -> Vec<Group> {
                 readinessGates = [{"conditionType": "example.com/ready"}] => yes("a_closed_readiness_gate_keeps_the_pod_unready"), yes("a_closed_readiness_gate_keeps_the_pod_unready");
                 resourceClaims = [{"name": "card"}] => no(), no();
                 resources = {"requests": {"cpu": "1"}} => yes("requests_of_a_whole_pod_are_honoured_and_all_else_is_named"), yes("requests_of_a_whole_pod_are_honoured_and_all_else_is_named");
-                restartPolicy = "OnFailure" => yes("on_failure_restarts_a_failure_and_leaves_a_success"), yes("the_rules_follow_the_spec");
+                restartPolicy = "OnFailure" => yes("a_container_that_crashes_is_started_again_after_a_while"), yes("the_rules_follow_the_spec");
                 runtimeClassName = "kata" => no(), yes("the_runtime_class_is_the_handler_of_the_sandbox");
                 schedulerName = "other" => harmless("the API server's and the scheduler's"), harmless("the API server's and the scheduler's");
                 schedulingGates = [{"name": "example.com/wait"}] => harmless("a pod that is on a node has none left"), harmless("a pod that is on a node has none left");
