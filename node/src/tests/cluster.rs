@@ -5,14 +5,12 @@ mod machine;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use winddown_cluster::after_nodes::AfterNodes;
-use winddown_shared::{GateReason, SYSTEM_CRITICAL_PRIORITY};
-use winddown_shutdown::{Outcome, ShutdownReport, WorkOutcome};
+use winddown_shared::GateReason;
+use winddown_shutdown::Outcome;
 
-use crate::cluster::CLEAN_SHUTDOWN;
 use machine::Machine;
 use winddown_control::StatusApi;
-use winddown_control::api::{ApiState, NodeStage};
+use winddown_control::api::ApiState;
 
 const LONG: Duration = Duration::from_secs(60);
 const NODE: &str = "nodes/n1";
@@ -113,71 +111,6 @@ async fn a_node_stays_ready_while_its_agent_is_restarted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_a_shutdown_the_api_knows_every_end_before_the_lock_goes() {
-    let m = Machine::new().await;
-    let agent = m.agent().await;
-    let uid = m.bind("web");
-    m.until_phase("web", "Running").await;
-    m.until_node("ready", |node| is_true(node, "Ready")).await;
-    m.runtime.stop_takes(&uid, Duration::from_secs(4));
-    agent.login.prepare();
-    m.until_node("says that it goes down", |node| {
-        is_true(node, "GracefulNodeShutdownInProgress")
-            && is_true(node, "DrainInProgress")
-            && condition(node, "Ready")["message"] == "node is shutting down"
-            && node["spec"]["unschedulable"] == true
-    })
-    .await;
-    assert!(m.runtime.runs(&uid), "it is said while the pods still end");
-    let report = agent.released().await;
-    let web = m.server.get(&pod_path("web")).unwrap();
-    assert_eq!(web["status"]["phase"], "Failed");
-    assert_eq!(web["status"]["reason"], "Terminated");
-    assert_eq!(condition(&web, "DisruptionTarget")["reason"], "TerminationByKubelet");
-    assert_eq!(condition(&web, "Ready")["status"], "False");
-    let node = m.server.get(NODE).unwrap();
-    assert!(is_true(&node, CLEAN_SHUTDOWN), "{node:#}");
-    assert_eq!(report.unsent_statuses, Vec::<String>::new());
-    assert_eq!(report.outcome, Outcome::Clean);
-    agent.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_was_cut_off_when_it_went_down_says_everything_after_the_boot() {
-    let mut m = Machine::new().await;
-    let agent = m.agent().await;
-    let (web, db) = (m.bind("web"), m.bind("db"));
-    m.until_phase("web", "Running").await;
-    m.until_phase("db", "Running").await;
-    m.until_node("ready", |node| is_true(node, "Ready")).await;
-    m.server.cut_off().await.unwrap();
-    let report = agent.go_down().await;
-    assert_eq!(report.outcome, Outcome::Clean);
-    assert_eq!(report.unsent_statuses.len(), 2, "{:?}", report.unsent_statuses);
-    agent.stop().await;
-
-    m.reboot();
-    let agent = m.agent().await;
-    m.server.come_back().await.unwrap();
-    for name in ["web", "db"] {
-        // The policy deletes pods that the node itself ended, once the API server has their final status.
-        m.until_gone(name).await;
-    }
-    let told =
-        m.server.requests().iter().filter(|r| r.right.resource_and_sub() == "pods/status").count();
-    assert!(told >= 2, "each end was told before the pod went");
-    m.until_node("is back", |node| {
-        is_true(node, "Ready")
-            && node["spec"]["unschedulable"] != true
-            && !is_true(node, "GracefulNodeShutdownInProgress")
-            && !is_true(node, "DrainInProgress")
-    })
-    .await;
-    assert_eq!((m.starts(&web), m.starts(&db)), (0, 0), "nothing runs twice");
-    agent.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn without_an_api_server_static_pods_run_and_the_node_goes_down_in_time() {
     let m = Machine::new().await;
     m.server.cut_off().await.unwrap();
@@ -232,75 +165,4 @@ async fn a_static_pod_is_shown_in_the_api_and_the_status_says_how_the_node_stand
     assert_eq!(cluster.api.state, ApiState::Connected);
     assert_eq!(cluster.registered, Some(true));
     agent.stop().await;
-}
-
-/// Sets whether another node of the cluster went down cleanly.
-fn says(m: &Machine, name: &str, clean: &str) {
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
-    if m.server.get(&format!("nodes/{name}")).is_none() {
-        m.server.apply(node).unwrap();
-    }
-    let condition = json!({"type": CLEAN_SHUTDOWN, "status": clean});
-    let status = json!({"status": {"conditions": [condition]}});
-    m.server.patch(&format!("nodes/{name}"), &status).unwrap();
-}
-
-/// A machine whose critical pods end after all other nodes, and an agent with one such pod and one other.
-async fn control_plane(wait: Duration) -> (Machine, machine::Agent) {
-    let mut m = Machine::new().await;
-    let (selector, priority) = ("!none".to_owned(), SYSTEM_CRITICAL_PRIORITY);
-    m.after_nodes = Some(AfterNodes { selector, wait, priority });
-    says(&m, "w1", "False");
-    let agent = m.agent().await;
-    let (web, api) = (super::pod("web", 0, 5), super::pod("api", SYSTEM_CRITICAL_PRIORITY, 5));
-    agent.has_manifests(&[web.clone(), api.clone()]);
-    until("both run", || m.runtime.runs(web.uid()) && m.runtime.runs(api.uid())).await;
-    let nodes = || StatusApi::status(&agent.node).cluster.unwrap().after_nodes.unwrap().nodes;
-    until("w1 is known", || nodes().is_some_and(|nodes| nodes.len() == 1)).await;
-    (m, agent)
-}
-
-/// The outcome and the remark of the wait in the report.
-fn waited(report: &ShutdownReport) -> (WorkOutcome, String) {
-    let of_wait = |work: &&winddown_shutdown::WorkReport| work.what.contains("nodes");
-    let work = report.work.iter().find(of_wait).unwrap();
-    (work.outcome, work.remark.clone().unwrap_or_default())
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn critical_pods_end_when_the_nodes_that_go_first_are_down() {
-    let (m, agent) = control_plane(Duration::from_secs(7)).await;
-    let api = super::pod("api", SYSTEM_CRITICAL_PRIORITY, 5);
-    agent.login.prepare();
-    let after = || StatusApi::status(&agent.node).cluster.unwrap().after_nodes.unwrap();
-    until("it waits", || after().waiting).await;
-    assert_eq!(after().nodes.unwrap()[0].stage, NodeStage::Up);
-    assert!(m.runtime.stops().iter().all(|uid| uid != api.uid()), "it has not been asked");
-    says(&m, "w1", "True");
-    let report = agent.released().await;
-    let (outcome, remark) = waited(&report);
-    assert_eq!(outcome, WorkOutcome::Done, "{remark}");
-    assert!(remark.starts_with("w1 was down after "), "{remark}");
-    assert_eq!(report.outcome, Outcome::Clean);
-    assert!(m.runtime.stops().contains(api.uid()));
-    agent.stop().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_node_that_never_ends_and_an_api_server_that_goes_cost_the_wait_only() {
-    for away in [false, true] {
-        let (m, agent) = control_plane(Duration::from_secs(1)).await;
-        if away {
-            m.server.set_silent(true);
-        }
-        let begun = tokio::time::Instant::now();
-        let report = agent.go_down().await;
-        let (outcome, remark) = waited(&report);
-        assert_eq!(outcome, WorkOutcome::TimedOut, "{remark}");
-        assert_eq!(remark, "w1 has not reported a clean shutdown");
-        assert_eq!(report.outcome, Outcome::Clean);
-        assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
-        m.server.set_silent(false);
-        agent.stop().await;
-    }
 }

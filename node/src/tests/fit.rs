@@ -319,36 +319,6 @@ async fn a_successor_ends_no_second_pod_for_a_critical_one_that_has_to_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_pod_is_ended_for_a_pod_that_a_shutdown_keeps_out() {
-    let b = small_node(|_| {});
-    let (web, dns) = (asking("web", 0, 1500), asking("dns", CRITICAL, 1800));
-    b.runtime.stop_takes(web.uid(), secs(20));
-    b.want(&[&web]).await;
-    b.login.prepare();
-    tokio::time::sleep(secs(1)).await;
-    b.want(&[&web, &dns]).await;
-    assert_eq!(refused(&b)[0].1, "NodeShutdown");
-    assert_eq!(told(&b, "preemptionStarted"), Vec::<String>::new());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_shutdown_that_begins_while_a_pod_waits_for_room_keeps_it_out_until_it_is_called_off() {
-    let b = small_node(|_| {});
-    let (web, dns) = (asking("web", 0, 1500), asking("dns", CRITICAL, 1800));
-    b.runtime.stop_takes(web.uid(), secs(5));
-    b.want(&[&web]).await;
-    b.want(&[&web, &dns]).await;
-    b.login.prepare();
-    tokio::time::sleep(secs(20)).await;
-    assert!(!b.runtime.starts().contains(dns.uid()), "there is room, but no time");
-    assert_eq!(refused(&b)[0].1, "NodeShutdown");
-    b.login.cancel();
-    tokio::time::sleep(secs(20)).await;
-    assert!(b.runtime.runs(dns.uid()));
-    assert_eq!(refused(&b), []);
-}
-
-#[tokio::test(start_paused = true)]
 async fn no_pod_is_ended_for_a_pod_that_the_runtime_cannot_run() {
     let state = tempfile::tempdir().unwrap();
     let b = bench_with(state, boot_clock(), FakeRuntime::default(), held(), |parts| {
@@ -375,31 +345,6 @@ async fn a_pod_that_the_runtime_cannot_run_is_refused_for_that_though_it_would_n
     let [(_, reason, message)] = &refused(&b)[..] else { panic!("{:?}", refused(&b)) };
     assert_eq!(reason, "PodFeatureUnsupported");
     assert_eq!(message, "Pod was rejected: spec.volumes: refused as scripted");
-}
-
-/// As [`asking`], but with pod-level requests.
-fn asking_as_a_whole(name: &str, priority: i32, cpu: i64) -> Pod {
-    changed(&asking(name, priority, cpu), |pod| {
-        let spec = pod.spec.as_mut().unwrap();
-        spec.resources = spec.containers[0].resources.take();
-    })
-}
-
-#[tokio::test(start_paused = true)]
-async fn resources_of_whole_pods_count_as_those_of_their_containers() {
-    let b = small_node(|_| {});
-    let (best, web) = (pod("best", 0, 30), asking_as_a_whole("web", 0, 100));
-    let dns = asking_as_a_whole("dns", CRITICAL, 2000);
-    b.want(&[&best, &web]).await;
-    b.want(&[&best, &web, &dns]).await;
-    tokio::time::sleep(secs(5)).await;
-    assert!(b.runtime.runs(dns.uid()) && b.runtime.runs(best.uid()));
-    assert!(!b.runtime.runs(web.uid()));
-    let status = b.node.0.core.statuses.get(web.uid()).unwrap();
-    let told = status.conditions.iter().flatten().find(|c| c.type_ == "DisruptionTarget").unwrap();
-    assert_eq!(told.reason.as_deref(), Some("TerminationByKubelet"));
-    let message = "Pod was preempted by Kubelet to accommodate a critical pod.";
-    assert_eq!((&*told.status, told.message.as_deref()), ("True", Some(message)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,6 @@ use tokio::sync::watch;
 use winddown_api_client::{ClusterConfig, Connection, Credentials};
 use winddown_apiserver::ApiServer;
 use winddown_cluster::after_boot::AfterBootPolicy;
-use winddown_cluster::after_nodes::AfterNodes;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_cluster::pods::OrphanPolicy;
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime};
@@ -18,20 +17,16 @@ use winddown_shutdown::ShutdownReport;
 
 use super::super::{BootClock, NodeIdentity, bench_with, held};
 use super::{LONG, NODE, pod_path};
-use crate::cluster::after_nodes::GoesAfter;
 use crate::cluster::{Cluster, NodeRuntime, PodsParts};
 use crate::{Node, ShutdownHandle};
 use winddown_static_pods::DesiredManifests;
 
-/// A machine and its API server. Agents come and go; a reboot loses what is not on a disk.
+/// A machine and its API server. Agents come and go.
 pub(super) struct Machine {
     pub(super) server: ApiServer,
     pub(super) runtime: FakeRuntime,
     state: tempfile::TempDir,
     volatile: tempfile::TempDir,
-    boot: u32,
-    /// The nodes that go down before this one.
-    pub(super) after_nodes: Option<AfterNodes>,
 }
 
 /// A running agent.
@@ -54,16 +49,7 @@ impl Machine {
             runtime: FakeRuntime::default(),
             state: tempfile::tempdir().unwrap(),
             volatile: tempfile::tempdir().unwrap(),
-            boot: 1,
-            after_nodes: None,
         }
-    }
-
-    /// Reboots the machine: no container runs, and what was in memory is gone.
-    pub(super) fn reboot(&mut self) {
-        self.boot += 1;
-        self.runtime = FakeRuntime::default();
-        self.volatile = tempfile::tempdir().unwrap();
     }
 
     pub(super) async fn parts(&self) -> Cluster {
@@ -101,18 +87,14 @@ impl Machine {
 
     /// As [`agent`](Self::agent), with changed parts.
     pub(super) fn agent_with(&self, cluster: Cluster) -> Agent {
-        let boot_id = format!("boot-{}", self.boot);
         let login = held();
         let origin = tokio::time::Instant::now();
         let clock = BootClock::new(move || Duration::from_secs(1000) + origin.elapsed());
         let state = tempfile::tempdir().unwrap();
         let bench = bench_with(state, clock, self.runtime.clone(), login.clone(), |parts| {
-            let connection = cluster.connection.clone();
-            let after_nodes = self.after_nodes.clone();
-            parts.after_nodes = after_nodes.map(|settings| GoesAfter { connection, settings });
             parts.cluster = Some(cluster);
             parts.wall = wall();
-            parts.identity = NodeIdentity { name: "n1".into(), boot_id };
+            parts.identity = NodeIdentity { name: "n1".into(), boot_id: "boot".into() };
         });
         let agent = Agent {
             node: bench.node.clone(),
@@ -157,12 +139,6 @@ impl Machine {
         self.until_pod(name, &format!("is {phase}"), |pod| pod["status"]["phase"] == *phase).await;
     }
 
-    pub(super) async fn until_gone(&self, name: &str) {
-        let path = pod_path(name);
-        let gone = self.server.until("gone", |all| all.get(&path).is_none().then_some(())).await;
-        gone.unwrap_or_else(|_| panic!("{name} stays: {:#?}", self.server.get(&path)));
-    }
-
     pub(super) async fn until_node(&self, what: &str, is: impl Fn(&Value) -> bool) {
         let found = self.server.until(what, |all| is(&*all.get(NODE)?).then_some(())).await;
         if found.is_err() {
@@ -183,11 +159,6 @@ impl Agent {
     /// Has the login manager announce a shutdown, and waits until the lock is released.
     pub(super) async fn go_down(&self) -> ShutdownReport {
         self.login.prepare();
-        self.released().await
-    }
-
-    /// Waits until the lock is released.
-    pub(super) async fn released(&self) -> ShutdownReport {
         let mut state = self.login.state();
         let released = state.wait_for(|s| s.lock == LockState::Released);
         tokio::time::timeout(LONG, released).await.unwrap().unwrap();
