@@ -5,7 +5,6 @@
 mod agent;
 mod bad_input;
 mod cli;
-mod companion;
 mod install;
 mod install_examples;
 mod install_units;

@@ -101,25 +101,9 @@ fn each_case_gets_one_line_with_the_order() {
 }
 
 #[test]
-fn a_case_that_cannot_be_read_is_named_by_its_line_and_the_others_are_answered() {
-    let ran = plan(&format!("{CASE}\n{{\"id\":1}}\n{CASE}\n"), "");
-    assert_eq!(ran.out, "a: web, db\na: web, db\n");
-    assert!(ran.err.lines().next().unwrap().ends_with(":2:8"), "{}", ran.err);
-    assert!(ran.err.contains("cases that could not be read: 1"), "{}", ran.err);
-    assert_eq!(ran.exit, Exit::Failure);
-}
-
-#[test]
 fn explained_each_pod_has_a_line_with_the_figures_and_the_reason() {
     let ran = plan(CASE, "--explain");
     assert!(ran.out.contains("default/web"), "{}", ran.out);
     assert!(ran.out.contains("2097152 of"), "{}", ran.out);
     assert!(ran.out.contains("ends: it uses more than it asked for"), "{}", ran.out);
-}
-
-#[test]
-fn a_file_that_is_not_there_is_named() {
-    let ran = run("winddown plan eviction -f /nowhere/case.json");
-    assert!(ran.err.contains("/nowhere/case.json: cannot be read"), "{}", ran.err);
-    assert_eq!(ran.exit, Exit::Failure);
 }
