@@ -154,8 +154,8 @@ endif
 
 chaos: ## Play N schedules (500) of random faults on disposable nodes; KIND=reboots reboots one N times (30)
 	@tests/node/packages.sh test
-	@$(CARGO) run --quiet --package winddown-node-tests --bin $(or $(KIND),chaos) -- \
-		$(or $(N),$(if $(filter reboots,$(KIND)),30,500)) $(if $(SEED),$(if $(filter reboots,$(KIND)),,--seed) $(SEED)) \
+	@$(CARGO) run --quiet --package winddown-node-tests --bin chaos -- \
+		$(if $(filter reboots,$(KIND)),$(or $(N),30) --in-a-row,$(or $(N),500)) $(if $(SEED),--seed $(SEED)) \
 		$(if $(WRITE),--into tests/bench/reliability.md)
 
 restarts: ## Restart the agent N times (300) in the middle of all that it does to pods, with each runtime

@@ -34,7 +34,7 @@ stage packages $make packages PROFILE=release TRIAL=1
 stage tests env WINDDOWN_LONG=1 tests/node/suite.sh
 stage chaos tool chaos -- 100
 stage restarts tool restarts -- 60
-stage reboots tool reboots -- 10
+stage reboots tool chaos -- 10 --in-a-row
 # An agent that is left alone computes nothing that fuzzing could take from it.
 stage calm $make pressure KIND=calm PROFILE=release &
 stage fuzz nice -n 19 tests/fuzz/run.sh 60

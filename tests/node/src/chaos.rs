@@ -25,14 +25,14 @@ use tokio::runtime;
 use tokio::time::Instant;
 
 use crate::scenario::TestResult;
-use crate::{Base, Flavour, Suite, base_or_skip, error_chain};
+use crate::{Base, Flavour, Node, Suite, base_or_skip, error_chain};
 
 pub use fault::{Fault, Phase};
 pub use feature::Feature;
 pub use judge::Violation;
 pub use plan::{Runtime, Schedule, Strike};
 use stage::Stage;
-pub use table::{END_OF_TABLE, START_OF_TABLE, table};
+pub use table::{IN_A_ROW, MARKS, table};
 
 /// How often a worker checks whether it has to stop.
 const STOP: Duration = Duration::from_millis(200);
@@ -48,22 +48,29 @@ pub struct Outcome {
     pub took: Duration,
 }
 
-/// Plays the schedules of these seeds, `at_once` of them concurrently. Calls `told` with each outcome, and with the
-/// journal if it has violations. Returns none, after reporting why, if no node can be booted. Returns early with the
-/// outcomes so far once `stop` is set.
+/// How schedules share nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nodes {
+    /// Each has its own, so many of them at a time.
+    AtOnce(usize),
+    /// All have the same one, which boots again for each.
+    InARow,
+}
+
+/// Plays schedules. Calls `told` with each outcome, and with the journal if it has violations. Returns none, after
+/// reporting why, if no node can be booted. Returns early with the outcomes so far once `stop` is set.
 ///
 /// # Errors
 /// There is no C compiler, or a thread cannot be started.
 pub fn run(
     test: &str,
-    seeds: &[u64],
-    at_once: usize,
+    schedules: &[Schedule],
+    nodes: Nodes,
     stop: &AtomicBool,
     mut told: impl FnMut(&Outcome, &str),
 ) -> TestResult<Option<Vec<Outcome>>> {
-    let schedules: Vec<Schedule> = seeds.iter().copied().map(Schedule::draw).collect();
     let folder = tempfile::tempdir()?;
-    let parts = runtime()?.block_on(Parts::find(test, &schedules, folder.path()))?;
+    let parts = runtime()?.block_on(Parts::find(test, schedules, folder.path()))?;
     let Some(parts) = parts else { return Ok(None) };
 
     let next = AtomicUsize::new(0);
@@ -71,18 +78,20 @@ pub fn run(
     let failed: Mutex<Option<String>> = Mutex::new(None);
     let mut all = Vec::new();
     std::thread::scope(|scope| {
+        let at_once = if let Nodes::AtOnce(most) = nodes { most } else { 1 };
         for _ in 0..at_once.clamp(1, schedules.len().max(1)) {
             let sender = sender.clone();
             // The node is killed when the thread that started it ends.
             scope.spawn(|| {
                 let sender = sender;
                 let work = || -> TestResult {
-                    let runtime = runtime()?;
+                    let (runtime, mut left) = (runtime()?, None);
                     while let Some(schedule) = schedules.get(next.fetch_add(1, Ordering::Relaxed)) {
-                        let played = play(schedule, &parts);
+                        let played = play(schedule, &parts, left.take());
                         let played = runtime.block_on(until(stop, played));
-                        let Some(played) = played else { return Ok(()) };
-                        sender.send(played)?;
+                        let Some((outcome, journal, node)) = played else { return Ok(()) };
+                        left = node.filter(|_| nodes == Nodes::InARow);
+                        sender.send((outcome, journal))?;
                     }
                     Ok(())
                 };
@@ -166,11 +175,16 @@ async fn until<T>(stop: &AtomicBool, done: impl Future<Output = T>) -> Option<T>
     }
 }
 
-/// Plays a schedule, from the node's first boot until it is off. Also returns the journal if anything was wrong.
-async fn play(schedule: &Schedule, parts: &Parts) -> (Outcome, String) {
+/// Plays a schedule, from the boot of a node, that of an earlier one if there is any, until it is off. Also returns the
+/// journal if anything was wrong, and otherwise the node.
+async fn play(
+    schedule: &Schedule,
+    parts: &Parts,
+    left: Option<Node>,
+) -> (Outcome, String, Option<Node>) {
     let begun = Instant::now();
-    let mut journal = String::new();
-    let violations = match Stage::set(schedule, parts).await {
+    let (mut journal, mut node) = (String::new(), None);
+    let violations = match Stage::set(schedule, parts, left).await {
         Ok(mut stage) => {
             let violations = match stage.play().await {
                 Ok(()) => match stage.record().await {
@@ -185,7 +199,9 @@ async fn play(schedule: &Schedule, parts: &Parts) -> (Outcome, String) {
                 },
                 Err(error) => vec![not_finished(&*error)],
             };
-            if !violations.is_empty() {
+            if violations.is_empty() {
+                node = Some(stage.scenario.node);
+            } else {
                 let said = stage.scenario.node.journal(&["--output=short-precise"]).await;
                 journal.push_str(&said.unwrap_or_else(|error| error.to_string()));
                 journal = format!("{:#?}\n{journal}", stage.scenario.logs());
@@ -195,7 +211,7 @@ async fn play(schedule: &Schedule, parts: &Parts) -> (Outcome, String) {
         Err(error) => vec![not_finished(&*error)],
     };
     let outcome = Outcome { schedule: schedule.clone(), violations, took: begun.elapsed() };
-    (outcome, journal)
+    (outcome, journal, node)
 }
 
 /// The violation if something never happened: a pod never ran, the lock was never held, or the node never went off.

@@ -37,9 +37,9 @@ pub mod oom_killers;
 pub mod packages;
 pub mod platforms;
 mod pods;
-pub mod reboots;
 pub mod restarts;
 pub mod scenario;
+mod seeded_rng;
 mod skip;
 pub mod typed;
 pub mod usage;
@@ -54,4 +54,5 @@ pub use node::{Dialer, Disk, Node, NodeError, Output, Process, error_chain};
 pub use pods::{
     PodBehavior, PodLog, TestPod, hold_pods, install_pods, let_pods_end, read_pod_log, remove_pods,
 };
+pub use seeded_rng::SeededRng;
 pub use skip::{Skipped, base_or_skip, in_long_form};

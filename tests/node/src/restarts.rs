@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::reboots::SeededRng;
+use crate::SeededRng;
 use crate::scenario::TestResult;
 
 pub use deed::Deed;

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::AtomicBool;
 
-use winddown_node_tests::chaos::{Feature, Outcome, Schedule, run};
-use winddown_node_tests::reboots::SeededRng;
+use winddown_node_tests::SeededRng;
+use winddown_node_tests::chaos::{Feature, Nodes, Outcome, Schedule, run};
 use winddown_node_tests::scenario::TestResult;
 
 /// Chosen so that every phase, every runtime, both releases of Debian, all that is switched on and nearly every fault are there. A
@@ -30,9 +30,9 @@ fn faults_at_random_times_violate_nothing() -> TestResult {
             violated.push(seed);
         }
     };
-    let seeds: Vec<u64> = SEEDS.into_iter().chain(more).collect();
+    let schedules: Vec<_> = SEEDS.into_iter().chain(more).map(Schedule::draw).collect();
     let test = "faults_at_random_times_violate_nothing";
-    run(test, &seeds, AT_ONCE, &AtomicBool::new(false), told)?;
+    run(test, &schedules, Nodes::AtOnce(AT_ONCE), &AtomicBool::new(false), told)?;
     assert!(violated.is_empty(), "play one alone with `chaos --seed S`: {violated:?}");
     Ok(())
 }

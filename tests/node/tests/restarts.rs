@@ -1,7 +1,7 @@
 //! The agent restarts in the middle of what it does to pods; `make restarts N=300` is the long form.
 
+use winddown_node_tests::SeededRng;
 use winddown_node_tests::in_long_form;
-use winddown_node_tests::reboots::SeededRng;
 use winddown_node_tests::restarts::{Deed, Round, Runtime, run};
 use winddown_node_tests::scenario::TestResult;
 

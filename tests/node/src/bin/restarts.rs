@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use futures_util::future::join_all;
-use winddown_node_tests::reboots::SeededRng;
+use winddown_node_tests::SeededRng;
 use winddown_node_tests::restarts::{Deed, Round, Runtime, run, table};
 
 const USAGE: &str = "usage: restarts [ROUNDS] [--seed SEED] [--runtime process|systemd|cri] [--deed DEED]... [--logs FOLDER]";

@@ -198,6 +198,11 @@ impl Fault {
         matches!(self, Self::ClockForward | Self::ClockBack)
     }
 
+    /// Whether a later boot of the node would find something of the fault.
+    pub(super) fn outlasts_a_boot(self) -> bool {
+        self.needs_a_disk() || self.needs_a_clock() || self == Self::OtherDelay
+    }
+
     /// Whether the fault kills the agent.
     pub(super) fn kills_the_agent(self) -> bool {
         matches!(self, Self::AgentKilled | Self::ManifestBroken)

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::{Fault, Feature, Phase};
 use crate::Suite;
-use crate::reboots::SeededRng;
-use crate::{PodBehavior, TestPod};
+use crate::{PodBehavior, SeededRng, TestPod};
 
 /// The pod that arrives at a full node in [`Phase::Preemption`].
 pub(super) const INTRUDER: &str = "intruder";
@@ -96,6 +95,20 @@ impl Schedule {
             }
         }
         schedule
+    }
+
+    /// The first `count` schedules from `seed` on that can be played in a row on one node: none of them leaves anything
+    /// there that the next one would find.
+    #[must_use]
+    pub fn in_a_row(seed: u64, count: usize) -> Vec<Self> {
+        let leaves_nothing = |schedule: &Self| {
+            let fits = schedule.runtime == Runtime::Process
+                && schedule.suite == Suite::Bookworm
+                && !matches!(schedule.phase, Phase::Eviction | Phase::Drained);
+            fits && schedule.features.is_empty()
+                && schedule.strikes.iter().all(|strike| !strike.fault.outlasts_a_boot())
+        };
+        (seed..).map(Self::draw).filter(leaves_nothing).take(count).collect()
     }
 
     /// The pod that arrives at a full node and requests `cpu`.

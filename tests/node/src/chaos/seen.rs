@@ -1,6 +1,7 @@
 //! Reads the state of a node: its pods, its journal, and its reports.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -117,8 +118,8 @@ pub(super) fn end_notices(node: &Node) -> TestResult<Vec<String>> {
     Ok(told)
 }
 
-/// The reports in a folder, oldest first by file time, which never jumped.
-pub(super) fn reports(folder: &Path) -> TestResult<Vec<Value>> {
+/// The reports in a folder since the node booted, oldest first by file time, which never jumped.
+pub(super) fn reports(folder: &Path, booted: SystemTime) -> TestResult<Vec<Value>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let entry = entry?;
@@ -126,6 +127,7 @@ pub(super) fn reports(folder: &Path) -> TestResult<Vec<Value>> {
             found.push((entry.metadata()?.modified()?, std::fs::read(entry.path())?));
         }
     }
+    found.retain(|(at, _)| *at > booted);
     found.sort_by_key(|(at, _)| *at);
     // Unreadable reports count: reports are promised to be complete or absent.
     Ok(found

@@ -1,7 +1,7 @@
 //! Plays a schedule on its own node, and records what happens.
 
 use std::cell::RefCell;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
@@ -14,7 +14,7 @@ use super::{Fault, Feature, Parts, Phase, Runtime, Schedule, seen};
 use crate::installation::Installation;
 use crate::scenario::{SOON, Scenario, Setup, TestResult, logind_property};
 use crate::witness::{LockWatch, PodWatch, now, processes};
-use crate::{Disk, Node, PodBehavior, TestPod, install_pods};
+use crate::{Disk, Node, PodBehavior, TestPod, install_pods, remove_pods};
 
 /// The path of the agent's kubeconfig.
 pub(super) const KUBECONFIG: &str = "/etc/winddown/kubeconfig";
@@ -39,6 +39,7 @@ const BOUNDED: &str = "[Service]\nMemoryMax=320M\nEnvironment=WINDDOWN_NODE_CGRO
 #[derive(Debug)]
 pub(super) struct Stage<'a> {
     schedule: &'a Schedule,
+    booted: SystemTime,
     pub(super) scenario: Scenario,
     disk: Option<Disk>,
     api: Option<Api>,
@@ -62,15 +63,29 @@ enum ShutdownResult {
 // === impl Stage ===
 
 impl<'a> Stage<'a> {
-    /// Boots a node and installs what the schedule needs. The agent is not started.
-    pub(super) async fn set(schedule: &'a Schedule, parts: &Parts) -> TestResult<Self> {
-        let base = parts.base(schedule);
-        let mut node = Node::create(base).await?;
+    /// Boots a node and installs what the schedule needs; or one that an earlier schedule has `left`. The agent is not
+    /// started.
+    pub(super) async fn set(
+        schedule: &'a Schedule,
+        parts: &Parts,
+        left: Option<Node>,
+    ) -> TestResult<Self> {
         let has_disk = schedule.strikes.iter().any(|strike| strike.fault.needs_a_disk());
-        if has_disk {
-            node.add_disk(DISK).await?;
-        }
-        install(&node, schedule).await?;
+        let mut node = match left {
+            Some(node) => {
+                remove_pods(&node)?;
+                node
+            }
+            None => {
+                let node = Node::create(parts.base(schedule)).await?;
+                if has_disk {
+                    node.add_disk(DISK).await?;
+                }
+                install(&node, schedule).await?;
+                node
+            }
+        };
+        let booted = SystemTime::now();
         if schedule.phase == Phase::Eviction {
             node.write("/etc/systemd/system/winddown.service.d/50-bound.conf", BOUNDED, 0o644)?;
         }
@@ -100,6 +115,7 @@ impl<'a> Stage<'a> {
         let lock = LockWatch::start(&scenario.node).await?;
         Ok(Self {
             schedule,
+            booted,
             scenario,
             disk,
             api,
@@ -345,7 +361,7 @@ impl<'a> Stage<'a> {
             complaints: said.complaints,
             lost_patience: said.lost_patience,
             excuses: said.excuses,
-            reports: seen::reports(&reports.join("reports"))?,
+            reports: seen::reports(&reports.join("reports"), self.booted)?,
         })
     }
 }

@@ -6,20 +6,23 @@ use std::fmt::Write as _;
 use super::{Fault, Feature, Outcome, Phase, Runtime};
 use crate::Suite;
 
-/// The line before the table in a document.
-pub const START_OF_TABLE: &str = "<!-- Written by `make chaos`. -->";
-/// The line after the table in a document.
-pub const END_OF_TABLE: &str = "<!-- End of the chaos table. -->";
+/// The lines around the table in a document.
+pub const MARKS: [&str; 2] =
+    ["<!-- Written by `make chaos`. -->", "<!-- End of the chaos table. -->"];
+/// The lines around that of schedules in a row.
+pub const IN_A_ROW: [&str; 2] =
+    ["<!-- Written by `make chaos KIND=reboots`. -->", "<!-- End of the table. -->"];
 
-/// A Markdown table with a row per fault and a column per phase. `first` is the first seed.
+/// A Markdown table with a row per fault and a column per phase.
 #[must_use]
-pub fn table(first: u64, outcomes: &[Outcome]) -> String {
+pub fn table(outcomes: &[Outcome]) -> String {
     let count = outcomes.len();
     let with = |runtime| outcomes.iter().filter(|o| o.schedule.runtime == runtime).count();
     let (containers, members) = (with(Runtime::Containerd), with(Runtime::Cluster));
     let trixie = outcomes.iter().filter(|o| o.schedule.suite == Suite::Trixie).count();
     let violated = outcomes.iter().filter(|outcome| !outcome.violations.is_empty()).count();
-    let last = first + u64::try_from(count).unwrap_or(0).saturating_sub(1);
+    let seed = |outcome: Option<&Outcome>| outcome.map_or(0, |outcome| outcome.schedule.seed);
+    let (first, last) = (seed(outcomes.first()), seed(outcomes.last()));
     let mut text = format!(
         "{count} schedules, seeds {first} to {last}, {containers} of them with containerd, {members} \
          in a cluster, {trixie} on Debian 13: {violated} \
@@ -87,12 +90,13 @@ mod tests {
         let (fault, phase) = (schedule.strikes[0].fault, schedule.phase);
         let clean = Outcome { schedule, violations: Vec::new(), took: Duration::ZERO };
         let seen = "late".to_owned();
-        let bad =
+        let mut bad =
             Outcome { violations: vec![Violation { invariant: "order", seen }], ..clean.clone() };
+        bad.schedule.seed = 4;
         assert_eq!(cell(fault, phase, &[clean.clone(), clean.clone()]), "2");
         assert_eq!(cell(fault, phase, &[clean.clone(), bad.clone()]), "2, **1** violated");
-        let text = table(3, &[clean, bad]);
+        let text = table(&[clean, bad]);
         assert!(text.contains("2 schedules, seeds 3 to 4"), "{text}");
-        assert!(text.contains("Violated: order, by seeds 3."), "{text}");
+        assert!(text.contains("Violated: order, by seeds 4."), "{text}");
     }
 }
