@@ -43,7 +43,7 @@ pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_PREEMPTION};
 pub use kill::consent::{Consent, DisruptionBudget};
 pub use kill::gate_reason::{GateReason, GateReasons};
 pub use kill::grace::{Grace, GraceSender, instant_after};
-pub use kill::node_ending::{EndNotice, NodeEnding};
+pub use kill::node_ending::NodeEnding;
 pub use kill::retry::{Retries, Retry};
 pub use kill::{
     EarlierKill, KillError, KillReason, KillRequest, NodeEndListener, Owed, PodFacts, PodKiller,

@@ -10,6 +10,8 @@
 //! One task writes all files, in the order in which they became due, so an old notice never replaces a newer one. A
 //! notice that could not be written (the disk is full) is tried again until a newer one is due.
 
+mod content;
+
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fs::{self, DirBuilder, Permissions};
@@ -23,13 +25,13 @@ use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use winddown_host::{Durability, replace};
-use winddown_shared::{
-    EndNotice, Grace, NodeEnding, PodUid, ShutdownKind, WallClock, critical, error_chain,
-};
+use winddown_shared::{Grace, NodeEnding, PodUid, ShutdownKind, WallClock, critical, error_chain};
 
 use crate::files;
 use crate::pod::{EnginePodState, NoticeContent, PodEntry, RunScope};
 use crate::pods::Pods;
+
+pub use content::EndNotice;
 
 /// The environment variable that gives the path of the file to containers and hooks.
 pub const VARIABLE: &str = "WINDDOWN_NOTICE";
