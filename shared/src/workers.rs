@@ -18,8 +18,8 @@
 //! knows what runs, the source knows what should run, and the first syncs reconcile the two.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::base::lock::{Mutex, MutexGuard};
+use crate::base::lock::Mutex;
 use crate::workers::syncer::{PodSyncer, RuntimeView, UpdateKind};
 use crate::{
     Event, GateReason, Grace, KillError, KillReason, KillRequest, NodeEndListener, NodeEnding, Pod,
@@ -152,7 +152,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         let view = self.inner.view(&pod, ends);
         let created = (kind == UpdateKind::Create).then(|| pod.uid().clone());
         let (wake, settled) = {
-            let mut state = self.inner.lock();
+            let mut state = self.inner.state.lock();
             let wake = state.update(kind, pod, mirror, view, Instant::now());
             (wake, created.is_some_and(|uid| state.is_ready_to_restart(&uid)))
         };
@@ -170,7 +170,7 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Returns whether the UID is known; an unknown one is ignored.
     pub fn resync(&self, uid: &PodUid) -> bool {
         let (known, wake) = {
-            let mut state = self.inner.lock();
+            let mut state = self.inner.state.lock();
             (state.records.contains_key(uid), state.resync(uid))
         };
         self.inner.spawn(wake);
@@ -179,7 +179,7 @@ impl<S: PodSyncer> PodWorkers<S> {
 
     /// Has every pod checked again, after events were lost.
     pub fn resync_all(&self) {
-        let uids: Vec<PodUid> = self.inner.lock().records.keys().cloned().collect();
+        let uids: Vec<PodUid> = self.inner.state.lock().records.keys().cloned().collect();
         for uid in uids {
             self.resync(&uid);
         }
@@ -200,7 +200,7 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Takes a pod that had completed before this agent started: it only has to be freed. Never blocks.
     pub(crate) fn take_completed(&self, pod: Pod) {
         let (kind, view) = (UpdateKind::Create, RuntimeView::Completed);
-        let wake = self.inner.lock().update(kind, pod, None, view, Instant::now());
+        let wake = self.inner.state.lock().update(kind, pod, None, view, Instant::now());
         self.inner.spawn(wake);
     }
 
@@ -215,14 +215,14 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Announces that the runtime is about to be listed for the next [`note_running`](Self::note_running). A pod that
     /// terminates in between is treated as stopped, whatever that listing says. Never blocks.
     pub fn listing_begins(&self) {
-        self.inner.lock().listing_begins();
+        self.inner.state.lock().listing_begins();
     }
 
     /// Reports what runs, and whether the runtime has been listed. Pods that have a record are
     /// ignored; the others count as pods of a source or of none. The workers cannot know that
     /// nothing runs until this was called with [`known`](RunningPods::known). Never blocks.
     pub fn note_running(&self, running: RunningPods) {
-        let (is_more, has_left) = self.inner.lock().note_running(running);
+        let (is_more, has_left) = self.inner.state.lock().note_running(running);
         if is_more {
             self.inner.more_known.send_modify(|n| *n += 1);
         }
@@ -247,7 +247,7 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Reports the whole desired set: terminates the tracked pods that are not in it, and forgets
     /// those that are finished. Returns the pods that are tracked afterwards.
     pub fn sync_known_pods(&self, desired: &HashSet<PodUid>) -> HashMap<PodUid, Lifecycle> {
-        let (known, wakes) = self.inner.lock().sync_known_pods(desired, Instant::now());
+        let (known, wakes) = self.inner.state.lock().sync_known_pods(desired, Instant::now());
         for wake in wakes {
             self.inner.spawn(Some(wake));
         }
@@ -256,7 +256,7 @@ impl<S: PodSyncer> PodWorkers<S> {
 
     /// Sets whether pods that are to start again keep their records, and so do not.
     pub(crate) fn hold_restarts(&self, hold: bool) {
-        self.inner.lock().holds_restarts = hold;
+        self.inner.state.lock().holds_restarts = hold;
     }
 
     /// Stops all work and waits until no step is in flight. Containers are left as they are, and no
@@ -265,7 +265,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.shut_down.store(true, Ordering::Relaxed);
         self.inner.root.cancel();
         // A kill that begins after this detects by itself that the workers are gone.
-        self.inner.lock().give_up();
+        self.inner.state.lock().give_up();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
     }
@@ -284,7 +284,7 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     }
 
     fn running(&self) -> RunningPods {
-        self.inner.lock().running()
+        self.inner.state.lock().running()
     }
 
     fn more_known(&self) -> watch::Receiver<u64> {
@@ -308,7 +308,7 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
 
 impl<S: PodSyncer> PodFacts for PodWorkers<S> {
     fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
-        self.inner.lock().records.get(uid)?.ending.as_ref()?.reason
+        self.inner.state.lock().records.get(uid)?.ending.as_ref()?.reason
     }
 
     async fn unseen_end(&self, uid: &PodUid) -> Option<PodStopped> {
@@ -333,12 +333,6 @@ impl<S: PodSyncer> NodeEndListener for PodWorkers<S> {
 // === impl WorkersShared ===
 
 impl<S: PodSyncer> WorkersShared<S> {
-    fn lock(&self) -> MutexGuard<'_, WorkersState> {
-        // A panic while the lock is held would be a bug in this module, but every record is
-        // consistent after every statement, so the other pods carry on.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn begin_kill(
         self: &Arc<Self>,
         pod: Pod,
@@ -347,7 +341,7 @@ impl<S: PodSyncer> WorkersShared<S> {
     ) -> KillWait {
         let (label, is_static) = (pod.label().clone(), pod.is_static());
         let (wait, wake, settled) = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let (wait, wake) = if pod.is_runtime_only() {
                 let pod = RuntimePod::of_stand_in(&pod);
                 state.kill_runtime_pod(pod, request, Instant::now())

@@ -24,8 +24,7 @@ type StoppedPod = (PodLabel, Instant, Retries);
 impl RestartGuard {
     /// Records that the pod was just stopped.
     pub(super) fn add(&self, runtime_uid: PodUid, pod: PodLabel) {
-        let stopped = (pod, Instant::now(), Retry::RESTARTED.delays());
-        self.0.send_modify(|all| drop(all.insert(runtime_uid, stopped)));
+        self.watch(runtime_uid, pod, Retry::RESTARTED.delays());
     }
 
     /// While the node goes down, stops whatever runs of a recorded pod. Never returns.
@@ -66,18 +65,20 @@ impl RestartGuard {
         &self,
         node: &N,
         runtime_uid: PodUid,
-        (pod, _, mut retries): StoppedPod,
+        (pod, _, retries): StoppedPod,
     ) {
         tracing::warn!(%pod, "the kubelet has started its containers again: they are ended again");
         if let Err(error) = node.stop(&runtime_uid, RESTARTED_GRACE).await {
             tracing::warn!(%pod, "its containers cannot be stopped: {error}");
         }
-        let delay = retries.next();
-        self.0.send_modify(|all| {
-            match delay {
-                Some(delay) => all.insert(runtime_uid, (pod, Instant::now() + delay, retries)),
-                None => all.remove(&runtime_uid),
-            };
+        self.watch(runtime_uid, pod, retries);
+    }
+
+    fn watch(&self, runtime_uid: PodUid, pod: PodLabel, mut retries: Retries) {
+        let next = retries.next().map(|delay| (pod, Instant::now() + delay, retries));
+        self.0.send_modify(|all| match next {
+            Some(stopped) => drop(all.insert(runtime_uid, stopped)),
+            None => drop(all.remove(&runtime_uid)),
         });
     }
 }

@@ -1,6 +1,8 @@
 //! Serializes the controllers that choose pods to terminate.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use crate::base::lock::Mutex;
 
 /// Lets one controller at a time choose victims, so that two never choose the same pod, and neither
 /// terminates a pod for room that the other's victims will leave. Clones share one lock.
@@ -25,7 +27,7 @@ impl VictimLock {
     /// choice is in progress; `choose` must not call this method again.
     pub fn choose<T>(&self, choose: impl FnOnce() -> T) -> T {
         // The lock holds no data, so a choice that panicked leaves nothing half done.
-        let _turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = self.0.lock();
         choose()
     }
 }

@@ -5,13 +5,28 @@
 //! that interleavings around locks and wake-ups are explored.
 
 #[cfg(not(test))]
-pub(crate) use std::sync::{Mutex, MutexGuard};
+use std::sync as locks;
+use std::sync::{MutexGuard, PoisonError};
 
 #[cfg(test)]
-pub(crate) use scheduled::{Mutex, is_scheduled, schedule};
-
+use scheduled as locks;
 #[cfg(test)]
-pub(crate) use std::sync::MutexGuard;
+pub(crate) use scheduled::{is_scheduled, schedule};
+
+/// A mutex that stays usable after a panic while it was held, which would be a bug: what it guards is consistent after
+/// every statement, so all else carries on.
+#[derive(Debug, Default)]
+pub(crate) struct Mutex<T>(locks::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(locks::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 #[cfg(test)]
 mod scheduled {

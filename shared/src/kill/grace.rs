@@ -1,13 +1,13 @@
 //! The grace period of a stop.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::KillReason;
-use crate::base::lock::{Mutex, MutexGuard};
+use crate::base::lock::Mutex;
 
 /// Stands for "never" where an instant is needed: 30 years, which any clock can add.
 pub(crate) const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -83,7 +83,7 @@ impl Grace {
 
     /// When SIGKILL is due.
     pub fn kill_at(&self) -> Instant {
-        let end = *self.shared.lock();
+        let end = *self.shared.kill_at.lock();
         self.floor.map_or(end, |floor| floor.max(end))
     }
 
@@ -128,20 +128,12 @@ impl Grace {
 impl GraceSender {
     /// Moves the end to `kill_at` if that is earlier.
     pub fn shorten_to(&self, kill_at: Instant) {
-        let mut end = self.0.lock();
+        let mut end = self.0.kill_at.lock();
         if kill_at < *end {
             *end = kill_at;
             drop(end);
             self.0.shortened.notify_waiters();
         }
-    }
-}
-
-// === impl GraceShared ===
-
-impl GraceShared {
-    fn lock(&self) -> MutexGuard<'_, Instant> {
-        self.kill_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

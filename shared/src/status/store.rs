@@ -1,12 +1,13 @@
 //! The statuses of all pods, for everything that shows or sends them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::watch;
 
 use super::lame_duck;
+use crate::base::lock::Mutex;
 use crate::{GateReason, GateReasons, Pod, PodUid, PodUidMap, Rejection, WallTime};
 
 /// The last status of every pod. Cheap to clone; clones share the same data.
@@ -61,25 +62,25 @@ impl Default for StatusStore {
 impl StatusStore {
     /// The last status of a pod.
     pub fn get(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
-        self.lock().pods.get(uid).map(|kept| kept.entry.status.clone())
+        self.0.statuses.lock().pods.get(uid).map(|kept| kept.entry.status.clone())
     }
 
     /// The last status without the effect of [`lame_duck`](Self::lame_duck), as the basis of the
     /// pod's next status.
     pub(crate) fn probed(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
-        let statuses = self.lock();
+        let statuses = self.0.statuses.lock();
         let kept = statuses.pods.get(uid)?;
         Some(kept.probed.as_ref().unwrap_or(&kept.entry.status).clone())
     }
 
     /// All pods, in no particular order.
     pub fn all(&self) -> Vec<StatusEntry> {
-        self.lock().pods.values().map(|kept| kept.entry.clone()).collect()
+        self.0.statuses.lock().pods.values().map(|kept| kept.entry.clone()).collect()
     }
 
     /// Stores a status; returns whether it differs from the one last shown.
     pub fn set(&self, pod: Pod, status: api::PodStatus) -> bool {
-        let changed = self.lock().set(pod, status);
+        let changed = self.0.statuses.lock().set(pod, status);
         if changed {
             self.0.version.send_modify(|v| *v += 1);
         }
@@ -105,7 +106,7 @@ impl StatusStore {
     /// Watchers of the statuses are notified at once, and once. A pod that is not ready stays as it
     /// is. Takes time proportional to the number of pods; a repeated call changes nothing.
     pub fn lame_duck(&self, reason: GateReason, on: bool, now: WallTime) {
-        let changed = self.lock().lame_duck(reason, on, now);
+        let changed = self.0.statuses.lock().lame_duck(reason, on, now);
         if changed {
             self.0.version.send_modify(|v| *v += 1);
         }
@@ -113,7 +114,7 @@ impl StatusStore {
 
     /// Removes a pod, so that the same UID can start again.
     pub fn remove(&self, uid: &PodUid) {
-        let removed = self.lock().remove(uid);
+        let removed = self.0.statuses.lock().remove(uid);
         if removed {
             self.0.version.send_modify(|v| *v += 1);
         }
@@ -122,7 +123,7 @@ impl StatusStore {
     /// Removes every pod for which `keep` returns false.
     pub fn retain(&self, keep: impl Fn(&PodUid) -> bool) {
         let fewer = {
-            let Statuses { pods, by_change, .. } = &mut *self.lock();
+            let Statuses { pods, by_change, .. } = &mut *self.0.statuses.lock();
             let before = pods.len();
             pods.retain(|uid, kept| {
                 let stays = keep(uid);
@@ -143,7 +144,7 @@ impl StatusStore {
     ///
     /// Takes time proportional to the number of changes, not of pods.
     pub fn changed_since(&self, seen: u64) -> (Vec<StatusEntry>, u64) {
-        let statuses = self.lock();
+        let statuses = self.0.statuses.lock();
         let newer = statuses.by_change.range(seen.saturating_add(1)..);
         let entries = newer.filter_map(|(_, uid)| Some(statuses.pods.get(uid)?.entry.clone()));
         (entries.collect(), statuses.change)
@@ -152,10 +153,6 @@ impl StatusStore {
     /// A counter that is incremented with every change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.version.subscribe()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Statuses> {
-        self.0.statuses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Notifies waiters that a pod has reached a point in its life.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::base::lock::{Mutex, MutexGuard};
+use crate::base::lock::Mutex;
 use crate::kill::PodStopped;
 
 /// Reports that all containers of a pod have stopped, and how.
@@ -57,7 +57,7 @@ impl<T: Clone + Default> CompletionSender<T> {
 
     /// The value, if completed.
     pub(super) fn value(&self) -> Option<T> {
-        match &*self.0.lock() {
+        match &*self.0.value.lock() {
             Some(Completion::Done(value)) => Some(value.clone()),
             Some(Completion::Not(_)) | None => None,
         }
@@ -95,7 +95,7 @@ impl<T: Clone> CompletionReceiver<T> {
             tokio::pin!(completed);
             // From here on no notification is missed, even one between the check and the wait.
             completed.as_mut().enable();
-            match &*self.0.lock() {
+            match &*self.0.value.lock() {
                 Some(Completion::Done(value)) => return Ok(value.clone()),
                 Some(Completion::Not(why)) => return Err(why.clone()),
                 None => {}
@@ -108,12 +108,8 @@ impl<T: Clone> CompletionReceiver<T> {
 // === impl CompletionShared ===
 
 impl<T> CompletionShared<T> {
-    fn lock(&self) -> MutexGuard<'_, Option<Completion<T>>> {
-        self.value.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn complete(&self, value: Completion<T>) {
-        let mut slot = self.lock();
+        let mut slot = self.value.lock();
         if slot.is_none() {
             *slot = Some(value);
             drop(slot);

@@ -35,7 +35,7 @@ impl<S: PodSyncer> PodWorkers<S> {
     pub(crate) fn places(&self) -> Occupants {
         let now = Instant::now();
         let mut occupants = Occupants::default();
-        let state = self.inner.lock();
+        let state = self.inner.state.lock();
         occupants.without_source.extend(state.unrecorded().map(Pod::of_runtime));
         for record in state.records.values().filter(|r| r.may_run()) {
             let left_over = || record.observed.runtime_pod.as_ref().map(Pod::of_runtime);
@@ -59,7 +59,7 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// stop the pod. Resolves at once for a pod that is unknown or not terminating. Cancel-safe.
     pub(crate) async fn until_stopped(&self, uid: &PodUid) {
         let waiter = {
-            let state = self.inner.lock();
+            let state = self.inner.state.lock();
             let record = state.records.get(uid).filter(|r| r.may_run());
             record.and_then(|r| Some(r.ending.as_ref()?.done.waiter()))
         };

@@ -36,7 +36,7 @@ impl<S: PodSyncer> PodWorkers<S> {
     /// Every known pod, in no particular order.
     pub fn snapshot(&self) -> Vec<PodSnapshot> {
         let now = Instant::now();
-        let state = self.inner.lock();
+        let state = self.inner.state.lock();
         state
             .records
             .iter()
@@ -60,7 +60,7 @@ impl<S: PodSyncer> PodWorkers<S> {
 
     /// The lifecycle stage of a pod; `None` for an unknown UID.
     pub fn lifecycle(&self, uid: &PodUid) -> Option<Lifecycle> {
-        self.inner.lock().records.get(uid).map(|r| r.lifecycle)
+        self.inner.state.lock().records.get(uid).map(|r| r.lifecycle)
     }
 
     /// Whether the pod is terminating or has terminated, on request or by itself. Unknown UIDs: no.
@@ -101,14 +101,14 @@ impl<S: PodSyncer> PodWorkers<S> {
 
     /// Whether the static pod that holds this full name is terminating.
     pub fn is_static_pod_terminating(&self, full_name: &Arc<str>) -> bool {
-        let state = self.inner.lock();
+        let state = self.inner.state.lock();
         let holder = state.names.holder(full_name).and_then(|uid| state.records.get(uid));
         holder.is_some_and(|r| r.lifecycle == Lifecycle::Terminating)
     }
 
     /// Whether any UID that is terminating, or has terminated, is to start again.
     pub fn has_restart_requests(&self) -> bool {
-        self.inner.lock().records.values().any(|r| r.restart_requested)
+        self.inner.state.lock().records.values().any(|r| r.restart_requested)
     }
 
     /// Answers from the record, or, for an unknown UID, with the answer that applies before or
@@ -120,7 +120,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         unknown_after: bool,
         answer: impl FnOnce(&Record) -> bool,
     ) -> bool {
-        let state = self.inner.lock();
+        let state = self.inner.state.lock();
         match state.records.get(uid) {
             Some(record) => answer(record),
             None if state.known_pods_synced => unknown_after,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::hash::BuildHasherDefault;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
+use crate::base::lock::Mutex;
 use crate::status::{PodPhase, StatusInput, StatusStore, generate, phase, unmade};
 use crate::workers::has_terminal_phase;
 use crate::workers::syncer::{
@@ -110,7 +111,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
     /// worker sees for the first time.
     pub fn note_listed(&self, pods: &[RuntimePod]) {
         let running = pods.iter().filter(|p| p.running).map(|p| p.uid.clone()).collect();
-        *self.listed() = Some(running);
+        *self.listed.lock() = Some(running);
     }
 
     /// Resolves when something changed in the runtime that no worker knows of, or changes were
@@ -142,14 +143,10 @@ impl<R: Runtime> RuntimeSyncer<R> {
         }
     }
 
-    fn listed(&self) -> MutexGuard<'_, Option<Uids>> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Updates what one owner announces about the termination of all pods, and passes the earliest on to the runtime.
     fn tell(&self, reason: GateReason, ending: Option<NodeEnding>) {
         // Held while the runtime is informed, which returns at once, so that it never keeps a stale one.
-        let mut endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut endings = self.endings.lock();
         endings.retain(|(owner, _)| *owner != reason);
         endings.extend(ending.map(|ending| (reason, Arc::new(ending))));
         // A drain whose deadline has passed ranks behind any other termination of all pods.
@@ -228,7 +225,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
     fn log_ignored(&self, pod: &Pod, ignored: &[UnsupportedField]) {
         let fields: Vec<String> =
             ignored.iter().map(|one| format!("{}: {}", one.field, one.why)).collect();
-        let mut told = self.ignored.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.ignored.lock();
         let before = match fields.is_empty() {
             true => told.remove(pod.uid()).unwrap_or_default(),
             false => told.insert(pod.uid().clone(), fields.clone()).unwrap_or_default(),
@@ -333,7 +330,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
                 now.map_err(|e| SyncError::caused_by("reading how the pod had completed", e))?;
             self.publish(&pod, &now, true, None);
         }
-        self.ignored.lock().unwrap_or_else(PoisonError::into_inner).remove(pod.uid());
+        self.ignored.lock().remove(pod.uid());
         if let Some(given) = &self.given {
             given.forget(pod.uid());
         }
@@ -369,7 +366,7 @@ impl<R: Runtime> RuntimeFacts for RuntimeSyncer<R> {
     }
 
     fn runtime_view(&self, uid: &PodUid) -> RuntimeView {
-        match &*self.listed() {
+        match &*self.listed.lock() {
             None => RuntimeView::NotYetKnown,
             Some(running) if running.contains(uid) => RuntimeView::Running,
             Some(_) => RuntimeView::Stopped,

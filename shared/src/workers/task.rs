@@ -16,7 +16,7 @@ use crate::{Event, Grace, Pod, PodLabel, PodStopped, PodUid, RuntimePod, error_c
 
 /// Carries out the steps of one pod until there is nothing to do.
 pub(super) async fn run<S: PodSyncer>(inner: Arc<WorkersShared<S>>, uid: PodUid, generation: u64) {
-    let mut work = inner.lock().next_work(&uid, generation, Instant::now());
+    let mut work = inner.state.lock().next_work(&uid, generation, Instant::now());
     while let Some(step) = work {
         // Checked here too: a step that completes at once would never reach the check below.
         if inner.shut_down.load(Ordering::Relaxed) {
@@ -39,7 +39,7 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<WorkersShared<S>>, uid: PodUid,
             inner.recorder.record(event);
         }
         let followup = {
-            let mut state = inner.lock();
+            let mut state = inner.state.lock();
             state.advance(&uid, generation, done.outcome, inner.resync, Instant::now())
         };
         if followup.earlier {
@@ -70,7 +70,7 @@ pub(super) async fn run<S: PodSyncer>(inner: Arc<WorkersShared<S>>, uid: PodUid,
 pub(super) async fn run_timer<S: PodSyncer>(inner: Arc<WorkersShared<S>>) {
     loop {
         let (next, wakes) = {
-            let mut state = inner.lock();
+            let mut state = inner.state.lock();
             let wakes = state.due(Instant::now());
             (state.next_due(), wakes)
         };

@@ -21,7 +21,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         deadline: Instant,
     ) -> Vec<String> {
         let waiter = {
-            let mut state = self.inner.lock();
+            let mut state = self.inner.state.lock();
             state.records.get_mut(uid).and_then(|record| record.until_freed())
         };
         let Some(waiter) = waiter else { return Vec::new() };

@@ -10,83 +10,73 @@ use crate::rooms;
 struct Way {
     /// The words by which another way is known.
     words: &'static [&'static str],
-    files: Files,
+    /// The file that has it, and files in which the words mean something else.
+    places: &'static [&'static str],
     instead: &'static str,
 }
 
-/// Where the words are refused.
-enum Files {
-    /// Everywhere but in the file that has it, and in files in which the words mean something else.
-    AllBut(&'static [&'static str]),
-    /// Only in these.
-    These(&'static [&'static str]),
-}
+const WAYS: [Way; 1] = [Way {
+    words: &["* 2).min(", "* 2).clamp(", "_mul(1 <<", "_mul(2).min("],
+    places: &[
+        "shared/src/base/backoff.rs",
+        // The window of a log line.
+        "programs/daemon/src/logging/rate_limit.rs",
+        // The wait of a container that crashed, by the run before.
+        "runtimes/engine/src/container_plan/backoff.rs",
+    ],
+    instead: "a delay doubles in `winddown_shared::Backoff`, or `doubled` without jitter",
+}];
 
-const WAYS: [Way; 2] = [
-    Way {
-        words: &["* 2).min(", "* 2).clamp(", "_mul(1 <<", "_mul(2).min("],
-        files: Files::AllBut(&[
-            "shared/src/base/backoff.rs",
-            // The window of a log line.
-            "programs/daemon/src/logging/rate_limit.rs",
-            // The wait of a container that crashed, by the run before.
-            "runtimes/engine/src/container_plan/backoff.rs",
-        ]),
-        instead: "a delay doubles in `winddown_shared::Backoff`, or `doubled` without jitter",
-    },
-    Way {
-        words: &["Backoff", "doubled(", " in 0..", "RETRY", "ROUNDS", "_PAUSE"],
-        files: Files::These(&[
-            "cluster/companion/src/restart_guard.rs",
-            "cluster/companion/src/stop.rs",
-            "cluster/companion/src/stop/asking.rs",
-            "cluster/companion/src/stop/responders.rs",
-            "runtimes/cri/src/stop/container.rs",
-            "runtimes/engine/src/sync.rs",
-            "runtimes/process/src/process/end.rs",
-            "runtimes/process/src/process/watcher.rs",
-            "runtimes/process/src/programs/end.rs",
-            "runtimes/process/src/systemd/end.rs",
-            "runtimes/shim/src/members.rs",
-            "runtimes/shim/src/tree.rs",
-            "shared/src/intake/leftovers.rs",
-            "shared/src/workers/state/steps.rs",
-        ]),
-        instead: "how a stop is retried, and until when, is a row of `winddown_shared::Retry`",
-    },
-];
+/// How stops are retried: a row for each kind of failure.
+const RETRIES: &str = "shared/src/kill/retry.rs";
+/// The words of another back-off, which a file that takes delays from the rows must not have.
+const BACKOFFS: [&str; 6] = ["{Backoff", "::Backoff", " Backoff", "doubled(", " in 0..", "_ROUNDS"];
 
 /// Checks that nothing is done in a second way.
 ///
 /// # Errors
 /// A source cannot be read, or does so.
 pub(crate) fn check(repository: &Path) -> Result<()> {
-    let mut second = Vec::new();
-    for way in &WAYS {
-        let (Files::AllBut(named) | Files::These(named)) = way.files;
-        let gone = named.iter().filter(|file| !repository.join(file).is_file());
-        second.extend(gone.map(|file| format!("{file} is gone; name the file it moved to")));
-    }
-    for source in rooms::sources(repository)?.iter().flat_map(|(_, sources)| sources) {
+    let crates = rooms::sources(repository)?;
+    let all = crates.iter().flat_map(|(_, sources)| sources).map(|source| {
         let path = source.path.strip_prefix(repository).unwrap_or(&source.path);
-        second.extend(second_ways(&path.display().to_string(), &source.text));
-    }
+        (path.display().to_string(), &*source.text)
+    });
+    let all: Vec<_> = all.collect();
+    let mut second: Vec<_> = all.iter().flat_map(|(file, text)| second_ways(file, text)).collect();
+    second.extend(unused_retries(&all));
     ensure!(second.is_empty(), "{}", second.join("\n"));
     Ok(())
+}
+
+/// One line for each row of the retries from which no file takes delays.
+fn unused_retries(files: &[(String, &str)]) -> Vec<String> {
+    let rows = files.iter().filter(|(file, _)| file == RETRIES).flat_map(|(_, text)| text.lines());
+    let names =
+        rows.filter_map(|row| Some(row.trim().strip_prefix("pub const ")?.split_once(':')?.0));
+    let is_unused = |name: &&str| {
+        let row = format!("Retry::{name}");
+        let is_whole = |rest: &str| !rest.starts_with(|c: char| c == '_' || c.is_alphabetic());
+        !files.iter().any(|(_, text)| text.split(&row).skip(1).any(is_whole))
+    };
+    names.filter(is_unused).map(|name| format!("{RETRIES}: nothing uses {name}")).collect()
 }
 
 /// One line for each line of `text` that has the words of another way.
 fn second_ways(file: &str, text: &str) -> Vec<String> {
     let lines = text.lines().enumerate();
+    let takes_retries = text.contains("Retry::") || text.contains(" Retry,");
+    let retries = takes_retries.then_some(Way {
+        words: &BACKOFFS,
+        places: &[RETRIES],
+        instead: "how a stop is retried, and until when, is a row of `winddown_shared::Retry`",
+    });
     let wrong = lines.flat_map(|(at, line)| {
         let has = move |way: &&Way| {
-            let counts = match way.files {
-                Files::AllBut(files) => !files.contains(&file),
-                Files::These(files) => files.contains(&file),
-            };
-            counts && way.words.iter().any(|words| line.contains(words))
+            !way.places.contains(&file) && way.words.iter().any(|words| line.contains(words))
         };
-        WAYS.iter().filter(has).map(move |way| format!("{file}:{}: {}", at + 1, way.instead))
+        let ways = WAYS.iter().chain(&retries).filter(has);
+        ways.map(move |way| format!("{file}:{}: {}", at + 1, way.instead))
     });
     wrong.collect()
 }
@@ -107,9 +97,17 @@ mod tests {
         assert_eq!(wrong.len(), 1);
         assert!(wrong[0].starts_with("node/src/core.rs:2: a delay doubles in"), "{wrong:?}");
         assert!(second_ways("shared/src/base/backoff.rs", by_hand).is_empty());
+    }
+
+    #[test]
+    fn a_file_that_retries_stops_by_the_table_has_no_other_back_off_and_each_row_is_used() {
         let rounds = "for round in 0..4 {\n";
-        let wrong = second_ways("runtimes/process/src/programs/end.rs", rounds);
-        assert_eq!(wrong.len(), 1, "{wrong:?}");
-        assert!(second_ways("runtimes/process/src/programs/launch.rs", rounds).is_empty());
+        assert!(second_ways("runtimes/process/src/end.rs", rounds).is_empty());
+        let both = format!("Retry::KILL.delays();\n{rounds}");
+        let wrong = second_ways("runtimes/process/src/end.rs", &both);
+        assert!(wrong.len() == 1 && wrong[0].contains("end.rs:2: how a stop"), "{wrong:?}");
+        let table = "    pub const KILL: Self = 1;\n    pub const UNIT: Self = 2;\n";
+        let files = [(RETRIES.to_owned(), table), ("end.rs".to_owned(), &*both)];
+        assert_eq!(unused_retries(&files), [format!("{RETRIES}: nothing uses UNIT")]);
     }
 }

@@ -2,26 +2,6 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ROWS: [Retry; 17] = [
-    Retry::STEP,
-    Retry::TRANSIENT,
-    Retry::LISTING,
-    Retry::START,
-    Retry::RESTART,
-    Retry::RUNTIME_CALL,
-    Retry::RUNTIME_KILL,
-    Retry::KILL,
-    Retry::SURVIVORS,
-    Retry::CHILDREN,
-    Retry::UNSUPERVISED,
-    Retry::UNIT,
-    Retry::KUBELET_POD,
-    Retry::RESTARTED,
-    Retry::API_SERVER,
-    Retry::BUDGET,
-    Retry::RESPONDERS,
-];
-
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -60,11 +40,14 @@ fn a_server_that_asks_for_more_gets_it_but_the_last_try_is_made_at_the_end() {
 proptest! {
     #[test]
     fn a_delay_fits_into_the_time_that_is_left_and_into_its_jitter_and_never_shrinks(
-        row in prop::sample::select(&ROWS[..]),
+        (first, longest) in (0_u64..5_000, 0_u64..100_000),
+        most in prop_oneof![1_u32..8, Just(ENDLESS)],
+        jitter in prop::sample::select(vec![EXACT, SOONER, LATER]),
         failures in 0_u32..100,
         left in (1_u64..100_000).prop_map(ms),
         fraction in 0.0..=1.0,
     ) {
+        let row = row(first, longest, most, jitter);
         let delay = row.delay(failures, left, fraction);
         let bounds = [0.0, 1.0].map(|fraction| row.delay(failures, left, fraction));
         prop_assert!(bounds[0] <= delay && delay <= bounds[1] && bounds[1] <= Some(left));

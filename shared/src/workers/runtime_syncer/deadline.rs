@@ -1,10 +1,10 @@
 //! The active deadline of a pod: `activeDeadlineSeconds`.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::base::lock::Mutex;
 use crate::{Pod, PodUid, PodUidMap, StatusOverride, WallTime};
 
 /// The ages of pods with a deadline, by the monotonic clock.
@@ -32,7 +32,7 @@ impl Deadlines {
         now: Instant,
     ) -> Option<Duration> {
         let deadline = of(pod)?;
-        let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pods = self.0.lock();
         let seen = pods.entry(pod.uid().clone()).or_insert_with(|| {
             let age = started.and_then(|started| wall.duration_since(started).try_into().ok());
             FirstSeen { age: age.unwrap_or_default(), at: now }
@@ -43,7 +43,7 @@ impl Deadlines {
 
     /// Removes a pod that has terminated.
     pub(super) fn forget(&self, uid: &PodUid) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.0.lock().remove(uid);
     }
 }
 

@@ -1,9 +1,10 @@
 //! Detects resources that a running container was not given.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as k8s;
 
+use crate::base::lock::Mutex;
 use crate::{ContainerState, Pod, PodRuntimeStatus, PodUid, PodUidMap, UnsupportedField};
 
 /// The resources that containers run with.
@@ -26,7 +27,7 @@ impl GivenResources {
         let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
         let init = spec.init_containers.as_deref().unwrap_or_default();
         let lists = [("initContainers", init), ("containers", &spec.containers)];
-        let mut pods = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pods = self.0.lock();
         // A pod has few containers, and most pods one: a map would cost more than a linear search.
         let room = || Vec::with_capacity(init.len() + spec.containers.len());
         let known = pods.entry(pod.uid().clone()).or_insert_with(room);
@@ -55,6 +56,6 @@ impl GivenResources {
 
     /// Removes a pod that has terminated.
     pub(super) fn forget(&self, uid: &PodUid) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+        self.0.lock().remove(uid);
     }
 }

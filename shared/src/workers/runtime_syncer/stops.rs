@@ -1,9 +1,10 @@
 //! Tells each stop in progress of the changes of its own pod, and of no other's.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use crate::base::lock::Mutex;
 use crate::{PodUid, PodUidMap};
 
 /// The pods whose stop is in progress.
@@ -23,24 +24,20 @@ impl Stops {
     /// Follows the changes of a pod whose stop begins.
     pub(super) fn follow(&self, uid: &PodUid) -> PodChanges<'_> {
         let changed = Arc::<Notify>::default();
-        self.lock().insert(uid.clone(), Arc::clone(&changed));
+        self.0.lock().insert(uid.clone(), Arc::clone(&changed));
         PodChanges { of: self, uid: uid.clone(), changed }
     }
 
     /// Tells the stop of the pod, if one is in progress, that the pod changed.
     pub(super) fn changed(&self, uid: &PodUid) {
-        if let Some(changed) = self.lock().get(uid) {
+        if let Some(changed) = self.0.lock().get(uid) {
             changed.notify_one();
         }
     }
 
     /// Tells all stops that their pods may have changed.
     pub(super) fn all_changed(&self) {
-        self.lock().values().for_each(|changed| changed.notify_one());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PodUidMap<Arc<Notify>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().values().for_each(|changed| changed.notify_one());
     }
 }
 
@@ -55,6 +52,6 @@ impl PodChanges<'_> {
 
 impl Drop for PodChanges<'_> {
     fn drop(&mut self) {
-        self.of.lock().remove(&self.uid);
+        self.of.0.lock().remove(&self.uid);
     }
 }

@@ -35,7 +35,7 @@ async fn no_task_is_left_when_every_pod_is_idle_or_gone() {
     settle().await;
     b.workers.sync_known_pods(&HashSet::new());
     assert_eq!(b.workers.inner.tasks.len(), 0);
-    assert!(b.workers.inner.lock().records.is_empty());
+    assert!(b.workers.inner.state.lock().records.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -46,7 +46,7 @@ async fn pods_that_are_gone_leave_nothing_behind_whether_or_not_the_runtime_is_e
         b.workers.kill_pod(pod("a"), request()).await.unwrap();
         settle().await;
         b.workers.sync_known_pods(&HashSet::new());
-        let state = b.workers.inner.lock();
+        let state = b.workers.inner.state.lock();
         assert!(state.records.is_empty());
         state.gone_since_listing.clone()
     };

@@ -92,7 +92,7 @@ impl Trial {
     }
 
     fn generation(&self, uid: &PodUid) -> Option<u64> {
-        self.bench.workers.inner.lock().records.get(uid).map(|r| r.generation)
+        self.bench.workers.inner.state.lock().records.get(uid).map(|r| r.generation)
     }
 
     async fn apply(&mut self, op: Op) {
@@ -184,7 +184,7 @@ impl Trial {
 
     /// Phases only move forward, and nothing is started that was requested to terminate.
     fn check(&mut self) {
-        let state = self.bench.workers.inner.lock();
+        let state = self.bench.workers.inner.state.lock();
         for (uid, record) in &state.records {
             let now = (record.generation, record.lifecycle);
             if let Some(before) = self.seen.insert(uid.clone(), now) {
@@ -224,7 +224,7 @@ impl Trial {
         let events = self.bench.events.events();
         assert!(!events.iter().any(panicked), "{:?}", events.iter().find(|e| panicked(e)));
         let inner = &self.bench.workers.inner;
-        let state = inner.lock();
+        let state = inner.state.lock();
         assert!(state.records.is_empty(), "a record leaked: {:?}", state.records);
         assert!(state.names.is_empty(), "a name leaked");
         assert_eq!(state.next_due(), None, "a date leaked");

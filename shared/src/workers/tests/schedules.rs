@@ -135,7 +135,7 @@ fn job(workers: &Workers, run: impl FnOnce(&Workers) + Send + 'static) -> Box<dy
 
 /// Simulates that much time has passed: everything that waits for its time is due.
 fn pass_time(workers: &Workers) {
-    let wakes = workers.inner.lock().due(Instant::now() + FAR_FUTURE);
+    let wakes = workers.inner.state.lock().due(Instant::now() + FAR_FUTURE);
     for wake in wakes {
         workers.inner.spawn(Some(wake));
     }
@@ -146,12 +146,12 @@ fn wind_up(workers: &Workers, steps: &Steps) {
     for _ in 0..1000 {
         workers.sync_known_pods(&HashSet::new());
         pass_time(workers);
-        if workers.inner.lock().records.is_empty() {
+        if workers.inner.state.lock().records.is_empty() {
             break;
         }
         thread::yield_now();
     }
-    let state = workers.inner.lock();
+    let state = workers.inner.state.lock();
     assert!(state.records.is_empty(), "a record leaked: {:?}", state.records);
     assert!(state.names.is_empty(), "a name leaked");
     assert!(state.next_due().is_none(), "a date leaked");
