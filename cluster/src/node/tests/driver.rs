@@ -72,6 +72,13 @@ impl Agent {
     }
 }
 
+/// A server, and an agent that is ready on it.
+async fn ready() -> (ApiServer, Agent) {
+    let server = ApiServer::in_memory().unwrap();
+    let agent = Agent::ready(&server).await;
+    (server, agent)
+}
+
 fn client(server: &ApiServer) -> kube::Client {
     kube::Client::new(server.service(), "default")
 }
@@ -135,8 +142,7 @@ async fn a_node_that_starts_is_registered_not_ready_and_becomes_ready_when_it_is
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_node_renews_its_lease_every_ten_seconds_and_reports_every_five_minutes() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     sleep(Duration::from_secs(3600)).await;
     let renewals = sent(&server, "update", "leases");
     assert!((345..=360).contains(&renewals.len()), "{}", renewals.len());
@@ -167,8 +173,7 @@ async fn without_a_lease_the_status_is_the_sign_of_life() {
 
 #[tokio::test(start_paused = true)]
 async fn facts_that_change_are_written_at_once_and_those_that_do_not_are_not() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     sleep(Duration::from_secs(3)).await;
     let before = server.count("patch", "nodes/status");
     let changed = Instant::now();
@@ -205,8 +210,7 @@ async fn events_tell_what_changed_once_and_in_the_kubelets_words() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_was_rebooted_says_so() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     agent.stop.cancel();
     let mut facts = facts();
     facts.info.boot_id = "boot-2".into();
@@ -218,8 +222,7 @@ async fn a_node_that_was_rebooted_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_is_stopped_leaves_the_node_as_it_is() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     let before = there(&server);
     agent.stop.cancel();
     agent.run.await.unwrap();

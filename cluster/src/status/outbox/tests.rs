@@ -100,6 +100,13 @@ fn with(pods: &[&str]) -> ApiServer {
     server
 }
 
+/// The same, and an outbox without a directory.
+fn started(pods: &[&str]) -> (ApiServer, Agent) {
+    let server = with(pods);
+    let agent = Agent::start(&server, None);
+    (server, agent)
+}
+
 /// Creates the pod or changes its status, as another client would. Its UID is its name.
 fn put(server: &ApiServer, name: &str, status: Value) -> Pod {
     let object = json!({

@@ -7,8 +7,7 @@ use crate::node::CORDONED_BY;
 
 #[tokio::test(start_paused = true)]
 async fn a_persons_cordon_is_there_after_the_shutdown_was_called_off() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     server.patch(NODE, &json!({ "spec": { "unschedulable": true } })).unwrap();
     agent.handle.set_shutting_down(true);
     agent.told().await;
@@ -22,8 +21,7 @@ async fn a_persons_cordon_is_there_after_the_shutdown_was_called_off() {
 
 #[tokio::test(start_paused = true)]
 async fn a_person_who_cordons_and_uncordons_while_the_node_goes_down_has_the_last_word() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
     let mark = || there(&server)["metadata"]["annotations"][CORDONED_BY].clone();
@@ -41,8 +39,7 @@ async fn a_person_who_cordons_and_uncordons_while_the_node_goes_down_has_the_las
 
 #[tokio::test(start_paused = true)]
 async fn a_cordon_of_ours_whose_mark_a_person_removed_is_theirs() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
     server.patch(NODE, &json!({ "metadata": { "annotations": { CORDONED_BY: null } } })).unwrap();
@@ -66,8 +63,7 @@ async fn a_node_may_be_left_uncordoned_by_the_settings() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cordon_that_the_server_forbids_is_not_awaited() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     server.fault(Fault::on("patch", "nodes").status(403));
     let t0 = Instant::now();
     agent.handle.set_shutting_down(true);

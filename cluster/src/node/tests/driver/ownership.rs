@@ -30,8 +30,7 @@ async fn a_node_that_was_there_before_keeps_its_annotations_and_gets_ours() {
 /// virtual-kubelet: TestManualConditionsPreserved.
 #[tokio::test(start_paused = true)]
 async fn a_foreign_condition_survives_and_an_annotation_that_we_drop_disappears() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     agent.facts.send_modify(|facts| drop(facts.annotations.insert("ours".into(), "1".into())));
     sleep(Duration::from_secs(1)).await;
     assert_eq!(there(&server)["metadata"]["annotations"]["ours"], "1");
@@ -77,8 +76,7 @@ async fn a_restarted_agent_takes_off_what_the_earlier_one_had_put_there() {
 /// virtual-kubelet#956: the control plane had marked the node, and nothing marked it back.
 #[tokio::test(start_paused = true)]
 async fn what_others_write_over_our_conditions_is_written_back_at_once() {
-    let server = ApiServer::in_memory().unwrap();
-    let _agent = Agent::ready(&server).await;
+    let (server, _agent) = ready().await;
     sleep(Duration::from_secs(1)).await;
     let unknown = json!({ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown",
         "message": "Kubelet stopped posting node status." });
@@ -89,8 +87,7 @@ async fn what_others_write_over_our_conditions_is_written_back_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dispute_with_another_writer_is_carried_on_ever_more_slowly() {
-    let server = ApiServer::in_memory().unwrap();
-    let _agent = Agent::ready(&server).await;
+    let (server, _agent) = ready().await;
     let before = server.count("patch", "nodes/status");
     for _ in 0..250 {
         theirs(
@@ -135,8 +132,7 @@ async fn the_status_is_as_it_has_to_be_before_and_after_and_not_written_to_a_nod
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_others_write_or_delete_is_held_on_to() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     sleep(Duration::from_secs(1)).await;
     server.patch(LEASE, &json!({ "spec": { "holderIdentity": "somebody" } })).unwrap();
     sleep(Duration::from_secs(11)).await;

@@ -9,8 +9,7 @@ use crate::node::{DRAIN_IN_PROGRESS, DRAINED, DrainingNode, SHUTDOWN_IN_PROGRESS
 /// KEP-6249: both conditions in one request, before any pod is requested to stop.
 #[tokio::test(start_paused = true)]
 async fn the_start_of_a_shutdown_is_one_status_and_one_cordon_at_once() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     sleep(Duration::from_secs(100)).await;
     let before = server.count("patch", "nodes/status");
     let t0 = Instant::now();
@@ -41,8 +40,7 @@ async fn the_start_of_a_shutdown_is_one_status_and_one_cordon_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_interrupts_a_write_that_hangs() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     server.fault(Fault::on("patch", "nodes/status").times(1).hang());
     agent.handle.set_pressure(vec![winddown_shared::PressureCondition::Memory]);
     sleep(Duration::from_secs(1)).await;
@@ -57,8 +55,7 @@ async fn a_shutdown_interrupts_a_write_that_hangs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_without_an_api_server_is_not_held_up() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     server.fault(Fault::on("*", "*").hang());
     let t0 = Instant::now();
     agent.handle.set_shutting_down(true);
@@ -81,8 +78,7 @@ async fn a_shutdown_without_an_api_server_is_not_held_up() {
 /// A condition of the facts is the last write of a shutdown.
 #[tokio::test(start_paused = true)]
 async fn what_the_facts_say_is_written_before_a_flush_resolves() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     let clean = NodeCondition {
         type_: "winddown.dev/CleanShutdown".into(),
         status: "True".into(),
@@ -114,8 +110,7 @@ async fn a_shutdown_before_the_node_is_registered_has_nothing_to_tell() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_that_is_called_off_takes_everything_back() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
     agent.handle.set_shutting_down(false);
@@ -130,8 +125,7 @@ async fn a_shutdown_that_is_called_off_takes_everything_back() {
 /// The next agent clears what a shutdown left, in the write that says Ready.
 #[tokio::test(start_paused = true)]
 async fn after_the_boot_the_conditions_of_the_shutdown_are_cleared_before_the_node_is_ready() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
     agent.stop.cancel();
@@ -151,8 +145,7 @@ async fn after_the_boot_the_conditions_of_the_shutdown_are_cleared_before_the_no
 /// kubernetes/kubernetes#122674: an agent that is restarted in the middle of a shutdown.
 #[tokio::test(start_paused = true)]
 async fn a_restart_in_mid_shutdown_neither_clears_nor_uncordons() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     agent.handle.set_shutting_down(true);
     agent.told().await;
     agent.stop.cancel();
@@ -169,8 +162,7 @@ async fn a_restart_in_mid_shutdown_neither_clears_nor_uncordons() {
 
 #[tokio::test(start_paused = true)]
 async fn a_drain_leaves_the_node_ready_and_says_how_far_it_is() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     agent.handle.set_draining(DrainingNode::InProgress);
     agent.told().await;
     assert_eq!(ready_is(&server).0, "True");

@@ -27,8 +27,7 @@ async fn a_server_that_is_away_at_the_start_is_asked_until_it_is_there() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_asks_to_be_left_alone_is() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     server.fault(Fault::on("patch", "nodes/status").times(1).status(429).retry_after(30));
     let t0 = Instant::now();
     agent.handle.set_ready(Err("container runtime is down".into()));
@@ -60,8 +59,7 @@ async fn a_watch_whose_version_has_expired_begins_with_a_new_list() {
 /// etcd was restored from a backup.
 #[tokio::test(start_paused = true)]
 async fn a_server_whose_versions_went_back_is_believed() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     let backup = server.version();
     // The answers to heartbeats have ever higher versions.
     sleep(Duration::from_secs(600)).await;
@@ -123,8 +121,7 @@ async fn labels_and_taints_that_the_server_forbids_do_not_keep_the_status_out() 
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_was_done_and_whose_answer_was_lost_is_not_doubled() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     // No caller waits that long.
     let late = Fault::on("patch", "nodes/status").times(1).delay_answer(Duration::from_secs(20));
     server.fault(late);
@@ -146,8 +143,7 @@ async fn a_creation_whose_answer_was_lost_is_found_and_not_repeated() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_gets_through_while_the_server_refuses_conflicts_and_loses_answers() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     server.fault(Fault::on("patch", "nodes").times(1).status(409).reason("Conflict"));
     server.fault(Fault::on("patch", "nodes/status").times(1).status(500));
     server.fault(Fault::on("patch", "nodes/status").times(1).lose_answer());
@@ -188,8 +184,7 @@ async fn a_server_that_keeps_nodes_from_their_taints_gets_everything_else() {
 /// Mirror pods name the UID of the Node object as their owner's.
 #[tokio::test(start_paused = true)]
 async fn a_deleted_node_that_others_create_again_is_known_by_its_new_uid() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     server.remove(NODE);
     sleep(Duration::from_secs(1)).await;
     let state = agent.handle.state();
@@ -269,8 +264,7 @@ async fn a_node_that_goes_down_is_not_registered() {
 /// kubernetes/kubernetes#103086: silence alone would leave pods on a node that cannot run them.
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_kept_only_while_the_api_knows_how_things_are() {
-    let server = ApiServer::in_memory().unwrap();
-    let agent = Agent::ready(&server).await;
+    let (server, agent) = ready().await;
     server.fault(Fault::on("patch", "nodes/status").status(403));
     agent.handle.set_ready(Err("container runtime is down".into()));
     sleep(Duration::from_secs(15)).await;
@@ -287,8 +281,7 @@ async fn the_lease_is_kept_only_while_the_api_knows_how_things_are() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_is_refused_is_tried_again_and_not_faster_than_the_kubelet() {
-    let server = ApiServer::in_memory().unwrap();
-    let _agent = Agent::ready(&server).await;
+    let (server, _agent) = ready().await;
     server.fault(Fault::on("*", "leases").status(500));
     sleep(Duration::from_secs(600)).await;
     let tries = server.count("get", "leases");

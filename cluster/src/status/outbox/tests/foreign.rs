@@ -5,8 +5,7 @@ use super::*;
 /// virtual-kubelet#899: the node lifecycle controller has marked the pod as not ready.
 #[tokio::test(start_paused = true)]
 async fn foreign_changes_to_our_fields_are_reverted() {
-    let server = with(&["a"]);
-    let agent = Agent::start(&server, None);
+    let (server, agent) = started(&["a"]);
     let ready =
         json!({ "phase": "Running", "conditions": [{ "type": "Ready", "status": "True" }] });
     agent.outbox.submit(says("a", ready.clone()));
@@ -25,8 +24,7 @@ async fn foreign_changes_to_our_fields_are_reverted() {
 
 #[tokio::test(start_paused = true)]
 async fn our_own_write_in_the_watch_is_no_change() {
-    let server = with(&["a"]);
-    let agent = Agent::start(&server, None);
+    let (server, agent) = started(&["a"]);
     agent.outbox.submit(running("a"));
     agent.delivered("a").await;
     let tries = server.requests().len();
@@ -78,8 +76,7 @@ async fn a_server_whose_versions_went_back_is_believed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fight_over_a_field_becomes_ever_slower() {
-    let server = with(&["a"]);
-    let agent = Agent::start(&server, None);
+    let (server, agent) = started(&["a"]);
     agent.outbox.submit(says("a", json!({ "phase": "Running", "message": "ours" })));
     agent.delivered("a").await;
     for _ in 0..3600 {
@@ -115,8 +112,7 @@ async fn what_the_server_does_not_take_over_is_not_sent_for_ever() {
 /// another client wrote in between neither fails it nor is undone by it.
 #[tokio::test(start_paused = true)]
 async fn a_write_in_between_neither_fails_the_status_nor_is_undone() {
-    let server = with(&["a"]);
-    let agent = Agent::start(&server, None);
+    let (server, agent) = started(&["a"]);
     agent.outbox.api_saw(&there(&server, "a"));
     server.patch(&path("a"), &json!({ "metadata": { "labels": { "by": "them" } } })).unwrap();
     agent.outbox.submit(running("a"));

@@ -50,8 +50,7 @@ async fn what_the_api_already_has_needs_no_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_the_watch_has_brought_is_not_read_again() {
-    let server = with(&["a"]);
-    let agent = Agent::start(&server, None);
+    let (server, agent) = started(&["a"]);
     agent.outbox.api_saw(&there(&server, "a"));
     agent.outbox.submit(running("a"));
     agent.delivered("a").await;
@@ -107,8 +106,7 @@ async fn no_more_requests_than_allowed_are_under_way() {
 
 #[tokio::test(start_paused = true)]
 async fn one_hanging_pod_delays_no_other() {
-    let server = with(&["a", "b"]);
-    let agent = Agent::start(&server, None);
+    let (server, agent) = started(&["a", "b"]);
     server.fault(Fault::on("*", "*").times(1).status(429).retry_after(300));
     agent.outbox.submit(running("a"));
     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -123,8 +121,7 @@ async fn one_hanging_pod_delays_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_are_released_when_the_pod_is_gone_and_an_unknown_pod_is_not_awaited() {
-    let server = with(&[]);
-    let agent = Agent::start(&server, None);
+    let (server, agent) = started(&[]);
     agent.delivered("nobody-said-anything").await;
     server.fault(down());
     agent.outbox.submit(running("a"));

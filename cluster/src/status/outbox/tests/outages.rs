@@ -70,8 +70,7 @@ async fn what_the_server_asks_to_wait_is_waited_even_for_a_new_status() {
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_read_anew_and_tried_again() {
-    let server = with(&["a"]);
-    let agent = Agent::start(&server, None);
+    let (server, agent) = started(&["a"]);
     agent.outbox.api_saw(&there(&server, "a"));
     server.fault(Fault::on("patch", "pods/status").times(1).status(409).reason("Conflict"));
     agent.outbox.submit(running("a"));
@@ -82,8 +81,7 @@ async fn a_conflict_is_read_anew_and_tried_again() {
 /// The pod was deleted, and another one with its name was created.
 #[tokio::test(start_paused = true)]
 async fn a_pod_of_the_same_name_that_came_later_is_never_written_to() {
-    let server = with(&["a"]);
-    let agent = Agent::start(&server, None);
+    let (server, agent) = started(&["a"]);
     agent.outbox.api_saw(&there(&server, "a"));
     replace(&server, "a");
     agent.outbox.submit(ended("a"));
@@ -111,8 +109,7 @@ async fn a_status_that_the_server_refuses_is_tried_again_slowly_and_the_next_one
 
 #[tokio::test(start_paused = true)]
 async fn flush_says_who_is_not_told_and_returns_at_the_deadline() {
-    let server = with(&["a", "b"]);
-    let agent = Agent::start(&server, None);
+    let (server, agent) = started(&["a", "b"]);
     agent.outbox.submit(running("a"));
     agent.delivered("a").await;
     server.fault(down());
