@@ -83,13 +83,15 @@ impl Writer<'_> {
         let key = Key::new(kind, target.namespace.as_deref(), name);
         let old = Arc::clone(self.store.get(&key).ok_or_else(|| Refusal::not_found(kind, name))?);
         let mut new = change(&old)?;
-        check_preconditions(kind, name, &old, &new)?;
+        let preconditions = check_preconditions(kind, name, &old, &new);
         drop_empty_lists(kind, &mut new);
         keep_what_is_not_written(target, &old, &mut new);
         if let Some(node) = &self.node {
             restriction::admit_update(node, target, &old, &new)
                 .map_err(|why| Refusal::forbidden(kind, name, &why))?;
         }
+        // As in the real server, admission comes before them.
+        preconditions?;
         if kind.is_pod() {
             pods::check_updated(kind, target.subresource.as_deref(), &old, &new)?;
         }
