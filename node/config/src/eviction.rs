@@ -213,7 +213,31 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
     {
         rule.full = None;
     }
-    let EvictionSettings { hard, soft, soft_grace_period: graces, .. } = &config.eviction;
+    soft_thresholds(fields, &config.eviction);
+    let EvictionSettings { hard, merge_defaults, soft, soft_grace_period, minimum_reclaim, .. } =
+        &mut config.eviction;
+    if *merge_defaults {
+        for (signal, value) in EvictionSettings::default().hard {
+            hard.entry(signal).or_insert(value);
+        }
+    }
+    let graces = soft_grace_period.keys().filter(|signal| !soft.contains_key(*signal));
+    let reclaims = minimum_reclaim
+        .keys()
+        .filter(|signal| !hard.contains_key(*signal) && !soft.contains_key(*signal));
+    let lonely =
+        graces.map(|signal| (GRACE, signal)).chain(reclaims.map(|signal| (RECLAIM, signal)));
+    for (key, signal) in lonely {
+        let at = fields.entry_at(key, signal).unwrap_or(fields.at());
+        let what = "has no threshold to go with, and no effect";
+        reading.warnings.push(Problem::new(at, format!("{key}[{signal}]"), what));
+    }
+    soft_grace_period.retain(|_, grace| !grace.is_zero());
+}
+
+/// Checks that each soft threshold has a grace period, and is reached before its hard one.
+fn soft_thresholds(fields: &mut Fields<'_, '_>, eviction: &EvictionSettings) {
+    let EvictionSettings { hard, soft, soft_grace_period: graces, .. } = eviction;
     for (signal, text) in soft {
         let Some(at) = fields.entry_at(SOFT, signal) else { continue };
         let value = parse_threshold(text).ok().flatten();
@@ -246,23 +270,4 @@ pub(crate) fn relate(fields: &mut Fields<'_, '_>, config: &mut Config, reading: 
             fields.fail_below(SOFT, signal, at, what);
         }
     }
-    let EvictionSettings { hard, merge_defaults, soft, soft_grace_period, minimum_reclaim, .. } =
-        &mut config.eviction;
-    if *merge_defaults {
-        for (signal, value) in EvictionSettings::default().hard {
-            hard.entry(signal).or_insert(value);
-        }
-    }
-    let graces = soft_grace_period.keys().filter(|signal| !soft.contains_key(*signal));
-    let reclaims = minimum_reclaim
-        .keys()
-        .filter(|signal| !hard.contains_key(*signal) && !soft.contains_key(*signal));
-    let lonely =
-        graces.map(|signal| (GRACE, signal)).chain(reclaims.map(|signal| (RECLAIM, signal)));
-    for (key, signal) in lonely {
-        let at = fields.entry_at(key, signal).unwrap_or(fields.at());
-        let what = "has no threshold to go with, and no effect";
-        reading.warnings.push(Problem::new(at, format!("{key}[{signal}]"), what));
-    }
-    soft_grace_period.retain(|_, grace| !grace.is_zero());
 }
