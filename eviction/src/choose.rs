@@ -54,7 +54,7 @@ pub struct Choice<'a> {
 pub struct Considered<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// Its usage of the short resource: bytes, inodes or tasks; none if it was not measured.
+    /// Its usage of the short resource, in that one's unit; none if it was not measured.
     pub usage: Option<i64>,
     /// Its swap usage in bytes; none if it was not measured, or if the short resource is not memory.
     pub swap: Option<u64>,

@@ -57,7 +57,7 @@ pub struct Act {
     pub threshold: Quantity,
     /// The amount that is available.
     pub available: Quantity,
-    /// How much must be freed, minimum reclaim included: bytes, inodes or tasks, at least 1.
+    /// How much must be freed, minimum reclaim included, in the signal's unit, at least 1.
     pub deficit: i64,
     /// When the available amount was measured.
     pub measured_at: Option<Instant>,

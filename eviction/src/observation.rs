@@ -22,7 +22,7 @@ pub enum MemoryAvailable {
 /// A measurement of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
-    /// The available amount: bytes, inodes or tasks. Negative if more is used than allowed.
+    /// The available amount, in the signal's unit. Negative if more is used than allowed.
     pub available: i64,
     /// The total amount.
     pub capacity: i64,

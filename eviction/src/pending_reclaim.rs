@@ -11,7 +11,7 @@ use winddown_shared::PressureCondition;
 use tokio::time::Instant;
 
 use crate::observations::Observations;
-use crate::signal::Signal;
+use crate::signal::{FreedBy, Signal};
 
 #[cfg(test)]
 mod tests;
@@ -21,7 +21,7 @@ const FREED_SPACE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long to wait if the resource would be exhausted before that.
 const HURRIED_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The amounts that a pod leaves behind, by [`Signal::index`]: bytes, inodes or tasks.
+/// The amounts that a pod leaves behind, by [`Signal::index`], in the signal's unit.
 pub(crate) type Amounts = [i64; Signal::COUNT];
 
 /// The amounts that are expected to be freed, by signal.
@@ -55,6 +55,11 @@ struct Ended {
 /// The signals of a condition.
 fn of(condition: PressureCondition) -> impl Iterator<Item = Signal> {
     Signal::ALL.into_iter().filter(move |signal| signal.condition() == condition)
+}
+
+/// Whether pods that stop for a condition free the resource by the removal of their files.
+pub(crate) fn is_freed_by_file_removal(condition: PressureCondition) -> bool {
+    of(condition).any(|signal| signal.resource().freed_by() == FreedBy::FileRemoval)
 }
 
 // === impl PendingReclaim ===

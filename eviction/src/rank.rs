@@ -15,7 +15,7 @@ mod tests;
 pub struct Ranked<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// Its usage in bytes, inodes or tasks; none if it was not measured.
+    /// Its usage, in the resource's unit; none if it was not measured.
     pub usage: Option<i64>,
 }
 

@@ -214,6 +214,17 @@ impl Signal {
         self.resource().row().condition
     }
 
+    /// The signal whose threshold in the configuration holds for this one; none for `containerfs`, whose threshold is
+    /// that of the file system with the writable layers.
+    #[must_use]
+    pub fn configured_as(self) -> Option<Self> {
+        match (self, self.file_system()) {
+            (_, Some(FileSystem::Container)) => None,
+            (Self::AllocatableMemoryAvailable, _) => Some(Self::MemoryAvailable),
+            (own, _) => Some(own),
+        }
+    }
+
     /// The file system that the signal measures, if any.
     #[must_use]
     pub const fn file_system(self) -> Option<FileSystem> {

@@ -58,7 +58,7 @@ pub struct ThresholdStatus {
     /// The available amount; absent if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available: Option<String>,
-    /// The total amount: bytes, inodes or tasks.
+    /// The total amount, in the signal's unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<i64>,
     /// How long the threshold has been met, in seconds; absent if it is not met.

@@ -45,7 +45,7 @@ pub struct Threshold {
 /// An amount, either absolute or a share of the node's capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ThresholdValue {
-    /// Bytes, inodes or tasks.
+    /// In the signal's unit.
     Quantity(Quantity),
     /// A share of the capacity, 0 to 1, in 32 bits as in the kubelet: 10 % of 16 GiB is 26 bytes more than the exact
     /// value, and messages show that.

@@ -11,7 +11,7 @@ use crate::signal::{FileSystem, FreedBy, PodUsage, Resource, Signal};
 #[cfg(test)]
 mod tests;
 
-/// The pod's usage of the resource that `signal` measures: bytes, inodes or tasks.
+/// The pod's usage of the resource that `signal` measures, in its unit.
 ///
 /// A part that was not measured counts as nothing, as with the kubelet.
 #[must_use]

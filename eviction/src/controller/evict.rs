@@ -20,7 +20,7 @@ use crate::decide::Act;
 use crate::history::{DecisionOutcome, EvictionRecord, first_of};
 use crate::hook::{EvictionHookRun, HookCall};
 use crate::message::{EVICTED, node_was_low};
-use crate::pending_reclaim::Amounts;
+use crate::pending_reclaim::{Amounts, is_freed_by_file_removal};
 use crate::policy::{BEYOND_GRACE, HARD_GRACE};
 use crate::seams::{
     AlternativeWork, EvictedBefore, PlannedEviction, Reclaim, Signals, WantedFigures,
@@ -155,7 +155,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 self.victims.endings.remove(pod.uid());
                 self.shown.conclude(record, DecisionOutcome::evicted(took));
                 // Its remains can be reclaimed now.
-                if condition == PressureCondition::Disk {
+                if is_freed_by_file_removal(condition) {
                     self.reclaims.last.fill(None);
                 }
                 let now = Instant::now();
@@ -224,7 +224,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             ..KillRequest::new(KillReason::Eviction)
         };
         let files =
-            if condition == PressureCondition::Disk { POD_FILES_TIMEOUT } else { Duration::ZERO };
+            if is_freed_by_file_removal(condition) { POD_FILES_TIMEOUT } else { Duration::ZERO };
         let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);
         let gone = instant_after(due + files, hook_time);
         let ending =
@@ -271,7 +271,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 request.deadline = Some(instant_after(Instant::now(), allowed) + BEYOND_GRACE);
             }
             let outcome = end(&*killer, &*recorder, &pod, cause, request, asked).await;
-            if outcome.is_ok() && condition == PressureCondition::Disk {
+            if outcome.is_ok() && is_freed_by_file_removal(condition) {
                 killer.volumes_released(pod.uid(), Instant::now() + POD_FILES_TIMEOUT).await;
             }
             Completion::Ended(EvictionEnd { pod, condition, record, outcome: Some(outcome) })

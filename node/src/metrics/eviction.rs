@@ -30,9 +30,9 @@ fn encode_thresholds(thresholds: &[ThresholdStatus], out: &mut Document<'_, '_>)
         }
     }
     if !available.is_empty() {
-        let help = "What there is left, in bytes, inodes or tasks, as eviction last saw it.";
+        let help = "What there is left, in the signal's unit, as eviction last saw it.";
         out.gauges("winddown_eviction_signal_available", help, &available)?;
-        let help = "What there is in all, in bytes, inodes or tasks.";
+        let help = "What there is in all, in the signal's unit.";
         out.gauges("winddown_eviction_signal_capacity", help, &capacity)?;
     }
     if least.is_empty() {
@@ -54,7 +54,7 @@ fn encode_swap(swap: Option<SwapStatus>, out: &mut Document<'_, '_>) -> fmt::Res
     out.gauges("winddown_swap", help, &known.collect::<Vec<_>>())
 }
 
-/// Parses a quantity of bytes, inodes or tasks.
+/// Parses a quantity.
 fn amount(quantity: Option<&String>) -> Option<f64> {
     let quantity: Quantity = quantity?.parse().ok()?;
     // Amounts are small enough for a float's precision.

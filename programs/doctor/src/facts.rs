@@ -277,7 +277,7 @@ pub struct MetThreshold {
     pub signal: String,
     /// Whether it is one of `evictionHard`.
     pub hard: bool,
-    /// The available amount: bytes, inodes or tasks.
+    /// The available amount, in the signal's unit.
     pub available: i64,
     /// The required amount.
     pub threshold: i64,

@@ -2,17 +2,6 @@
 
 use std::fmt;
 
-/// A pressure condition of the node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum PressureCondition {
-    /// `MemoryPressure`.
-    Memory,
-    /// `DiskPressure`.
-    Disk,
-    /// `PIDPressure`.
-    Pid,
-}
-
 /// The texts of a condition in the node's status and Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConditionText {
@@ -24,60 +13,78 @@ pub struct ConditionText {
     pub event: &'static str,
 }
 
-// === impl PressureCondition ===
-
-impl PressureCondition {
-    /// The number of conditions.
-    pub const COUNT: usize = 3;
-
-    /// All conditions, in the order in which they are reported.
-    pub const ALL: [Self; Self::COUNT] = [Self::Memory, Self::Disk, Self::Pid];
-
-    /// The condition's `type`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Memory => "MemoryPressure",
-            Self::Disk => "DiskPressure",
-            Self::Pid => "PIDPressure",
+/// Defines the conditions from their rows: the type, and the texts while the condition holds and while it does not.
+macro_rules! conditions {
+    ($($(#[doc = $doc:literal])+ $condition:ident = $name:literal, $on:expr, $off:expr;)+) => {
+        /// A pressure condition of the node.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum PressureCondition {
+            $($(#[doc = $doc])+ $condition,)+
         }
-    }
 
-    /// Its texts, byte for byte the kubelet's.
-    #[must_use]
-    pub const fn text(self, on: bool) -> ConditionText {
-        let (reason, message, event) = match (self, on) {
-            (Self::Memory, true) => (
-                "KubeletHasInsufficientMemory",
-                "kubelet has insufficient memory available",
-                "NodeHasInsufficientMemory",
-            ),
-            (Self::Memory, false) => (
-                "KubeletHasSufficientMemory",
-                "kubelet has sufficient memory available",
-                "NodeHasSufficientMemory",
-            ),
-            (Self::Disk, true) => {
-                ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure")
+        impl PressureCondition {
+            /// The number of conditions.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// All conditions, in the order in which they are reported.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$condition),+];
+
+            /// The condition's `type`.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$condition => $name,)+
+                }
             }
-            (Self::Disk, false) => (
-                "KubeletHasNoDiskPressure",
-                "kubelet has no disk pressure",
-                "NodeHasNoDiskPressure",
-            ),
-            (Self::Pid, true) => (
-                "KubeletHasInsufficientPID",
-                "kubelet has insufficient PID available",
-                "NodeHasInsufficientPID",
-            ),
-            (Self::Pid, false) => (
-                "KubeletHasSufficientPID",
-                "kubelet has sufficient PID available",
-                "NodeHasSufficientPID",
-            ),
+
+            /// Its texts, byte for byte the kubelet's.
+            #[must_use]
+            pub const fn text(self, on: bool) -> ConditionText {
+                match self {
+                    $(Self::$condition => if on { $on } else { $off },)+
+                }
+            }
+        }
+    };
+}
+
+conditions! {
+    /// `MemoryPressure`.
+    Memory = "MemoryPressure",
+        ConditionText {
+            reason: "KubeletHasInsufficientMemory",
+            message: "kubelet has insufficient memory available",
+            event: "NodeHasInsufficientMemory",
+        },
+        ConditionText {
+            reason: "KubeletHasSufficientMemory",
+            message: "kubelet has sufficient memory available",
+            event: "NodeHasSufficientMemory",
         };
-        ConditionText { reason, message, event }
-    }
+    /// `DiskPressure`.
+    Disk = "DiskPressure",
+        ConditionText {
+            reason: "KubeletHasDiskPressure",
+            message: "kubelet has disk pressure",
+            event: "NodeHasDiskPressure",
+        },
+        ConditionText {
+            reason: "KubeletHasNoDiskPressure",
+            message: "kubelet has no disk pressure",
+            event: "NodeHasNoDiskPressure",
+        };
+    /// `PIDPressure`.
+    Pid = "PIDPressure",
+        ConditionText {
+            reason: "KubeletHasInsufficientPID",
+            message: "kubelet has insufficient PID available",
+            event: "NodeHasInsufficientPID",
+        },
+        ConditionText {
+            reason: "KubeletHasSufficientPID",
+            message: "kubelet has sufficient PID available",
+            event: "NodeHasSufficientPID",
+        };
 }
 
 impl fmt::Display for PressureCondition {

@@ -1,6 +1,6 @@
 //! Checks how much memory, disk space, inodes and tasks are left.
 
-use winddown_eviction::{Cause, Unit};
+use winddown_eviction::{Cause, Signal, Unit};
 use winddown_shared::Quantity;
 
 use super::Check;
@@ -114,10 +114,12 @@ fn fields(short: &[MetThreshold]) -> String {
     let mut fields: Vec<String> = Vec::new();
     for short in short {
         let field = if short.hard { "evictionHard" } else { "evictionSoft" };
-        // This threshold is derived from the node's, so it has no field of its own.
-        let signal = match &*short.signal {
-            "allocatableMemory.available" => "memory.available",
-            signal => signal,
+        // A threshold that is derived from another has no field of its own.
+        let signal = match short.signal.parse::<Signal>().map(Signal::configured_as) {
+            Ok(Some(signal)) => signal.as_str(),
+            Ok(None) => continue,
+            // An agent of another version has signals of its own.
+            Err(_) => &short.signal,
         };
         let field = format!("{field}[{signal}]");
         if !fields.contains(&field) {

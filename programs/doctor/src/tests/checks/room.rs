@@ -85,6 +85,17 @@ fn a_node_below_its_thresholds_is_found() {
             "lower evictionHard[memory.available], evictionHard[pid.available] in",
         ),
         (
+            "a field that has no effect",
+            |f| {
+                let short = |signal| threshold(signal, "50Mi", Some(3.0));
+                told(f, ["nodefs.available", "containerfs.available"].map(short).into());
+            },
+            "room",
+            Warning,
+            "containerfs.available: 50.0 MiB",
+            "lower evictionHard[nodefs.available] in",
+        ),
+        (
             "in shadow",
             |f| {
                 f.shortages = Fact::Known(vec![disk(true)]);
