@@ -41,7 +41,7 @@ pub use cluster::{
 };
 pub use emit::scalar;
 pub use eviction::EvictionSettings;
-pub use node::{Mode, NodeSettings, RuntimeKind};
+pub use node::{Mode, NodeOptions, RuntimeKind};
 pub use notices::NoticesConfig;
 pub use origin::{LAST_IN_FORCE, Loaded, Origin, load};
 pub use pods::PodSettings;
@@ -73,7 +73,7 @@ sections! {
     pub struct Config {
         "The node", node::relate => {
             /// The node: its identity, its resources, and what is reserved.
-            node: NodeSettings,
+            node: NodeOptions,
         }
         "In a cluster (mode cluster or companion)", cluster::relate => {
             /// What only matters with an API server.

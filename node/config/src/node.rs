@@ -30,7 +30,7 @@ const SYSCTLS: ValueKind = ValueKind::Texts("^(net|fs[./]mqueue|kernel)[./][-a-z
 options! {
     /// The options of the node: its identity, its resources, and what is reserved.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct NodeSettings {
+    pub struct NodeOptions {
         /// Where this node's pods come from. `standalone`: the manifests directory alone. `cluster`: an API server as
         /// well; the agent registers the machine as a node and runs the pods that are bound to it. `companion`: a
         /// kubelet runs the pods, and the agent ends them when the node goes down.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `GET /v1/status` | [`Status`] |
 //! | `GET /v1/status?watch=1` | one [`Status`] per line, now and after every change |
-//! | `GET /v1/plan/shutdown` | [`ShutdownPlan`]; `?seconds=30` |
+//! | `GET /v1/plan/shutdown` | `ShutdownPlan`; `?seconds=30` |
 //! | `GET /v1/plan/preemption` | [`PreemptionPlan`] |
 //! | `POST /v1/plan/preemption` | the same, for the pod whose manifest is the body; `?strategy=minimal` |
 //! | `GET /v1/plan/eviction` | [`EvictionPlan`](api::EvictionPlan); `?signal=memory.available` |

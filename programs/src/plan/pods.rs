@@ -164,7 +164,7 @@ mod tests {
         let left_out = |runtime, mode| {
             let mut config = Config::default();
             let name = Some("n1".to_owned());
-            config.node = winddown_config::NodeSettings { runtime, mode, name, ..config.node };
+            config.node = winddown_config::NodeOptions { runtime, mode, name, ..config.node };
             read(dir.path(), &config).unwrap().left_out
         };
         assert_eq!(

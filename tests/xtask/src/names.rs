@@ -157,6 +157,19 @@ impl<'ast> Visit<'ast> for Names {
         }
     }
 
+    /// The types that a macro is given to define.
+    fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
+        let tokens = item.mac.tokens.clone().into_iter();
+        let words: Vec<String> = tokens.map(|token| token.to_string()).collect();
+        for defined in words.windows(3).filter(|words| words[0] == "pub") {
+            let name = syn::parse_str::<Ident>(&defined[2]);
+            if let ("struct" | "enum", Ok(mut name)) = (&*defined[1], name) {
+                name.set_span(item.mac.bang_token.span);
+                self.type_(&name, &Visibility::Public(syn::token::Pub::default()));
+            }
+        }
+    }
+
     fn visit_item_const(&mut self, item: &'ast syn::ItemConst) {
         self.constant(&item.ident, &item.ty, false);
     }
@@ -210,6 +223,16 @@ mod tests {
         assert_eq!(
             wrong(&both[..1], &[("Run", "one is made from the other")]),
             ["Run names one type: take it from the list of names.rs"]
+        );
+    }
+
+    #[test]
+    fn a_type_that_a_macro_defines_has_a_name_of_its_own_too() {
+        let both =
+            [("a.rs", "pub struct Run;"), ("b.rs", "\noptions! { pub struct Run { a: u8 = 1; } }")];
+        assert_eq!(
+            wrong(&both, &[]),
+            ["Run names more than one type (a.rs:1, b.rs:2): name each for what it is"]
         );
     }
 
