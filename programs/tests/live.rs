@@ -133,6 +133,8 @@ fn the_picture_follows_the_size_of_the_terminal() {
 #[test]
 fn a_key_is_not_lost_while_the_terminal_is_resized() {
     let (_folder, _agent, mut tty) = watching(&nodes::idle(), (60, 12), &[]);
+    // Before that there is nothing to scroll.
+    tty.until("the pods", |text| text.contains("batch/report-builder"));
     for turn in 0..200 {
         tty.resize(60, 13 - turn % 2);
         tty.press("\x1b[F");

@@ -43,7 +43,7 @@ const ALLOWED: [(&str, usize, &str); 35] = [
     ("node/src/shutdown/drain.rs", 1, SHOWN),
     ("node/src/lib.rs", 1, SHOWN),
     ("node/src/shutdown/notice.rs", 1, SHOWN),
-    ("node/src/shutdown/start.rs", 1, SHOWN),
+    ("node/src/ordered_start.rs", 1, SHOWN),
     ("node/src/pressure/measure.rs", 1, ONCE),
     ("cluster/node-api/src/streams/server.rs", 1, "the connection ends with its stream"),
     ("shutdown/notices/src/kept.rs", 1, ANSWER),
