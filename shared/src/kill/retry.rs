@@ -19,6 +19,8 @@ pub struct Retry {
     jitter: [u32; 2],
 }
 
+/// There is no last delay. The loops of [`Retry::API_SERVER`] and [`Retry::KUBELET_POD`] would wait for ever after one:
+/// before these rows get a number, their loops have to return an error.
 const ENDLESS: u32 = u32::MAX;
 const EXACT: [u32; 2] = [100, 100];
 const SOONER: [u32; 2] = [50, 100];
@@ -29,9 +31,11 @@ const fn row(first: u64, longest: u64, most: u32, jitter: [u32; 2]) -> Retry {
 }
 
 impl Retry {
-    /// A step of a pod worker failed; leaves the pod as it is until something about it changes.
+    /// The runtime did not stop a pod; leaves the pod as it is until something about it changes.
+    pub const STOP: Self = row(1_000, 10_000, ENDLESS, LATER);
+    /// Another step of a pod worker failed (a start, a cleanup); as for [`STOP`](Self::STOP).
     pub const STEP: Self = row(1_000, 10_000, ENDLESS, LATER);
-    /// A step needs something outside the pod that is about to be ready (its network); as for [`STEP`](Self::STEP).
+    /// A step needs something outside the pod that is about to be ready (its network); as for [`STOP`](Self::STOP).
     pub const TRANSIENT: Self = row(1_000, 1_000, ENDLESS, LATER);
     /// The runtime could not be listed; waits for the next periodic listing.
     pub const LISTING: Self = row(10_000, 10_000, ENDLESS, EXACT);

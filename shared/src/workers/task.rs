@@ -12,7 +12,7 @@ use super::WorkersShared;
 use super::state::{PodWork, StepOutcome};
 use crate::base::critical::panic_text;
 use crate::workers::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
-use crate::{Event, Grace, Pod, PodLabel, PodStopped, PodUid, RuntimePod, error_chain};
+use crate::{Event, Grace, Pod, PodLabel, PodStopped, PodUid, Retry, RuntimePod, error_chain};
 
 /// Carries out the steps of one pod until there is nothing to do.
 pub(super) async fn run<S: PodSyncer>(inner: Arc<WorkersShared<S>>, uid: PodUid, generation: u64) {
@@ -129,7 +129,7 @@ async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: &Notify) -> 
     match result {
         Ok(Synced { terminal: true, ended, .. }) => Done::quiet(StepOutcome::Completed(ended)),
         Ok(Synced { again_in, .. }) => Done::quiet(StepOutcome::Synced { again_in }),
-        Err(error) => Done::failed(pod.label().clone(), &error),
+        Err(error) => Done::failed(pod.label().clone(), &error, error.retry),
     }
 }
 
@@ -146,7 +146,7 @@ async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instan
                 tracing::info!(pod = %label, "it is not ended after all: {why}");
                 Done::quiet(StepOutcome::Refused(why))
             }
-            None => Done::failed(label, &error),
+            None => Done::failed(label, &error, Retry::STOP),
         },
     }
 }
@@ -161,7 +161,7 @@ async fn terminate_runtime<S: PodSyncer>(
             let told = since.map(|since| StepReport::of_stop(label, &stopped, since));
             Done { outcome: StepOutcome::RuntimePodStopped(Arc::new(stopped)), told }
         }
-        Err(error) => Done::failed(label, &error),
+        Err(error) => Done::failed(label, &error, Retry::STOP),
     }
 }
 
@@ -169,7 +169,7 @@ async fn finish<S: PodSyncer>(syncer: &S, pod: Pod) -> Done {
     let label = pod.label().clone();
     match caught(syncer.sync_terminated_pod(pod)).await {
         Ok(()) => Done::quiet(StepOutcome::Finished),
-        Err(error) => Done::failed(label, &error),
+        Err(error) => Done::failed(label, &error, error.retry),
     }
 }
 
@@ -187,9 +187,9 @@ impl Done {
         Self { outcome, told: None }
     }
 
-    fn failed(pod: PodLabel, error: &SyncError) -> Self {
+    fn failed(pod: PodLabel, error: &SyncError, retry: Retry) -> Self {
         let told = StepReport::Failure { pod, error: error_chain(error) };
-        Self { outcome: StepOutcome::Failed(error.retry), told: Some(told) }
+        Self { outcome: StepOutcome::Failed(retry), told: Some(told) }
     }
 }
 
