@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::{PodLabel, PodUid, Retries, Retry};
+use winddown_shared::{PodLabel, PodUid};
 
 use super::local_node::KubeletHost;
 use super::runtime_poller::RuntimePoller;
@@ -14,17 +14,14 @@ use super::runtime_poller::RuntimePoller;
 /// The grace period of restarted containers; short, because they should have stopped already.
 const RESTARTED_GRACE: Duration = Duration::from_secs(1);
 
-/// The pods that were stopped while the kubelet was not held, with the time from which they are stopped again, by the UID
-/// that the runtime knows.
+/// The pods that were stopped while the kubelet was not held, with the time, by the UID that the runtime knows.
 #[derive(Debug, Default)]
-pub(super) struct RestartGuard(watch::Sender<HashMap<PodUid, StoppedPod>>);
-
-type StoppedPod = (PodLabel, Instant, Retries);
+pub(super) struct RestartGuard(watch::Sender<HashMap<PodUid, (PodLabel, Instant)>>);
 
 impl RestartGuard {
     /// Records that the pod was just stopped.
     pub(super) fn add(&self, runtime_uid: PodUid, pod: PodLabel) {
-        self.watch(runtime_uid, pod, Retry::RESTARTED.delays());
+        self.0.send_modify(|all| drop(all.insert(runtime_uid, (pod, Instant::now()))));
     }
 
     /// While the node goes down, stops whatever runs of a recorded pod. Never returns.
@@ -47,38 +44,25 @@ impl RestartGuard {
                 let Some(snapshot) = snapshots.borrow_and_update().clone() else { continue };
                 let runs_again: Vec<_> = {
                     let ended = self.0.borrow();
-                    let again = ended.iter().filter(|(uid, (_, at, _))| {
+                    let again = ended.iter().filter(|(uid, (_, at))| {
                         *at < snapshot.begun
                             && snapshot.of(uid).is_ok_and(|now| !now.running.is_empty())
                     });
-                    again.map(|(uid, stopped)| (uid.clone(), stopped.clone())).collect()
+                    again.map(|(uid, (pod, _))| (uid.clone(), pod.clone())).collect()
                 };
                 let again = runs_again.into_iter();
-                join_all(again.map(|(uid, stopped)| self.end_pod_again(node, uid, stopped))).await;
+                join_all(again.map(|(uid, pod)| self.end_pod_again(node, uid, pod))).await;
             }
             // The node stays up, so running pods are left alone.
             self.0.send_modify(HashMap::clear);
         }
     }
 
-    async fn end_pod_again<N: KubeletHost>(
-        &self,
-        node: &N,
-        runtime_uid: PodUid,
-        (pod, _, retries): StoppedPod,
-    ) {
+    async fn end_pod_again<N: KubeletHost>(&self, node: &N, runtime_uid: PodUid, pod: PodLabel) {
         tracing::warn!(%pod, "the kubelet has started its containers again: they are ended again");
         if let Err(error) = node.stop(&runtime_uid, RESTARTED_GRACE).await {
             tracing::warn!(%pod, "its containers cannot be stopped: {error}");
         }
-        self.watch(runtime_uid, pod, retries);
-    }
-
-    fn watch(&self, runtime_uid: PodUid, pod: PodLabel, mut retries: Retries) {
-        let next = retries.next().map(|delay| (pod, Instant::now() + delay, retries));
-        self.0.send_modify(|all| match next {
-            Some(stopped) => drop(all.insert(runtime_uid, stopped)),
-            None => drop(all.remove(&runtime_uid)),
-        });
+        self.add(runtime_uid, pod);
     }
 }

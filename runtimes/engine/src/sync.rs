@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use winddown_shared::{EndCause, Grace, Pod, PodEventKind, Retry, RuntimeError, error_chain};
+use winddown_shared::{EndCause, Grace, Pod, PodEventKind, RuntimeError, error_chain};
 
 use crate::action::Action;
 use crate::container_plan::{ContainerObservation, ContainerRule};
@@ -163,10 +163,7 @@ fn end_failing<D: Driver>(driver: &Arc<D>, entry: &Entry<D>, pod: &Pod, name: &A
         if let Err(error) = stopping::stop_to_restart(&driver, &entry, &name, why, grace).await {
             tracing::warn!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot end a failing container");
             // It is still failing: the next pass tries again.
-            if let Some(delay) = Retry::RESTART.delay(0, Duration::MAX, 0.0) {
-                tokio::time::sleep(delay).await;
-                entry.announce();
-            }
+            entry.announce();
         }
     });
 }

@@ -41,8 +41,6 @@ impl Retry {
     pub const LISTING: Self = row(10_000, 10_000, ENDLESS, EXACT);
     /// A start in progress delays the stop; fails the stop.
     pub const START: Self = row(500, 500, ENDLESS, EXACT);
-    /// A container that is to be restarted could not be stopped; leaves it to the next sync of its pod.
-    pub const RESTART: Self = row(0, 0, ENDLESS, EXACT);
     /// A container runtime did not accept a stop; fails the stop.
     pub const RUNTIME_CALL: Self = row(50, 1_000, ENDLESS, SOONER);
     /// A container runtime has not carried out SIGKILL; kills the container's process directly.
@@ -59,8 +57,6 @@ impl Retry {
     pub const UNIT: Self = row(2_000, 60_000, ENDLESS, SOONER);
     /// A pod of a kubelet could not be stopped through the container runtime; leaves it to the kubelet.
     pub const KUBELET_POD: Self = row(100, 1_000, ENDLESS, SOONER);
-    /// A kubelet restarted the containers of a stopped pod; leaves them running.
-    pub const RESTARTED: Self = row(0, 0, ENDLESS, EXACT);
     /// The API server did not carry out an eviction, or a deletion; deletes the pod, or leaves it to the runtime.
     pub const API_SERVER: Self = row(100, 2_000, ENDLESS, SOONER);
     /// A disruption budget refused an eviction; deletes the pod.
