@@ -112,7 +112,7 @@ pub struct RankedPodStatus {
     /// `spec.priority`, 0 when unset.
     #[serde(default)]
     pub priority: i32,
-    /// Its usage: bytes, inodes or processes; absent if it was not measured.
+    /// Its usage, in the signal's unit; absent if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<i64>,
     /// Its swap usage in bytes, if the signal measures memory; absent if it was not measured.

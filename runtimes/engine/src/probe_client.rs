@@ -192,6 +192,7 @@ fn read(
         .map_err(|error| format!("httpGet.path is no path: {error}"))?;
     let host = endpoint.authority();
     let agent = concat!("kube-probe/winddown-", env!("CARGO_PKG_VERSION"));
+    let too_many = |_| "httpGet.httpHeaders are too many".to_owned();
     let mut headers = HeaderMap::new();
     let of_spec = action.http_headers.iter().flatten().map(|h| (&*h.name, &*h.value));
     let defaults = [("host", &*host), ("user-agent", agent)];
@@ -203,12 +204,10 @@ fn read(
         // These may occur only once.
         let again = (name == HOST || name == USER_AGENT) && headers.contains_key(&name);
         if !again && !OURS.contains(&name) {
-            let added = headers.try_append(name, value);
-            added.map_err(|_| "httpGet.httpHeaders are too many".to_owned())?;
+            headers.try_append(name, value).map_err(too_many)?;
         }
     }
-    let closed = headers.try_insert(CONNECTION, HeaderValue::from_static("close"));
-    closed.map_err(|_| "httpGet.httpHeaders are too many".to_owned())?;
+    headers.try_insert(CONNECTION, HeaderValue::from_static("close")).map_err(too_many)?;
     Ok((path, headers))
 }
 
