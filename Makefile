@@ -13,8 +13,8 @@ CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
 CARGO_MUTANTS_VERSION := 27.1.0
 CARGO_MUTANTS := $(CACHE)/tools/bin/cargo-mutants
 GRAMMAR := $(CACHE)/tools/grammar/bin/winddown-grammar
-# What people read. tests/bench/ is a notebook, docs/pod-fields.md and docs/conformance.md are made by programs.
-PAGES = $(shell git ls-files '*.md' ':!tests/bench' ':!tests/corpus' ':!docs/pod-fields.md' ':!docs/conformance.md')
+# What people read. tests/bench/ is a notebook, docs/pod-fields.md and tests/conformance/ are made by programs.
+PAGES = $(shell git ls-files '*.md' ':!tests/bench' ':!tests/corpus' ':!docs/pod-fields.md' ':!tests/conformance')
 # The pure planners. FILES=… takes others, or some of them.
 FILES := preemption/src/**/*.rs \
 	$(addprefix eviction/src/,choose.rs decide.rs rank.rs pending_reclaim.rs usage.rs threshold.rs threshold/*.rs) \
@@ -183,7 +183,7 @@ pressure-oom-killers:
 	@WINDDOWN_LONG=1 $(CARGO) run --quiet --package winddown-node-tests --bin beside-oom-killers -- \
 		$(if $(WRITE),--into docs/explanation/comparison.md)
 
-conformance: ## Kubernetes' own suite on a node of ours (root; RUNS=1, ADD=1, FOCUS=…, WINDDOWN_E2E_TEST=…, …); WRITE=1: docs/conformance.md
+conformance: ## Kubernetes' own suite on a node of ours (root; RUNS=1, ADD=1, FOCUS=…, WINDDOWN_E2E_TEST=…, …); WRITE=1: tests/conformance/results.md
 	@[ '$(RUNS)' = 0 ] || $(CARGO) build --quiet --package winddown
 	@WRITE=$(WRITE) tests/conformance/run.sh
 

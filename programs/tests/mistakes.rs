@@ -157,7 +157,7 @@ fn there_are_over_a_hundred_mistakes_and_each_has_an_exit_code_of_the_page() {
     let tables = ["commands.txt", "agent.txt", "starting.txt", "root.txt"];
     let all: Vec<Case> = tables.into_iter().flat_map(cases).collect();
     assert!(all.len() > 100, "{}", all.len());
-    let page = std::fs::read_to_string(folder().join("../../../docs/reference/errors.md")).unwrap();
+    let page = std::fs::read_to_string(folder().join("../../../docs/reference/commands.md")).unwrap();
     // The page, every --help and the cases must agree about exit codes.
     let help = Command::new(assert_cmd::cargo::cargo_bin!("winddown")).arg("--help").output();
     let help = String::from_utf8(help.unwrap().stdout).unwrap();
@@ -177,7 +177,7 @@ fn there_are_over_a_hundred_mistakes_and_each_has_an_exit_code_of_the_page() {
         assert!(!said.is_empty(), "{}: nothing is said", case.name);
         assert!(
             page.contains(&format!("| {code} |")),
-            "exit code {code} is not in docs/reference/errors.md"
+            "exit code {code} is not in docs/reference/commands.md"
         );
     }
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the tests of Kubernetes' own suite that every node has to pass, sig-node's [NodeConformance] without the slow and
 # the disruptive, on a node in cluster mode beside real parts of a cluster, and the same on a kubelet if WINDDOWN_KUBELET
-# names one. Writes target/conformance/conformance.md, or with WRITE=1 docs/conformance.md, unless FOCUS=REGEXP picks some
+# names one. Writes target/conformance/results.md, or with WRITE=1 tests/conformance/results.md, unless FOCUS=REGEXP picks some
 # of the tests without ADD. If WINDDOWN_METRICS_SERVER names a metrics-server, `kubectl top` has to have figures first.
 #
 # Everything runs in a network, a process table and mounts of its own, which end with this script: nothing of the machine

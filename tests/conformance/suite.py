@@ -26,7 +26,7 @@ PAUSE = "trap 'exit 0' TERM INT; while :; do sleep 100000 & wait $!; done"
 USERS = b"root:x:0:0::/root:/bin/sh\nuser:x:1000:1000::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"
 # From which share of the processors on others than the tests make a run one on a busy machine.
 BUSY = 0.25
-PAGE = pathlib.Path("docs/conformance.md")
+PAGE = pathlib.Path("tests/conformance/results.md")
 # Busybox's shell drops variables like `data-1`, which that of the suite's image passes on: a bare command needs no shell.
 SH = b"""#include <string.h>
 #include <unistd.h>

@@ -73,7 +73,7 @@ fn the_table_of_outcomes_in_the_documentation_is_up_to_date() {
 
 #[test]
 fn what_to_look_at_after_a_shutdown_is_sorted_by_words_that_a_report_begins_with() {
-    let page = fs::read_to_string(root().join("docs/how-to/post-mortem.md")).unwrap();
+    let page = fs::read_to_string(root().join("docs/how-to/troubleshooting.md")).unwrap();
     let (_, table) = page.split_once("| the report says | look at |\n").unwrap();
     let rows = table.lines().map(str::trim_start).take_while(|line| line.starts_with('|')).skip(1);
     let said: Vec<&str> =

@@ -13,7 +13,7 @@ use winddown_shared::{GoDuration, Quantity};
 
 use super::*;
 
-/// The fields in which something is refused here that a kubelet starts with; docs/reference/kubelet-options.md names each.
+/// The fields in which something is refused here that a kubelet starts with; docs/differences.md names each.
 const REFUSED_HERE: [&str; 16] = [
     "shutdownGracePeriod",
     "shutdownGracePeriodByPodPriority",
@@ -155,7 +155,7 @@ fn each_file_of_a_kubelet_is_accepted_or_refused_as_by_it_or_differs_as_the_page
             }
         }
     }
-    let page = include_str!("../../../../docs/reference/kubelet-options.md");
+    let page = include_str!("../../../../docs/differences.md");
     for field in REFUSED_HERE {
         assert!(refused.contains(field), "{field} is refused by both");
         assert!(page.contains(&format!("`{field}`")), "{field} is not on the page");

@@ -109,7 +109,7 @@ impl Rack {
 async fn a_control_plane_ends_after_its_workers() -> TestResult {
     let test = "a_control_plane_ends_after_its_workers";
     let Some(mut rack) = Rack::up(test, 2, "9s").await? else { return Ok(()) };
-    let page = marked("docs/reference/after-nodes.md", "rack");
+    let page = marked("docs/reference/optional-features.md", "rack");
     let [before, after] = &page[..] else { return Err(format!("{page:?}").into()) };
     enter(&mut rack.nodes[0].0.node, before).await?;
     println!("{test}: {}", rack.control().text(&["plan", "shutdown"]).await?);

@@ -152,7 +152,7 @@ async fn takes_the_lock(set: DaemonSet, mut node: Node, image: &Path) -> TestRes
     node.start().await?;
     node.containerd_answers().await?;
     prepare(&node)?;
-    let typed = marked("docs/how-to/daemonset.md", "runtime");
+    let typed = marked("docs/tutorials/beside-a-kubelet.md", "runtime");
     assert!(!typed.is_empty(), "the page imports no image");
     enter_all(&mut node, &typed).await?;
     // What this test runs itself is in containerd's default namespace.

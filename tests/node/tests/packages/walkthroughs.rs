@@ -92,7 +92,7 @@ async fn a_single_server_does_what_its_walkthrough_says() -> TestResult {
     node.run(&["sh", "-ec", UNPACKED]).await?;
     manual_and_completions_are_put_in_place(&mut node, "").await?;
 
-    let mut typed = marked("docs/tutorials/single-server.md", "server");
+    let mut typed = marked("docs/tutorials/quick-start.md", "server");
     assert!(typed.len() >= 10, "only {} commands", typed.len());
     let is_end = |command: &Typed| command.line == "sudo winddown drain";
     let end = typed.iter().position(is_end).ok_or("nothing is rolled back")?;

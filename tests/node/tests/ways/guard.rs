@@ -117,9 +117,9 @@ async fn holding(test: &str, suite: Suite) -> TestResult<Option<Scenario>> {
     Ok(Some(scenario))
 }
 
-/// What docs/reference/guard.md shows, of this pod.
+/// What docs/reference/optional-features.md shows, of this pod.
 fn page(pod: &str) -> Vec<Typed> {
-    let mut typed = marked("docs/reference/guard.md", "guard");
+    let mut typed = marked("docs/reference/optional-features.md", "guard");
     assert_eq!(typed.len(), 2, "{typed:?}");
     for command in &mut typed {
         for line in command.shown.iter_mut().chain([&mut command.line]) {

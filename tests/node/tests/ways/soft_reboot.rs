@@ -115,9 +115,9 @@ async fn survives(test: &str, suite: Suite) -> TestResult {
     Ok(())
 }
 
-/// What docs/reference/reboot.md shows, of this test's pod: before the reboot, the reboot, after it.
+/// What docs/reference/optional-features.md shows, of this test's pod: before the reboot, the reboot, after it.
 fn page() -> TestResult<[Typed; 3]> {
-    let mut typed = marked("docs/reference/reboot.md", "reboot");
+    let mut typed = marked("docs/reference/optional-features.md", "reboot");
     for line in typed.iter_mut().flat_map(|command| &mut command.shown) {
         *line = line.replace("databases/db-edge-1", "default/db-winddown-node");
     }

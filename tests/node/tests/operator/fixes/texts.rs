@@ -81,7 +81,7 @@ fn how(line: &str) -> How {
             Filled("winddown plan shutdown -f /etc/winddown/pods")
         }
         "winddown release {first}" => {
-            Elsewhere("docs/reference/guard.md", "sudo winddown release batch/backup-edge-1")
+            Elsewhere("docs/reference/optional-features.md", "sudo winddown release batch/backup-edge-1")
         }
         "winddown report --id ID" | "winddown report --id {}" => {
             Filled("winddown report --id latest")
