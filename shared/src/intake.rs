@@ -427,6 +427,7 @@ impl<R: Runtime> Intake<R> {
         // admission is closed: a shutdown has to terminate it.
         let kill = self.earlier.kills.get(pod.uid());
         let is_kept_out = kill.is_some_and(|kill| kill.keeps_out(pod.is_static()));
+        let is_kept_out = is_kept_out && !has_terminal_phase(pod);
         let here = self.ran_before(pod.uid()) || is_kept_out;
         if here && self.resume_kill(pod) {
             return true;

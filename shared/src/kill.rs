@@ -86,7 +86,7 @@ impl KillReason {
 pub enum Owed {
     /// The pod starts again when it has terminated and the node admits pods.
     Restart,
-    /// The pod starts again when the node admits pods again.
+    /// The pod starts again when the node admits pods again. The request is kept until then.
     Reopening,
     /// The pod is tried again whenever there may be room for it.
     Room,
@@ -103,8 +103,8 @@ impl Owed {
     #[must_use]
     pub const fn outlasts_the_end(self) -> bool {
         match self {
-            Self::Relief | Self::Nothing => true,
-            Self::Restart | Self::Reopening | Self::Room | Self::Source => false,
+            Self::Reopening | Self::Relief | Self::Nothing => true,
+            Self::Restart | Self::Room | Self::Source => false,
         }
     }
 }
@@ -206,8 +206,10 @@ impl EarlierKill {
 
     /// Whether the pod must not start yet, even if it has terminated.
     pub(crate) fn keeps_out(&self, is_static: bool) -> bool {
-        self.request.restarts_on_node()
-            || (is_static && self.request.reason.owes().outlasts_the_end())
+        // What the end of the node, or a drain, has ended has not been rejected, whatever its source.
+        let owed = self.request.reason.owes();
+        let is_of_node = self.request.restarts_on_node() || owed == Owed::Reopening;
+        is_of_node || (is_static && owed.outlasts_the_end())
     }
 }
 

@@ -127,12 +127,11 @@ impl RunRecord {
         found.max_by_key(RunRecord::age)
     }
 
-    /// Returns the kill requests, by pod UID, to repeat for the pods that had been requested to stop but had not
-    /// stopped when this was written. `now` is the current time of the record's clock. Each pod's time ends
-    /// when it was to end, and not past its group's end.
+    /// Returns the kill requests, by pod UID, to repeat for the pods that had been requested to stop when this was
+    /// written. `now` is the current time of the record's clock. Each pod's time ends when it was to end, and not past
+    /// its group's end.
     ///
-    /// Pods that have stopped but stay on the node are included, so that they are not refused for good while the node
-    /// is going down.
+    /// Pods that have stopped are included: they are kept out while the node goes down, and have not been rejected.
     ///
     /// For a run that was called off, these are the pods that are still stopping: they continue to stop, as they do
     /// when a running agent learns that the run is called off. Pods whose time is over are left out.
@@ -144,7 +143,7 @@ impl RunRecord {
         let started = Duration::from_millis(self.started_boot_ms);
         let elapsed = now.saturating_sub(started);
         let reason = self.report.trigger.kill_reason();
-        let counts = move |pod: &PodReport| !pod.end.is_over() || (pod.stays && !called_off);
+        let counts = move |pod: &PodReport| !called_off || !pod.end.is_over();
         self.report.pods().filter(move |(_, pod)| counts(pod)).filter_map(move |(group, pod)| {
             let until = pod.asked? + pod.grace;
             if called_off && until <= elapsed {

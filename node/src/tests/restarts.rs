@@ -69,6 +69,49 @@ async fn a_successor_admits_nothing_before_the_login_manager_speaks_and_has_the_
     assert_eq!(b.shutdown.reports().list().unwrap().reports.len(), 1);
 }
 
+/// A pod of its own for each way in which the node goes on without it: a shutdown, and a drain.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_had_ended_before_the_agent_died_is_shown_as_ended_and_not_as_rejected() {
+    for drains in [false, true] {
+        let runtime = FakeRuntime::default();
+        let (batch, web, new) = (pod("batch", 0, 20), pod("web", 0, 20), pod("new", 0, 20));
+        runtime.stop_takes(web.uid(), secs(10));
+        let b = bench(runtime, held());
+        b.want(&[&batch, &web]).await;
+        let end = async |b: &Bench| match drains {
+            false => b.login.prepare(),
+            true => drop(b.node.drain(DrainRequest::default()).await.unwrap()),
+        };
+        end(&b).await;
+        tokio::time::sleep(secs(2)).await;
+        let (state, clock, runtime, login) = b.stop();
+        let b = bench_in(state, clock, runtime, login);
+        b.want(&[&batch, &web, &new]).await;
+        let status = b.node.status();
+        let rejected: Vec<_> = status.rejected.iter().map(|pod| pod.name.as_str()).collect();
+        assert_eq!(rejected, ["new"], "drains: {drains}");
+        let ended = status.pods.iter().find(|pod| pod.name == "batch").unwrap();
+        assert_eq!((&*ended.phase, &*ended.reason), ("Failed", "Terminated"), "drains: {drains}");
+        assert!(b.runtime.starts().len() == 2, "drains: {drains}");
+        if drains {
+            tokio::time::sleep(secs(10)).await;
+            b.node.withdraw_notice().await;
+        } else {
+            b.released().await;
+            let report = b.report();
+            let batch = report.pods().find(|(_, pod)| pod.name == "batch").unwrap().1;
+            assert_eq!((batch.end, batch.error.as_deref()), (PodEnd::Exited, None));
+            assert_eq!((report.resumed.len(), report.count(PodEnd::Left)), (1, 0));
+            b.login.cancel();
+        }
+        tokio::time::sleep(secs(5)).await;
+        let status = b.node.status();
+        assert!(status.pods.iter().all(|pod| pod.state == PodState::Syncing), "{:?}", status.pods);
+        let starts = b.runtime.starts();
+        assert_eq!(starts.iter().filter(|uid| *uid == batch.uid()).count(), 2, "drains: {drains}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_units_stop_path_writes_the_record_too_and_ends_in_a_report_of_its_own_kind() {
     let b = bench(FakeRuntime::default(), held());

@@ -360,7 +360,7 @@ async fn ended_for(reason: KillReason, web: &Pod, at: RestartAt) -> Option<Node>
     }
     let node = node_resuming(runtime, kept);
     node.want(&[web]).await;
-    if reason.owes().outlasts_the_end() && web.is_static() {
+    if matches!(reason.owes(), Owed::Relief | Owed::Nothing) && web.is_static() {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(node.said(web), ("Failed".into(), "Ended".into()));
     }

@@ -210,7 +210,8 @@ fn the_farthest_deadline_that_a_notice_can_have_is_counted_with() {
 }
 
 #[test]
-fn pods_that_were_asked_and_not_seen_to_end_are_asked_for_the_rest_of_their_grace() {
+fn pods_that_were_asked_are_asked_again_for_the_rest_of_their_grace_unless_the_run_was_called_off()
+{
     let mut record = record("boot", 10_000, 1);
     let group = GroupReport {
         priority: 0,
@@ -237,7 +238,14 @@ fn pods_that_were_asked_and_not_seen_to_end_are_asked_for_the_rest_of_their_grac
         asked.map(|(uid, kill)| (uid.to_string(), kill.until.as_secs())).collect()
     };
     let end = |name: &str, seconds| (name.to_owned(), seconds);
-    let all = [end("ending", 20), end("late", 14), end("last", 30), end("stays", 20)];
+    let all = [
+        end("ending", 20),
+        end("late", 14),
+        end("gone", 20),
+        end("killed", 12),
+        end("last", 30),
+        end("stays", 20),
+    ];
     assert_eq!(ends(false), all);
     assert_eq!(
         ends(true),
