@@ -6,13 +6,13 @@
 //! terminated are never touched, nor are those that succeeded.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{Event, KillReason, PodLabel, PodUid, Recorder, WallClock, WallTime};
+use winddown_shared::{Event, KillReason, Mutex, PodLabel, PodUid, Recorder, WallClock, WallTime};
 
 use crate::status::{Spool, SpoolError, SpoolLimits};
 
@@ -112,7 +112,7 @@ impl TerminatedPods {
             boot: self.0.boot.clone(),
         };
         {
-            let mut list = self.lock();
+            let mut list = self.0.list.lock();
             if !list.known.insert(ended.uid.clone()) {
                 return;
             }
@@ -129,7 +129,7 @@ impl TerminatedPods {
     /// Removes pods from the list. Costs as much for many as for one.
     pub fn forget(&self, uids: &HashSet<PodUid>) {
         let any = {
-            let mut list = self.lock();
+            let mut list = self.0.list.lock();
             let before = list.pods.len();
             list.pods.retain(|ended| !uids.contains(&ended.uid));
             list.known.retain(|uid| !uids.contains(uid));
@@ -143,7 +143,7 @@ impl TerminatedPods {
     /// The pods on the list, the oldest first; those of earlier agents once [`load`](Self::load)
     /// has read them.
     pub fn all(&self) -> Vec<TerminatedPod> {
-        self.lock().pods.iter().cloned().collect()
+        self.0.list.lock().pods.iter().cloned().collect()
     }
 
     /// Reads the list of earlier agents. Only the first successful call does anything.
@@ -151,11 +151,11 @@ impl TerminatedPods {
     /// # Errors
     /// When the disk cannot be read.
     pub async fn load(&self) -> Result<(), SpoolError> {
-        if self.lock().loaded {
+        if self.0.list.lock().loaded {
             return Ok(());
         }
         let found = self.0.spool.load().await?;
-        let mut list = self.lock();
+        let mut list = self.0.list.lock();
         list.loaded = true;
         for ended in found.into_iter().flat_map(|kept| kept.record).rev() {
             if list.known.insert(ended.uid.clone()) {
@@ -168,7 +168,7 @@ impl TerminatedPods {
     /// Waits until everything recorded so far is on disk, at most until `deadline`. Returns whether
     /// it is.
     pub async fn flush(&self, deadline: Instant) -> bool {
-        let version = self.lock().version;
+        let version = self.0.list.lock().version;
         let mut written = self.0.written.subscribe();
         timeout_at(deadline, written.wait_for(|on_disk| *on_disk >= version)).await.is_ok()
     }
@@ -177,7 +177,7 @@ impl TerminatedPods {
     /// in memory.
     fn changed(&self) {
         let start = {
-            let mut list = self.lock();
+            let mut list = self.0.list.lock();
             list.version += 1;
             !std::mem::replace(&mut list.writing, true)
         };
@@ -186,7 +186,7 @@ impl TerminatedPods {
         }
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(self.clone().write())),
-            Err(_) => self.lock().writing = false,
+            Err(_) => self.0.list.lock().writing = false,
         }
     }
 
@@ -195,28 +195,24 @@ impl TerminatedPods {
     async fn write(self) {
         // New entries must not overwrite those of earlier agents.
         if self.load().await.is_err() {
-            self.lock().writing = false;
+            self.0.list.lock().writing = false;
             return;
         }
         loop {
             let (version, pods) = {
-                let list = self.lock();
+                let list = self.0.list.lock();
                 (list.version, list.pods.iter().cloned().collect())
             };
             let written = self.0.spool.keep(&PodUid::new(LIST), pods).await.is_ok();
             if written {
                 self.0.written.send_replace(version);
             }
-            let mut list = self.lock();
+            let mut list = self.0.list.lock();
             if list.version == version || !written {
                 list.writing = false;
                 return;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, List> {
-        self.0.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

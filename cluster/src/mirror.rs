@@ -9,10 +9,10 @@
 //! of the agent.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
-use winddown_shared::status::PodPhase;
+use winddown_shared::{Mutex, status::PodPhase};
 use winddown_shared::{Pod, PodLabel, PodUid, WallClock};
 
 use crate::pods::{MirrorSide, StatusSide};
@@ -92,7 +92,7 @@ impl Mirrors {
     /// Sets the Node's UID, which mirrors name as their owner; `None` while the node is not registered.
     pub fn set_node_uid(&self, uid: Option<Arc<str>>) {
         let changed = {
-            let mut known = self.lock();
+            let mut known = self.0.known.lock();
             let changed = known.node_uid != uid;
             known.node_uid = uid;
             changed
@@ -104,7 +104,7 @@ impl Mirrors {
 
     /// The mirror of a static pod, if the API has one.
     pub fn of(&self, static_pod: &PodUid) -> Option<PodLabel> {
-        self.lock().of.get(static_pod).cloned()
+        self.0.known.lock().of.get(static_pod).cloned()
     }
 
     /// Incremented when a static pod gets a mirror, so that its status must be sent again.
@@ -114,7 +114,7 @@ impl Mirrors {
 
     /// How many mirror pods the API has.
     pub fn count(&self) -> usize {
-        self.lock().seen.len()
+        self.0.known.lock().seen.len()
     }
 
     /// Records the phase of the static pod. A terminated mirror cannot show that its pod runs
@@ -124,7 +124,7 @@ impl Mirrors {
             return;
         }
         let outlived = {
-            let mut known = self.lock();
+            let mut known = self.0.known.lock();
             let name = known.of.get(static_pod).map(name_of);
             let seen = name.and_then(|name| known.seen.get_mut(&name));
             seen.is_some_and(|seen| seen.ended && !std::mem::replace(&mut seen.outlived, true))
@@ -137,7 +137,7 @@ impl Mirrors {
     fn see(&self, pod: &Pod) {
         let Some(seen) = ObservedMirror::new(pod) else { return };
         let new_name = {
-            let mut known = self.lock();
+            let mut known = self.0.known.lock();
             let name = name_of(&seen.pod);
             let outdated = known.seen.get(&name).is_some_and(|newer| newer.is_newer_than(&seen));
             if outdated || known.gone.contains(&seen.pod.uid) {
@@ -158,15 +158,11 @@ impl Mirrors {
     }
 
     fn forget(&self, uid: &PodUid) {
-        let forgotten = self.lock().forget(uid);
+        let forgotten = self.0.known.lock().forget(uid);
         if forgotten {
             self.0.outbox.gone(uid);
             self.0.changed.notify_one();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, KnownMirrors> {
-        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -177,13 +173,13 @@ impl MirrorSide for Mirrors {
     }
 
     fn gone(&self, uid: &PodUid) {
-        self.lock().note_gone(uid);
+        self.0.known.lock().note_gone(uid);
         self.forget(uid);
     }
 
     fn relisted(&self, uids: &[PodUid]) {
         let gone: Vec<PodUid> = {
-            let mut known = self.lock();
+            let mut known = self.0.known.lock();
             known.complete = true;
             let listed: HashSet<&PodUid> = uids.iter().collect();
             known.by_uid.keys().filter(|uid| !listed.contains(uid)).cloned().collect()

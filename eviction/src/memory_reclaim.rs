@@ -1,12 +1,12 @@
 //! Has the kernel reclaim memory from the pod that would otherwise be evicted.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{MemoryFigure, PodStats, PodUid, error_chain};
+use winddown_shared::{MemoryFigure, Mutex, PodStats, PodUid, error_chain};
 
 use crate::observation::MemoryAvailable;
 use crate::seams::{Alternative, AlternativeWork, PlannedEviction, ReclaimError};
@@ -60,13 +60,13 @@ impl<R> MemoryReclaim<R> {
 
 impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
     fn is_under_way(&self, resource: Resource) -> bool {
-        resource == Resource::Memory && attempts(&self.attempts).is_under_way
+        resource == Resource::Memory && self.attempts.lock().is_under_way
     }
 
     fn instead_of(&self, eviction: &PlannedEviction<'_>) -> Option<AlternativeWork> {
         let PlannedEviction { act, victim, figures, memory_available, swap_free } = *eviction;
         let time = (*self.time.borrow())?;
-        let mut now = attempts(&self.attempts);
+        let mut now = self.attempts.lock();
         let lately = now.not_before.is_some_and(|not_before| Instant::now() < not_before);
         if act.resource() != Resource::Memory || now.is_under_way || lately {
             return None;
@@ -87,7 +87,7 @@ impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
             let took = begun.elapsed();
             let pause = if taken.is_ok() { RECLAIM_INTERVAL } else { HUNG_RECLAIM_PAUSE };
             let not_before = Some(Instant::now() + pause);
-            *attempts(&all) = Attempts { is_under_way: false, not_before };
+            *all.lock() = Attempts { is_under_way: false, not_before };
             let taken = taken.unwrap_or_else(|_| {
                 Err(ReclaimError { what: format!("still not done after {took:?}"), source: None })
             });
@@ -105,10 +105,6 @@ impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
         };
         Some(AlternativeWork { does, work: work.boxed() })
     }
-}
-
-fn attempts(of: &Mutex<Attempts>) -> MutexGuard<'_, Attempts> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How many bytes of a pod's memory the kernel can reclaim so that more counts as available, and the figure that shows

@@ -15,7 +15,7 @@ mod start;
 mod view;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_api_client::node_pods::KubePods;
@@ -31,7 +31,7 @@ use winddown_cluster::pods::{
 };
 use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_pod_references::{Resolver, ResolverConfig};
-use winddown_shared::{DesiredPods, Event, Recorder, Runtime, WallClock, error_chain};
+use winddown_shared::{DesiredPods, Event, Mutex, Recorder, Runtime, WallClock, error_chain};
 
 use crate::plugin::{Joining, NodePlugin};
 use crate::{NodeIdentity, PodSource};
@@ -215,7 +215,7 @@ impl Membership {
 
     /// Changes facts in the Node object.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Changing)) {
-        let mut changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changing = self.0.changing.lock();
         let before = changing.clone();
         change(&mut changing);
         if *changing == before {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_config::{Config, Mode, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_eviction::{Signal, parse_threshold};
 use winddown_host::{AllocatableConfig, Capacity};
-use winddown_shared::{Inhibitor, Quantity, ResourceName, WallTime, error_chain};
+use winddown_shared::{Inhibitor, Mutex, Quantity, ResourceName, WallTime, error_chain};
 use winddown_shutdown::{GroupPeriod, InPlacePolicy, Policy};
 
 use crate::{Eviction, Preemption, PressureSource, Settings, SettingsSource, Shutdown};
@@ -32,7 +32,7 @@ pub struct Configuration {
 pub struct Configured(Arc<ConfiguredShared>);
 
 struct ConfiguredShared {
-    configuration: RwLock<Configuration>,
+    configuration: Mutex<Configuration>,
     node: watch::Sender<Settings>,
     /// Each passes on what changes for one plug-in.
     followers: Mutex<Vec<Follower>>,
@@ -48,7 +48,7 @@ impl Configured {
         Self(Arc::new(ConfiguredShared {
             node: watch::Sender::new(settings(&configuration)),
             followers: Mutex::default(),
-            configuration: RwLock::new(configuration),
+            configuration: Mutex::new(configuration),
         }))
     }
 
@@ -60,7 +60,7 @@ impl Configured {
 
     /// The configuration in force.
     pub fn configuration(&self) -> Configuration {
-        self.0.configuration.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.configuration.lock().clone()
     }
 
     /// Applies what can change at run time from a reloaded configuration.
@@ -68,8 +68,8 @@ impl Configured {
         let inner = &*self.0;
         let config = Arc::clone(&configuration.config);
         let settings = settings(&configuration);
-        *inner.configuration.write().unwrap_or_else(PoisonError::into_inner) = configuration;
-        for follower in &*inner.followers.lock().unwrap_or_else(PoisonError::into_inner) {
+        *inner.configuration.lock() = configuration;
+        for follower in &*inner.followers.lock() {
             follower(&config);
         }
         inner.node.send_replace(settings);
@@ -80,7 +80,7 @@ impl Configured {
         &self,
         part: impl Fn(&Config) -> T + Send + Sync + 'static,
     ) -> watch::Receiver<T> {
-        let mut followers = self.0.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut followers = self.0.followers.lock();
         let (sender, receiver) = watch::channel(part(&self.configuration().config));
         followers.push(Box::new(move |config| {
             let new = part(config);

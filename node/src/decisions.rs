@@ -3,10 +3,10 @@
 mod log_line;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
-use winddown_shared::{Event, Recorder, WallClock};
+use winddown_shared::{Event, Mutex, Recorder, WallClock};
 
 use winddown_control::api::Decision;
 
@@ -39,7 +39,7 @@ impl Decisions {
 
     /// The last decisions, newest last.
     pub fn last(&self) -> Vec<Decision> {
-        lock(&self.0.last).iter().cloned().collect()
+        self.0.last.lock().iter().cloned().collect()
     }
 
     /// A counter that goes up with every decision.
@@ -50,7 +50,7 @@ impl Decisions {
     /// Subscribes to the event of every decision from now on.
     pub fn listen(&self) -> mpsc::UnboundedReceiver<Event> {
         let (tx, rx) = mpsc::unbounded_channel();
-        lock(&self.0.listeners).push(tx);
+        self.0.listeners.lock().push(tx);
         rx
     }
 }
@@ -63,8 +63,8 @@ impl Recorder for Decisions {
         }
         let decision = Decision::of(self.0.wall.now(), event);
         log_decision(event, &decision);
-        lock(&self.0.listeners).retain(|listener| listener.send(event.clone()).is_ok());
-        let mut last = lock(&self.0.last);
+        self.0.listeners.lock().retain(|listener| listener.send(event.clone()).is_ok());
+        let mut last = self.0.last.lock();
         if last.len() == MAX_KEPT_DECISIONS {
             last.pop_front();
         }
@@ -72,8 +72,4 @@ impl Recorder for Decisions {
         drop(last);
         self.0.version.send_modify(|n| *n += 1);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Node as ServerNode;
 use tokio::sync::watch;
 use winddown_host::{Capacity, LocalNode, ReadError, Roots, machine::host_name};
 use winddown_shared::{
-    Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, GateState,
+    Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, GateState, Mutex,
     NodeFit, NodeSource, NodeView, Others, Pod, Rejection, ResourceName, Runtime, VictimLock,
     critical, error_chain, platform_fits,
 };
@@ -140,12 +140,12 @@ impl Fit {
             unsafe_sysctls: settings.unsafe_sysctls.clone(),
             ..node.view(reserved.allocatable(&capacity))
         });
-        self.update(self.server().as_deref(), reserved.capacity(&capacity), own);
+        self.update(self.0.server.lock().as_deref(), reserved.capacity(&capacity), own);
     }
 
     /// Applies the current Node object on the API server.
     pub(super) fn set_server_node(&self, server: Option<Arc<ServerNode>>) {
-        let mut known = self.server();
+        let mut known = self.0.server.lock();
         *known = server;
         if let Some(found) = self.found() {
             self.update(known.as_deref(), found.whole.clone(), Arc::clone(&found.own));
@@ -155,10 +155,6 @@ impl Fit {
     /// The node as it was last read, with every change.
     pub(super) fn changes(&self) -> watch::Receiver<Option<Arc<NodeResources>>> {
         self.0.found.subscribe()
-    }
-
-    fn server(&self) -> MutexGuard<'_, Option<Arc<ServerNode>>> {
-        self.0.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Publishes the node. The caller holds the lock of [`server`](Self::server), so that of two changes at once the
@@ -181,7 +177,7 @@ impl Fit {
 
     /// Reads the machine's capacity; falls back to the last one that could be read.
     fn read(&self, machine: &Machine) -> Option<Capacity> {
-        let mut last = self.0.capacity.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.capacity.lock();
         match (machine.capacity)() {
             Ok(capacity) => *last = Some(capacity),
             Err(error) => {

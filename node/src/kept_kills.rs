@@ -6,13 +6,12 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
-    BootClock, EarlierKill, Event, KillReason, KillRequest, Owed, PodLabel, PodUid, PodUidMap,
-    Recorder, RegisteredPlugin, StatusOverride, error_chain,
+    BootClock, EarlierKill, Event, KillReason, KillRequest, Mutex, Owed, PodLabel, PodUid,
+    PodUidMap, Recorder, RegisteredPlugin, StatusOverride, error_chain,
 };
 
 use crate::kept_file;
@@ -96,7 +95,7 @@ impl KeptKills {
             outlasts_the_end: is_static && by.owes().outlasts_the_end(),
         };
         {
-            let mut ending = self.ending();
+            let mut ending = self.ending.lock();
             // Requested again after a restart: the end does not move.
             if let Some(before) = ending.get(&pod.uid) {
                 kept.until_boot_ms = before.until_boot_ms;
@@ -107,14 +106,14 @@ impl KeptKills {
     }
 
     fn has_stopped(&self, pod: &PodLabel) {
-        let outlasts = self.ending().get(&pod.uid).is_none_or(|kept| kept.outlasts_the_end);
+        let outlasts = self.ending.lock().get(&pod.uid).is_none_or(|kept| kept.outlasts_the_end);
         if !outlasts {
             self.forget(pod);
         }
     }
 
     fn forget(&self, pod: &PodLabel) {
-        if self.ending().remove(&pod.uid).is_some() {
+        if self.ending.lock().remove(&pod.uid).is_some() {
             let file = kept_file::path(&self.directory, &pod.uid);
             // If this fails, the next agent deletes the file when the pod stops or is admitted, or in another boot.
             let _ = file.and_then(std::fs::remove_file);
@@ -125,7 +124,7 @@ impl KeptKills {
     /// nothing if the kill is not recorded yet.
     pub(crate) fn shorten(&self, pod: &PodLabel, grace: Duration) {
         let until = self.boot_ms_after(grace);
-        match self.ending().get_mut(&pod.uid) {
+        match self.ending.lock().get_mut(&pod.uid) {
             Some(kept) if until < kept.until_boot_ms => kept.until_boot_ms = until,
             _ => return,
         }
@@ -148,7 +147,7 @@ impl KeptKills {
         let file = kept_file::path(&self.directory, uid)?;
         let mut written = None;
         loop {
-            let kept = self.ending().get(uid).cloned();
+            let kept = self.ending.lock().get(uid).cloned();
             let Some(kept) = kept else {
                 let _ = std::fs::remove_file(&file);
                 return Ok(());
@@ -164,10 +163,6 @@ impl KeptKills {
     fn boot_ms_after(&self, grace: Duration) -> u64 {
         let until = self.clock.now().saturating_add(grace).as_millis();
         u64::try_from(until).unwrap_or(u64::MAX)
-    }
-
-    fn ending(&self) -> std::sync::MutexGuard<'_, PodUidMap<KeptKill>> {
-        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

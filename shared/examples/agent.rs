@@ -5,30 +5,24 @@
 //! workers, admission and the statuses are winddown's.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use serde_json::json;
 use tokio::sync::{broadcast, watch};
 use winddown_shared::status::{StatusEntry, StatusStore};
 use winddown_shared::{
     Admission, ContainerKind, ContainerState, ContainerStatus, DesiredPods, Event, Grace, Intake,
-    KillReason, KillRequest, Pod, PodKiller, PodRuntimeStatus, PodStopped, PodUid, PodWorkers,
-    Recorder, Runtime, RuntimeError, RuntimePod, RuntimeSyncer, StatusOverride, SyncedPod,
-    WallClock, WallTime,
+    KillReason, KillRequest, Mutex, Pod, PodKiller, PodRuntimeStatus, PodStopped, PodUid,
+    PodWorkers, Recorder, Runtime, RuntimeError, RuntimePod, RuntimeSyncer, StatusOverride,
+    SyncedPod, WallClock, WallTime,
 };
 
 /// (1) Runs nothing, and remembers what it would run. A real one answers the same seven questions.
 struct InMemory(Mutex<HashMap<PodUid, Pod>>, broadcast::Sender<PodUid>);
 
-impl InMemory {
-    fn pods(&self) -> MutexGuard<'_, HashMap<PodUid, Pod>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Runtime for InMemory {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
-        self.pods().insert(pod.uid().clone(), pod.clone());
+        self.0.lock().insert(pod.uid().clone(), pod.clone());
         let status = self.pod_status(pod.uid()).await?;
         Ok(SyncedPod { status, ..SyncedPod::default() })
     }
@@ -40,7 +34,7 @@ impl Runtime for InMemory {
         _: Option<&Pod>,
         _: Grace,
     ) -> Result<PodStopped, RuntimeError> {
-        self.pods().remove(uid);
+        self.0.lock().remove(uid);
         Ok(PodStopped::default())
     }
 
@@ -53,7 +47,7 @@ impl Runtime for InMemory {
     }
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
-        let pods = self.pods();
+        let pods = self.0.lock();
         let spec = pods.get(uid).and_then(|pod| pod.spec.as_ref());
         let containers = spec.into_iter().flat_map(|s| &s.containers).map(|c| ContainerStatus {
             name: c.name.as_str().into(),
@@ -81,7 +75,7 @@ impl Runtime for InMemory {
             spec_mark: None,
             is_undisturbed: false,
         };
-        Ok(self.pods().values().map(listed).collect())
+        Ok(self.0.lock().values().map(listed).collect())
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {

@@ -34,6 +34,7 @@ pub use admission::{
 pub use base::backoff::{Backoff, doubled, fraction};
 pub use base::clock::{BootClock, WallClock, WallTime};
 pub use base::error_chain::error_chain;
+pub use base::lock::Mutex;
 pub use base::plugin_name::PluginName;
 pub use base::{critical, display};
 pub use event::of_pod::{EndCause, PodEvent, PodEventKind, ProbeKind};

@@ -29,13 +29,13 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use winddown_shared::ShutdownKind;
+use winddown_shared::{Mutex, ShutdownKind};
 use zbus::{Connection, Structure, Variant};
 
 pub use self::locks::LockRecord;
@@ -126,13 +126,13 @@ impl StandIn {
 
     /// Makes a reload (`KillUnit` with SIGHUP) read the drop-ins below `root`, `takes` later.
     pub fn reloading_from(self, root: impl Into<PathBuf>, takes: Duration) -> Self {
-        self.lock().reload = Some((root.into(), takes));
+        self.0.inner.lock().reload = Some((root.into(), takes));
         self
     }
 
     /// Sends `PrepareForShutdownWithMetadata` as well, as logind does since systemd 255.
     pub fn with_metadata(self) -> Self {
-        self.lock().metadata = true;
+        self.0.inner.lock().metadata = true;
         self
     }
 
@@ -140,7 +140,7 @@ impl StandIn {
     /// `ScheduledShutdown` changes, and `PreparingForShutdown` becomes false. When a shutdown begins, the change is
     /// reported too, before the signals.
     pub fn cancelling_without_a_signal(self) -> Self {
-        self.lock().quiet_cancel = true;
+        self.0.inner.lock().quiet_cancel = true;
         self
     }
 
@@ -149,7 +149,7 @@ impl StandIn {
     pub fn peer(&self) -> Bus {
         let stand_in = self.clone();
         Bus::Peer(Arc::new(move || {
-            let mut inner = stand_in.lock();
+            let mut inner = stand_in.0.inner.lock();
             let peers = inner.peers.as_mut().ok_or(io::ErrorKind::ConnectionRefused)?;
             let (ours, theirs) = UnixStream::pair()?;
             while peers.try_join_next().is_some() {}
@@ -161,7 +161,7 @@ impl StandIn {
     /// Disconnects every peer and accepts no more; resolves when all its tasks have stopped. Call this before the
     /// runtime shuts down: zbus panics if that happens while a server accepts a peer.
     pub async fn leave(&self) {
-        let peers = self.lock().peers.take();
+        let peers = self.0.inner.lock().peers.take();
         if let Some(mut peers) = peers {
             peers.shutdown().await;
         }
@@ -192,7 +192,7 @@ impl StandIn {
         let began = Instant::now();
         let mut changes = self.0.changes.subscribe();
         let (waited_for, delay) = {
-            let mut inner = self.lock();
+            let mut inner = self.0.inner.lock();
             let waited_for: Vec<u64> =
                 inner.locks.iter().filter(|lock| lock.delays_shutdown()).map(|l| l.id).collect();
             inner.preparing = true;
@@ -200,14 +200,14 @@ impl StandIn {
         };
         self.announce(true, kind).await;
         let all_gone = changes.wait_for(|_| {
-            let inner = self.lock();
+            let inner = self.0.inner.lock();
             let mut awaited = inner.locks.iter().filter(|lock| waited_for.contains(&lock.id));
             !inner.preparing || awaited.all(|lock| lock.released_at.is_some())
         });
         // The state below tells whether this timed out.
         let _ = tokio::time::timeout(delay, all_gone).await;
         let took = began.elapsed();
-        let inner = self.lock();
+        let inner = self.0.inner.lock();
         let (released, late) = inner
             .locks
             .iter()
@@ -231,7 +231,7 @@ impl StandIn {
     }
 
     async fn announce(&self, begins: bool, kind: ShutdownKind) {
-        let quiet_cancel = self.lock().quiet_cancel;
+        let quiet_cancel = self.0.inner.lock().quiet_cancel;
         if quiet_cancel {
             self.emit_change().await;
         }
@@ -253,19 +253,19 @@ impl StandIn {
 
     /// Sets `PreparingForShutdown` without a signal, as seen by a receiver that was not connected.
     pub fn set_preparing(&self, preparing: bool) {
-        self.lock().preparing = preparing;
+        self.0.inner.lock().preparing = preparing;
         self.changed();
     }
 
     /// Sets systemd's `SystemState` to `stopping` or `running`. logind does not know of it, as when a machine is shut
     /// down by starting `poweroff.target`.
     pub fn set_stopping(&self, stopping: bool) {
-        self.lock().stopping = stopping;
+        self.0.inner.lock().stopping = stopping;
     }
 
     /// Sends the signal without setting the property. Broken connections are removed.
     pub async fn emit(&self, begins: bool, kind: ShutdownKind) {
-        let metadata = self.lock().metadata;
+        let metadata = self.0.inner.lock().metadata;
         for connection in self.connections() {
             if metadata {
                 let body = (begins, HashMap::from([("type", Variant::from(kind_name(kind)))]));
@@ -281,58 +281,54 @@ impl StandIn {
 
     /// Returns every lock ever granted, oldest first.
     pub fn locks(&self) -> Vec<LockRecord> {
-        self.lock().locks.clone()
+        self.0.inner.lock().locks.clone()
     }
 
     /// Returns the number of locks held now.
     pub fn held(&self) -> usize {
-        self.lock().locks.iter().filter(|lock| lock.released_at.is_none()).count()
+        self.0.inner.lock().locks.iter().filter(|lock| lock.released_at.is_none()).count()
     }
 
     /// Resolves when `wanted` returns true for the locks. Cancel-safe.
     pub async fn until_locks(&self, mut wanted: impl FnMut(&[LockRecord]) -> bool) {
         let mut changes = self.0.changes.subscribe();
         // The sender lives as long as `self`.
-        let _ = changes.wait_for(|_| wanted(&self.lock().locks)).await;
+        let _ = changes.wait_for(|_| wanted(&self.0.inner.lock().locks)).await;
     }
 
     /// Leaves the locks granted so far out of `ListInhibitors`, like a logind that lost them.
     pub fn forget_locks(&self) {
-        for lock in &mut self.lock().locks {
+        for lock in &mut self.0.inner.lock().locks {
             lock.listed = false;
         }
     }
 
     /// Returns the current `InhibitDelayMaxSec`.
     pub fn delay(&self) -> Duration {
-        self.lock().delay
+        self.0.inner.lock().delay
     }
 
     /// Changes `InhibitDelayMaxSec`, and also its default for when no drop-in sets it.
     pub fn set_delay(&self, delay: Duration) {
-        let mut inner = self.lock();
+        let mut inner = self.0.inner.lock();
         inner.delay = delay;
         inner.default_delay = delay;
     }
 
     /// Sets the behaviour of a method or property (by its D-Bus name) from now on.
     pub fn set_behaviour(&self, member: &'static str, behaviour: Behaviour) {
-        self.lock().behaviour.insert(member, behaviour);
+        self.0.inner.lock().behaviour.insert(member, behaviour);
     }
 
     /// Returns the calls so far, with their arguments, in the order of arrival.
     pub fn calls(&self) -> Vec<String> {
-        self.lock().calls.clone()
+        self.0.inner.lock().calls.clone()
     }
 
     fn connections(&self) -> Vec<Connection> {
-        let mut inner = self.lock();
+        let mut inner = self.0.inner.lock();
         inner.connections.retain(|connection| !connection.is_closed());
         inner.connections.clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StandInState> {
-        self.0.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn changed(&self) {
@@ -341,12 +337,12 @@ impl StandIn {
 
     /// Handles SIGHUP: reloads the drop-ins after the configured time.
     fn reload(&self) {
-        let Some((root, takes)) = self.lock().reload.clone() else { return };
+        let Some((root, takes)) = self.0.inner.lock().reload.clone() else { return };
         let stand_in = self.clone();
         tokio::spawn(async move {
             tokio::time::sleep(takes).await;
             let found = tokio::task::spawn_blocking(move || drop_in::find(&root)).await;
-            let mut inner = stand_in.lock();
+            let mut inner = stand_in.0.inner.lock();
             let set = found.ok().flatten().map(|setting| setting.value);
             inner.delay = set.unwrap_or(inner.default_delay);
         });
@@ -355,7 +351,7 @@ impl StandIn {
 
 impl std::fmt::Debug for StandIn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let inner = self.lock();
+        let inner = self.0.inner.lock();
         f.debug_struct("StandIn")
             .field("delay", &inner.delay)
             .field("preparing", &inner.preparing)

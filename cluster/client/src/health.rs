@@ -1,11 +1,12 @@
 //! Whether the API server can be reached, as the results of all requests show.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::watch;
 use tokio::time::{Duration, Instant};
+use winddown_shared::Mutex;
 
 #[cfg(test)]
 mod tests;
@@ -123,13 +124,13 @@ impl ConnectionHealth {
 
     /// When the API server last answered.
     pub(super) fn last_contact(&self) -> Option<Instant> {
-        self.contact().last
+        self.contact.lock().last
     }
 
     /// The API server's current time, once an answer has shown it. It does not depend on this node's
     /// wall clock: a step of that would end grace periods too early until the next comparison.
     pub(super) fn api_time(&self) -> Option<Timestamp> {
-        let (at, theirs) = self.contact().compared?;
+        let (at, theirs) = self.contact.lock().compared?;
         theirs.checked_add(at.elapsed()).ok()
     }
 
@@ -137,7 +138,7 @@ impl ConnectionHealth {
     pub(super) fn set(&self, state: ConnectionState) {
         let now = Instant::now();
         if matches!(state, ConnectionState::Connected | ConnectionState::Unauthorized { .. }) {
-            self.contact().last = Some(now);
+            self.contact.lock().last = Some(now);
         }
         self.state.send_if_modified(|health| {
             if std::mem::discriminant(&health.state) == std::mem::discriminant(&state) {
@@ -160,7 +161,7 @@ impl ConnectionHealth {
     /// Compares the clocks by the `Date` of an answer that has just arrived, at most once a minute.
     pub(super) fn clock(&self, date: Option<&str>, wall: impl FnOnce() -> Timestamp) {
         let now = Instant::now();
-        let mut contact = self.contact();
+        let mut contact = self.contact.lock();
         let due = contact.compared.is_none_or(|(at, _)| now.duration_since(at) >= COMPARE_EVERY);
         let Some(theirs) = date.filter(|_| due).and_then(read_date) else {
             return;
@@ -178,10 +179,6 @@ impl ConnectionHealth {
             );
         }
         contact.warned = large;
-    }
-
-    fn contact(&self) -> std::sync::MutexGuard<'_, Contact> {
-        self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

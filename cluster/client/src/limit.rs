@@ -1,12 +1,12 @@
 //! Limits the rate of requests to the API server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Method;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout};
+use winddown_shared::Mutex;
 
 #[cfg(test)]
 mod tests;
@@ -127,7 +127,7 @@ impl RequestLimits {
         let now = Instant::now();
         let hurried = self.hurried.notified();
         let (wait, paused) = {
-            let mut bucket = self.bucket();
+            let mut bucket = self.bucket.lock();
             (bucket.take(now, urgency), bucket.paused_until)
         };
         if !wait.is_zero() {
@@ -147,24 +147,20 @@ impl RequestLimits {
 
     /// Suspends the rate limit until this time, also for requests that wait already.
     pub(crate) fn hurry(&self, until: Instant) {
-        self.bucket().in_haste_until = until;
+        self.bucket.lock().in_haste_until = until;
         self.hurried.notify_waiters();
     }
 
     /// Pauses ordinary requests, because the server has asked for it.
     pub(crate) fn pause(&self, wait: Duration) {
         let until = Instant::now() + wait.min(LONGEST_PAUSE);
-        let mut bucket = self.bucket();
+        let mut bucket = self.bucket.lock();
         bucket.paused_until = bucket.paused_until.max(until);
     }
 
     /// The number of requests that wait at the moment.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
-    }
-
-    fn bucket(&self) -> std::sync::MutexGuard<'_, Bucket> {
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -214,7 +210,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.limits.waiting.fetch_sub(1, Ordering::Relaxed);
         if !self.is_over {
-            let mut bucket = self.limits.bucket();
+            let mut bucket = self.limits.bucket.lock();
             let every = bucket.every;
             bucket.full_at -= every;
         }

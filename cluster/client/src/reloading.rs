@@ -1,7 +1,7 @@
 //! One shared client that uses the currently valid credentials.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use kube::client::Body;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::{WallClock, WallTime, error_chain};
+use winddown_shared::{Mutex, WallClock, WallTime, error_chain};
 
 use super::bounded_body::BoundedBody;
 use super::draft::CredentialsDraft;
@@ -272,7 +272,7 @@ impl ConnectionShared {
         let files = current.material.origin();
         if current.material.command.is_some() {
             // The reason that there are no newer ones says more.
-            if let Some(said) = self.looked().said.clone() {
+            if let Some(said) = self.looked.lock().said.clone() {
                 return said;
             }
             return format!(
@@ -293,7 +293,7 @@ impl ConnectionShared {
             return;
         };
         {
-            let mut looked = self.looked();
+            let mut looked = self.looked.lock();
             let expired = current.material.has_expired(self.wall.now());
             if looked.at.elapsed() < self.pauses.look_every && !(expired && self.may_ask(&looked)) {
                 return;
@@ -316,7 +316,7 @@ impl ConnectionShared {
         let material = &current.material;
         let outdated = material.command.is_some()
             && (material.has_expired(self.wall.now()) || doubt == Doubt::Refused)
-            && self.may_ask(&self.looked());
+            && self.may_ask(&self.looked.lock());
         if reading.is_none() && !changed.unwrap_or(false) && !outdated {
             return None;
         }
@@ -343,7 +343,7 @@ impl ConnectionShared {
                 let draft = self.source.draft().await?;
                 self.note_trust(&draft);
                 if draft.plugin.is_some() {
-                    self.looked().asked = Some(Instant::now());
+                    self.looked.lock().asked = Some(Instant::now());
                 }
                 reading.insert(Box::pin(draft.finish()))
             }
@@ -377,7 +377,7 @@ impl ConnectionShared {
         let serial = self.current().map_or(1, |current| current.serial + 1);
         let current = Arc::new(Current { serial, material, transport });
         self.current.send_replace(Some(Arc::clone(&current)));
-        let mut looked = self.looked();
+        let mut looked = self.looked.lock();
         looked.at = Instant::now();
         looked.said = None;
         Ok(current)
@@ -404,7 +404,7 @@ impl ConnectionShared {
         if let Some(current) = self.current() {
             return Some(current);
         }
-        if reading.is_none() && !self.may_ask(&self.looked()) {
+        if reading.is_none() && !self.may_ask(&self.looked.lock()) {
             return None;
         }
         let error = match self.read_alone(&mut reading).await {
@@ -440,7 +440,7 @@ impl ConnectionShared {
     }
 
     fn log_once(&self, text: String) {
-        let mut looked = self.looked();
+        let mut looked = self.looked.lock();
         if looked.said.as_ref() != Some(&text) {
             tracing::warn!("newer credentials cannot be used, so the earlier ones stay: {text}");
             looked.said = Some(text);
@@ -450,10 +450,6 @@ impl ConnectionShared {
     /// Whether enough time has passed since the command was last run.
     fn may_ask(&self, looked: &Looked) -> bool {
         looked.asked.is_none_or(|at| at.elapsed() >= self.pauses.command_again_after)
-    }
-
-    fn looked(&self) -> std::sync::MutexGuard<'_, Looked> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,13 +1,13 @@
 //! The node's pods, as last reported by the API server; until it has listed them, as the container runtime has them.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{Notify, broadcast, watch};
 use winddown_shared::{
-    DesiredPods, FoundPod, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError, RuntimePod,
-    error_chain,
+    DesiredPods, FoundPod, Mutex, Pod, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError,
+    RuntimePod, error_chain,
 };
 
 use super::facts;
@@ -100,7 +100,7 @@ impl PodIndex {
     /// again.
     pub(super) fn applied(&self, mut object: api::Pod) -> bool {
         let claim = mirror::take_claim(&mut object, &self.node);
-        let mut pods = self.lock();
+        let mut pods = self.pods.lock();
         let claim = claim.map(|claim| {
             let uid = object.metadata.uid.as_deref().map(PodUid::new);
             let known = uid.and_then(|uid| pods.get(&uid)?.claim.clone());
@@ -125,18 +125,18 @@ impl PodIndex {
 
     /// Whether the pod says that it is a mirror pod, and the container runtime has not been asked, or knows no such pod.
     pub(super) fn is_open(&self, uid: &PodUid) -> bool {
-        self.lock().get(uid).is_some_and(KnownEntry::is_open)
+        self.pods.lock().get(uid).is_some_and(KnownEntry::is_open)
     }
 
     /// Whether there is any such pod.
     pub(super) fn has_open(&self) -> bool {
-        self.lock().values().any(KnownEntry::is_open)
+        self.pods.lock().values().any(KnownEntry::is_open)
     }
 
     /// Answers the claims of pods by the pods that the container runtime has. Returns whether the desired pods may have
     /// changed.
     pub(super) fn judge(&self, found: &[FoundPod], node_uid: Option<&str>) -> bool {
-        let mut pods = self.lock();
+        let mut pods = self.pods.lock();
         let mut answered = Vec::new();
         for entry in pods.values_mut().filter(|entry| entry.is_open()) {
             let Some((claim, _)) = entry.claim.clone() else { continue };
@@ -171,7 +171,7 @@ impl PodIndex {
     pub(super) fn found(&self, objects: Vec<api::Pod>) -> bool {
         let found: Vec<Pod> = objects.into_iter().filter_map(|one| self.planned(one)).collect();
         let uids: HashSet<PodUid> = found.iter().map(|pod| pod.uid().clone()).collect();
-        let mut pods = self.lock();
+        let mut pods = self.pods.lock();
         if self.is_listed() {
             return false;
         }
@@ -199,7 +199,7 @@ impl PodIndex {
 
     /// Records why the container runtime has not listed its pods; `None` if it has. Returns whether that is new.
     pub(super) fn set_not_found(&self, why: Option<NodeError>) -> bool {
-        let mut known = self.not_found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.not_found.lock();
         let said = |why: &Option<NodeError>| why.as_ref().map(|why| Arc::clone(&why.why));
         let is_new = said(&known) != said(&why);
         *known = why;
@@ -219,12 +219,12 @@ impl PodIndex {
 
     /// Whether what is known of the pod is from the container runtime alone.
     pub(super) fn is_found(&self, uid: &PodUid) -> bool {
-        self.lock().get(uid).is_some_and(|entry| entry.found)
+        self.pods.lock().get(uid).is_some_and(|entry| entry.found)
     }
 
     /// Whether any pod is known from the container runtime alone.
     pub(super) fn has_found(&self) -> bool {
-        self.lock().values().any(|entry| entry.found && !entry.gone)
+        self.pods.lock().values().any(|entry| entry.found && !entry.gone)
     }
 
     /// The pod of this object; `None` if it cannot be ended here.
@@ -270,7 +270,7 @@ impl PodIndex {
 
     /// Records that the API server no longer has the pod. Returns whether that is new.
     pub(super) fn gone(&self, uid: &PodUid) -> bool {
-        let mut pods = self.lock();
+        let mut pods = self.pods.lock();
         let Some(entry) = pods.get_mut(uid).filter(|entry| !entry.gone) else { return false };
         entry.gone = true;
         entry.notify();
@@ -281,13 +281,13 @@ impl PodIndex {
 
     /// Records that a list begins.
     pub(super) fn begin_list(&self) {
-        self.lock().values_mut().for_each(|entry| entry.listed = false);
+        self.pods.lock().values_mut().for_each(|entry| entry.listed = false);
     }
 
     /// Records that a list is complete: pods that it lacks are gone.
     pub(super) fn end_list(&self) {
         let missing: Vec<PodUid> = {
-            let pods = self.lock();
+            let pods = self.pods.lock();
             self.listed.send_replace(true);
             let missing = pods.iter().filter(|(_, entry)| !entry.listed && !entry.gone);
             missing.map(|(uid, _)| uid.clone()).collect()
@@ -300,8 +300,8 @@ impl PodIndex {
     /// Publishes the desired pods.
     pub(super) fn publish(&self) {
         // `pods` must not be locked meanwhile: readers of the desired pods may query one of them.
-        let _turn = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut pods = self.lock();
+        let _turn = self.publishing.lock();
+        let mut pods = self.pods.lock();
         // No caller knows of these, so none will call `forget` for them.
         pods.retain(|_, entry| entry.published || !entry.gone);
         pods.values_mut().for_each(|entry| entry.published = true);
@@ -336,7 +336,7 @@ impl PodIndex {
     }
 
     fn unlisted(&self) -> String {
-        let not_found = self.not_found.lock().unwrap_or_else(PoisonError::into_inner);
+        let not_found = self.not_found.lock();
         match &*not_found {
             None => UNLISTED.to_owned(),
             Some(why) => format!("{UNLISTED}, and the container runtime does not tell them: {why}"),
@@ -348,20 +348,20 @@ impl PodIndex {
     }
 
     pub(super) fn look(&self, uid: &PodUid) -> Option<CurrentPod> {
-        let pods = self.lock();
+        let pods = self.pods.lock();
         pods.get(uid).map(|entry| CurrentPod { pod: entry.newest.clone(), gone: entry.gone })
     }
 
     /// Changes of this pod; `None` if it is unknown.
     pub(super) fn news(&self, uid: &PodUid) -> Option<watch::Receiver<()>> {
-        let mut pods = self.lock();
+        let mut pods = self.pods.lock();
         let entry = pods.get_mut(uid)?;
         Some(entry.news.get_or_insert_with(|| watch::Sender::new(())).subscribe())
     }
 
     /// Records that the pod's containers were stopped and the API server does not know it yet.
     pub(super) fn stopped(&self, uid: &PodUid) {
-        if let Some(entry) = self.lock().get_mut(uid) {
+        if let Some(entry) = self.pods.lock().get_mut(uid) {
             entry.stopped = true;
         }
         self.notify(uid.clone());
@@ -369,24 +369,24 @@ impl PodIndex {
 
     /// Whether the kubelet runs the pod, and is not asked to stop it.
     pub(super) fn runs_on(&self, uid: &PodUid) -> bool {
-        self.lock().get(uid).is_some_and(KnownEntry::runs_on)
+        self.pods.lock().get(uid).is_some_and(KnownEntry::runs_on)
     }
 
     /// Records whether the pod's stop has begun, or a run of it.
     pub(super) fn set_stop_begun(&self, uid: &PodUid, begun: bool) {
-        if let Some(entry) = self.lock().get_mut(uid) {
+        if let Some(entry) = self.pods.lock().get_mut(uid) {
             entry.stop_begun = begun;
         }
     }
 
     pub(super) fn is_stop_begun(&self, uid: &PodUid) -> bool {
-        self.lock().get(uid).is_some_and(|entry| entry.stop_begun)
+        self.pods.lock().get(uid).is_some_and(|entry| entry.stop_begun)
     }
 
     /// Resolves when no pod runs but those of manifests. Cancel-safe.
     pub(super) async fn only_manifests_run(&self) {
         let mut changes = self.changes();
-        while self.lock().values().any(KnownEntry::runs_for_api) {
+        while self.pods.lock().values().any(KnownEntry::runs_for_api) {
             // If the receiver lags, the check is simply repeated. The sender lives as long as `self`.
             let _ = changes.recv().await;
         }
@@ -394,7 +394,7 @@ impl PodIndex {
 
     /// Records that the kubelet was seen to hold nothing of the pod. That only lasts after the pod's end.
     pub(super) fn freed(&self, uid: &PodUid) {
-        if let Some(entry) = self.lock().get_mut(uid) {
+        if let Some(entry) = self.pods.lock().get_mut(uid) {
             entry.free = entry.gone || entry.stopped;
         }
     }
@@ -402,7 +402,7 @@ impl PodIndex {
     /// The pods that the kubelet stops and cleans up on behalf of the API server, including terminated ones; without
     /// those that are free.
     pub(super) fn not_free(&self) -> Vec<PodUid> {
-        let pods = self.lock();
+        let pods = self.pods.lock();
         let others = pods.iter().filter(|(_, entry)| !entry.newest.is_mirror() && !entry.free);
         others.map(|(uid, _)| uid.clone()).collect()
     }
@@ -410,13 +410,13 @@ impl PodIndex {
     /// Whether the API server has a mirror pod of the pod that the container runtime knows by this UID.
     pub(super) fn has_mirror_of(&self, runtime_uid: &PodUid) -> bool {
         let is_of = |pod: &Pod| pod.is_mirror() && facts::runtime_uid(pod) == *runtime_uid;
-        self.lock().values().any(|entry| !entry.gone && is_of(&entry.newest))
+        self.pods.lock().values().any(|entry| !entry.gone && is_of(&entry.newest))
     }
 
     /// The status of the pod's containers.
     pub(super) fn status(&self, uid: &PodUid) -> Option<PodRuntimeStatus> {
         let (pod, ended) = {
-            let pods = self.lock();
+            let pods = self.pods.lock();
             let entry = pods.get(uid)?;
             (entry.newest.clone(), entry.gone || entry.stopped)
         };
@@ -424,7 +424,7 @@ impl PodIndex {
     }
 
     pub(super) fn list(&self) -> Vec<RuntimePod> {
-        let pods = self.lock();
+        let pods = self.pods.lock();
         let here = pods.values().filter(|entry| !entry.gone);
         here.map(|entry| RuntimePod {
             uid: entry.newest.uid().clone(),
@@ -441,7 +441,7 @@ impl PodIndex {
 
     /// Removes a pod that is gone.
     pub(super) fn forget(&self, uid: &PodUid) {
-        let mut pods = self.lock();
+        let mut pods = self.pods.lock();
         if pods.get(uid).is_some_and(|entry| entry.gone) {
             pods.remove(uid);
         }
@@ -450,10 +450,6 @@ impl PodIndex {
     fn notify(&self, uid: PodUid) {
         // Fails only if there are no receivers.
         let _ = self.changes.send(uid);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PodUidMap<KnownEntry>> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

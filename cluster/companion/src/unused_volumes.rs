@@ -1,11 +1,10 @@
 //! Tracks volumes that are staged but used by no pod.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{PodUid, PodUidMap};
+use winddown_shared::{Mutex, PodUid, PodUidMap};
 
 /// How long to wait for an unused volume. A kubelet unstages a volume soon after its last pod is gone; one that is
 /// still staged after this time, and was unused before the pod's stop began, is not waited for.
@@ -33,14 +32,14 @@ struct Volume {
 impl UnusedVolumes {
     /// Records that the pod's stop has begun, and that these volumes were unused at that time.
     pub(super) fn begin(&self, uid: &PodUid, at: Instant, unused: &[String]) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         seen.pods.entry(uid.clone()).or_insert(at);
         seen.take(at, unused);
     }
 
     /// Those of the currently unused volumes that may be the pod's.
     pub(super) fn of(&self, uid: &PodUid, at: Instant, mut unused: Vec<String>) -> Vec<String> {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.0.lock();
         seen.take(at, &unused);
         // The pod may have stopped before this agent started.
         let begun = seen.pods.get(uid).copied().unwrap_or(at);
@@ -60,7 +59,7 @@ impl UnusedVolumes {
 
     /// Forgets the pod.
     pub(super) fn forget(&self, uid: &PodUid) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pods.remove(uid);
+        self.0.lock().pods.remove(uid);
     }
 }
 

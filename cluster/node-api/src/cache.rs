@@ -2,10 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use winddown_shared::Mutex;
 
 /// A cache of at most `most` answers; the oldest is evicted for the newest.
 pub(crate) struct Cache<K, V> {
@@ -27,14 +27,14 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
 
     /// Returns the answer unless it has expired.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         let (answer, until) = kept.answers.get(key)?;
         (Instant::now() < *until).then(|| answer.clone())
     }
 
     /// Stores an answer, which expires after `keep`.
     pub(crate) fn put(&self, key: K, answer: V, keep: Duration) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         let CachedAnswer { answers, order } = &mut *kept;
         if answers.insert(key.clone(), (answer, Instant::now() + keep)).is_none() {
             order.push_back(key);
@@ -48,7 +48,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Cache<K, V> {
 
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock();
         assert_eq!(kept.answers.len(), kept.order.len());
         kept.answers.len()
     }

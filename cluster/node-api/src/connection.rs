@@ -1,6 +1,6 @@
 //! One client's connection: whether the client is authorized, what it holds, and when it has to leave.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -14,6 +14,7 @@ use crate::context::RequestContext;
 use crate::places::ConnectionSlot;
 use crate::route::{RequestedEndpoint, route};
 use crate::streams::Tunnel;
+use winddown_shared::Mutex;
 
 /// The most bytes of a request's head.
 pub(crate) const MAX_HEAD_BYTES: u32 = 32 * 1024;
@@ -116,11 +117,11 @@ impl ClientConnection {
 
     /// Keeps the tunnel that the connection becomes once the response has been sent.
     pub(crate) fn keep_tunnel(&self, tunnel: Option<Tunnel>) {
-        *self.tunnel.lock().unwrap_or_else(PoisonError::into_inner) = tunnel;
+        *self.tunnel.lock() = tunnel;
     }
 
     pub(crate) fn take_tunnel(&self) -> Option<Tunnel> {
-        self.tunnel.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.tunnel.lock().take()
     }
 
     /// Resolves when the client should leave: it was refused, or has not sent a request for some time.

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use kube::Client;
 use tokio::time::Instant;
-use winddown_shared::{Pod, WallTime};
+use winddown_shared::{Mutex, Pod, WallTime};
 
 use super::allowance::Allowance;
 use super::downward::NodeAmounts;
@@ -100,7 +100,7 @@ pub(super) async fn write(
     let (places, volume_lock, group) =
         (places.clone(), Arc::clone(volume_lock), payload::group(pod));
     let work = move || {
-        let stands = volume_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let stands = volume_lock.lock();
         if !*stands {
             return Ok((HashMap::new(), 0));
         }

@@ -1,6 +1,6 @@
 //! The interface to the pod controller.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use kube::Client;
 use tokio::sync::mpsc;
@@ -47,7 +47,7 @@ impl Resolver {
     /// Sets what containers without limits may use. Variables that pods already have do not change;
     /// volumes do.
     pub fn set_node(&self, amounts: NodeAmounts) {
-        *self.0.node.lock().unwrap_or_else(PoisonError::into_inner) = Some(amounts);
+        *self.0.node.lock() = Some(amounts);
     }
 
     /// Removes the volumes of unknown pods, such as those that were removed while no agent ran.
@@ -104,8 +104,7 @@ impl Prepare for Resolver {
         let (places, uid) = (shared.places.clone(), uid.clone());
         let work = move || {
             let volume_lock = kept.map(|kept| kept.volume_lock);
-            let guard =
-                volume_lock.as_ref().map(|s| s.lock().unwrap_or_else(PoisonError::into_inner));
+            let guard = volume_lock.as_ref().map(|s| s.lock());
             if let Some(mut stands) = guard {
                 *stands = false;
             }
@@ -117,6 +116,6 @@ impl Prepare for Resolver {
     }
 
     fn arrivals(&self) -> Option<mpsc::Receiver<PodUid>> {
-        self.0.arrivals.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.arrivals.lock().take()
     }
 }

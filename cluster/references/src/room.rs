@@ -7,9 +7,11 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use super::payload::Payload;
+
+use winddown_shared::Mutex;
 
 /// The type of a tmpfs, see statfs(2).
 const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
@@ -42,7 +44,7 @@ impl VolumeRoom {
         volume: &Path,
         files: &Payload,
     ) -> io::Result<MutexGuard<'_, ()>> {
-        let turn = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = self.0.lock();
         if !is_in_memory(directory)? {
             return Ok(turn);
         }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use kube::Client;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodUid, PodUidMap, WallClock};
+use winddown_shared::{Mutex, Pod, PodUid, PodUidMap, WallClock};
 
 use super::allowance::Allowance;
 use super::downward::NodeAmounts;
@@ -298,7 +298,7 @@ impl ResolverShared {
 
     /// What containers without limits may use, once that is known.
     pub(super) fn node(&self) -> Option<NodeAmounts> {
-        *self.node.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.node.lock()
     }
 
     pub(super) fn knows(&self, uid: &PodUid) -> bool {
@@ -306,7 +306,7 @@ impl ResolverShared {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, ResolverState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use winddown_shared::Mutex;
 
 /// The number of answers below which none are removed.
 const PRUNE_FROM_ANSWERS: usize = 64;
@@ -59,7 +60,7 @@ where
     {
         let mut answer = {
             let now = Instant::now();
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             match state.entries.get(key) {
                 Some(FlightEntry::Known { answer, asked_at })
                     if now.saturating_duration_since(*asked_at) < max_age =>
@@ -108,7 +109,7 @@ impl<K: Clone + Eq + Hash, V: Clone> Landing<K, V> {
 
 impl<K: Eq + Hash, V> Drop for Landing<K, V> {
     fn drop(&mut self) {
-        let mut state = lock(&self.all);
+        let mut state = self.all.lock();
         match (self.answer.take(), state.entries.get_mut(&self.key)) {
             (Some(known), Some(entry)) => *entry = known,
             _ => drop(state.entries.remove(&self.key)),
@@ -130,10 +131,6 @@ impl<K: Eq + Hash, V> FlightState<K, V> {
         });
         self.look_at = (2 * self.entries.len()).max(PRUNE_FROM_ANSWERS);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1 as api;
@@ -12,7 +12,7 @@ use kube::{Api, Client, Resource};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
-use winddown_shared::{PodUid, PodUidMap, error_chain};
+use winddown_shared::{Mutex, PodUid, PodUidMap, error_chain};
 
 use super::object::{ObjectKey, ObjectKind};
 use winddown_api_client::list_and_watch;
@@ -62,7 +62,7 @@ impl Waiting {
 
     /// Makes `uid` wait for `key` to exist in another version than `version`, and for nothing else.
     pub(crate) fn wait(&self, uid: &PodUid, key: ObjectKey, version: Option<Arc<str>>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.of_pod.get(uid) != Some(&key) {
             state.stop(uid);
         }
@@ -84,19 +84,19 @@ impl Waiting {
 
     /// Stops waiting for the pod.
     pub(crate) fn stop(&self, uid: &PodUid) {
-        self.lock().stop(uid);
+        self.state.lock().stop(uid);
     }
 
     /// Stops waiting for all pods.
     pub(crate) fn stop_all(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.of_pod.clear();
         state.watched.drain().for_each(|(_, watched)| watched.watch.abort());
     }
 
     /// How many objects are watched now.
     pub(crate) fn watched(&self) -> usize {
-        self.lock().watched.len()
+        self.state.lock().watched.len()
     }
 
     async fn watch(self, key: ObjectKey) {
@@ -149,7 +149,7 @@ impl Waiting {
 
     /// Records what was seen, and returns the pods that can be tried again.
     fn note(&self, key: &ObjectKey, seen: SeenObject) -> Vec<PodUid> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(watched) = state.watched.get_mut(key) else { return Vec::new() };
         let SeenObject::There(version) = seen else {
             watched.seen = None;
@@ -160,10 +160,6 @@ impl Waiting {
         let pods = pods.map(|(uid, _)| uid.clone()).collect();
         watched.seen = Some(version);
         pods
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WaitingState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

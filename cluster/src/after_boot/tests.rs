@@ -199,11 +199,11 @@ async fn pods_that_the_policy_keeps_are_forgotten_all_at_once() {
     for name in ["a", "b", "c"] {
         noted.note(&label(name), "shutdown");
     }
-    let before = noted.lock().version;
+    let before = noted.0.list.lock().version;
     let wall = WallClock::fixed(at(2000));
     let mut after_boot = AfterBoot::new(noted.clone(), AfterBootPolicy::Keep, wall);
     assert!(after_boot.due(noted.all(), Instant::now()).is_empty());
-    assert_eq!((names(&noted).len(), noted.lock().version), (0, before + 1));
+    assert_eq!((names(&noted).len(), noted.0.list.lock().version), (0, before + 1));
 }
 
 #[tokio::test]

@@ -1,11 +1,10 @@
 //! The queue of events that are still to be written.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{WallClock, WallTime};
+use winddown_shared::{Mutex, WallClock, WallTime};
 
 use super::{EventDraft, Subject, Weight};
 
@@ -87,7 +86,7 @@ impl EventQueue {
     pub(super) fn push(&self, draft: EventDraft) {
         let at = self.wall.now();
         {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             let number = state.next_number;
             state.next_number += 1;
             if state.len() >= self.capacity {
@@ -128,7 +127,7 @@ impl EventQueue {
 
     /// Records the outcome of an event that [`next`](Self::next) returned.
     pub(super) fn done(&self, queued: &Queued, fate: Fate) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.in_flight.remove(&queued.draft.about.whole());
         let counts = &mut state.counts;
         let count = match fate {
@@ -145,7 +144,7 @@ impl EventQueue {
     }
 
     pub(super) fn counts(&self) -> EventCounts {
-        let state = self.lock();
+        let state = self.state.lock();
         EventCounts { waiting: state.len() + state.in_flight.len(), ..state.counts }
     }
 
@@ -158,12 +157,12 @@ impl EventQueue {
         let _flush = Flush::begin(&self.flushes);
         let mut left = self.left.subscribe();
         let _ = timeout_at(deadline, left.wait_for(|n| *n == 0)).await;
-        self.lock().objects()
+        self.state.lock().objects()
     }
 
     fn pop(&self, to_write: bool) -> Option<Queued> {
         let decisions_first = *self.flushes.borrow() > 0;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // Skips at most as many as wait for an object whose event is being written.
         let first = |queue: &VecDeque<Queued>| {
             let is_free = |queued: &Queued| !state.in_flight.contains(&queued.draft.about.whole());
@@ -188,10 +187,6 @@ impl EventQueue {
 
     fn publish_left(&self, state: &QueueState) {
         self.left.send_replace(state.len() + state.in_flight.len());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, QueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

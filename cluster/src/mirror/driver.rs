@@ -143,7 +143,7 @@ impl MirrorDriver {
         let statics: Vec<Pod> =
             desired.pods.iter().filter(|pod| pod.is_static()).cloned().collect();
         let (steps, has_node) = {
-            let known = self.mirrors.lock();
+            let known = self.mirrors.0.known.lock();
             if !known.complete {
                 return Vec::new();
             }
@@ -198,7 +198,7 @@ impl MirrorDriver {
         self.trials.entry(name.clone()).or_insert_with(Trial::new).busy = true;
         let (mirrors, node_name) = (self.mirrors.clone(), self.node_name.clone());
         let (client, now) = (client.clone(), self.wall.now());
-        let node_uid = mirrors.lock().node_uid.clone();
+        let node_uid = mirrors.0.known.lock().node_uid.clone();
         async move {
             let outcome = match (step, node_uid) {
                 (MirrorAction::Create(pod), Some(uid)) => {

@@ -212,7 +212,7 @@ fn a_mirror_that_has_ended_is_made_anew_when_its_pod_lives_again() {
     };
     mirrors.api_saw(&in_api(&a, "u1", ended));
     let plan = || {
-        let known = mirrors.lock();
+        let known = mirrors.0.known.lock();
         told(plan(std::slice::from_ref(&a), known.seen.values(), true, |_| false))
     };
     mirrors.says(a.uid(), PodPhase::Failed);
@@ -235,7 +235,7 @@ fn an_answer_that_comes_late_neither_undoes_a_deletion_nor_brings_back_what_is_g
     };
     mirrors.api_saw(&at("10", true));
     mirrors.api_saw(&at("9", false));
-    assert!(mirrors.lock().seen.values().all(|seen| seen.deleting));
+    assert!(mirrors.0.known.lock().seen.values().all(|seen| seen.deleting));
     mirrors.gone(&PodUid::new("u1"));
     mirrors.api_saw(&at("10", true));
     assert_eq!(mirrors.count(), 0);

@@ -1,14 +1,16 @@
 //! The pods of this node, by UID: what the API says about each, and what the node should run of it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::{DesiredPods, Pod, PodUid, PodUidMap, WallTime, instant_after, seconds_up};
+use winddown_shared::{
+    DesiredPods, Mutex, Pod, PodUid, PodUidMap, WallTime, instant_after, seconds_up,
+};
 
 use super::deletion::DeletionGrace;
 use super::equality::{self, is_terminal};
@@ -120,7 +122,7 @@ impl KnownPods {
 
     /// Records that the API was listed and the node was given what it wants. Returns whether that is new.
     pub(crate) fn all_known(&self) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let is_news = !std::mem::replace(&mut inner.complete, true);
         if is_news {
             self.publish(&inner);
@@ -130,12 +132,12 @@ impl KnownPods {
 
     /// What is known about one pod.
     pub(crate) fn get(&self, uid: &PodUid) -> Option<KnownPod> {
-        self.lock().pods.get(uid).cloned()
+        self.inner.lock().pods.get(uid).cloned()
     }
 
     /// Records that the API has this object.
     pub(crate) fn applied(&self, pod: &Pod, now: Instant, api_time: WallTime) -> ObjectChange {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(known) = inner.pods.get_mut(pod.uid()) else {
             let mut known = KnownPod::new(pod.clone(), ApiPresence::Present);
             known.was_seen = true;
@@ -149,7 +151,7 @@ impl KnownPods {
     /// Records that a lookup found a pod that a list did not have. Returns whether that is new: the
     /// watch may have reported more since, above all that the pod is gone.
     pub(crate) fn found(&self, pod: &Pod, now: Instant, api_time: WallTime) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(known) = inner.pods.get_mut(pod.uid()) else { return false };
         let is_news = matches!(known.presence, ApiPresence::Absent { .. });
         if is_news {
@@ -160,7 +162,7 @@ impl KnownPods {
 
     /// Records that the API's object is gone; `last` is its last state, if the watch sent one.
     pub(crate) fn gone(&self, uid: &PodUid, last: Option<&Pod>, now: Instant, api_time: WallTime) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(known) = inner.pods.get_mut(uid) else { return };
         if let Some(last) = last {
             known.pod = last.clone();
@@ -171,7 +173,7 @@ impl KnownPods {
     /// Handles a complete list. Returns the pods that it lacks and that are thought to exist; each
     /// must be looked up, `confirmations` times if the list was empty.
     pub(crate) fn listed(&self, listed: &PodUidMap<()>, confirmations: u32) -> Vec<PodUid> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let needed = if listed.is_empty() { confirmations.max(1) } else { 1 };
         let missing = inner.pods.iter_mut().filter(|(uid, known)| {
             known.presence != ApiPresence::Gone && !listed.contains_key(*uid)
@@ -194,7 +196,7 @@ impl KnownPods {
 
     /// Records that a lookup did not find a pod. Returns whether it is now certain that the pod is gone.
     pub(crate) fn not_found(&self, uid: &PodUid, now: Instant, api_time: WallTime) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(known) = inner.pods.get_mut(uid) else { return true };
         let ApiPresence::Absent { confirmed, needed } = &mut known.presence else {
             return known.presence == ApiPresence::Gone;
@@ -209,13 +211,13 @@ impl KnownPods {
 
     /// Records what has been done about a pod.
     pub(crate) fn mark<T>(&self, uid: &PodUid, mark: impl FnOnce(&mut KnownPod) -> T) -> Option<T> {
-        self.lock().pods.get_mut(uid).map(mark)
+        self.inner.lock().pods.get_mut(uid).map(mark)
     }
 
     /// Gives a pod, or a change of it, to the node. Returns false for a new pod that is no longer
     /// wanted: it may have been deleted while it was resolved.
     pub(crate) fn give(&self, uid: &PodUid, pod: Pod) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let known = inner.pods.get_mut(uid);
         let Some(known) = known.filter(|known| known.given.is_some() || known.is_wanted()) else {
             return false;
@@ -229,7 +231,7 @@ impl KnownPods {
     /// Makes the node terminate a pod by its deadline, or earlier than it was told before. Returns
     /// the pod as the node gets it; `None` if that is nothing new.
     pub(crate) fn end(&self, uid: &PodUid, now: Instant, wall: WallTime) -> Option<Pod> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let known = inner.pods.get_mut(uid)?;
         let deadline = *known.deadline.get_or_insert(now);
         known.sent_deadline = Some(deadline);
@@ -251,7 +253,7 @@ impl KnownPods {
     /// Records that nothing of the pod runs any more, and its final status. Neither this agent nor
     /// the next starts it again. Returns the pod as the next agent should find it.
     pub(crate) fn ended(&self, uid: &PodUid, status: Arc<api::PodStatus>) -> Option<Pod> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let given = inner.pods.get_mut(uid)?.given.as_mut()?;
         let mut object = given.pod.object().clone();
         object.status = Some(api::PodStatus::clone(&status));
@@ -261,7 +263,7 @@ impl KnownPods {
 
     /// The pods that the node has to terminate and has not reported as terminated.
     pub(crate) fn ending(&self) -> Vec<PodUid> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let ends = |known: &KnownPod| {
             known.given.as_ref().is_some_and(|given| given.is_ending() && given.last.is_none())
         };
@@ -271,7 +273,7 @@ impl KnownPods {
     /// Forgets a pod that is gone, so that the node does not have it any more. Returns the other
     /// pods with its name; `None` if the pod is not gone.
     pub(crate) fn forget(&self, uid: &PodUid) -> Option<Vec<PodUid>> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if inner.pods.get(uid).is_some_and(|known| known.presence != ApiPresence::Gone) {
             return None;
         }
@@ -290,12 +292,12 @@ impl KnownPods {
     /// The pods with this one's name, in the order in which they came. Those before it may still run here.
     pub(crate) fn namesakes(&self, pod: &Pod) -> Vec<PodUid> {
         let name = (pod.namespace().clone(), pod.name().clone());
-        self.lock().by_name.get(&name).cloned().unwrap_or_default()
+        self.inner.lock().by_name.get(&name).cloned().unwrap_or_default()
     }
 
     /// The pods that a list did not have.
     pub(crate) fn absent(&self) -> PodUidMap<()> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let absent = inner
             .pods
             .iter()
@@ -306,10 +308,6 @@ impl KnownPods {
     /// Called under the lock, so that a later state never comes before an earlier one.
     fn publish(&self, inner: &KnownPodsState) {
         self.wanted.send_replace(Some(Arc::new(inner.wanted())));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, KnownPodsState> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

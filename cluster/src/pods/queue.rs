@@ -1,13 +1,13 @@
 //! A queue of pods to handle.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::PodUid;
+use winddown_shared::{Mutex, PodUid};
 
 use winddown_shared::Backoff;
 
@@ -169,7 +169,7 @@ impl PodQueue {
     /// Waits until there may be an item to take.
     async fn due(&self) {
         loop {
-            let next = self.lock().next();
+            let next = self.0.schedule.lock().next();
             match next {
                 Some(at) if at <= Instant::now() => return,
                 Some(at) => tokio::select! {
@@ -183,15 +183,11 @@ impl PodQueue {
 
     fn change<T>(&self, change: impl FnOnce(&mut Schedule) -> T) -> T {
         let (result, counts) = {
-            let mut schedule = self.lock();
+            let mut schedule = self.0.schedule.lock();
             (change(&mut schedule), schedule.counts())
         };
         self.0.counts.send_if_modified(|old| std::mem::replace(old, counts) != counts);
         self.0.wake.notify_one();
         result
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Schedule> {
-        self.0.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! Delivers statuses to the API server.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1 as api;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{Pod, PodLabel, PodUid, WallClock};
+use winddown_shared::{Mutex, Pod, PodLabel, PodUid, WallClock};
 
 use super::StatusUpdate;
 use super::spool::{Spool, SpoolLimits, SpoolStats};
@@ -140,13 +140,13 @@ impl Outbox {
     /// Records that the API server answers again, as another part has found out. Statuses that wait
     /// for that are retried immediately.
     pub fn api_answers(&self) {
-        self.lock().try_silent(Instant::now());
+        self.0.state.lock().try_silent(Instant::now());
         self.0.changed.notify_one();
     }
 
     /// Sets the node's addresses, the primary one first, for statuses that do not name them.
     pub fn set_host_ips(&self, ips: Vec<String>) {
-        self.lock().host_ips = ips.into();
+        self.0.state.lock().host_ips = ips.into();
     }
 
     /// Waits until the API has everything that was submitted so far, but not beyond `deadline`.
@@ -154,7 +154,7 @@ impl Outbox {
     /// Returns the pods whose latest status it does not have by then. Shortly before the deadline
     /// these are written to disk, and the next agent sends them first. Cancel-safe.
     pub async fn flush(&self, deadline: Instant) -> Vec<PodLabel> {
-        let waiting = self.lock().unacknowledged(Instant::now());
+        let waiting = self.0.state.lock().unacknowledged(Instant::now());
         self.0.changed.notify_one();
         let whole = deadline.saturating_duration_since(Instant::now());
         let spool_at = deadline - SPOOL_TIMEOUT.min(whole / 2);
@@ -180,21 +180,21 @@ impl Outbox {
     /// The state of the outbox.
     pub fn stats(&self) -> OutboxStats {
         let spool = self.0.spool.as_ref().map(Spool::stats).unwrap_or_default();
-        OutboxStats { spool, ..self.lock().stats() }
+        OutboxStats { spool, ..self.0.state.lock().stats() }
     }
 
     /// Writes the latest statuses of the pods to disk. Returns how many of them are there.
     async fn put_on_disk(&self, pods: &[PodUid]) -> usize {
         let Some(spool) = &self.0.spool else { return 0 };
         let records: Vec<_> = {
-            let state = self.lock();
+            let state = self.0.state.lock();
             pods.iter().filter_map(|uid| Some((uid, state.to_keep(uid)?))).collect()
         };
         let already = pods.len() - records.len();
         let mut writes: FuturesUnordered<_> = records
             .into_iter()
             .map(|(uid, (turn, record))| async move {
-                spool.keep(uid, record).await.is_ok().then(|| self.lock().kept(uid, turn))
+                spool.keep(uid, record).await.is_ok().then(|| self.0.state.lock().kept(uid, turn))
             })
             .collect();
         let mut written = 0;
@@ -202,10 +202,6 @@ impl Outbox {
             written += usize::from(kept.is_some());
         }
         already + written
-    }
-
-    fn lock(&self) -> MutexGuard<'_, OutboxState> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -226,26 +222,26 @@ async fn wait_until(waiting: Waiting, deadline: Instant) -> Waiting {
 
 impl StatusSide for Outbox {
     fn submit(&self, update: StatusUpdate) {
-        let changed = self.lock().submit(update, Instant::now());
+        let changed = self.0.state.lock().submit(update, Instant::now());
         if changed {
             self.0.changed.notify_one();
         }
     }
 
     fn api_saw(&self, pod: &Pod) {
-        let check = self.lock().api_saw(pod, Instant::now());
+        let check = self.0.state.lock().api_saw(pod, Instant::now());
         if check {
             self.0.changed.notify_one();
         }
     }
 
     fn listing(&self) {
-        self.lock().listing();
+        self.0.state.lock().listing();
     }
 
     fn gone(&self, uid: &PodUid) {
         // Waiters are released when the entry is dropped.
-        let entry = self.lock().remove(uid);
+        let entry = self.0.state.lock().remove(uid);
         drop(entry);
         if let Some(spool) = &self.0.spool {
             spool.remove(uid);
@@ -253,7 +249,7 @@ impl StatusSide for Outbox {
     }
 
     async fn delivered(&self, uid: &PodUid) {
-        let waiter = self.lock().wait_for(uid);
+        let waiter = self.0.state.lock().wait_for(uid);
         if let Some(waiter) = waiter {
             // An error means that the pod is gone.
             let _ = waiter.await;
@@ -261,7 +257,7 @@ impl StatusSide for Outbox {
     }
 
     fn final_status(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
-        self.lock().final_status(uid)
+        self.0.state.lock().final_status(uid)
     }
 
     async fn recalled(&self) {

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
-use winddown_shared::{PodUid, PodUidMap, WallClock, WallTime, error_chain};
+use winddown_shared::{Mutex, PodUid, PodUidMap, WallClock, WallTime, error_chain};
 
 mod disk;
 mod file;
@@ -233,12 +233,12 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
 
     /// Whether the pod has a record, or will have one.
     pub fn has(&self, uid: &PodUid) -> bool {
-        self.inner.lock().turns.contains_key(uid)
+        self.inner.state.lock().turns.contains_key(uid)
     }
 
     /// The state of the spool.
     pub fn stats(&self) -> SpoolStats {
-        let state = self.inner.lock();
+        let state = self.inner.state.lock();
         SpoolStats { files: state.turns.len(), errors: state.errors, set_aside: state.set_aside }
     }
 }
@@ -252,7 +252,7 @@ impl SpoolShared {
 
     /// Returns a turn for a record of the pod, and the pod whose record is one too many.
     fn take_turn(&self, uid: &PodUid) -> (u64, Option<PodUid>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let turn = state.claim(uid);
         let surplus = (state.turns.len() > self.limits.most)
             .then(|| state.by_turn.first_key_value().map(|(_, oldest)| oldest.clone()));
@@ -261,13 +261,13 @@ impl SpoolShared {
 
     /// Forgets the pod. Returns whether it was known.
     fn forget(&self, uid: &PodUid) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let turn = state.turns.remove(uid);
         turn.is_some_and(|turn| state.by_turn.remove(&turn).is_some())
     }
 
     fn is_current(&self, uid: &PodUid, turn: u64) -> bool {
-        self.lock().turns.get(uid) == Some(&turn)
+        self.state.lock().turns.get(uid) == Some(&turn)
     }
 
     fn write<R: Serialize>(
@@ -291,7 +291,7 @@ impl SpoolShared {
             written = self.disk.write(&draft, &bytes);
         }
         let outcome = written.map_err(io("write", path)).and_then(|()| {
-            let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+            let _naming = self.naming.lock();
             if !self.is_current(uid, turn) {
                 return Err(SpoolError::Outdated { path: path.to_owned() });
             }
@@ -306,9 +306,9 @@ impl SpoolShared {
     }
 
     fn unlink(&self, uid: &PodUid) {
-        let _naming = self.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        let _naming = self.naming.lock();
         // A newer record has taken its place.
-        if self.lock().turns.contains_key(uid) {
+        if self.state.lock().turns.contains_key(uid) {
             return;
         }
         let path = self.path(uid);
@@ -325,7 +325,7 @@ impl SpoolShared {
     fn note(&self, uid: &PodUid, turn: u64, outcome: &Result<(), SpoolError>) {
         match outcome {
             Ok(()) => {
-                let recovered = std::mem::take(&mut self.lock().failing);
+                let recovered = std::mem::take(&mut self.state.lock().failing);
                 if recovered {
                     tracing::info!(directory = %self.directory.display(), "records are written again");
                 }
@@ -342,7 +342,7 @@ impl SpoolShared {
 
     fn failed(&self, error: &SpoolError) {
         let first = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.errors += 1;
             !std::mem::replace(&mut state.failing, true)
         };
@@ -354,10 +354,6 @@ impl SpoolShared {
                  it, it is lost. Free some room in this directory; this is said once"
             );
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SpoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,11 +1,11 @@
 //! A view of the loop's state.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{PodKiller, PodLabel, PodStats, SwapStats};
+use winddown_shared::{Mutex, PodKiller, PodLabel, PodStats, SwapStats};
 
 use crate::admit::PressureGate;
 use crate::choose::{Candidate, choose};
@@ -80,7 +80,7 @@ impl EvictionView {
     /// The latest decisions, oldest first.
     #[must_use]
     pub fn history(&self) -> Vec<EvictionRecord> {
-        self.shown.lock().history.records()
+        self.shown.0.lock().history.records()
     }
 
     /// The conditions that the node reports, the thresholds and swap as of the last sample, and the evicted static pods
@@ -104,19 +104,19 @@ impl EvictionView {
             uid: pod.uid.to_string(),
             back_in_seconds: at.saturating_duration_since(now).as_secs_f64(),
         };
-        self.shown.lock().awaiting_readmission.iter().map(evicted).collect()
+        self.shown.0.lock().awaiting_readmission.iter().map(evicted).collect()
     }
 
     /// None if the node has no swap or it was not measured.
     fn swap(&self) -> Option<SwapStatus> {
-        let latest = self.shown.lock();
+        let latest = self.shown.0.lock();
         let SwapStats { total, free, zswap, zswapped } =
             latest.swap.filter(|swap| swap.total > 0)?;
         Some(SwapStatus { total, free, zswap, zswapped })
     }
 
     fn thresholds(&self) -> Vec<ThresholdStatus> {
-        let latest = self.shown.lock();
+        let latest = self.shown.0.lock();
         let now = Instant::now();
         let all = latest.policy.thresholds().iter().enumerate();
         all.map(|(place, threshold)| {
@@ -169,7 +169,7 @@ impl EvictionView {
 
     /// The policy, and the act that would follow if `signal` were met now.
     fn supposed(&self, signal: Option<Signal>) -> (Arc<Policy>, Option<Act>) {
-        let (latest, now) = (self.shown.lock(), Instant::now());
+        let (latest, now) = (self.shown.0.lock(), Instant::now());
         let acts = latest.policy.thresholds().iter().filter_map(|threshold| {
             let observed = latest.state.last.get(threshold.signal)?;
             Some(Act::on(threshold, &observed, &latest.policy, now))
@@ -202,7 +202,7 @@ impl Shown {
 
     /// Publishes the node's swap before the loop decides on the sample.
     pub(super) fn note_swap(&self, swap: Option<SwapStats>) {
-        self.lock().swap = swap;
+        self.0.lock().swap = swap;
     }
 
     pub(super) fn sampled(
@@ -211,7 +211,7 @@ impl Shown {
         state: &EvictionState,
         readmission: &Readmission,
     ) {
-        let mut latest = self.lock();
+        let mut latest = self.0.lock();
         latest.policy.clone_from(policy);
         latest.state = *state;
         let awaiting = &mut latest.awaiting_readmission;
@@ -220,18 +220,14 @@ impl Shown {
     }
 
     pub(super) fn note(&self, record: EvictionRecord) -> u64 {
-        self.lock().history.note(record)
+        self.0.lock().history.note(record)
     }
 
     pub(super) fn note_hook(&self, record: u64, run: EvictionHookRun) {
-        self.lock().history.note_hook(record, run);
+        self.0.lock().history.note_hook(record, run);
     }
 
     pub(super) fn conclude(&self, record: u64, outcome: DecisionOutcome) {
-        self.lock().history.conclude(record, outcome);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Latest> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().history.conclude(record, outcome);
     }
 }

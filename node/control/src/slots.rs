@@ -5,13 +5,15 @@
 //! connections open.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use winddown_host::{ConnectionLimiter, ConnectionSlot};
 
 use super::{Limits, Peer};
+
+use winddown_shared::Mutex;
 
 /// The connection slots of one server.
 pub(super) struct Slots {
@@ -94,29 +96,25 @@ impl Slots {
 
     /// Whether the connection can only be refused; none if there is not even a slot for that.
     fn take_roots(&self) -> Option<bool> {
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         let refused = is_refused(taken.root, self.limits.root)?;
         taken.root += 1;
         Some(refused)
     }
 
     fn take_users(&self, uid: u32) -> Option<bool> {
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         let all = is_refused(taken.users.values().sum(), self.limits.users)?;
         let mine = taken.users.get(&uid).copied().unwrap_or(0);
         let own = is_refused(mine, self.limits.per_user)?;
         taken.users.insert(uid, mine + 1);
         Some(all || own)
     }
-
-    fn taken(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut taken = self.slots.taken();
+        let mut taken = self.slots.taken.lock();
         match &self.place {
             SlotPlace::Root => taken.root = taken.root.saturating_sub(1),
             SlotPlace::User(uid) => {

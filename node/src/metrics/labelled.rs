@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use prometheus_client::encoding::{EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::{MetricType, TypedMetric};
+use winddown_shared::Mutex;
 
 /// The label value of everything beyond the bound.
 const OTHER: &str = "other";
@@ -31,7 +32,7 @@ impl<M: Clone> Labelled<M> {
 
     /// The metric of one value, created if it does not exist yet.
     pub(super) fn of(&self, value: &str) -> M {
-        let mut series = self.0.lock();
+        let mut series = self.0.series.lock();
         if let Some(metric) = series.get(value) {
             return metric.clone();
         }
@@ -46,21 +47,15 @@ impl<M> Clone for Labelled<M> {
     }
 }
 
-impl<M> LabelledShared<M> {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, M>> {
-        self.series.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl<M> fmt::Debug for LabelledShared<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Inner({}, {} series)", self.label, self.lock().len())
+        write!(f, "Inner({}, {} series)", self.label, self.series.lock().len())
     }
 }
 
 impl<M: EncodeMetric + TypedMetric> EncodeMetric for Labelled<M> {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
-        for (value, metric) in self.0.lock().iter() {
+        for (value, metric) in self.0.series.lock().iter() {
             metric.encode(encoder.encode_family(&[(self.0.label, value.as_str())])?)?;
         }
         Ok(())
@@ -71,6 +66,6 @@ impl<M: EncodeMetric + TypedMetric> EncodeMetric for Labelled<M> {
     }
 
     fn is_empty(&self) -> bool {
-        self.0.lock().is_empty()
+        self.0.series.lock().is_empty()
     }
 }

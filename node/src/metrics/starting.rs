@@ -1,11 +1,10 @@
 //! The pods that were admitted and do not run yet.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
-use winddown_shared::{PodUid, PodUidMap};
+use winddown_shared::{Mutex, PodUid, PodUidMap};
 
 /// The start of an admitted pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +26,12 @@ pub(super) struct StartingPods {
 
 impl StartingPods {
     pub(super) fn begin(&self, uid: &PodUid) {
-        self.lock().insert(uid.clone(), Instant::now());
+        self.since.lock().insert(uid.clone(), Instant::now());
         self.any.notify_one();
     }
 
     pub(super) fn forget(&self, uid: &PodUid) {
-        self.lock().remove(uid);
+        self.since.lock().remove(uid);
     }
 
     /// Resolves when a pod has been admitted since the last call.
@@ -48,7 +47,7 @@ impl StartingPods {
         mut took: impl FnMut(Duration),
     ) -> bool {
         let now = Instant::now();
-        let mut since = self.lock();
+        let mut since = self.since.lock();
         since.retain(|uid, begun| match look(uid) {
             PodStartup::NotYet => true,
             PodStartup::Never => false,
@@ -58,10 +57,6 @@ impl StartingPods {
             }
         });
         !since.is_empty()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PodUidMap<Instant>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,6 +80,6 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(3)).await;
         assert!(!starting.settle(|_| PodStartup::Running, |t| took.push(t)));
         assert_eq!(took, [Duration::from_secs(3)]);
-        assert!(starting.lock().is_empty());
+        assert!(starting.since.lock().is_empty());
     }
 }

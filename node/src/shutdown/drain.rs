@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_notices::Drain;
 use winddown_shared::{
-    Event, GateReason, NodeEndListener, PodKiller, Recorder, RequestReport, Runtime, critical,
+    Event, GateReason, Mutex, NodeEndListener, PodKiller, Recorder, RequestReport, Runtime,
+    critical,
 };
 use winddown_shutdown::{
     DrainOrder, Outcome, PodEnd, PodReport, ProgressPhase, ProgressSender, ShutdownReport, drain,
@@ -244,7 +245,7 @@ impl Tell {
     /// Forwards the ends of pods as they happen.
     async fn follow(&self) {
         poll_fn(|context| {
-            let mut happened = self.happened.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut happened = self.happened.lock();
             loop {
                 match ready!(happened.poll_recv(context)) {
                     Some(event) => self.pod(&event),
@@ -257,7 +258,7 @@ impl Tell {
 
     /// Forwards the ends of pods that were recorded so far.
     fn pods_so_far(&self) {
-        let mut happened = self.happened.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut happened = self.happened.lock();
         while let Ok(event) = happened.try_recv() {
             self.pod(&event);
         }

@@ -4,14 +4,14 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_host::OthersMayWrite;
-use winddown_shared::display::clean;
+use winddown_shared::{Mutex, display::clean};
 use winddown_shared::{WallClock, error_chain};
 
 use super::file::EntryRole;
@@ -111,7 +111,7 @@ impl ManifestDirectory {
         let now = Instant::now();
         let mut work = tokio::task::spawn_blocking(move || {
             // A scan that panicked leaves nothing half-done that the next one would not redo.
-            let mut scanner = scanner.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut scanner = scanner.lock();
             let attached = watcher.map(|watcher| events::attach(watcher, scanner.directory()));
             let unsettled = scanner.scan(&closed, now, wall);
             let empty = scanner.until_empty(wall).unwrap_or(Duration::MAX);

@@ -19,7 +19,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -30,6 +30,7 @@ use tracing_subscriber::prelude::*;
 
 use line::Line;
 use rate_limit::{LineVerdict, RateLimiter};
+use winddown_shared::Mutex;
 
 pub use kinds::{KINDS, LineKind};
 
@@ -112,7 +113,7 @@ impl Log {
     /// Writes each held-back line when it is due. Never returns. Cancel-safe.
     pub async fn follow(&self) -> Infallible {
         loop {
-            let due = self.limiter().due();
+            let due = self.0.limiter.lock().due();
             match due {
                 None => self.0.held.notified().await,
                 // A new line may be due earlier.
@@ -121,25 +122,21 @@ impl Log {
                     () = self.0.held.notified() => {}
                 },
             }
-            let due = self.limiter().take_due(Instant::now());
+            let due = self.0.limiter.lock().take_due(Instant::now());
             due.iter().for_each(|line| self.0.sink.write(line));
         }
     }
 
     /// Writes all held-back lines.
     pub fn flush(&self) {
-        let held = self.limiter().take_all(Instant::now());
+        let held = self.0.limiter.lock().take_all(Instant::now());
         held.iter().for_each(|line| self.0.sink.write(line));
-    }
-
-    fn limiter(&self) -> MutexGuard<'_, RateLimiter> {
-        self.0.limiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl<S: Subscriber> Layer<S> for Log {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        let verdict = self.limiter().judge(Line::of(event), Instant::now());
+        let verdict = self.0.limiter.lock().judge(Line::of(event), Instant::now());
         match verdict {
             LineVerdict::Write(line) => self.0.sink.write(&line),
             LineVerdict::Held => self.0.held.notify_one(),

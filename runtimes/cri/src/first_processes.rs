@@ -2,13 +2,13 @@
 //! runtime that tears down sandboxes reports them seconds later.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::Semaphore;
 use winddown_host::{cgroups_of, ready::Ready};
-use winddown_shared::PodUid;
+use winddown_shared::{Mutex, PodUid};
 
 use super::client::CriClient;
 use super::list::MAX_CONCURRENT_QUERIES;
@@ -39,7 +39,7 @@ impl Default for FirstProcesses {
 impl FirstProcesses {
     /// Replaces the set of running containers. Looks up the processes of new ones in the background.
     pub(super) fn follow(self: &Arc<Self>, client: &Arc<CriClient>, running: &[api::Container]) {
-        let mut all = self.lock();
+        let mut all = self.all.lock();
         let mut known = std::mem::take(&mut *all);
         for container in running {
             let Some(pod) = container.labels.get(labels::POD_UID) else { continue };
@@ -55,12 +55,12 @@ impl FirstProcesses {
 
     /// Whether the kernel reports that the container has exited.
     pub(super) fn has_ended(&self, id: &str) -> bool {
-        let process = self.lock().get(id).and_then(|followed| followed.process.clone());
+        let process = self.all.lock().get(id).and_then(|followed| followed.process.clone());
         process.is_some_and(|process| process.is_readable())
     }
 
     pub(super) fn ends(&self, pod: &PodUid) -> Vec<BoxFuture<'static, ()>> {
-        let all = self.lock();
+        let all = self.all.lock();
         let of_pod = all.values().filter(|followed| followed.pod == *pod);
         let processes: Option<Vec<_>> = of_pod.map(|followed| followed.process.clone()).collect();
         let end = |process: Arc<Ready>| -> BoxFuture<'static, ()> {
@@ -77,12 +77,12 @@ impl FirstProcesses {
     async fn find(&self, client: &CriClient, id: String) {
         // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
-        if !self.lock().contains_key(&id) {
+        if !self.all.lock().contains_key(&id) {
             return;
         }
         let request = api::ContainerStatusRequest { container_id: id.clone(), verbose: true };
         let answer = client.container_status(request).await;
-        let mut all = self.lock();
+        let mut all = self.all.lock();
         match answer {
             Ok(answer) => {
                 let process = observe::process(&answer.info).and_then(|told| open(told.pid, &id));
@@ -93,10 +93,6 @@ impl FirstProcesses {
             // The next listing asks again.
             Err(_) => drop(all.remove(&id)),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Followed>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

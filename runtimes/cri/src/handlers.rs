@@ -5,13 +5,15 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use serde::Deserialize;
 use tokio::sync::OnceCell;
 
 use super::client::CallError;
 use super::{CriContext, api};
+
+use winddown_shared::Mutex;
 
 /// The type of containerd's runtime for ordinary processes.
 const PLAIN_TYPE: &str = "io.containerd.runc.v2";
@@ -65,7 +67,7 @@ impl Handlers {
         let Some(handler) = handler else { return Ok(false) };
         let epoch = context.health.borrow().epoch;
         let plain = {
-            let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.0.lock();
             if known.0 != epoch {
                 *known = (epoch, Arc::default());
             }

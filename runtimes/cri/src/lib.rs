@@ -49,8 +49,8 @@
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, broadcast, watch};
@@ -68,8 +68,8 @@ use winddown_engine::termination_message::TerminationMessages;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_host::mount_table;
 use winddown_shared::{
-    Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,
-    RuntimePod, SyncedPod,
+    Grace, Mutex, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime,
+    RuntimeError, RuntimePod, SyncedPod,
 };
 
 mod api;
@@ -222,7 +222,7 @@ impl Runtime for CriRuntime {
         };
         let synced = synced.await;
         if synced.is_err() {
-            self.context.failed().insert(pod.uid().clone());
+            self.context.listing.failed.lock().insert(pod.uid().clone());
         }
         synced
     }
@@ -261,7 +261,7 @@ impl Runtime for CriRuntime {
         let Some(entry) = self.context.pods.get(uid) else { return Ok(()) };
         garbage::forget(&self.context, &entry).await?;
         self.context.pods.remove(uid);
-        self.context.failed().remove(uid);
+        self.context.listing.failed.lock().remove(uid);
         Ok(())
     }
 
@@ -402,13 +402,9 @@ impl CriContext {
         }
     }
 
-    fn failed(&self) -> MutexGuard<'_, HashSet<PodUid>> {
-        self.listing.failed.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Retries pods that failed while the runtime was away, without waiting for their backoff.
     pub(crate) fn retry_failed(&self) {
-        let failed = std::mem::take(&mut *self.failed());
+        let failed = std::mem::take(&mut *self.listing.failed.lock());
         for uid in failed {
             self.pods.announce(uid);
         }

@@ -18,14 +18,16 @@ use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use winddown_host::{Durability, replace};
-use winddown_shared::{Grace, NodeEnding, PodUid, ShutdownKind, WallClock, critical, error_chain};
+use winddown_shared::{
+    Grace, Mutex, NodeEnding, PodUid, ShutdownKind, WallClock, critical, error_chain,
+};
 
 use crate::files;
 use crate::pod::{EnginePodState, NoticeContent, PodEntry, RunScope};
@@ -125,7 +127,7 @@ impl EndNotices {
 
     /// Notifies all of `pods` that the node is about to stop them, or (`None`) that it is not any more.
     pub fn announce<B: RunScope>(&self, ending: Option<Arc<NodeEnding>>, pods: &Pods<B>) {
-        let known = self.lock().replace(ending.clone());
+        let known = self.announced.lock().replace(ending.clone());
         if known != Some(ending) {
             for entry in pods.all() {
                 self.refresh(&entry);
@@ -183,7 +185,7 @@ impl EndNotices {
 
     /// The content that the pod's file should have. None if that is unknown, so the file stays as it is.
     fn due<B: RunScope>(&self, state: &EnginePodState<B>) -> Option<Option<NoticeContent>> {
-        let announced = self.lock().clone();
+        let announced = self.announced.lock().clone();
         let all = announced.clone().flatten();
         let stop = state.ending.as_ref();
         if let Some((stop, own)) = stop.and_then(|stop| Some((stop, stop.reason()?))) {
@@ -217,10 +219,6 @@ impl EndNotices {
 
     fn dir_of(&self, uid: &PodUid) -> Option<PathBuf> {
         files::is_safe(uid.as_str()).then(|| Some(self.dir.as_ref()?.join(uid.as_str()))).flatten()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Option<Arc<NodeEnding>>>> {
-        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

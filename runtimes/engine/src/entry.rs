@@ -1,9 +1,9 @@
 //! A pod in a runtime's memory, and waiting for changes of its state.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use tokio::sync::{broadcast, watch};
-use winddown_shared::PodUid;
+use winddown_shared::{Mutex, PodUid};
 
 /// A pod whose state is `S`. All waiters check the state after each change.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl<S> StateEntry<S> {
 
     /// Locks the state. The lock must not be held across an await or a system call that can wait.
     pub fn lock(&self) -> MutexGuard<'_, S> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Wakes waiters within the runtime.

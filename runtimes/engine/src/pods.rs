@@ -1,11 +1,12 @@
 //! All pods of a runtime.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use tokio::sync::broadcast;
 use winddown_shared::{
-    ContainerKind, Event, PodEvent, PodEventKind, PodLabel, PodUid, PodUidMap, Recorder, RuntimePod,
+    ContainerKind, Event, Mutex, PodEvent, PodEventKind, PodLabel, PodUid, PodUidMap, Recorder,
+    RuntimePod,
 };
 
 use crate::pod::{PodEntry, RunScope};
@@ -35,7 +36,7 @@ impl<B: RunScope> Default for Pods<B> {
 impl<B: RunScope> Pods<B> {
     /// Locks all pods, by UID. The lock must not be held across an await.
     pub fn lock(&self) -> MutexGuard<'_, PodUidMap<Arc<PodEntry<B>>>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     /// Returns all pods that are known now.
@@ -72,12 +73,12 @@ impl<B: RunScope> Pods<B> {
 
     /// Sends [events](Self::record_event) to this recorder from now on.
     pub fn record_to(&self, recorder: &Arc<dyn Recorder>) {
-        *self.recorder.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(recorder);
+        *self.recorder.lock() = Arc::downgrade(recorder);
     }
 
     /// Records an event of the pod, or of the container of this name. Takes the pod's lock.
     pub fn record_event(&self, entry: &PodEntry<B>, container: Option<&str>, what: PodEventKind) {
-        let recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        let recorder = self.recorder.lock().upgrade();
         let Some(recorder) = recorder else { return };
         let mut state = entry.lock();
         let (namespace, name) = state.label.clone();

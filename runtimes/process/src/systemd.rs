@@ -26,13 +26,13 @@
 //!   continue.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use winddown_engine::action::ActionError;
 use winddown_engine::driver::StopTarget;
-use winddown_shared::{Pod, PodUid, RuntimeError, UnsupportedField};
+use winddown_shared::{Mutex, Pod, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::ExecCommand;
 
 mod adopt;
@@ -105,19 +105,15 @@ impl<U> Services<U> {
 
     /// Notes that units of a pod may run that the agent does not know.
     fn unsure(&self, uid: &PodUid) {
-        self.unsure_pods().insert(uid.clone());
+        self.unsure.lock().insert(uid.clone());
     }
 
     fn is_unsure(&self, uid: &PodUid) -> bool {
-        self.unsure_pods().contains(uid)
+        self.unsure.lock().contains(uid)
     }
 
     fn sure(&self, uid: &PodUid) {
-        self.unsure_pods().remove(uid);
-    }
-
-    fn unsure_pods(&self) -> MutexGuard<'_, HashSet<PodUid>> {
-        self.unsure.lock().unwrap_or_else(PoisonError::into_inner)
+        self.unsure.lock().remove(uid);
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
+use winddown_shared::Mutex;
 
 /// Limits the connections of one server whose clients have not been authorized yet. When all slots are taken, the
 /// address that has most of them loses its oldest: connections that were opened and left idle keep no client out, and
@@ -47,7 +48,7 @@ impl ConnectionLimiter {
     pub fn take_slot(self: &Arc<Self>, address: IpAddr) -> ConnectionSlot {
         let from = site(address);
         let leave = CancellationToken::new();
-        let mut open = self.open();
+        let mut open = self.open.lock();
         if open.connections.len() >= self.most {
             open.make_way(from);
         }
@@ -55,10 +56,6 @@ impl ConnectionLimiter {
         open.next += 1;
         open.connections.push_back(Connection { id, from, leave: leave.clone() });
         ConnectionSlot { limiter: Arc::clone(self), id, leave }
-    }
-
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,7 +83,7 @@ impl Open {
 impl ConnectionSlot {
     /// Releases the slot: the client is authorized, and never has to make way.
     pub fn release(&self) {
-        self.limiter.open().connections.retain(|other| other.id != self.id);
+        self.limiter.open.lock().connections.retain(|other| other.id != self.id);
     }
 }
 
@@ -132,7 +129,7 @@ mod tests {
         assert!(stranger.leave.is_cancelled() && !second.leave.is_cancelled());
         // A connection that made way releases a slot that is no longer its own.
         drop(idle);
-        assert_eq!(limiter.open().connections.len(), 3);
+        assert_eq!(limiter.open.lock().connections.len(), 3);
     }
 
     #[test]
@@ -146,9 +143,9 @@ mod tests {
         let site = |n| from(&format!("2001:db8:0:{n:x}::1"));
         let crowd: Vec<ConnectionSlot> = (0..500).map(|n| take(site(n))).collect();
         assert!(!crowd[499].leave.is_cancelled());
-        assert_eq!(limiter.open().connections.len(), 128);
+        assert_eq!(limiter.open.lock().connections.len(), 128);
         drop((other, idle, crowd));
-        assert!(limiter.open().connections.is_empty());
+        assert!(limiter.open.lock().connections.is_empty());
     }
 
     #[test]

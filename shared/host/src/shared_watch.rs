@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 use tokio::sync::watch::{Receiver, Sender};
+use winddown_shared::Mutex;
 
 /// Watches directories in which files are written, created and renamed. Cheap to clone.
 ///
@@ -59,16 +60,12 @@ impl SharedWatch {
             | WatchMask::MOVE
             | WatchMask::DELETE_SELF
             | WatchMask::ONLYDIR;
-        let mut directories = self.lock();
+        let mut directories = self.0.lock();
         // The same directory has the same descriptor.
         let watched = directories.watches.add(directory, changes)?;
         let told = directories.told.entry(watched.clone()).or_insert_with(|| Sender::new(()));
         let changes = told.subscribe();
         Ok(Subscription { watch: self.clone(), watched, changes })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Directories> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,7 +81,7 @@ impl SharedWatchTask {
                 Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Some(Err(_)) | None => break,
             };
-            let mut directories = self.watch.lock();
+            let mut directories = self.watch.0.lock();
             if event.mask.contains(EventMask::Q_OVERFLOW) {
                 directories.told.values().for_each(|told| told.send_modify(|()| {}));
             } else if let Some(told) = directories.told.get(&event.wd) {
@@ -94,7 +91,7 @@ impl SharedWatchTask {
                 }
             }
         }
-        self.watch.lock().told.clear();
+        self.watch.0.lock().told.clear();
     }
 }
 
@@ -110,7 +107,7 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut directories = self.watch.lock();
+        let mut directories = self.watch.0.lock();
         let is_last =
             directories.told.get(&self.watched).is_some_and(|told| told.receiver_count() == 1);
         if is_last {
@@ -143,12 +140,12 @@ mod tests {
         }
         std::fs::rename(directory.path().join("0.log"), directory.path().join("0.log.1")).unwrap();
         assert!(readers[0].changed().await, "a log that turns is a change");
-        assert_eq!(watch.lock().told.len(), 1, "one watch for all of them");
+        assert_eq!(watch.0.lock().told.len(), 1, "one watch for all of them");
         readers.truncate(1);
         log.write_all(b"x").unwrap();
         assert!(readers[0].changed().await, "the others took nothing of it with them");
         readers.clear();
-        assert!(watch.lock().told.is_empty());
+        assert!(watch.0.lock().told.is_empty());
         assert!(watch.follow(&directory.path().join("missing")).is_err());
         running.abort();
     }

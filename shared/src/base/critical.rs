@@ -147,9 +147,9 @@ fn report(failure: &TaskFailure) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, PoisonError};
 
     use super::*;
+    use crate::base::lock::Mutex;
 
     static FAILED: Mutex<Vec<TaskFailure>> = Mutex::new(Vec::new());
 
@@ -157,7 +157,7 @@ mod tests {
 
     impl OnTaskFailure for Note {
         fn failed(&self, failure: &TaskFailure) {
-            FAILED.lock().unwrap_or_else(PoisonError::into_inner).push(failure.clone());
+            FAILED.lock().push(failure.clone());
         }
 
         fn fault(&self, task: &'static str) -> Option<BoxFuture<'static, ()>> {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn failures_of(task: &str) -> Vec<Option<String>> {
-        let failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+        let failed = FAILED.lock();
         failed.iter().filter(|f| f.task == task).map(|f| f.panic.clone()).collect()
     }
 

@@ -1,6 +1,6 @@
-//! The locks of the pod workers and of their notifications.
+//! The lock of everything that threads share.
 //!
-//! In the library they are the standard ones. In this crate's own tests they behave the same, but
+//! In the library it is the standard one. In this crate's own tests it behaves the same, but
 //! inside a `shuttle` execution every acquisition is a point at which another thread may run, so
 //! that interleavings around locks and wake-ups are explored.
 
@@ -16,15 +16,22 @@ pub(crate) use scheduled::{is_scheduled, schedule};
 /// A mutex that stays usable after a panic while it was held, which would be a bug: what it guards is consistent after
 /// every statement, so all else carries on.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(locks::Mutex<T>);
+pub struct Mutex<T>(locks::Mutex<T>);
 
 impl<T> Mutex<T> {
-    pub(crate) fn new(value: T) -> Self {
+    /// Creates an unlocked mutex.
+    pub const fn new(value: T) -> Self {
         Self(locks::Mutex::new(value))
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    /// Waits until no other thread holds the lock, and takes it. Blocks; not to be held across an await.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what the mutex guarded.
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -53,8 +60,12 @@ mod scheduled {
     pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
+        pub(crate) const fn new(value: T) -> Self {
             Self(std::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn into_inner(self) -> LockResult<T> {
+            self.0.into_inner()
         }
 
         pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {

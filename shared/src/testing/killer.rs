@@ -1,12 +1,13 @@
 //! Scripted pods that stop as the test says.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::base::lock::Mutex;
 use crate::{
     GateReason, KillError, KillReason, KillRequest, NodeEndListener, NodeEnding, Pod, PodFacts,
     PodKiller, PodStopped, PodUid, RunningPods, RuntimePod, StoppedContainer,
@@ -47,18 +48,18 @@ impl FakeKiller {
     /// Creates a killer with these active pods; they stay listed until a kill of them resolves.
     pub fn with(pods: impl IntoIterator<Item = Pod>) -> Self {
         let killer = Self::default();
-        killer.lock().active.extend(pods);
+        killer.0.lock().active.extend(pods);
         killer
     }
 
     /// Adds an active pod.
     pub fn add(&self, pod: Pod) {
-        self.lock().active.push(pod);
+        self.0.lock().active.push(pod);
     }
 
     /// Adds a running pod that is in no source.
     pub fn add_runtime_only(&self, pod: RuntimePod) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.runtime_only.push(pod);
         state.more_known.send_modify(|n| *n += 1);
     }
@@ -66,19 +67,19 @@ impl FakeKiller {
     /// Sets whether the running pods are known, which they are by default. While they are not, only the pods that are
     /// in no source are listed.
     pub fn knows(&self, known: bool) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.is_unknown = !known;
         state.more_known.send_modify(|n| *n += 1);
     }
 
     /// Sets how long the pod needs after SIGTERM. It is killed if its grace period is shorter.
     pub fn takes(&self, uid: &PodUid, time: Duration) {
-        self.lock().takes.insert(uid.clone(), time);
+        self.0.lock().takes.insert(uid.clone(), time);
     }
 
     /// Makes the pod ignore its grace period and stop only after this time, as with a hung runtime.
     pub fn hangs(&self, uid: &PodUid, time: Duration) {
-        self.lock().stuck.insert(uid.clone(), time);
+        self.0.lock().stuck.insert(uid.clone(), time);
     }
 
     /// Keeps the pod's volumes mounted at these places for this long from now, or forever.
@@ -90,36 +91,32 @@ impl FakeKiller {
     ) {
         let places = places.into_iter().map(str::to_owned).collect();
         let until = time.map(|time| Instant::now() + time);
-        self.lock().mounted.insert(uid.clone(), (places, until));
+        self.0.lock().mounted.insert(uid.clone(), (places, until));
     }
 
     /// Makes every pod survive a soft-reboot.
     pub fn all_survive(&self) {
-        self.lock().survive = true;
+        self.0.lock().survive = true;
     }
 
     /// The calls of [`NodeEndListener::lame_duck`], with their times.
     pub fn lame_duck_calls(&self) -> Vec<(GateReason, bool, Instant)> {
-        self.lock().lame_duck.clone()
+        self.0.lock().lame_duck.clone()
     }
 
     /// The calls of [`NodeEndListener::announce`].
     pub fn announced(&self) -> Vec<(GateReason, NodeEnding)> {
-        self.lock().announced.clone()
+        self.0.lock().announced.clone()
     }
 
     /// The calls of [`PodKiller::kill_pod`] so far, in order.
     pub fn calls(&self) -> Vec<KillCall> {
-        self.lock().calls.clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, KillerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().calls.clone()
     }
 
     /// How long the stop takes and whether it needs SIGKILL.
     fn stop_time(&self, pod: &Pod, request: &KillRequest) -> (Duration, bool) {
-        let state = self.lock();
+        let state = self.0.lock();
         if let Some(hang) = state.stuck.get(pod.uid()) {
             return (*hang, true);
         }
@@ -135,7 +132,7 @@ impl FakeKiller {
 impl PodKiller for FakeKiller {
     async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
         let at = Instant::now();
-        self.lock().calls.push(KillCall { pod: pod.clone(), request: request.clone(), at });
+        self.0.lock().calls.push(KillCall { pod: pod.clone(), request: request.clone(), at });
         let (time, forced) = self.stop_time(&pod, &request);
         let done = at + time;
         let deadline = request.deadline.unwrap_or(done);
@@ -147,8 +144,8 @@ impl PodKiller for FakeKiller {
                 still_running: vec!["main".into()],
             });
         }
-        self.lock().active.retain(|p| p.uid() != pod.uid());
-        self.lock().runtime_only.retain(|p| p.uid != *pod.uid());
+        self.0.lock().active.retain(|p| p.uid() != pod.uid());
+        self.0.lock().runtime_only.retain(|p| p.uid != *pod.uid());
         Ok(Arc::new(PodStopped {
             signalled_at: Some(at),
             stopped_at: Some(done),
@@ -162,24 +159,24 @@ impl PodKiller for FakeKiller {
     }
 
     fn running(&self) -> RunningPods {
-        let state = self.lock();
+        let state = self.0.lock();
         let pods = if state.is_unknown { Vec::new() } else { state.active.clone() };
         let runtime_only = state.runtime_only.clone();
         RunningPods { pods, runtime_only, known: !state.is_unknown }
     }
 
     fn more_known(&self) -> watch::Receiver<u64> {
-        self.lock().more_known.subscribe()
+        self.0.lock().more_known.subscribe()
     }
 
     fn non_terminating_pods(&self) -> Vec<Pod> {
-        let state = self.lock();
+        let state = self.0.lock();
         let asked = |pod: &&Pod| state.calls.iter().any(|call| call.pod.uid() == pod.uid());
         state.active.iter().filter(|pod| !asked(pod)).cloned().collect()
     }
 
     async fn volumes_released(&self, uid: &PodUid, deadline: Instant) -> Vec<String> {
-        let Some((places, until)) = self.lock().mounted.get(uid).cloned() else {
+        let Some((places, until)) = self.0.lock().mounted.get(uid).cloned() else {
             return Vec::new();
         };
         match until {
@@ -197,11 +194,11 @@ impl PodKiller for FakeKiller {
 
 impl PodFacts for FakeKiller {
     fn survives_soft_reboot(&self, _: &PodUid) -> bool {
-        self.lock().survive
+        self.0.lock().survive
     }
 
     fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
-        let state = self.lock();
+        let state = self.0.lock();
         let call = state.calls.iter().find(|call| call.pod.uid() == uid);
         call.map(|call| call.request.reason)
     }
@@ -209,10 +206,10 @@ impl PodFacts for FakeKiller {
 
 impl NodeEndListener for FakeKiller {
     fn announce(&self, reason: GateReason, ending: NodeEnding) {
-        self.lock().announced.push((reason, ending));
+        self.0.lock().announced.push((reason, ending));
     }
 
     fn lame_duck(&self, reason: GateReason, on: bool) {
-        self.lock().lame_duck.push((reason, on, Instant::now()));
+        self.0.lock().lame_duck.push((reason, on, Instant::now()));
     }
 }

@@ -1,7 +1,8 @@
 //! Records events.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use crate::base::lock::Mutex;
 use crate::{Event, Recorder};
 
 /// A [`Recorder`] that keeps every event, in order. Clones share one list.
@@ -11,12 +12,12 @@ pub struct FakeRecorder(Arc<Mutex<Vec<Event>>>);
 impl FakeRecorder {
     /// The events so far.
     pub fn events(&self) -> Vec<Event> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 }
 
 impl Recorder for FakeRecorder {
     fn record(&self, event: &Event) {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(event.clone());
+        self.0.lock().push(event.clone());
     }
 }

@@ -1,12 +1,13 @@
 //! A fake runtime with containers in memory.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
+use crate::base::lock::Mutex;
 use crate::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, KillReason, NodeEnding,
     Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, StoppedContainer,
@@ -72,83 +73,83 @@ impl Default for FakeRuntime {
 impl FakeRuntime {
     /// Sets how long the pod's containers need after SIGTERM.
     pub fn stop_takes(&self, uid: &PodUid, time: Duration) {
-        self.lock().stop_takes.insert(uid.clone(), time);
+        self.0.state.lock().stop_takes.insert(uid.clone(), time);
     }
 
     /// Sets the exit code of the pod's containers when they stop in time.
     pub fn stops_with(&self, uid: &PodUid, exit_code: i32) {
-        self.lock().exit_codes.insert(uid.clone(), exit_code);
+        self.0.state.lock().exit_codes.insert(uid.clone(), exit_code);
     }
 
     /// Sets whether every call fails from now on.
     pub fn fail(&self, failing: bool) {
-        self.lock().failing = failing;
+        self.0.state.lock().failing = failing;
     }
 
     /// Makes every start fail from now on.
     pub fn fail_starts(&self) {
-        self.lock().starts_fail = true;
+        self.0.state.lock().starts_fail = true;
     }
 
     /// Makes this many stops of the pod fail before one succeeds.
     pub fn stop_fails(&self, uid: &PodUid, times: u32) {
-        self.lock().stop_fails.insert(uid.clone(), times);
+        self.0.state.lock().stop_fails.insert(uid.clone(), times);
     }
 
     /// Makes this many calls of `forget_pod` fail before one succeeds.
     pub fn forget_fails(&self, times: u32) {
-        self.lock().forget_fails = times;
+        self.0.state.lock().forget_fails = times;
     }
 
     /// Sets whether calls of `forget_pod` hang from now on.
     pub fn hang_forgets(&self, hang: bool) {
-        self.lock().forgets_hang = hang;
+        self.0.state.lock().forgets_hang = hang;
     }
 
     /// Sets how long a clean-up of the pod takes.
     pub fn clean_takes(&self, uid: &PodUid, time: Duration) {
-        self.lock().clean_takes.insert(uid.clone(), time);
+        self.0.state.lock().clean_takes.insert(uid.clone(), time);
     }
 
     /// Makes this many clean-ups of the pod fail before one succeeds.
     pub fn clean_fails(&self, uid: &PodUid, times: u32) {
-        self.lock().clean_fails.insert(uid.clone(), times);
+        self.0.state.lock().clean_fails.insert(uid.clone(), times);
     }
 
     /// The UIDs that were cleaned up, once per clean-up.
     pub fn cleaned(&self) -> Vec<PodUid> {
-        self.lock().cleaned.clone()
+        self.0.state.lock().cleaned.clone()
     }
 
     /// Gives the pod these mount points until it is cleaned up.
     pub fn mounted<'a>(&self, uid: &PodUid, mounts: impl IntoIterator<Item = &'a str>) {
         let mounts = mounts.into_iter().map(str::to_owned).collect();
-        self.lock().mounts.insert(uid.clone(), mounts);
+        self.0.state.lock().mounts.insert(uid.clone(), mounts);
     }
 
     /// Sets whether calls of `mounts` hang from now on.
     pub fn hang_mounts(&self, hang: bool) {
-        self.lock().mounts_hang = hang;
+        self.0.state.lock().mounts_hang = hang;
     }
 
     /// Makes the pod use a field that this runtime does not support.
     pub fn refuse(&self, uid: &PodUid) {
-        self.lock().refused.insert(uid.clone());
+        self.0.state.lock().refused.insert(uid.clone());
     }
 
     /// Makes it known that nothing has told the pod to stop.
     pub fn leave_undisturbed(&self, uid: &PodUid) {
-        self.lock().undisturbed.insert(uid.clone());
+        self.0.state.lock().undisturbed.insert(uid.clone());
     }
 
     /// Refuses to stop the pod unless the node shuts down.
     pub fn stops_at_shutdown_only(&self, uid: &PodUid) {
-        self.lock().stop_at_shutdown_only.insert(uid.clone());
+        self.0.state.lock().stop_at_shutdown_only.insert(uid.clone());
     }
 
     /// Makes the containers of a stopped pod run again, as if another program had started them.
     pub fn revive(&self, uid: &PodUid) {
-        if let Some(pod) = self.lock().pods.get_mut(uid) {
+        if let Some(pod) = self.0.state.lock().pods.get_mut(uid) {
             for container in &mut pod.status.containers {
                 container.state = ContainerState::Running { started_at: epoch() };
             }
@@ -157,7 +158,7 @@ impl FakeRuntime {
 
     /// Sets what the readiness probe of the pod's container finds, and announces it.
     pub fn set_ready(&self, uid: &PodUid, name: &str, ready: bool) {
-        if let Some(pod) = self.lock().pods.get_mut(uid) {
+        if let Some(pod) = self.0.state.lock().pods.get_mut(uid) {
             let containers = pod.status.containers.iter_mut();
             containers.filter(|one| &*one.name == name).for_each(|one| one.ready = ready);
         }
@@ -166,22 +167,22 @@ impl FakeRuntime {
 
     /// Whether any container of the pod runs.
     pub fn runs(&self, uid: &PodUid) -> bool {
-        self.lock().pods.get(uid).is_some_and(|p| p.status.any_running())
+        self.0.state.lock().pods.get(uid).is_some_and(|p| p.status.any_running())
     }
 
     /// Sets whether listings hang from now on.
     pub fn hang_lists(&self, hang: bool) {
-        self.lock().lists_hang = hang;
+        self.0.state.lock().lists_hang = hang;
     }
 
     /// Sets how long a listing takes. It returns the state from when it started.
     pub fn lists_take(&self, time: Duration) {
-        self.lock().lists_take = time;
+        self.0.state.lock().lists_take = time;
     }
 
     /// How often the runtime was listed.
     pub fn lists(&self) -> usize {
-        self.lock().lists
+        self.0.state.lock().lists
     }
 
     /// Announces a change of a pod.
@@ -201,7 +202,7 @@ impl FakeRuntime {
     }
 
     fn exit_of(&self, uid: &PodUid, exit_code: i32, wanted: impl Fn(&ContainerStatus) -> bool) {
-        if let Some(pod) = self.lock().pods.get_mut(uid) {
+        if let Some(pod) = self.0.state.lock().pods.get_mut(uid) {
             let containers = pod.status.containers.iter_mut();
             containers.filter(|one| wanted(one)).for_each(|one| end(one, exit_code));
         }
@@ -210,35 +211,31 @@ impl FakeRuntime {
 
     /// The calls of [`Runtime::announce`].
     pub fn announced(&self) -> Vec<Option<Arc<NodeEnding>>> {
-        self.lock().announced.clone()
+        self.0.state.lock().announced.clone()
     }
 
     /// The UIDs whose containers were started, once per start.
     pub fn starts(&self) -> Vec<PodUid> {
-        self.lock().starts.clone()
+        self.0.state.lock().starts.clone()
     }
 
     /// The UIDs that were asked to stop, once per request.
     pub fn stops(&self) -> Vec<PodUid> {
-        self.lock().stops.clone()
+        self.0.state.lock().stops.clone()
     }
 
     /// The grace periods with which the pod was asked to stop.
     pub fn graces(&self, uid: &PodUid) -> Vec<Duration> {
-        self.lock().graces.get(uid).cloned().unwrap_or_default()
+        self.0.state.lock().graces.get(uid).cloned().unwrap_or_default()
     }
 
     /// The UIDs that were forgotten.
     pub fn forgotten(&self) -> Vec<PodUid> {
-        self.lock().forgotten.clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RuntimeState> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().forgotten.clone()
     }
 
     fn check(&self) -> Result<(), RuntimeError> {
-        if self.lock().failing { Err(failure()) } else { Ok(()) }
+        if self.0.state.lock().failing { Err(failure()) } else { Ok(()) }
     }
 }
 
@@ -249,7 +246,7 @@ fn scripted_refusal() -> UnsupportedField {
 impl Runtime for FakeRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         self.check()?;
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if state.starts_fail {
             return Err(failure());
         }
@@ -279,7 +276,7 @@ impl Runtime for FakeRuntime {
     }
 
     fn announce(&self, ending: Option<Arc<NodeEnding>>) {
-        self.lock().announced.push(ending);
+        self.0.state.lock().announced.push(ending);
     }
 
     async fn stop_pod(
@@ -288,22 +285,22 @@ impl Runtime for FakeRuntime {
         pod: Option<&Pod>,
         mut grace: Grace,
     ) -> Result<PodStopped, RuntimeError> {
-        self.lock().stops.push(uid.clone());
-        self.lock().graces.entry(uid.clone()).or_default().push(grace.remaining());
+        self.0.state.lock().stops.push(uid.clone());
+        self.0.state.lock().graces.entry(uid.clone()).or_default().push(grace.remaining());
         self.check()?;
-        if let Some(left @ 1..) = self.lock().stop_fails.get_mut(uid) {
+        if let Some(left @ 1..) = self.0.state.lock().stop_fails.get_mut(uid) {
             *left -= 1;
             return Err(failure());
         }
         let begun = Instant::now();
         let names: Vec<Arc<str>> = {
-            let state = self.lock();
+            let state = self.0.state.lock();
             state.pods.get(uid).map(|p| p.status.running().cloned().collect()).unwrap_or_default()
         };
         if names.is_empty() {
             return Ok(PodStopped::default());
         }
-        let takes = self.lock().stop_takes.get(uid).copied().unwrap_or_default();
+        let takes = self.0.state.lock().stop_takes.get(uid).copied().unwrap_or_default();
         let forced = tokio::select! {
             biased;
             () = tokio::time::sleep(takes) => false,
@@ -311,7 +308,7 @@ impl Runtime for FakeRuntime {
         };
         let policy = pod.and_then(|pod| pod.spec.as_ref()?.restart_policy.as_deref());
         let again = pod.is_some() && policy.unwrap_or("Always") == "Always";
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         let own = state.exit_codes.get(uid).copied().unwrap_or(0);
         let exit_code = if forced { 137 } else { own };
         if let Some(pod) = state.pods.get_mut(uid) {
@@ -331,11 +328,11 @@ impl Runtime for FakeRuntime {
 
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         self.check()?;
-        let takes = self.lock().clean_takes.get(uid).copied();
+        let takes = self.0.state.lock().clean_takes.get(uid).copied();
         if let Some(takes) = takes {
             tokio::time::sleep(takes).await;
         }
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if let Some(left @ 1..) = state.clean_fails.get_mut(uid) {
             *left -= 1;
             return Err(failure());
@@ -346,21 +343,21 @@ impl Runtime for FakeRuntime {
     }
 
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, RuntimeError> {
-        let hang = self.lock().mounts_hang;
+        let hang = self.0.state.lock().mounts_hang;
         if hang {
             std::future::pending::<()>().await;
         }
         self.check()?;
-        Ok(self.lock().mounts.get(uid).cloned().unwrap_or_default())
+        Ok(self.0.state.lock().mounts.get(uid).cloned().unwrap_or_default())
     }
 
     async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         self.check()?;
-        let hang = self.lock().forgets_hang;
+        let hang = self.0.state.lock().forgets_hang;
         if hang {
             std::future::pending::<()>().await;
         }
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if state.forget_fails > 0 {
             state.forget_fails -= 1;
             return Err(failure());
@@ -372,18 +369,18 @@ impl Runtime for FakeRuntime {
 
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
         self.check()?;
-        Ok(self.lock().pods.get(uid).map(|p| p.status.clone()).unwrap_or_default())
+        Ok(self.0.state.lock().pods.get(uid).map(|p| p.status.clone()).unwrap_or_default())
     }
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
-        self.lock().lists += 1;
-        let hang = self.lock().lists_hang;
+        self.0.state.lock().lists += 1;
+        let hang = self.0.state.lock().lists_hang;
         if hang {
             std::future::pending::<()>().await;
         }
         self.check()?;
         let (pods, time) = {
-            let state = self.lock();
+            let state = self.0.state.lock();
             let pods = state.pods.iter().map(|(uid, pod)| RuntimePod {
                 uid: uid.clone(),
                 name: pod.name.clone(),
@@ -407,7 +404,7 @@ impl Runtime for FakeRuntime {
     }
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
-        match self.lock().refused.contains(pod.uid()) {
+        match self.0.state.lock().refused.contains(pod.uid()) {
             true => Err(scripted_refusal().into()),
             false => Ok(()),
         }
@@ -419,15 +416,15 @@ impl Runtime for FakeRuntime {
             ContainerState::Exited(exit) => policy == Some("Never") || exit.exit_code == 0,
             ContainerState::Running { .. } | ContainerState::Waiting { .. } => false,
         };
-        let state = self.lock();
+        let state = self.0.state.lock();
         let known = state.pods.get(pod.uid()).filter(|known| !known.again);
         let restarts = policy.is_none_or(|policy| policy == "Always");
         !restarts && known.is_some_and(|known| known.status.containers.iter().all(is_done))
     }
 
     fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
-        let is_refused =
-            reason != KillReason::Shutdown && self.lock().stop_at_shutdown_only.contains(uid);
+        let is_refused = reason != KillReason::Shutdown
+            && self.0.state.lock().stop_at_shutdown_only.contains(uid);
         is_refused.then(|| "refused as scripted".into())
     }
 }

@@ -1,9 +1,10 @@
 //! Scripted sync steps that record their calls.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::lock::Mutex;
 use crate::{
     GateReason, Grace, KillReason, NodeEndListener, Pod, PodStopped, PodSyncer, PodUid,
     RuntimeFacts, RuntimePod, RuntimeView, StatusOverride, Stop, StoppedContainer, SyncError,
@@ -90,12 +91,12 @@ pub enum SyncStep {
 impl FakeSyncer {
     /// Sets how the steps of a pod behave from now on.
     pub fn script(&self, uid: &PodUid, script: Script) {
-        self.lock().scripts.insert(uid.clone(), script);
+        self.0.lock().scripts.insert(uid.clone(), script);
     }
 
     /// The calls so far, in the order in which they started.
     pub fn calls(&self) -> Vec<SyncCall> {
-        self.lock().calls.clone()
+        self.0.lock().calls.clone()
     }
 
     /// The steps of one pod so far.
@@ -106,16 +107,12 @@ impl FakeSyncer {
     /// Sets what the workers learn about a pod's containers when they first see it. By default, a pod is stopped unless
     /// it was synced, and then it runs until it is stopped.
     pub fn set_runtime_view(&self, uid: &PodUid, view: RuntimeView) {
-        self.lock().views.insert(uid.clone(), view);
+        self.0.lock().views.insert(uid.clone(), view);
     }
 
     /// The calls of `lame_duck`.
     pub fn lame_duck_calls(&self) -> Vec<(GateReason, bool)> {
-        self.lock().lame_duck.clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SyncerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().lame_duck.clone()
     }
 
     fn begin(
@@ -125,7 +122,7 @@ impl FakeSyncer {
         step: SyncStep,
         mirror: Option<PodUid>,
     ) -> (Script, InFlight) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         assert!(state.in_flight.insert(uid.clone()), "two steps of {uid} at once");
         state.calls.push(SyncCall {
             uid: uid.clone(),
@@ -140,7 +137,7 @@ impl FakeSyncer {
 
     /// Whether this call fails; counts one scripted failure down.
     fn fails(&self, uid: &PodUid, which: impl Fn(&mut Script) -> &mut u32) -> bool {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let Some(left) = state.scripts.get_mut(uid).map(which) else { return false };
         let fails = *left > 0;
         *left = left.saturating_sub(1);
@@ -175,7 +172,7 @@ struct InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.syncer.lock().in_flight.remove(&self.uid);
+        self.syncer.0.lock().in_flight.remove(&self.uid);
     }
 }
 
@@ -235,7 +232,7 @@ impl PodSyncer for FakeSyncer {
 
 impl RuntimeFacts for FakeSyncer {
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, SyncError> {
-        let script = self.lock().scripts.get(uid).cloned().unwrap_or_default();
+        let script = self.0.lock().scripts.get(uid).cloned().unwrap_or_default();
         if script.mounts_hang {
             std::future::pending::<()>().await;
         }
@@ -243,7 +240,7 @@ impl RuntimeFacts for FakeSyncer {
     }
 
     fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
-        let state = self.lock();
+        let state = self.0.lock();
         let script = state.scripts.get(uid).filter(|_| reason != KillReason::Shutdown)?;
         script.stops_at_shutdown_only.then(|| "refused as scripted".into())
     }
@@ -253,12 +250,12 @@ impl RuntimeFacts for FakeSyncer {
     }
 
     fn runtime_view(&self, uid: &PodUid) -> RuntimeView {
-        self.lock().views.get(uid).copied().unwrap_or(RuntimeView::Stopped)
+        self.0.lock().views.get(uid).copied().unwrap_or(RuntimeView::Stopped)
     }
 }
 
 impl NodeEndListener for FakeSyncer {
     fn lame_duck(&self, reason: GateReason, on: bool) {
-        self.lock().lame_duck.push((reason, on));
+        self.0.lock().lame_duck.push((reason, on));
     }
 }

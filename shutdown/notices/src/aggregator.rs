@@ -1,12 +1,12 @@
 //! Reduces the notices of all sources to the one that is in force.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::{LONGEST_NOTICE, Notice, NoticeState, Notices, WallTime};
+use winddown_shared::{LONGEST_NOTICE, Mutex, Notice, NoticeState, Notices, WallTime};
 
 use crate::{Announcement, When};
 
@@ -78,7 +78,7 @@ impl NoticeAggregator {
     /// Registers a source under a short name and returns its publisher. Its notices take effect `lead`
     /// before their deadline, or at once without a lead.
     pub fn publisher(&self, source: &'static str, lead: Option<Duration>) -> NoticePublisher {
-        let mut slots = self.slots();
+        let mut slots = self.0.slots.lock();
         slots.push(Slot {
             source: source.into(),
             lead,
@@ -92,7 +92,7 @@ impl NoticeAggregator {
     /// Changes the lead of all sources that have one. A notice that is in effect stays in effect.
     pub fn set_lead(&self, lead: Duration) {
         let now = Instant::now();
-        for slot in self.slots().iter_mut().filter(|slot| slot.lead.is_some()) {
+        for slot in self.0.slots.lock().iter_mut().filter(|slot| slot.lead.is_some()) {
             slot.lead = Some(lead);
             if let Some(published) = &mut slot.published
                 && published.notice.since > now
@@ -124,7 +124,7 @@ impl NoticeAggregator {
             effective: slot.counts_from().is_some_and(|from| from <= now),
             problem: slot.problem.clone(),
         };
-        self.slots().iter().map(status).collect()
+        self.0.slots.lock().iter().map(status).collect()
     }
 
     /// Puts delayed notices in force when their time comes. Never returns. Unless this runs, only notices
@@ -144,7 +144,7 @@ impl NoticeAggregator {
 
     /// Publishes the notice that is in force now. Returns when the next delayed notice takes effect.
     fn refresh(&self) -> Option<Instant> {
-        let slots = self.slots();
+        let slots = self.0.slots.lock();
         let now = Instant::now();
         let state = NoticeState { in_force: in_force(&slots, now).cloned(), heard: heard(&slots) };
         // Sent under the lock, or an older state could overwrite a newer one.
@@ -164,10 +164,6 @@ impl NoticeAggregator {
     fn refreshed(&self) {
         self.refresh();
         self.0.published.notify_one();
-    }
-
-    fn slots(&self) -> MutexGuard<'_, Vec<Slot>> {
-        self.0.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,7 +204,7 @@ impl NoticePublisher {
 
     /// This source's notice, whether or not it is in effect yet.
     pub fn published(&self) -> Option<Arc<Notice>> {
-        let slots = self.aggregator.slots();
+        let slots = self.aggregator.0.slots.lock();
         Some(Arc::clone(&slots.get(self.slot)?.published.as_ref()?.notice))
     }
 
@@ -218,7 +214,7 @@ impl NoticePublisher {
     }
 
     fn change(&self, change: impl FnOnce(&mut Slot) -> bool) -> bool {
-        self.aggregator.slots().get_mut(self.slot).is_some_and(change)
+        self.aggregator.0.slots.lock().get_mut(self.slot).is_some_and(change)
     }
 }
 

@@ -1,13 +1,13 @@
 //! Writes the record to one place in the background.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
-use winddown_shared::error_chain;
+use winddown_shared::{Mutex, error_chain};
 
 use crate::{RecordPlace, RunRecord};
 
@@ -57,7 +57,7 @@ impl PlaceWriter {
 
     /// Queues `record`; a later record may replace it before it is written. Returns at once.
     pub(super) fn put(&self, record: &Arc<RunRecord>) {
-        let mut state = self.tray.lock();
+        let mut state = self.tray.state.lock();
         state.later = None;
         self.tray.queue(&mut state, Arc::clone(record), &self.place);
     }
@@ -65,7 +65,7 @@ impl PlaceWriter {
     /// Like [`put`](Self::put), but not within a second of the last write: until then a later record may replace it. It
     /// is not written if the writer is dropped before.
     pub(super) fn put_later(&self, record: &Arc<RunRecord>) {
-        let mut state = self.tray.lock();
+        let mut state = self.tray.state.lock();
         let Some(due) = state.due() else {
             return self.tray.queue(&mut state, Arc::clone(record), &self.place);
         };
@@ -77,7 +77,7 @@ impl PlaceWriter {
 
     /// Writes no record that [`put_later`](Self::put_later) has not queued yet.
     pub(super) fn drop_later(&self) {
-        self.tray.lock().later = None;
+        self.tray.state.lock().later = None;
     }
 
     /// Waits until the write of record number `sequence`, or of a later one, has completed or failed.
@@ -96,7 +96,7 @@ impl PlaceWriter {
 
     /// Whether a write is in progress.
     pub(super) fn is_busy(&self) -> bool {
-        self.tray.lock().busy
+        self.tray.state.lock().busy
     }
 }
 
@@ -105,7 +105,7 @@ async fn queue_later(tray: Weak<Tray>, place: Arc<dyn RecordPlace>, mut due: Ins
     loop {
         sleep_until(due).await;
         let Some(tray) = tray.upgrade() else { return };
-        let mut state = tray.lock();
+        let mut state = tray.state.lock();
         match state.due() {
             Some(at) if state.later.is_some() => due = at,
             _ => {
@@ -159,13 +159,9 @@ impl Tray {
     }
 
     fn take(&self) -> Option<Arc<RunRecord>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let next = state.next.take();
         state.busy = next.is_some();
         next
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WriterState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

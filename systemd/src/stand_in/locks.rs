@@ -49,7 +49,7 @@ impl StandIn {
         let (ours, theirs) = io::pipe()?;
         let mut ours = pipe::Receiver::from_owned_fd(ours.into())?;
         {
-            let mut inner = self.lock();
+            let mut inner = self.0.inner.lock();
             record.id = inner.locks.len() as u64;
             inner.locks.push(record.clone());
         }
@@ -58,7 +58,8 @@ impl StandIn {
         tokio::spawn(async move {
             // Writing to the lock does not release it.
             while let Ok(1..) = ours.read(&mut [0; 16]).await {}
-            for lock in stand_in.lock().locks.iter_mut().filter(|lock| lock.id == record.id) {
+            for lock in stand_in.0.inner.lock().locks.iter_mut().filter(|lock| lock.id == record.id)
+            {
                 lock.released_at = Some(Instant::now());
             }
             stand_in.changed();

@@ -83,7 +83,7 @@ pub(super) async fn serve_on(
     for name in names {
         connection.request_name(*name).await.map_err(failed)?;
     }
-    stand_in.lock().connections.push(connection.clone());
+    stand_in.0.inner.lock().connections.push(connection.clone());
     Ok(OnBus { connection, names })
 }
 
@@ -97,9 +97,9 @@ pub(super) async fn serve_peer(stand_in: StandIn, stream: UnixStream) {
         .build();
     match built.await {
         Ok(connection) => {
-            stand_in.lock().connections.push(connection.clone());
+            stand_in.0.inner.lock().connections.push(connection.clone());
             connection.closed().await;
-            stand_in.lock().connections.retain(|other| !other.is_closed());
+            stand_in.0.inner.lock().connections.retain(|other| !other.is_closed());
         }
         Err(error) => {
             tracing::debug!(error = trouble(&error), "a peer of the stand-in went away");
@@ -137,7 +137,7 @@ impl Login {
         let (uid, pid) = caller(&header, connection).await?;
         let record =
             LockRecord { id: 0, what, who, why, mode, uid, pid, released_at: None, listed: true };
-        if self.0.lock().preparing && record.inhibits("shutdown") {
+        if self.0.0.inner.lock().preparing && record.inhibits("shutdown") {
             return Err(LoginError::OperationInProgress(
                 "The operation inhibition has been requested for is already running".to_owned(),
             ));
@@ -148,7 +148,7 @@ impl Login {
 
     async fn list_inhibitors(&self) -> fdo::Result<Vec<Row>> {
         self.0.called("ListInhibitors", "").await?;
-        let inner = self.0.lock();
+        let inner = self.0.0.inner.lock();
         let held = inner.locks.iter().filter(|lock| lock.listed && lock.released_at.is_none());
         Ok(held
             .map(|lock| {
@@ -168,7 +168,7 @@ impl Login {
     #[zbus(property)]
     async fn preparing_for_shutdown(&self) -> fdo::Result<bool> {
         self.0.called("PreparingForShutdown", "").await?;
-        Ok(self.0.lock().preparing)
+        Ok(self.0.0.inner.lock().preparing)
     }
 }
 
@@ -177,7 +177,7 @@ impl Systemd {
     #[zbus(property)]
     async fn system_state(&self) -> fdo::Result<&'static str> {
         self.0.called("SystemState", "").await?;
-        Ok(if self.0.lock().stopping { "stopping" } else { "running" })
+        Ok(if self.0.0.inner.lock().stopping { "stopping" } else { "running" })
     }
 
     async fn subscribe(&self) -> fdo::Result<()> {
@@ -199,7 +199,7 @@ impl StandIn {
     /// Records a call and applies the behaviour set for it.
     async fn called(&self, member: &'static str, arguments: &str) -> zbus::Result<()> {
         let behaviour = {
-            let mut inner = self.lock();
+            let mut inner = self.0.inner.lock();
             inner.calls.push(format!("{member}({arguments})"));
             inner.behaviour.get(member).copied().unwrap_or_default()
         };

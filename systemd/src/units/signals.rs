@@ -1,7 +1,6 @@
 //! Handles signals from systemd.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
 use winddown_host::service_units::{UnitChange, UnitView};
@@ -12,6 +11,7 @@ use zbus::{MatchRule, Message, OwnedObjectPath, OwnedVariant};
 use super::path::unit_of;
 use super::state::UnitProperties;
 use crate::manager::{MANAGER, MANAGER_PATH, SERVICE, SYSTEMD1, UNIT};
+use winddown_shared::Mutex;
 
 pub(super) const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
 const DRIVER: &str = "org.freedesktop.DBus";
@@ -76,7 +76,7 @@ impl UnitSignals {
         let mut known = UnitProperties::default();
         properties.iter().for_each(|some| known.take(some));
         let state = known.state();
-        self.known().insert(unit.to_owned(), known);
+        self.known.lock().insert(unit.to_owned(), known);
         state
     }
 
@@ -107,7 +107,7 @@ impl UnitSignals {
             return;
         }
         let view = {
-            let mut all = self.known();
+            let mut all = self.known.lock();
             let known = all.entry(unit.clone()).or_default();
             known.take(&properties);
             known.state()
@@ -122,7 +122,7 @@ impl UnitSignals {
         let body = message.body();
         let Ok((unit, _)) = body.deserialize::<(String, OwnedObjectPath)>() else { return };
         if unit.starts_with(&self.prefix) {
-            self.known().remove(&unit);
+            self.known.lock().remove(&unit);
             self.send(UnitChange::Vanished { unit: unit.into() });
         }
     }
@@ -130,10 +130,6 @@ impl UnitSignals {
     fn send(&self, change: UnitChange) {
         // Fails only if there are no receivers.
         let _ = self.changes.send(change);
-    }
-
-    fn known(&self) -> MutexGuard<'_, HashMap<String, UnitProperties>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -15,17 +15,24 @@ struct Way {
     instead: &'static str,
 }
 
-const WAYS: [Way; 1] = [Way {
-    words: &["* 2).min(", "* 2).clamp(", "_mul(1 <<", "_mul(2).min("],
-    places: &[
-        "shared/src/base/backoff.rs",
-        // The window of a log line.
-        "programs/daemon/src/logging/rate_limit.rs",
-        // The wait of a container that crashed, by the run before.
-        "runtimes/engine/src/container_plan/backoff.rs",
-    ],
-    instead: "a delay doubles in `winddown_shared::Backoff`, or `doubled` without jitter",
-}];
+const WAYS: [Way; 2] = [
+    Way {
+        words: &["* 2).min(", "* 2).clamp(", "_mul(1 <<", "_mul(2).min("],
+        places: &[
+            "shared/src/base/backoff.rs",
+            // The window of a log line.
+            "programs/daemon/src/logging/rate_limit.rs",
+            // The wait of a container that crashed, by the run before.
+            "runtimes/engine/src/container_plan/backoff.rs",
+        ],
+        instead: "a delay doubles in `winddown_shared::Backoff`, or `doubled` without jitter",
+    },
+    Way {
+        words: &["PoisonError", ".is_poisoned()"],
+        places: &["shared/src/base/lock.rs"],
+        instead: "a lock that stays usable after a panic is `winddown_shared::Mutex`",
+    },
+];
 
 /// How stops are retried: a row for each kind of failure.
 const RETRIES: &str = "shared/src/kill/retry.rs";

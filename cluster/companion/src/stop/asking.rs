@@ -3,11 +3,10 @@
 
 use super::*;
 use crate::api_outage::patience;
-use std::sync::{Mutex, PoisonError};
 use tokio::sync::SetOnce;
 use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::display::in_seconds;
+use winddown_shared::{Mutex, display::in_seconds};
 
 /// Maximum duration of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -114,11 +113,11 @@ impl StopRequest {
 
     /// Adds a remark for users.
     pub(super) fn remark(&self, text: String) {
-        self.remarks.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        self.remarks.lock().push(text);
     }
 
     pub(super) fn into_remark(self) -> Option<Arc<str>> {
-        let remarks = self.remarks.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let remarks = self.remarks.into_inner();
         (!remarks.is_empty()).then(|| remarks.join("; ").into())
     }
 }

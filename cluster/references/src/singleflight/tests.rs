@@ -68,5 +68,5 @@ async fn expired_answers_are_forgotten() {
         singleflight.get(&n, SECOND, |_| true, || async move { n }).await;
         sleep(SECOND / 10).await;
     }
-    assert!(lock(&singleflight.state).entries.len() <= 2 * PRUNE_FROM_ANSWERS);
+    assert!(singleflight.state.lock().entries.len() <= 2 * PRUNE_FROM_ANSWERS);
 }

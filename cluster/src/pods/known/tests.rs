@@ -196,7 +196,7 @@ fn a_pod_is_wanted_from_when_it_is_given_until_it_is_forgotten() {
     let mut over = pod("b", "u2").object().clone();
     over.status.get_or_insert_default().phase = Some("Failed".into());
     apply(&known, &Pod::new(over).unwrap());
-    assert_eq!(known.lock().wanted().waiting, [], "it does not start again");
+    assert_eq!(known.inner.lock().wanted().waiting, [], "it does not start again");
 
     let known = KnownPods::of_earlier(vec![pod("a", "u1")], false);
     apply(&known, &pod("b", "u2"));

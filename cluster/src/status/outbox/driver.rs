@@ -78,7 +78,7 @@ impl OutboxDriver {
         let mut read = false;
         loop {
             let (to_keep, jobs, next) = {
-                let mut state = self.outbox.lock();
+                let mut state = self.outbox.0.state.lock();
                 let now = Instant::now();
                 let to_keep = state.take_to_keep();
                 let mut jobs = Vec::new();
@@ -131,10 +131,10 @@ impl OutboxDriver {
     fn note(&self, ended: Ended) {
         match ended {
             Ended::Kept { uid, turn, on_disk } => {
-                self.outbox.lock().keeping_ended(&uid, turn, on_disk);
+                self.outbox.0.state.lock().keeping_ended(&uid, turn, on_disk);
             }
             Ended::Sent(job, outcome) => {
-                let done = self.outbox.lock().ended(&job, outcome, Instant::now());
+                let done = self.outbox.0.state.lock().ended(&job, outcome, Instant::now());
                 if let Some(spool) = self.outbox.0.spool.as_ref().filter(|_| done) {
                     spool.remove(&job.pod.uid);
                 }
@@ -147,7 +147,7 @@ impl OutboxDriver {
             Ok(found) if found.is_empty() => {}
             Ok(found) => {
                 tracing::info!(pods = found.len(), "sending what an earlier agent could not send");
-                let mut state = self.outbox.lock();
+                let mut state = self.outbox.0.state.lock();
                 for kept in found {
                     state.restore(&kept.uid, kept.record);
                 }

@@ -44,7 +44,7 @@ pub(super) fn all<R: DeserializeOwned>(
     for dropped in records.drain(..surplus) {
         drop_old(inner, &inner.path(&dropped.uid), "there are more than are kept");
     }
-    let mut state = inner.lock();
+    let mut state = inner.state.lock();
     // Records written since the start are newer than any file that was read.
     records.retain(|kept| !state.turns.contains_key(&kept.uid));
     for kept in &records {
@@ -81,7 +81,7 @@ fn drop_old(inner: &SpoolShared, path: &Path, why: &str) {
 }
 
 fn set_aside(inner: &SpoolShared, path: &Path, error: &dyn std::error::Error, keep: bool) {
-    inner.lock().set_aside += 1;
+    inner.state.lock().set_aside += 1;
     let mut aside = path.as_os_str().to_owned();
     aside.push(BAD);
     let moved =

@@ -1,11 +1,11 @@
 //! A fake agent that records what it is asked.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use winddown_shared::WallTime;
+use winddown_shared::{Mutex, WallTime};
 
 use crate::api::{
     Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, EvictionPlan, Health, KillAnswer,
@@ -55,7 +55,7 @@ impl FakeAgent {
 impl FakeAgent {
     /// Changes the node and notifies the watchers.
     pub(super) fn change(&self, change: impl FnOnce(&mut Status)) {
-        let mut status = locked(&self.status);
+        let mut status = self.status.lock();
         change(&mut status);
         status.revision += 1;
         let revision = status.revision;
@@ -74,14 +74,9 @@ impl FakeAgent {
     }
 }
 
-/// Locks a mutex even if it is poisoned: a test that failed has shown why already.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl StatusApi for FakeAgent {
     fn status(&self) -> Status {
-        locked(&self.status).clone()
+        self.status.lock().clone()
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
@@ -104,7 +99,7 @@ impl HealthApi for FakeAgent {
     }
 
     fn readiness(&self) -> Health {
-        locked(&self.ready).clone()
+        self.ready.lock().clone()
     }
 }
 
@@ -167,7 +162,7 @@ impl ActApi for FakeAgent {
             return Err(ApiError::new(ErrorCode::NotFound, what));
         };
         let asked = format!("{namespace}/{name} {:?}", body.grace_seconds);
-        locked(&self.kills).push(asked);
+        self.kills.lock().push(asked);
         if name == "stuck" {
             let _waits = Arc::clone(&self.stuck);
             std::future::pending::<()>().await;
@@ -190,7 +185,7 @@ impl ActApi for FakeAgent {
         &self,
         request: DrainRequest,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
-        let mut drains = locked(&self.drains);
+        let mut drains = self.drains.lock();
         if !drains.is_empty() {
             let error = ApiError::new(ErrorCode::Conflict, "a drain is under way already");
             return Err(error.with_hint("`winddown status --watch` shows it"));
@@ -210,12 +205,12 @@ impl ActApi for FakeAgent {
         body: NoticeBody,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
         let seconds = body.in_seconds.unwrap_or_default();
-        *locked(&self.notice) = Some(body);
+        *self.notice.lock() = Some(body);
         self.drain(DrainRequest { timeout_seconds: Some(seconds), ..DrainRequest::default() }).await
     }
 
     async fn withdraw_notice(&self) -> WithdrawAnswer {
-        let withdrawn = locked(&self.notice).take().is_some();
+        let withdrawn = self.notice.lock().take().is_some();
         WithdrawAnswer { withdrawn, ..WithdrawAnswer::default() }
     }
 }

@@ -14,7 +14,7 @@ use crate::{ClientError, Limits, Peer, Server};
 async fn every_read_is_answered_with_what_the_agent_knows() {
     let running = serve(Limits::default()).await;
     let client = &running.client;
-    assert_eq!(client.status().await.unwrap(), *running.agent.status.lock().unwrap());
+    assert_eq!(client.status().await.unwrap(), *running.agent.status.lock());
     let plan = client.shutdown_plan(None).await.unwrap();
     assert_eq!(plan.requested_seconds, 40.0);
     let within = Some(std::time::Duration::from_secs(9));
@@ -65,7 +65,7 @@ async fn metrics_and_health_answer_in_their_own_formats() {
     let verbose = running.get("/healthz?verbose").await;
     assert!(verbose.ends_with("[+]control-loop ok\nhealthz check passed\n"), "{verbose}");
 
-    running.agent.ready.lock().unwrap().checks =
+    running.agent.ready.lock().checks =
         vec![Check::passed("runtime"), Check::failed("lock", "logind is gone")];
     let ready = running.get("/readyz").await;
     assert!(ready.starts_with("HTTP/1.1 503"), "{ready}");
@@ -79,7 +79,7 @@ async fn a_kill_reaches_the_agent_with_its_grace_and_answers_when_the_pod_is_gon
     let body = KillBody { grace_seconds: Some(5), uid: None };
     let answer = running.client.kill("default", "web-edge-1", &body).await.unwrap();
     assert!(!answer.still_running);
-    assert_eq!(*running.agent.kills.lock().unwrap(), ["default/web-edge-1 Some(5)"]);
+    assert_eq!(*running.agent.kills.lock(), ["default/web-edge-1 Some(5)"]);
 
     let wrong = KillBody { grace_seconds: None, uid: Some("other".to_owned()) };
     let error = running.client.kill("default", "web-edge-1", &wrong).await.unwrap_err();
@@ -102,10 +102,10 @@ async fn a_client_that_gives_up_abandons_the_wait_and_nothing_else() {
     let client = running.client.clone();
     let body = KillBody::default();
     let wait = tokio::spawn(async move { client.kill("default", "stuck", &body).await });
-    until("the kill is asked", || !running.agent.kills.lock().unwrap().is_empty()).await;
+    until("the kill is asked", || !running.agent.kills.lock().is_empty()).await;
     wait.abort();
     until("the wait is abandoned", || Arc::strong_count(&running.agent.stuck) == 1).await;
-    assert_eq!(running.agent.kills.lock().unwrap().len(), 1);
+    assert_eq!(running.agent.kills.lock().len(), 1);
     assert!(running.client.status().await.is_ok());
 }
 
@@ -171,7 +171,7 @@ async fn a_drain_tells_its_progress_line_by_line_and_a_second_one_is_refused() {
         pods_unknown: false,
         called_off: false,
     };
-    let events = running.agent.drains.lock().unwrap().pop().expect("a drain");
+    let events = running.agent.drains.lock().pop().expect("a drain");
     events.send(done.clone()).unwrap();
     drop(events);
     assert_eq!(lines.next::<DrainEvent>().await.unwrap(), Some(done));
@@ -188,7 +188,7 @@ async fn a_notice_is_given_with_its_progress_and_taken_back() {
         first,
         Some(DrainEvent::Started { groups: 1, pods: 2, seconds: 90.0, pods_unknown: false })
     );
-    let given = running.agent.notice.lock().unwrap().clone().unwrap();
+    let given = running.agent.notice.lock().clone().unwrap();
     assert!(matches!(given.by, Some(Peer::Local { pid: Some(_), .. })), "{given:?}");
     assert_eq!(NoticeBody { by: None, ..given }, body);
     assert!(running.client.withdraw_notice().await.unwrap().withdrawn);
@@ -203,7 +203,7 @@ async fn a_notice_is_given_with_its_progress_and_taken_back() {
     );
     let answer = running.raw(request.as_bytes()).await;
     assert!(answer.starts_with("HTTP/1.1 400") && answer.contains("unknown field"), "{answer}");
-    assert!(running.agent.notice.lock().unwrap().is_none());
+    assert!(running.agent.notice.lock().is_none());
 }
 
 #[tokio::test]
@@ -248,7 +248,7 @@ async fn a_body_that_is_not_understood_is_named_and_nothing_is_done() {
         assert!(answer.starts_with("HTTP/1.1 400"), "{body}: {answer}");
         assert!(answer.contains(said), "{body}: {answer}");
     }
-    assert!(running.agent.kills.lock().unwrap().is_empty());
+    assert!(running.agent.kills.lock().is_empty());
 }
 
 #[tokio::test]
@@ -262,7 +262,7 @@ async fn a_time_that_would_overflow_the_agents_clock_is_refused() {
         let error = running.client.shutdown_plan(within).await.unwrap_err();
         assert_eq!(error.to_string(), "seconds: at most 31536000");
     }
-    assert!(running.agent.drains.lock().unwrap().is_empty());
+    assert!(running.agent.drains.lock().is_empty());
     let year = DrainRequest { timeout_seconds: Some(31_536_000), ..DrainRequest::default() };
     assert!(running.client.drain(&year).await.is_ok());
 }
@@ -307,7 +307,7 @@ async fn a_stopping_agent_ends_watches_answers_waiting_kills_and_removes_its_soc
     let client = running.client.clone();
     let kill =
         tokio::spawn(async move { client.kill("default", "stuck", &KillBody::default()).await });
-    until("the kill is asked", || !running.agent.kills.lock().unwrap().is_empty()).await;
+    until("the kill is asked", || !running.agent.kills.lock().is_empty()).await;
 
     running.stop.cancel();
     assert!(lines.next::<Status>().await.unwrap().is_none(), "the watch ends");

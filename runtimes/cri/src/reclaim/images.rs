@@ -1,12 +1,13 @@
 //! Selects the images that may be removed.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::super::api;
+
+use winddown_shared::Mutex;
 
 /// Since when images exist on the node. Runtimes do not report that.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ struct SeenImage {
 impl ImageAges {
     /// Records that an image was just pulled.
     pub(crate) fn note_pull(&self, name: &str) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.pulled.retain(|(known, _)| known != name);
         seen.pulled.push((name.to_owned(), Instant::now()));
     }
@@ -43,7 +44,7 @@ impl ImageAges {
     ) -> Vec<&'a api::Image> {
         let now = Instant::now();
         let exact: HashSet<&str> = needed.iter().map(String::as_str).collect();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.update(images, self.began, now);
         let is_old = |image: &api::Image| {
             let since = seen.since.get(&image.id);

@@ -1,11 +1,10 @@
 //! Writable layers as the runtime reports them, and memory and CPU time of containers without a cgroup here.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{DiskUse, error_chain};
+use winddown_shared::{DiskUse, Mutex, error_chain};
 
 use super::super::{CriContext, api, labels};
 use super::Measured;
@@ -48,12 +47,12 @@ impl Layers {
             }
         };
         *asked = Some(Instant::now());
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = told;
+        *self.known.lock() = told;
     }
 
     /// Fills in the layers, and memory and CPU time where they are still missing.
     pub(super) fn enter(&self, pods: &mut [Measured]) {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         for pod in pods {
             for (id, container) in pod.ids.iter().zip(&mut pod.stats.containers) {
                 let told = known.get(&**id).copied().unwrap_or_default();

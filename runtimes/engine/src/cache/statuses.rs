@@ -1,11 +1,11 @@
 //! The last status of each pod, and its age.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use winddown_shared::{PodRuntimeStatus, PodUid, PodUidMap, RuntimeError};
+use winddown_shared::{Mutex, PodRuntimeStatus, PodUid, PodUidMap, RuntimeError};
 
 #[cfg(test)]
 mod tests;
@@ -75,7 +75,7 @@ impl<T> PodStatusCache<T> {
     /// distinguished so that no pod counts as stopped before the first listing.
     #[must_use]
     pub fn get(&self, uid: &PodUid) -> Cached<T> {
-        let state = self.lock();
+        let state = self.0.lock();
         match (state.pods.get(uid), state.listed) {
             (Some(entry), _) => Cached::Known(entry.inspected.clone()),
             (None, Some(_)) => Cached::Unknown,
@@ -90,7 +90,7 @@ impl<T> PodStatusCache<T> {
     /// next listing, so put a deadline around it.
     pub async fn get_newer_than(&self, uid: &PodUid, than: Instant) -> Option<Inspected<T>> {
         let (place, answer) = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             if let Some(found) = state.newer_than(uid, than) {
                 return found;
             }
@@ -114,7 +114,7 @@ impl<T> PodStatusCache<T> {
     /// list must not undo what an event reported meanwhile.
     pub fn set(&self, uid: &PodUid, inspected: Inspected<T>, at: Instant) -> bool {
         let answers = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             if state.pods.get(uid).is_some_and(|entry| at < entry.modified) {
                 return false;
             }
@@ -128,7 +128,7 @@ impl<T> PodStatusCache<T> {
     /// Records that the pod was inspected at `at` and has not changed.
     pub fn set_observed_time(&self, uid: &PodUid, at: Instant) {
         let answers = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             if let Some(entry) = state.pods.get_mut(uid) {
                 entry.observed = entry.observed.max(at);
             }
@@ -140,7 +140,7 @@ impl<T> PodStatusCache<T> {
     /// Records that all pods were listed at `at`: a pod that is not in the cache does not exist. Never moves back.
     pub fn update_time(&self, at: Instant) {
         let answers = {
-            let mut state = self.lock();
+            let mut state = self.0.lock();
             state.listed = state.listed.max(Some(at));
             let waited_for: Vec<PodUid> = state.waiters.keys().cloned().collect();
             waited_for.iter().flat_map(|uid| state.due(uid, at)).collect()
@@ -150,11 +150,7 @@ impl<T> PodStatusCache<T> {
 
     /// Removes the pod. This answers no waiter: a later list shows that the pod is gone.
     pub fn delete(&self, uid: &PodUid) {
-        self.lock().pods.remove(uid);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StatusesState<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().pods.remove(uid);
     }
 }
 
@@ -177,7 +173,7 @@ impl<T> Clone for PodStatusCache<T> {
 
 impl<T> std::fmt::Debug for PodStatusCache<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.lock();
+        let state = self.0.lock();
         f.debug_struct("PodStatusCache")
             .field("pods", &state.pods.len())
             .field("listed", &state.listed)
@@ -224,7 +220,7 @@ fn send<T>(answers: Answers<T>) {
 
 impl<T> Drop for WaiterGuard<'_, T> {
     fn drop(&mut self) {
-        let mut state = self.cache.lock();
+        let mut state = self.cache.0.lock();
         let Some(waiters) = state.waiters.get_mut(self.uid) else { return };
         waiters.retain(|waiter| waiter.number != self.number);
         if waiters.is_empty() {

@@ -1,11 +1,11 @@
 //! The disk usage of pods, cached between measurements.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use winddown_shared::{DiskUse, PodStats, PodUid, PodUidMap, VolumeStats};
+use winddown_shared::{DiskUse, Mutex, PodStats, PodUid, PodUidMap, VolumeStats};
 
 use super::disk::{WalkBudget, walk};
 
@@ -51,7 +51,7 @@ pub struct DiskCache {
 impl DiskCache {
     /// The latest measurement of a pod.
     fn get(&self, uid: &PodUid) -> Option<Arc<PodDisk>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.lock();
         known.get(uid).map(|(_, disk)| Arc::clone(disk))
     }
 
@@ -75,7 +75,7 @@ impl DiskCache {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let now = Instant::now();
         let mut due = {
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut known = self.known.lock();
             let mut kept = PodUidMap::default();
             for pod in &pods {
                 kept.extend(known.remove_entry(&pod.uid));
@@ -99,7 +99,7 @@ impl DiskCache {
                     return;
                 }
                 let disk = measure(&pod, WalkBudget { entries: MAX_ENTRIES_PER_POD, until });
-                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut known = known.lock();
                 known.insert(pod.uid, (began, Arc::new(disk)));
             }
         };

@@ -1,11 +1,13 @@
 //! The cached states of units that callers wait for.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
 use super::units::{UnitPhase, UnitView};
+
+use winddown_shared::Mutex;
 
 /// The awaited units, each with its latest view.
 #[derive(Debug, Default)]
@@ -32,7 +34,7 @@ pub(crate) struct WatchedUnit(watch::Receiver<UnitView>);
 impl UnitCache {
     /// Begins to track a unit.
     pub(crate) fn expect(&self, unit: &str) -> WatchedUnit {
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         if let Some(known) = known.units.get(unit) {
             return WatchedUnit(known.view.subscribe());
         }
@@ -43,7 +45,7 @@ impl UnitCache {
 
     /// Records that the unit exists.
     pub(crate) fn confirm(&self, unit: &str) {
-        let mut known = self.lock();
+        let mut known = self.0.lock();
         known.clock += 1;
         let clock = known.clock;
         if let Some(unit) = known.units.get_mut(unit) {
@@ -54,7 +56,7 @@ impl UnitCache {
     /// Records the state of a unit. Ignores late reports: a unit never returns to an earlier phase.
     pub(crate) fn see(&self, unit: &str, view: UnitView) {
         self.confirm(unit);
-        let known = self.lock();
+        let known = self.0.lock();
         let Some(unit) = known.units.get(unit) else { return };
         unit.view.send_if_modified(|old| {
             if view.phase < old.phase {
@@ -69,17 +71,17 @@ impl UnitCache {
 
     /// Returns a unit's state; none if it is not tracked.
     pub(crate) fn view(&self, unit: &str) -> Option<UnitView> {
-        self.lock().units.get(unit).map(|unit| *unit.view.borrow())
+        self.0.lock().units.get(unit).map(|unit| *unit.view.borrow())
     }
 
     /// Forgets a unit. Tasks that wait for it see it as [`UnitPhase::Over`].
     pub(crate) fn forget(&self, unit: &str) {
-        self.lock().units.remove(unit);
+        self.0.lock().units.remove(unit);
     }
 
     /// The current time of the cache's clock, for [`missing`](Self::missing).
     pub(crate) fn now(&self) -> u64 {
-        self.lock().clock
+        self.0.lock().clock
     }
 
     /// Forgets the units that were last seen before `since` and are not `listed`.
@@ -89,11 +91,7 @@ impl UnitCache {
         let is_there = |unit: &Arc<str>, seen: Option<u64>| {
             listed.contains(&**unit) || seen.is_none_or(|seen| seen > since)
         };
-        self.lock().units.retain(|unit, known| is_there(unit, known.seen));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, KnownUnit> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().units.retain(|unit, known| is_there(unit, known.seen));
     }
 }
 

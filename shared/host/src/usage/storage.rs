@@ -3,12 +3,11 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::kernel;
 use tokio::time::Instant;
-use winddown_shared::{FsLayout, FsStats};
+use winddown_shared::{FsLayout, FsStats, Mutex};
 
 use super::{Reading, UsagePaths, mounts};
 use crate::file::ReadError;
@@ -94,7 +93,7 @@ impl Disks {
         let containers = self.containerfs.as_deref().unwrap_or(images);
         let paths = [self.nodefs.as_path(), images, containers];
         let devices = paths.map(|path| fs::metadata(path).ok().map(|found| found.dev()));
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if let Some(known) = known.as_ref().filter(|known| known.devices == devices) {
             return Some(known.layout);
         }

@@ -50,13 +50,13 @@ async fn settle() {
 }
 
 fn waiters(cache: &Cache) -> usize {
-    cache.lock().waiters.values().map(Vec::len).sum()
+    cache.0.lock().waiters.values().map(Vec::len).sum()
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_newer_than_anything_before_the_first_list() {
     let cache = Cache::new();
-    assert!(cache.lock().newer_than(&uid(), Instant::now()).is_none());
+    assert!(cache.0.lock().newer_than(&uid(), Instant::now()).is_none());
     assert!(matches!(cache.get(&uid()), Cached::NotYetListed));
 }
 
@@ -74,7 +74,7 @@ async fn a_pod_is_newer_when_the_list_or_its_own_times_are() {
         cache.update_time(seconds(time, listed));
         cache.set(&uid(), seen("s"), seconds(time, modified));
         cache.set_observed_time(&uid(), seconds(time, observed));
-        let found = cache.lock().newer_than(&uid(), time);
+        let found = cache.0.lock().newer_than(&uid(), time);
         assert_eq!(found.is_some(), expected, "{what}");
     }
 }
@@ -83,7 +83,7 @@ async fn a_pod_is_newer_when_the_list_or_its_own_times_are() {
 async fn that_a_pod_is_not_there_is_as_new_as_the_list() {
     let (cache, listed) = (Cache::new(), noon());
     cache.update_time(listed);
-    let found = |by| cache.lock().newer_than(&uid(), seconds(listed, by));
+    let found = |by| cache.0.lock().newer_than(&uid(), seconds(listed, by));
     assert!(matches!(found(-1), Some(None)));
     assert!(found(1).is_none());
     assert!(found(0).is_none());
@@ -212,7 +212,7 @@ async fn a_slow_list_does_not_undo_what_an_event_said() {
     assert!(cache.set(&uid(), seen("same time"), seconds(now, 1)));
     cache.update_time(seconds(now, 9));
     cache.update_time(now);
-    assert!(cache.lock().newer_than(&uid(), seconds(now, 8)).is_some(), "the list stays new");
+    assert!(cache.0.lock().newer_than(&uid(), seconds(now, 8)).is_some(), "the list stays new");
 }
 
 #[tokio::test(start_paused = true)]
@@ -241,5 +241,5 @@ async fn many_pods_and_waiters_leave_nothing_behind() {
         task.await.unwrap();
     }
     assert_eq!(waiters(&cache), 0);
-    assert!(cache.lock().waiters.is_empty());
+    assert!(cache.0.lock().waiters.is_empty());
 }
