@@ -385,7 +385,6 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
         let failed = places.iter().filter(|place| end(place) == PodEnd::Left).count();
         let left = self.kills.asked.len() - self.kills.overdue.len() + failed;
         self.kills.overdue.extend(self.kills.asked.keys());
-        self.releases.unmounting.clear();
         for index in touched {
             if !self.unasked.waiting[index].is_empty() {
                 continue;

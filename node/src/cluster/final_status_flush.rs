@@ -14,15 +14,14 @@ use winddown_shared::{PluginName, PodLabel, ShutdownPoint, ShutdownWork, WorkCon
 use super::Membership;
 use super::facts::Clean;
 
-/// The timeout if the API server was unreachable before: long enough to persist what the next agent sends after
-/// the boot.
-const UNREACHABLE_SERVER_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The timeout without credentials: nothing can be sent.
-const NO_CREDENTIALS: Duration = Duration::from_millis(100);
+/// The timeout if the API server was unreachable before, or there are no credentials: nothing arrives.
+const UNREACHABLE_SERVER_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The timeout if the API server was connected but does not answer any more.
-const SILENT_SERVER_TIMEOUT: Duration = Duration::from_secs(3);
+const SILENT_SERVER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// How long it may take to write to the disk what the next agent sends, where the API server does not get it.
+const PERSIST_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Sends the final statuses, conditions and events of a node that is going down, for as long as there is time.
 pub(super) struct FinalReport {
@@ -78,10 +77,11 @@ impl FinalReport {
         let WorkContext { until, clean, .. } = context;
         let begun = Instant::now();
         self.cluster.0.connection.hurry(until);
-        let until = match self.cluster.api().state {
-            ConnectionState::Connected | ConnectionState::Unknown => until,
-            ConnectionState::Unsigned { .. } => until.min(begun + NO_CREDENTIALS),
-            _ => until.min(begun + UNREACHABLE_SERVER_TIMEOUT),
+        let (until, persisted_until) = match self.cluster.api().state {
+            ConnectionState::Connected | ConnectionState::Unknown => (until, until),
+            _ => {
+                (until.min(begun + UNREACHABLE_SERVER_TIMEOUT), until.min(begun + PERSIST_TIMEOUT))
+            }
         };
         self.cluster.change(|changing| changing.clean = Clean::Down { clean });
         // The last changes may not have reached the outbox yet.
@@ -93,7 +93,7 @@ impl FinalReport {
         };
         let keeping = async {
             if let Some(side) = self.cluster.pods() {
-                side.ended.flush(until).await;
+                side.ended.flush(persisted_until).await;
             }
         };
         let (left, ()) = tokio::join!(telling, keeping);

@@ -543,6 +543,22 @@ async fn drivers_end_after_all_others_and_after_what_these_have_mounted() {
     assert_eq!(report.outcome(), Outcome::Clean);
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_next_group_does_not_wait_for_volumes_of_the_one_before_and_the_end_of_the_run_does() {
+    let pods = [pod("app", None, Some(30)), pod("critical", CRITICAL, Some(30))];
+    let pods = pods.map(|pod| with_role(&pod, "app"));
+    let killer = FakeKiller::with(pods.clone());
+    killer.takes(pods[0].uid(), secs(2));
+    killer.takes(pods[1].uid(), secs(3));
+    killer.stays_mounted(pods[0].uid(), ["/v"], Some(secs(7)));
+    let (scene, begun) = (Scene::new(killer, two_fields(60, 30)), Instant::now());
+    let report = scene.run().await;
+    assert_eq!(of(&report, "critical").asked, ms(2000));
+    assert_eq!(begun.elapsed(), secs(7));
+    assert_eq!(of(&report, "app").mounts, [""; 0]);
+    assert_eq!(report.outcome(), Outcome::Clean);
+}
+
 /// The next group does not wait for networks, but may contain the driver of one.
 #[tokio::test(start_paused = true)]
 async fn drivers_of_a_group_of_their_own_end_after_what_the_groups_before_hold() {

@@ -23,7 +23,7 @@ const RELEASE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) struct Releases {
     pub(super) running: JoinSet<Vec<String>>,
     places: HashMap<Id, ReportPosition>,
-    /// The releases of the current round that the next group waits for.
+    /// The releases of volumes, which the last group waits for.
     pub(super) unmounting: HashSet<Id>,
 }
 
@@ -49,13 +49,18 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         }
     }
 
-    /// Whether `wait` has to continue for resources of stopped pods. The next group waits only for volumes,
-    /// because unmounting them may need a pod of that group. Networks are awaited at the end, and before
-    /// drivers stop, because one of these may be the network's.
+    /// Whether `wait` has to continue for resources of stopped pods. Only what needs their release waits for it: the
+    /// drivers that release them, and the machine's end. A group does not keep the pods of the next ones waiting; the last
+    /// one waits for volumes, so that pods that arrive meanwhile are still ended.
     pub(super) fn holds_on(&self, wait: Wait) -> bool {
         match wait {
-            Wait::Group { .. } => !self.releases.unmounting.is_empty(),
-            _ => !self.releases.places.is_empty(),
+            Wait::Group { .. } => {
+                let is_last = self.unasked.waiting.iter().all(Vec::is_empty);
+                is_last && !self.releases.unmounting.is_empty()
+            }
+            Wait::Drivers { .. } | Wait::End | Wait::Work | Wait::More => {
+                !self.releases.places.is_empty()
+            }
         }
     }
 
