@@ -101,6 +101,10 @@ lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documen
 	$(TARGET)/debug/xtask names
 	$(TARGET)/debug/xtask limits
 	$(TARGET)/debug/xtask ways
+	@# The texts of the program keep the words of the pages.
+	@if command -v codespell >/dev/null; then \
+		$(TARGET)/debug/xtask texts | codespell --config tests/words/codespell --dictionary - --dictionary tests/words/banned -; \
+	fi
 	$(TARGET)/debug/xtask plugins
 	@# Nothing is built here; that is for 'make crates'.
 	$(CARGO) package --quiet --offline --locked --allow-dirty --no-verify $(CRATES)

@@ -39,7 +39,7 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, ended_by: EndedBy) -> S
         }
         Why::AgentUnknown => "whether the pods are protected is not known: the agent was not asked",
         Why::LockUnknown => {
-            "whether a shutdown waits for the pods is not known: nobody lists the locks"
+            "whether a shutdown waits for the pods is not known: nothing lists the locks"
         }
         Why::DelayUnknown => "how long a shutdown waits for the pods is not known",
         Why::KubeletUnknown => {

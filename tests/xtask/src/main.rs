@@ -15,13 +15,14 @@ mod promises;
 #[cfg(test)]
 mod published;
 mod rooms;
+mod texts;
 mod ways;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map | names | pages FORM DIR | plugins | promises | rooms | ways\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map | names | pages FORM DIR | plugins | promises | rooms | texts | ways\n\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
     limits         which types, traits and functions are large, and why\n\
@@ -32,6 +33,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map |
     \x20              makes sense, without the crates of the others\n\
     promises       what the tests promise, and with --since REVISION what is gone or came\n\
     rooms          how large each crate is, which files need each other, and which folders use which\n\
+    texts          each text that users read, with its file and line\n\
     ways           whether the product does each thing that has one place there only";
 
 fn main() -> Result<()> {
@@ -42,6 +44,7 @@ fn main() -> Result<()> {
         ["limits"] => limits::show(&repository()),
         ["names"] => names::show(&repository()),
         ["map"] => layers::write_map(&repository()),
+        ["texts"] => texts::show(&repository()),
         ["ways"] => ways::check(&repository()),
         ["promises"] => promises::show(&repository()),
         ["promises", "--since", revision] => promises::show_since(&repository(), revision),

@@ -12,9 +12,9 @@ pub fn refusal(root: &Path, path: &Path) -> Option<String> {
     match others_may_write(root, path) {
         Ok(found) => {
             let found = found.first()?;
-            let mend = found.mend();
+            let fix = found.mend();
             Some(format!(
-                "others than root can change it ({found}); if it is as you want it: {mend}"
+                "others than root can change it ({found}); if it is as you want it: {fix}"
             ))
         }
         Err(error) => Some(error.to_string()),
