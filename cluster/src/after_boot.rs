@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{Event, KillReason, Mutex, PodLabel, PodUid, Recorder, WallClock, WallTime};
+use winddown_shared::{Event, KillReason, Mutex, PodRef, PodUid, Recorder, WallClock, WallTime};
 
 use crate::status::{Spool, SpoolError, SpoolLimits};
 
@@ -102,7 +102,7 @@ impl TerminatedPods {
     }
 
     /// Records that the node terminates a pod. Does not wait for the disk.
-    pub fn note(&self, pod: &PodLabel, by: &str) {
+    pub fn note(&self, pod: &PodRef, by: &str) {
         let ended = TerminatedPod {
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
 use winddown_shared::{Mutex, status::PodPhase};
-use winddown_shared::{Pod, PodLabel, PodUid, WallClock};
+use winddown_shared::{Pod, PodRef, PodUid, WallClock};
 
 use crate::pods::{MirrorSide, StatusSide};
 use crate::status::Outbox;
@@ -51,7 +51,7 @@ struct KnownMirrors {
     /// The names by the mirrors' UIDs.
     by_uid: HashMap<PodUid, Name>,
     /// The mirrors by the static pods' UIDs.
-    of: HashMap<PodUid, PodLabel>,
+    of: HashMap<PodUid, PodRef>,
     /// `metadata.uid` of the Node, without which no mirror can be created.
     node_uid: Option<Arc<str>>,
     /// Whether all mirrors of this node are known.
@@ -66,7 +66,7 @@ const MOST_GONE: usize = 64;
 /// Namespace and name.
 type Name = (Arc<str>, Arc<str>);
 
-fn name_of(label: &PodLabel) -> Name {
+fn name_of(label: &PodRef) -> Name {
     (label.namespace.clone(), label.name.clone())
 }
 
@@ -103,7 +103,7 @@ impl Mirrors {
     }
 
     /// The mirror of a static pod, if the API has one.
-    pub fn of(&self, static_pod: &PodUid) -> Option<PodLabel> {
+    pub fn of(&self, static_pod: &PodUid) -> Option<PodRef> {
         self.0.known.lock().of.get(static_pod).cloned()
     }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::PodLabel;
+use winddown_shared::PodRef;
 
 mod follow;
 mod metadata;
@@ -31,7 +31,7 @@ pub use spool::{Spool, SpoolError, SpoolLimits, SpoolStats, StoredRecord};
 #[derive(Clone, Debug)]
 pub struct StatusUpdate {
     /// The pod.
-    pub pod: PodLabel,
+    pub pod: PodRef,
     /// The whole status, as the node sees it.
     pub status: Arc<api::PodStatus>,
     /// Whether this is the final status, because nothing of the pod runs or will run.

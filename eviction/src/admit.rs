@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Toleration;
 use tokio::sync::watch;
-use winddown_shared::{AdmitHandler, Others, Pod, PressureCondition, QosClass, Rejection};
+use winddown_shared::{AdmitHandler, OtherPods, Pod, PressureCondition, QosClass, Rejection};
 
 use crate::conditions::Conditions;
 use crate::message::{EVICTED, node_had_condition};
@@ -29,7 +29,7 @@ impl PressureGate {
 }
 
 impl AdmitHandler for PressureGate {
-    fn admit(&self, pod: &Pod, _: &Others) -> Result<(), Rejection> {
+    fn admit(&self, pod: &Pod, _: &OtherPods) -> Result<(), Rejection> {
         let conditions = *self.0.borrow();
         if admits(conditions, pod) {
             return Ok(());

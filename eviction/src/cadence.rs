@@ -12,7 +12,7 @@ mod tests;
 
 /// The sampling intervals of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cadence {
+pub struct SamplingIntervals {
     /// The interval while a quarter of what is left above each threshold would last that long, even at the highest
     /// conceivable rate of use. At least `calm`.
     pub far: Duration,
@@ -26,7 +26,7 @@ pub struct Cadence {
     pub memory: Duration,
 }
 
-impl Default for Cadence {
+impl Default for SamplingIntervals {
     /// 3 s, 1 s, 250 ms, 100 ms, 25 ms.
     fn default() -> Self {
         Self {
@@ -39,7 +39,7 @@ impl Default for Cadence {
     }
 }
 
-impl Cadence {
+impl SamplingIntervals {
     /// The time until the next sample, from two samples that are `apart`. A figure with its own timestamp uses that
     /// instead, because file system figures may be older than the sample.
     ///

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use winddown_shared::{Pod, PodStats};
 
 use crate::conditions::Conditions;
-use crate::decide::Act;
+use crate::decide::Shortage;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::rank::{Ranked, rank_by};
 use crate::signal::{FreedBy, Resource};
@@ -123,7 +123,7 @@ const ENDING_TIMEOUT_ON_DISK: Duration = Duration::from_secs(40);
 /// spares are skipped.
 #[must_use]
 pub fn choose<'a>(
-    act: &Act,
+    shortage: &Shortage,
     candidates: &[Candidate<'a>],
     policy: &Policy,
     now: Instant,
@@ -132,29 +132,29 @@ pub fn choose<'a>(
         .iter()
         .map(|candidate| {
             let &Candidate { pod, stats, .. } = candidate;
-            let usage = stats.and_then(|stats| measured(act.signal, pod, stats, policy));
+            let usage = stats.and_then(|stats| measured(shortage.signal, pod, stats, policy));
             (Ranked { pod, usage }, candidate)
         })
         .collect();
-    rank_by(act.signal, &mut ranked, |(ranked, _)| *ranked);
+    rank_by(shortage.signal, &mut ranked, |(ranked, _)| *ranked);
     let mut coming = 0_i64;
     let mut asked = false;
     let mut considered: Vec<Considered<'a>> = Vec::with_capacity(ranked.len());
     for (ranked, &Candidate { stats, ending, .. }) in ranked {
         let Ranked { pod, usage } = ranked;
-        let verdict = judge(act, pod, usage, ending, policy, now);
+        let verdict = judge(shortage, pod, usage, ending, policy, now);
         if verdict == CandidateVerdict::Ending {
             coming = coming.saturating_add(usage.unwrap_or(0));
-            asked |=
-                ending.is_some_and(|ending| ending.evicted_for.contains(act.signal.condition()));
+            asked |= ending
+                .is_some_and(|ending| ending.evicted_for.contains(shortage.signal.condition()));
         }
-        let stats = stats.filter(|_| act.resource() == Resource::Memory);
+        let stats = stats.filter(|_| shortage.resource() == Resource::Memory);
         let swap = stats.and_then(|stats| stats.swap);
         let zswap = stats.and_then(|stats| stats.zswap);
-        let request = ranked.request(act.signal);
+        let request = ranked.request(shortage.signal);
         considered.push(Considered { pod, usage, swap, zswap, request, verdict });
     }
-    let waits = asked || coming >= act.deficit;
+    let waits = asked || coming >= shortage.deficit;
     let first =
         considered.iter_mut().find(|c| c.verdict == CandidateVerdict::NotNeeded).filter(|_| !waits);
     let victim = first.map(|first| {
@@ -165,18 +165,18 @@ pub fn choose<'a>(
 }
 
 /// Whether a terminating pod will be gone soon enough to wait for what it frees.
-pub(crate) fn comes_in_time(act: &Act, ending: &CandidateEnding, now: Instant) -> bool {
-    let soon = match act.resource().freed_by() {
+pub(crate) fn comes_in_time(shortage: &Shortage, ending: &CandidateEnding, now: Instant) -> bool {
+    let soon = match shortage.resource().freed_by() {
         FreedBy::Exit | FreedBy::Reaping => ENDING_TIMEOUT,
         FreedBy::FileRemoval => ENDING_TIMEOUT_ON_DISK,
     };
     // A pod whose hook runs first is due later, and cannot be hurried.
-    let can_wait = !act.hard || ending.has_minimal_grace;
+    let can_wait = !shortage.hard || ending.has_minimal_grace;
     ending.due > now && (can_wait || ending.due.saturating_duration_since(now) <= soon)
 }
 
 fn judge(
-    act: &Act,
+    shortage: &Shortage,
     pod: &Pod,
     usage: Option<i64>,
     ending: Option<CandidateEnding>,
@@ -184,11 +184,13 @@ fn judge(
     now: Instant,
 ) -> CandidateVerdict {
     match ending {
-        Some(ending) if comes_in_time(act, &ending, now) => return CandidateVerdict::Ending,
-        Some(ending) if ending.has_minimal_grace || !act.hard => return CandidateVerdict::Stuck,
+        Some(ending) if comes_in_time(shortage, &ending, now) => return CandidateVerdict::Ending,
+        Some(ending) if ending.has_minimal_grace || !shortage.hard => {
+            return CandidateVerdict::Stuck;
+        }
         _ => {}
     }
-    if policy.spares(pod) {
+    if policy.exempts(pod) {
         CandidateVerdict::Critical
     } else if usage.is_none() {
         CandidateVerdict::NotMeasured

@@ -13,11 +13,11 @@ use winddown_shared::{
     Recorder, VictimLock, WallClock, error_chain,
 };
 
-use crate::cadence::Cadence;
+use crate::cadence::SamplingIntervals;
 use crate::cause::Cause;
 use crate::choose::CandidateEnding;
 use crate::conditions::Conditions;
-use crate::decide::{Act, Snapshot, decide_without};
+use crate::decide::{Shortage, Snapshot, decide_without};
 use crate::history::{DecisionOutcome, EvictionRecord};
 use crate::hook::Hook;
 use crate::observations::Observations;
@@ -69,7 +69,7 @@ pub struct EvictionParts<K, S, R> {
     /// Wakes the loop early, when the kernel reports that tasks wait for memory.
     pub wake: Arc<Notify>,
     /// The sampling intervals.
-    pub cadence: Cadence,
+    pub cadence: SamplingIntervals,
 }
 
 /// Evicts pods when the node runs short. A single task decides, so decisions never overlap. Slow work (stopping a pod,
@@ -282,8 +282,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         // A drain ends the pods.
         if self.parts.paused_by.borrow().is_empty() {
             self.check_limits().await;
-            if let Some(act) = decision.act {
-                self.act(&act).await;
+            if let Some(shortage) = decision.shortage {
+                self.act(&shortage).await;
             }
         }
         let cadence = &self.parts.cadence;
@@ -313,22 +313,22 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             && self.victims.readmission.evicted().next().is_none()
     }
 
-    async fn act(&mut self, act: &Act) {
+    async fn act(&mut self, shortage: &Shortage) {
         let now = Instant::now();
-        if self.is_held(act.signal, now)
-            || self.waits_for_a_victim(act, now)
-            || self.waits_for_alternative(act)
+        if self.is_held(shortage.signal, now)
+            || self.waits_for_a_victim(shortage, now)
+            || self.waits_for_alternative(shortage)
         {
             return;
         }
-        if act.signal.file_system().is_some() && self.reclaims.under_way {
+        if shortage.signal.file_system().is_some() && self.reclaims.under_way {
             return;
         }
-        if self.may_reclaim(act, now) {
-            self.log_met(act);
-            self.begin_reclaim(act);
-        } else if !self.victims.pending_reclaim.is_awaited(act.signal, now) {
-            self.evict(act).await;
+        if self.may_reclaim(shortage, now) {
+            self.log_met(shortage);
+            self.begin_reclaim(shortage);
+        } else if !self.victims.pending_reclaim.is_awaited(shortage.signal, now) {
+            self.evict(shortage).await;
         }
     }
 
@@ -362,16 +362,16 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
     }
 
-    fn log_met(&self, act: &Act) {
+    fn log_met(&self, shortage: &Shortage) {
         if self.policy.shadow {
             return;
         }
         let now = Instant::now();
         self.parts.recorder.record(&Event::EvictionThresholdMet {
-            signal: act.cause.as_str(),
-            resource: act.resource().as_str(),
-            stats_age: act.measured_at.map(|at| now.saturating_duration_since(at)),
-            short_for: now.saturating_duration_since(act.since),
+            signal: shortage.cause.as_str(),
+            resource: shortage.resource().as_str(),
+            stats_age: shortage.measured_at.map(|at| now.saturating_duration_since(at)),
+            short_for: now.saturating_duration_since(shortage.since),
         });
     }
 

@@ -37,7 +37,7 @@ pub struct EvictionDecision {
     /// The conditions that the node should report.
     pub conditions: Conditions,
     /// What to do; none if nothing is short, not for long enough, or not measured again since the last sample.
-    pub act: Option<Act>,
+    pub shortage: Option<Shortage>,
     /// The thresholds that are met, as a bit set of their indices in the policy, whether their grace is over or not.
     met: u32,
 }
@@ -46,7 +46,7 @@ const _: () = assert!(Policy::MOST_THRESHOLDS <= u32::BITS as usize);
 
 /// A shortage to act on.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Act {
+pub struct Shortage {
     /// The cause of the eviction.
     pub cause: Cause,
     /// The signal by which pods are ranked.
@@ -93,7 +93,7 @@ pub(crate) fn decide_without(
     let mut next = *state;
     let mut met = 0;
     let mut raised = Conditions::NONE;
-    let mut chosen: Option<(Urgency, Act)> = None;
+    let mut chosen: Option<(Urgency, Shortage)> = None;
     for (place, threshold) in policy.thresholds().iter().enumerate() {
         let observed = snapshot.observations.get(threshold.signal);
         let was = state.tracked[place];
@@ -109,26 +109,28 @@ pub(crate) fn decide_without(
         else {
             continue;
         };
-        let act = Act::on(threshold, &observed, policy, is.first.unwrap_or(now));
-        let urgency = act.urgency();
+        let shortage = Shortage::on(threshold, &observed, policy, is.first.unwrap_or(now));
+        let urgency = shortage.urgency();
         if is_met && chosen.as_ref().is_none_or(|(most, _)| urgency > *most) {
-            chosen = Some((urgency, act));
+            chosen = Some((urgency, shortage));
         }
     }
     let pressed = policy.memory_pressure.as_ref().and_then(|rule| pressed(rule, snapshot, state));
     if pressed.is_some() {
         raised.insert(PressureCondition::Memory);
     }
-    let pressed = pressed.filter(|act| !is_held(act.signal));
+    let pressed = pressed.filter(|shortage| !is_held(shortage.signal));
     next.last = snapshot.observations;
     next.last_pressure = snapshot.pressure.or(state.last_pressure);
     raised.iter().for_each(|condition| next.seen[condition as usize] = Some(now));
-    let act = match chosen {
+    let shortage = match chosen {
         // Memory stalls count as a hard threshold on memory; disks come after them.
-        Some((_, act)) if act.hard && act.signal.resource() == Resource::Memory => Some(act),
-        chosen => pressed.or(chosen.map(|(_, act)| act)),
+        Some((_, shortage)) if shortage.hard && shortage.signal.resource() == Resource::Memory => {
+            Some(shortage)
+        }
+        chosen => pressed.or(chosen.map(|(_, shortage)| shortage)),
     };
-    EvictionDecision { state: next, conditions: reported(&next, policy, now), act, met }
+    EvictionDecision { state: next, conditions: reported(&next, policy, now), shortage, met }
 }
 
 impl EvictionDecision {
@@ -184,7 +186,7 @@ fn reported(state: &EvictionState, policy: &Policy, now: Instant) -> Conditions 
 }
 
 /// The act that follows if tasks stall for memory, by the rule's limits.
-fn pressed(rule: &PressureRule, snapshot: &Snapshot, state: &EvictionState) -> Option<Act> {
+fn pressed(rule: &PressureRule, snapshot: &Snapshot, state: &EvictionState) -> Option<Shortage> {
     let now_lost = snapshot.pressure?;
     let before = state.last_pressure?;
     let over = |limit: Option<f32>, now: f32, before: f32| {
@@ -201,7 +203,7 @@ fn pressed(rule: &PressureRule, snapshot: &Snapshot, state: &EvictionState) -> O
     let observed = snapshot.observations.get(Signal::MemoryAvailable)?;
     let below = rule.below.of(observed.capacity);
     let available = observed.quantity(Resource::Memory.unit());
-    (waits && cooled && below > available).then(|| Act {
+    (waits && cooled && below > available).then(|| Shortage {
         cause: Cause::MemoryPressure,
         signal: Signal::MemoryAvailable,
         hard: true,
@@ -218,7 +220,7 @@ fn lacking(wanted: Quantity, available: Quantity) -> i64 {
     wanted.saturating_sub(available).value().max(1)
 }
 
-// === impl Act ===
+// === impl Shortage ===
 
 /// The order of acts; the largest comes first.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
@@ -229,7 +231,7 @@ struct Urgency {
     lacking: f64,
 }
 
-impl Act {
+impl Shortage {
     pub(crate) fn on(
         threshold: &Threshold,
         observed: &Observation,

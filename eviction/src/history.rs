@@ -9,7 +9,7 @@ use winddown_shared::WallTime;
 
 use crate::cause::Cause;
 use crate::choose::{CandidateVerdict, Considered};
-use crate::decide::Act;
+use crate::decide::Shortage;
 use crate::hook::EvictionHookRun;
 use crate::seams::Reclaimed;
 
@@ -201,13 +201,13 @@ impl EvictionRecord {
     }
 
     /// Creates the record of a decision about a shortage of the node.
-    pub(crate) fn about(act: &Act, at: WallTime, outcome: DecisionOutcome) -> Self {
+    pub(crate) fn about(shortage: &Shortage, at: WallTime, outcome: DecisionOutcome) -> Self {
         Self {
-            threshold: Some(act.threshold.to_string()),
-            available: Some(act.available.to_string()),
-            hard: act.hard,
-            short_for_ms: Some(millis(act.since.elapsed())),
-            ..Self::new(at, act.cause, outcome)
+            threshold: Some(shortage.threshold.to_string()),
+            available: Some(shortage.available.to_string()),
+            hard: shortage.hard,
+            short_for_ms: Some(millis(shortage.since.elapsed())),
+            ..Self::new(at, shortage.cause, outcome)
         }
     }
 

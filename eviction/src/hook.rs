@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::time::{Instant, timeout};
 use winddown_host::refuse_if_others_may_write;
-use winddown_shared::PodLabel;
+use winddown_shared::PodRef;
 
 #[cfg(test)]
 mod tests;
@@ -38,7 +38,7 @@ pub struct HookRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookCall {
     /// The pod.
-    pub pod: PodLabel,
+    pub pod: PodRef,
     /// The cause: a signal, `memoryPressure`, or a limit of the pod's own.
     pub cause: &'static str,
     /// The message that the pod's status will have.

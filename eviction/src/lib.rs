@@ -6,9 +6,9 @@
 //! containers, rotated logs, unused images). If that is not enough, one pod is evicted and the node is measured again.
 //!
 //! # Time
-//! [`Cadence`]: one sample every one to three seconds on a calm node, more often as a threshold comes near, and at once
-//! when the kernel reports that tasks wait for memory; at most ten per second, or forty while memory is about to run
-//! out.
+//! [`SamplingIntervals`]: one sample every one to three seconds on a calm node, more often as a threshold comes near,
+//! and at once when the kernel reports that tasks wait for memory; at most ten per second, or forty while memory is
+//! about to run out.
 //!
 //! # Design
 //! [`decide`] and [`choose`] are pure: from the measurements, a [`Policy`] and an [`EvictionState`] they derive what to
@@ -76,12 +76,12 @@ mod unit;
 mod usage;
 
 pub use admit::{PressureGate, admits};
-pub use cadence::Cadence;
+pub use cadence::SamplingIntervals;
 pub use cause::Cause;
 pub use choose::{Candidate, CandidateEnding, CandidateVerdict, Choice, Considered, choose};
 pub use conditions::Conditions;
 pub use controller::{EvictionController, EvictionParts, EvictionView, Explanation};
-pub use decide::{Act, EvictionDecision, FORGIVEN_GAP, Snapshot, decide};
+pub use decide::{EvictionDecision, FORGIVEN_GAP, Shortage, Snapshot, decide};
 pub use history::{DecisionOutcome, EvictionRecord, RankedPodStatus};
 pub use hook::{EvictionHookRun, Hook, HookCall, HookCommand, HookRule};
 pub use limits::{OverLimit, has_local_limits, over_limit};
@@ -99,14 +99,14 @@ pub use rank::{Ranked, rank};
 pub use readmission::Readmission;
 pub use reclaim::{Reclaimable, reclaimable};
 pub use seams::{
-    Alternative, AlternativeWork, EvictedBefore, MeasureError, PlannedEviction, Readmit, Reclaim,
+    Alternative, AlternativeWork, EarlierEviction, MeasureError, PlannedEviction, Readmit, Reclaim,
     ReclaimError, Reclaimed, Signals, WantedFigures,
 };
 pub use signal::{FileSystem, Resource, Signal, UnknownSignal};
 pub use state::EvictionState;
 pub use status::{AwayStatus, EvictionPlan, PressureStatus, SwapStatus, ThresholdStatus};
 pub use threshold::{
-    DEFAULT_HARD, Overwritten, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,
+    DEFAULT_HARD, IneffectiveThreshold, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,
     ThresholdErrors, ThresholdValue, ValueError, default_hard, parse_minimum_reclaim,
     parse_soft_grace, parse_threshold,
 };

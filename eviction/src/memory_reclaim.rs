@@ -64,21 +64,21 @@ impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
     }
 
     fn instead_of(&self, eviction: &PlannedEviction<'_>) -> Option<AlternativeWork> {
-        let PlannedEviction { act, victim, figures, memory_available, swap_free } = *eviction;
+        let PlannedEviction { shortage, victim, figures, memory_available, swap_free } = *eviction;
         let time = (*self.time.borrow())?;
         let mut now = self.attempts.lock();
         let lately = now.not_before.is_some_and(|not_before| Instant::now() < not_before);
-        if act.resource() != Resource::Memory || now.is_under_way || lately {
+        if shortage.resource() != Resource::Memory || now.is_under_way || lately {
             return None;
         }
         let (figure, most) = reclaimable_memory(memory_available, figures?, swap_free)?;
-        let deficit = u64::try_from(act.deficit).ok().filter(|deficit| *deficit <= most)?;
+        let deficit = u64::try_from(shortage.deficit).ok().filter(|deficit| *deficit <= most)?;
         // Reclaims half a threshold more: a pod that still grows would bring the shortage back at once.
-        let margin = u64::try_from(act.threshold.value() / 2).unwrap_or(0);
+        let margin = u64::try_from(shortage.threshold.value() / 2).unwrap_or(0);
         let bytes = deficit.saturating_add(margin).min(most);
         now.is_under_way = true;
         let (reclaim, all) = (Arc::clone(&self.reclaim), Arc::clone(&self.attempts));
-        let (uid, pod) = (victim.uid().clone(), victim.label().clone());
+        let (uid, pod) = (victim.uid().clone(), victim.pod_ref().clone());
         let does = format!("the kernel takes memory back from {pod}");
         let work = async move {
             let begun = Instant::now();

@@ -154,7 +154,7 @@ fn explained(signal: Signal, ranked: &[Ranked<'_>]) -> Vec<AnswerRank> {
         request: ranked.request(signal),
         exceeds_request: ranked.exceeds(signal),
         verdict: match ranked.usage {
-            _ if policy.spares(ranked.pod) => CandidateVerdict::Critical,
+            _ if policy.exempts(ranked.pod) => CandidateVerdict::Critical,
             None => CandidateVerdict::NotMeasured,
             Some(_) if std::mem::replace(&mut chosen, true) => CandidateVerdict::NotNeeded,
             Some(_) => CandidateVerdict::Chosen,

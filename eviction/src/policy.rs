@@ -9,7 +9,7 @@ use crate::hook::HookRule;
 use crate::observation::MemoryAvailable;
 use crate::signal::Signal;
 use crate::threshold::{
-    Overwritten, Threshold, ThresholdValue, with_allocatable, with_container_fs,
+    IneffectiveThreshold, Threshold, ThresholdValue, with_allocatable, with_container_fs,
 };
 
 /// The rules for evicting pods when the node runs short.
@@ -113,7 +113,7 @@ impl Policy {
 
     /// The policy for this file system layout, and the configured thresholds that have no effect with it.
     #[must_use]
-    pub fn for_layout(&self, layout: FsLayout) -> (Self, Vec<Overwritten>) {
+    pub fn for_layout(&self, layout: FsLayout) -> (Self, Vec<IneffectiveThreshold>) {
         let (mut thresholds, overwritten) = with_container_fs(&self.configured, layout);
         thresholds.truncate(Self::MOST_THRESHOLDS);
         (Self { thresholds, layout, ..self.clone() }, overwritten)
@@ -139,7 +139,7 @@ impl Policy {
 
     /// Whether a pod is never evicted, however short the node runs.
     #[must_use]
-    pub fn spares(&self, pod: &Pod) -> bool {
+    pub fn exempts(&self, pod: &Pod) -> bool {
         match self.static_pods {
             StaticPods::ByPriority if pod.is_static() && pod.priority().is_some() => {
                 pod.priority_or_zero() >= winddown_shared::SYSTEM_CRITICAL_PRIORITY
@@ -156,7 +156,7 @@ impl Policy {
             return Some(HARD_GRACE);
         }
         let most = self.max_pod_grace?;
-        Some(pod.own_grace().map_or(most, |own| own.min(most)))
+        Some(pod.termination_grace_period().map_or(most, |own| own.min(most)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! When an evicted static pod is readmitted.
 
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodUid, ReturnDelays};
+use winddown_shared::{Pod, PodUid, ReadmissionBackoff};
 
 use crate::conditions::Conditions;
 
@@ -12,7 +12,7 @@ mod tests;
 #[derive(Debug, Default)]
 pub struct Readmission {
     evicted: Vec<EvictedPod>,
-    delays: ReturnDelays,
+    delays: ReadmissionBackoff,
 }
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Readmission {
         if self.evicted.iter().any(|evicted| evicted.pod.uid() == pod.uid()) {
             return;
         }
-        let wait = self.delays.next(pod.full_name(), now);
+        let wait = self.delays.next_delay(pod.full_name(), now);
         self.evicted.retain(|evicted| evicted.pod.full_name() != pod.full_name());
         let (pod, conditions) = (pod.clone(), conditions.into());
         self.evicted.push(EvictedPod { pod, conditions, not_before: now + wait });

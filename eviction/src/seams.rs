@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use winddown_shared::{NodeStats, Pod, PodStats};
 
-use crate::decide::Act;
+use crate::decide::Shortage;
 use crate::observation::MemoryAvailable;
 use crate::reclaim::Reclaimable;
 use crate::signal::{PodUsage, Resource, Signal};
@@ -76,7 +76,7 @@ pub trait Alternative: Send + Sync + 'static {
 #[derive(Clone, Copy)]
 pub struct PlannedEviction<'a> {
     /// The shortage.
-    pub act: &'a Act,
+    pub shortage: &'a Shortage,
     /// The pod that would be evicted.
     pub victim: &'a Pod,
     /// Its usage; none if it was not measured.
@@ -101,14 +101,14 @@ pub trait Readmit: Send + Sync + 'static {
     fn readmit(&self, pod: &Pod);
 
     /// The pods that an earlier agent evicted and that are terminating, or have terminated and were not readmitted.
-    fn evicted_before(&self) -> Vec<EvictedBefore> {
+    fn earlier_evictions(&self) -> Vec<EarlierEviction> {
         Vec::new()
     }
 }
 
 /// A pod that an earlier agent evicted.
 #[derive(Clone, Debug)]
-pub struct EvictedBefore {
+pub struct EarlierEviction {
     /// The pod.
     pub pod: Pod,
     /// What is left of its grace period; none once it has terminated.

@@ -16,7 +16,7 @@ mod value;
 pub use config::{
     SoftGraceError, ThresholdConfig, ThresholdError, ThresholdErrors, parse_soft_grace,
 };
-pub use derive::Overwritten;
+pub use derive::IneffectiveThreshold;
 pub(crate) use derive::{with_allocatable, with_container_fs};
 pub use value::{ValueError, parse_minimum_reclaim, parse_threshold};
 

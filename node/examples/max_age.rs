@@ -28,7 +28,7 @@ use winddown_shared::{
 use winddown_static_pods::ManifestDirectory;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
-const NAME: PluginName = PluginName::of("max-age");
+const NAME: PluginName = PluginName::new("max-age");
 
 /// A plug-in that ends pods older than `oldest`, one after the other.
 struct MaxAge {
@@ -64,13 +64,13 @@ impl Plugin for MaxAge {
                 pods.borrow_and_update();
                 gate.borrow_and_update();
                 self.looks.inc();
-                if let Some(ending) = node.end(|pods| self.choose(pods, node.now())) {
+                if let Some(ending) = node.terminate(|pods| self.choose(pods, node.now())) {
                     // A pod that does not end in time is still terminating.
-                    let _ = ending.gone().await;
+                    let _ = ending.wait().await;
                     continue;
                 }
                 let next = self.until_next(&node.pods(), node.now());
-                node.say(match next {
+                node.set_status_line(match next {
                     Some(wait) => format!("the next pod is too old in {}", duration(wait)),
                     None => "no pod grows too old".to_owned(),
                 });
@@ -122,7 +122,8 @@ fn age(pod: &NodePod, now: WallTime) -> Option<Duration> {
 
 /// A line for each pod that has started.
 fn ages(pods: &[NodePod], now: WallTime) -> String {
-    let line = |one: &NodePod| Some(format!("{} {}\n", one.pod.label(), duration(age(one, now)?)));
+    let line =
+        |one: &NodePod| Some(format!("{} {}\n", one.pod.pod_ref(), duration(age(one, now)?)));
     pods.iter().filter_map(line).collect()
 }
 
@@ -174,7 +175,7 @@ async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
     let configured = Configured::of(config, wall_clock().now());
     let node = Node::builder(runtime)
         .settings(configured.settings())
-        .kept_in(directory.join("state"))
+        .state_directory(directory.join("state"))
         .source(manifests)
         .plugin(configured.shutdown(logind))
         .plugin(MaxAge::new(oldest, directory.join("ages")))

@@ -31,7 +31,7 @@ impl<R: Runtime> NodeBuilder<R> {
             wall: wall_clock(),
             boot_clock: boot_clock(),
             admits_all: false,
-            kept_in: None,
+            state_directory: None,
         };
         let settings = watch::Sender::new(Settings::default()).subscribe();
         Self(NodeParts { core, settings, sources: Vec::new(), plugins: Vec::new() })
@@ -105,8 +105,8 @@ impl<R: Runtime> NodeBuilder<R> {
     /// Sets a directory that outlives the agent, preferably in memory. The node records there which pods are
     /// terminating, so that the next agent can resume. By default nothing is recorded.
     #[must_use]
-    pub fn kept_in(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.0.core.kept_in = Some(directory.into());
+    pub fn state_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.0.core.state_directory = Some(directory.into());
         self
     }
 

@@ -33,7 +33,7 @@ use winddown_cluster::status::{Outbox, OutboxConfig};
 use winddown_pod_references::{Resolver, ResolverConfig};
 use winddown_shared::{DesiredPods, Event, Mutex, Recorder, Runtime, WallClock, error_chain};
 
-use crate::plugin::{Joining, NodePlugin};
+use crate::plugin::{NodePlugin, PluginRegistry};
 use crate::{NodeIdentity, PodSource};
 
 use kept::KeptPods;
@@ -107,7 +107,7 @@ pub(crate) struct PodSide {
 impl<R: Runtime> NodePlugin<R> for Cluster {
     /// If the cluster cannot be joined, the node runs on its own, with its static pods. Pods that an earlier agent ran
     /// for the API server are left alone.
-    fn join(self: Box<Self>, node: &mut Joining<R>) {
+    fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
         let core = Arc::clone(&node.core);
         let NodeIdentity { name, boot_id } = &core.identity;
         let ping = RuntimePing(Arc::clone(&core));

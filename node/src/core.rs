@@ -37,7 +37,7 @@ pub(crate) struct CoreParts<R> {
     pub(crate) wall: WallClock,
     pub(crate) boot_clock: BootClock,
     pub(crate) admits_all: bool,
-    pub(crate) kept_in: Option<PathBuf>,
+    pub(crate) state_directory: Option<PathBuf>,
 }
 
 /// The node without its plug-ins.
@@ -73,7 +73,7 @@ impl<R: Runtime> Core<R> {
         plugins: &[RegisteredPlugin],
     ) -> (Self, PodUidMap<EarlierKill>) {
         let (boot_id, clock) = (&parts.identity.boot_id, &parts.boot_clock);
-        let kept = parts.kept_in.map(|directory| {
+        let kept = parts.state_directory.map(|directory| {
             KeptKills::open(directory.join("kills"), boot_id, clock.clone(), plugins)
         });
         let (kills, pending_kills) = kept.unzip();
@@ -237,7 +237,7 @@ impl<R: Runtime> Core<R> {
         .with_victim_lock(self.fit.victim_lock())
         .with_earlier_kills(pending_kills, self.boot_clock.clone())
         .with_gate(gate)
-        .with_refusals_for_good(move |pod| for_good.iter().any(|source| source.gives_up(pod)));
+        .with_final_rejections(move |pod| for_good.iter().any(|source| source.gives_up(pod)));
         let intake = match links.turns.take() {
             Some(turns) => intake.with_turns(turns),
             None => intake,

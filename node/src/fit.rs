@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use winddown_host::{Capacity, LocalNode, ReadError, Roots, machine::host_name};
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, GateState, Mutex,
-    NodeFit, NodeSource, NodeView, Others, Pod, Rejection, ResourceName, Runtime, VictimLock,
+    NodeFit, NodeSource, NodeView, OtherPods, Pod, Rejection, ResourceName, Runtime, VictimLock,
     critical, error_chain, platform_fits,
 };
 
@@ -273,7 +273,7 @@ impl NodeSource for Fit {
 // === impl Supported ===
 
 impl<R: Runtime> AdmitHandler for Supported<R> {
-    fn admit(&self, pod: &Pod, _others: &Others) -> Result<(), Rejection> {
+    fn admit(&self, pod: &Pod, _others: &OtherPods) -> Result<(), Rejection> {
         // First, for the kubelet's reasons.
         self.fit.node().map_or(Ok(()), |node| platform_fits(pod, &node))?;
         self.runtime.supports(pod).map_err(|error| Rejection {

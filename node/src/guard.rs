@@ -20,7 +20,7 @@ use winddown_shared::{
 use crate::core::Core;
 use crate::kept_file;
 use crate::links::next_change;
-use crate::plugin::{Joining, NodePlugin};
+use crate::plugin::{NodePlugin, PluginRegistry};
 use holds::Guard;
 
 pub use holds::{GUARD_LABEL, GuardPolicy};
@@ -107,7 +107,7 @@ impl ShutdownGuard {
 }
 
 impl<R: Runtime> NodePlugin<R> for ShutdownGuard {
-    fn join(self: Box<Self>, node: &mut Joining<R>) {
+    fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
         let core = Arc::clone(&node.core);
         core.count(self.lock.clone());
         let guard = watch::Sender::new(self.of_boot(&core));

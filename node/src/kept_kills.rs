@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
-    BootClock, EarlierKill, Event, KillReason, KillRequest, Mutex, Owed, PodLabel, PodUid,
-    PodUidMap, Recorder, RegisteredPlugin, StatusOverride, error_chain,
+    BootClock, EarlierKill, Event, KillReason, KillRequest, Mutex, PodRef, PodUid, PodUidMap,
+    Recorder, RegisteredPlugin, RestartCondition, StatusOverride, error_chain,
 };
 
 use crate::kept_file;
 
 /// Keeps a file for each pod that is terminating, and for each that has terminated and must not start yet
-/// ([`KillReason::owes`]). The files survive the agent but not the machine, so no write waits for a disk.
+/// ([`KillReason::restart_condition`]). The files survive the agent but not the machine, so no write waits for a disk.
 pub(crate) struct KeptKills {
     directory: PathBuf,
     boot_id: String,
@@ -40,7 +40,7 @@ struct KeptKill {
     status: Option<StatusOverride>,
     /// Whether the file stays when the pod has terminated.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    outlasts_the_end: bool,
+    is_kept_after_end: bool,
 }
 
 // === impl KeptKills ===
@@ -80,7 +80,7 @@ impl KeptKills {
 
     fn keep(
         &self,
-        pod: &PodLabel,
+        pod: &PodRef,
         is_static: bool,
         by: KillReason,
         grace: Duration,
@@ -92,7 +92,7 @@ impl KeptKills {
             by: by.as_str().to_owned(),
             until_boot_ms: self.boot_ms_after(grace),
             status,
-            outlasts_the_end: is_static && by.owes().outlasts_the_end(),
+            is_kept_after_end: is_static && by.restart_condition().is_kept_after_end(),
         };
         {
             let mut ending = self.ending.lock();
@@ -105,14 +105,14 @@ impl KeptKills {
         self.write(pod);
     }
 
-    fn has_stopped(&self, pod: &PodLabel) {
-        let outlasts = self.ending.lock().get(&pod.uid).is_none_or(|kept| kept.outlasts_the_end);
+    fn has_stopped(&self, pod: &PodRef) {
+        let outlasts = self.ending.lock().get(&pod.uid).is_none_or(|kept| kept.is_kept_after_end);
         if !outlasts {
             self.forget(pod);
         }
     }
 
-    fn forget(&self, pod: &PodLabel) {
+    fn forget(&self, pod: &PodRef) {
         if self.ending.lock().remove(&pod.uid).is_some() {
             let file = kept_file::path(&self.directory, &pod.uid);
             // If this fails, the next agent deletes the file when the pod stops or is admitted, or in another boot.
@@ -122,7 +122,7 @@ impl KeptKills {
 
     /// Keeps that the pod's grace period ends `grace` from now, if that is sooner than before. Does
     /// nothing if the kill is not recorded yet.
-    pub(crate) fn shorten(&self, pod: &PodLabel, grace: Duration) {
+    pub(crate) fn shorten(&self, pod: &PodRef, grace: Duration) {
         let until = self.boot_ms_after(grace);
         match self.ending.lock().get_mut(&pod.uid) {
             Some(kept) if until < kept.until_boot_ms => kept.until_boot_ms = until,
@@ -131,7 +131,7 @@ impl KeptKills {
         self.write(pod);
     }
 
-    fn write(&self, pod: &PodLabel) {
+    fn write(&self, pod: &PodRef) {
         if let Err(error) = self.try_write(&pod.uid) {
             tracing::warn!(
                 %pod, error = error_chain(&error),
@@ -185,7 +185,10 @@ impl Recorder for KeptKills {
 impl KeptKill {
     fn kill(&self, by: KillReason) -> EarlierKill {
         // The node needed what the pod had.
-        let evict = matches!(by.owes(), Owed::Room | Owed::Relief);
+        let evict = matches!(
+            by.restart_condition(),
+            RestartCondition::RoomIsFree | RestartCondition::PressureEnds
+        );
         let status = self.status.clone();
         EarlierKill {
             request: KillRequest { evict, status, ..KillRequest::new(by) },
@@ -228,15 +231,15 @@ mod tests {
     use super::*;
     use winddown_shared::PluginName;
 
-    const MINE: PluginName = PluginName::of("mine");
-    const THEIRS: PluginName = PluginName::of("theirs");
+    const MINE: PluginName = PluginName::new("mine");
+    const THEIRS: PluginName = PluginName::new("theirs");
 
     fn secs(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
-    fn label(uid: &str) -> PodLabel {
-        PodLabel { namespace: "default".into(), name: "web".into(), uid: PodUid::new(uid) }
+    fn label(uid: &str) -> PodRef {
+        PodRef { namespace: "default".into(), name: "web".into(), uid: PodUid::new(uid) }
     }
 
     fn asked(uid: &str, by: KillReason) -> Event {

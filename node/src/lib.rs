@@ -20,8 +20,9 @@
 //! The end of a single pod (for a critical pod, by eviction, by a drain, by an operator or a plug-in, or because no source
 //! wants it any more) is recorded too, in a file of `/run/winddown/kills` that is written before the pod is asked
 //! (`node/src/kept_kills.rs`). Both records keep the end of the grace as time since the boot; the intake converts it when it
-//! hands the kill to a worker. So the next agent continues with the rest, and chooses no second victim. `KillReason::owes` is
-//! the one table of what a reason owes a manifest's pod afterwards: when it starts again, and whether the file stays until then.
+//! hands the kill to a worker. So the next agent continues with the rest, and chooses no second victim.
+//! `KillReason::restart_condition` is the one table of when a manifest's pod starts again after that, and whether the file
+//! stays until then.
 //!
 //! Whether a node is protected is one pure rule, `node/src/protection.rs`: the doctor applies it to its facts, and the agent to
 //! its own state when a request for the status or the metrics arrives. For the kubelet the agent looks with the doctor's eyes
@@ -79,8 +80,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_shared::{
-    EarlierKill, PluginError, PluginNotes, PodKiller, PodUidMap, PodWorkers, RegisteredPlugin,
-    Runtime, RuntimeSyncer, WallTime, critical,
+    EarlierKill, PluginError, PluginStatusLines, PodKiller, PodUidMap, PodWorkers,
+    RegisteredPlugin, Runtime, RuntimeSyncer, WallTime, critical,
 };
 
 use crate::core::Core;
@@ -97,7 +98,7 @@ pub use decisions::{Decisions, log_decision};
 pub use fit::Machine;
 #[cfg(feature = "shutdown")]
 pub use guard::{GUARD_LABEL, GuardPolicy, ShutdownGuard};
-pub use plugin::{Joining, NodePlugin};
+pub use plugin::{NodePlugin, PluginRegistry};
 #[cfg(feature = "preemption")]
 pub use preemption::Preemption;
 #[cfg(feature = "eviction")]
@@ -129,7 +130,7 @@ struct NodeShared<R: Runtime> {
     sources: Vec<PodSource>,
     sections: Vec<Arc<dyn PluginSection>>,
     answers: Answers,
-    plugin_notes: PluginNotes,
+    plugin_notes: PluginStatusLines,
     process: ProcessReader,
     started: tokio::time::Instant,
     started_at: WallTime,
@@ -165,12 +166,12 @@ impl<R: Runtime> Node<R> {
         RegisteredPlugin::check(&others)?;
         let (core, mut pending_kills) = Core::new(core, &first, &others);
         let core = Arc::new(core);
-        let notes = PluginNotes::default();
-        let contributions = Contributions::default();
-        let mut node = Joining { core: Arc::clone(&core), notes: notes.clone(), contributions };
+        let (notes, contributions) = <(PluginStatusLines, Contributions)>::default();
+        let mut node =
+            PluginRegistry { core: Arc::clone(&core), notes: notes.clone(), contributions };
         node.contributions.links.sources = sources;
         for plugin in plugins {
-            plugin.join(&mut node);
+            plugin.register(&mut node);
         }
         let Contributions {
             admission,
@@ -244,7 +245,7 @@ impl<R: Runtime> Node<R> {
         let core = &self.0.core;
         critical::spawn(
             "changes of the runtime",
-            RuntimeSyncer::follow_changes(core.workers.clone()),
+            RuntimeSyncer::forward_runtime_changes(core.workers.clone()),
         );
         core.count(core.statuses.changes());
         core.count(core.wanted.subscribe());

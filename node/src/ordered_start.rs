@@ -25,7 +25,7 @@ use winddown_shutdown::Policy;
 use crate::api::{blocking, unreadable};
 use crate::core::Core;
 use crate::metrics::{PluginGauge, ScrapedNode};
-use crate::plugin::{Joining, NodePlugin, PluginSection, StartAnswers};
+use crate::plugin::{NodePlugin, PluginRegistry, PluginSection, StartAnswers};
 
 pub use plan::{StartGroup, StartPlan, StartRank, start_plan};
 pub use report::{PodStart, StartOutcome, StartReport, StartedGroup, StartedPod};
@@ -71,7 +71,7 @@ impl OrderedStart {
 }
 
 impl<R: Runtime> NodePlugin<R> for OrderedStart {
-    fn join(self: Box<Self>, node: &mut Joining<R>) {
+    fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
         let (started, run) = Started::of_boot(&node.core, *self);
         let started = Arc::new(started);
         node.core.count(started.report.clone());

@@ -14,7 +14,7 @@ use winddown_control::api::{
 };
 use winddown_shared::{
     AdmissionFailureHandler, AdmitHandler, EarlierKill, NodeHandle, NodeHandleParts, Plugin,
-    PluginNotes, PodUidMap, PodWorkers, Recorder, RegisteredPlugin, Runtime, RuntimeSyncer,
+    PluginStatusLines, PodUidMap, PodWorkers, Recorder, RegisteredPlugin, Runtime, RuntimeSyncer,
     critical,
 };
 
@@ -30,13 +30,13 @@ pub trait NodePlugin<R: Runtime>: Send + 'static {
     }
 
     /// Adds the plug-in's contributions to the node. Called once, inside a tokio runtime, before any pod is known.
-    fn join(self: Box<Self>, node: &mut Joining<R>);
+    fn register(self: Box<Self>, node: &mut PluginRegistry<R>);
 }
 
-/// A node that is being assembled, which plug-ins join.
-pub struct Joining<R: Runtime> {
+/// What a node consists of while it is assembled: each plug-in registers its contributions here.
+pub struct PluginRegistry<R: Runtime> {
     pub(crate) core: Arc<Core<R>>,
-    pub(crate) notes: PluginNotes,
+    pub(crate) notes: PluginStatusLines,
     pub(crate) contributions: Contributions,
 }
 
@@ -159,9 +159,9 @@ pub(crate) trait EvictionAnswers: Send + Sync + 'static {
     fn plan(&self, signal: Option<String>) -> BoxFuture<'_, Result<api::EvictionPlan, ApiError>>;
 }
 
-// === impl Joining ===
+// === impl PluginRegistry ===
 
-impl<R: Runtime> Joining<R> {
+impl<R: Runtime> PluginRegistry<R> {
     /// Registers `start` to start the plug-in's work when all have joined.
     pub(crate) fn start(&mut self, start: impl FnOnce(&mut Links) + Send + 'static) {
         self.contributions.starts.push(Box::new(start));
@@ -186,8 +186,8 @@ impl<R: Runtime> NodePlugin<R> for Box<dyn NodePlugin<R>> {
         (**self).third_party()
     }
 
-    fn join(self: Box<Self>, node: &mut Joining<R>) {
-        (*self).join(node);
+    fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
+        (*self).register(node);
     }
 }
 
@@ -196,12 +196,12 @@ impl<R: Runtime, P: Plugin> NodePlugin<R> for P {
         Some(RegisteredPlugin { name: self.name(), metrics: self.metrics() })
     }
 
-    fn join(self: Box<Self>, node: &mut Joining<R>) {
+    fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
         let name = self.name();
         node.contributions.admission.extend(self.admission());
         let handle = NodeHandle::new(name, node.handle_parts());
         node.contributions.links.work.extend(self.at_shutdown(&handle));
-        node.contributions.links.relief.push(Box::new(handle.asked_again()));
+        node.contributions.links.relief.push(Box::new(handle.rejected_retries()));
         let core = Arc::clone(&node.core);
         node.start(move |_| {
             let stop = core.stop.clone();
@@ -218,7 +218,7 @@ impl<R: Runtime, P: Plugin> NodePlugin<R> for P {
 }
 
 /// The status lines of third-party plug-ins.
-pub(crate) fn statuses(notes: &PluginNotes) -> Vec<api::PluginStatus> {
+pub(crate) fn statuses(notes: &PluginStatusLines) -> Vec<api::PluginStatus> {
     let notes = notes.all().into_iter();
     notes
         .map(|note| api::PluginStatus {

@@ -6,9 +6,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_preemption::Strategy;
-use winddown_shared::{AdmissionFailureHandler, FitFailures, NodeView, Pod, Room, Runtime};
+use winddown_shared::{
+    AdmissionFailureHandler, FitFailures, NodeView, Pod, PreemptionOutcome, Runtime,
+};
 
-use crate::plugin::{Joining, NodePlugin};
+use crate::plugin::{NodePlugin, PluginRegistry};
 use simulation::Rooms;
 
 /// Ends pods to make room for a critical one that does not fit on the node's [`Machine`](crate::Machine).
@@ -29,7 +31,7 @@ impl Preemption {
 }
 
 impl<R: Runtime> NodePlugin<R> for Preemption {
-    fn join(self: Box<Self>, node: &mut Joining<R>) {
+    fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
         node.core.recorders.metrics.of_preemption();
         let rooms = Rooms { core: Arc::clone(&node.core), strategy: self.0.clone() };
         node.contributions.answers.preemption = Some(Arc::new(rooms));
@@ -44,7 +46,7 @@ impl AdmissionFailureHandler for Preemption {
         failures: FitFailures,
         node: &NodeView,
         others: &[Pod],
-    ) -> Room {
+    ) -> PreemptionOutcome {
         let strategy = *self.0.borrow();
         winddown_preemption::PreemptionHandler::new(strategy)
             .handle_admission_failure(pod, failures, node, others)

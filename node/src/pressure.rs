@@ -15,8 +15,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use winddown_eviction::{
-    Alternative, Cadence, Conditions, EvictedBefore, EvictionController, EvictionParts,
-    EvictionView, HookCommand, Policy, Readmit, Signal,
+    Alternative, Conditions, EarlierEviction, EvictionController, EvictionParts, EvictionView,
+    HookCommand, Policy, Readmit, SamplingIntervals, Signal,
 };
 use winddown_host::UsagePaths;
 use winddown_shared::{
@@ -26,7 +26,7 @@ use winddown_shared::{
 use crate::core::Core;
 use crate::links::{Observe, next_change};
 use crate::metrics::ScrapedNode;
-use crate::plugin::{EvictionAnswers, Joining, NodePlugin, PluginSection};
+use crate::plugin::{EvictionAnswers, NodePlugin, PluginRegistry, PluginSection};
 use crate::status_view;
 use measure::{Measured, MeasuredPlaces};
 use reclaim::GiveBack;
@@ -99,7 +99,7 @@ impl Eviction {
 }
 
 impl<R: Runtime> NodePlugin<R> for Eviction {
-    fn join(self: Box<Self>, node: &mut Joining<R>) {
+    fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
         let Self { source, policy, image_age, alternative } = *self;
         let PressureSource { places, runtime } = source;
         let core = Arc::clone(&node.core);
@@ -126,7 +126,7 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
             policy,
             paused_by: core.gate.changes(),
             wake: Arc::clone(&wake),
-            cadence: Cadence::default(),
+            cadence: SamplingIntervals::default(),
         });
         let contributions = &mut node.contributions;
         contributions.admission.push(Arc::new(view.gate()));
@@ -227,12 +227,12 @@ impl Observe<()> for Relief {
 // === impl Manifests ===
 
 impl<R: Runtime> Readmit for Manifests<R> {
-    fn evicted_before(&self) -> Vec<EvictedBefore> {
+    fn earlier_evictions(&self) -> Vec<EarlierEviction> {
         let snapshot = self.workers.snapshot().into_iter();
         let evicted = snapshot.filter(|pod| pod.ending_by == Some(KillReason::Eviction));
         let evicted = evicted.filter_map(|snapshot| {
             let grace_left = status_view::grace_left(&snapshot);
-            Some(EvictedBefore { pod: snapshot.pod?, grace_left })
+            Some(EarlierEviction { pod: snapshot.pod?, grace_left })
         });
         evicted.collect()
     }

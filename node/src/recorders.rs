@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
-    Event, Pod, PodLabel, PodUid, Recorder, RegisteredPlugin, WallClock, WorkerObserver,
+    Event, Pod, PodRef, PodUid, Recorder, RegisteredPlugin, WallClock, WorkerObserver,
 };
 
 use crate::Decisions;
@@ -65,7 +65,7 @@ impl WorkerObserver for Recorders {
         self.metrics.step_ended(operation, took);
     }
 
-    fn grace_shortened(&self, pod: &PodLabel, grace: Duration) {
+    fn grace_shortened(&self, pod: &PodRef, grace: Duration) {
         if let Some(kills) = &self.kills {
             kills.shorten(pod, grace);
         }

@@ -15,18 +15,18 @@ use std::sync::{Arc, OnceLock};
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use winddown_host::OneThread;
-use winddown_notices::{NoticeAggregator, Operator};
+use winddown_notices::{NoticeAggregator, OperatorSource};
 use winddown_shared::{
     Inhibitor, LockState, Runtime, ShutdownKind, ShutdownWork, WallTime, error_chain,
 };
 use winddown_shutdown::{
-    Policy, Progress, ProgressPhase, ProgressSender, RecordPlace, ReportStore, RunRecord,
+    Policy, Progress, ProgressPhase, ProgressSender, RecordStore, ReportStore, RunRecord,
     StateFile, StateTimes, Trigger, UnitStop,
 };
 
 use crate::core::Core;
 use crate::links::Objection;
-use crate::plugin::{Joining, Lead, NodePlugin};
+use crate::plugin::{Lead, NodePlugin, PluginRegistry};
 use crate::protection::{AgentRole, KubeletFacts};
 use drain::DrainState;
 use kubelet_look::{LastKubeletLook, Look};
@@ -40,7 +40,7 @@ pub struct Shutdown {
     notices: NoticeAggregator,
     trigger: Trigger,
     refused_signals: RefusedSignals,
-    look_at_kubelet: Option<Look>,
+    kubelet_inspector: Option<Look>,
     handle: ShutdownHandle,
 }
 
@@ -62,7 +62,7 @@ struct Joined<R: Runtime> {
     core: Arc<Core<R>>,
     policy: watch::Receiver<Arc<Policy>>,
     notices: NoticeAggregator,
-    operator: Operator,
+    operator: OperatorSource,
     progress: ProgressSender,
     /// Set once, when the machine goes down without an announcement.
     unit_stop: watch::Sender<Option<UnitStop>>,
@@ -99,7 +99,7 @@ struct Drain {
 struct StoredFiles {
     state_directory: PathBuf,
     reports: ReportStore,
-    records: Vec<Arc<dyn RecordPlace>>,
+    records: Vec<Arc<dyn RecordStore>>,
     last_boot: LastBootState,
     /// Reads the disk for requests.
     reading: OneThread,
@@ -124,7 +124,7 @@ impl Shutdown {
             notices: NoticeAggregator::new(),
             trigger: Trigger::LoginManager,
             refused_signals: Box::new(|| 0),
-            look_at_kubelet: None,
+            kubelet_inspector: None,
             handle: ShutdownHandle {
                 inhibitor,
                 progress: ProgressSender::new(),
@@ -183,11 +183,11 @@ impl Shutdown {
     /// Called when the status or the metrics are asked for, at most once in five seconds; a look that takes more than
     /// a second is given up. By default nobody looks, and a machine whose pods this node runs has no kubelet.
     #[must_use]
-    pub fn look_at_kubelet<F>(mut self, look: impl Fn() -> F + Send + Sync + 'static) -> Self
+    pub fn kubelet_inspector<F>(mut self, look: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = KubeletFacts> + Send + 'static,
     {
-        self.look_at_kubelet = Some(Box::new(move || Box::pin(look())));
+        self.kubelet_inspector = Some(Box::new(move || Box::pin(look())));
         self
     }
 
@@ -198,7 +198,7 @@ impl Shutdown {
 }
 
 impl<R: Runtime> NodePlugin<R> for Shutdown {
-    fn join(self: Box<Self>, node: &mut Joining<R>) {
+    fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
         let core = Arc::clone(&node.core);
         let end_pods = Arc::clone(&self.handle.end_pods);
         let (joined, carried) = self.joined(Arc::clone(&core));
@@ -235,7 +235,7 @@ impl Shutdown {
     fn joined<R: Runtime>(self, core: Arc<Core<R>>) -> (Joined<R>, Option<RunRecord>) {
         let state = self.state_directory;
         let boot_id = &core.identity.boot_id;
-        let operator = Operator::open(
+        let operator = OperatorSource::open(
             self.notices.publisher("operator", None),
             &state,
             &**boot_id,
@@ -245,7 +245,7 @@ impl Shutdown {
         let records = running::places(&state, self.volatile_directory.as_deref());
         let carried = running::pick_up(&records, boot_id, &core.gate);
         if let Some((deadline, text)) = carried.as_ref().and_then(|run| run.notice_of("operator")) {
-            operator.keep(deadline, text);
+            operator.restore(deadline, text);
         }
         let ShutdownHandle { inhibitor, progress, reports, .. } = self.handle;
         let last_boot = match self.trigger {
@@ -275,7 +275,7 @@ impl Shutdown {
             },
             drain: Drain { turn: Arc::new(Semaphore::new(1)), state: watch::Sender::default() },
             offered: OnceLock::new(),
-            kubelet: LastKubeletLook::new(self.look_at_kubelet, role(&core)),
+            kubelet: LastKubeletLook::new(self.kubelet_inspector, role(&core)),
             core,
         };
         (joined, carried)

@@ -27,7 +27,7 @@ use super::{
     ShutdownHandle,
 };
 use crate::cluster::Cluster;
-use crate::cluster::after_nodes::GoesAfter;
+use crate::cluster::after_nodes::ShutdownAfterNodes;
 use winddown_config::{Config, ShutdownPeriods};
 use winddown_control::api::{DrainEvent, DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_control::{ActApi, HealthApi, PlanApi, StatusApi};
@@ -52,7 +52,7 @@ struct Parts {
     machine: Option<Machine>,
     pressure: Option<PressureSource>,
     cluster: Option<Cluster>,
-    after_nodes: Option<GoesAfter>,
+    after_nodes: Option<ShutdownAfterNodes>,
     wall: WallClock,
     identity: NodeIdentity,
     guard: Option<MakeGuard>,
@@ -113,7 +113,7 @@ fn bench_with(
     let shutdown = plugin.handle();
     let node = Node::builder(Arc::new(runtime.clone()))
         .settings(configured.settings())
-        .kept_in(state.path())
+        .state_directory(state.path())
         .source(manifests.subscribe())
         .identity(identity)
         .machine(machine)

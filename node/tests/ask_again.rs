@@ -11,7 +11,7 @@ use winddown_control::StatusApi as _;
 use winddown_node::Node;
 use winddown_shared::testing::{FakeRuntime, pod};
 use winddown_shared::{
-    AdmitHandler, DesiredPods, NodeHandle, Others, Plugin, PluginName, Pod, Rejection,
+    AdmitHandler, DesiredPods, NodeHandle, OtherPods, Plugin, PluginName, Pod, Rejection,
 };
 
 /// A plug-in that refuses pods while its state is true.
@@ -23,7 +23,7 @@ struct Closed {
 
 impl Plugin for Closed {
     fn name(&self) -> PluginName {
-        PluginName::of("closed")
+        PluginName::new("closed")
     }
 
     fn admission(&self) -> Option<Arc<dyn AdmitHandler>> {
@@ -33,14 +33,14 @@ impl Plugin for Closed {
     fn run(mut self: Box<Self>, node: NodeHandle) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             while self.closed.changed().await.is_ok() {
-                node.ask_again();
+                node.retry_rejected();
             }
         })
     }
 }
 
 impl AdmitHandler for Closed {
-    fn admit(&self, _: &Pod, _: &Others) -> Result<(), Rejection> {
+    fn admit(&self, _: &Pod, _: &OtherPods) -> Result<(), Rejection> {
         if !*self.closed.borrow() {
             return Ok(());
         }

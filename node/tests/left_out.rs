@@ -78,7 +78,7 @@ impl Plugin for Counts {
 
 #[tokio::test(start_paused = true)]
 async fn plug_ins_that_could_not_be_told_apart_start_no_node() {
-    let (name, other) = (PluginName::of("max-age"), PluginName::of("max"));
+    let (name, other) = (PluginName::new("max-age"), PluginName::new("max"));
     let start = |list: [Counts; 2]| {
         let node = Node::builder(Arc::new(FakeRuntime::default())).plugins(list).start();
         node.map(|node| node.metrics())
@@ -167,7 +167,7 @@ mod with_shutdown {
         });
         let seen = kubelet.subscribe();
         let shutdown = Shutdown::new(Arc::new(login.clone()), policy, state.path())
-            .look_at_kubelet(move || {
+            .kubelet_inspector(move || {
                 let seen = *seen.borrow();
                 async move { seen }
             });

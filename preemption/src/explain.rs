@@ -31,12 +31,12 @@ pub struct ConsideredVictim<'a> {
     /// Whether the pod is terminating already: it has a deletion timestamp.
     pub is_ending: bool,
     /// Why it was chosen or kept.
-    pub why: Why,
+    pub verdict: VictimVerdict,
 }
 
 /// Why a pod was chosen or kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum VictimVerdict {
     /// Selected as a victim, with its 1-based rank.
     Taken(usize),
     /// The preemptor may not preempt it.
@@ -80,7 +80,7 @@ pub fn explain<'a>(
             frees: requirements.iter().map(|(r, _)| (r.clone(), requests.get(r))).collect(),
             distance: distance(pairs),
             is_ending: is_ending(pod),
-            why: reasons.why(pod, *order),
+            verdict: reasons.verdict(pod, *order),
         }
     });
     let considered = considered.collect();
@@ -111,21 +111,21 @@ impl Reasons<'_> {
         self.chosen.as_ref().map_or(&[], |selection| &selection.victims)
     }
 
-    fn why(&self, pod: &Pod, order: usize) -> Why {
+    fn verdict(&self, pod: &Pod, order: usize) -> VictimVerdict {
         if order > 0 {
-            return Why::Taken(order);
+            return VictimVerdict::Taken(order);
         }
         if !self.preemptor.may_preempt(pod) {
-            return Why::NotPreemptable;
+            return VictimVerdict::NotPreemptable;
         }
         if self.chosen.is_err() {
-            return Why::NotEnough;
+            return VictimVerdict::NotEnough;
         }
         if self.open.is_empty() {
-            return Why::NothingLacking;
+            return VictimVerdict::NothingLacking;
         }
         if self.open.iter().all(|(resource, _)| frees(pod, resource) == 0) {
-            return Why::Useless;
+            return VictimVerdict::Useless;
         }
         match self.strategy {
             Strategy::Distance => self.why_not_closest(pod),
@@ -133,17 +133,21 @@ impl Reasons<'_> {
         }
     }
 
-    fn why_not_closest(&self, pod: &Pod) -> Why {
+    fn why_not_closest(&self, pod: &Pod) -> VictimVerdict {
         let of_its_class = |place: &usize| self.pods[*place].qos() == pod.qos();
-        if self.victims().iter().any(of_its_class) { Why::Farther } else { Why::ClassKept }
+        if self.victims().iter().any(of_its_class) {
+            VictimVerdict::Farther
+        } else {
+            VictimVerdict::ClassKept
+        }
     }
 
     /// Compares the victims with the best set in which the pod takes a victim's place.
-    fn why_not_best(&self, pod: &Pod) -> Why {
+    fn why_not_best(&self, pod: &Pod) -> VictimVerdict {
         let victims = || self.victims().iter().map(|place| &self.pods[*place]);
         let most = victims().map(Pod::priority_or_zero).max().unwrap_or(i32::MIN);
         if pod.priority_or_zero() > most {
-            return Why::PriorityKept(most);
+            return VictimVerdict::PriorityKept(most);
         }
         let over: Vec<i64> = self
             .open
@@ -160,7 +164,7 @@ impl Reasons<'_> {
             })
         };
         let worse_by = victims().filter(is_enough).map(|victim| self.first_difference(victim, pod));
-        worse_by.max().map_or(Why::TooSmall, Why::Worse)
+        worse_by.max().map_or(VictimVerdict::TooSmall, VictimVerdict::Worse)
     }
 
     /// Returns the first criterion by which the set changes when `other` takes the place of `victim`.
@@ -189,9 +193,9 @@ fn part(amount: i64, need: i64) -> f64 {
     amount as f64 / need as f64
 }
 
-// === impl Why ===
+// === impl VictimVerdict ===
 
-impl Why {
+impl VictimVerdict {
     /// The name of the reason in JSON.
     #[must_use]
     pub const fn code(self) -> &'static str {
@@ -211,7 +215,7 @@ impl Why {
 }
 
 /// Formats the reason for people, to follow the pod's name.
-impl fmt::Display for Why {
+impl fmt::Display for VictimVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Taken(order) => write!(f, "victim {order}"),

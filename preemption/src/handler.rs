@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use winddown_shared::{
-    AdmissionFailureHandler, FitFailures, KillReason, KillRequest, NodeView, Pod, Quantity,
-    QuantityFormat, ResourceName, Room, StatusOverride, Victim, VictimPlan,
+    AdmissionFailureHandler, FitFailures, KillReason, KillRequest, NodeView, Pod,
+    PreemptionOutcome, Quantity, QuantityFormat, ResourceName, StatusOverride, Victim, VictimPlan,
 };
 
 use crate::select::select_by;
@@ -48,10 +48,10 @@ impl AdmissionFailureHandler for PreemptionHandler {
         failures: FitFailures,
         _node: &NodeView,
         others: &[Pod],
-    ) -> Room {
+    ) -> PreemptionOutcome {
         let requirements = match failures.into_requirements(pod) {
             Ok(requirements) => requirements,
-            Err(failures) => return Room::Refused(failures),
+            Err(failures) => return PreemptionOutcome::Rejected(failures),
         };
         // For pods with pod-level resources or an overhead, the kubelet's ranking counts less than its fit
         // check does. If that makes the difference, use the fit check's amounts: the fit is checked again
@@ -64,16 +64,16 @@ impl AdmissionFailureHandler for PreemptionHandler {
             Ok(selection) => selection.victims,
             Err(error) => {
                 let text = format!("preemption: error finding a set of pods to preempt: {error}");
-                return Room::Failed(text);
+                return PreemptionOutcome::Failed(text);
             }
         };
         if victims.is_empty() {
-            return Room::Made;
+            return PreemptionOutcome::Fits;
         }
         let message = message(pod, others, &victims, &requirements);
         let signal = requirements.into_iter().next().map(|(resource, _)| resource);
         let victims = victims.into_iter().map(|place| victim(&others[place])).collect();
-        Room::Coming(VictimPlan { victims, message, signal })
+        PreemptionOutcome::Preempt(VictimPlan { victims, message, signal })
     }
 }
 
@@ -117,7 +117,8 @@ fn message(pod: &Pod, others: &[Pod], victims: &[usize], requirements: &[Require
 /// Names the first few pods and counts the rest.
 fn names<'a>(pods: impl ExactSizeIterator<Item = &'a Pod>) -> String {
     let more = pods.len().saturating_sub(MAX_NAMED_PODS);
-    let named: Vec<String> = pods.take(MAX_NAMED_PODS).map(|pod| pod.label().to_string()).collect();
+    let named: Vec<String> =
+        pods.take(MAX_NAMED_PODS).map(|pod| pod.pod_ref().to_string()).collect();
     match more {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),

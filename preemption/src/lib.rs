@@ -31,7 +31,7 @@ mod select;
 mod table;
 
 pub use error::NoVictims;
-pub use explain::{ConsideredVictim, PreemptionExplanation, Why, explain};
+pub use explain::{ConsideredVictim, PreemptionExplanation, VictimVerdict, explain};
 pub use handler::PreemptionHandler;
 pub use minimal::Criterion;
 pub use plan_json::{

@@ -219,13 +219,13 @@ impl AnswerCandidate {
             frees: frees.map(|(resource, amount)| (resource.to_string(), *amount)).collect(),
             distance: considered.distance,
             terminating: considered.is_ending,
-            taken: matches!(considered.why, crate::Why::Taken(_)),
-            reason: considered.why.code(),
-            criterion: match considered.why {
-                crate::Why::Worse(criterion) => Some(criterion),
+            taken: matches!(considered.verdict, crate::VictimVerdict::Taken(_)),
+            reason: considered.verdict.code(),
+            criterion: match considered.verdict {
+                crate::VictimVerdict::Worse(criterion) => Some(criterion),
                 _ => None,
             },
-            text: considered.why.to_string(),
+            text: considered.verdict.to_string(),
         }
     }
 }

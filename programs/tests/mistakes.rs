@@ -157,7 +157,8 @@ fn there_are_over_a_hundred_mistakes_and_each_has_an_exit_code_of_the_page() {
     let tables = ["commands.txt", "agent.txt", "starting.txt", "root.txt"];
     let all: Vec<Case> = tables.into_iter().flat_map(cases).collect();
     assert!(all.len() > 100, "{}", all.len());
-    let page = std::fs::read_to_string(folder().join("../../../docs/reference/commands.md")).unwrap();
+    let page =
+        std::fs::read_to_string(folder().join("../../../docs/reference/commands.md")).unwrap();
     // The page, every --help and the cases must agree about exit codes.
     let help = Command::new(assert_cmd::cargo::cargo_bin!("winddown")).arg("--help").output();
     let help = String::from_utf8(help.unwrap().stdout).unwrap();

@@ -27,7 +27,7 @@ impl Runtime for InMemory {
         Ok(SyncedPod { status, ..SyncedPod::default() })
     }
 
-    // A real runtime sends SIGTERM here, and SIGKILL when `grace.over()` resolves.
+    // A real runtime sends SIGTERM here, and SIGKILL when `grace.expired()` resolves.
     async fn stop_pod(
         &self,
         uid: &PodUid,
@@ -70,7 +70,7 @@ impl Runtime for InMemory {
             name: pod.name().clone(),
             namespace: pod.namespace().clone(),
             running: true,
-            grace: pod.own_grace(),
+            grace: pod.termination_grace_period(),
             requests: None,
             spec_mark: None,
             is_undisturbed: false,
@@ -121,7 +121,7 @@ pub async fn run() -> Result<Vec<(String, Option<String>)>, Box<dyn std::error::
     // (3) The pods that are wanted, as state. The part that reads a directory or an API sends it here.
     let desired = watch::Sender::new(None);
     tokio::spawn(intake.run(desired.subscribe()));
-    tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
+    tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
     let mut pods = Vec::new();
     for (name, priority) in [("web", 10), ("batch", 1), ("database", 100)] {
         pods.push(Pod::new(serde_json::from_value(json!({

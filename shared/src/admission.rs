@@ -10,7 +10,7 @@ pub(crate) mod gate;
 mod handler;
 mod node_fit;
 mod node_view;
-mod others;
+mod other_pods;
 mod platform;
 mod ports;
 mod preemption;
@@ -24,11 +24,11 @@ pub use failure::{AdmissionFailure, FitFailures};
 pub use handler::{NodeFit, NodeSource};
 pub use node_fit::{NodeUse, fit_failures};
 pub use node_view::{Allocatable, NodeView};
-pub(crate) use others::OccupiedPlaces;
-pub use others::Others;
+pub(crate) use other_pods::OccupiedPlaces;
+pub use other_pods::OtherPods;
 pub use platform::platform_fits;
 pub use ports::HostPorts;
-pub use preemption::{AdmissionFailureHandler, Room, Victim, VictimPlan};
+pub use preemption::{AdmissionFailureHandler, PreemptionOutcome, Victim, VictimPlan};
 pub use sysctls::sysctl_namespace;
 
 /// One admission check for a new pod. Must return at once.
@@ -40,11 +40,11 @@ pub trait AdmitHandler: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason and message for the pod's status.
-    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection>;
+    fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection>;
 
     /// The same check for a caller that can let the pod wait while others are preempted for it. Only decides: nothing
     /// is terminated here. The default suits a handler that never lets a pod wait.
-    fn decide(&self, pod: &Pod, others: &Others) -> Verdict {
+    fn decide(&self, pod: &Pod, others: &OtherPods) -> Verdict {
         match self.admit(pod, others) {
             Ok(()) => Verdict::Admitted,
             Err(rejection) => Verdict::Refused(rejection),
@@ -53,11 +53,11 @@ pub trait AdmitHandler: Send + Sync + 'static {
 }
 
 impl AdmitHandler for Arc<dyn AdmitHandler> {
-    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+    fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
         (**self).admit(pod, others)
     }
 
-    fn decide(&self, pod: &Pod, others: &Others) -> Verdict {
+    fn decide(&self, pod: &Pod, others: &OtherPods) -> Verdict {
         (**self).decide(pod, others)
     }
 }
@@ -83,8 +83,8 @@ pub struct Rejection {
     pub message: Arc<str>,
     /// Whether the unchanged pod may be admitted on this node later. Static pods are tried again when another pod has
     /// left the node, with growing delays, and every five minutes; all pods are when admission opens again, and when a
-    /// plug-in calls [`NodeHandle::ask_again`](crate::NodeHandle::ask_again). For a pod from an API server, a refusal
-    /// is final.
+    /// plug-in calls [`NodeHandle::retry_rejected`](crate::NodeHandle::retry_rejected). For a pod from an API server, a
+    /// refusal is final.
     pub retryable: bool,
 }
 
@@ -115,13 +115,13 @@ impl Admission {
     ///
     /// # Errors
     /// The first refusal.
-    pub fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+    pub fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
         self.0.iter().try_for_each(|handler| handler.admit(pod, others))
     }
 
     /// Calls every handler; the first refusal wins. The pod waits only if no handler refuses it: no
     /// pod is preempted for one that cannot start.
-    pub fn decide(&self, pod: &Pod, others: &Others) -> Verdict {
+    pub fn decide(&self, pod: &Pod, others: &OtherPods) -> Verdict {
         let mut decided = Verdict::Admitted;
         for handler in &self.0 {
             match (handler.decide(pod, others), &decided) {

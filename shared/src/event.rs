@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{KillReason, PluginName, PodEvent, PodLabel, ResourceName, StatusOverride};
+use crate::{KillReason, PluginName, PodEvent, PodRef, ResourceName, StatusOverride};
 
 pub(crate) mod of_pod;
 pub(crate) mod pressure_condition;
@@ -30,12 +30,12 @@ pub enum Event {
     /// A pod was admitted and is handed to its worker.
     PodAdmitted {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
     },
     /// A pod was refused.
     PodRejected {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// `status.reason`, for example `NodeShutdown`.
         reason: Arc<str>,
         /// For people, without the prefix used in the status.
@@ -45,23 +45,23 @@ pub enum Event {
     /// agent. It keeps running without that.
     FieldsIgnored {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// The fields and what is not supported, for people.
         message: Arc<str>,
     },
     /// A critical pod does not fit yet. It starts when there is room.
     PodHeld {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// What it waits for, for people.
         message: Arc<str>,
     },
     /// Pods were chosen to be preempted for another pod, and are requested to terminate.
     PreemptionStarted {
         /// The pod that needs the room.
-        pod: PodLabel,
+        pod: PodRef,
         /// The pods that are preempted for it, in the order in which they were chosen.
-        victims: Vec<PodLabel>,
+        victims: Vec<PodRef>,
         /// The first resource that is short: the label of the kubelet's metric.
         signal: Option<ResourceName>,
         /// How much of which resources is short, and which pods were passed over, for people.
@@ -70,9 +70,9 @@ pub enum Event {
     /// A preempted pod has terminated.
     PodPreempted {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// The pod that needed the room.
-        by: PodLabel,
+        by: PodRef,
         /// The first resource that was short.
         signal: Option<ResourceName>,
         /// The same message as when it was chosen.
@@ -93,7 +93,7 @@ pub enum Event {
     /// and is requested to terminate.
     EvictionStarted {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// The signal, which is also the label of the kubelet's metric.
         signal: &'static str,
         /// The pod's status message.
@@ -106,7 +106,7 @@ pub enum Event {
     /// An evicted pod has terminated.
     PodEvicted {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// The signal.
         signal: &'static str,
         /// From the request to the termination.
@@ -115,7 +115,7 @@ pub enum Event {
     /// A pod chosen for eviction could not be terminated in time.
     EvictionFailed {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// The signal.
         signal: &'static str,
         /// The cause.
@@ -124,7 +124,7 @@ pub enum Event {
     /// A pod would have been evicted, but eviction runs in shadow mode.
     EvictionShadowed {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// The signal.
         signal: &'static str,
         /// What the pod's status message would have been.
@@ -133,7 +133,7 @@ pub enum Event {
     /// A plug-in chose a pod, which is requested to terminate.
     PluginChose {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// The plug-in.
         by: PluginName,
         /// The pod's status reason.
@@ -164,19 +164,19 @@ pub enum Event {
     /// A pod that came back under the UID of a terminated one was started again.
     PodRestarted {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// Whether the pod comes from a manifest.
         is_static: bool,
     },
     /// The runtime runs a pod that no source wants and no worker knows; it is being stopped.
     OrphanFound {
         /// The pod as the runtime names it.
-        pod: PodLabel,
+        pod: PodRef,
     },
     /// A pod was requested to terminate.
     KillRequested {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// Whether it comes from a manifest.
         is_static: bool,
         /// The requester.
@@ -189,7 +189,7 @@ pub enum Event {
     /// No container of the pod runs any more, and none will start.
     PodStopped {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// From the first request to the last container's exit.
         took: Duration,
         /// The containers that needed SIGKILL.
@@ -202,7 +202,7 @@ pub enum Event {
     /// A call to the runtime failed and will be retried.
     SyncFailed {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// The error with its sources.
         error: String,
         /// The delay before the retry.
@@ -211,12 +211,12 @@ pub enum Event {
     /// A pod was active for longer than its `activeDeadlineSeconds`. It is being terminated.
     DeadlineExceeded {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
     },
     /// A kill exceeded its deadline and continues.
     ExceededGracePeriod {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
     },
     /// A shutdown began: the signal is confirmed and admission is closed.
     ShutdownStarted {

@@ -12,8 +12,8 @@ use crate::workers::has_terminal_phase;
 use crate::workers::syncer::UpdateKind;
 use crate::{
     Admission, Backoff, BootClock, EarlierKill, Event, GateState, KillReason, KillRequest,
-    Lifecycle, Others, Owed, Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection, RunningPods,
-    Runtime, RuntimeSyncer, StartTurn, VictimLock,
+    Lifecycle, OtherPods, Pod, PodUid, PodUidMap, PodWorkers, Recorder, Rejection,
+    RestartCondition, RunningPods, Runtime, RuntimeSyncer, StartTurn, VictimLock,
 };
 
 mod delays;
@@ -25,7 +25,7 @@ mod removals;
 mod tests;
 mod turns;
 
-pub use delays::ReturnDelays;
+pub use delays::ReadmissionBackoff;
 use leftovers::{Leftovers, ListedPod};
 pub use pending_preemption::WAITING_FOR_PREEMPTION;
 use pending_preemption::{PendingPreemption, importance};
@@ -181,7 +181,7 @@ impl<R: Runtime> Intake<R> {
     /// Sets the pods for which a refusal is final: those for which `refusal_is_final` returns true. The API
     /// server was told that they have failed, and their controller creates others.
     #[must_use]
-    pub fn with_refusals_for_good(
+    pub fn with_final_rejections(
         mut self,
         refusal_is_final: impl Fn(&Pod) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -455,22 +455,28 @@ impl<R: Runtime> Intake<R> {
             return false;
         }
         if self.is_spared(pod.uid(), request.reason) {
-            self.recorder.record(&Event::PodAdmitted { pod: pod.label().clone() });
+            self.recorder.record(&Event::PodAdmitted { pod: pod.pod_ref().clone() });
             return false;
         }
         self.workers.resume_kill(pod.clone(), &request);
         // Admission may have opened before this agent knew what runs. If not, `reopen` starts the pod.
         let is_open = *self.opening.gate.borrow() == GateState::Open && !self.is_kept(pod.uid());
         let comes_back = pod.is_static() || request.restarts_on_node();
-        match request.reason.owes() {
-            Owed::Reopening if is_open && comes_back => {
+        match request.reason.restart_condition() {
+            RestartCondition::AdmissionReopens if is_open && comes_back => {
                 self.workers.update(UpdateKind::Create, pod.clone(), None);
             }
             // It is wanted again.
-            Owed::Source => self.workers.update(UpdateKind::Create, pod.clone(), None),
-            Owed::Room if pod.is_static() => self.rejected_static.note(pod, true),
+            RestartCondition::SourceListsIt => {
+                self.workers.update(UpdateKind::Create, pod.clone(), None)
+            }
+            RestartCondition::RoomIsFree if pod.is_static() => self.rejected_static.note(pod, true),
             // The workers start the pod again, the controller that terminated it does, or it stays terminated.
-            Owed::Restart | Owed::Relief | Owed::Nothing | Owed::Reopening | Owed::Room => {}
+            RestartCondition::Terminated
+            | RestartCondition::PressureEnds
+            | RestartCondition::Never
+            | RestartCondition::AdmissionReopens
+            | RestartCondition::RoomIsFree => {}
         }
         true
     }
@@ -480,7 +486,9 @@ impl<R: Runtime> Intake<R> {
         let listed = self.leftovers.found.get(uid);
         let is_undisturbed = matches!(listed, Some(ListedPod::Running(pod)) if pod.is_undisturbed);
         let is_over = *self.opening.gate.borrow() == GateState::Open;
-        is_undisturbed && is_over && reason.owes() == Owed::Reopening
+        is_undisturbed
+            && is_over
+            && reason.restart_condition() == RestartCondition::AdmissionReopens
     }
 
     /// Terminates a static pod whose manifest changed under a UID of its own while no agent ran: it starts again as the
@@ -507,7 +515,7 @@ impl<R: Runtime> Intake<R> {
     /// Starts admitted pods that the workers do not know: a UID that came back while its
     /// predecessor was still terminating. It is admitted like any new pod: the node may have
     /// changed since the predecessor was admitted.
-    fn start_again(&mut self, tracked: &HashMap<PodUid, Lifecycle>, others: &mut Others) {
+    fn start_again(&mut self, tracked: &HashMap<PodUid, Lifecycle>, others: &mut OtherPods) {
         let mut unknown: Vec<Pod> = self
             .desired
             .values()
@@ -568,7 +576,7 @@ impl<R: Runtime> Intake<R> {
             self.rejected_static.forget(pod.uid());
         }
         self.rejected_static.node_changed();
-        let is_due = |by: KillReason| by.owes() == Owed::Reopening;
+        let is_due = |by: KillReason| by.restart_condition() == RestartCondition::AdmissionReopens;
         let ended = self.workers.snapshot().into_iter().filter(|s| s.ending_by.is_some_and(is_due));
         for pod in
             ended.filter(|s| s.restarts_on_node || s.pod.as_ref().is_some_and(Pod::is_static))

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::{GateReason, NodeEnding, PluginName, Pod, PodUid, RuntimePod};
 use grace::instant_after;
 
-pub(crate) mod consent;
+pub(crate) mod eviction_constraints;
 pub(crate) mod gate_reason;
 pub(crate) mod grace;
 pub(crate) mod node_ending;
@@ -68,43 +68,43 @@ impl KillReason {
     /// When a static pod that was terminated for this reason starts again. An API pod never does, unless its request
     /// says so ([`StatusOverride::restarts_on_node`]): it has failed, and its controller creates another one.
     #[must_use]
-    pub const fn owes(self) -> Owed {
+    pub const fn restart_condition(self) -> RestartCondition {
         match self {
-            Self::Shutdown | Self::Drain => Owed::Reopening,
-            Self::Preemption => Owed::Room,
-            Self::Eviction => Owed::Relief,
-            Self::Operator => Owed::Restart,
-            Self::Removed => Owed::Source,
-            Self::Plugin(_) => Owed::Nothing,
+            Self::Shutdown | Self::Drain => RestartCondition::AdmissionReopens,
+            Self::Preemption => RestartCondition::RoomIsFree,
+            Self::Eviction => RestartCondition::PressureEnds,
+            Self::Operator => RestartCondition::Terminated,
+            Self::Removed => RestartCondition::SourceListsIt,
+            Self::Plugin(_) => RestartCondition::Never,
         }
     }
 }
 
-/// What the node owes a static pod that it has terminated. A restart of the agent changes nothing of it: until the pod
-/// has terminated, the request is kept, and with it what is owed.
+/// When a static pod that the node has terminated starts again. A restart of the agent changes nothing of it: until the
+/// pod has terminated, the request is kept, and its reason with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Owed {
+pub enum RestartCondition {
     /// The pod starts again when it has terminated and the node admits pods.
-    Restart,
+    Terminated,
     /// The pod starts again when the node admits pods again. The request is kept until then.
-    Reopening,
+    AdmissionReopens,
     /// The pod is tried again whenever there may be room for it.
-    Room,
+    RoomIsFree,
     /// The controller that terminated the pod readmits it when the shortage is over. The request is kept until then.
-    Relief,
+    PressureEnds,
     /// The pod starts again if its source lists it again.
-    Source,
+    SourceListsIt,
     /// The pod stays terminated until its manifest changes or the machine boots. The request is kept until then.
-    Nothing,
+    Never,
 }
 
-impl Owed {
+impl RestartCondition {
     /// Whether the request is kept when the pod has terminated, so that a later agent does not start it too early.
     #[must_use]
-    pub const fn outlasts_the_end(self) -> bool {
+    pub const fn is_kept_after_end(self) -> bool {
         match self {
-            Self::Reopening | Self::Relief | Self::Nothing => true,
-            Self::Restart | Self::Room | Self::Source => false,
+            Self::AdmissionReopens | Self::PressureEnds | Self::Never => true,
+            Self::Terminated | Self::RoomIsFree | Self::SourceListsIt => false,
         }
     }
 }
@@ -207,9 +207,10 @@ impl EarlierKill {
     /// Whether the pod must not start yet, even if it has terminated.
     pub(crate) fn keeps_out(&self, is_static: bool) -> bool {
         // What the end of the node, or a drain, has ended has not been rejected, whatever its source.
-        let owed = self.request.reason.owes();
-        let is_of_node = self.request.restarts_on_node() || owed == Owed::Reopening;
-        is_of_node || (is_static && owed.outlasts_the_end())
+        let condition = self.request.reason.restart_condition();
+        let is_of_node =
+            self.request.restarts_on_node() || condition == RestartCondition::AdmissionReopens;
+        is_of_node || (is_static && condition.is_kept_after_end())
     }
 }
 
@@ -374,7 +375,7 @@ pub trait PodKiller: Send + Sync + 'static {
 }
 
 /// What is known of the end of single pods. Implemented by the pod workers.
-pub trait PodFacts: Send + Sync + 'static {
+pub trait PodStateProvider: Send + Sync + 'static {
     /// The first requester of this pod's termination; `None` while it is not terminating, or if that is not known.
     fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
         let _ = uid;

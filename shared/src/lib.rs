@@ -28,8 +28,8 @@ pub use admission::gate::{AdmissionGate, GateState};
 pub use admission::victim_lock::VictimLock;
 pub use admission::{
     Admission, AdmissionFailure, AdmissionFailureHandler, AdmitHandler, Allocatable, FitFailures,
-    HostPorts, NodeFit, NodeSource, NodeUse, NodeView, Others, Rejection, Room, Verdict, Victim,
-    VictimPlan, fit_failures, platform_fits, sysctl_namespace,
+    HostPorts, NodeFit, NodeSource, NodeUse, NodeView, OtherPods, PreemptionOutcome, Rejection,
+    Verdict, Victim, VictimPlan, fit_failures, platform_fits, sysctl_namespace,
 };
 pub use base::backoff::{Backoff, doubled, fraction};
 pub use base::clock::{BootClock, WallClock, WallTime};
@@ -40,26 +40,27 @@ pub use base::{critical, display};
 pub use event::of_pod::{EndCause, PodEvent, PodEventKind, ProbeKind};
 pub use event::pressure_condition::{ConditionText, PressureCondition};
 pub use event::{Event, Recorder};
-pub use intake::{DesiredPods, Intake, ReturnDelays, WAITING_FOR_PREEMPTION};
-pub use kill::consent::{Consent, DisruptionBudget};
+pub use intake::{DesiredPods, Intake, ReadmissionBackoff, WAITING_FOR_PREEMPTION};
+pub use kill::eviction_constraints::{DisruptionBudget, EvictionConstraints};
 pub use kill::gate_reason::{GateReason, GateReasons};
 pub use kill::grace::{Grace, GraceSender, instant_after};
 pub use kill::node_ending::NodeEnding;
 pub use kill::retry::{Retries, Retry};
 pub use kill::{
-    EarlierKill, KillError, KillReason, KillRequest, NodeEndListener, Owed, PodFacts, PodKiller,
-    PodStopped, RunningPods, StatusOverride, StoppedContainer,
+    EarlierKill, KillError, KillReason, KillRequest, NodeEndListener, PodKiller, PodStateProvider,
+    PodStopped, RestartCondition, RunningPods, StatusOverride, StoppedContainer,
 };
 pub use plugin::reviews::{ReviewError, Reviews};
 pub use plugin::{
     Counter, Gauge, KillHandle, MetricValue, NodeHandle, NodeHandleParts, NodePod, Plugin,
-    PluginError, PluginMetric, PluginNote, PluginNotes, RegisteredPlugin, TerminationSpec,
+    PluginError, PluginMetric, PluginStatusLine, PluginStatusLines, RegisteredPlugin,
+    TerminationSpec,
 };
 pub use pod::http_get;
 pub use pod::on_reboot::{ON_REBOOT_ANNOTATION, OnReboot};
 pub use pod::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerKind,
-    IdentityError, Pod, PodLabel, PodUid, PodUidMap, QosClass, Requests, ResourceName, RuntimePod,
+    IdentityError, Pod, PodRef, PodUid, PodUidMap, QosClass, Requests, ResourceName, RuntimePod,
     SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
 };
 pub use runtime::found_pod::{FoundContainer, FoundPod};
@@ -86,7 +87,7 @@ pub use winddown_quantities::{
 pub use workers::runtime_syncer::RuntimeSyncer;
 pub use workers::start_turn::{StartTurn, WAITING_FOR_TURN};
 pub use workers::syncer::{
-    PodSyncer, RuntimeFacts, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
+    PodSyncer, RuntimeStateProvider, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
 };
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver};
 

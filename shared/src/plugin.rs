@@ -31,7 +31,7 @@ pub trait Plugin: Send + 'static {
     fn name(&self) -> PluginName;
 
     /// Its admission check for new pods, if any. It runs after the gate that a shutdown closes, and before anything is
-    /// preempted for the pod. When its result changes, call [`NodeHandle::ask_again`].
+    /// preempted for the pod. When its result changes, call [`NodeHandle::retry_rejected`].
     fn admission(&self) -> Option<Arc<dyn AdmitHandler>> {
         None
     }
@@ -67,8 +67,8 @@ struct HandleShared {
     statuses: StatusStore,
     recorder: Arc<dyn Recorder>,
     wall: WallClock,
-    notes: PluginNotes,
-    ask_again: watch::Sender<()>,
+    notes: PluginStatusLines,
+    rejected_retries: watch::Sender<()>,
 }
 
 /// A pod that a plug-in may choose.
@@ -93,11 +93,11 @@ pub struct TerminationSpec {
 
 /// The last status line of each plug-in. Clones share the same lines.
 #[derive(Clone, Debug, Default)]
-pub struct PluginNotes(Arc<watch::Sender<Vec<PluginNote>>>);
+pub struct PluginStatusLines(Arc<watch::Sender<Vec<PluginStatusLine>>>);
 
 /// The last status line of one plug-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PluginNote {
+pub struct PluginStatusLine {
     /// The plug-in.
     pub name: PluginName,
     /// One line for people.
@@ -134,7 +134,7 @@ pub struct NodeHandleParts<K> {
     /// The clock.
     pub wall: WallClock,
     /// The status lines of plug-ins.
-    pub notes: PluginNotes,
+    pub notes: PluginStatusLines,
 }
 
 // === impl NodeHandle ===
@@ -144,7 +144,7 @@ impl NodeHandle {
     pub fn new<K: PodKiller>(name: PluginName, parts: NodeHandleParts<K>) -> Self {
         let NodeHandleParts { killer, victims, gate, statuses, recorder, wall, notes } = parts;
         let killer: Arc<dyn Killer> = Arc::new(killer);
-        let ask_again = watch::Sender::new(());
+        let rejected_retries = watch::Sender::new(());
         Self(Arc::new(HandleShared {
             name,
             killer,
@@ -154,7 +154,7 @@ impl NodeHandle {
             recorder,
             wall,
             notes,
-            ask_again,
+            rejected_retries,
         }))
     }
 
@@ -205,8 +205,8 @@ impl NodeHandle {
     /// chooses meanwhile, and no termination is requested once a shutdown or a drain has begun.
     ///
     /// `None` if `choose` picked none, or if the node goes down, in which case it is not called.
-    /// `choose` must return at once, and must neither call `end` again nor read the gate.
-    pub fn end(
+    /// `choose` must return at once, and must neither call `terminate` again nor read the gate.
+    pub fn terminate(
         &self,
         choose: impl FnOnce(&[NodePod]) -> Option<(Pod, TerminationSpec)>,
     ) -> Option<KillHandle> {
@@ -219,7 +219,7 @@ impl NodeHandle {
             let (pod, ending) = choose(&self.pods())?;
             let TerminationSpec { reason, message, grace } = ending;
             self.0.recorder.record(&Event::PluginChose {
-                pod: pod.label().clone(),
+                pod: pod.pod_ref().clone(),
                 by: self.0.name,
                 reason: Arc::clone(&reason),
                 message: Arc::clone(&message),
@@ -243,18 +243,18 @@ impl NodeHandle {
     ///
     /// A plug-in calls it when its [`admission`](Plugin::admission) would decide differently than
     /// before. While the gate is closed, the pods are tried when it opens.
-    pub fn ask_again(&self) {
-        self.0.ask_again.send_replace(());
+    pub fn retry_rejected(&self) {
+        self.0.rejected_retries.send_replace(());
     }
 
-    /// Changes with each call of [`ask_again`](Self::ask_again), for the node that created this handle.
+    /// Changes with each call of [`retry_rejected`](Self::retry_rejected), for the node that created this handle.
     #[must_use]
-    pub fn asked_again(&self) -> watch::Receiver<()> {
-        self.0.ask_again.subscribe()
+    pub fn rejected_retries(&self) -> watch::Receiver<()> {
+        self.0.rejected_retries.subscribe()
     }
 
     /// Sets the line that `winddown status` shows for this plug-in. An empty line shows nothing.
-    pub fn say(&self, line: impl Into<Arc<str>>) {
+    pub fn set_status_line(&self, line: impl Into<Arc<str>>) {
         self.0.notes.set(self.0.name, line.into());
     }
 }
@@ -280,18 +280,18 @@ impl<K: PodKiller> Killer for Arc<K> {
     }
 }
 
-// === impl PluginNotes ===
+// === impl PluginStatusLines ===
 
-impl PluginNotes {
+impl PluginStatusLines {
     /// The last line of each plug-in, sorted by name.
     #[must_use]
-    pub fn all(&self) -> Vec<PluginNote> {
+    pub fn all(&self) -> Vec<PluginStatusLine> {
         self.0.borrow().clone()
     }
 
     /// A receiver of the lines and their changes.
     #[must_use]
-    pub fn changes(&self) -> watch::Receiver<Vec<PluginNote>> {
+    pub fn changes(&self) -> watch::Receiver<Vec<PluginStatusLine>> {
         self.0.subscribe()
     }
 
@@ -303,7 +303,7 @@ impl PluginNotes {
                 Ok(at) if notes[at].line == line => return false,
                 Ok(at) => notes[at].line = line,
                 Err(_) if line.is_empty() => return false,
-                Err(at) => notes.insert(at, PluginNote { name, line }),
+                Err(at) => notes.insert(at, PluginStatusLine { name, line }),
             }
             true
         });
@@ -317,7 +317,7 @@ impl KillHandle {
     ///
     /// # Errors
     /// As [`PodKiller::kill_pod`].
-    pub async fn gone(self) -> Result<Arc<PodStopped>, KillError> {
+    pub async fn wait(self) -> Result<Arc<PodStopped>, KillError> {
         self.0.await
     }
 }

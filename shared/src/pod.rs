@@ -11,8 +11,8 @@ mod amounts;
 mod compact;
 mod container_kind;
 pub mod http_get;
-mod label;
 pub(crate) mod on_reboot;
+mod pod_ref;
 mod priority;
 mod qos;
 mod requests;
@@ -21,7 +21,7 @@ mod totals;
 mod uid;
 
 pub use container_kind::ContainerKind;
-pub use label::PodLabel;
+pub use pod_ref::PodRef;
 pub use priority::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION,
     SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY,
@@ -38,7 +38,7 @@ pub use uid::{PodUid, PodUidMap, UidHasher};
 pub struct Pod(Arc<PodData>);
 
 struct PodData {
-    label: PodLabel,
+    label: PodRef,
     full_name: Arc<str>,
     object: api::Pod,
     is_runtime_only: bool,
@@ -77,7 +77,7 @@ impl Pod {
         let name = named(&object.metadata.name, "metadata.name")?;
         let namespace = named(&object.metadata.namespace, "metadata.namespace")?;
         let uid = PodUid::new(named(&object.metadata.uid, "metadata.uid")?);
-        Ok(Self::assemble(PodLabel { namespace, name, uid }, object, OnceLock::new(), false))
+        Ok(Self::assemble(PodRef { namespace, name, uid }, object, OnceLock::new(), false))
     }
 
     /// Creates a stand-in for a pod that only the runtime knows: its identity and, if known, its
@@ -93,7 +93,7 @@ impl Pod {
         let spec = api::PodSpec { termination_grace_period_seconds: seconds, ..Default::default() };
         object.spec = Some(spec);
         let fit = requests.clone().map_or_else(OnceLock::new, OnceLock::from);
-        Self::assemble(pod.label(), object, fit, true)
+        Self::assemble(pod.pod_ref(), object, fit, true)
     }
 
     /// What [`RuntimePod::requests`] said of a stand-in.
@@ -102,7 +102,7 @@ impl Pod {
     }
 
     fn assemble(
-        label: PodLabel,
+        label: PodRef,
         mut object: api::Pod,
         fit: OnceLock<Requests>,
         is_runtime_only: bool,
@@ -162,7 +162,7 @@ impl Pod {
     }
 
     /// The label that identifies the pod in events and errors: `namespace/name`.
-    pub fn label(&self) -> &PodLabel {
+    pub fn pod_ref(&self) -> &PodRef {
         &self.0.label
     }
 
@@ -192,7 +192,7 @@ impl Pod {
     }
 
     /// `spec.terminationGracePeriodSeconds` as specified: `None` when unset, never negative.
-    pub fn own_grace(&self) -> Option<Duration> {
+    pub fn termination_grace_period(&self) -> Option<Duration> {
         let seconds = self.spec.as_ref()?.termination_grace_period_seconds?;
         Some(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
     }
@@ -241,12 +241,12 @@ mod tests {
         for missing in [None, Some("")] {
             let pod = read(written("web", None, missing)).unwrap();
             assert_eq!(
-                (pod.label().to_string(), pod.uid().as_str()),
+                (pod.pod_ref().to_string(), pod.uid().as_str()),
                 ("default/web".into(), "pods[3]")
             );
         }
         let pod = read(written("web", Some("shop"), Some("u1"))).unwrap();
-        assert_eq!((pod.label().to_string(), pod.uid().as_str()), ("shop/web".into(), "u1"));
+        assert_eq!((pod.pod_ref().to_string(), pod.uid().as_str()), ("shop/web".into(), "u1"));
         let nameless = read(written("", None, None)).unwrap_err();
         assert_eq!(nameless.field, "metadata.name");
     }

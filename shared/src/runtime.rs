@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use crate::{
-    Consent, ContainerKind, Grace, KillReason, NodeEnding, Pod, PodStopped, PodUid, Recorder,
-    RuntimePod, StoppedContainer, WallTime,
+    ContainerKind, EvictionConstraints, Grace, KillReason, NodeEnding, Pod, PodStopped, PodUid,
+    Recorder, RuntimePod, StoppedContainer, WallTime,
 };
 
 pub(crate) mod found_pod;
@@ -101,10 +101,10 @@ pub trait Runtime: Send + Sync + 'static {
     ///
     /// # Errors
     /// That is currently unknown, not empty.
-    fn consent(
+    fn eviction_constraints(
         &self,
         pods: &[Pod],
-    ) -> impl Future<Output = Result<Vec<(PodUid, Consent)>, RuntimeError>> + Send {
+    ) -> impl Future<Output = Result<Vec<(PodUid, EvictionConstraints)>, RuntimeError>> + Send {
         let _ = pods;
         async { Ok(Vec::new()) }
     }

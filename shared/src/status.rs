@@ -9,7 +9,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use containers::unmade;
+pub use containers::pending_containers;
 pub use generate::{StatusInput, generate};
 pub use phase::{PodPhase, is_terminal};
 pub use store::{StatusEntry, StatusStore};

@@ -31,7 +31,7 @@ use crate::base::lock::Mutex;
 use crate::workers::syncer::{PodSyncer, RuntimeView, UpdateKind};
 use crate::{
     Event, GateReason, Grace, KillError, KillReason, KillRequest, NodeEndListener, NodeEnding, Pod,
-    PodFacts, PodKiller, PodLabel, PodStopped, PodUid, Recorder, RunningPods, RuntimePod,
+    PodKiller, PodRef, PodStateProvider, PodStopped, PodUid, Recorder, RunningPods, RuntimePod,
 };
 
 mod completion;
@@ -274,7 +274,7 @@ impl<S: PodSyncer> PodWorkers<S> {
 impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     async fn kill_pod(&self, pod: Pod, request: KillRequest) -> Result<Arc<PodStopped>, KillError> {
         let begun = Instant::now();
-        let label = pod.label().clone();
+        let label = pod.pod_ref().clone();
         if let Some(why) = self.inner.syncer.refuses_stop(pod.uid(), request.reason) {
             return Err(KillError::Refused { pod: label.to_string().into(), why });
         }
@@ -306,7 +306,7 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
     }
 }
 
-impl<S: PodSyncer> PodFacts for PodWorkers<S> {
+impl<S: PodSyncer> PodStateProvider for PodWorkers<S> {
     fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
         self.inner.state.lock().records.get(uid)?.ending.as_ref()?.reason
     }
@@ -339,7 +339,7 @@ impl<S: PodSyncer> WorkersShared<S> {
         request: &KillRequest,
         view: RuntimeView,
     ) -> KillWait {
-        let (label, is_static) = (pod.label().clone(), pod.is_static());
+        let (label, is_static) = (pod.pod_ref().clone(), pod.is_static());
         let (wait, wake, settled) = {
             let mut state = self.state.lock();
             let (wait, wake) = if pod.is_runtime_only() {
@@ -389,7 +389,7 @@ impl<S: PodSyncer> WorkersShared<S> {
 
     async fn until_ended(
         &self,
-        pod: &PodLabel,
+        pod: &PodRef,
         wait: KillWait,
         deadline: Option<Instant>,
         begun: Instant,

@@ -12,7 +12,7 @@ use winddown_shared::{Event, GateReason, Inhibitor, Notices, Recorder, ShutdownW
 
 use crate::EndingPods;
 use crate::{
-    AdmissionGate, BootClock, GroupReport, Policy, ProgressPhase, ProgressSender, RecordPlace,
+    AdmissionGate, BootClock, GroupReport, Policy, ProgressPhase, ProgressSender, RecordStore,
     ReportSink, RunPhase, RunRecord, ShutdownReport, StateFile, Trigger, UnitStop,
 };
 use signals::{ShutdownSignals, SignalState, before_now, until};
@@ -50,9 +50,9 @@ pub struct ShutdownParts<K> {
     /// Stores the report.
     pub reports: Arc<dyn ReportSink>,
     /// The places for the run's record, best first: if one is slow or fails, the next is used. With a place
-    /// in memory ([`RecordPlace::is_volatile`]), most of the run waits for no other. Without any place there
+    /// in memory ([`RecordStore::is_volatile`]), most of the run waits for no other. Without any place there
     /// is no record, and if the agent is killed in the middle of a run, the next one cannot resume it.
-    pub records: Vec<Arc<dyn RecordPlace>>,
+    pub records: Vec<Arc<dyn RecordStore>>,
     /// The record of this boot that was found at the start ([`RunRecord::of_boot`]). Close the gate with
     /// [`ShutdownController::hold_admission`] before any pod is admitted.
     pub carried: Option<RunRecord>,

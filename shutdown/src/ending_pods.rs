@@ -1,8 +1,8 @@
 //! The pods, as a shutdown sees them.
 
-use winddown_shared::{NodeEndListener, PodFacts, PodKiller};
+use winddown_shared::{NodeEndListener, PodKiller, PodStateProvider};
 
 /// What a shutdown needs of the pods of a node: to end them, to know how they end, and to tell them before.
-pub trait EndingPods: PodKiller + PodFacts + NodeEndListener {}
+pub trait EndingPods: PodKiller + PodStateProvider + NodeEndListener {}
 
-impl<K: PodKiller + PodFacts + NodeEndListener> EndingPods for K {}
+impl<K: PodKiller + PodStateProvider + NodeEndListener> EndingPods for K {}

@@ -11,7 +11,7 @@ use crate::report::units::millis;
 use crate::report::{Ended, ReportHeader};
 use crate::run_context::RunContext;
 use crate::{
-    Budget, BudgetReport, GroupReport, Outcome, PodEnd, RecordPlace, RunPhase, RunRecord,
+    Budget, BudgetReport, GroupReport, Outcome, PodEnd, RecordStore, RunPhase, RunRecord,
     RunReport, RunStop, ShutdownReport, WorkReport,
 };
 use writer::{LastWrite, PlaceWriter};
@@ -26,7 +26,7 @@ const PLACE_WRITE_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The writer of a run's record: the current header, and the places in which the record is stored.
 ///
-/// If one of the places is in memory ([`RecordPlace::is_volatile`]), each note waits for that one only, and
+/// If one of the places is in memory ([`RecordStore::is_volatile`]), each note waits for that one only, and
 /// the others follow in the background: that is enough for the next agent to continue if this one is killed.
 /// The first grace periods have to survive a crash of the machine, so they are awaited in the other places
 /// too. Ends of pods follow at most once a second: after a power cut in the middle of a run, the copy on disk may be
@@ -71,7 +71,7 @@ impl Journal {
         header: ReportHeader,
         clock: WallClock,
         (started, started_boot): (Instant, Duration),
-        places: &[Arc<dyn RecordPlace>],
+        places: &[Arc<dyn RecordStore>],
     ) -> Self {
         Self {
             header,
@@ -260,7 +260,7 @@ impl Journal {
 // === impl JournalPlace ===
 
 impl JournalPlace {
-    fn new(of: &Arc<dyn RecordPlace>) -> Self {
+    fn new(of: &Arc<dyn RecordStore>) -> Self {
         let writer = PlaceWriter::new(Arc::clone(of));
         Self { writer, patience: PLACE_WRITE_TIMEOUT, overdue: false, told: false }
     }

@@ -15,7 +15,7 @@
 //! Each step is persisted ([`RunRecord`]) before it takes effect: before pods turn not ready,
 //! before a group is requested to stop, before the inhibitor lock is released. The grace periods of the
 //! first pods must survive a crash of the machine, so the run waits for the disk. Later steps only need
-//! to survive a restart of the agent, so the run waits for memory ([`RecordPlace::is_volatile`]) and the
+//! to survive a restart of the agent, so the run waits for memory ([`RecordStore::is_volatile`]) and the
 //! disk follows: after a power cut in the middle of a run, the record may be one group behind. Without a
 //! volatile place the run waits for the disk at each step. An agent that finds a record of its own boot
 //! first closes the gate, and resumes when it learns of the shutdown: same start, same deadline, the
@@ -133,7 +133,7 @@ pub use plan_status::{
 };
 pub use policy::{CRITICAL_PRIORITY, GroupPeriod, Policy, PolicyError};
 pub use progress::{GroupProgress, Progress, ProgressPhase, ProgressSender};
-pub use record::{RecordFile, RecordPlace, RunPhase, RunRecord};
+pub use record::{RecordFile, RecordStore, RunPhase, RunRecord};
 pub use report::units;
 pub use report::{
     BootMark, BudgetReport, Evidence, GroupReport, LastBoot, Listing, NoticeReport, Outcome,

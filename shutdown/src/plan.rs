@@ -184,7 +184,8 @@ pub(crate) fn plan_on(
         let kept = group.kept_for_drivers(group.allowed);
         for planned in &mut group.pods {
             let most = planned.part_of(group.allowed, kept);
-            planned.grace = planned.pod.own_grace().unwrap_or(group.allowed).min(most);
+            planned.grace =
+                planned.pod.termination_grace_period().unwrap_or(group.allowed).min(most);
         }
     }
     plan.set_latest_ends();
@@ -327,7 +328,10 @@ impl Group {
         let longest = |drivers| {
             let pods = self.pods.iter().map(|planned| &planned.pod);
             let pods = pods.filter(|pod| drivers == (wait && ends_with_drivers(pod)));
-            pods.map(|pod| pod.own_grace().unwrap_or(self.allowed).max(Grace::SHORTEST)).max()
+            pods.map(|pod| {
+                pod.termination_grace_period().unwrap_or(self.allowed).max(Grace::SHORTEST)
+            })
+            .max()
         };
         longest(false).unwrap_or_default().saturating_add(longest(true).unwrap_or_default())
     }
@@ -366,14 +370,15 @@ pub(crate) fn kept_for_drivers<'a>(
     if !pods.clone().any(is_driver) || pods.clone().all(ends_with_drivers) {
         return Duration::ZERO;
     }
-    let wishes = pods.filter(|pod| is_driver(pod)).map(|pod| pod.own_grace().unwrap_or(time));
+    let wishes =
+        pods.filter(|pod| is_driver(pod)).map(|pod| pod.termination_grace_period().unwrap_or(time));
     whole_seconds(wishes.max().unwrap_or_default().max(Grace::SHORTEST).min(time / 3))
 }
 
 /// Creates the group of unknown pods, without its pods.
 fn unknown_group(pods: &[Pod], policy: &Policy) -> Group {
     let unknown = pods.iter().filter(|pod| pod.is_runtime_only());
-    let longest = unknown.map(|pod| pod.own_grace().unwrap_or(Grace::DEFAULT)).max();
+    let longest = unknown.map(|pod| pod.termination_grace_period().unwrap_or(Grace::DEFAULT)).max();
     let period = whole_seconds(longest.unwrap_or(Grace::DEFAULT)).min(policy.periods());
     Group {
         priority: Role::Unknown.priority(),

@@ -178,7 +178,7 @@ impl ShutdownPlan {
 impl PlannedGroup {
     fn of(plan: &Plan, group: &Group, guaranteed: Duration, gone: Duration) -> Self {
         let pod = |planned: &PlannedPod| {
-            let own = planned.pod.own_grace();
+            let own = planned.pod.termination_grace_period();
             let grace = own.map_or(planned.grace, |own| own.min(guaranteed)).max(Grace::SHORTEST);
             PlannedPodStatus::of(plan, &planned.pod, grace)
         };
@@ -216,7 +216,7 @@ impl PlannedPodStatus {
             uid: pod.uid().to_string(),
             priority: pod.priority_or_zero(),
             grace_seconds: grace.as_secs_f64(),
-            own_grace_seconds: pod.own_grace().map(|own| own.as_secs_f64()),
+            own_grace_seconds: pod.termination_grace_period().map(|own| own.as_secs_f64()),
             stays_on_reboot: plan.may_stay(pod),
             survives_soft_reboot: plan.may_survive(pod),
             ..Self::default()

@@ -74,7 +74,7 @@ pub enum RunPhase {
 }
 
 /// A place that stores a record. Called on a thread that may block.
-pub trait RecordPlace: Send + Sync + 'static {
+pub trait RecordStore: Send + Sync + 'static {
     /// Replaces the stored record. When this returns, `record` is as durable as the place is.
     ///
     /// # Errors
@@ -102,11 +102,11 @@ pub trait RecordPlace: Send + Sync + 'static {
 impl RunRecord {
     /// Returns the newest record of the boot `boot_id` in any of `places`. Unreadable records are logged
     /// and skipped. An empty `boot_id` matches no record. Blocks on the disk.
-    pub fn of_boot(places: &[Arc<dyn RecordPlace>], boot_id: &str) -> Option<Self> {
+    pub fn of_boot(places: &[Arc<dyn RecordStore>], boot_id: &str) -> Option<Self> {
         if boot_id.is_empty() {
             return None;
         }
-        let read = |place: &Arc<dyn RecordPlace>| match place.read() {
+        let read = |place: &Arc<dyn RecordStore>| match place.read() {
             Ok(record) => record,
             Err(error) => {
                 let error = winddown_shared::error_chain(&error);

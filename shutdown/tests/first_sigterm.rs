@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::testing::{FakeInhibitor, FakeKiller};
 use winddown_shared::{Pod, WallClock};
 use winddown_shutdown::{
-    BootClock, FileError, Policy, ProgressPhase, ProgressSender, RecordFile, RecordPlace,
+    BootClock, FileError, Policy, ProgressPhase, ProgressSender, RecordFile, RecordStore,
     ReportStore, RunRecord, ShutdownController, ShutdownParts,
 };
 
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_millis(250);
 /// A file on a real disk, with when the first record was stored there and how many pods it had.
 struct Watched(RecordFile, OnceLock<(Instant, usize)>);
 
-impl RecordPlace for Watched {
+impl RecordStore for Watched {
     fn write(&self, record: &RunRecord) -> Result<(), FileError> {
         self.0.write(record)?;
         self.1.get_or_init(|| (Instant::now(), record.report.pods().count()));
@@ -55,7 +55,7 @@ async fn first_request(pods: usize) -> Duration {
     let file = Arc::new(Watched(RecordFile::in_directory(directory.path()), OnceLock::new()));
     let controller = ShutdownController::new(ShutdownParts {
         reports: Arc::new(ReportStore::new(directory.path())),
-        records: vec![Arc::clone(&file) as Arc<dyn RecordPlace>],
+        records: vec![Arc::clone(&file) as Arc<dyn RecordStore>],
         progress: progress.clone(),
         ..ShutdownParts::new(
             Arc::new(killer.clone()),

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams, Preconditions};
 use kube::runtime::watcher::{self, Config, Event};
-use winddown_shared::PodLabel;
+use winddown_shared::PodRef;
 
 use crate::list_and_watch::list_and_watch;
 use crate::refusal::Refusal;
@@ -23,13 +23,13 @@ pub trait PodApi: Send + Sync + 'static {
     /// Reads the object that has this pod's name now, if there is one.
     fn get(
         &self,
-        pod: &PodLabel,
+        pod: &PodRef,
     ) -> impl Future<Output = Result<Option<api::Pod>, RefusedRequest>> + Send;
 
     /// Deletes the object with this UID and grace period, in whole seconds; zero removes it immediately.
     fn delete(
         &self,
-        pod: &PodLabel,
+        pod: &PodRef,
         grace: Duration,
     ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 }
@@ -62,7 +62,7 @@ impl KubePods {
         Self { client, node }
     }
 
-    fn of(&self, pod: &PodLabel) -> Api<api::Pod> {
+    fn of(&self, pod: &PodRef) -> Api<api::Pod> {
         Api::namespaced(self.client.clone(), &pod.namespace)
     }
 }
@@ -73,7 +73,7 @@ impl PodApi for KubePods {
         list_and_watch(Api::all(self.client.clone()), config)
     }
 
-    async fn get(&self, pod: &PodLabel) -> Result<Option<api::Pod>, RefusedRequest> {
+    async fn get(&self, pod: &PodRef) -> Result<Option<api::Pod>, RefusedRequest> {
         let error = match self.of(pod).get(&pod.name).await {
             Ok(found) => return Ok(Some(found)),
             Err(error) => error,
@@ -92,7 +92,7 @@ impl PodApi for KubePods {
         }
     }
 
-    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
+    async fn delete(&self, pod: &PodRef, grace: Duration) -> Result<(), RefusedRequest> {
         let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
         let params = DeleteParams::default().grace_period(seconds).preconditions(Preconditions {
             uid: Some(pod.uid.as_str().to_owned()),
@@ -129,7 +129,7 @@ mod tests {
         let server = ApiServer::in_memory().unwrap();
         let pods = KubePods::new(kube::Client::new(server.service(), "default"), "n1".into());
         let uid = PodUid::new("u1");
-        let pod = PodLabel { namespace: "default".into(), name: "web".into(), uid };
+        let pod = PodRef { namespace: "default".into(), name: "web".into(), uid };
         assert_eq!(pods.get(&pod).await.unwrap(), None);
         server.fault(Fault::on("get", "pods").status(404).garble());
         assert_eq!(pods.get(&pod).await.unwrap_err().refusal, Refusal::NoAnswer);

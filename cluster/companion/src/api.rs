@@ -7,7 +7,7 @@ use k8s_openapi::api::policy::v1::{Eviction, PodDisruptionBudget};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{DeleteOptions, ObjectMeta, Preconditions};
 use kube::Api;
 use kube::api::{ListParams, PostParams};
-use winddown_shared::PodLabel;
+use winddown_shared::PodRef;
 
 use super::eviction_requests::{self, Responding};
 
@@ -30,14 +30,14 @@ pub(crate) trait EndPods: AskResponders {
     /// Deletes the pod with this UID and grace period, unless a disruption budget forbids it.
     fn evict(
         &self,
-        pod: &PodLabel,
+        pod: &PodRef,
         grace: Duration,
     ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 
     /// Deletes the pod with this UID and grace period.
     fn delete(
         &self,
-        pod: &PodLabel,
+        pod: &PodRef,
         grace: Duration,
     ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 }
@@ -51,13 +51,13 @@ pub(crate) trait AskResponders: Send + Sync + 'static {
     /// Asks the pod's responders to stop it. An existing request stays.
     fn request_eviction(
         &self,
-        pod: &PodLabel,
+        pod: &PodRef,
     ) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
 
     /// The state of that request.
     fn responding(
         &self,
-        pod: &PodLabel,
+        pod: &PodRef,
     ) -> impl Future<Output = Result<Responding, RefusedRequest>> + Send;
 }
 
@@ -94,7 +94,7 @@ impl EndPods for NodePods {
         listed.map(|list| list.items).map_err(|error| RefusedRequest::of("list the budgets", error))
     }
 
-    async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
+    async fn evict(&self, pod: &PodRef, grace: Duration) -> Result<(), RefusedRequest> {
         // kube's own `evict` serialises the options under a name that no API server reads (`delete_options`): the grace
         // period and the precondition would be lost, and a new pod of the same name evicted.
         let eviction = Eviction {
@@ -115,7 +115,7 @@ impl EndPods for NodePods {
         result.map(drop).map_err(|error| RefusedRequest::of("evict the pod", error))
     }
 
-    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
+    async fn delete(&self, pod: &PodRef, grace: Duration) -> Result<(), RefusedRequest> {
         self.pods.delete(pod, grace).await
     }
 }
@@ -126,7 +126,7 @@ impl AskResponders for NodePods {
         served.map_err(|error| RefusedRequest::of("discover eviction requests", error))
     }
 
-    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), RefusedRequest> {
+    async fn request_eviction(&self, pod: &PodRef) -> Result<(), RefusedRequest> {
         let requests = eviction_requests::of(&self.client, &pod.namespace);
         let request = eviction_requests::request(pod);
         match requests.create(&PostParams::default(), &request).await {
@@ -137,7 +137,7 @@ impl AskResponders for NodePods {
         }
     }
 
-    async fn responding(&self, pod: &PodLabel) -> Result<Responding, RefusedRequest> {
+    async fn responding(&self, pod: &PodRef) -> Result<Responding, RefusedRequest> {
         let requests = eviction_requests::of(&self.client, &pod.namespace);
         let found = requests.get(&eviction_requests::name(pod)).await;
         found

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, TypeMeta};
 use serde_json::{Value, json};
 use winddown_api_client::refusal::Refusal;
-use winddown_shared::PodLabel;
+use winddown_shared::PodRef;
 
 const GROUP_VERSION: &str = "lifecycle.k8s.io/v1alpha1";
 const PLURAL: &str = "evictionrequests";
@@ -49,12 +49,12 @@ pub(super) fn of(client: &kube::Client, namespace: &str) -> Api<DynamicObject> {
 }
 
 /// The name of the pod's request. It is derived from the UID, so that a restarted agent finds an existing request.
-pub(super) fn name(pod: &PodLabel) -> String {
+pub(super) fn name(pod: &PodRef) -> String {
     format!("winddown-{}", pod.uid.as_str())
 }
 
 /// The request for this pod. It is deleted with the pod.
-pub(super) fn request(pod: &PodLabel) -> DynamicObject {
+pub(super) fn request(pod: &PodRef) -> DynamicObject {
     let owner = OwnerReference {
         api_version: "v1".to_owned(),
         kind: "Pod".to_owned(),

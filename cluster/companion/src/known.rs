@@ -146,7 +146,7 @@ impl PodIndex {
             }
             if verdict == ClaimVerdict::Pod {
                 tracing::warn!(
-                    pod = %entry.newest.label(),
+                    pod = %entry.newest.pod_ref(),
                     "the pod says that it mirrors one of this node's manifests, but it does not: it is treated like \
                      the other pods of the API server"
                 );
@@ -431,7 +431,7 @@ impl PodIndex {
             name: entry.newest.name().clone(),
             namespace: entry.newest.namespace().clone(),
             running: !entry.stopped && facts::runs(&entry.newest),
-            grace: entry.newest.own_grace(),
+            grace: entry.newest.termination_grace_period(),
             requests: None,
             spec_mark: None,
             is_undisturbed: false,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_shared::{PodLabel, PodUid};
+use winddown_shared::{PodRef, PodUid};
 
 use super::local_node::KubeletHost;
 use super::runtime_poller::RuntimePoller;
@@ -16,11 +16,11 @@ const RESTARTED_GRACE: Duration = Duration::from_secs(1);
 
 /// The pods that were stopped while the kubelet was not held, with the time, by the UID that the runtime knows.
 #[derive(Debug, Default)]
-pub(super) struct RestartGuard(watch::Sender<HashMap<PodUid, (PodLabel, Instant)>>);
+pub(super) struct RestartGuard(watch::Sender<HashMap<PodUid, (PodRef, Instant)>>);
 
 impl RestartGuard {
     /// Records that the pod was just stopped.
-    pub(super) fn add(&self, runtime_uid: PodUid, pod: PodLabel) {
+    pub(super) fn add(&self, runtime_uid: PodUid, pod: PodRef) {
         self.0.send_modify(|all| drop(all.insert(runtime_uid, (pod, Instant::now()))));
     }
 
@@ -58,7 +58,7 @@ impl RestartGuard {
         }
     }
 
-    async fn end_pod_again<N: KubeletHost>(&self, node: &N, runtime_uid: PodUid, pod: PodLabel) {
+    async fn end_pod_again<N: KubeletHost>(&self, node: &N, runtime_uid: PodUid, pod: PodRef) {
         tracing::warn!(%pod, "the kubelet has started its containers again: they are ended again");
         if let Err(error) = node.stop(&runtime_uid, RESTARTED_GRACE).await {
             tracing::warn!(%pod, "its containers cannot be stopped: {error}");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::{
-    Consent, DesiredPods, Freed, Garbage, Grace, KillReason, Pod, PodRuntimeStatus, PodStats,
-    PodStatsSource, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    DesiredPods, EvictionConstraints, Freed, Garbage, Grace, KillReason, Pod, PodRuntimeStatus,
+    PodStats, PodStatsSource, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 
 use super::api::NodePods;
@@ -116,7 +116,10 @@ impl<N: KubeletHost> Runtime for KubeletRuntime<N> {
         self.core.held(uid).await.map_err(|why| unread(&why))
     }
 
-    async fn consent(&self, pods: &[Pod]) -> Result<Vec<(PodUid, Consent)>, RuntimeError> {
+    async fn eviction_constraints(
+        &self,
+        pods: &[Pod],
+    ) -> Result<Vec<(PodUid, EvictionConstraints)>, RuntimeError> {
         self.core.consent(pods).await
     }
 

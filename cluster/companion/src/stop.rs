@@ -265,7 +265,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             () = self.outage.given_up(begun, whole) => {}
             () = self.kubelet.held() => {}
             () = async {
-                grace.over().await;
+                grace.expired().await;
                 sleep(KUBELET_LAG).await;
             } => {}
         }
@@ -345,7 +345,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             false if self.kubelet.is_held() && !self.outage.fails() => "the kubelet is stopped",
             false => "the API server is away",
         };
-        tracing::warn!(pod = %pod.label(), "{why}: its containers are stopped through the runtime");
+        tracing::warn!(pod = %pod.pod_ref(), "{why}: its containers are stopped through the runtime");
         let is_first = request.stopping();
         if is_first {
             request.remark(format!(
@@ -362,7 +362,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             request.remark(format!("the preStop hook of {} did not run", without.join(", ")));
         }
         if let Err(error) = &stopped {
-            tracing::warn!(pod = %pod.label(), "its containers cannot be stopped: {error}");
+            tracing::warn!(pod = %pod.pod_ref(), "its containers cannot be stopped: {error}");
         }
         stopped.is_ok()
     }
@@ -415,7 +415,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         request: &StopRequest,
     ) -> Result<(), RuntimeError> {
         let left = |why: &str| RuntimeError::Failed {
-            what: format!("pod {} is left as it is: {why}", pod.label()),
+            what: format!("pod {} is left as it is: {why}", pod.pod_ref()),
             source: None,
         };
         if facts::has_ended(pod) {
@@ -542,7 +542,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     fn ended(&self, pod: &Pod, runtime_uid: &PodUid) {
         self.known.stopped(pod.uid());
         if self.is_going_down() && !self.kubelet.is_held() {
-            self.restart_guard.add(runtime_uid.clone(), pod.label().clone());
+            self.restart_guard.add(runtime_uid.clone(), pod.pod_ref().clone());
         }
     }
 

@@ -117,7 +117,7 @@ pub struct NodeApi {
 
 impl Plugin for NodeApi {
     fn name(&self) -> PluginName {
-        const { PluginName::of("node-api") }
+        const { PluginName::new("node-api") }
     }
 
     fn run(self: Box<Self>, node: NodeHandle) -> BoxFuture<'static, ()> {
@@ -148,7 +148,7 @@ impl NodeApi {
         certificates(&tls, &files, waits_for, &node).await;
         let listener = bind(address, &node).await;
         tracing::info!(%address, "the node API is served");
-        node.say(format!("listening on {address}"));
+        node.set_status_line(format!("listening on {address}"));
         let gatekeeper = Gatekeeper::new(self.reviews, node_name.clone());
         let places = ClientPlaces::new();
         let reads = Arc::new(Semaphore::new(MAX_CONCURRENT_LOG_READS));
@@ -192,7 +192,7 @@ async fn certificates(
         let why = waits_for.borrow_and_update().clone();
         let Err(error) = tls.acceptor().await else { return };
         let why = if why.is_empty() { error_chain(&error) } else { why };
-        node.say(format!("not listening: {why}"));
+        node.set_status_line(format!("not listening: {why}"));
         tokio::select! {
             _ = timeout(CERTIFICATE_CHECK_INTERVAL, watch.next()) => {}
             Ok(()) = waits_for.changed() => {}
@@ -208,7 +208,7 @@ async fn bind(address: SocketAddr, node: &NodeHandle) -> TcpListener {
             Err(error) => {
                 if !std::mem::replace(&mut said, true) {
                     let error = error_chain(&error);
-                    node.say(format!("not listening: {address}: {error}"));
+                    node.set_status_line(format!("not listening: {address}: {error}"));
                     tracing::error!(%address, error, "the node API cannot listen");
                 }
                 tokio::time::sleep(BIND_RETRY_DELAY).await;

@@ -28,8 +28,8 @@ use winddown_host::SharedWatch;
 use winddown_shared::status::StatusStore;
 use winddown_shared::testing::FakeKiller;
 use winddown_shared::{
-    GateReasons, NodeHandle, NodeHandleParts, PluginName, PluginNotes, Pod, ReviewError, Reviews,
-    VictimLock, WallClock,
+    GateReasons, NodeHandle, NodeHandleParts, PluginName, PluginStatusLines, Pod, ReviewError,
+    Reviews, VictimLock, WallClock,
 };
 
 use crate::context::RequestContext;
@@ -173,12 +173,12 @@ impl Bench {
             statuses: statuses.clone(),
             recorder: Arc::new(()),
             wall: WallClock::fixed("2026-01-01T00:00:00Z".parse().unwrap()),
-            notes: PluginNotes::default(),
+            notes: PluginStatusLines::default(),
         };
         let (growth, teller) = SharedWatch::open().unwrap();
         tokio::spawn(teller.run());
         let cluster = Arc::new(cluster);
-        let node = NodeHandle::new(PluginName::of("node-api"), parts);
+        let node = NodeHandle::new(PluginName::new("node-api"), parts);
         let context = RequestContext {
             node: node.clone(),
             gatekeeper: Gatekeeper::new(Arc::clone(&cluster) as _, "n1".to_owned()),

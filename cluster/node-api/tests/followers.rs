@@ -26,8 +26,8 @@ use winddown_node_api::{NodeApi, NodeUsageStats, StatsProvider, TlsFiles};
 use winddown_shared::status::StatusStore;
 use winddown_shared::testing::{FakeKiller, pod};
 use winddown_shared::{
-    GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName, PluginNotes, ReviewError,
-    Reviews, RuntimeError, VictimLock, WallClock, WallTime,
+    GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName, PluginStatusLines,
+    ReviewError, Reviews, RuntimeError, VictimLock, WallClock, WallTime,
 };
 
 const FOLLOWERS: usize = 1000;
@@ -78,7 +78,7 @@ async fn serve(dir: &Path) -> (SocketAddr, TlsConnector) {
         statuses,
         recorder: Arc::new(()),
         wall: WallClock::fixed(WallTime::UNIX_EPOCH),
-        notes: PluginNotes::default(),
+        notes: PluginStatusLines::default(),
     };
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = free.local_addr().unwrap();
@@ -94,7 +94,7 @@ async fn serve(dir: &Path) -> (SocketAddr, TlsConnector) {
         figures: Arc::new(Anyone),
         streams: None,
     };
-    tokio::spawn(Box::new(api).run(NodeHandle::new(PluginName::of("node-api"), parts)));
+    tokio::spawn(Box::new(api).run(NodeHandle::new(PluginName::new("node-api"), parts)));
     while TcpStream::connect(address).await.is_err() {
         sleep(Duration::from_millis(5)).await;
     }

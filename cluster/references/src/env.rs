@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use k8s_openapi::api::core::v1 as api;
-use winddown_shared::{Pod, PodLabel};
+use winddown_shared::{Pod, PodRef};
 
 use super::allowance::Allowance;
 use super::downward::{self, NodeAmounts};
@@ -125,7 +125,7 @@ fn from_source(
             kind.lower(),
             known.pod.namespace(),
         );
-        events.push(warning(known.pod.label(), "InvalidEnvironmentVariableNames", message));
+        events.push(warning(known.pod.pod_ref(), "InvalidEnvironmentVariableNames", message));
     }
     Ok(found)
 }
@@ -198,10 +198,10 @@ fn value_of_key(
     if reference.optional {
         let reason = format!("Optional{}KeyNotFound", kind.as_str());
         let message = format!("skipping optional envvar {:?}: {lacks}", var.name);
-        events.push(warning(pod.label(), reason, message));
+        events.push(warning(pod.pod_ref(), reason, message));
         return Ok(None);
     }
-    events.push(warning(pod.label(), format!("Mandatory{}KeyNotFound", kind.as_str()), lacks));
+    events.push(warning(pod.pod_ref(), format!("Mandatory{}KeyNotFound", kind.as_str()), lacks));
     Err(ReferenceProblem::Missing {
         key: ObjectKey::new(kind, pod.namespace(), name),
         version: object.version.clone(),
@@ -248,11 +248,11 @@ fn look_up<'a>(
             (format!("{who}{}NotFound", kind.as_str()), message, outcome)
         }
     };
-    events.push(warning(known.pod.label(), reason, message));
+    events.push(warning(known.pod.pod_ref(), reason, message));
     outcome
 }
 
-fn warning(pod: &PodLabel, reason: impl Into<String>, message: String) -> EventDraft {
+fn warning(pod: &PodRef, reason: impl Into<String>, message: String) -> EventDraft {
     EventDraft::warning(Subject::pod(pod), reason.into(), message)
 }
 

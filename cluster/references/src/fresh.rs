@@ -73,14 +73,14 @@ impl Freshener {
             match one {
                 Ok(making) => volumes.push(making),
                 Err((volume, problem)) => {
-                    tracing::debug!(pod = %pod.label(), %volume, ?problem, "a volume stays as it is");
+                    tracing::debug!(pod = %pod.pod_ref(), %volume, ?problem, "a volume stays as it is");
                 }
             }
         }
         let now = inner.wall.now();
         let written = mounting::write(&inner.places, &pod, &volume_lock, volumes, now).await;
         if let Err(problem) = &written {
-            tracing::warn!(pod = %pod.label(), ?problem, "a volume cannot be renewed");
+            tracing::warn!(pod = %pod.pod_ref(), ?problem, "a volume cannot be renewed");
         }
         let unread = objects.values().find_map(|found| match found {
             FoundObject::Unreadable { error, .. } => Some(error.to_string()),

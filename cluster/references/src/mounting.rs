@@ -137,5 +137,5 @@ pub(super) fn to_event(pod: &Pod, volume: &str, problem: &ReferenceProblem) -> E
         ReferenceProblem::Invalid { field, why } => format!("{field}: {why}"),
     };
     let message = format!("MountVolume.SetUp failed for volume {volume:?} : {why}");
-    EventDraft::warning(Subject::pod(pod.label()), "FailedMount", message)
+    EventDraft::warning(Subject::pod(pod.pod_ref()), "FailedMount", message)
 }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 use winddown_api_client::node_pods::{PodApi, RefusedRequest};
 use winddown_api_client::refusal;
-use winddown_shared::{Backoff, PodLabel, PodUid, WallClock, error_chain};
+use winddown_shared::{Backoff, PodRef, PodUid, WallClock, error_chain};
 
 use super::decide::by_time;
 use super::{AfterBootPolicy, AfterBootVerdict, TerminatedPod, TerminatedPods, decide};
@@ -189,7 +189,7 @@ async fn look(
     wall: &WallClock,
 ) -> Looked {
     let TerminatedPod { namespace, name, uid, .. } = ended.clone();
-    let label = PodLabel { namespace, name, uid };
+    let label = PodRef { namespace, name, uid };
     let pod = match timeout(REQUEST_TIMEOUT, pods.get(&label)).await {
         Ok(Ok(pod)) => pod,
         Ok(Err(refused)) => return failed(&refused),

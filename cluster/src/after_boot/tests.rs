@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::Instant;
-use winddown_shared::{Event, KillReason, PodLabel, PodUid, Recorder, WallClock, WallTime};
+use winddown_shared::{Event, KillReason, PodRef, PodUid, Recorder, WallClock, WallTime};
 
 use super::{AfterBoot, AfterBootPolicy, AfterBootVerdict, TerminatedPod, TerminatedPods, decide};
 use crate::status::spool_tests::{FaultyDisk, Mode};
@@ -113,8 +113,8 @@ fn policies() {
     );
 }
 
-fn label(name: &str) -> PodLabel {
-    PodLabel { namespace: "default".into(), name: name.into(), uid: PodUid::new(name) }
+fn label(name: &str) -> PodRef {
+    PodRef { namespace: "default".into(), name: name.into(), uid: PodUid::new(name) }
 }
 
 fn list(home: &TempDir) -> TerminatedPods {

@@ -23,7 +23,7 @@ pub(super) fn name(queued: &Queued) -> String {
     let nanos = u64::try_from(nanos).unwrap_or(queued.number);
     format!(
         "{}.{nanos:x}",
-        display::beginning(queued.draft.about.name(), MAX_NAME_BYTES).trim_end_matches(['.', '-'])
+        display::truncated(queued.draft.about.name(), MAX_NAME_BYTES).trim_end_matches(['.', '-'])
     )
 }
 
@@ -32,7 +32,7 @@ pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -
     let draft = &queued.draft;
     let annotations: BTreeMap<String, String> =
         draft.annotations.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
-    let reason = display::beginning(&draft.reason, MAX_WORD_BYTES).to_owned();
+    let reason = display::truncated(&draft.reason, MAX_WORD_BYTES).to_owned();
     api::Event {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
@@ -48,7 +48,7 @@ pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -
         reason: Some(reason),
         note: Some(shortened(message)),
         reporting_controller: Some(CONTROLLER.to_owned()),
-        reporting_instance: Some(display::beginning(instance, MAX_WORD_BYTES).to_owned()),
+        reporting_instance: Some(display::truncated(instance, MAX_WORD_BYTES).to_owned()),
         ..api::Event::default()
     }
 }
@@ -62,5 +62,5 @@ fn shortened(message: &str) -> String {
     if message.len() <= MAX_NOTE_BYTES {
         return message.to_owned();
     }
-    format!("{}...", display::beginning(message, MAX_NOTE_BYTES - 3))
+    format!("{}...", display::truncated(message, MAX_NOTE_BYTES - 3))
 }

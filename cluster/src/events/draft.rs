@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use winddown_shared::PodLabel;
+use winddown_shared::PodRef;
 
 /// A statement about one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ impl EventKind {
 
 impl Subject {
     /// A pod. A static pod has the UID that its mirror names, which is what `kubectl describe` asks for.
-    pub fn pod(pod: &PodLabel) -> Self {
+    pub fn pod(pod: &PodRef) -> Self {
         Self {
             kind: "Pod",
             namespace: Arc::clone(&pod.namespace),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use winddown_shared::{PodLabel, PodUid, WallClock, WallTime};
+use winddown_shared::{PodRef, PodUid, WallClock, WallTime};
 
 use super::*;
 
@@ -19,12 +19,8 @@ fn at(seconds: i64) -> WallTime {
     WallTime::from_second(1_800_000_000 + seconds).unwrap()
 }
 
-fn pod(name: &str) -> PodLabel {
-    PodLabel {
-        namespace: "shop".into(),
-        name: name.into(),
-        uid: PodUid::new(format!("uid-{name}")),
-    }
+fn pod(name: &str) -> PodRef {
+    PodRef { namespace: "shop".into(), name: name.into(), uid: PodUid::new(format!("uid-{name}")) }
 }
 
 fn node() -> NodeRef {

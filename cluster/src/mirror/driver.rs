@@ -12,7 +12,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
-use winddown_shared::{DesiredPods, Pod, PodLabel, PodUid, WallClock};
+use winddown_shared::{DesiredPods, Pod, PodRef, PodUid, WallClock};
 
 use super::{MirrorAction, Mirrors, Name, ObservedMirror, mirror_of, name_of, plan};
 use crate::pods::MirrorSide;
@@ -172,7 +172,7 @@ impl MirrorDriver {
     }
 
     /// Logs once that there will be no mirror.
-    fn refuse(&mut self, pod: &PodLabel, field: &str) {
+    fn refuse(&mut self, pod: &PodRef, field: &str) {
         let trial = self.trials.entry(name_of(pod)).or_insert_with(Trial::new);
         if !std::mem::replace(&mut trial.said, true) {
             tracing::warn!(
@@ -247,7 +247,7 @@ impl Trial {
 impl MirrorAction {
     fn name(&self) -> Name {
         match self {
-            MirrorAction::Create(pod) => name_of(pod.label()),
+            MirrorAction::Create(pod) => name_of(pod.pod_ref()),
             MirrorAction::Delete(pod) | MirrorAction::Refuse { pod, .. } => name_of(pod),
         }
     }
@@ -294,7 +294,7 @@ async fn create(
     Ok(())
 }
 
-async fn delete(client: &kube::Client, mirror: &PodLabel, mirrors: &Mirrors) -> Result<(), String> {
+async fn delete(client: &kube::Client, mirror: &PodRef, mirrors: &Mirrors) -> Result<(), String> {
     let pods = Api::<api::Pod>::namespaced(client.clone(), &mirror.namespace);
     let only_this = DeleteParams {
         grace_period_seconds: Some(0),

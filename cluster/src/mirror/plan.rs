@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use winddown_shared::{CONFIG_MIRROR_ANNOTATION, Pod, PodLabel, PodUid};
+use winddown_shared::{CONFIG_MIRROR_ANNOTATION, Pod, PodRef, PodUid};
 
 use super::object::hash_of;
 use super::references::api_reference;
@@ -13,7 +13,7 @@ use crate::pods::equality::is_terminal;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedMirror {
     /// The mirror pod.
-    pub pod: PodLabel,
+    pub pod: PodRef,
     /// The hash of the manifest that it shows: the UID of the static pod.
     pub hash: Arc<str>,
     /// Whether its deletion was requested.
@@ -32,11 +32,11 @@ pub enum MirrorAction {
     /// Create a mirror of the static pod.
     Create(Pod),
     /// Delete a mirror that shows nothing that exists.
-    Delete(PodLabel),
+    Delete(PodRef),
     /// Create no mirror: the static pod refers to an object of the API, which a mirror must not.
     Refuse {
         /// The static pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// The path of the field.
         field: String,
     },
@@ -78,7 +78,7 @@ pub fn plan<'a>(
             continue;
         }
         steps.push(match api_reference(pod) {
-            Some(field) => MirrorAction::Refuse { pod: pod.label().clone(), field },
+            Some(field) => MirrorAction::Refuse { pod: pod.pod_ref().clone(), field },
             None => MirrorAction::Create(pod.clone()),
         });
     }
@@ -93,7 +93,7 @@ impl ObservedMirror {
         let annotations = pod.metadata.annotations.as_ref()?;
         let hash = annotations.get(CONFIG_MIRROR_ANNOTATION)?;
         Some(Self {
-            pod: pod.label().clone(),
+            pod: pod.pod_ref().clone(),
             hash: hash.as_str().into(),
             deleting: pod.metadata.deletion_timestamp.is_some(),
             ended: is_terminal(pod),

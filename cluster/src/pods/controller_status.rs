@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use winddown_shared::status::{StatusInput, generate, unmade};
+use winddown_shared::status::{StatusInput, generate, pending_containers};
 use winddown_shared::{ContainerState, Pod, PodRuntimeStatus, WallTime};
 
 use crate::status::end_unseen;
@@ -43,7 +43,7 @@ pub(crate) fn waiting(
         WaitReason::Config => Some("CreateContainerConfigError"),
         WaitReason::Creating => None,
     };
-    let mut containers = unmade(pod);
+    let mut containers = pending_containers(pod);
     for container in &mut containers {
         if let ContainerState::Waiting { reason: first, message: told } = &mut container.state {
             *told = message.to_owned();

@@ -30,7 +30,7 @@ pub(crate) async fn remove<A: PodApi, T: StatusSide, R>(
         known.presence == ApiPresence::Present && known.is_deleting() && !known.removed
     });
     let Some(known) = due else { return ItemOutcome::Done };
-    let label = known.pod.label();
+    let label = known.pod.pod_ref();
     match parts.request("delete the pod", parts.api.delete(label, Duration::ZERO)).await {
         Ok(()) => {
             parts.api_outage.worked();

@@ -55,7 +55,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             is_over_here: self.node.statuses.get(uid).is_some_and(|s| is_terminal(&s)),
             orphans: self.config.orphans,
         });
-        tracing::trace!(pod = %known.pod.label(), ?step, "next step");
+        tracing::trace!(pod = %known.pod.pod_ref(), ?step, "next step");
         match step {
             PodAction::Nothing => Some(ItemOutcome::Done),
             PodAction::Give => Some(self.give(&known.pod).await),
@@ -169,7 +169,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     /// copy), and a stopped pod cannot be started again; so no pod is stopped before a lookup by
     /// name has not found it. A missing answer proves nothing.
     async fn look_up(&self, known: &KnownPod) -> Option<ItemOutcome> {
-        let label = known.pod.label();
+        let label = known.pod.pod_ref();
         let found = match self.request("read the pod", self.api.get(label)).await {
             Ok(found) => found,
             Err(refused) => {
@@ -201,7 +201,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
             self.known.mark(known.pod.uid(), |k| !std::mem::replace(&mut k.left_alone, true));
         if first == Some(true) && self.config.orphans == super::OrphanPolicy::Report {
             tracing::warn!(
-                pod = %known.pod.label(),
+                pod = %known.pod.pod_ref(),
                 "the pod runs here and the API server does not have it; it is left alone"
             );
         }
@@ -210,7 +210,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     fn not_prepared(&self, pod: &Pod, error: &PrepareError) -> ItemOutcome {
         let text = error_chain(error);
         if self.known.mark(pod.uid(), |known| known.fail(&text)) == Some(true) {
-            let label = pod.label();
+            let label = pod.pod_ref();
             tracing::warn!(pod = %label, error = text, "pod {label} cannot be prepared yet: {text}");
         }
         let waits = match error {
@@ -238,7 +238,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
     fn submit(&self, pod: &Pod, status: Arc<api::PodStatus>, last: bool) {
         if self.known.mark(pod.uid(), |known| known.note_status(&status, last)) == Some(true) {
             let generation = pod.metadata.generation;
-            let pod = pod.label().clone();
+            let pod = pod.pod_ref().clone();
             self.statuses.submit(StatusUpdate { pod, status, last, generation });
         }
     }

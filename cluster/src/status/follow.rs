@@ -4,7 +4,7 @@ use std::future::pending;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use winddown_shared::PodLabel;
+use winddown_shared::PodRef;
 use winddown_shared::status::{PodPhase, StatusEntry, StatusStore, is_terminal};
 
 use super::patch::any_running;
@@ -23,7 +23,7 @@ pub struct Follow<T = Outbox> {
 }
 
 /// Returns the update to submit for `entry`. `pod` is its name in the API.
-pub fn update_of(entry: &StatusEntry, pod: PodLabel) -> StatusUpdate {
+pub fn update_of(entry: &StatusEntry, pod: PodRef) -> StatusUpdate {
     StatusUpdate {
         pod,
         status: entry.status.clone(),
@@ -72,7 +72,7 @@ impl<T: StatusSide> Follow<T> {
 
     fn bring(&self, entry: &StatusEntry) {
         if !entry.pod.is_static() {
-            self.outbox.submit(update_of(entry, entry.pod.label().clone()));
+            self.outbox.submit(update_of(entry, entry.pod.pod_ref().clone()));
             return;
         }
         let Some(mirrors) = &self.mirrors else { return };

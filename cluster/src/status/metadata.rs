@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1 as api;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use winddown_shared::PodLabel;
+use winddown_shared::PodRef;
 
 use winddown_api_client::refusal::Refusal;
 
@@ -26,13 +26,13 @@ pub enum MetadataError {
     #[error("pod {pod} is gone")]
     Gone {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
     },
     /// The API server did not make the change. It may be retried.
     #[error("cannot change the metadata of pod {pod}")]
     Api {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// The client's error.
         #[source]
         source: Box<kube::Error>,
@@ -47,7 +47,7 @@ pub enum MetadataError {
 /// See [`MetadataError`].
 pub async fn change_metadata(
     client: &kube::Client,
-    pod: &PodLabel,
+    pod: &PodRef,
     change: &MetadataChange,
 ) -> Result<(), MetadataError> {
     let pods = Api::<api::Pod>::namespaced(client.clone(), &pod.namespace);
@@ -85,7 +85,7 @@ mod tests {
         let before = server.apply(object).unwrap();
         let client = kube::Client::new(server.service(), "default");
         let mut label =
-            PodLabel { namespace: "default".into(), name: "web".into(), uid: PodUid::new("u1") };
+            PodRef { namespace: "default".into(), name: "web".into(), uid: PodUid::new("u1") };
         let change = MetadataChange {
             annotations: [("a".to_owned(), Some("b".to_owned())), ("no".to_owned(), None)].into(),
             ..MetadataChange::default()

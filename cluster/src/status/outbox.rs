@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1 as api;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{Mutex, Pod, PodLabel, PodUid, WallClock};
+use winddown_shared::{Mutex, Pod, PodRef, PodUid, WallClock};
 
 use super::StatusUpdate;
 use super::spool::{Spool, SpoolLimits, SpoolStats};
@@ -153,7 +153,7 @@ impl Outbox {
     ///
     /// Returns the pods whose latest status it does not have by then. Shortly before the deadline
     /// these are written to disk, and the next agent sends them first. Cancel-safe.
-    pub async fn flush(&self, deadline: Instant) -> Vec<PodLabel> {
+    pub async fn flush(&self, deadline: Instant) -> Vec<PodRef> {
         let waiting = self.0.state.lock().unacknowledged(Instant::now());
         self.0.changed.notify_one();
         let whole = deadline.saturating_duration_since(Instant::now());
@@ -205,7 +205,7 @@ impl Outbox {
     }
 }
 
-type Waiting = Vec<(PodLabel, oneshot::Receiver<()>)>;
+type Waiting = Vec<(PodRef, oneshot::Receiver<()>)>;
 
 /// Returns those that are not delivered by `deadline`.
 async fn wait_until(waiting: Waiting, deadline: Instant) -> Waiting {

@@ -28,7 +28,7 @@ fn after(before: i64, now: i64, apart: u64) -> u128 {
 fn after_waiting(waited: u64, before: i64, now: i64, apart: u64) -> u128 {
     let [waited, apart] = [waited, apart].map(Duration::from_millis);
     let (before, now) = (left(before * MI), left(now * MI));
-    Cadence::default().next(&policy(), &before, &now, apart, waited).as_millis()
+    SamplingIntervals::default().next(&policy(), &before, &now, apart, waited).as_millis()
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn a_calm_node_is_looked_at_every_one_to_three_seconds_as_a_quarter_of_what_is_l
     assert_eq!(after(8292, 8292, 1000), 2000, "2 GiB, at 1 GiB a second");
     assert_eq!(after(15_000, 15_000, 1000), 3000);
     let nothing = Observations::default();
-    let cadence = Cadence::default();
+    let cadence = SamplingIntervals::default();
     let wait = cadence.next(&policy(), &nothing, &nothing, Duration::ZERO, cadence.calm);
     assert_eq!(wait, Duration::from_secs(1));
 }
@@ -47,7 +47,7 @@ fn a_calm_node_is_looked_at_every_one_to_three_seconds_as_a_quarter_of_what_is_l
 #[test]
 fn a_calm_wait_that_is_longer_than_the_far_one_holds() {
     let hour = Duration::from_secs(3600);
-    let cadence = Cadence { calm: hour, ..Cadence::default() };
+    let cadence = SamplingIntervals { calm: hour, ..SamplingIntervals::default() };
     let plenty = left(15_000 * MI);
     let second = Duration::from_secs(1);
     assert_eq!(cadence.next(&policy(), &plenty, &plenty, second, second), hour);
@@ -65,7 +65,7 @@ fn what_falls_fast_is_looked_at_before_it_gets_there() {
 fn a_rule_on_waits_for_memory_has_it_looked_at_once_a_second() {
     let mut policy = policy();
     policy.memory_pressure = Some(PressureRule::default());
-    let (cadence, second) = (Cadence::default(), Duration::from_secs(1));
+    let (cadence, second) = (SamplingIntervals::default(), Duration::from_secs(1));
     let calm = left(15_000 * MI);
     assert_eq!(cadence.next(&policy, &calm, &calm, second, second), second);
 }
@@ -97,7 +97,7 @@ async fn a_disk_that_is_asked_every_ten_seconds_falls_at_a_tenth_of_the_pace_of_
     };
     let next = |before: &Observations, now: &Observations| {
         let second = Duration::from_secs(1);
-        Cadence::default().next(&policy, before, now, second, second).as_millis()
+        SamplingIntervals::default().next(&policy, before, now, second, second).as_millis()
     };
     // Falls by 20 GiB in ten seconds; 10 GiB are left above the threshold, which last 5 s.
     assert_eq!(next(&disk(31, 0), &disk(11, 10)), 1250);

@@ -11,8 +11,8 @@ use crate::tests::{bytes, changed, memory, pod};
 
 const NOTHING: &[Reclaimable] = &[];
 
-fn act(hard: bool, deficit: &str) -> Act {
-    Act {
+fn act(hard: bool, deficit: &str) -> Shortage {
+    Shortage {
         cause: Cause::Signal(Signal::MemoryAvailable),
         signal: Signal::MemoryAvailable,
         hard,
@@ -44,13 +44,17 @@ fn ending(
 struct Node(Vec<(Pod, Option<PodStats>, Option<CandidateEnding>)>);
 
 impl Node {
-    fn chosen(&self, act: &Act, policy: &Policy) -> (Option<String>, bool, Vec<CandidateVerdict>) {
+    fn chosen(
+        &self,
+        shortage: &Shortage,
+        policy: &Policy,
+    ) -> (Option<String>, bool, Vec<CandidateVerdict>) {
         let candidates: Vec<Candidate<'_>> = self
             .0
             .iter()
             .map(|(pod, stats, ending)| Candidate { pod, stats: stats.as_ref(), ending: *ending })
             .collect();
-        let choice = choose(act, &candidates, policy, Instant::now());
+        let choice = choose(shortage, &candidates, policy, Instant::now());
         let verdicts = choice.considered.iter().map(|considered| considered.verdict).collect();
         (choice.victim.map(|pod| pod.name().to_string()), choice.waits, verdicts)
     }
@@ -87,10 +91,10 @@ async fn static_pods_with_a_priority_count_where_all_pods_are_static() {
     };
     let mut by_priority = policy();
     by_priority.static_pods = StaticPods::ByPriority;
-    assert!(policy().spares(&with(0)));
-    assert!(!by_priority.spares(&with(0)));
-    assert!(by_priority.spares(&with(2_000_000_000)));
-    assert!(by_priority.spares(&static_pod("u", "no-priority")));
+    assert!(policy().exempts(&with(0)));
+    assert!(!by_priority.exempts(&with(0)));
+    assert!(by_priority.exempts(&with(2_000_000_000)));
+    assert!(by_priority.exempts(&static_pod("u", "no-priority")));
 }
 
 #[tokio::test(start_paused = true)]
@@ -146,8 +150,8 @@ async fn with_no_time_what_is_due_within_seconds_is_waited_for_and_on_disks_with
             has_minimal_grace: false,
             evicted_for: Conditions::NONE,
         };
-        let act = Act { signal, cause: Cause::Signal(signal), ..act(true, "1Gi") };
-        comes_in_time(&act, &ending, Instant::now())
+        let shortage = Shortage { signal, cause: Cause::Signal(signal), ..act(true, "1Gi") };
+        comes_in_time(&shortage, &ending, Instant::now())
     };
     for (signal, soon) in [
         (Signal::MemoryAvailable, 10_000),
@@ -222,8 +226,8 @@ proptest! {
             };
             (pod(&format!("p{place}"), priority, &[]), stats, ending)
         }).collect());
-        let act = Act { deficit, ..act(hard, "1") };
-        let (victim, waits, verdicts) = node.chosen(&act, &policy());
+        let shortage = Shortage { deficit, ..act(hard, "1") };
+        let (victim, waits, verdicts) = node.chosen(&shortage, &policy());
         prop_assert_eq!(verdicts.len(), pods.len());
         let chosen = verdicts.iter().filter(|verdict| **verdict == CandidateVerdict::Chosen).count();
         prop_assert_eq!(chosen, usize::from(victim.is_some()));

@@ -16,14 +16,14 @@ use super::{Completion, EvictionController, Hold, paused};
 use crate::cause::Cause;
 use crate::choose::{Candidate, CandidateEnding, Choice, choose, comes_in_time};
 use crate::conditions::Conditions;
-use crate::decide::Act;
+use crate::decide::Shortage;
 use crate::history::{DecisionOutcome, EvictionRecord, first_of};
 use crate::hook::{EvictionHookRun, HookCall};
 use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::{Amounts, is_freed_by_file_removal};
 use crate::policy::{BEYOND_GRACE, HARD_GRACE};
 use crate::seams::{
-    AlternativeWork, EvictedBefore, PlannedEviction, Reclaim, Signals, WantedFigures,
+    AlternativeWork, EarlierEviction, PlannedEviction, Reclaim, Signals, WantedFigures,
 };
 use crate::signal::{Resource, Signal};
 use crate::usage::left_behind;
@@ -77,28 +77,33 @@ pub(super) struct EvictionEnd {
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     /// Chooses a pod and asks it to stop, under the victim lock.
-    pub(super) async fn evict(&mut self, act: &Act) {
+    pub(super) async fn evict(&mut self, shortage: &Shortage) {
         let active = self.parts.killer.running().pods;
-        let wanted = WantedFigures::of(act.signal);
+        let wanted = WantedFigures::of(shortage.signal);
         let measured = self.parts.signals.pods(&active, wanted);
         let stats = timeout(MEASURE_PODS, measured).await.unwrap_or_else(|_| {
             tracing::warn!("the pods could not be measured within 2s; no pod is evicted");
             Vec::new()
         });
         let lock = self.parts.victims.clone();
-        lock.choose(|| self.choose_and_ask(act, &active, &stats));
+        lock.choose(|| self.choose_and_ask(shortage, &active, &stats));
     }
 
     /// Whether something is in progress that may save the pod that would be evicted.
-    pub(super) fn waits_for_alternative(&self, act: &Act) -> bool {
-        self.parts.alternative.as_ref().is_some_and(|other| other.is_under_way(act.resource()))
+    pub(super) fn waits_for_alternative(&self, shortage: &Shortage) -> bool {
+        self.parts.alternative.as_ref().is_some_and(|other| other.is_under_way(shortage.resource()))
     }
 
     /// Begins what can be done instead of evicting the victim. Returns false if nothing can.
-    fn begins_alternative(&mut self, act: &Act, victim: &Pod, figures: Option<&PodStats>) -> bool {
+    fn begins_alternative(
+        &mut self,
+        shortage: &Shortage,
+        victim: &Pod,
+        figures: Option<&PodStats>,
+    ) -> bool {
         let alternative = self.parts.alternative.as_ref().filter(|_| !self.policy.shadow);
         let eviction = PlannedEviction {
-            act,
+            shortage,
             victim,
             figures,
             memory_available: self.policy.memory_available,
@@ -106,20 +111,20 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         };
         let work = alternative.and_then(|alternative| alternative.instead_of(&eviction));
         let Some(AlternativeWork { does, work }) = work else { return false };
-        self.log_met(act);
+        self.log_met(shortage);
         let outcome = DecisionOutcome::Alternative(does);
-        let record = self.shown.note(EvictionRecord::about(act, self.parts.wall.now(), outcome));
+        let record =
+            self.shown.note(EvictionRecord::about(shortage, self.parts.wall.now(), outcome));
         self.under_way.push(work.map(move |did| Completion::Alternative(record, did)).boxed());
         true
     }
 
     /// Whether a pod that was evicted for this condition is still terminating.
-    pub(super) fn waits_for_a_victim(&self, act: &Act, now: Instant) -> bool {
-        let condition = act.signal.condition();
-        self.victims
-            .endings
-            .values()
-            .any(|ending| ending.evicted_for.contains(condition) && comes_in_time(act, ending, now))
+    pub(super) fn waits_for_a_victim(&self, shortage: &Shortage, now: Instant) -> bool {
+        let condition = shortage.signal.condition();
+        self.victims.endings.values().any(|ending| {
+            ending.evicted_for.contains(condition) && comes_in_time(shortage, ending, now)
+        })
     }
 
     /// Takes over what an earlier agent evicted, once it is known what runs. What for is unknown: any shortage waits for
@@ -130,7 +135,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
         self.victims.has_taken_over = true;
         let now = Instant::now();
-        for EvictedBefore { pod, grace_left } in self.parts.static_pods.evicted_before() {
+        for EarlierEviction { pod, grace_left } in self.parts.static_pods.earlier_evictions() {
             if let Some(left) = grace_left {
                 let due = instant_after(now, left) + BEYOND_GRACE;
                 let has_minimal_grace = left <= HARD_GRACE;
@@ -194,9 +199,10 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             pod, cause, condition, grace, message, annotations, disruption, ..
         } = eviction;
         let record = eviction.record;
-        let allowed = grace.or(pod.own_grace()).unwrap_or(Grace::DEFAULT).max(HARD_GRACE);
+        let allowed =
+            grace.or(pod.termination_grace_period()).unwrap_or(Grace::DEFAULT).max(HARD_GRACE);
         self.parts.recorder.record(&Event::EvictionStarted {
-            pod: pod.label().clone(),
+            pod: pod.pod_ref().clone(),
             signal: cause.as_str(),
             message: message.clone(),
             annotations,
@@ -204,7 +210,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         });
         let due = instant_after(now, allowed) + BEYOND_GRACE;
         let call = HookCall {
-            pod: pod.label().clone(),
+            pod: pod.pod_ref().clone(),
             cause: cause.as_str(),
             message: Arc::clone(&message),
         };
@@ -279,43 +285,48 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         .boxed()
     }
 
-    fn choose_and_ask(&mut self, act: &Act, measured: &[Pod], stats: &[Option<PodStats>]) {
+    fn choose_and_ask(
+        &mut self,
+        shortage: &Shortage,
+        measured: &[Pod],
+        stats: &[Option<PodStats>],
+    ) {
         if !self.parts.paused_by.borrow().is_empty() {
             return;
         }
         let now = Instant::now();
         let policy = self.policy.clone();
         let candidates = self.candidates(measured, stats, now);
-        let choice = choose(act, &candidates, &policy, now);
+        let choice = choose(shortage, &candidates, &policy, now);
         let Some(victim) = choice.victim else {
             if !choice.waits {
-                self.hold(act, &choice, now);
+                self.hold(shortage, &choice, now);
             }
             return;
         };
         let stats = candidates.iter().find(|c| c.pod.uid() == victim.uid()).and_then(|c| c.stats);
-        if self.begins_alternative(act, victim, stats) {
+        if self.begins_alternative(shortage, victim, stats) {
             return;
         }
-        let met = (act.threshold, act.available);
-        let said = node_was_low(act.resource(), met, victim, stats);
+        let met = (shortage.threshold, shortage.available);
+        let said = node_was_low(shortage.resource(), met, victim, stats);
         let message: Arc<str> = said.text.into();
         let outcome =
             if policy.shadow { DecisionOutcome::Shadow } else { DecisionOutcome::Evicting };
-        let record = self.record(act, &choice, outcome);
+        let record = self.record(shortage, &choice, outcome);
         if policy.shadow {
-            return self.shadow(act, victim, message, now);
+            return self.shadow(shortage, victim, message, now);
         }
-        self.victims.held[act.signal.index()] = None;
-        if act.resource() == Resource::Memory {
+        self.victims.held[shortage.signal.index()] = None;
+        if shortage.resource() == Resource::Memory {
             self.state.note_pressure_eviction(now);
         }
-        self.log_met(act);
+        self.log_met(shortage);
         self.ask(EvictionRequest {
             pod: victim.clone(),
-            cause: act.cause,
-            condition: act.signal.condition(),
-            grace: policy.grace(act.hard, victim),
+            cause: shortage.cause,
+            condition: shortage.signal.condition(),
+            grace: policy.grace(shortage.hard, victim),
             message,
             annotations: said.annotations,
             disruption: true,
@@ -358,34 +369,34 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         candidates.collect()
     }
 
-    fn hold(&mut self, act: &Act, choice: &Choice<'_>, now: Instant) {
-        let hold = &mut self.victims.held[act.signal.index()];
+    fn hold(&mut self, shortage: &Shortage, choice: &Choice<'_>, now: Instant) {
+        let hold = &mut self.victims.held[shortage.signal.index()];
         // Later than that, it is another shortage.
         let same = hold.filter(|hold| now < hold.until + NO_VICTIM_MOST);
         let times = same.map_or(0, |hold| hold.times);
         let wait = doubled(NO_VICTIM_FIRST, NO_VICTIM_MOST, times);
         *hold = Some(Hold { until: now + wait, times: times.saturating_add(1) });
         if times == 0 {
-            self.log_met(act);
-            let (signal, pods) = (act.cause, choice.considered.len());
+            self.log_met(shortage);
+            let (signal, pods) = (shortage.cause, choice.considered.len());
             tracing::warn!(%signal, pods, "the node runs short and there is no pod to evict");
         }
-        self.record(act, choice, DecisionOutcome::no_candidate(&choice.considered));
+        self.record(shortage, choice, DecisionOutcome::no_candidate(&choice.considered));
     }
 
-    fn shadow(&mut self, act: &Act, victim: &Pod, message: Arc<str>, now: Instant) {
+    fn shadow(&mut self, shortage: &Shortage, victim: &Pod, message: Arc<str>, now: Instant) {
         self.parts.recorder.record(&Event::EvictionShadowed {
-            pod: victim.label().clone(),
-            signal: act.cause.as_str(),
+            pod: victim.pod_ref().clone(),
+            signal: shortage.cause.as_str(),
             message,
         });
-        self.victims.held[act.signal.index()] =
+        self.victims.held[shortage.signal.index()] =
             Some(Hold { until: now + NO_VICTIM_MOST, times: 0 });
     }
 
-    fn record(&self, act: &Act, choice: &Choice<'_>, outcome: DecisionOutcome) -> u64 {
-        let mut record = EvictionRecord::about(act, self.parts.wall.now(), outcome);
-        record.victim = choice.victim.map(|pod| pod.label().to_string());
+    fn record(&self, shortage: &Shortage, choice: &Choice<'_>, outcome: DecisionOutcome) -> u64 {
+        let mut record = EvictionRecord::about(shortage, self.parts.wall.now(), outcome);
+        record.victim = choice.victim.map(|pod| pod.pod_ref().to_string());
         record.ranking = first_of(&choice.considered);
         self.shown.note(record)
     }
@@ -399,7 +410,7 @@ async fn end<K: PodKiller>(
     request: KillRequest,
     since: Instant,
 ) -> Result<Duration, KillError> {
-    let (label, signal) = (pod.label().clone(), cause.as_str());
+    let (label, signal) = (pod.pod_ref().clone(), cause.as_str());
     match killer.kill_pod(pod.clone(), request).await {
         Ok(_) => {
             let took = since.elapsed();
@@ -418,10 +429,10 @@ fn log_hook(pod: &Pod, run: &EvictionHookRun) {
     let EvictionHookRun { took_ms, error, output } = run;
     match error {
         None => {
-            tracing::info!(pod = %pod.label(), took_ms, output, "the hook ran before this pod's eviction");
+            tracing::info!(pod = %pod.pod_ref(), took_ms, output, "the hook ran before this pod's eviction");
         }
         Some(error) => tracing::warn!(
-            pod = %pod.label(), took_ms, output, error,
+            pod = %pod.pod_ref(), took_ms, output, error,
             "the hook before this pod's eviction did not succeed; the pod ends all the same"
         ),
     }
@@ -431,7 +442,7 @@ fn log_hook(pod: &Pod, run: &EvictionHookRun) {
 fn ending_of(pod: &Pod, now: Instant) -> CandidateEnding {
     let deleted = pod.metadata.deletion_grace_period_seconds;
     let deleted = deleted.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
-    let grace = deleted.or(pod.own_grace()).unwrap_or(Grace::DEFAULT);
+    let grace = deleted.or(pod.termination_grace_period()).unwrap_or(Grace::DEFAULT);
     CandidateEnding {
         due: instant_after(now, grace.max(HARD_GRACE)) + BEYOND_GRACE,
         has_minimal_grace: grace <= HARD_GRACE,

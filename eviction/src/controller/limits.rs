@@ -29,7 +29,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
         self.sampling.next_limits = now + CHECK_INTERVAL;
         let mut pods = self.parts.killer.non_terminating_pods();
-        pods.retain(|pod| has_local_limits(pod) && !self.policy.spares(pod));
+        pods.retain(|pod| has_local_limits(pod) && !self.policy.exempts(pod));
         // A victim whose hook still runs is staying, and would be asked twice.
         pods.retain(|pod| {
             self.victims.endings.get(pod.uid()).is_none_or(|ending| !ending.is_victim(now))
@@ -70,11 +70,11 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             let shadow = self.policy.shadow;
             let outcome = if shadow { DecisionOutcome::Shadow } else { DecisionOutcome::Evicting };
             let mut record = EvictionRecord::new(self.parts.wall.now(), cause, outcome);
-            record.victim = Some(pod.label().to_string());
+            record.victim = Some(pod.pod_ref().to_string());
             let record = self.shown.note(record);
             let message = message.into();
             if shadow {
-                let (pod, signal) = (pod.label().clone(), cause.as_str());
+                let (pod, signal) = (pod.pod_ref().clone(), cause.as_str());
                 self.parts.recorder.record(&Event::EvictionShadowed { pod, signal, message });
                 continue;
             }

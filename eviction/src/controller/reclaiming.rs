@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 use winddown_shared::{PodKiller, error_chain};
 
 use super::{Completion, EvictionController, paused};
-use crate::decide::Act;
+use crate::decide::Shortage;
 use crate::history::{DecisionOutcome, EvictionRecord};
 use crate::reclaim::Reclaimable;
 use crate::seams::{Reclaim, Reclaimed, Signals};
@@ -29,19 +29,21 @@ pub(super) struct ReclaimDone {
 }
 
 impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
-    pub(super) fn may_reclaim(&self, act: &Act, now: Instant) -> bool {
-        let lately = self.reclaims.last[act.signal.index()]
+    pub(super) fn may_reclaim(&self, shortage: &Shortage, now: Instant) -> bool {
+        let lately = self.reclaims.last[shortage.signal.index()]
             .is_some_and(|last| now.saturating_duration_since(last) < RECLAIM_INTERVAL);
         let hangs = self.reclaims.hang_until.is_some_and(|until| now < until);
-        !act.reclaim.is_empty() && !self.policy.shadow && !lately && !hangs
+        !shortage.reclaim.is_empty() && !self.policy.shadow && !lately && !hangs
     }
 
     /// Starts a reclaim, concurrently with the loop: an eviction for memory does not wait for a disk.
-    pub(super) fn begin_reclaim(&mut self, act: &Act) {
-        let record = EvictionRecord::about(act, self.parts.wall.now(), DecisionOutcome::Reclaiming);
+    pub(super) fn begin_reclaim(&mut self, shortage: &Shortage) {
+        let record =
+            EvictionRecord::about(shortage, self.parts.wall.now(), DecisionOutcome::Reclaiming);
         let record = self.shown.note(record);
         self.reclaims.under_way = true;
-        let (reclaim, kinds, signal) = (self.parts.reclaim.clone(), act.reclaim, act.signal);
+        let (reclaim, kinds, signal) =
+            (self.parts.reclaim.clone(), shortage.reclaim, shortage.signal);
         let paused = paused(self.parts.paused_by.clone());
         let work = async move {
             let mut reclaimed = Reclaimed::default();

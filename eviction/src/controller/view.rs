@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{Mutex, PodKiller, PodLabel, PodStats, SwapStats};
+use winddown_shared::{Mutex, PodKiller, PodRef, PodStats, SwapStats};
 
 use crate::admit::PressureGate;
 use crate::choose::{Candidate, choose};
 use crate::conditions::Conditions;
-use crate::decide::Act;
+use crate::decide::Shortage;
 use crate::history::{DecisionOutcome, EvictionRecord, History, RankedPodStatus};
 use crate::hook::EvictionHookRun;
 use crate::policy::Policy;
@@ -51,7 +51,7 @@ struct Latest {
     state: EvictionState,
     history: History,
     swap: Option<SwapStats>,
-    awaiting_readmission: Vec<(PodLabel, Instant)>,
+    awaiting_readmission: Vec<(PodRef, Instant)>,
 }
 
 // === impl EvictionView ===
@@ -98,7 +98,7 @@ impl EvictionView {
 
     pub(super) fn away(&self) -> Vec<AwayStatus> {
         let now = Instant::now();
-        let evicted = |(pod, at): &(PodLabel, Instant)| AwayStatus {
+        let evicted = |(pod, at): &(PodRef, Instant)| AwayStatus {
             namespace: pod.namespace.to_string(),
             name: pod.name.to_string(),
             uid: pod.uid.to_string(),
@@ -147,10 +147,12 @@ impl EvictionView {
         signals: &S,
         signal: Option<Signal>,
     ) -> Explanation {
-        let (policy, act) = self.supposed(signal);
-        let Some(act) = act else { return Explanation { signal: None, pods: Vec::new() } };
+        let (policy, shortage) = self.supposed(signal);
+        let Some(shortage) = shortage else {
+            return Explanation { signal: None, pods: Vec::new() };
+        };
         let pods = killer.non_terminating_pods();
-        let measured = signals.pods(&pods, WantedFigures::of(act.signal));
+        let measured = signals.pods(&pods, WantedFigures::of(shortage.signal));
         let stats: Vec<Option<PodStats>> =
             timeout(POD_MEASURE_TIMEOUT, measured).await.unwrap_or_default();
         let candidates: Vec<Candidate<'_>> = pods
@@ -162,27 +164,27 @@ impl EvictionView {
                 ending: None,
             })
             .collect();
-        let choice = choose(&act, &candidates, &policy, Instant::now());
+        let choice = choose(&shortage, &candidates, &policy, Instant::now());
         let pods = choice.considered.iter().map(RankedPodStatus::from).collect();
-        Explanation { signal: Some(act.signal), pods }
+        Explanation { signal: Some(shortage.signal), pods }
     }
 
     /// The policy, and the act that would follow if `signal` were met now.
-    fn supposed(&self, signal: Option<Signal>) -> (Arc<Policy>, Option<Act>) {
+    fn supposed(&self, signal: Option<Signal>) -> (Arc<Policy>, Option<Shortage>) {
         let (latest, now) = (self.shown.0.lock(), Instant::now());
         let acts = latest.policy.thresholds().iter().filter_map(|threshold| {
             let observed = latest.state.last.get(threshold.signal)?;
-            Some(Act::on(threshold, &observed, &latest.policy, now))
+            Some(Shortage::on(threshold, &observed, &latest.policy, now))
         });
         // The nearest signal has the smallest part left above its threshold.
-        let distance = |act: &Act| {
-            let (left, wanted) = (act.available.value(), act.threshold.value().max(1));
+        let distance = |shortage: &Shortage| {
+            let (left, wanted) = (shortage.available.value(), shortage.threshold.value().max(1));
             left as f64 / wanted as f64
         };
-        let act = acts
-            .filter(|act| signal.is_none_or(|signal| act.signal == signal))
+        let shortage = acts
+            .filter(|shortage| signal.is_none_or(|signal| shortage.signal == signal))
             .min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        (latest.policy.clone(), act)
+        (latest.policy.clone(), shortage)
     }
 }
 
@@ -216,7 +218,7 @@ impl Shown {
         latest.state = *state;
         let awaiting = &mut latest.awaiting_readmission;
         awaiting.clear();
-        awaiting.extend(readmission.evicted().map(|(pod, back)| (pod.label().clone(), back)));
+        awaiting.extend(readmission.evicted().map(|(pod, back)| (pod.pod_ref().clone(), back)));
     }
 
     pub(super) fn note(&self, record: EvictionRecord) -> u64 {

@@ -67,7 +67,7 @@ impl Looks {
 }
 
 fn acts(decision: &EvictionDecision) -> Option<Signal> {
-    decision.act.map(|act| act.signal)
+    decision.shortage.map(|shortage| shortage.signal)
 }
 
 const MEMORY: Signal = Signal::MemoryAvailable;
@@ -76,8 +76,11 @@ const MEMORY: Signal = Signal::MemoryAvailable;
 async fn thresholds_met_strictly_and_with_what_is_to_be_reclaimed_once_they_were() {
     let mut looks = Looks::new(hard_memory());
     assert_eq!(acts(&looks.later(1, &[(MEMORY, GI)])), None, "as much as there should be");
-    let act = looks.later(1, &[(MEMORY, GI - 1)]).act.unwrap();
-    assert_eq!((act.threshold.to_string(), act.deficit), ("1Gi".to_owned(), 500 * MI + 1));
+    let shortage = looks.later(1, &[(MEMORY, GI - 1)]).shortage.unwrap();
+    assert_eq!(
+        (shortage.threshold.to_string(), shortage.deficit),
+        ("1Gi".to_owned(), 500 * MI + 1)
+    );
     assert_eq!(acts(&looks.later(1, &[(MEMORY, GI + 50 * MI)])), Some(MEMORY));
     assert_eq!(acts(&looks.later(1, &[(MEMORY, GI + 500 * MI)])), None, "all is regained");
     assert_eq!(acts(&looks.later(1, &[(MEMORY, GI + 50 * MI)])), None, "and stays so");
@@ -131,8 +134,8 @@ async fn thresholds_met_grace_period_from_the_first_time_on() {
             "before the grace is over"
         );
     }
-    let act = looks.later(10, &[(MEMORY, GI)]).act.unwrap();
-    assert!(!act.hard);
+    let shortage = looks.later(10, &[(MEMORY, GI)]).shortage.unwrap();
+    assert!(!shortage.hard);
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,18 +191,18 @@ async fn of_several_hard_ones_come_first_then_memory_then_what_lacks_most() {
         "evictionSoftGracePeriod": {"memory.available": "1s", "pid.available": "1s"},
     }));
     let mut looks = Looks::new(policy);
-    let act = |looks: &mut Looks, left: &[(Signal, i64)]| {
+    let shortage = |looks: &mut Looks, left: &[(Signal, i64)]| {
         looks.later(1, left);
-        looks.later(1, left).act.map(|act| (act.signal, act.hard))
+        looks.later(1, left).shortage.map(|shortage| (shortage.signal, shortage.hard))
     };
     let (node, image, pid) =
         (Signal::NodeFsAvailable, Signal::ImageFsAvailable, Signal::PidAvailable);
     let all = [(MEMORY, 0), (node, 0), (image, 0), (pid, 0)];
-    assert_eq!(act(&mut looks, &all), Some((MEMORY, true)));
+    assert_eq!(shortage(&mut looks, &all), Some((MEMORY, true)));
     let soft_memory = [(MEMORY, 3 * GI / 2), (node, GI / 2), (image, GI / 4), (pid, 0)];
-    assert_eq!(act(&mut looks, &soft_memory), Some((image, true)));
+    assert_eq!(shortage(&mut looks, &soft_memory), Some((image, true)));
     let only_soft = [(MEMORY, 3 * GI / 2), (node, GI), (image, GI), (pid, 0)];
-    assert_eq!(act(&mut looks, &only_soft), Some((MEMORY, false)));
+    assert_eq!(shortage(&mut looks, &only_soft), Some((MEMORY, false)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +274,10 @@ fn stalled(avg10: f32, total: u64) -> PressureStats {
 
 fn pressed(looks: &mut Looks, left: i64, pressure: PressureStats) -> Option<Cause> {
     looks.now += secs(1);
-    looks.look([(MEMORY, left, CAPACITY, None)], Some(pressure)).act.map(|act| act.cause)
+    looks
+        .look([(MEMORY, left, CAPACITY, None)], Some(pressure))
+        .shortage
+        .map(|shortage| shortage.cause)
 }
 
 #[tokio::test(start_paused = true)]
@@ -309,7 +315,10 @@ async fn waiting_for_memory_comes_after_a_hard_want_of_memory_and_before_everyth
         let at = Some(looks.now);
         let disk = (Signal::NodeFsAvailable, disk, CAPACITY, at);
         let left = [(MEMORY, memory, CAPACITY, at), disk];
-        looks.look(left, Some(stalled(50.0, total))).act.map(|act| (act.cause, act.hard))
+        looks
+            .look(left, Some(stalled(50.0, total)))
+            .shortage
+            .map(|shortage| (shortage.cause, shortage.hard))
     };
     cause(5 * GI, 5 * GI);
     assert_eq!(cause(GI / 2, GI / 2), Some((Cause::MemoryPressure, true)), "a disk can wait");
@@ -385,14 +394,14 @@ proptest! {
             for threshold in decision.met(&policy) {
                 prop_assert!(decision.conditions.contains(threshold.signal.condition()));
             }
-            let Some(act) = decision.act else { continue };
-            let (_, left, ..) = left.iter().find(|(signal, ..)| *signal == act.signal).unwrap();
-            let met: Vec<_> = decision.met(&policy).filter(|t| t.signal == act.signal).collect();
-            prop_assert!(met.iter().any(|t| t.is_hard() == act.hard));
+            let Some(shortage) = decision.shortage else { continue };
+            let (_, left, ..) = left.iter().find(|(signal, ..)| *signal == shortage.signal).unwrap();
+            let met: Vec<_> = decision.met(&policy).filter(|t| t.signal == shortage.signal).collect();
+            prop_assert!(met.iter().any(|t| t.is_hard() == shortage.hard));
             prop_assert!(met.iter().any(|t| t.quantity(CAPACITY, true).value() > *left));
-            prop_assert!(act.deficit >= 1);
+            prop_assert!(shortage.deficit >= 1);
             let hard = decision.met(&policy).any(Threshold::is_hard);
-            prop_assert!(act.hard || !hard || seconds == 0, "a hard one waits for a soft one");
+            prop_assert!(shortage.hard || !hard || seconds == 0, "a hard one waits for a soft one");
         }
     }
 }

@@ -7,7 +7,7 @@ use winddown_shared::PodUid;
 use super::*;
 
 fn call() -> HookCall {
-    let pod = PodLabel { namespace: "shop".into(), name: "web".into(), uid: PodUid::new("u1") };
+    let pod = PodRef { namespace: "shop".into(), name: "web".into(), uid: PodUid::new("u1") };
     HookCall { pod, cause: "memory.available", message: "The node was low.".into() }
 }
 

@@ -8,7 +8,7 @@ use crate::signal::{FileSystem, Signal};
 /// A configured threshold on `containerfs`, which has no effect: the threshold of the file system with the writable
 /// layers counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overwritten {
+pub struct IneffectiveThreshold {
     /// The signal of the threshold.
     pub signal: Signal,
     /// Whether it was a hard one.
@@ -33,7 +33,7 @@ pub(crate) fn with_allocatable(mut thresholds: Vec<Threshold>) -> Vec<Threshold>
 pub(crate) fn with_container_fs(
     thresholds: &[Threshold],
     layout: FsLayout,
-) -> (Vec<Threshold>, Vec<Overwritten>) {
+) -> (Vec<Threshold>, Vec<IneffectiveThreshold>) {
     let (bytes, inodes) = match layout {
         FsLayout::One | FsLayout::Split => (Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
         FsLayout::ImageFs => (Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
@@ -43,7 +43,10 @@ pub(crate) fn with_container_fs(
     let overwritten = thresholds
         .iter()
         .filter(|threshold| is_container_fs(threshold.signal))
-        .map(|threshold| Overwritten { signal: threshold.signal, hard: threshold.is_hard() })
+        .map(|threshold| IneffectiveThreshold {
+            signal: threshold.signal,
+            hard: threshold.is_hard(),
+        })
         .collect();
     let kept = thresholds.iter().filter(|threshold| !is_container_fs(threshold.signal)).copied();
     let derived = thresholds.iter().filter_map(|threshold| {

@@ -76,8 +76,8 @@ fn add_container_fs_thresholds_over_those_that_were_configured_and_says_so() {
     assert_eq!(values(&all, Signal::ContainerFsAvailable), [("10".to_owned(), true)]);
     assert_eq!(values(&all, Signal::ContainerFsInodesFree), []);
     let told = [
-        Overwritten { signal: Signal::ContainerFsAvailable, hard: true },
-        Overwritten { signal: Signal::ContainerFsInodesFree, hard: false },
+        IneffectiveThreshold { signal: Signal::ContainerFsAvailable, hard: true },
+        IneffectiveThreshold { signal: Signal::ContainerFsInodesFree, hard: false },
     ];
     assert_eq!(overwritten, told);
 }

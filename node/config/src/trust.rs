@@ -123,8 +123,8 @@ impl Exposed {
     /// Returns the command that mends it, for a shell; `None` if it is not known what is wrong.
     pub fn mend(&self) -> Option<String> {
         match &self.how {
-            Exposure::Writable(found) => Some(found.mend()),
-            Exposure::Readable(found) => Some(found.mend()),
+            Exposure::Writable(found) => Some(found.fix_command()),
+            Exposure::Readable(found) => Some(found.fix_command()),
             Exposure::Unknown { .. } => None,
         }
     }

@@ -9,11 +9,11 @@ use winddown_control::api;
 use winddown_shared::{PluginName, Runtime, ShutdownPoint, ShutdownWork, critical};
 
 use crate::metrics::{PluginGauge, ScrapedNode};
-use crate::plugin::{Joining, NodePlugin, PluginSection};
+use crate::plugin::{NodePlugin, PluginRegistry, PluginSection};
 
 /// The plug-in by which this node goes down after others. Comes after the cluster in a list.
 #[derive(Clone, Debug)]
-pub struct GoesAfter {
+pub struct ShutdownAfterNodes {
     /// The connection to the API server.
     pub connection: Connection,
     /// The nodes that go down first.
@@ -37,8 +37,8 @@ impl Drop for Waiting {
     }
 }
 
-impl<R: Runtime> NodePlugin<R> for GoesAfter {
-    fn join(self: Box<Self>, node: &mut Joining<R>) {
+impl<R: Runtime> NodePlugin<R> for ShutdownAfterNodes {
+    fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
         let Self { connection, settings } = *self;
         let name = &node.core.identity.name;
         let follower = NodesFollower::new(connection.client(), &settings.selector, name);
@@ -96,7 +96,7 @@ impl NodesAhead {
         let (what, waits) = ("wait for the nodes that go down first", self.clone());
         let point = ShutdownPoint::Before(self.settings.priority);
         let wait = self.settings.wait;
-        ShutdownWork::new(PluginName::of("cluster"), what, point, wait, move |context| {
+        ShutdownWork::new(PluginName::new("cluster"), what, point, wait, move |context| {
             let Self { seen, waiting, .. } = waits.clone();
             async move {
                 waiting.send_replace(true);

@@ -9,7 +9,7 @@ use winddown_cluster::events::Subject;
 use winddown_cluster::pods::StatusSide;
 use winddown_cluster::status::update_of;
 use winddown_shared::status::{PodPhase, StatusEntry, StatusStore};
-use winddown_shared::{PluginName, PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
+use winddown_shared::{PluginName, PodRef, ShutdownPoint, ShutdownWork, WorkContext, WorkError};
 
 use super::Membership;
 use super::facts::Clean;
@@ -32,7 +32,7 @@ pub(super) struct FinalReport {
 /// What was not delivered to the API server.
 struct Undelivered {
     /// The pods whose final status is missing.
-    pods: Vec<PodLabel>,
+    pods: Vec<PodRef>,
     /// Whether the Node object is missing that the node is going down.
     node: bool,
     /// The objects whose events are missing.
@@ -66,7 +66,7 @@ impl FinalReport {
             None => "tell the API server that the node goes down",
         };
         let point = ShutdownPoint::BeforeRelease;
-        ShutdownWork::new(PluginName::of("cluster"), what, point, None, move |context| {
+        ShutdownWork::new(PluginName::new("cluster"), what, point, None, move |context| {
             let report = Arc::clone(&report);
             async move { report.deliver(context).await.result() }
         })
@@ -123,7 +123,7 @@ impl FinalReport {
     fn submit(&self, entry: &StatusEntry) {
         let Some(side) = self.cluster.pods() else { return };
         if !entry.pod.is_static() {
-            return side.outbox.submit(update_of(entry, entry.pod.label().clone()));
+            return side.outbox.submit(update_of(entry, entry.pod.pod_ref().clone()));
         }
         if let Some(phase) = PodPhase::of(&entry.status) {
             side.mirrors.says(entry.pod.uid(), phase);

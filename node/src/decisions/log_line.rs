@@ -1,6 +1,6 @@
 //! Writes decisions to the log.
 
-use winddown_shared::{Event, PodLabel};
+use winddown_shared::{Event, PodRef};
 
 use winddown_control::api::Decision;
 
@@ -56,7 +56,7 @@ fn is_warning(event: &Event) -> bool {
     }
 }
 
-fn preemptor(event: &Event) -> Option<&PodLabel> {
+fn preemptor(event: &Event) -> Option<&PodRef> {
     match event {
         Event::PodPreempted { by, .. } => Some(by),
         _ => None,

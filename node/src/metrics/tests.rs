@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as kube;
-use winddown_shared::{Counter, Gauge, PluginName, PodLabel, PodUid};
+use winddown_shared::{Counter, Gauge, PluginName, PodRef, PodUid};
 
 use super::*;
 
@@ -11,8 +11,8 @@ fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }
 
-fn label() -> PodLabel {
-    PodLabel { namespace: "default".into(), name: "web".into(), uid: PodUid::new("uid-1") }
+fn label() -> PodRef {
+    PodRef { namespace: "default".into(), name: "web".into(), uid: PodUid::new("uid-1") }
 }
 
 fn metrics() -> Metrics {
@@ -103,12 +103,13 @@ fn the_times_of_the_shutdown_before_this_boot_are_there_from_the_start() {
 
 #[test]
 fn what_a_plug_in_counts_is_shown_as_a_family_of_its_own_from_zero_on() {
-    let looks = Counter::by("max_age_looks", "How often it looked", "found", &["old", "none"]);
+    let looks =
+        Counter::with_label("max_age_looks", "How often it looked", "found", &["old", "none"]);
     let oldest = Gauge::new("max_age_oldest_seconds", "The oldest pod");
-    let name = PluginName::of("max-age");
+    let name = PluginName::new("max-age");
     let plugin = RegisteredPlugin { name, metrics: vec![(&looks).into(), (&oldest).into()] };
     let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[plugin]);
-    looks.of("old").add(3);
+    looks.with_label_value("old").add(3);
     oldest.set(1.5);
     let text = metrics.text(ScrapedNode::default());
     let (ours, theirs) = text.split_once("# HELP max_age_looks").unwrap();

@@ -318,7 +318,7 @@ impl Start {
     fn note_waiting(&self, report: &mut StartReport) {
         let pods = self.plan.iter().flat_map(|plan| &plan.groups).flat_map(|group| &group.pods);
         let waiting = pods.filter(|pod| self.waiting.contains_key(pod.uid()));
-        report.waiting = waiting.map(|pod| pod.label().to_string()).collect();
+        report.waiting = waiting.map(|pod| pod.pod_ref().to_string()).collect();
     }
 
     fn call_off(&self, report: &mut StartReport, now: Duration) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use winddown_preemption::{ConsideredVictim, PreemptionHandler, Strategy, explain};
 use winddown_shared::{
-    NodeUse, Others, Pod, PodKiller, ResourceName, Runtime, Verdict, WAITING_FOR_PREEMPTION,
+    NodeUse, OtherPods, Pod, PodKiller, ResourceName, Runtime, Verdict, WAITING_FOR_PREEMPTION,
     fit_failures,
 };
 
@@ -87,10 +87,10 @@ impl<R: Runtime> Rooms<R> {
     /// Runs the admission checks of a new pod without acting on the result.
     fn case(&self, pod: &Pod, found: Option<&NodeResources>, strategy: Strategy) -> PreemptionCase {
         let workers = self.core.workers.clone();
-        let others = Others::new(move || workers.non_terminating_pods());
-        let mut case = PreemptionCase { pod: pod.label().to_string(), ..Default::default() };
+        let others = OtherPods::new(move || workers.non_terminating_pods());
+        let mut case = PreemptionCase { pod: pod.pod_ref().to_string(), ..Default::default() };
         if let Some(found) = found {
-            let failures = fit_failures(pod, &found.view, &others.used_beside(pod));
+            let failures = fit_failures(pod, &found.view, &others.used_without(pod));
             let short = failures.iter().filter_map(|failure| failure.shortfall());
             let lacking: Vec<(ResourceName, i64)> =
                 short.map(|(name, amount)| (name.clone(), amount)).collect();
@@ -111,7 +111,7 @@ impl<R: Runtime> Rooms<R> {
             Verdict::Waiting(plan) => {
                 case.verdict = RoomVerdict::Preempts;
                 case.message = plan.message.to_string();
-                case.victims = plan.victims.iter().map(|v| v.pod.label().to_string()).collect();
+                case.victims = plan.victims.iter().map(|v| v.pod.pod_ref().to_string()).collect();
             }
             Verdict::Refused(rejection) => {
                 case.verdict = RoomVerdict::Refused;
@@ -125,11 +125,11 @@ impl<R: Runtime> Rooms<R> {
 
 fn considered(one: &ConsideredVictim<'_>) -> ConsideredPod {
     ConsideredPod {
-        pod: one.pod.label().to_string(),
+        pod: one.pod.pod_ref().to_string(),
         qos: one.pod.qos().as_str().to_owned(),
         priority: one.pod.priority_or_zero(),
         distance: one.distance,
-        why: one.why.code().to_owned(),
-        text: one.why.to_string(),
+        why: one.verdict.code().to_owned(),
+        text: one.verdict.to_string(),
     }
 }

@@ -138,7 +138,7 @@ async fn listen(
 impl Listening {
     /// Forwards the next alarm. Returns false if there will be no more. Cancel-safe.
     async fn next(&self, tell: &mut impl FnMut(StallEvent)) -> bool {
-        let pressed = self.watch.pressed().await;
+        let pressed = self.watch.stalled().await;
         match pressed {
             true => tell(StallEvent::Pressed),
             false => {

@@ -199,7 +199,7 @@ impl World {
             policy: policy.subscribe(),
             paused_by: still.subscribe(),
             wake: Arc::default(),
-            cadence: Cadence::default(),
+            cadence: SamplingIntervals::default(),
         });
         let task = tokio::spawn(controller.run());
         let world = Self { machine, killer, view, _senders: (policy, still), _task: task };

@@ -80,7 +80,7 @@ impl<R: Runtime> Joined<R> {
         let node = Arc::clone(self);
         let (tx, rx) = mpsc::unbounded_channel();
         critical::spawn("drain", async move {
-            node.operator.note_drain(kept(false)).await;
+            node.operator.store_drain(kept(false)).await;
             // An agent that stops leaves the drain to the next one.
             let Some(report) = node.run_drain(time, requested_by, &run, &tx).await else { return };
             if report.outcome == Outcome::Cancelled {
@@ -90,7 +90,7 @@ impl<R: Runtime> Joined<R> {
                 node.keep(report.clone()).await;
             } else {
                 node.keep(report.clone()).await;
-                node.operator.note_drain(kept(true)).await;
+                node.operator.store_drain(kept(true)).await;
                 node.drain.state.send_replace(DrainState::Done);
                 drop(turn);
             }
@@ -116,7 +116,7 @@ impl<R: Runtime> Joined<R> {
 
     /// Ends the drain on disk first, so that no agent that starts meanwhile resumes it.
     async fn lift_drain(&self) {
-        self.operator.note_drain(None).await;
+        self.operator.store_drain(None).await;
         self.drain.state.send_replace(DrainState::No);
         self.core.workers.lame_duck(GateReason::Drain, false);
         self.core.gate.lift(GateReason::Drain);
@@ -124,7 +124,7 @@ impl<R: Runtime> Joined<R> {
 
     /// Keeps the node drained if an earlier agent of this boot has drained it.
     pub(super) fn keep_drained(&self) {
-        if let Some(drain) = self.operator.found_drain() {
+        if let Some(drain) = self.operator.earlier_drain() {
             tracing::info!("the node is drained: no pod is let in until the drain is ended");
             self.core.gate.shut(GateReason::Drain);
             self.core.workers.lame_duck(GateReason::Drain, true);
@@ -137,7 +137,7 @@ impl<R: Runtime> Joined<R> {
 
     /// Resumes a drain that an earlier agent of this boot had not finished, for the rest of its time.
     pub(super) fn go_on_draining(self: &Arc<Self>) {
-        let found = self.operator.found_drain();
+        let found = self.operator.earlier_drain();
         if let Some(Drain { time, is_over: false }) = found
             && self.core.gate.reasons().contains(GateReason::Drain)
             && let Err(error) = self.start_drain(time, None)
@@ -214,7 +214,7 @@ impl<R: Runtime> Joined<R> {
             let now = groups.iter().filter(|group| group.started.is_some()).count();
             if now > std::mem::replace(&mut asked, now) {
                 let left = time.saturating_sub(begun.elapsed());
-                self.operator.note_drain(Some(Drain { time: Some(left), is_over: false })).await;
+                self.operator.store_drain(Some(Drain { time: Some(left), is_over: false })).await;
             }
         }
         pending().await

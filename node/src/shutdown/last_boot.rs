@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use winddown_shared::{Event, WallTime};
 use winddown_shutdown::{
-    BootMark, Evidence, FileError, LastBoot, RecordPlace, ReportStore, RunRecord, last_boot,
+    BootMark, Evidence, FileError, LastBoot, RecordStore, ReportStore, RunRecord, last_boot,
 };
 
 use winddown_control::api::LastBootStatus;
@@ -36,7 +36,7 @@ impl LastBootState {
     pub(super) fn new(
         state: &Path,
         reports: &ReportStore,
-        records: &[Arc<dyn RecordPlace>],
+        records: &[Arc<dyn RecordStore>],
         boot_id: &str,
         now: WallTime,
     ) -> Self {
@@ -111,7 +111,7 @@ fn note_stop(state: &Path, boot_id: &str, now: WallTime) {
 }
 
 /// The newest run record that an agent of another boot left.
-fn newest_of_other_boots(records: &[Arc<dyn RecordPlace>], boot_id: &str) -> Option<RunRecord> {
+fn newest_of_other_boots(records: &[Arc<dyn RecordStore>], boot_id: &str) -> Option<RunRecord> {
     // A record that cannot be read was logged when the run of this boot was looked for.
     let found = records.iter().filter_map(|place| place.read().ok().flatten());
     found

@@ -44,7 +44,7 @@ impl<R: Runtime> Joined<R> {
         let (groups, pods) =
             (plan.groups.iter().filter(|g| !g.pods.is_empty()).count(), plan.pod_count());
         let happened = self.core.recorders.decisions.listen();
-        self.operator.give(deadline, &format!("{text}{by}")).await;
+        self.operator.announce(deadline, &format!("{text}{by}")).await;
         let until = self.operator.published().map_or_else(Instant::now, |notice| notice.deadline);
         let (events, progress) = mpsc::unbounded_channel();
         let seconds = until.saturating_duration_since(Instant::now()).as_secs_f64();

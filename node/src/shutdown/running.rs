@@ -10,7 +10,7 @@ use winddown_shared::{
     AdmissionGate, EarlierKill, GateReason, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer,
 };
 use winddown_shutdown::{
-    RecordFile, RecordPlace, RunPhase, RunRecord, ShutdownController, ShutdownParts, StateFile,
+    RecordFile, RecordStore, RunPhase, RunRecord, ShutdownController, ShutdownParts, StateFile,
 };
 
 use super::Joined;
@@ -18,19 +18,19 @@ use crate::core::FIRST_WORD;
 
 /// Where the record of a shutdown is kept: in the state directory, which survives a reboot, and in one
 /// that needs no disk.
-pub(crate) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn RecordPlace>> {
+pub(crate) fn places(state: &Path, volatile: Option<&Path>) -> Vec<Arc<dyn RecordStore>> {
     let second = volatile.map(|directory| match is_in_memory(directory) {
         true => RecordFile::in_memory(directory),
         false => RecordFile::in_directory(directory),
     });
     let files = [Some(RecordFile::in_directory(state)), second].into_iter().flatten();
-    files.map(|file| Arc::new(file) as Arc<dyn RecordPlace>).collect()
+    files.map(|file| Arc::new(file) as Arc<dyn RecordStore>).collect()
 }
 
 /// The run of this boot that an earlier agent began, unless it was cancelled. If there is one, the gate is
 /// shut before any pod can be admitted.
 pub(super) fn pick_up(
-    places: &[Arc<dyn RecordPlace>],
+    places: &[Arc<dyn RecordStore>],
     boot_id: &str,
     gate: &AdmissionGate,
 ) -> Option<RunRecord> {

@@ -259,7 +259,7 @@ impl<R: Runtime> Joined<R> {
     async fn show_consent(&self, plan: &Plan, view: &mut ShutdownPlan) {
         let pods = plan.groups.iter().flat_map(|group| &group.pods).map(|planned| &planned.pod);
         let pods: Vec<Pod> = pods.cloned().collect();
-        let mut asked: HashMap<_, _> = match self.core.runtime.consent(&pods).await {
+        let mut asked: HashMap<_, _> = match self.core.runtime.eviction_constraints(&pods).await {
             Ok(asked) => asked.into_iter().collect(),
             Err(error) => {
                 let why = error_chain(&error);

@@ -1,6 +1,6 @@
 //! Tests of an agent that stops in the middle of a shutdown, and its successor on the same state directory.
 
-use winddown_shutdown::{RecordFile, RecordPlace, RunPhase, RunRecord};
+use winddown_shutdown::{RecordFile, RecordStore, RunPhase, RunRecord};
 
 use super::*;
 use winddown_control::api;

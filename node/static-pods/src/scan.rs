@@ -146,7 +146,7 @@ impl Scanner {
             doubles.insert(name.clone(), since);
             let what = format!(
                 "the pod {} is in {} already: remove one of the two files, or rename its pod",
-                pod.label(),
+                pod.pod_ref(),
                 self.directory.join(other).display()
             );
             let problem = ManifestProblem::of_file(path, &what, false, since);

@@ -48,7 +48,7 @@ fn lacks(resource: &str, amount: i64) -> AdmissionFailure {
     AdmissionFailure::InsufficientResource { resource, requested: amount, used: 0, capacity: 0 }
 }
 
-fn room(pod: &Pod, failures: &[AdmissionFailure], others: &[Pod]) -> Room {
+fn room(pod: &Pod, failures: &[AdmissionFailure], others: &[Pod]) -> PreemptionOutcome {
     let failures = failures.iter().cloned().collect();
     PreemptionHandler::default().handle_admission_failure(
         pod,
@@ -58,9 +58,11 @@ fn room(pod: &Pod, failures: &[AdmissionFailure], others: &[Pod]) -> Room {
     )
 }
 
-fn victims(room: &Room) -> Vec<&str> {
+fn victims(room: &PreemptionOutcome) -> Vec<&str> {
     match room {
-        Room::Coming(plan) => plan.victims.iter().map(|victim| &**victim.pod.name()).collect(),
+        PreemptionOutcome::Preempt(plan) => {
+            plan.victims.iter().map(|victim| &**victim.pod.name()).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -80,7 +82,9 @@ fn both(cpu: i64, pods: i64) -> [(&'static str, i64); 3] {
 #[test]
 fn critical_pods_cannot_be_preempted() {
     let running = asks("running", Some(CRITICAL), 100, true);
-    let Room::Failed(error) = room(&cluster_critical(), &[lacks("pods", 1)], &[running]) else {
+    let PreemptionOutcome::Failed(error) =
+        room(&cluster_critical(), &[lacks("pods", 1)], &[running])
+    else {
         panic!("room without victims");
     };
     assert_eq!(
@@ -94,14 +98,14 @@ fn critical_pods_cannot_be_preempted() {
 fn a_non_critical_pod_ends_no_pod() {
     let failure = lacks("memory", 550 * MEBI);
     let room = room(&guaranteed(100), std::slice::from_ref(&failure), &[burstable(100)]);
-    let Room::Refused(failures) = room else { panic!("{room:?}") };
+    let PreemptionOutcome::Rejected(failures) = room else { panic!("{room:?}") };
     assert_eq!(failures.iter().collect::<Vec<_>>(), [&failure]);
 }
 
 #[test]
 fn best_effort_pods_are_not_preempted_when_attempting_to_free_resources() {
     let room = room(&cluster_critical(), &[lacks("memory", 100 * MEBI)], &[best_effort()]);
-    assert!(matches!(room, Room::Failed(_)), "{room:?}");
+    assert!(matches!(room, PreemptionOutcome::Failed(_)), "{room:?}");
 }
 
 #[test]
@@ -121,7 +125,7 @@ fn multiple_pods_are_evicted() {
 fn a_failure_that_no_room_mends_is_all_that_a_critical_pod_is_refused_for() {
     let failures = [lacks("memory", MEBI), AdmissionFailure::NODE_PORTS];
     let room = room(&cluster_critical(), &failures, &[burstable(100)]);
-    let Room::Refused(failures) = room else { panic!("{room:?}") };
+    let PreemptionOutcome::Rejected(failures) = room else { panic!("{room:?}") };
     assert_eq!(failures.iter().collect::<Vec<_>>(), [&AdmissionFailure::NODE_PORTS]);
 }
 
@@ -129,7 +133,7 @@ fn a_failure_that_no_room_mends_is_all_that_a_critical_pod_is_refused_for() {
 fn a_non_critical_pod_is_refused_for_everything() {
     let failures = [lacks("memory", MEBI), AdmissionFailure::NODE_PORTS];
     let room = room(&guaranteed(100), &failures, &[burstable(100)]);
-    let Room::Refused(refused) = room else { panic!("{room:?}") };
+    let PreemptionOutcome::Rejected(refused) = room else { panic!("{room:?}") };
     assert_eq!(refused, failures.into_iter().collect::<FitFailures>());
 }
 
@@ -137,12 +141,15 @@ fn a_non_critical_pod_is_refused_for_everything() {
 
 #[test]
 fn no_requirements_end_no_pod() {
-    assert!(matches!(room(&cluster_critical(), &[], &[burstable(100)]), Room::Made));
+    assert!(matches!(room(&cluster_critical(), &[], &[burstable(100)]), PreemptionOutcome::Fits));
 }
 
 #[test]
 fn no_pods_are_not_enough() {
-    assert!(matches!(room(&cluster_critical(), &[lacks("pods", 1)], &[]), Room::Failed(_)));
+    assert!(matches!(
+        room(&cluster_critical(), &[lacks("pods", 1)], &[]),
+        PreemptionOutcome::Failed(_)
+    ));
 }
 
 #[test]
@@ -154,7 +161,7 @@ fn equal_pods_and_resources_requirements() {
 fn higher_requirements_than_pod_requests() {
     let failures = both(200, 2).map(|(name, amount)| lacks(name, amount));
     let room = room(&cluster_critical(), &failures, &[burstable(100)]);
-    assert!(matches!(room, Room::Failed(_)), "{room:?}");
+    assert!(matches!(room, PreemptionOutcome::Failed(_)), "{room:?}");
 }
 
 #[test]
@@ -202,7 +209,7 @@ fn evict_cluster_critical_pod_for_node_critical_pod() {
 fn can_not_evict_node_critical_pod_for_cluster_critical_pod() {
     let node_critical = asks("node-critical", Some(CRITICAL + 1000), 100, true);
     let room = room(&cluster_critical(), &[lacks("cpu", 100)], &[node_critical]);
-    assert!(matches!(room, Room::Failed(_)), "{room:?}");
+    assert!(matches!(room, PreemptionOutcome::Failed(_)), "{room:?}");
 }
 
 // === what becomes of the victims ===
@@ -210,7 +217,7 @@ fn can_not_evict_node_critical_pod_for_cluster_critical_pod() {
 #[test]
 fn a_victim_ends_with_its_own_grace_and_the_kubelets_status() {
     let room = room(&cluster_critical(), &[lacks("cpu", 100)], &[burstable(100)]);
-    let Room::Coming(plan) = room else { panic!("{room:?}") };
+    let PreemptionOutcome::Preempt(plan) = room else { panic!("{room:?}") };
     let request = &plan.victims[0].request;
     assert_eq!(
         (request.reason, request.grace, request.evict),
@@ -238,7 +245,7 @@ fn the_waiting_pod_says_who_ends_what_is_lacking_and_who_was_passed_over() {
         guaranteed(300),
     ];
     let room = room(&cluster_critical(), &[lacks("cpu", 1), lacks("memory", 3 * MEBI)], &others);
-    let Room::Coming(plan) = room else { panic!("{room:?}") };
+    let PreemptionOutcome::Preempt(plan) = room else { panic!("{room:?}") };
     assert_eq!(
         &*plan.message,
         "waiting for default/burstable-100 to free cpu 1m, memory 3Mi; passed over: \
@@ -250,7 +257,7 @@ fn the_waiting_pod_says_who_ends_what_is_lacking_and_who_was_passed_over() {
 #[test]
 fn the_waiting_pod_does_not_speak_of_pods_that_there_are_none_of() {
     let room = room(&cluster_critical(), &[lacks("cpu", 1)], &[burstable(100)]);
-    let Room::Coming(plan) = room else { panic!("{room:?}") };
+    let PreemptionOutcome::Preempt(plan) = room else { panic!("{room:?}") };
     assert_eq!(&*plan.message, "waiting for default/burstable-100 to free cpu 1m");
 }
 

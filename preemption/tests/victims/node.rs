@@ -40,7 +40,7 @@ impl Node {
         let desired = watch::Sender::new(None);
         let intake = Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder);
         tokio::spawn(intake.run(desired.subscribe()));
-        tokio::spawn(RuntimeSyncer::follow_changes(workers));
+        tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers));
         Self { runtime, statuses, events, desired }
     }
 
@@ -108,7 +108,7 @@ async fn a_critical_pod_runs_after_the_right_victim_has_ended_and_both_say_so() 
         _ => None,
     });
     let (pod, by, signal, message) = ended.expect("the end is told");
-    assert_eq!((pod, by, signal), (right.label(), dns.label(), &Some(ResourceName::Cpu)));
+    assert_eq!((pod, by, signal), (right.pod_ref(), dns.pod_ref(), &Some(ResourceName::Cpu)));
     // The amounts, and the pods that could have been chosen instead.
     assert!(message.contains("to free cpu "), "{message}");
     assert!(message.contains("passed over: "), "{message}");

@@ -1,20 +1,20 @@
 //! Reasons for keeping a pod that could have taken a victim's place.
 
 use k8s_openapi::api::core::v1::PodStatus;
-use winddown_preemption::{Criterion, Requirement, Strategy, Why, explain};
+use winddown_preemption::{Criterion, Requirement, Strategy, VictimVerdict, explain};
 use winddown_shared::{Pod, ResourceName};
 
 use crate::cases::{PodSpec, api_pod};
 
 /// Returns why `other` is kept when `victim` is chosen.
-fn why_kept(victim: &PodSpec, other: &PodSpec, requirements: &[(&str, i64)]) -> Why {
+fn why_kept(victim: &PodSpec, other: &PodSpec, requirements: &[(&str, i64)]) -> VictimVerdict {
     let pods: Vec<Pod> = vec![victim.pod("a"), other.pod("b")];
     let requirements: Vec<Requirement> =
         requirements.iter().map(|(name, need)| (ResourceName::from(*name), *need)).collect();
     let preemptor = api_pod("critical", Some(2_000_001_000));
     let explained = explain(&preemptor, &pods, &requirements, Strategy::Minimal);
-    assert_eq!(explained.considered[0].why, Why::Taken(1), "{victim:?} {other:?}");
-    explained.considered[1].why
+    assert_eq!(explained.considered[0].verdict, VictimVerdict::Taken(1), "{victim:?} {other:?}");
+    explained.considered[1].verdict
 }
 
 fn asks(cpu: i64, memory: i64) -> PodSpec {
@@ -32,7 +32,7 @@ fn the_first_criterion_by_which_it_would_be_worse_is_named() {
         (same(), PodSpec { born: Some(4), ..same() }, Criterion::Age),
         (same(), same(), Criterion::Identity),
     ] {
-        assert_eq!(why_kept(&victim, &other, &[("memory", 100)]), Why::Worse(criterion));
+        assert_eq!(why_kept(&victim, &other, &[("memory", 100)]), VictimVerdict::Worse(criterion));
     }
 }
 
@@ -47,8 +47,8 @@ fn a_pod_that_says_only_when_it_started_is_as_old_as_that() {
     let preemptor = api_pod("critical", Some(2_000_001_000));
     let pods = [started("a", 5), started("b", 4)];
     let explained = explain(&preemptor, &pods, &[(ResourceName::Memory, 100)], Strategy::Minimal);
-    let reasons: Vec<Why> = explained.considered.iter().map(|pod| pod.why).collect();
-    assert_eq!(reasons, [Why::Taken(1), Why::Worse(Criterion::Age)]);
+    let reasons: Vec<VictimVerdict> = explained.considered.iter().map(|pod| pod.verdict).collect();
+    assert_eq!(reasons, [VictimVerdict::Taken(1), VictimVerdict::Worse(Criterion::Age)]);
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn over_shoots_of_different_resources_are_parts_of_what_is_required() {
     let needs = [("cpu", 100), ("memory", 1000)];
     let half_too_much_cpu = asks(150, 1000);
     let same = why_kept(&half_too_much_cpu, &asks(100, 1500), &needs);
-    assert_eq!(same, Why::Worse(Criterion::Identity));
+    assert_eq!(same, VictimVerdict::Worse(Criterion::Identity));
     let more = why_kept(&half_too_much_cpu, &asks(100, 1501), &needs);
-    assert_eq!(more, Why::Worse(Criterion::Overshoot));
+    assert_eq!(more, VictimVerdict::Worse(Criterion::Overshoot));
 }
 
 #[test]
@@ -67,6 +67,6 @@ fn a_requirement_of_nothing_is_none() {
     let pods = [asks(1, 1).pod("a")];
     for strategy in [Strategy::Distance, Strategy::Minimal] {
         let explained = explain(&preemptor, &pods, &[(ResourceName::Memory, 0)], strategy);
-        assert_eq!(explained.considered[0].why, Why::NothingLacking, "{strategy}");
+        assert_eq!(explained.considered[0].verdict, VictimVerdict::NothingLacking, "{strategy}");
     }
 }

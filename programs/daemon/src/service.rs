@@ -264,7 +264,7 @@ impl Service {
             .shutdown(Arc::clone(&inhibitor))
             .notices(notices.clone())
             .volatile_directory(volatile.clone())
-            .look_at_kubelet(host::look_at_kubelet(&options.root))
+            .kubelet_inspector(host::look_at_kubelet(&options.root))
             .refused_signals(move || logind.refused_signals());
         let shutdown = plugin.handle();
         let ordered_start = configured.ordered_start();
@@ -275,7 +275,7 @@ impl Service {
         }
         let node = Node::builder(Arc::new(runs.runtime))
             .settings(configured.settings())
-            .kept_in(cluster::volatile(&config))
+            .state_directory(cluster::volatile(&config))
             .runtime_health(ConfiguredRuntime::health)
             .sources(source)
             .identity(identity)

@@ -43,7 +43,7 @@ pub(super) fn read(
         let told: Vec<String> =
             why.iter().map(|one| format!("{}: {}", one.field, one.why)).collect();
         if !told.is_empty() {
-            left_out.push(format!("{} would be refused: {}", pod.label(), told.join("; ")));
+            left_out.push(format!("{} would be refused: {}", pod.pod_ref(), told.join("; ")));
         }
         told.is_empty()
     });

@@ -20,7 +20,7 @@ use winddown_config::{
 use winddown_control::StatusApi;
 use winddown_eviction::Reclaimable;
 use winddown_host::UsagePaths;
-use winddown_node::cluster::after_nodes::GoesAfter;
+use winddown_node::cluster::after_nodes::ShutdownAfterNodes;
 use winddown_node::cluster::{Cluster, NodeRuntime, PodsParts};
 use winddown_node::{Configured, Node, NodeIdentity, PressureSource, RuntimeFigures};
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
@@ -81,7 +81,7 @@ impl Bed {
         let configured = Configured::of(config, wall.now());
         let shutdown = configured.shutdown(Arc::new(login.clone())).refused_signals(|| 3);
         let released = || watch::Sender::new(LockState::Released).subscribe();
-        let after_nodes = cluster.as_ref().map(|cluster| GoesAfter {
+        let after_nodes = cluster.as_ref().map(|cluster| ShutdownAfterNodes {
             connection: cluster.connection.clone(),
             settings: AfterNodes { selector: "role=worker".into(), wait: secs(1), priority: 0 },
         });
@@ -198,7 +198,7 @@ struct Idle;
 
 impl Plugin for Idle {
     fn name(&self) -> PluginName {
-        PluginName::of("idle")
+        PluginName::new("idle")
     }
 
     fn run(self: Box<Self>, _: NodeHandle) -> BoxFuture<'static, ()> {

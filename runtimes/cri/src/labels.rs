@@ -137,7 +137,7 @@ pub(crate) fn container_annotations(
     if let Some(signal) = stop_signal {
         say(STOP_SIGNAL, signal.to_owned());
     }
-    if let Some(grace) = pod.own_grace() {
+    if let Some(grace) = pod.termination_grace_period() {
         say(POD_GRACE, grace.as_secs().to_string());
     }
     let pre_stop = container.lifecycle.as_ref().and_then(|l| l.pre_stop.as_ref());

@@ -32,7 +32,7 @@ pub(super) async fn make(
         return Err(failed(format!(
             "pod {}: the container runtime's network is not ready ({}): install a CNI plugin and its \
              configuration, or write `hostNetwork: true`",
-            pod.label(),
+            pod.pod_ref(),
             health.message
         )));
     }
@@ -59,7 +59,7 @@ pub(super) async fn make(
                 PodEventKind::SandboxFailed { error: error.in_grpc_words() },
             );
         }
-        error.during(format!("making the sandbox of pod {}", pod.label()))
+        error.during(format!("making the sandbox of pod {}", pod.pod_ref()))
     })?;
     let (id, handler) = (id.as_str().into(), handler.as_str().into());
     let sandbox = Sandbox { id, attempt, handler, ready: true, stopped: false };
@@ -87,7 +87,7 @@ pub(super) async fn know_addresses(
     }
     ask_addresses(context, entry).await.map_err(|error| {
         entry.lock().own.unsure = true;
-        error.during(format!("asking for the address of pod {}", pod.label()))
+        error.during(format!("asking for the address of pod {}", pod.pod_ref()))
     })
 }
 

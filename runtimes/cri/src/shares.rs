@@ -42,7 +42,7 @@ pub(super) async fn prepare(context: &CriContext, entry: &PodEntry, pod: &Pod) {
     let Some((slices, root)) = by_systemd(context).await else { return };
     let slice = spec::cgroup_parent(root, CgroupDriver::Systemd, entry.uid(), pod.qos());
     let weight = weight(amounts::shares(pod.fit_requests().cpu_milli()));
-    accepted(entry, slices.make(slice, format!("Pod {}", pod.label()), weight)).await;
+    accepted(entry, slices.make(slice, format!("Pod {}", pod.pod_ref()), weight)).await;
 }
 
 /// Gives the weights again after a container was started, if the pod's cgroup was not there before: CRI-O makes it

@@ -59,7 +59,7 @@ pub(super) async fn start(
         Ok(id) => return Ok(Some(id)),
         Err(StartError::Stopping) => {}
         Err(StartError::Undone) => {
-            tracing::info!(pod = %pod.label(), container = %name, "a start that was begun earlier came to nothing: starting anew");
+            tracing::info!(pod = %pod.pod_ref(), container = %name, "a start that was begun earlier came to nothing: starting anew");
         }
         Err(StartError::Runtime(error)) => return Err(error),
         Err(StartError::NotYet(message)) => {
@@ -97,7 +97,7 @@ fn is_of_image(reason: &str) -> bool {
 }
 
 fn log_trouble(pod: &Pod, container: &str, reason: &'static str, why: &str) {
-    let pod = pod.label();
+    let pod = pod.pod_ref();
     tracing::warn!(%pod, %container, reason, "cannot start container {container} of pod {pod}: {why}");
 }
 
@@ -118,7 +118,7 @@ async fn run(
     if entry.lock().stopping {
         return Err(StartError::Stopping);
     }
-    let what = || format!("starting container {name} of pod {}", pod.label());
+    let what = || format!("starting container {name} of pod {}", pod.pod_ref());
     match attempt::begin(context, entry, name, &id).await {
         Begun::Started => {}
         Begun::Undone => return Err(StartError::Undone),
@@ -141,7 +141,7 @@ async fn run(
         }
         // It runs; the next listing notices its exit.
         Err(error) => {
-            tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(&error), "cannot ask about a container that was started");
+            tracing::warn!(pod = %pod.pod_ref(), container = %name, error = error_chain(&error), "cannot ask about a container that was started");
             entry.lock().own.unsure = true;
         }
     }
@@ -231,7 +231,7 @@ async fn create(
     if entry.lock().stopping {
         return Err(StartError::Stopping);
     }
-    let what = || format!("making container {name} of pod {}", pod.label());
+    let what = || format!("making container {name} of pod {}", pod.pod_ref());
     let call = || {
         let call = context.client.create_container(request.clone());
         async { Ok(call.await?.container_id) }

@@ -90,7 +90,7 @@ pub(super) async fn ensure_sandbox(
     stop::end_all(context, entry, stopping::grace_of(pod)).await?;
     // The network may have no second address or device for the new one. If it has, this is no obstacle.
     if let Err(error) = garbage::stop_sandboxes(context, entry).await {
-        tracing::warn!(pod = %pod.label(), error = error_chain(&error), "cannot stop a former sandbox");
+        tracing::warn!(pod = %pod.pod_ref(), error = error_chain(&error), "cannot stop a former sandbox");
     }
     let Some(starting) = pod::Starting::begin(entry) else { return Ok(false) };
     let work = {
@@ -120,7 +120,7 @@ pub(super) async fn ensure_sandbox(
     };
     match tokio::spawn(work).await {
         Ok(outcome) => outcome,
-        Err(error) => Err(failed(format!("making the sandbox of pod {}: {error}", pod.label()))),
+        Err(error) => Err(failed(format!("making the sandbox of pod {}: {error}", pod.pod_ref()))),
     }
 }
 

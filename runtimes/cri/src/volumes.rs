@@ -30,7 +30,7 @@ pub(super) fn prepare(config: &CriConfig, pod: &Pod) -> Result<(), RuntimeError>
     directory(&config.logs.dir, &dirs::logs_of(config, pod), 0o755)?;
     let Some(spec) = pod.spec.as_ref() else { return Ok(()) };
     for volume in spec.volumes.iter().flatten() {
-        let what = || format!("volume {} of pod {}", volume.name, pod.label());
+        let what = || format!("volume {} of pod {}", volume.name, pod.pod_ref());
         if let Some(empty) = &volume.empty_dir {
             empty_dir(config, pod, &volume.name, empty).map_err(|e| caused(what(), e))?;
         }

@@ -233,7 +233,7 @@ impl<B: RunScope> EnginePodState<B> {
             name: self.label.1.clone(),
             namespace: self.label.0.clone(),
             running: self.any_running(),
-            grace: self.pod.as_ref().map_or(self.grace, Pod::own_grace),
+            grace: self.pod.as_ref().map_or(self.grace, Pod::termination_grace_period),
             requests: match &self.pod {
                 Some(pod) => Some(pod.fit_requests().clone()),
                 None => self.requests.clone(),

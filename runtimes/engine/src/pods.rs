@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard, Weak};
 
 use tokio::sync::broadcast;
 use winddown_shared::{
-    ContainerKind, Event, Mutex, PodEvent, PodEventKind, PodLabel, PodUid, PodUidMap, Recorder,
+    ContainerKind, Event, Mutex, PodEvent, PodEventKind, PodRef, PodUid, PodUidMap, Recorder,
     RuntimePod,
 };
 
@@ -82,7 +82,7 @@ impl<B: RunScope> Pods<B> {
         let Some(recorder) = recorder else { return };
         let mut state = entry.lock();
         let (namespace, name) = state.label.clone();
-        let pod = PodLabel { namespace, name, uid: entry.uid().clone() };
+        let pod = PodRef { namespace, name, uid: entry.uid().clone() };
         let container = container.map(|name| {
             let kind = state.container(name).map_or(ContainerKind::Regular, |one| one.kind);
             (kind, name.into())

@@ -15,7 +15,7 @@ use hyper::{Request, Uri};
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use tokio::net::TcpStream;
-use winddown_shared::http_get::unsendable;
+use winddown_shared::http_get::invalid_fields;
 
 use crate::environment::EnvironmentFacts;
 
@@ -83,7 +83,7 @@ impl HttpGet {
     ) -> Option<Self> {
         let port = port(&action.port, container)?;
         let endpoint = ProbeEndpoint { host: host(action.host.as_deref(), node), port };
-        let request = match unsendable(action).first() {
+        let request = match invalid_fields(action).first() {
             Some(field) => Err(format!("httpGet.{field} {}", field.why())),
             None => read(action, &endpoint),
         };
@@ -368,7 +368,7 @@ mod tests {
             (json!({"port": 80, "httpHeaders": header("A", "b\r\n\r\nc")}), "httpHeaders[0].value"),
             (json!({"port": 80, "httpHeaders": header("A", "b\nc")}), "httpHeaders[0].value"),
         ] {
-            let found = unsendable(&action(spec.clone()));
+            let found = invalid_fields(&action(spec.clone()));
             assert_eq!(found.len(), 1, "{spec}");
             assert_eq!(found[0].to_string(), field, "{spec}");
             let error = get(spec.clone()).request.unwrap_err();
@@ -376,7 +376,7 @@ mod tests {
         }
         let fine = json!({"port": 80, "path": "/a b?c#d", "host": "my_host.example", "httpHeaders":
             [{"name": "X-Custom", "value": "\u{e9} \t:"}]});
-        assert_eq!(unsendable(&action(fine)), []);
+        assert_eq!(invalid_fields(&action(fine)), []);
     }
 
     #[test]
@@ -388,7 +388,7 @@ mod tests {
                 let is_held = HeaderName::from_bytes(name.as_bytes()).is_ok()
                     && HeaderValue::from_bytes(value.as_bytes()).is_ok();
                 let headers = json!([{"name": name, "value": value}]);
-                let found = unsendable(&action(json!({"port": 80, "httpHeaders": headers})));
+                let found = invalid_fields(&action(json!({"port": 80, "httpHeaders": headers})));
                 assert_eq!(found.is_empty(), is_held, "{name:?} {value:?}");
             }
         }

@@ -131,7 +131,7 @@ fn progress<B: RunScope>(run: &Run<B>) -> Progress {
 fn crash_loop(name: &str, pod: Option<&Pod>, backoff: Duration) -> ContainerState {
     let backoff =
         GoDuration::try_from(backoff).map_or_else(|_| format!("{backoff:?}"), |d| d.to_string());
-    let pod = pod.map(|pod| pod.label().kubelet_title()).unwrap_or_default();
+    let pod = pod.map(|pod| pod.pod_ref().kubelet_title()).unwrap_or_default();
     let message = format!("back-off {backoff} restarting failed container={name} pod={pod}");
     ContainerState::Waiting { reason: "CrashLoopBackOff".into(), message }
 }

@@ -257,7 +257,7 @@ pub fn unknown_end(message: &str, started_at: Option<WallTime>, now: WallTime) -
 
 /// The grace period of a pod's containers.
 pub fn grace_of(pod: &Pod) -> Duration {
-    pod.own_grace().unwrap_or(Grace::DEFAULT)
+    pod.termination_grace_period().unwrap_or(Grace::DEFAULT)
 }
 
 /// The grace period of a container that is restarted for this reason: its pod's, unless the failed probe has its own.
@@ -373,7 +373,7 @@ mod tests {
     async fn a_hook_is_over_when_it_is_done_or_at_the_last_call_of_the_grace_however_that_came() {
         let (pod, secs) = ("default/web", Duration::from_secs);
         let took = async |grace: Grace, length: Duration| {
-            let grace = grace.because(KillReason::Shutdown);
+            let grace = grace.with_reason(KillReason::Shutdown);
             let (began, last_call) = (Instant::now(), LastCall::of(&grace));
             let run = async |left| {
                 tokio::time::sleep(length.min(left)).await;

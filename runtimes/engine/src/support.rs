@@ -7,7 +7,7 @@
 use std::net::Ipv4Addr;
 
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_shared::http_get::unsendable;
+use winddown_shared::http_get::invalid_fields;
 use winddown_shared::{Pod, UnsupportedField};
 
 use crate::environment::{
@@ -153,7 +153,7 @@ fn handler(
         let one_version = "only HTTP/1.1 is spoken: leave it out";
         found.refuse_if(http.protocol.is_some(), "httpGet.protocol", one_version);
         found.refuse_if(probe_client::port(&http.port, one).is_none(), "httpGet.port", no_port);
-        for field in unsendable(http) {
+        for field in invalid_fields(http) {
             found.refuse(&format!("httpGet.{field}"), field.why());
         }
     }

@@ -96,7 +96,7 @@ async fn start<D: Driver>(
             Ok(())
         }
     };
-    let what = || format!("starting container {name} of pod {}", pod.label());
+    let what = || format!("starting container {name} of pod {}", pod.pod_ref());
     let failed = |error| RuntimeError::Failed { what: what(), source: Some(Arc::new(error)) };
     tokio::spawn(work).await.unwrap_or_else(|error| Err(failed(error)))
 }
@@ -116,7 +116,7 @@ async fn post_start<D: Driver>(
     tokio::select! {
         outcome = act(driver, entry, (name, id), &action, LONGEST_HOOK) => {
             if let Err(error) = &outcome {
-                tracing::warn!(pod = %pod.label(), container = %name, error = error_chain(error), "the postStart hook failed");
+                tracing::warn!(pod = %pod.pod_ref(), container = %name, error = error_chain(error), "the postStart hook failed");
                 driver.pods().record_event(entry, Some(name), PodEventKind::PostStartFailed);
             }
             outcome.is_ok()

@@ -48,7 +48,7 @@ pub trait ServiceUnits: Send + Sync + 'static {
     fn signal(
         &self,
         unit: &str,
-        whom: Whom,
+        whom: KillWhom,
         signal: i32,
     ) -> impl Future<Output = Result<(), UnitError>> + Send;
 
@@ -172,7 +172,7 @@ pub struct JournalMarks {
 
 /// Which processes of a service get a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum KillWhom {
     /// The main process.
     Main,
     /// All.

@@ -93,7 +93,7 @@ pub fn refuse_if_others_may_write(program: &Path) -> io::Result<()> {
         Some(found) => {
             let what = format!(
                 "{found}, so it is not run as root; if it is as you want it: {}",
-                found.mend()
+                found.fix_command()
             );
             Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
         }
@@ -202,7 +202,7 @@ fn writers(facts: &Metadata, trusted: &Trusted, is_above: bool) -> Option<Writer
 
 impl OthersMayWrite {
     /// Returns the command that leaves root alone to write it, for a shell.
-    pub fn mend(&self) -> String {
+    pub fn fix_command(&self) -> String {
         let path = quoted(&self.path);
         match self.who {
             // What belongs to a user may have any mode, and a link's mode means nothing.
@@ -215,7 +215,7 @@ impl OthersMayWrite {
 
 impl OthersMayRead {
     /// Returns the command after which its owner alone may read it, for a shell.
-    pub fn mend(&self) -> String {
+    pub fn fix_command(&self) -> String {
         format!("chmod go-rwx {}", quoted(&self.path))
     }
 }
@@ -402,9 +402,9 @@ mod tests {
             let ran = std::process::Command::new("sh").args(["-c", command]).status().unwrap();
             assert!(ran.success(), "{command}");
         };
-        run(&others_may_write(root.path(), path).unwrap()[0].mend());
+        run(&others_may_write(root.path(), path).unwrap()[0].fix_command());
         assert_eq!(others_may_write(root.path(), path).unwrap(), []);
-        run(&others_may_read(root.path(), path).unwrap().unwrap().mend());
+        run(&others_may_read(root.path(), path).unwrap().unwrap().fix_command());
         assert_eq!(others_may_read(root.path(), path).unwrap(), None);
     }
 

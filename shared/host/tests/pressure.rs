@@ -95,13 +95,13 @@ async fn a_trigger_wakes_when_programs_wait_for_memory() {
         Err(why) => return skip("trigger", &format!("no trigger: {why}")),
     };
     let began = tokio::time::Instant::now();
-    let alarm = tokio::time::timeout(Duration::from_secs(60), watch.pressed()).await;
+    let alarm = tokio::time::timeout(Duration::from_secs(60), watch.stalled()).await;
     println!("woken after {:?}, {armed:?}", began.elapsed());
     drop(thrasher);
     assert!(alarm.expect("the trigger did not fire"));
     let gone = tokio::time::timeout(Duration::from_secs(60), async {
         // Earlier alarms come first.
-        while watch.pressed().await {}
+        while watch.stalled().await {}
     });
     gone.await.expect("the cgroup's end was not told");
 }

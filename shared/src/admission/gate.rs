@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{AdmitHandler, GateReason, GateReasons, Others, Pod, Rejection};
+use crate::{AdmitHandler, GateReason, GateReasons, OtherPods, Pod, Rejection};
 use tokio::sync::watch;
 
 /// A gate for new pods, shut while there is any reason: a shutdown, a notice, a drain. Cheap to
@@ -117,7 +117,7 @@ impl GateState {
 }
 
 impl AdmitHandler for AdmissionGate {
-    fn admit(&self, _pod: &Pod, _others: &Others) -> Result<(), Rejection> {
+    fn admit(&self, _pod: &Pod, _others: &OtherPods) -> Result<(), Rejection> {
         self.check()
     }
 }

@@ -7,9 +7,9 @@ use tokio::sync::watch;
 use super::failure::FitFailures;
 use super::node_fit::fit_failures;
 use super::node_view::NodeView;
-use super::others::Others;
+use super::other_pods::OtherPods;
 use super::platform::platform_fits;
-use super::preemption::{AdmissionFailureHandler, Room};
+use super::preemption::{AdmissionFailureHandler, PreemptionOutcome};
 use super::{AdmitHandler, Rejection, Verdict};
 use crate::Pod;
 
@@ -67,13 +67,13 @@ impl<N: NodeSource> NodeFit<N> {
     fn failures(
         &self,
         pod: &Pod,
-        others: &Others,
+        others: &OtherPods,
     ) -> Result<(FitFailures, Arc<NodeView>), Rejection> {
         let Some(mut node) = self.node.node() else {
             return Err(rejection("InvalidNodeInfo", "Kubelet cannot get node info.", true));
         };
         platform_fits(pod, &node)?;
-        let used = others.used_beside(pod);
+        let used = others.used_without(pod);
         let mut failures = fit_failures(pod, &node, &used);
         if failures.is_node_affinity_only()
             && let Some(fresh) = self.node.fresh()
@@ -84,7 +84,7 @@ impl<N: NodeSource> NodeFit<N> {
         Ok((failures, node))
     }
 
-    fn judge(&self, pod: &Pod, others: &Others) -> Result<Verdict, Rejection> {
+    fn judge(&self, pod: &Pod, others: &OtherPods) -> Result<Verdict, Rejection> {
         let (failures, node) = self.failures(pod, others)?;
         if failures.is_empty() {
             return Ok(Verdict::Admitted);
@@ -93,19 +93,21 @@ impl<N: NodeSource> NodeFit<N> {
             Some(room) => {
                 room.handle_admission_failure(pod, failures, &node, others.non_terminating())
             }
-            None => Room::Refused(failures),
+            None => PreemptionOutcome::Rejected(failures),
         };
         match room {
-            Room::Made => Ok(Verdict::Admitted),
-            Room::Coming(plan) => Ok(Verdict::Waiting(plan)),
-            Room::Refused(failures) => Err(failures.rejection().unwrap_or_else(|| {
-                rejection(
-                    "UnknownReason",
-                    "GeneralPredicates failed due to unknown reason, which is unexpected.",
-                    false,
-                )
-            })),
-            Room::Failed(error) => {
+            PreemptionOutcome::Fits => Ok(Verdict::Admitted),
+            PreemptionOutcome::Preempt(plan) => Ok(Verdict::Waiting(plan)),
+            PreemptionOutcome::Rejected(failures) => {
+                Err(failures.rejection().unwrap_or_else(|| {
+                    rejection(
+                        "UnknownReason",
+                        "GeneralPredicates failed due to unknown reason, which is unexpected.",
+                        false,
+                    )
+                }))
+            }
+            PreemptionOutcome::Failed(error) => {
                 let message = format!(
                     "Unexpected error while attempting to recover from admission failure: {error}"
                 );
@@ -116,12 +118,12 @@ impl<N: NodeSource> NodeFit<N> {
 }
 
 impl<N: NodeSource> AdmitHandler for NodeFit<N> {
-    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+    fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
         let (failures, _) = self.failures(pod, others)?;
         failures.rejection().map_or(Ok(()), Err)
     }
 
-    fn decide(&self, pod: &Pod, others: &Others) -> Verdict {
+    fn decide(&self, pod: &Pod, others: &OtherPods) -> Verdict {
         self.judge(pod, others).unwrap_or_else(Verdict::Refused)
     }
 }

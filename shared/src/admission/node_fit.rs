@@ -25,7 +25,7 @@ impl NodeUse {
     /// Valid for `new` only: ports that it does not request are left out. Visits every pod, so it
     /// takes time proportional to their number.
     #[must_use]
-    pub fn beside<'a>(new: &Pod, pods: impl IntoIterator<Item = &'a Pod>) -> Self {
+    pub fn without<'a>(new: &Pod, pods: impl IntoIterator<Item = &'a Pod>) -> Self {
         let mut sum = Self::default();
         let asked = ports::numbers(new);
         for pod in pods.into_iter().filter(|pod| pod.uid() != new.uid()) {

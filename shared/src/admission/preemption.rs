@@ -22,18 +22,18 @@ pub trait AdmissionFailureHandler: Send + Sync + 'static {
         failures: FitFailures,
         node: &NodeView,
         others: &[Pod],
-    ) -> Room;
+    ) -> PreemptionOutcome;
 }
 
 /// The result of a search for room.
 #[derive(Clone, Debug)]
-pub enum Room {
+pub enum PreemptionOutcome {
     /// There is room after all.
-    Made,
+    Fits,
     /// There will be room when these pods have terminated. The fit is checked again before the pod starts.
-    Coming(VictimPlan),
+    Preempt(VictimPlan),
     /// There is no room: these are the failures to report.
-    Refused(FitFailures),
+    Rejected(FitFailures),
     /// The attempt failed.
     Failed(String),
 }

@@ -57,7 +57,7 @@ fn node(object: &Value) -> NodeView {
 }
 
 fn failures(pod: &Pod, node: &NodeView, others: &[Pod]) -> Vec<AdmissionFailure> {
-    fit_failures(pod, node, &NodeUse::beside(pod, others)).iter().cloned().collect()
+    fit_failures(pod, node, &NodeUse::without(pod, others)).iter().cloned().collect()
 }
 
 fn insufficient(name: &str, requested: i64, used: i64, capacity: i64) -> AdmissionFailure {
@@ -76,8 +76,8 @@ impl AdmissionFailureHandler for Recording {
         failures: FitFailures,
         _: &NodeView,
         _: &[Pod],
-    ) -> Room {
+    ) -> PreemptionOutcome {
         *self.0.lock().unwrap() = failures.iter().cloned().collect();
-        Room::Refused(failures)
+        PreemptionOutcome::Rejected(failures)
     }
 }

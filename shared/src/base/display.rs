@@ -49,7 +49,7 @@ pub fn is_harmful(c: char) -> bool {
 
 /// The beginning of `text`, of at most `max_bytes`, and without a part of a character at its end.
 #[must_use]
-pub fn beginning(text: &str, max_bytes: usize) -> &str {
+pub fn truncated(text: &str, max_bytes: usize) -> &str {
     let end = (0..=max_bytes.min(text.len())).rev().find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or_default()]
 }

@@ -9,12 +9,12 @@ use std::fmt;
 pub struct PluginName(&'static str);
 
 impl PluginName {
-    /// Creates the name of a plug-in, for a constant: `const NAME: PluginName = PluginName::of("max-age");`
+    /// Creates the name of a plug-in, for a constant: `const NAME: PluginName = PluginName::new("max-age");`
     ///
     /// # Panics
     /// The name is invalid. In a constant that is a compile error.
     #[must_use]
-    pub const fn of(name: &'static str) -> Self {
+    pub const fn new(name: &'static str) -> Self {
         let bytes = name.as_bytes();
         assert!(
             !bytes.is_empty() && bytes.len() <= 32 && bytes[0].is_ascii_lowercase(),

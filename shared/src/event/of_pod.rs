@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ContainerKind, PodLabel};
+use crate::{ContainerKind, PodRef};
 
 /// Something that the kubelet reports as a Kubernetes Event. It is not a decision, so it is in no
 /// log line and no report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodEvent {
     /// The pod.
-    pub pod: PodLabel,
+    pub pod: PodRef,
     /// The container; `None` for the whole pod.
     pub container: Option<(ContainerKind, Arc<str>)>,
     /// What happened.

@@ -23,7 +23,7 @@ const PRUNE_FROM: usize = 64;
 ///
 /// Keyed by name and namespace: a pod that comes back may have another UID.
 #[derive(Debug, Default)]
-pub struct ReturnDelays {
+pub struct ReadmissionBackoff {
     past: HashMap<Arc<str>, Past>,
     /// The number of names at which expired ones are pruned next.
     prune_at: usize,
@@ -35,13 +35,13 @@ struct Past {
     last: Instant,
 }
 
-impl ReturnDelays {
+impl ReadmissionBackoff {
     /// The longest delay before a pod is tried again.
     pub const MAX_DELAY: Duration = Duration::from_secs(5 * 60);
 
     /// Returns the minimum delay for a pod that is rejected now. `full_name` is
     /// [`Pod::full_name`](crate::Pod::full_name).
-    pub fn next(&mut self, full_name: &Arc<str>, now: Instant) -> Duration {
+    pub fn next_delay(&mut self, full_name: &Arc<str>, now: Instant) -> Duration {
         self.forget_old(now);
         let past = self.past.entry(full_name.clone()).or_insert(Past { count: 0, last: now });
         if now.saturating_duration_since(past.last) >= FORGIVEN_AFTER {
@@ -72,24 +72,28 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_is_sent_away_again_and_again_stays_away_longer_up_to_five_minutes() {
         let mut now = Instant::now();
-        let (mut delays, name) = (ReturnDelays::default(), Arc::from("web_default"));
+        let (mut delays, name) = (ReadmissionBackoff::default(), Arc::from("web_default"));
         let mut waits = Vec::new();
         for _ in 0..8 {
-            let wait = delays.next(&name, now);
+            let wait = delays.next_delay(&name, now);
             waits.push(wait.as_secs());
             now += wait;
         }
         assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300, 300]);
-        assert_eq!(delays.next(&Arc::from("other_default"), now), FIRST_DELAY);
-        assert_eq!(delays.next(&name, now + FORGIVEN_AFTER), FIRST_DELAY, "long ago is forgotten");
+        assert_eq!(delays.next_delay(&Arc::from("other_default"), now), FIRST_DELAY);
+        assert_eq!(
+            delays.next_delay(&name, now + FORGIVEN_AFTER),
+            FIRST_DELAY,
+            "long ago is forgotten"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn names_that_do_not_come_again_are_not_kept() {
-        let mut delays = ReturnDelays::default();
+        let mut delays = ReadmissionBackoff::default();
         for i in 0..10_000_u32 {
             let now = Instant::now() + Duration::from_secs(u64::from(i) * 60);
-            delays.next(&format!("web-{i}_default").into(), now);
+            delays.next_delay(&format!("web-{i}_default").into(), now);
         }
         assert!(delays.past.len() <= PRUNE_FROM, "{}", delays.past.len());
     }

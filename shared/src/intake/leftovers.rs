@@ -80,7 +80,7 @@ impl<R: Runtime> Intake<R> {
                     continue;
                 }
                 () = self.workers.settled() => {}
-                () = self.workers.syncer().unknown_changes() => self.leftovers.list_at = Instant::now(),
+                () = self.workers.syncer().relist_needed() => self.leftovers.list_at = Instant::now(),
                 // A time and not a delay: this future is created again whenever there may be room for a pod.
                 () = tokio::time::sleep_until(self.leftovers.list_at) => return Wakeup::Pass,
             }
@@ -211,7 +211,7 @@ impl<R: Runtime> Intake<R> {
         match self.earlier_kill(&pod.uid) {
             Some(request) => self.workers.request_kill(Pod::of_runtime(pod), &request),
             None => {
-                self.recorder.record(&Event::OrphanFound { pod: pod.label() });
+                self.recorder.record(&Event::OrphanFound { pod: pod.pod_ref() });
                 self.workers.kill_runtime_pod(pod);
             }
         }

@@ -25,7 +25,7 @@ use crate::admission::OccupiedPlaces;
 use crate::status::PodPhase;
 use crate::workers::Occupants;
 use crate::{
-    Event, Others, Pod, PodLabel, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection,
+    Event, OtherPods, Pod, PodRef, PodSyncer, PodUid, PodUidMap, PodWorkers, Rejection,
     ResourceName, Runtime, UpdateKind, Verdict, VictimPlan, doubled,
 };
 
@@ -59,8 +59,8 @@ pub(super) struct PendingPreemption {
 }
 
 struct Chosen {
-    pod: PodLabel,
-    by: PodLabel,
+    pod: PodRef,
+    by: PodRef,
     signal: Option<ResourceName>,
     message: Arc<str>,
 }
@@ -180,7 +180,7 @@ pub(super) fn importance(pod: &Pod) -> Reverse<(bool, i32)> {
 
 impl<R: Runtime> Intake<R> {
     /// The pods on the node, for one pass.
-    pub(super) fn others(&self) -> Others {
+    pub(super) fn others(&self) -> OtherPods {
         self.after_the_ends(|occupants| {
             let leaving = occupants.leaving.into_iter().map(|leaving| leaving.pod);
             leaving.chain(occupants.stuck).collect()
@@ -188,7 +188,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Runs admission for a pod, and returns the result.
-    pub(super) fn admit(&mut self, pod: &Pod, others: &mut Others) -> AdmissionState {
+    pub(super) fn admit(&mut self, pod: &Pod, others: &mut OtherPods) -> AdmissionState {
         if let Some(waits) = self.wait_for_decision(pod) {
             return waits;
         }
@@ -211,7 +211,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Tries the held pods again. Those that are still held afterwards have reserved their room in `others`.
-    pub(super) fn retry_held(&mut self, others: &mut Others) {
+    pub(super) fn retry_held(&mut self, others: &mut OtherPods) {
         // Before the first check, so that any termination from here on is noticed.
         self.pending_preemption.ended.mark_unchanged();
         for uid in std::mem::take(&mut self.pending_preemption.order) {
@@ -226,7 +226,7 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Tries a pod again that was not admitted before; `again`: it ran before that under the same UID.
-    pub(super) fn retry(&mut self, pod: &Pod, again: bool, others: &mut Others) {
+    pub(super) fn retry(&mut self, pod: &Pod, again: bool, others: &mut OtherPods) {
         let mut state = self.admit(pod, others);
         match &mut state {
             AdmissionState::Admitted => {
@@ -246,7 +246,7 @@ impl<R: Runtime> Intake<R> {
     pub(super) fn start(&self, pod: &Pod, again: bool) {
         if again {
             self.recorder.record(&Event::PodRestarted {
-                pod: pod.label().clone(),
+                pod: pod.pod_ref().clone(),
                 is_static: pod.is_static(),
             });
         }
@@ -255,7 +255,7 @@ impl<R: Runtime> Intake<R> {
 
     /// Searches for room as it will be when all pods that are terminating in time have terminated, and requests further
     /// terminations if that is not enough. Only one controller at a time does this.
-    fn search(&self, pod: &Pod, others: &Others) -> Search {
+    fn search(&self, pod: &Pod, others: &OtherPods) -> Search {
         self.victim_lock.choose(|| {
             let in_time = self.after_the_ends(|occupants| occupants.stuck);
             match self.admission.decide(pod, &in_time.with_reservations_of(others)) {
@@ -264,8 +264,8 @@ impl<R: Runtime> Intake<R> {
                 Verdict::Waiting(plan) => {
                     // Before the kill requests, so that the cause precedes the effect in every log.
                     self.recorder.record(&Event::PreemptionStarted {
-                        pod: pod.label().clone(),
-                        victims: plan.victims.iter().map(|v| v.pod.label().clone()).collect(),
+                        pod: pod.pod_ref().clone(),
+                        victims: plan.victims.iter().map(|v| v.pod.pod_ref().clone()).collect(),
                         signal: plan.signal.clone(),
                         message: Arc::clone(&plan.message),
                     });
@@ -287,9 +287,9 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// The pods on the node once the terminating ones have left it, except for those that `stay` returns.
-    fn after_the_ends(&self, stay: fn(Occupants) -> Vec<Pod>) -> Others {
+    fn after_the_ends(&self, stay: fn(Occupants) -> Vec<Pod>) -> OtherPods {
         let workers = self.workers.clone();
-        Others::of(move || {
+        OtherPods::of(move || {
             let mut occupants = workers.places();
             let non_terminating = std::mem::take(&mut occupants.non_terminating);
             let mut ending = std::mem::take(&mut occupants.without_source);
@@ -303,7 +303,7 @@ impl<R: Runtime> Intake<R> {
         let occupants = self.workers.places();
         let leaving = occupants.leaving.iter().map(|leaving| &leaving.pod);
         let mut names: Vec<String> =
-            leaving.chain(&occupants.stuck).map(|pod| pod.label().to_string()).collect();
+            leaving.chain(&occupants.stuck).map(|pod| pod.pod_ref().to_string()).collect();
         names.sort_unstable();
         let more = names.len().saturating_sub(MAX_NAMED_PODS);
         names.truncate(MAX_NAMED_PODS);
@@ -319,17 +319,17 @@ impl<R: Runtime> Intake<R> {
             if victim.is_static() {
                 self.rejected_static.note(victim, true);
             }
-            let victim = victim.label().clone();
-            let (by, signal) = (pod.label().clone(), plan.signal.clone());
+            let victim = victim.pod_ref().clone();
+            let (by, signal) = (pod.pod_ref().clone(), plan.signal.clone());
             let message = Arc::clone(&plan.message);
             let chosen = Chosen { pod: victim, by, signal, message };
             self.pending_preemption.victims.insert(chosen.pod.uid.clone(), chosen);
         }
     }
 
-    fn admitted(&mut self, pod: &Pod, others: &mut Others) -> AdmissionState {
+    fn admitted(&mut self, pod: &Pod, others: &mut OtherPods) -> AdmissionState {
         self.rejected_static.forget(pod.uid());
-        self.recorder.record(&Event::PodAdmitted { pod: pod.label().clone() });
+        self.recorder.record(&Event::PodAdmitted { pod: pod.pod_ref().clone() });
         others.add(pod);
         AdmissionState::Admitted
     }
@@ -341,7 +341,7 @@ impl<R: Runtime> Intake<R> {
         });
         if !told {
             self.recorder.record(&Event::PodRejected {
-                pod: pod.label().clone(),
+                pod: pod.pod_ref().clone(),
                 reason: rejection.reason.clone(),
                 message: rejection.message.clone(),
             });
@@ -353,7 +353,7 @@ impl<R: Runtime> Intake<R> {
         AdmissionState::Refused(rejection)
     }
 
-    fn hold(&mut self, pod: &Pod, message: Arc<str>, others: &mut Others) -> AdmissionState {
+    fn hold(&mut self, pod: &Pod, message: Arc<str>, others: &mut OtherPods) -> AdmissionState {
         self.rejected_static.forget(pod.uid());
         others.reserve(pod);
         self.pending_preemption.watch(&self.workers);
@@ -362,7 +362,7 @@ impl<R: Runtime> Intake<R> {
         let said = self.statuses.get(pod.uid());
         self.say_pending(pod, WAITING_FOR_PREEMPTION, &message);
         if said.is_none_or(|said| said.reason.as_deref() != Some(WAITING_FOR_PREEMPTION)) {
-            self.recorder.record(&Event::PodHeld { pod: pod.label().clone(), message });
+            self.recorder.record(&Event::PodHeld { pod: pod.pod_ref().clone(), message });
         }
         AdmissionState::PendingPreemption { again: false }
     }

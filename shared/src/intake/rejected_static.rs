@@ -3,7 +3,7 @@
 //! No controller behind a manifest would create such a pod again, here or elsewhere. So it is tried
 //! again, by the rules for any new pod, when something has changed: another pod has left the node,
 //! or the node itself has changed. Between two attempts lies a delay of its own that doubles up to
-//! five minutes ([`ReturnDelays`]); a change of the node itself ends it. In case a change was
+//! five minutes ([`ReadmissionBackoff`]); a change of the node itself ends it. In case a change was
 //! missed, the pod is tried every five minutes anyway.
 //!
 //! Pods cannot preempt each other in circles: an ordinary pod preempts none, and a critical one
@@ -14,14 +14,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::pending_preemption::importance;
-use super::{AdmissionState, Intake, ReturnDelays};
-use crate::{Others, Pod, PodSyncer, PodUid, PodUidMap, PodWorkers, Runtime, UpdateKind, Verdict};
+use super::{AdmissionState, Intake, ReadmissionBackoff};
+use crate::{
+    OtherPods, Pod, PodSyncer, PodUid, PodUidMap, PodWorkers, Runtime, UpdateKind, Verdict,
+};
 
 /// The rejected pods and what they wait for.
 #[derive(Default)]
 pub(super) struct RejectedStatic {
     pods: PodUidMap<Wait>,
-    delays: ReturnDelays,
+    delays: ReadmissionBackoff,
     /// The number of times that a pod has left the node or the node has changed.
     changes: u64,
     /// Whether admission is closed: no pod is tried again.
@@ -45,12 +47,12 @@ impl RejectedStatic {
     /// Adds a pod that was refused or is preempted.
     pub(super) fn note(&mut self, pod: &Pod, retryable: bool) {
         let now = Instant::now();
-        let wait = self.delays.next(pod.full_name(), now);
+        let wait = self.delays.next_delay(pod.full_name(), now);
         self.pods.insert(
             pod.uid().clone(),
             Wait {
                 not_before: now + wait,
-                at_last: now + ReturnDelays::MAX_DELAY,
+                at_last: now + ReadmissionBackoff::MAX_DELAY,
                 seen: self.changes,
                 retryable,
             },
@@ -124,7 +126,7 @@ impl Wait {
 
 impl<R: Runtime> Intake<R> {
     /// Tries the rejected pods that are due again, critical ones first.
-    pub(super) fn retry_rejected(&mut self, others: &mut Others) {
+    pub(super) fn retry_rejected(&mut self, others: &mut OtherPods) {
         let mut pods = Vec::new();
         for uid in self.rejected_static.due(Instant::now()) {
             match self.desired.get(&uid) {
@@ -146,14 +148,14 @@ impl<R: Runtime> Intake<R> {
     }
 
     /// Tries a pod that was preempted. Its status stays as it is until there is room.
-    fn retry_preempted(&mut self, pod: &Pod, others: &mut Others) {
+    fn retry_preempted(&mut self, pod: &Pod, others: &mut OtherPods) {
         if !self.workers.is_termination_requested(pod.uid()) {
             // Something else has brought the pod back.
             return self.rejected_static.forget(pod.uid());
         }
         if !self.workers.is_known_terminated(pod.uid()) {
             // Its termination will be reported as a change.
-            return self.rejected_static.put_off(pod.uid(), ReturnDelays::MAX_DELAY);
+            return self.rejected_static.put_off(pod.uid(), ReadmissionBackoff::MAX_DELAY);
         }
         if matches!(self.admission.decide(pod, others), Verdict::Refused(_)) {
             return self.rejected_static.note(pod, true);

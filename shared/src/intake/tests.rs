@@ -13,9 +13,9 @@ use crate::status::StatusStore;
 use crate::testing::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::{
     Admission, AdmitHandler, BootClock, CONFIG_SOURCE_ANNOTATION, EarlierKill, GateReason,
-    GateState, Grace, KillReason, KillRequest, NodeEndListener, Others, Owed, PluginName, Pod,
-    PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, Runtime, RuntimeSyncer, StatusOverride,
-    VictimLock, WallClock, WallTime,
+    GateState, Grace, KillReason, KillRequest, NodeEndListener, OtherPods, PluginName, Pod,
+    PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, RestartCondition, Runtime, RuntimeSyncer,
+    StatusOverride, VictimLock, WallClock, WallTime,
 };
 
 struct Node {
@@ -30,7 +30,7 @@ struct Node {
 struct Gate(watch::Receiver<GateState>);
 
 impl AdmitHandler for Gate {
-    fn admit(&self, _pod: &Pod, _others: &Others) -> Result<(), Rejection> {
+    fn admit(&self, _pod: &Pod, _others: &OtherPods) -> Result<(), Rejection> {
         if *self.0.borrow() == GateState::Open {
             return Ok(());
         }
@@ -55,7 +55,7 @@ fn node_with(
     lock: &VictimLock,
 ) -> Node {
     let with = |intake: Intake<FakeRuntime>| {
-        intake.with_victim_lock(lock.clone()).with_refusals_for_good(|pod| !pod.is_static())
+        intake.with_victim_lock(lock.clone()).with_final_rejections(|pod| !pod.is_static())
     };
     node_as(runtime, events, checks, with)
 }
@@ -89,7 +89,7 @@ fn node_as(
     let intake = with(Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder));
     let intake = intake.with_gate(gate.subscribe());
     tokio::spawn(intake.run(desired.subscribe()));
-    tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
+    tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
     Node { runtime, workers, statuses, desired, gate }
 }
 
@@ -298,13 +298,15 @@ async fn a_pod_that_an_earlier_agent_asked_to_end_is_not_looked_after_again() {
 #[tokio::test(start_paused = true)]
 async fn a_restart_of_the_agent_changes_nothing_of_what_becomes_of_a_pod_that_is_ended() {
     use KillReason::{Drain, Eviction, Operator, Plugin, Preemption, Removed, Shutdown};
-    let plugin = Plugin(PluginName::of("mine"));
+    let plugin = Plugin(PluginName::new("mine"));
     for reason in [Shutdown, Preemption, Eviction, Drain, Operator, Removed, plugin] {
         for web in [pod("web", "Always"), testing::pod("web")] {
-            let comes_back = match reason.owes() {
-                Owed::Restart | Owed::Reopening | Owed::Room => web.is_static(),
-                Owed::Relief | Owed::Nothing => false,
-                Owed::Source => true,
+            let comes_back = match reason.restart_condition() {
+                RestartCondition::Terminated
+                | RestartCondition::AdmissionReopens
+                | RestartCondition::RoomIsFree => web.is_static(),
+                RestartCondition::PressureEnds | RestartCondition::Never => false,
+                RestartCondition::SourceListsIt => true,
             };
             for at in [RestartAt::Never, RestartAt::Asked, RestartAt::Stopped] {
                 let Some(node) = ended_for(reason, &web, at).await else { continue };
@@ -356,11 +358,15 @@ async fn ended_for(reason: KillReason, web: &Pod, at: RestartAt) -> Option<Node>
         if !web.is_static() {
             return None;
         }
-        kept.retain(|_, request| request.reason.owes().outlasts_the_end());
+        kept.retain(|_, request| request.reason.restart_condition().is_kept_after_end());
     }
     let node = node_resuming(runtime, kept);
     node.want(&[web]).await;
-    if matches!(reason.owes(), Owed::Relief | Owed::Nothing) && web.is_static() {
+    if matches!(
+        reason.restart_condition(),
+        RestartCondition::PressureEnds | RestartCondition::Never
+    ) && web.is_static()
+    {
         tokio::time::sleep(Duration::from_secs(5)).await;
         assert_eq!(node.said(web), ("Failed".into(), "Ended".into()));
     }
@@ -387,7 +393,7 @@ async fn a_pod_of_a_shutdown_that_was_called_off_without_an_agent_ends_and_comes
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_was_not_told_runs_on_if_what_it_was_to_end_for_is_over() {
     use KillReason::{Drain, Eviction, Operator, Plugin, Preemption, Removed, Shutdown};
-    let plugin = Plugin(PluginName::of("mine"));
+    let plugin = Plugin(PluginName::new("mine"));
     for reason in [Shutdown, Drain, Preemption, Eviction, Operator, Removed, plugin] {
         let untold = [(pod("web", "Always"), false), (testing::pod("web"), false)];
         for (web, is_told) in untold.into_iter().chain([(pod("web", "Always"), true)]) {
@@ -401,7 +407,8 @@ async fn a_pod_that_was_not_told_runs_on_if_what_it_was_to_end_for_is_over() {
             let node = node_resuming(runtime, PodUidMap::from_iter([(web.uid().clone(), request)]));
             node.want(&[&web]).await;
             tokio::time::sleep(Duration::from_secs(5)).await;
-            let is_spared = reason.owes() == Owed::Reopening && !is_told;
+            let is_spared =
+                reason.restart_condition() == RestartCondition::AdmissionReopens && !is_told;
             let case = (reason, web.is_static(), is_told);
             assert_eq!(node.runtime.stops().is_empty(), is_spared, "{case:?}");
             if is_spared {
@@ -463,7 +470,7 @@ async fn pods_that_had_completed_before_the_start_stay_so_and_need_no_admission(
 struct One;
 
 impl AdmitHandler for One {
-    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+    fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
         if others.non_terminating().iter().all(|other| other.uid() == pod.uid()) {
             return Ok(());
         }
@@ -490,8 +497,8 @@ async fn what_runs_without_a_manifest_counts_as_used() {
 struct Used;
 
 impl AdmitHandler for Used {
-    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
-        if others.used_beside(pod).pods == 0 {
+    fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
+        if others.used_without(pod).pods == 0 {
             return Ok(());
         }
         Err(Rejection { reason: "OutOfpods".into(), message: "full".into(), retryable: true })
@@ -572,7 +579,7 @@ async fn a_pod_that_arrives_before_the_node_has_decided_waits_and_is_not_refused
             FakeRuntime::default(),
             FakeRecorder::default(),
             |admission| admission,
-            |intake| intake.with_refusals_for_good(|_| true),
+            |intake| intake.with_final_rejections(|_| true),
         );
         let web = pod("web", "Always");
         node.gate.send_replace(GateState::Undecided { why: "nobody knows" });
@@ -819,8 +826,8 @@ async fn a_pod_from_before_the_start_that_is_refused_a_restart_is_not_stopped_as
 struct Looking(Arc<AtomicUsize>);
 
 impl AdmitHandler for Looking {
-    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
-        let _ = others.used_beside(pod);
+    fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
+        let _ = others.used_without(pod);
         self.0.store(others.visits(), Ordering::Relaxed);
         Ok(())
     }

@@ -15,7 +15,7 @@ pub(crate) const FAR_FUTURE: Duration = Duration::from_secs(30 * 365 * 24 * 3600
 /// The grace period of a stop, which can only shrink while the stop is in flight, and the reason for the stop.
 ///
 /// Holds the instant at which SIGKILL is due. A stop waits on both the containers and
-/// [`over`](Self::over). Small: there is one per terminating pod.
+/// [`expired`](Self::expired). Small: there is one per terminating pod.
 #[derive(Clone, Debug)]
 pub struct Grace {
     shared: Arc<GraceShared>,
@@ -62,7 +62,7 @@ impl Grace {
 
     /// Sets the reason for the stop.
     #[must_use]
-    pub fn because(self, reason: impl Into<Option<KillReason>>) -> Grace {
+    pub fn with_reason(self, reason: impl Into<Option<KillReason>>) -> Grace {
         Grace { reason: reason.into(), ..self }
     }
 
@@ -93,7 +93,7 @@ impl Grace {
     }
 
     /// Resolves when SIGKILL is due, and follows every shortening. Cancel-safe.
-    pub async fn over(&mut self) {
+    pub async fn expired(&mut self) {
         loop {
             let end = self.kill_at();
             self.seen = end;
@@ -106,7 +106,7 @@ impl Grace {
     }
 
     /// Resolves when the grace period has been shortened since this handle last saw it (when it was
-    /// created, or last returned from here or from [`over`](Self::over)). Cancel-safe.
+    /// created, or last returned from here or from [`expired`](Self::expired)). Cancel-safe.
     pub async fn changed(&mut self) {
         loop {
             let shortened = self.shared.shortened.notified();
@@ -154,7 +154,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_over_at_its_end() {
         let begun = Instant::now();
-        Grace::fixed(secs(5)).over().await;
+        Grace::fixed(secs(5)).expired().await;
         assert_eq!(begun.elapsed(), secs(5));
     }
 
@@ -165,7 +165,7 @@ mod tests {
         let waits: Vec<_> = (0..3)
             .map(|_| {
                 let mut grace = grace.clone();
-                tokio::spawn(async move { grace.over().await })
+                tokio::spawn(async move { grace.expired().await })
             })
             .collect();
         tokio::time::sleep(secs(10)).await;
@@ -190,7 +190,7 @@ mod tests {
         let (sender, mut grace) = Grace::until(Instant::now() + secs(3));
         drop(sender);
         let begun = Instant::now();
-        grace.over().await;
+        grace.expired().await;
         assert_eq!(begun.elapsed(), secs(3));
     }
 

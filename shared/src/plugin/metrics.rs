@@ -149,7 +149,7 @@ impl Counter {
     /// Creates counters distinguished by a label with these values. Any other value is counted as
     /// `other`, so that their number is bounded.
     #[must_use]
-    pub fn by(
+    pub fn with_label(
         name: &'static str,
         help: &'static str,
         label: &'static str,
@@ -160,7 +160,7 @@ impl Counter {
 
     /// The counter of one value of the label.
     #[must_use]
-    pub fn of(&self, value: &str) -> Self {
+    pub fn with_label_value(&self, value: &str) -> Self {
         Self(self.0.of(value))
     }
 
@@ -184,9 +184,9 @@ impl Gauge {
         Self(Series::new(name, help, false, None))
     }
 
-    /// Creates gauges distinguished by a label, as with [`Counter::by`].
+    /// Creates gauges distinguished by a label, as with [`Counter::with_label`].
     #[must_use]
-    pub fn by(
+    pub fn with_label(
         name: &'static str,
         help: &'static str,
         label: &'static str,
@@ -197,7 +197,7 @@ impl Gauge {
 
     /// The gauge of one value of the label.
     #[must_use]
-    pub fn of(&self, value: &str) -> Self {
+    pub fn with_label_value(&self, value: &str) -> Self {
         Self(self.0.of(value))
     }
 

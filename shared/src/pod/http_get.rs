@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 
 /// A field of an `httpGet` that cannot be sent in a request. Displays as the field's path below `httpGet`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unsendable {
+pub enum InvalidField {
     /// `path`
     Path,
     /// `host`
@@ -18,7 +18,7 @@ pub enum Unsendable {
     HeaderValue(usize),
 }
 
-impl Unsendable {
+impl InvalidField {
     /// What is wrong with the field, without its value: a header may hold a password.
     pub fn why(self) -> &'static str {
         match self {
@@ -31,7 +31,7 @@ impl Unsendable {
     }
 }
 
-impl fmt::Display for Unsendable {
+impl fmt::Display for InvalidField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Path => f.write_str("path"),
@@ -43,20 +43,20 @@ impl fmt::Display for Unsendable {
 }
 
 /// Lists the fields of an `httpGet` that cannot be sent in a request.
-pub fn unsendable(action: &api::HTTPGetAction) -> Vec<Unsendable> {
+pub fn invalid_fields(action: &api::HTTPGetAction) -> Vec<InvalidField> {
     let mut found = Vec::new();
     if action.path.as_deref().is_some_and(|path| path.chars().any(char::is_control)) {
-        found.push(Unsendable::Path);
+        found.push(InvalidField::Path);
     }
     if action.host.as_deref().is_some_and(|host| !host.is_empty() && !is_host(host)) {
-        found.push(Unsendable::Host);
+        found.push(InvalidField::Host);
     }
     for (index, header) in action.http_headers.iter().flatten().enumerate() {
         if !is_header_name(&header.name) {
-            found.push(Unsendable::HeaderName(index));
+            found.push(InvalidField::HeaderName(index));
         }
         if !is_header_value(&header.value) {
-            found.push(Unsendable::HeaderValue(index));
+            found.push(InvalidField::HeaderValue(index));
         }
     }
     found

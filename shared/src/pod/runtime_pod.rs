@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Pod, PodLabel, PodUid, Requests};
+use super::{Pod, PodRef, PodUid, Requests};
 
 /// A pod of which the runtime holds something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +29,8 @@ pub struct RuntimePod {
 impl RuntimePod {
     /// The running pod that [`Pod::of_runtime`] stands for.
     pub(crate) fn of_stand_in(pod: &Pod) -> Self {
-        let PodLabel { namespace, name, uid } = pod.label().clone();
-        let (grace, requests) = (pod.own_grace(), pod.kept_requests());
+        let PodRef { namespace, name, uid } = pod.pod_ref().clone();
+        let (grace, requests) = (pod.termination_grace_period(), pod.kept_requests());
         let (spec_mark, is_undisturbed) = (None, false);
         Self { uid, name, namespace, running: true, grace, requests, spec_mark, is_undisturbed }
     }
@@ -42,11 +42,7 @@ impl RuntimePod {
     }
 
     /// The label that identifies the pod in events and errors.
-    pub fn label(&self) -> PodLabel {
-        PodLabel {
-            namespace: self.namespace.clone(),
-            name: self.name.clone(),
-            uid: self.uid.clone(),
-        }
+    pub fn pod_ref(&self) -> PodRef {
+        PodRef { namespace: self.namespace.clone(), name: self.name.clone(), uid: self.uid.clone() }
     }
 }

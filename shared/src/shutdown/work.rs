@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::base::display::pod_count;
-use crate::{PluginName, PodLabel};
+use crate::{PluginName, PodRef};
 
 /// Work of a plug-in at a point of a shutdown, for example to take the node out of a load balancer
 /// before the first pod terminates, or to report final statuses before the node goes down.
@@ -82,7 +82,7 @@ pub enum WorkError {
     Failed(Arc<str>),
     /// The final statuses of these pods could not be sent; the next agent sends them.
     #[error("the last status of {} was not sent", pod_count(.0.len()))]
-    NotTold(Vec<PodLabel>),
+    NotTold(Vec<PodRef>),
 }
 
 // === impl ShutdownWork ===
@@ -133,7 +133,7 @@ impl WorkRemark {
     }
 
     /// The last remark; `None` if there is none.
-    pub fn said(&self) -> Option<String> {
+    pub fn get(&self) -> Option<String> {
         Some(self.0.borrow().clone()).filter(|said| !said.is_empty())
     }
 }

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::{ContainerExit, ContainerKind, ContainerState, ContainerStatus, Pod};
 
 /// The containers of a pod of which nothing was created yet, with the kubelet's reasons.
-pub fn unmade(pod: &Pod) -> Vec<ContainerStatus> {
+pub fn pending_containers(pod: &Pod) -> Vec<ContainerStatus> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let init = spec.init_containers.as_deref().unwrap_or_default();
     let reason = if init.is_empty() { "ContainerCreating" } else { "PodInitializing" };

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use crate::base::lock::Mutex;
 use crate::{
-    GateReason, KillError, KillReason, KillRequest, NodeEndListener, NodeEnding, Pod, PodFacts,
-    PodKiller, PodStopped, PodUid, RunningPods, RuntimePod, StoppedContainer,
+    GateReason, KillError, KillReason, KillRequest, NodeEndListener, NodeEnding, Pod, PodKiller,
+    PodStateProvider, PodStopped, PodUid, RunningPods, RuntimePod, StoppedContainer,
 };
 
 /// A [`PodKiller`] whose pods take the scripted time to stop, but at most their grace period. A pod without a script
@@ -121,7 +121,7 @@ impl FakeKiller {
             return (*hang, true);
         }
         let wants = state.takes.get(pod.uid()).copied().unwrap_or_default();
-        let grace = request.grace.or(pod.own_grace()).unwrap_or_default();
+        let grace = request.grace.or(pod.termination_grace_period()).unwrap_or_default();
         let left = |until: Instant| until.saturating_duration_since(Instant::now());
         let left = request.until.map_or(Duration::MAX, left);
         let grace = grace.max(Duration::from_secs(1)).min(left);
@@ -139,7 +139,7 @@ impl PodKiller for FakeKiller {
         tokio::time::sleep_until(done.min(deadline)).await;
         if deadline < done {
             return Err(KillError::Deadline {
-                pod: pod.label().to_string().into(),
+                pod: pod.pod_ref().to_string().into(),
                 waited: deadline - at,
                 still_running: vec!["main".into()],
             });
@@ -192,7 +192,7 @@ impl PodKiller for FakeKiller {
     }
 }
 
-impl PodFacts for FakeKiller {
+impl PodStateProvider for FakeKiller {
     fn survives_soft_reboot(&self, _: &PodUid) -> bool {
         self.0.lock().survive
     }

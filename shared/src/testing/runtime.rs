@@ -264,7 +264,7 @@ impl Runtime for FakeRuntime {
             let fake = FakePod {
                 name: pod.name().clone(),
                 namespace: pod.namespace().clone(),
-                grace: pod.own_grace(),
+                grace: pod.termination_grace_period(),
                 spec_mark: pod.spec_mark().map(Into::into),
                 status: running(pod),
                 again: false,
@@ -304,7 +304,7 @@ impl Runtime for FakeRuntime {
         let forced = tokio::select! {
             biased;
             () = tokio::time::sleep(takes) => false,
-            () = grace.over() => true,
+            () = grace.expired() => true,
         };
         let policy = pod.and_then(|pod| pod.spec.as_ref()?.restart_policy.as_deref());
         let again = pod.is_some() && policy.unwrap_or("Always") == "Always";

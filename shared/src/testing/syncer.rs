@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::base::lock::Mutex;
 use crate::{
-    GateReason, Grace, KillReason, NodeEndListener, Pod, PodStopped, PodSyncer, PodUid,
-    RuntimeFacts, RuntimePod, RuntimeView, StatusOverride, Stop, StoppedContainer, SyncError,
+    GateReason, Grace, KillReason, NodeEndListener, Pod, PodStopped, PodSyncer, PodUid, RuntimePod,
+    RuntimeStateProvider, RuntimeView, StatusOverride, Stop, StoppedContainer, SyncError,
     SyncUpdate, Synced, UpdateKind,
 };
 use tokio::time::Instant;
@@ -149,7 +149,7 @@ impl FakeSyncer {
         let forced = tokio::select! {
             biased;
             () = tokio::time::sleep(script.stop_takes) => false,
-            () = grace.over() => true,
+            () = grace.expired() => true,
         };
         PodStopped {
             signalled_at: Some(begun),
@@ -230,7 +230,7 @@ impl PodSyncer for FakeSyncer {
     }
 }
 
-impl RuntimeFacts for FakeSyncer {
+impl RuntimeStateProvider for FakeSyncer {
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, SyncError> {
         let script = self.0.lock().scripts.get(uid).cloned().unwrap_or_default();
         if script.mounts_hang {

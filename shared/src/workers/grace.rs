@@ -18,7 +18,7 @@ pub(super) fn effective(
         .into_iter()
         .flatten()
         .min()
-        .or_else(|| pod.and_then(Pod::own_grace))
+        .or_else(|| pod.and_then(Pod::termination_grace_period))
         .unwrap_or(Grace::SHORTEST)
         .max(Grace::SHORTEST)
 }

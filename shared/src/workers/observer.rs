@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Pod, PodLabel};
+use crate::{Pod, PodRef};
 
 /// Receives how long the workers' steps take, and shorter grace periods. Called outside every lock;
 /// must not block. Every method does nothing unless it is overridden.
@@ -22,7 +22,7 @@ pub trait WorkerObserver: Send + Sync + 'static {
     fn step_ended(&self, _operation: &'static str, _took: Duration) {}
 
     /// Called when a further request to terminate a pod has shortened its grace period to `grace` from now.
-    fn grace_shortened(&self, _pod: &PodLabel, _grace: Duration) {}
+    fn grace_shortened(&self, _pod: &PodRef, _grace: Duration) {}
 }
 
 /// Ignores everything.

@@ -73,7 +73,7 @@ impl<S: PodSyncer> PodWorkers<S> {
 /// The default deadline for a kill of the pod; `None` while it is not terminating.
 fn end_by(record: &Record) -> Option<Instant> {
     let ending = record.ending.as_ref()?;
-    let own = || record.pod().and_then(Pod::own_grace);
+    let own = || record.pod().and_then(Pod::termination_grace_period);
     let grace = ending.grace.or_else(own).unwrap_or(Duration::ZERO);
     Some(default_deadline(ending.grace_since, grace))
 }

@@ -14,10 +14,10 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 
 use crate::base::lock::Mutex;
-use crate::status::{PodPhase, StatusInput, StatusStore, generate, phase, unmade};
+use crate::status::{PodPhase, StatusInput, StatusStore, generate, pending_containers, phase};
 use crate::workers::has_terminal_phase;
 use crate::workers::syncer::{
-    PodSyncer, RuntimeFacts, RuntimeView, Stop, SyncError, SyncUpdate, Synced,
+    PodSyncer, RuntimeStateProvider, RuntimeView, Stop, SyncError, SyncUpdate, Synced,
 };
 use crate::{
     Event, GateReason, Grace, KillReason, NodeEndListener, NodeEnding, Pod, PodRuntimeStatus,
@@ -117,13 +117,13 @@ impl<R: Runtime> RuntimeSyncer<R> {
     /// Resolves when something changed in the runtime that no worker knows of, or changes were
     /// lost, and the runtime should be listed; at once if that happened since the last call. For
     /// one caller; cancel-safe.
-    pub async fn unknown_changes(&self) {
+    pub async fn relist_needed(&self) {
         self.unknown.notified().await;
     }
 
     /// Forwards the runtime's own changes (exits, readiness) to the workers. Runs until the runtime
     /// is gone.
-    pub async fn follow_changes(workers: PodWorkers<Self>) {
+    pub async fn forward_runtime_changes(workers: PodWorkers<Self>) {
         let mut changes = workers.syncer().runtime.changes();
         loop {
             match changes.recv().await {
@@ -183,7 +183,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         // A runtime that does not answer may run the pod already.
         let Ok(mut now) = self.runtime.pod_status(pod.uid()).await else { return };
         if now.containers.is_empty() {
-            now.containers = unmade(pod);
+            now.containers = pending_containers(pod);
         }
         self.publish(pod, &now, false, None);
     }
@@ -232,7 +232,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         };
         drop(told);
         if !fields.is_empty() && fields != before {
-            let (pod, message) = (pod.label().clone(), fields.join("; ").into());
+            let (pod, message) = (pod.pod_ref().clone(), fields.join("; ").into());
             self.recorder.record(&Event::FieldsIgnored { pod, message });
         }
     }
@@ -245,7 +245,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
             retryable: false,
         };
         self.recorder.record(&Event::PodRejected {
-            pod: pod.label().clone(),
+            pod: pod.pod_ref().clone(),
             reason: rejection.reason.clone(),
             message: rejection.message.clone(),
         });
@@ -259,7 +259,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
         let pod = update.pod;
         let left = self.active_time_left(&pod).await;
         if left == Some(Duration::ZERO) {
-            self.recorder.record(&Event::DeadlineExceeded { pod: pod.label().clone() });
+            self.recorder.record(&Event::DeadlineExceeded { pod: pod.pod_ref().clone() });
             let ended = Some(deadline::exceeded());
             return Ok(Synced { terminal: true, ended, again_in: None });
         }
@@ -341,7 +341,7 @@ impl<R: Runtime> PodSyncer for RuntimeSyncer<R> {
     }
 }
 
-impl<R: Runtime> RuntimeFacts for RuntimeSyncer<R> {
+impl<R: Runtime> RuntimeStateProvider for RuntimeSyncer<R> {
     async fn mounts(&self, uid: &PodUid) -> Result<Vec<String>, SyncError> {
         self.runtime
             .mounts(uid)
@@ -410,7 +410,7 @@ mod tests {
         let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
         let syncer = RuntimeSyncer::new(shared, statuses.clone(), recorder.clone(), wall);
         let workers = PodWorkers::new(syncer, recorder);
-        tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
+        tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
         let settle = || tokio::time::sleep(Duration::from_millis(1));
         let pod = pod_with("web", "web", |pod| {
             let container =

@@ -17,7 +17,8 @@ use crate::kill::PodStopped;
 use crate::status::is_terminal;
 use crate::workers::syncer::{RuntimeView, Stop, SyncUpdate, UpdateKind};
 use crate::{
-    Grace, KillReason, KillRequest, Owed, Pod, PodUid, PodUidMap, RunningPods, RuntimePod,
+    Grace, KillReason, KillRequest, Pod, PodUid, PodUidMap, RestartCondition, RunningPods,
+    RuntimePod,
 };
 
 mod known;
@@ -177,7 +178,8 @@ impl WorkersState {
         }
         let began = !record.is_ending();
         if began {
-            record.restart_requested |= record.is_static && request.reason.owes() == Owed::Restart;
+            record.restart_requested |= record.is_static
+                && request.reason.restart_condition() == RestartCondition::Terminated;
             if cannot_have_started(record, view) {
                 return self.finish_unstarted(&uid, request.reason, now);
             }

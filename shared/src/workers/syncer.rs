@@ -11,7 +11,7 @@ use crate::{
 ///
 /// For one UID the workers never run two of these at the same time; different UIDs run in parallel.
 /// Every step may be retried after an error, and must then continue from the current state.
-pub trait PodSyncer: RuntimeFacts + NodeEndListener {
+pub trait PodSyncer: RuntimeStateProvider + NodeEndListener {
     /// Makes the pod run as its spec asks. The future is dropped when the pod is requested to terminate.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ pub trait PodSyncer: RuntimeFacts + NodeEndListener {
 }
 
 /// What the runtime says of a pod, beside the steps.
-pub trait RuntimeFacts: Send + Sync + 'static {
+pub trait RuntimeStateProvider: Send + Sync + 'static {
     /// Mount points that the pod still holds on the host.
     ///
     /// # Errors

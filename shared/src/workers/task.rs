@@ -12,7 +12,7 @@ use super::WorkersShared;
 use super::state::{PodWork, StepOutcome};
 use crate::base::critical::panic_text;
 use crate::workers::syncer::{PodSyncer, Stop, SyncError, SyncUpdate, Synced};
-use crate::{Event, Grace, Pod, PodLabel, PodStopped, PodUid, Retry, RuntimePod, error_chain};
+use crate::{Event, Grace, Pod, PodRef, PodStopped, PodUid, Retry, RuntimePod, error_chain};
 
 /// Carries out the steps of one pod until there is nothing to do.
 pub(super) async fn run<S: PodSyncer>(inner: Arc<WorkersShared<S>>, uid: PodUid, generation: u64) {
@@ -102,7 +102,7 @@ enum StepReport {
     Event(Event),
     /// Completed with the retry delay once that is known.
     Failure {
-        pod: PodLabel,
+        pod: PodRef,
         error: String,
     },
 }
@@ -129,12 +129,12 @@ async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: &Notify) -> 
     match result {
         Ok(Synced { terminal: true, ended, .. }) => Done::quiet(StepOutcome::Completed(ended)),
         Ok(Synced { again_in, .. }) => Done::quiet(StepOutcome::Synced { again_in }),
-        Err(error) => Done::failed(pod.label().clone(), &error, error.retry),
+        Err(error) => Done::failed(pod.pod_ref().clone(), &error, error.retry),
     }
 }
 
 async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instant) -> Done {
-    let (label, reason) = (pod.label().clone(), stop.until.reason());
+    let (label, reason) = (pod.pod_ref().clone(), stop.until.reason());
     match caught(syncer.sync_terminating_pod(pod, stop)).await {
         Ok(stopped) => {
             let told = Some(StepReport::of_stop(label, &stopped, since));
@@ -155,7 +155,7 @@ async fn terminate_runtime<S: PodSyncer>(
     syncer: &S,
     (pod, grace, since): (RuntimePod, Grace, Option<Instant>),
 ) -> Done {
-    let label = pod.label();
+    let label = pod.pod_ref();
     match caught(syncer.sync_terminating_runtime_pod(pod, grace)).await {
         Ok(stopped) => {
             let told = since.map(|since| StepReport::of_stop(label, &stopped, since));
@@ -166,7 +166,7 @@ async fn terminate_runtime<S: PodSyncer>(
 }
 
 async fn finish<S: PodSyncer>(syncer: &S, pod: Pod) -> Done {
-    let label = pod.label().clone();
+    let label = pod.pod_ref().clone();
     match caught(syncer.sync_terminated_pod(pod)).await {
         Ok(()) => Done::quiet(StepOutcome::Finished),
         Err(error) => Done::failed(label, &error, error.retry),
@@ -174,7 +174,7 @@ async fn finish<S: PodSyncer>(syncer: &S, pod: Pod) -> Done {
 }
 
 impl StepReport {
-    fn of_stop(pod: PodLabel, stopped: &PodStopped, since: Instant) -> Self {
+    fn of_stop(pod: PodRef, stopped: &PodStopped, since: Instant) -> Self {
         let forced = stopped.containers.iter().filter(|c| c.forced);
         let forced = forced.map(|c| c.name.clone()).collect();
         let (took, remark) = (since.elapsed(), stopped.remark.clone());
@@ -187,7 +187,7 @@ impl Done {
         Self { outcome, told: None }
     }
 
-    fn failed(pod: PodLabel, error: &SyncError, retry: Retry) -> Self {
+    fn failed(pod: PodRef, error: &SyncError, retry: Retry) -> Self {
         let told = StepReport::Failure { pod, error: error_chain(error) };
         Self { outcome: StepOutcome::Failed(retry), told: Some(told) }
     }

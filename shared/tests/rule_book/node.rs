@@ -7,8 +7,8 @@ use tokio::sync::watch;
 use winddown_shared::status::StatusStore;
 use winddown_shared::testing::{FakeRecorder, FakeRuntime};
 use winddown_shared::{
-    Admission, AdmitHandler, DesiredPods, Event, Intake, Lifecycle, Others, Pod, PodKiller, PodUid,
-    PodWorkers, Rejection, RuntimeSyncer, WallClock, WallTime,
+    Admission, AdmitHandler, DesiredPods, Event, Intake, Lifecycle, OtherPods, Pod, PodKiller,
+    PodUid, PodWorkers, Rejection, RuntimeSyncer, WallClock, WallTime,
 };
 
 use super::{pod_with, settle};
@@ -28,7 +28,7 @@ pub(crate) struct Node {
 struct Refuse(watch::Receiver<Vec<PodUid>>);
 
 impl AdmitHandler for Refuse {
-    fn admit(&self, pod: &Pod, others: &Others) -> Result<(), Rejection> {
+    fn admit(&self, pod: &Pod, others: &OtherPods) -> Result<(), Rejection> {
         assert!(
             others.non_terminating().iter().all(|other| other.uid() != pod.uid()),
             "a pod is its own rival"
@@ -60,7 +60,7 @@ pub(crate) fn node_with(
     let admission = Admission::default().then(Refuse(refused.subscribe()));
     let intake = Intake::new(shared, workers.clone(), statuses.clone(), admission, recorder);
     let intake = tokio::spawn(intake.run(desired.subscribe()));
-    tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
+    tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
     Node { runtime, workers, statuses, events, refused, desired, intake }
 }
 

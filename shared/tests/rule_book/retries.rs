@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::testing::{FakeRecorder, FakeSyncer, Script, SyncStep};
 use winddown_shared::{
-    Event, Grace, NodeEndListener, Pod, PodStopped, PodSyncer, PodWorkers, Retry, RuntimeFacts,
-    RuntimePod, Stop, SyncError, SyncUpdate, Synced, UpdateKind, WorkerObserver,
+    Event, Grace, NodeEndListener, Pod, PodStopped, PodSyncer, PodWorkers, Retry, RuntimePod,
+    RuntimeStateProvider, Stop, SyncError, SyncUpdate, Synced, UpdateKind, WorkerObserver,
 };
 
 use super::{bench, pod, secs, settle, stop, uid};
@@ -39,7 +39,7 @@ impl PodSyncer for Answers {
     }
 }
 
-impl RuntimeFacts for Answers {}
+impl RuntimeStateProvider for Answers {}
 
 impl NodeEndListener for Answers {}
 

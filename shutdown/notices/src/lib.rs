@@ -2,9 +2,9 @@
 //! the metadata service of a cloud.
 //!
 //! ```text
-//! FileSource ──┐
-//! Operator ────┼─ NoticePublisher ─► NoticeAggregator ─► Notices (the one in force: the earliest deadline)
-//! watch_cloud ─┘
+//! FileSource ─────┐
+//! OperatorSource ─┼─ NoticePublisher ─► NoticeAggregator ─► Notices (the one in force: the earliest deadline)
+//! watch_cloud ────┘
 //! ```
 //!
 //! Each source gets a [`NoticePublisher`] from the [`NoticeAggregator`], and publishes or withdraws an
@@ -47,7 +47,7 @@ pub use aggregator::{NoticeAggregator, NoticePublisher, SourceStatus};
 pub use announcement::{Announcement, When};
 pub use cloud::{Cloud, CloudSettings, Endpoint, EndpointError, watch_cloud};
 pub use file::{ContentError, FileSource};
-pub use operator::{Deadline, Drain, Operator};
+pub use operator::{Deadline, Drain, OperatorSource};
 
 /// Returns how long the machine has been up, or `None` if that is unknown.
 pub type Uptime = fn() -> Option<std::time::Duration>;

@@ -19,7 +19,7 @@ mod tests;
 /// Publishes the notice that an operator gives through the control socket. The notice lasts for this
 /// boot: it survives a restart of the agent, but not a reboot of the node. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Operator(Arc<OperatorShared>);
+pub struct OperatorSource(Arc<OperatorShared>);
 
 /// When the node goes down, and by which clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ struct OperatorShared {
     publisher: NoticePublisher,
     file: KeptFile,
     drain_file: KeptFile,
-    found_drain: Option<KeptDrain>,
+    earlier_drain: Option<KeptDrain>,
     boot_id: String,
     wall: WallClock,
     boot: BootClock,
@@ -87,9 +87,9 @@ struct KeptDrain {
     is_over: bool,
 }
 
-// === impl Operator ===
+// === impl OperatorSource ===
 
-impl Operator {
+impl OperatorSource {
     /// Publishes the notice that an earlier agent of this boot stored in `directory`, if there is one,
     /// and reads the stored drain. Blocks on the file system.
     pub fn open(
@@ -112,10 +112,18 @@ impl Operator {
         let kept = read::<StoredNotice>(&file, "give the notice again if there was one");
         let kept = kept.filter(|kept| is_ours(kept.version, &kept.boot_id, kept.given_boot_ms));
         let drain = read::<KeptDrain>(&drain_file, "drain the node again if it was drained");
-        let found_drain = drain.filter(|d| is_ours(d.version, &d.boot_id, Some(d.given_boot_ms)));
+        let earlier_drain = drain.filter(|d| is_ours(d.version, &d.boot_id, Some(d.given_boot_ms)));
         let given = Mutex::default();
-        let mut inner =
-            OperatorShared { publisher, file, drain_file, found_drain, boot_id, wall, boot, given };
+        let mut inner = OperatorShared {
+            publisher,
+            file,
+            drain_file,
+            earlier_drain,
+            boot_id,
+            wall,
+            boot,
+            given,
+        };
         // A missing file does not mean that the operator withdrew the notice: the write may have failed.
         if let Some(kept) = &kept {
             inner.publish(kept);
@@ -131,7 +139,7 @@ impl Operator {
 
     /// Keeps a notice that the run of an earlier agent knows, if the disk has lost it: it is in force and can be
     /// withdrawn. Does nothing if a notice was given, or `since_boot` is past.
-    pub fn keep(&self, since_boot: Duration, text: &str) {
+    pub fn restore(&self, since_boot: Duration, text: &str) {
         let Ok(mut given) = self.0.given.try_lock() else { return };
         if given.is_none() && since_boot > self.0.boot.now() {
             let kept = self.0.of(Deadline::SinceBoot(since_boot), text);
@@ -142,7 +150,7 @@ impl Operator {
 
     /// Announces that the node goes down at `deadline`. The notice is in force when this returns. Dropping
     /// the future may leave it in force but not on disk.
-    pub async fn give(&self, deadline: Deadline, text: &str) {
+    pub async fn announce(&self, deadline: Deadline, text: &str) {
         let kept = self.0.of(deadline, text);
         let mut given = self.0.given.lock().await;
         self.0.publish(&kept);
@@ -151,12 +159,12 @@ impl Operator {
     }
 
     /// The drain that an earlier agent of this boot left behind, with what was left of its time.
-    pub fn found_drain(&self) -> Option<Drain> {
-        self.0.found_drain.as_ref().map(KeptDrain::drain)
+    pub fn earlier_drain(&self) -> Option<Drain> {
+        self.0.earlier_drain.as_ref().map(KeptDrain::drain)
     }
 
     /// Stores that the node is drained, or no longer is.
-    pub async fn note_drain(&self, drain: Option<Drain>) {
+    pub async fn store_drain(&self, drain: Option<Drain>) {
         let kept = drain.map(|drain| KeptDrain {
             version: 1,
             boot_id: self.0.boot_id.clone(),

@@ -151,7 +151,7 @@ fn all_pods(
 fn asked(pod: &Pod, started: Instant, budget: Budget) -> PodReport {
     let left = whole_seconds(budget.pods.saturating_sub(started.elapsed()));
     let left = left.max(Duration::from_secs(1));
-    let wanted = pod.own_grace();
+    let wanted = pod.termination_grace_period();
     let mut report = PodReport::spared(pod, wanted.map_or(left, |own| own.min(left)));
     report.wanted_grace = wanted.filter(|own| *own > left);
     report.asked = Some(started.elapsed());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::{Instant, timeout_at};
-use winddown_shared::{PodLabel, ShutdownPoint, ShutdownWork, WorkContext, WorkError, WorkRemark};
+use winddown_shared::{PodRef, ShutdownPoint, ShutdownWork, WorkContext, WorkError, WorkRemark};
 
 use super::ShutdownController;
 use super::signals::ShutdownSignals;
@@ -28,7 +28,7 @@ impl<K: EndingPods> ShutdownController<K> {
         started: Instant,
         until: Instant,
         signals: &ShutdownSignals,
-    ) -> Vec<PodLabel> {
+    ) -> Vec<PodRef> {
         let work = self.release_work(run, started);
         if work.is_empty() {
             return Vec::new();

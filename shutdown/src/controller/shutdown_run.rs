@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::critical::panic_text;
 use winddown_shared::{
-    Event, GateReason, KillReason, NodeEnding, PodLabel, RequestReport, StatusOverride,
+    Event, GateReason, KillReason, NodeEnding, PodRef, RequestReport, StatusOverride,
 };
 
 use super::finalize::Noted;
@@ -388,7 +388,7 @@ impl<K: EndingPods> ShutdownController<K> {
         run: RunReport,
         end: RunEnd,
         (journal, started): (&Journal, Instant),
-        not_told: &[PodLabel],
+        not_told: &[PodRef],
     ) -> ShutdownReport {
         let ended = Ended { at: self.parts.clock.now(), took: started.elapsed() };
         let mut report = ShutdownReport::new(journal.header.clone(), run, ended);

@@ -7,7 +7,7 @@ use winddown_shared::WallClock;
 
 use super::Journal;
 use crate::record::tests::record;
-use crate::{FileError, RecordPlace, RunPhase, RunRecord};
+use crate::{FileError, RecordStore, RunPhase, RunRecord};
 
 /// A scripted place.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Place {
     }
 }
 
-impl RecordPlace for Place {
+impl RecordStore for Place {
     fn write(&self, record: &RunRecord) -> Result<(), FileError> {
         self.tried.fetch_add(1, Ordering::SeqCst);
         if let Some(go) = &*self.hangs.lock().unwrap() {
@@ -68,8 +68,8 @@ impl RecordPlace for Place {
 }
 
 fn journal(places: &[Arc<Place>]) -> Journal {
-    let places: Vec<Arc<dyn RecordPlace>> =
-        places.iter().map(|place| Arc::clone(place) as Arc<dyn RecordPlace>).collect();
+    let places: Vec<Arc<dyn RecordStore>> =
+        places.iter().map(|place| Arc::clone(place) as Arc<dyn RecordStore>).collect();
     let mut header = record("boot", 0, 0).header(Duration::ZERO);
     header.warnings.clear();
     let clock = WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap());

@@ -9,7 +9,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{Mutex, error_chain};
 
-use crate::{RecordPlace, RunRecord};
+use crate::{RecordStore, RunRecord};
 
 /// The shortest time between a write and one that [`put_later`](Writer::put_later) asks for.
 const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const MIN_WRITE_INTERVAL: Duration = Duration::from_secs(1);
 /// Writes to a place never overlap, so an older record never replaces a newer one. A record that is still
 /// waiting to be written is replaced by the next.
 pub(super) struct PlaceWriter {
-    pub(super) place: Arc<dyn RecordPlace>,
+    pub(super) place: Arc<dyn RecordStore>,
     tray: Arc<Tray>,
 }
 
@@ -51,7 +51,7 @@ struct WriterState {
 // === impl PlaceWriter ===
 
 impl PlaceWriter {
-    pub(super) fn new(place: Arc<dyn RecordPlace>) -> Self {
+    pub(super) fn new(place: Arc<dyn RecordStore>) -> Self {
         Self { place, tray: Arc::default() }
     }
 
@@ -101,7 +101,7 @@ impl PlaceWriter {
 }
 
 /// Queues the tray's later record when it is due, for as long as the tray's writer lives.
-async fn queue_later(tray: Weak<Tray>, place: Arc<dyn RecordPlace>, mut due: Instant) {
+async fn queue_later(tray: Weak<Tray>, place: Arc<dyn RecordStore>, mut due: Instant) {
     loop {
         sleep_until(due).await;
         let Some(tray) = tray.upgrade() else { return };
@@ -136,7 +136,7 @@ impl Tray {
         self: &Arc<Self>,
         state: &mut WriterState,
         record: Arc<RunRecord>,
-        place: &Arc<dyn RecordPlace>,
+        place: &Arc<dyn RecordStore>,
     ) {
         (state.next, state.queued) = (Some(record), Some(Instant::now()));
         if !std::mem::replace(&mut state.busy, true) {
@@ -146,7 +146,7 @@ impl Tray {
     }
 
     /// Writes queued records until there are none.
-    fn work(&self, place: &dyn RecordPlace) {
+    fn work(&self, place: &dyn RecordStore) {
         while let Some(record) = self.take() {
             let write = catch_unwind(AssertUnwindSafe(|| place.write(&record)));
             let failed = match write {

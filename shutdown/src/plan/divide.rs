@@ -57,7 +57,10 @@ fn useful_time(group: &Group) -> Duration {
 
 /// The longest time any pod of the group asks for; zero without pods.
 fn longest_request(group: &Group) -> Duration {
-    let longest =
-        group.pods.iter().map(|planned| planned.pod.own_grace().unwrap_or(group.configured)).max();
+    let longest = group
+        .pods
+        .iter()
+        .map(|planned| planned.pod.termination_grace_period().unwrap_or(group.configured))
+        .max();
     longest.map_or(Duration::ZERO, |longest| whole_seconds(longest).max(Grace::SHORTEST))
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use winddown_shared::{Grace, PodLabel};
+use winddown_shared::{Grace, PodRef};
 
 use super::{Plan, PlannedPod, Shrink};
 use crate::Role;
@@ -29,7 +29,7 @@ pub enum PlanWarning {
     /// A pod asks for more time than it is guaranteed.
     GraceCut {
         /// The pod.
-        pod: PodLabel,
+        pod: PodRef,
         /// Its own grace period.
         wants: Duration,
         /// The time that it is guaranteed.
@@ -52,7 +52,7 @@ pub enum PlanWarning {
         /// The number of such pods.
         pods: usize,
         /// One of them.
-        first: PodLabel,
+        first: PodRef,
     },
 }
 
@@ -88,7 +88,7 @@ impl Plan {
             let kept = group.kept_for_drivers(gets);
             group.pods.iter().filter_map(move |planned| {
                 let gets = planned.part_of(gets, kept).max(Grace::SHORTEST);
-                let wants = planned.pod.own_grace().filter(|own| *own > gets)?;
+                let wants = planned.pod.termination_grace_period().filter(|own| *own > gets)?;
                 let room = whole_seconds(group.latest_end.saturating_sub(drain));
                 let at_most = wants.min(room).max(gets);
                 Some(Cut { planned, wants, gets, at_most })
@@ -101,7 +101,7 @@ impl Plan {
         let mut pods = of_node
             .flat_map(|group| &group.pods)
             .filter(|planned| planned.pod.priority().is_none());
-        let first = pods.next()?.pod.label().clone();
+        let first = pods.next()?.pod.pod_ref().clone();
         Some(PlanWarning::NoPriority { pods: 1 + pods.count(), first })
     }
 }
@@ -110,7 +110,7 @@ impl Plan {
 fn cut_warnings(cuts: &[Cut<'_>], named: usize) -> Vec<PlanWarning> {
     if cuts.len() <= named {
         let one = |cut: &Cut<'_>| PlanWarning::GraceCut {
-            pod: cut.planned.pod.label().clone(),
+            pod: cut.planned.pod.pod_ref().clone(),
             wants: cut.wants,
             gets: cut.gets,
             at_most: cut.at_most,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use winddown_host::Durability;
 
-use super::{RecordPlace, RunRecord, VERSION};
+use super::{RecordStore, RunRecord, VERSION};
 use crate::json_file::{FileError, JsonFile};
 
 /// The file's name in its directory.
@@ -39,7 +39,7 @@ impl RecordFile {
     }
 }
 
-impl RecordPlace for RecordFile {
+impl RecordStore for RecordFile {
     fn write(&self, record: &RunRecord) -> Result<(), FileError> {
         let survives = if self.volatile { Durability::Process } else { Durability::PowerCut };
         match FILE.write(&self.path, survives, record) {

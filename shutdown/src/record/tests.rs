@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use winddown_shared::{KillReason, RequestReport, error_chain};
 
-use super::{RecordFile, RecordPlace, RunPhase, RunRecord};
+use super::{RecordFile, RecordStore, RunPhase, RunRecord};
 use crate::report::{Ended, ReportHeader};
 use crate::{
     Budget, BudgetReport, GroupReport, NoticeReport, PodEnd, PodReport, Policy, RunReport, RunStop,
@@ -93,8 +93,8 @@ fn the_newest_record_of_this_boot_counts_wherever_it_is() {
     let directories = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
     let files: Vec<RecordFile> =
         directories.iter().map(|d| RecordFile::in_directory(d.path())).collect();
-    let places: Vec<Arc<dyn RecordPlace>> =
-        files.iter().cloned().map(|file| Arc::new(file) as Arc<dyn RecordPlace>).collect();
+    let places: Vec<Arc<dyn RecordStore>> =
+        files.iter().cloned().map(|file| Arc::new(file) as Arc<dyn RecordStore>).collect();
     assert_eq!(RunRecord::of_boot(&places, "boot"), None);
     for (first, second, newest) in [
         (("boot", 1, 1), ("boot", 1, 2), Some((1, 2))),
@@ -136,7 +136,7 @@ fn what_is_no_record_is_an_error_that_names_the_file_and_does_not_hide_the_other
         fs::write(bad.path(), content).unwrap();
         let text = error_chain(&bad.read().unwrap_err());
         assert!(text.starts_with(&expected), "{text}");
-        let places: Vec<Arc<dyn RecordPlace>> = vec![Arc::new(bad.clone()), Arc::new(good.clone())];
+        let places: Vec<Arc<dyn RecordStore>> = vec![Arc::new(bad.clone()), Arc::new(good.clone())];
         assert_eq!(RunRecord::of_boot(&places, "boot").unwrap().sequence, 1);
     }
 }
@@ -171,7 +171,7 @@ fn a_record_in_memory_is_read_like_any_other_and_counts_when_it_is_newer() {
     disk.write(&record("boot", 1, 3)).unwrap();
     memory.write(&record("boot", 1, 4)).unwrap();
     memory.write(&record("boot", 1, 5)).unwrap();
-    let places: Vec<Arc<dyn RecordPlace>> = vec![Arc::new(disk), Arc::new(memory)];
+    let places: Vec<Arc<dyn RecordStore>> = vec![Arc::new(disk), Arc::new(memory)];
     assert_eq!(RunRecord::of_boot(&places, "boot"), Some(record("boot", 1, 5)));
 }
 
@@ -179,7 +179,7 @@ fn a_record_in_memory_is_read_like_any_other_and_counts_when_it_is_newer() {
 fn impossible_times_are_not_counted_with() {
     let directory = tempfile::tempdir().unwrap();
     let file = RecordFile::in_directory(directory.path());
-    let places: Vec<Arc<dyn RecordPlace>> = vec![Arc::new(file.clone())];
+    let places: Vec<Arc<dyn RecordStore>> = vec![Arc::new(file.clone())];
     let endless = Duration::from_secs(u64::MAX / 2048);
     let changes: [fn(&mut RunRecord, Duration); 4] = [
         |record, _| record.first_group_ms = u64::MAX,
@@ -201,7 +201,7 @@ fn impossible_times_are_not_counted_with() {
 fn the_farthest_deadline_that_a_notice_can_have_is_counted_with() {
     let directory = tempfile::tempdir().unwrap();
     let file = RecordFile::in_directory(directory.path());
-    let places: Vec<Arc<dyn RecordPlace>> = vec![Arc::new(file.clone())];
+    let places: Vec<Arc<dyn RecordStore>> = vec![Arc::new(file.clone())];
     let mut record = record("boot", 1, 1);
     record.report.notice.as_mut().unwrap().deadline = winddown_shared::LONGEST_NOTICE;
     record.report.budget.pods = winddown_shared::LONGEST_NOTICE;

@@ -177,7 +177,7 @@ impl PodReport {
             uid: pod.uid().to_string(),
             priority: pod.spec.as_ref().and_then(|spec| spec.priority),
             grace,
-            wanted_grace: pod.own_grace().filter(|own| *own > grace),
+            wanted_grace: pod.termination_grace_period().filter(|own| *own > grace),
             asked: None,
             ending_by: None,
             sigterm: None,

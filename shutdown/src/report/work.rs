@@ -148,7 +148,7 @@ impl WorkReport {
         remark: &WorkRemark,
     ) -> Event {
         self.ended = Some(now);
-        self.remark = remark.said();
+        self.remark = remark.get();
         let took = now.saturating_sub(self.started.unwrap_or(now));
         let (outcome, error) = match end {
             WorkEnd::Done => (WorkOutcome::Done, None),

@@ -84,7 +84,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             self.order.progress.add_group(&self.plan.groups[group]);
         }
         let allowed = self.plan.groups[group].allowed;
-        let grace = pod.own_grace().unwrap_or(allowed).min(allowed);
+        let grace = pod.termination_grace_period().unwrap_or(allowed).min(allowed);
         self.enlist(group, pod, grace);
         self.order.progress.group(group, |group| group.pods += 1);
     }

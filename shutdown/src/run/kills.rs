@@ -102,7 +102,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             let again = report.asked.is_some();
             if !again {
                 report.stays = comes_back && report.ending_by.is_none() && self.plan.may_stay(&pod);
-                let wants = pod.own_grace().unwrap_or(allowed);
+                let wants = pod.termination_grace_period().unwrap_or(allowed);
                 report.asked = Some(offset);
                 report.grace = wants.min(room);
                 report.wanted_grace = Some(wants).filter(|wants| *wants > report.grace);

@@ -67,7 +67,10 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         let waiting =
             self.unasked.waiting[group].iter().map(|(place, pod)| match self.kill_at(*place) {
                 Some(kill_at) => kill_at.saturating_sub(now),
-                None => pod.own_grace().unwrap_or(report.configured).min(report.configured),
+                None => pod
+                    .termination_grace_period()
+                    .unwrap_or(report.configured)
+                    .min(report.configured),
             });
         let longest = waiting.max().map(|longest| longest.max(Duration::from_secs(1)));
         let asked = self.kills.asked.values().filter(|asked| asked.place.group == group);

@@ -5,8 +5,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use winddown_shared::testing::{FakeKiller, FakeRecorder};
 use winddown_shared::{
-    Event, KillError, KillReason, KillRequest, NodeEndListener, PluginName, Pod, PodFacts,
-    PodKiller, PodStopped, PodUid, RunningPods, RuntimePod, StatusOverride,
+    Event, KillError, KillReason, KillRequest, NodeEndListener, PluginName, Pod, PodKiller,
+    PodStateProvider, PodStopped, PodUid, RunningPods, RuntimePod, StatusOverride,
 };
 
 use super::{RunOrder, RunReport, RunStop, run_plan};
@@ -234,7 +234,7 @@ async fn who_had_asked_a_pod_to_end_before_the_run_is_in_its_report() {
     let pods = [pod("old", None, None), pod("app", None, None)];
     let killer = FakeKiller::with(pods.clone());
     killer.takes(pods[0].uid(), secs(3));
-    let max_age = KillReason::Plugin(PluginName::of("max-age"));
+    let max_age = KillReason::Plugin(PluginName::new("max-age"));
     killer.begin_kill(pods[0].clone(), KillRequest::new(max_age));
     let report = Scene::new(killer, two_fields(30, 10)).run().await;
     assert_eq!(of(&report, "old").ending_by.as_deref(), Some("max-age"));
@@ -301,7 +301,7 @@ impl PodKiller for Scripted {
         self.asked.lock().unwrap().push(pod.name().to_string());
         match &**pod.name() {
             "panics" => panic!("as told"),
-            "fails" => Err(KillError::WorkersGone { pod: pod.label().to_string().into() }),
+            "fails" => Err(KillError::WorkersGone { pod: pod.pod_ref().to_string().into() }),
             "deaf" => {
                 sleep_until(request.deadline.unwrap() + secs(600)).await;
                 Ok(Arc::default())
@@ -323,7 +323,7 @@ impl PodKiller for Scripted {
     }
 }
 
-impl PodFacts for Scripted {}
+impl PodStateProvider for Scripted {}
 
 impl NodeEndListener for Scripted {}
 

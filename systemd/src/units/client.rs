@@ -8,7 +8,9 @@ use futures_util::StreamExt as _;
 use tokio::sync::{broadcast, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
-use winddown_host::service_units::{NewUnit, ServiceUnits, UnitChange, UnitError, UnitView, Whom};
+use winddown_host::service_units::{
+    KillWhom, NewUnit, ServiceUnits, UnitChange, UnitError, UnitView,
+};
 use winddown_shared::{Backoff, critical};
 use zbus::fdo::DBusProxy;
 use zbus::names::BusName;
@@ -162,8 +164,8 @@ impl ServiceUnits for UnitsClient {
         self.call("SetUnitProperties", slice, &body).await.map(drop)
     }
 
-    async fn signal(&self, unit: &str, whom: Whom, signal: i32) -> Result<(), UnitError> {
-        let whom = if whom == Whom::All { "all" } else { "main" };
+    async fn signal(&self, unit: &str, whom: KillWhom, signal: i32) -> Result<(), UnitError> {
+        let whom = if whom == KillWhom::All { "all" } else { "main" };
         match self.call("KillUnit", unit, &(unit, whom, signal)).await.map(drop) {
             Err(UnitError::Absent { .. }) => Ok(()),
             outcome => outcome,

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use winddown_node_tests::usage;
 use winddown_shared::{
     Event, Grace, KillReason, KillRequest, Lifecycle, NodeEndListener, Pod, PodKiller, PodStopped,
-    PodSyncer, PodWorkers, Recorder, RuntimeFacts, RuntimePod, Stop, SyncError, SyncUpdate, Synced,
-    UpdateKind,
+    PodSyncer, PodWorkers, Recorder, RuntimePod, RuntimeStateProvider, Stop, SyncError, SyncUpdate,
+    Synced, UpdateKind,
 };
 
 use crate::figure::{bytes, count, exact, median, micros, per_second};
@@ -202,7 +202,7 @@ impl PodSyncer for AtOnce {
     }
 }
 
-impl RuntimeFacts for AtOnce {}
+impl RuntimeStateProvider for AtOnce {}
 
 impl NodeEndListener for AtOnce {}
 

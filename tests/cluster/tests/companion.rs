@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use winddown_apiserver::Fault;
 use winddown_companion::LocalContainers as _;
 use winddown_shared::{
-    Consent, DisruptionBudget, Grace, Pod, PodStopped, PodUid, Runtime, RuntimeError,
+    DisruptionBudget, EvictionConstraints, Grace, Pod, PodStopped, PodUid, Runtime, RuntimeError,
 };
 
 use recorded::{Inside, Pods};
@@ -129,14 +129,20 @@ async fn a_plan_is_told_of_budgets_and_of_responders_that_are_served() {
             let object = scene.server.get(&format!("pods/default/{name}")).unwrap();
             Pod::new(serde_json::from_value((*object).clone()).unwrap()).unwrap()
         });
-        let told = scene.runtime.consent(&pods).await.unwrap();
+        let told = scene.runtime.eviction_constraints(&pods).await.unwrap();
         let name =
             |uid: &PodUid| pods.iter().find(|pod| pod.uid() == uid).unwrap().name().to_string();
         told.into_iter().map(|(uid, consent)| (name(&uid), consent)).collect::<Vec<_>>()
     };
     let web = DisruptionBudget { name: "web".to_owned(), allowed: Some(0) };
-    let web = ("web".to_owned(), Consent { budgets: vec![web], ..Consent::default() });
-    let vm = Consent { responders: vec!["example.com/move".to_owned()], ..Consent::default() };
+    let web = (
+        "web".to_owned(),
+        EvictionConstraints { budgets: vec![web], ..EvictionConstraints::default() },
+    );
+    let vm = EvictionConstraints {
+        responders: vec!["example.com/move".to_owned()],
+        ..EvictionConstraints::default()
+    };
     for (version, wanted) in [(36, vec![web.clone()]), (37, vec![web, ("vm".to_owned(), vm)])] {
         let pods = [pod("web", &json!({})), moved(), pod("free", &json!({}))];
         let scene = Scene::new(&pods, SOON).await;

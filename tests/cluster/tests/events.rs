@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_apiserver::{ApiServer, Fault};
 use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
-use winddown_shared::{Event, PodLabel, PodUid, Recorder as _, WallClock, WallTime};
+use winddown_shared::{Event, PodRef, PodUid, Recorder as _, WallClock, WallTime};
 
 /// An API server, and an agent that writes events.
 struct Bed {
@@ -68,12 +68,8 @@ impl Drop for Bed {
     }
 }
 
-fn pod(name: &str) -> PodLabel {
-    PodLabel {
-        namespace: "shop".into(),
-        name: name.into(),
-        uid: PodUid::new(format!("uid-{name}")),
-    }
+fn pod(name: &str) -> PodRef {
+    PodRef { namespace: "shop".into(), name: name.into(), uid: PodUid::new(format!("uid-{name}")) }
 }
 
 fn draft(name: &str, message: &str) -> EventDraft {
@@ -172,7 +168,7 @@ async fn an_event_that_is_refused_holds_up_no_other() {
     bed.server.fault(Fault::on("create", "events").times(1).status(403));
     bed.events.send(draft("refused", "x"));
     bed.asked(1).await;
-    let nowhere = PodLabel { namespace: "no-such-namespace".into(), ..pod("lost") };
+    let nowhere = PodRef { namespace: "no-such-namespace".into(), ..pod("lost") };
     bed.events.send(EventDraft::normal(Subject::pod(&nowhere), "Killing", "x"));
     bed.events.send(draft("web", "no image"));
     bed.settled().await;
@@ -184,7 +180,7 @@ async fn an_event_that_is_refused_holds_up_no_other() {
 async fn an_event_that_the_server_never_manages_to_store_holds_up_no_other() {
     let bed = Bed::new().await;
     bed.server.fault(Fault::on("create", "events").namespace("broken").status(500));
-    let stuck = PodLabel { namespace: "broken".into(), ..pod("stuck") };
+    let stuck = PodRef { namespace: "broken".into(), ..pod("stuck") };
     bed.events.send(EventDraft::normal(Subject::pod(&stuck), "Killing", "x"));
     bed.asked(2).await;
     bed.events.send(draft("web", "no image"));

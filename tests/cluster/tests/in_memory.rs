@@ -68,7 +68,7 @@ impl InMemory {
         let intake = Intake::new(runtime, workers.clone(), statuses.clone(), admission, events);
         let mut node = JoinSet::new();
         if tells {
-            node.spawn(RuntimeSyncer::follow_changes(workers.clone()));
+            node.spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
         }
         node.spawn(intake.run(controller.wanted()));
         node.spawn(Follow::new(statuses.clone(), outbox).run(stop.clone()));

@@ -33,7 +33,7 @@ const BEYOND: [Beyond; 6] = [
     },
     Beyond {
         name: "order between nodes",
-        words: "AfterNode after_nodes GoesAfter",
+        words: "AfterNode after_nodes",
         own: "cluster/src/after_nodes node/src/cluster/after_nodes.rs",
         lines: "cluster/src/lib.rs node/src/cluster.rs",
     },

@@ -12,7 +12,7 @@ pub fn refusal(root: &Path, path: &Path) -> Option<String> {
     match others_may_write(root, path) {
         Ok(found) => {
             let found = found.first()?;
-            let fix = found.mend();
+            let fix = found.fix_command();
             Some(format!(
                 "others than root can change it ({found}); if it is as you want it: {fix}"
             ))

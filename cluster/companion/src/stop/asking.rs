@@ -58,7 +58,7 @@ fn without_consent(by: &str, time: Duration) -> String {
 fn log_refusal(pod: &Pod, refused: &RefusedRequest, deadline: Instant) {
     let why = refused.source.as_ref().map(refusal::text).unwrap_or_default();
     tracing::info!(
-        pod = %pod.label(),
+        pod = %pod.pod_ref(),
         "not evicted yet; deleted in {} s otherwise: {why}",
         deadline.saturating_duration_since(Instant::now()).as_secs()
     );
@@ -196,7 +196,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let now = Instant::now();
             let until =
                 (now + self.answer_time(grace)).min(deadline.max(now + LAST_ANSWER_TIMEOUT));
-            let answer = answer(self.api.evict(pod.label(), left), until, "evict the pod").await;
+            let answer = answer(self.api.evict(pod.pod_ref(), left), until, "evict the pod").await;
             drop(turn);
             let refused = match answer {
                 Ok(()) => {
@@ -253,7 +253,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let turn = self.turns.acquire().await;
             let left = whole(grace.remaining());
             let now = Instant::now();
-            let deleted = self.api.delete(pod.label(), left);
+            let deleted = self.api.delete(pod.pod_ref(), left);
             let until = now + self.answer_time(grace);
             let answer = answer(deleted, until, "delete the pod").await;
             drop(turn);
@@ -269,7 +269,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             }
             // Whatever the reason, pods are not being stopped.
             self.outage.failed(now);
-            tracing::debug!(pod = %pod.label(), error = refusal::chain(&refused), "the pod is not deleted yet");
+            tracing::debug!(pod = %pod.pod_ref(), error = refusal::chain(&refused), "the pod is not deleted yet");
             match retries.after(refused.refusal.retry_after(), Duration::MAX) {
                 Some(delay) => sleep(delay).await,
                 None => return pending().await,

@@ -2,14 +2,14 @@
 
 use super::*;
 use winddown_api_client::node_pods::RefusedRequest;
-use winddown_shared::Consent;
+use winddown_shared::EvictionConstraints;
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// The consents for those pods that are stopped through the API server and need any.
     pub(crate) async fn consent(
         &self,
         pods: &[Pod],
-    ) -> Result<Vec<(PodUid, Consent)>, RuntimeError> {
+    ) -> Result<Vec<(PodUid, EvictionConstraints)>, RuntimeError> {
         if !self.known.is_listed() {
             return Err(untold());
         }
@@ -22,7 +22,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let consents = asked.iter().zip(budgets).map(|(pod, budgets)| {
             let responders = if served { facts::responders(pod) } else { Vec::new() };
             let responders = responders.into_iter().map(str::to_owned).collect();
-            (pod.uid().clone(), Consent { budgets, responders })
+            (pod.uid().clone(), EvictionConstraints { budgets, responders })
         });
         Ok(consents.filter(|(_, consent)| !consent.is_empty()).collect())
     }

@@ -29,7 +29,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             },
         };
         let (names, waited) = (responders.join(", "), in_seconds(begun.elapsed()));
-        tracing::info!(pod = %pod.label(), "not ended by its eviction responders ({names}): {why}");
+        tracing::info!(pod = %pod.pod_ref(), "not ended by its eviction responders ({names}): {why}");
         request
             .remark(format!("its eviction responders ({names}) did not end it in {waited}: {why}"));
         None
@@ -53,9 +53,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let until = (sent + self.answer_time(grace)).min(deadline);
             let request = async {
                 match is_asked {
-                    true => self.api.responding(pod.label()).await,
+                    true => self.api.responding(pod.pod_ref()).await,
                     false => {
-                        self.api.request_eviction(pod.label()).await.map(|()| Responding::Pending)
+                        self.api.request_eviction(pod.pod_ref()).await.map(|()| Responding::Pending)
                     }
                 }
             };

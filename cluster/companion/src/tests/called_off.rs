@@ -74,7 +74,7 @@ async fn agent(core: &Arc<StopCore<World, World>>) -> Workers {
     let workers = PodWorkers::new(syncer.beside_a_kubelet(), Arc::clone(&recorder));
     let intake = Intake::new(runtime, workers.clone(), statuses, Admission::default(), recorder);
     tokio::spawn(intake.run(core.known.desired()));
-    tokio::spawn(RuntimeSyncer::follow_changes(workers.clone()));
+    tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone()));
     sleep(secs(1)).await;
     workers
 }

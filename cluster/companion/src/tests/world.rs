@@ -14,7 +14,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{
-    FoundContainer, FoundPod, Grace, PodLabel, PodStopped, PodUid, PodUidMap, RuntimeError,
+    FoundContainer, FoundPod, Grace, PodRef, PodStopped, PodUid, PodUidMap, RuntimeError,
     StoppedContainer, WallClock, WallTime,
 };
 
@@ -348,7 +348,7 @@ impl World {
         });
     }
 
-    async fn answer(&self, pod: &PodLabel) -> Result<(), RefusedRequest> {
+    async fn answer(&self, pod: &PodRef) -> Result<(), RefusedRequest> {
         let after = self.state().answers_after;
         if !after.is_zero() {
             tokio::time::sleep(after).await;
@@ -441,7 +441,7 @@ impl EndPods for World {
         state.budgets.clone().filter(|_| !state.api_away).ok_or_else(|| refused(refusal))
     }
 
-    async fn evict(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
+    async fn evict(&self, pod: &PodRef, grace: Duration) -> Result<(), RefusedRequest> {
         self.note(&format!("evict {} {}", pod.name, grace.as_secs()));
         self.answer(pod).await?;
         let next = self.state().refuses.pop_front();
@@ -453,7 +453,7 @@ impl EndPods for World {
         Ok(())
     }
 
-    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
+    async fn delete(&self, pod: &PodRef, grace: Duration) -> Result<(), RefusedRequest> {
         self.note(&format!("delete {} {}", pod.name, grace.as_secs()));
         self.answer(pod).await?;
         self.begin(&pod.uid, grace);
@@ -468,14 +468,14 @@ impl AskResponders for World {
         if state.api_away { Err(refused(Refusal::NoAnswer)) } else { Ok(state.serves_requests) }
     }
 
-    async fn request_eviction(&self, pod: &PodLabel) -> Result<(), RefusedRequest> {
+    async fn request_eviction(&self, pod: &PodRef) -> Result<(), RefusedRequest> {
         self.note(&format!("request {}", pod.name));
         self.answer(pod).await?;
         let next = self.state().refuses_request.take();
         next.map_or(Ok(()), |refusal| Err(refused(refusal)))
     }
 
-    async fn responding(&self, pod: &PodLabel) -> Result<Responding, RefusedRequest> {
+    async fn responding(&self, pod: &PodRef) -> Result<Responding, RefusedRequest> {
         self.answer(pod).await?;
         Ok(self.state().responding.clone().unwrap_or(Responding::Pending))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
-use winddown_shared::{Pod, PodLabel, WallClock};
+use winddown_shared::{Pod, PodRef, WallClock};
 
 use super::entry::LastReported;
 use crate::status::patch::{ReportedStatus, patch};
@@ -38,7 +38,7 @@ pub(super) enum SendFault {
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) ticket: u64,
-    pub(super) pod: PodLabel,
+    pub(super) pod: PodRef,
     pub(super) said: LastReported,
     /// Whether the API does not have it yet; otherwise it is only checked.
     pub(super) news: bool,
@@ -109,7 +109,7 @@ async fn in_time<T>(
 }
 
 /// Reads the pod with this name.
-async fn get(client: &kube::Client, pod: &PodLabel) -> Result<Pod, SendFault> {
+async fn get(client: &kube::Client, pod: &PodRef) -> Result<Pod, SendFault> {
     let pods = Api::<api::Pod>::namespaced(client.clone(), &pod.namespace);
     match pods.get(&pod.name).await {
         Err(error) if Refusal::of(&error) == Refusal::NotAllowed => probe(&pods, pod).await,
@@ -118,7 +118,7 @@ async fn get(client: &kube::Client, pod: &PodLabel) -> Result<Pod, SendFault> {
 }
 
 /// Patches the pod's status. Returns the pod as it is then.
-async fn send(client: &kube::Client, pod: &PodLabel, patch: &Value) -> Result<Pod, SendFault> {
+async fn send(client: &kube::Client, pod: &PodRef, patch: &Value) -> Result<Pod, SendFault> {
     let pods = Api::<api::Pod>::namespaced(client.clone(), &pod.namespace);
     read(pods.patch_status(&pod.name, &PatchParams::default(), &Patch::Strategic(patch)).await)
 }
@@ -130,7 +130,7 @@ const ANOTHER_NODES: &str = "spec.nodeName set to itself";
 ///
 /// The node authorizer lets a node read only pods that are bound to it, so reading a pod that is gone
 /// is forbidden, not a 404. Writing is allowed, and the server's answer then shows what exists.
-async fn probe(pods: &Api<api::Pod>, pod: &PodLabel) -> Result<Pod, SendFault> {
+async fn probe(pods: &Api<api::Pod>, pod: &PodRef) -> Result<Pod, SendFault> {
     let nothing = Patch::Strategic(json!({ "metadata": { "uid": pod.uid.as_str() } }));
     match pods.patch_status(&pod.name, &PatchParams::default(), &nothing).await {
         Err(error) if Refusal::of(&error).is_gone() || is_another_nodes(&error) => {

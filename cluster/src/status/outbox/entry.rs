@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1 as api;
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodLabel};
+use winddown_shared::{Pod, PodRef};
 
 use crate::status::patch::{BY_NODE, DISRUPTION_TARGET};
 use winddown_shared::Backoff;
@@ -20,7 +20,7 @@ const DISPUTE_OVER_AFTER: Duration = Duration::from_secs(300);
 
 #[derive(Debug)]
 pub(super) struct OutboxEntry {
-    pub(super) pod: PodLabel,
+    pub(super) pod: PodRef,
     /// The latest status; `None` if only the API has reported the pod.
     pub(super) said: Option<LastReported>,
     /// The pod as the API last had it, as far as is known.
@@ -100,7 +100,7 @@ pub(super) enum SendReason {
 // === impl OutboxEntry ===
 
 impl OutboxEntry {
-    pub(super) fn new(pod: PodLabel) -> Self {
+    pub(super) fn new(pod: PodRef) -> Self {
         Self {
             pod,
             said: None,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as api;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use winddown_shared::{Pod, PodLabel, PodUid, PodUidMap};
+use winddown_shared::{Pod, PodRef, PodUid, PodUidMap};
 
 use super::attempt::{Job, Outcome, SendFault, Told};
 use super::entry::{Class, LastReported, OutboxEntry, OutboxPosition, SendReason};
@@ -93,7 +93,7 @@ impl OutboxState {
         let SpooledStatus { namespace, name, last, generation, status } = kept;
         self.turn += 1;
         let turn = self.turn;
-        let pod = PodLabel { namespace, name, uid: uid.clone() };
+        let pod = PodRef { namespace, name, uid: uid.clone() };
         let entry = self.entries.entry(uid.clone()).or_insert_with(|| OutboxEntry::new(pod));
         if entry.said.is_some() {
             // The file has to be removed nevertheless.
@@ -111,7 +111,7 @@ impl OutboxState {
         let entry = self
             .entries
             .entry(uid.clone())
-            .or_insert_with(|| OutboxEntry::new(pod.label().clone()));
+            .or_insert_with(|| OutboxEntry::new(pod.pod_ref().clone()));
         if !entry.note_seen(pod) || entry.said.is_none() {
             return false;
         }
@@ -155,10 +155,7 @@ impl OutboxState {
     }
 
     /// Returns the pods whose latest status the API does not have. They are retried immediately.
-    pub(super) fn unacknowledged(
-        &mut self,
-        now: Instant,
-    ) -> Vec<(PodLabel, oneshot::Receiver<()>)> {
+    pub(super) fn unacknowledged(&mut self, now: Instant) -> Vec<(PodRef, oneshot::Receiver<()>)> {
         self.try_again(|why| why != SendReason::Asked, now);
         let open = self.entries.values_mut().filter(|entry| !entry.is_delivered());
         open.map(|entry| (entry.pod.clone(), entry.wait())).collect()

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_apiserver::{ApiServer, Fault, Request};
-use winddown_shared::{Pod, PodLabel, PodUid, WallClock, WallTime};
+use winddown_shared::{Pod, PodRef, PodUid, WallClock, WallTime};
 
 use super::{Outbox, OutboxConfig, OutboxDriver};
 use crate::pods::StatusSide;
@@ -70,8 +70,8 @@ fn config(directory: Option<&Path>) -> OutboxConfig {
 }
 
 /// A pod's name is its UID.
-fn label(name: &str) -> PodLabel {
-    PodLabel { namespace: "default".into(), name: name.into(), uid: PodUid::new(name) }
+fn label(name: &str) -> PodRef {
+    PodRef { namespace: "default".into(), name: name.into(), uid: PodUid::new(name) }
 }
 
 fn status(status: Value) -> Arc<api::PodStatus> {

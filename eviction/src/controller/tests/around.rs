@@ -9,7 +9,7 @@ use winddown_shared::{Event, GateReason, GateReasons, PodUid, PressureCondition}
 
 use super::*;
 use crate::{
-    CandidateEnding, DecisionOutcome, EvictedBefore, HookRule, Signal, StaticPods, WantedFigures,
+    CandidateEnding, DecisionOutcome, EarlierEviction, HookRule, Signal, StaticPods, WantedFigures,
 };
 
 #[tokio::test(start_paused = true)]
@@ -87,7 +87,7 @@ async fn a_drained_node_says_what_it_is_short_of_and_ends_no_pod_for_it() {
 async fn what_an_earlier_agent_evicted_is_awaited_and_comes_back_once_no_resource_is_short() {
     let world = World::new(hard(), memory_pods());
     let (pod, grace_left) = (static_pod("web", "web"), Some(secs(1)));
-    world.node.state().evicted_before = vec![EvictedBefore { pod, grace_left }];
+    world.node.state().earlier_evictions = vec![EarlierEviction { pod, grace_left }];
     world.is(left("500Mi"), secs(5)).await;
     assert_eq!(world.killed(), [], "what it was evicted for is not known");
     world.is(left("500Mi"), MINUTE).await;

@@ -5,7 +5,7 @@
 use winddown_shared::MemoryStats;
 
 use super::*;
-use crate::{Cadence, DecisionOutcome, MemoryAvailable, Observations};
+use crate::{DecisionOutcome, MemoryAvailable, Observations, SamplingIntervals};
 
 /// The kubelet's handler is called for each of four events; here, only for those that the loop has time for.
 #[tokio::test(start_paused = true)]
@@ -66,7 +66,7 @@ fn update_threshold() {
         Observations::of(&stats, MemoryAvailable::WorkingSet)
     };
     let next = |before: &Observations, now: &Observations| {
-        Cadence::default().next(&policy, before, now, secs(1), secs(1)).as_millis()
+        SamplingIntervals::default().next(&policy, before, now, secs(1), secs(1)).as_millis()
     };
     let calm = observed("6Gi", "6Gi");
     assert_eq!(next(&calm, &calm), 1250);

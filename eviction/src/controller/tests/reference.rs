@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::json;
-use winddown_shared::{AdmitHandler, FsLayout, FsStats, LimitStats, Others, PressureCondition};
+use winddown_shared::{AdmitHandler, FsLayout, FsStats, LimitStats, OtherPods, PressureCondition};
 
 use super::*;
 use crate::Reclaimable;
@@ -27,7 +27,7 @@ fn admitted(world: &World) -> [bool; 3] {
         object.spec.as_mut().unwrap().containers = vec![container("main", &memory, &memory)];
     });
     [guaranteed, pod(NEVER[1], 0, &memory), pod(NEVER[2], 0, &[])]
-        .map(|pod| gate.admit(&pod, &Others::none()).is_ok())
+        .map(|pod| gate.admit(&pod, &OtherPods::none()).is_ok())
 }
 
 /// The values for a scenario that takes one condition through all its stages.

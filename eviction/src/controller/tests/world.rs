@@ -16,9 +16,9 @@ use winddown_shared::{
 };
 
 use crate::{
-    Alternative, Cadence, EvictedBefore, EvictionController, EvictionHookRun, EvictionParts,
-    EvictionView, Hook, HookCall, HookRule, MeasureError, MemoryReclaim, Policy, Readmit, Reclaim,
-    ReclaimError, ReclaimMemory, Reclaimable, Reclaimed, Signals, WantedFigures,
+    Alternative, EarlierEviction, EvictionController, EvictionHookRun, EvictionParts, EvictionView,
+    Hook, HookCall, HookRule, MeasureError, MemoryReclaim, Policy, Readmit, Reclaim, ReclaimError,
+    ReclaimMemory, Reclaimable, Reclaimed, SamplingIntervals, Signals, WantedFigures,
 };
 
 pub(crate) struct World {
@@ -57,7 +57,7 @@ pub(crate) struct State {
     /// The requests to reclaim memory: the pod, the figure and the amount.
     pub(crate) memory_asked: Vec<(String, MemoryFigure, u64)>,
     pub(crate) brought_back: Vec<Pod>,
-    pub(crate) evicted_before: Vec<EvictedBefore>,
+    pub(crate) earlier_evictions: Vec<EarlierEviction>,
     pub(crate) hooks: Vec<HookCall>,
 }
 
@@ -112,7 +112,7 @@ impl World {
             policy: policies,
             paused_by: reasons,
             wake: wake.clone(),
-            cadence: Cadence::default(),
+            cadence: SamplingIntervals::default(),
         });
         change(&mut controller);
         let task = tokio::spawn(controller.run());
@@ -248,8 +248,8 @@ impl Readmit for Node {
         self.state().brought_back.push(pod.clone());
     }
 
-    fn evicted_before(&self) -> Vec<EvictedBefore> {
-        self.state().evicted_before.clone()
+    fn earlier_evictions(&self) -> Vec<EarlierEviction> {
+        self.state().earlier_evictions.clone()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use winddown_shared::display::{duration, pod_count};
-use winddown_shared::{Event, PodLabel, ResourceName, WallTime};
+use winddown_shared::{Event, PodRef, ResourceName, WallTime};
 
 mod pressure;
 
@@ -123,7 +123,7 @@ impl Decision {
                 self.field("message", &**message);
             }
             Event::PreemptionStarted { pod, victims, signal, message } => {
-                let names: Vec<String> = victims.iter().map(PodLabel::to_string).collect();
+                let names: Vec<String> = victims.iter().map(PodRef::to_string).collect();
                 let lacks = signal.as_ref().map(|name| format!("lacks {name}")).unwrap_or_default();
                 let text = format!("{lacks}, to be ended for it: {}", names.join(", "));
                 self.pod("preemptionStarted", pod, text.trim_start_matches(", "));
@@ -224,7 +224,7 @@ impl Decision {
         }
     }
 
-    fn pod(&mut self, kind: &str, pod: &PodLabel, text: &str) {
+    fn pod(&mut self, kind: &str, pod: &PodRef, text: &str) {
         self.kind = kind.to_owned();
         self.pod = pod.to_string();
         self.text = format!("{pod} {text}");

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as core;
-use winddown_shared::{Event, KillReason, Pod, PodLabel, ResourceName};
+use winddown_shared::{Event, KillReason, Pod, PodRef, ResourceName};
 
 use super::{
     Check, Decision, DrainEvent, ErrorBody, ErrorCode, Health, LockState, PodState, Status,
@@ -78,7 +78,7 @@ fn names_on_the_wire_are_camel_case_and_absent_values_are_absent() {
 
 #[test]
 fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
-    let label = pod().label().clone();
+    let label = pod().pod_ref().clone();
     let second = Duration::from_secs(1);
     let name: Arc<str> = "c".into();
     let table = [
@@ -194,29 +194,29 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "last boot: clean shutdown",
         ),
     ];
-    let other = || PodLabel { name: "dns".into(), ..pod().label().clone() };
+    let other = || PodRef { name: "dns".into(), ..pod().pod_ref().clone() };
     let room = [
         (
             Event::FieldsIgnored {
-                pod: pod().label().clone(),
+                pod: pod().pod_ref().clone(),
                 message: "spec.ephemeralContainers: they are not run".into(),
             },
             "fieldsIgnored",
             "shop/web goes on without spec.ephemeralContainers: they are not run",
         ),
         (
-            Event::DeadlineExceeded { pod: pod().label().clone() },
+            Event::DeadlineExceeded { pod: pod().pod_ref().clone() },
             "deadlineExceeded",
             "shop/web was active for longer than its activeDeadlineSeconds and is ended",
         ),
         (
-            Event::PodHeld { pod: pod().label().clone(), message: "2 pods end".into() },
+            Event::PodHeld { pod: pod().pod_ref().clone(), message: "2 pods end".into() },
             "podHeld",
             "shop/web has to wait for room: 2 pods end",
         ),
         (
             Event::PreemptionStarted {
-                pod: pod().label().clone(),
+                pod: pod().pod_ref().clone(),
                 victims: vec![other(), other()],
                 signal: Some(ResourceName::Memory),
                 message: "waiting for both".into(),
@@ -226,7 +226,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
         ),
         (
             Event::PodPreempted {
-                pod: pod().label().clone(),
+                pod: pod().pod_ref().clone(),
                 by: other(),
                 signal: None,
                 message: "waiting for shop/web to free cpu 1".into(),

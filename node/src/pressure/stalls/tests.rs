@@ -10,9 +10,9 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use winddown_eviction::{
-    Cadence, EvictionController, EvictionParts, HookCommand, MeasureError, Policy, Readmit,
-    Reclaim, ReclaimError, Reclaimable, Reclaimed, Signal, Signals, Threshold, ThresholdValue,
-    WantedFigures,
+    EvictionController, EvictionParts, HookCommand, MeasureError, Policy, Readmit, Reclaim,
+    ReclaimError, Reclaimable, Reclaimed, SamplingIntervals, Signal, Signals, Threshold,
+    ThresholdValue, WantedFigures,
 };
 use winddown_shared::testing::{FakeKiller, FakeRecorder};
 use winddown_shared::{GateReasons, MemoryStats, NodeStats, Pod, PodStats, VictimLock, WallClock};
@@ -239,7 +239,7 @@ async fn a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour() {
         policy: policy.subscribe(),
         paused_by: still.subscribe(),
         wake: Arc::clone(&notify),
-        cadence: Cadence { calm: hour, near: hour, ..Cadence::default() },
+        cadence: SamplingIntervals { calm: hour, near: hour, ..SamplingIntervals::default() },
     });
     let (places, thrasher) = (group.places(), group.thrash());
     let running = async { tokio::join!(controller.run(), wake(places, &notify)) };

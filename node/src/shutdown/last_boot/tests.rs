@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use winddown_shared::{Event, WallTime};
-use winddown_shutdown::{Outcome, RecordFile, RecordPlace, ReportStore, RunRecord, ShutdownReport};
+use winddown_shutdown::{Outcome, RecordFile, RecordStore, ReportStore, RunRecord, ShutdownReport};
 
 use super::{LastBootState, note_stop};
 
@@ -41,7 +41,7 @@ impl Machine {
     }
 
     fn agent_starts(&self, boot: &str, minute: u32) -> LastBootState {
-        let place = Arc::new(RecordFile::in_directory(self.state.path())) as Arc<dyn RecordPlace>;
+        let place = Arc::new(RecordFile::in_directory(self.state.path())) as Arc<dyn RecordStore>;
         LastBootState::new(self.state.path(), &self.reports, &[place], boot, at(minute))
     }
 

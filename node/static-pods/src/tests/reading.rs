@@ -27,7 +27,7 @@ fn a_pod_gets_what_the_kubelet_and_the_api_server_would_give_it() {
 #[test]
 fn a_short_manifest_is_filled_in() {
     let pod = read(&manifest("web", "ls"));
-    assert_eq!(pod.label().to_string(), "default/web-node1");
+    assert_eq!(pod.pod_ref().to_string(), "default/web-node1");
     assert_eq!(&**pod.full_name(), "web-node1_default");
     let annotations = pod.metadata.annotations.as_ref().unwrap();
     assert_eq!(annotations["kubernetes.io/config.source"], "file");

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
-use winddown_shared::http_get::{Unsendable, unsendable};
+use winddown_shared::http_get::{InvalidField, invalid_fields};
 use winddown_yaml::{FieldCheck, Shortened};
 
 use super::{names, rules};
@@ -130,14 +130,14 @@ fn actions(
 fn http(check: &mut FieldCheck<'_>, http: &api::HTTPGetAction) {
     rules::word_if_any(check, "scheme", http.scheme.as_ref(), &["HTTP", "HTTPS"]);
     port(check, &http.port);
-    for field in unsendable(http) {
+    for field in invalid_fields(http) {
         let what = format!("{}: write another", field.why());
         match field {
-            Unsendable::Path => check.fail_at("path", what),
-            Unsendable::Host => check.fail_at("host", what),
+            InvalidField::Path => check.fail_at("path", what),
+            InvalidField::Host => check.fail_at("host", what),
             // Reported below, with all that the kubelet does not send.
-            Unsendable::HeaderName(_) => {}
-            Unsendable::HeaderValue(index) => header(check, index, "value", &what),
+            InvalidField::HeaderName(_) => {}
+            InvalidField::HeaderValue(index) => header(check, index, "value", &what),
         }
     }
     for (index, one) in http.http_headers.iter().flatten().enumerate() {

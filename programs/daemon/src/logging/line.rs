@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata};
 
-use winddown_shared::display::{beginning, clean};
+use winddown_shared::display::{clean, truncated};
 
 use super::kinds::{self, LineKind};
 
@@ -96,7 +96,7 @@ impl Line {
 
     fn put(&mut self, field: &Field, mut value: String) {
         if value.len() > MAX_VALUE_BYTES {
-            value.truncate(beginning(&value, MAX_VALUE_BYTES).len());
+            value.truncate(truncated(&value, MAX_VALUE_BYTES).len());
             value.push('…');
         }
         match field.name() {

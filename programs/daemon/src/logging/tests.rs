@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::subscriber::with_default;
 use tracing_subscriber::prelude::*;
-use winddown_shared::{Event, PodLabel, PodUid, WallTime};
+use winddown_shared::{Event, PodRef, PodUid, WallTime};
 
 use super::journal::{JournalSink, encode};
 use super::*;
@@ -79,8 +79,8 @@ fn field(line: &Line, name: &str) -> Option<String> {
     value
 }
 
-fn pod(name: &str) -> PodLabel {
-    PodLabel {
+fn pod(name: &str) -> PodRef {
+    PodRef {
         namespace: "shop".into(),
         name: name.into(),
         uid: PodUid::new(&*format!("uid-{name}")),

@@ -20,7 +20,7 @@ use winddown_shared::{Allocatable, WallClock};
 
 use winddown_config::{Config, EndedPods, OrphanedPods, RuntimeKind};
 use winddown_node::NodeIdentity;
-use winddown_node::cluster::after_nodes::GoesAfter;
+use winddown_node::cluster::after_nodes::ShutdownAfterNodes;
 use winddown_node::cluster::{Cluster, NodeRuntime, PodsParts, connect_early};
 
 /// How many times the lease is renewed within its duration, as by the kubelet.
@@ -88,14 +88,14 @@ pub(super) fn volatile(config: &Config) -> &Path {
 }
 
 /// The wait for the nodes that go down before this one; `None` if none are configured.
-pub(super) fn after_nodes(config: &Config, connection: &Connection) -> Option<GoesAfter> {
+pub(super) fn after_nodes(config: &Config, connection: &Connection) -> Option<ShutdownAfterNodes> {
     let settings = &config.cluster;
     let settings = AfterNodes {
         selector: settings.after_nodes.clone()?,
         wait: settings.after_nodes_timeout,
         priority: settings.after_nodes_priority,
     };
-    Some(GoesAfter { connection: connection.clone(), settings })
+    Some(ShutdownAfterNodes { connection: connection.clone(), settings })
 }
 
 /// How the Node object and its lease are maintained.

@@ -8,8 +8,8 @@ use winddown_cri::CriRuntime;
 use winddown_runtimes::process::ProcessRuntime;
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{
-    Consent, Grace, KillReason, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder,
-    Runtime, RuntimeError, RuntimePod, SyncedPod,
+    EvictionConstraints, Grace, KillReason, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid,
+    Recorder, Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 use winddown_systemd::units::UnitsClient;
 
@@ -98,8 +98,11 @@ impl Runtime for ConfiguredRuntime {
         boxed!(self, runtime => runtime.mounts(uid))
     }
 
-    async fn consent(&self, pods: &[Pod]) -> Result<Vec<(PodUid, Consent)>, RuntimeError> {
-        boxed!(self, runtime => runtime.consent(pods))
+    async fn eviction_constraints(
+        &self,
+        pods: &[Pod],
+    ) -> Result<Vec<(PodUid, EvictionConstraints)>, RuntimeError> {
+        boxed!(self, runtime => runtime.eviction_constraints(pods))
     }
 
     fn announce(&self, ending: Option<Arc<NodeEnding>>) {

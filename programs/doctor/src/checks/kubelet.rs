@@ -62,9 +62,10 @@ pub(super) fn beside(facts: &Facts) -> Option<Finding> {
         });
     }
     Some(match facts.kubelet.config.known() {
-        Some(Some(_)) => {
-            seen(facts, CHECK.info("no kubelet is here but its configuration, which no program uses"))
-        }
+        Some(Some(_)) => seen(
+            facts,
+            CHECK.info("no kubelet is here but its configuration, which no program uses"),
+        ),
         _ => CHECK.ok("no kubelet runs pods on this node"),
     })
 }

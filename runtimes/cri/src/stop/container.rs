@@ -117,7 +117,7 @@ impl<'a> ContainerEnding<'a> {
                 }
                 () = sleep_until(give_up) => return self.error(),
                 () = self.grace.changed(), if !is_asked => calls.push(self.ask()),
-                () = grace.over(), if !kill_sent => {
+                () = grace.expired(), if !kill_sent => {
                     kill_sent = true;
                     calls.push(self.ask());
                 }

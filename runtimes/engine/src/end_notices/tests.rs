@@ -52,7 +52,7 @@ impl Bed {
 
     fn stop(&self, entry: &PodEntry<Host>, grace: u64) -> (GraceSender, Grace) {
         let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(grace));
-        let grace = grace.because(KillReason::Eviction);
+        let grace = grace.with_reason(KillReason::Eviction);
         entry.lock().ending = Some(grace.clone());
         (sender, grace)
     }

@@ -97,7 +97,7 @@ mod tests {
         last_call.wait(grace.clone()).await;
         let signalled = began.elapsed();
         grace = last_call.grace_of_signal(grace);
-        grace.over().await;
+        grace.expired().await;
         (signalled.as_secs_f64(), began.elapsed().as_secs_f64())
     }
 
@@ -105,7 +105,7 @@ mod tests {
     async fn a_hook_may_take_all_of_the_grace_only_where_nothing_waits_for_the_pod() {
         use KillReason::*;
 
-        let plugin = winddown_shared::PluginName::of("max-age");
+        let plugin = winddown_shared::PluginName::new("max-age");
         for (reason, of_30, of_2) in [
             (None, (30.0, 32.0), (2.0, 2.5)),
             (Some(Removed), (30.0, 32.0), (2.0, 2.5)),
@@ -117,7 +117,7 @@ mod tests {
             (Some(Plugin(plugin)), (28.0, 30.0), (1.5, 2.0)),
         ] {
             for (length, expected) in [(30, of_30), (2, of_2)] {
-                let grace = Grace::fixed(SECOND * length).because(reason);
+                let grace = Grace::fixed(SECOND * length).with_reason(reason);
                 assert_eq!(ends(grace).await, expected, "{reason:?}, {length} s");
             }
         }
@@ -130,7 +130,7 @@ mod tests {
             tokio::time::sleep(SECOND).await;
             sender.shorten_to(Instant::now() + SECOND * 5);
         };
-        let (ends, ()) = tokio::join!(ends(grace.because(KillReason::Removed)), shorten);
+        let (ends, ()) = tokio::join!(ends(grace.with_reason(KillReason::Removed)), shorten);
         assert_eq!(ends, (4.0, 6.0));
     }
 }

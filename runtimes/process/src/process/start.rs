@@ -101,7 +101,7 @@ impl<'a> Attempt<'a> {
         let Some(draft) = draft else { return Ok(None) };
         let attempt = Self { context, starting, name, number, draft, _turn: turn };
         attempt.write(pod).map_err(|e| {
-            caused(format!("cannot prepare container {name} of pod {}", pod.label()), e)
+            caused(format!("cannot prepare container {name} of pod {}", pod.pod_ref()), e)
         })?;
         Ok(Some(attempt))
     }

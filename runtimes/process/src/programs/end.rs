@@ -33,7 +33,7 @@ pub(super) async fn end<D: ProgramDriver>(
             let container = paths::container(&context.config, entry.uid(), &target.name);
             context.asked.take(paths::asked(&container.join(target.attempt.to_string())));
         }
-        grace.over().await;
+        grace.expired().await;
     };
     tokio::select! {
         () = &mut ended => return Ok(()),

@@ -101,7 +101,10 @@ impl UnitAttempt {
         let draft = AttemptDraft::new(context, pod, &self.container, next, Vec::new())?;
         let Some(draft) = draft else { return Ok(None) };
         let is_new = self.write(context, pod, &draft).map_err(|e| {
-            caused(format!("cannot prepare container {} of pod {}", self.container, pod.label()), e)
+            caused(
+                format!("cannot prepare container {} of pod {}", self.container, pod.pod_ref()),
+                e,
+            )
         })?;
         let AttemptDraft { record, order, .. } = draft;
         let broken = |e: io::Error| {
@@ -112,7 +115,7 @@ impl UnitAttempt {
         let mut main =
             command_unit(config, pod, &self.container, self.unit.clone(), &order.command)
                 .map_err(broken)?;
-        main.description = format!("Container {} of pod {}", self.container, pod.label());
+        main.description = format!("Container {} of pod {}", self.container, pod.pod_ref());
         main.output = UnitOutput::To(out.into());
         main.error = UnitOutput::To(error.into());
         main.limits = limits(container);
@@ -174,7 +177,7 @@ impl UnitAttempt {
         NewUnit {
             name: self.log_unit.clone(),
             slice: self.slice(),
-            description: format!("Log of container {} of pod {}", self.container, pod.label()),
+            description: format!("Log of container {} of pod {}", self.container, pod.pod_ref()),
             argv,
             input: Some(pipes),
             output: UnitOutput::Null,
@@ -218,7 +221,7 @@ pub(crate) fn command_unit(
     Ok(NewUnit {
         name,
         slice: names::slice(pod.uid()),
-        description: format!("Command beside container {container} of pod {}", pod.label()),
+        description: format!("Command beside container {container} of pod {}", pod.pod_ref()),
         argv: config.shim.with("become"),
         input: Some(order.into()),
         output: UnitOutput::Null,

@@ -15,7 +15,7 @@ use winddown_shim::{exit, log};
 use super::Context;
 use super::attempt::UnitAttempt;
 use super::unit_cache::WatchedUnit;
-use super::units::{ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView, Whom};
+use super::units::{KillWhom, ServiceUnits, UnitEnd, UnitError, UnitPhase, UnitView};
 use crate::programs::pod::PodEntry;
 use crate::programs::{blocking, caused, exits, launch};
 
@@ -113,7 +113,7 @@ async fn unload<U: ServiceUnits>(
     attempt: &UnitAttempt,
 ) -> Result<(), UnitError> {
     let kill = rustix::process::Signal::KILL.as_raw();
-    context.driver.units.signal(&attempt.unit, Whom::All, kill).await?;
+    context.driver.units.signal(&attempt.unit, KillWhom::All, kill).await?;
     context.driver.units.stop(&attempt.unit).await
 }
 

@@ -15,7 +15,7 @@ use winddown_engine::action::ActionError;
 use winddown_shared::Pod;
 use winddown_shim::order::ExecCommand;
 
-use super::units::{ServiceUnits, UnitOutput, Whom};
+use super::units::{KillWhom, ServiceUnits, UnitOutput};
 use super::{Context, attempt, names};
 use crate::programs::CommandOutput;
 
@@ -83,7 +83,7 @@ impl<U: ServiceUnits> Drop for Leash<U> {
         runtime.spawn(async move {
             let mut watched = context.driver.unit_cache.expect(&unit);
             let kill = rustix::process::Signal::KILL.as_raw();
-            let killed = context.driver.units.signal(&unit, Whom::All, kill).await;
+            let killed = context.driver.units.signal(&unit, KillWhom::All, kill).await;
             if killed.is_err() || timeout(KILL_PATIENCE, watched.over()).await.is_err() {
                 let _ = context.driver.units.stop(&unit).await;
             }

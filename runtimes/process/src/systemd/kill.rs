@@ -11,7 +11,7 @@ use winddown_shim::procfs::Process;
 
 use super::Context;
 use super::attempt::UnitAttempt;
-use super::units::{ServiceUnits, UnitError, Whom};
+use super::units::{KillWhom, ServiceUnits, UnitError};
 use crate::programs::pod::PodEntry;
 use crate::programs::{caused, failed, launch};
 
@@ -22,7 +22,7 @@ pub(super) async fn send_stop_signal<U: ServiceUnits>(
     target: &StopTarget,
 ) {
     let signal = launch::stop_signal(entry.lock().pod.as_ref(), &target.name);
-    send(context, &attempt(context, entry, target), Whom::Main, signal).await;
+    send(context, &attempt(context, entry, target), KillWhom::Main, signal).await;
 }
 
 /// Sends SIGKILL to all processes of the container's unit. Before a retry, asks the service manager for the unit's
@@ -41,7 +41,7 @@ pub(super) async fn kill<U: ServiceUnits>(
             Err(_) => {}
         }
     }
-    send(context, &attempt, Whom::All, Signal::KILL).await;
+    send(context, &attempt, KillWhom::All, Signal::KILL).await;
 }
 
 fn attempt<U>(context: &Context<U>, entry: &PodEntry, target: &StopTarget) -> UnitAttempt {
@@ -52,7 +52,7 @@ fn attempt<U>(context: &Context<U>, entry: &PodEntry, target: &StopTarget) -> Un
 async fn send<U: ServiceUnits>(
     context: &Context<U>,
     attempt: &UnitAttempt,
-    whom: Whom,
+    whom: KillWhom,
     signal: Signal,
 ) {
     let Err(error) = context.driver.units.signal(&attempt.unit, whom, signal.as_raw()).await else {

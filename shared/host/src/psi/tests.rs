@@ -86,7 +86,7 @@ async fn a_trigger_that_is_gone_is_told() {
     let (reading, writing) = std::io::pipe().unwrap();
     let watch = PsiWatch::of(reading.into()).unwrap();
     drop(writing);
-    assert!(!watch.pressed().await);
+    assert!(!watch.stalled().await);
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ impl PsiWatch {
 
     /// Waits until the trigger fires. Returns false if the trigger is gone with its cgroup; set it again if the cgroup
     /// comes back. Several alarms since the last call may be merged. Cancel-safe.
-    pub async fn pressed(&self) -> bool {
+    pub async fn stalled(&self) -> bool {
         self.0.urgent().await
     }
 }

@@ -3,10 +3,16 @@
 use super::*;
 
 /// Gives the same answer to every attempt.
-struct Always(Room);
+struct Always(PreemptionOutcome);
 
 impl AdmissionFailureHandler for Always {
-    fn handle_admission_failure(&self, _: &Pod, _: FitFailures, _: &NodeView, _: &[Pod]) -> Room {
+    fn handle_admission_failure(
+        &self,
+        _: &Pod,
+        _: FitFailures,
+        _: &NodeView,
+        _: &[Pod],
+    ) -> PreemptionOutcome {
         self.0.clone()
     }
 }
@@ -15,7 +21,7 @@ impl AdmissionFailureHandler for Always {
 struct Gate(Option<&'static str>);
 
 impl AdmitHandler for Gate {
-    fn admit(&self, _: &Pod, _: &Others) -> Result<(), Rejection> {
+    fn admit(&self, _: &Pod, _: &OtherPods) -> Result<(), Rejection> {
         match self.0 {
             None => Ok(()),
             Some(reason) => {
@@ -25,8 +31,8 @@ impl AdmitHandler for Gate {
     }
 }
 
-fn nobody() -> Others {
-    Others::none()
+fn nobody() -> OtherPods {
+    OtherPods::none()
 }
 
 fn too_large(uid: &str) -> Pod {
@@ -43,7 +49,7 @@ fn plan() -> VictimPlan {
     VictimPlan { victims: vec![], message: "two pods are ending".into(), signal: None }
 }
 
-fn decide(room: Room) -> Verdict {
+fn decide(room: PreemptionOutcome) -> Verdict {
     let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(Always(room)));
     Admission::default().then(fit).decide(&too_large("u"), &nobody())
 }
@@ -72,16 +78,16 @@ fn the_first_refusal_wins_and_later_handlers_are_not_asked() {
 
 #[test]
 fn what_becomes_of_the_pod_is_what_the_hook_says() {
-    assert!(matches!(decide(Room::Made), Verdict::Admitted));
-    let coming = Room::Coming(plan());
+    assert!(matches!(decide(PreemptionOutcome::Fits), Verdict::Admitted));
+    let coming = PreemptionOutcome::Preempt(plan());
     let Verdict::Waiting(waits) = decide(coming.clone()) else { panic!("it does not wait") };
     assert_eq!(waits.message, plan().message);
-    let failed = decide(Room::Failed("preemption: error finding a set".into()));
+    let failed = decide(PreemptionOutcome::Failed("preemption: error finding a set".into()));
     let expected = "Unexpected error while attempting to recover from admission failure: \
                     preemption: error finding a set";
     assert_eq!(refused(failed), ("UnexpectedAdmissionError".into(), expected.into()));
     let unknown = "GeneralPredicates failed due to unknown reason, which is unexpected.";
-    let none = decide(Room::Refused(FitFailures::default()));
+    let none = decide(PreemptionOutcome::Rejected(FitFailures::default()));
     assert_eq!(refused(none), ("UnknownReason".into(), unknown.into()));
 
     let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(Always(coming)));
@@ -92,7 +98,8 @@ fn what_becomes_of_the_pod_is_what_the_hook_says() {
 #[test]
 fn a_pod_that_a_later_check_refuses_gets_no_room() {
     let fit = || {
-        NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(Always(Room::Coming(plan()))))
+        NodeFit::new(Arc::new(machine1()))
+            .with_preemption(Arc::new(Always(PreemptionOutcome::Preempt(plan()))))
     };
     let refusing = Admission::default().then(fit()).then(Gate(Some("AppArmor")));
     assert_eq!(refused(refusing.decide(&too_large("u"), &nobody())).0, "AppArmor");

@@ -155,7 +155,7 @@ fn every_failure_is_found_in_order() {
         let source = Remembered { cached: Arc::new(cached), fresh: fresh.map(Arc::new) };
         let recording = Recording::default();
         let fit = NodeFit::new(source).with_preemption(Arc::new(recording.clone()));
-        let others = Others::new(move || others.clone());
+        let others = OtherPods::new(move || others.clone());
         let answer = fit.admit(&pod, &others);
         let verdict = fit.decide(&pod, &others);
         assert_eq!(matches!(verdict, Verdict::Admitted), answer.is_ok(), "{what}");

@@ -25,7 +25,7 @@ fn to_judge_ten_thousand_pods_each_is_looked_at_once() {
     let there: Vec<Pod> = (0..PODS / 10)
         .map(|i| pod(&format!("there{i}"), &asks(&json!({"cpu": "1m", "memory": "1Mi"}))))
         .collect();
-    let mut others = Others::new(move || there.clone());
+    let mut others = OtherPods::new(move || there.clone());
     for i in 0..PODS {
         let new = pod(&format!("new{i}"), &asks(&json!({"cpu": "1m", "memory": "1Mi"})));
         assert_eq!(admission.admit(&new, &others), Ok(()));
@@ -36,7 +36,7 @@ fn to_judge_ten_thousand_pods_each_is_looked_at_once() {
 
 #[test]
 fn no_pods_are_listed_for_a_check_that_does_not_look() {
-    let others = Others::new(|| panic!("listed"));
+    let others = OtherPods::new(|| panic!("listed"));
     let admission = Admission::default();
     assert_eq!(admission.admit(&pod("u", &asks(&json!({}))), &others), Ok(()));
 }
@@ -44,15 +44,15 @@ fn no_pods_are_listed_for_a_check_that_does_not_look() {
 #[test]
 fn a_pod_that_is_added_before_the_list_is_read_counts_once() {
     let one = ranked("one", 0, "2m");
-    let mut others = Others::new({
+    let mut others = OtherPods::new({
         let one = one.clone();
         move || vec![one.clone()]
     });
     others.add(&one);
     others.add(&one);
-    assert_eq!(others.used_beside(&ranked("new", 0, "1m")).requests.cpu_milli(), 2);
+    assert_eq!(others.used_without(&ranked("new", 0, "1m")).requests.cpu_milli(), 2);
     others.add(&one);
-    assert_eq!(others.used_beside(&ranked("new", 0, "1m")).pods, 1);
+    assert_eq!(others.used_without(&ranked("new", 0, "1m")).pods, 1);
 }
 
 #[test]
@@ -60,17 +60,17 @@ fn ending_pods_count_and_cannot_be_chosen() {
     let (stays, ends) = (ranked("stays", 0, "2m"), ranked("ends", 0, "3m"));
     let places =
         move || OccupiedPlaces { non_terminating: vec![stays.clone()], ending: vec![ends.clone()] };
-    let others = Others::of(places);
+    let others = OtherPods::of(places);
     assert_eq!(names(others.non_terminating()), ["stays"]);
-    assert_eq!(others.used_beside(&ranked("new", 0, "1m")).requests.cpu_milli(), 5);
+    assert_eq!(others.used_without(&ranked("new", 0, "1m")).requests.cpu_milli(), 5);
 }
 
 #[test]
 fn room_that_is_promised_is_taken_for_all_but_those_who_may_preempt() {
-    let mut others = Others::none();
+    let mut others = OtherPods::none();
     let waits = ranked("waits", 2_000_000_000, "4m");
     others.reserve(&waits);
-    let used = |pod: &Pod| others.used_beside(pod).requests.cpu_milli();
+    let used = |pod: &Pod| others.used_without(pod).requests.cpu_milli();
     assert_eq!(used(&ranked("ordinary", 10, "1m")), 4);
     assert_eq!(used(&ranked("equal", 2_000_000_000, "1m")), 4);
     assert_eq!(used(&ranked("higher", 2_000_001_000, "1m")), 0);
@@ -98,12 +98,12 @@ proptest! {
         }).collect();
         let split = split.min(pods.len());
         let first = pods[..split].to_vec();
-        let mut others = Others::new(move || first.clone());
+        let mut others = OtherPods::new(move || first.clone());
         others.non_terminating();
         for (i, pod) in pods.iter().enumerate() {
             // Pods that are already there are checked again, the others are new.
             let here = &pods[..i.max(split)];
-            let (sum, all) = (others.used_beside(pod), NodeUse::beside(pod, here));
+            let (sum, all) = (others.used_without(pod), NodeUse::without(pod, here));
             prop_assert_eq!(sum.pods, all.pods);
             prop_assert_eq!(&sum.requests, &all.requests);
             prop_assert_eq!(sum.ports.conflict(pod), all.ports.conflict(pod));

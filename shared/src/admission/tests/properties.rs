@@ -46,7 +46,7 @@ proptest! {
                 (pod(&format!("o{i}"), &asks(&quantities(*amounts))), *ends)
             })
             .collect();
-        let before = fit_failures(&new, &node, &NodeUse::beside(&new, pods.iter().map(|p| &p.0)));
+        let before = fit_failures(&new, &node, &NodeUse::without(&new, pods.iter().map(|p| &p.0)));
         let required = before.into_requirements(&new).expect("only resources can lack");
         for (name, amount) in &required {
             prop_assert!(*amount > 0, "{name}: {amount}");
@@ -57,7 +57,7 @@ proptest! {
         };
         let enough = required.iter().all(|(name, amount)| given_back(name) >= *amount);
         let left = pods.iter().filter(|(_, ends)| !ends).map(|(p, _)| p);
-        let after = fit_failures(&new, &node, &NodeUse::beside(&new, left));
+        let after = fit_failures(&new, &node, &NodeUse::without(&new, left));
         prop_assert_eq!(after.is_empty(), enough, "{:?} of {:?}", after, required);
     }
 

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::{age, beginning, clean, in_seconds, seconds};
+use super::{age, clean, in_seconds, seconds, truncated};
 
 #[test]
 fn durations_read_as_people_write_them() {
@@ -72,6 +72,6 @@ fn characters_that_could_move_the_cursor_or_hide_text_are_written_as_escapes() {
 fn the_beginning_of_a_text_ends_between_characters() {
     for (max_bytes, expected) in [(0, ""), (1, "a"), (2, "a"), (3, "aé"), (4, "aéb"), (9, "aéb")]
     {
-        assert_eq!(beginning("aéb", max_bytes), expected, "{max_bytes}");
+        assert_eq!(truncated("aéb", max_bytes), expected, "{max_bytes}");
     }
 }

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use super::*;
 use crate::testing::FakeRecorder;
 use crate::{
-    AdmissionFailureHandler, Event, FitFailures, NodeFit, NodeView, Room, Victim, VictimLock,
-    VictimPlan,
+    AdmissionFailureHandler, Event, FitFailures, NodeFit, NodeView, PreemptionOutcome, Victim,
+    VictimLock, VictimPlan,
 };
 
 /// A node with 10 cpus; a critical pod that lacks some preempts the first others that it may preempt.
@@ -34,14 +34,14 @@ impl AdmissionFailureHandler for ByName {
         failures: FitFailures,
         _node: &NodeView,
         others: &[Pod],
-    ) -> Room {
+    ) -> PreemptionOutcome {
         let mut among: Vec<&Pod> = others.iter().filter(|o| pod.may_preempt(o)).collect();
         among.sort_by_key(|other| other.name().clone());
         let names = among.iter().map(|other| other.name().to_string()).collect();
         self.0.lock().unwrap().push((pod.name().to_string(), names));
         let lacking = match failures.into_requirements(pod) {
             Ok(lacking) => lacking,
-            Err(failures) => return Room::Refused(failures),
+            Err(failures) => return PreemptionOutcome::Rejected(failures),
         };
         let signal = lacking.first().map(|(name, _)| name.clone());
         let mut needed = lacking[0].1;
@@ -54,9 +54,9 @@ impl AdmissionFailureHandler for ByName {
             victims.push(Victim { pod: other.clone(), request: preempting() });
         }
         if needed > 0 {
-            return Room::Failed("preemption: no set of running pods found".into());
+            return PreemptionOutcome::Failed("preemption: no set of running pods found".into());
         }
-        Room::Coming(VictimPlan { victims, message: "making room".into(), signal })
+        PreemptionOutcome::Preempt(VictimPlan { victims, message: "making room".into(), signal })
     }
 }
 
@@ -170,7 +170,7 @@ async fn it_is_told_who_ended_for_whom() {
     settle().await;
     let events = c.events.events();
     let signal = Some("cpu".into());
-    let of = |pod: &Pod| pod.label().clone();
+    let of = |pod: &Pod| pod.pod_ref().clone();
     let message: Arc<str> = "making room".into();
     let started = Event::PreemptionStarted {
         pod: of(&dns),

@@ -1,6 +1,6 @@
 use super::*;
 
-const NAME: PluginName = PluginName::of("max-age");
+const NAME: PluginName = PluginName::new("max-age");
 
 fn listed(name: PluginName, metrics: &[&Counter]) -> RegisteredPlugin {
     RegisteredPlugin { name, metrics: metrics.iter().map(|counter| (*counter).into()).collect() }
@@ -12,12 +12,12 @@ fn refused(plugins: &[RegisteredPlugin]) -> String {
 
 #[test]
 fn a_label_has_the_values_it_was_given_and_one_for_all_others() {
-    let looks = Counter::by("max_age_looks", "Looks", "found", &["old", "none"]);
+    let looks = Counter::with_label("max_age_looks", "Looks", "found", &["old", "none"]);
     let shown = || PluginMetric::from(&looks).samples().collect::<Vec<_>>();
     assert_eq!(shown(), [("old", MetricValue::Count(0)), ("none", MetricValue::Count(0))]);
-    looks.of("none").add(2);
+    looks.with_label_value("none").add(2);
     for unknown in ["a", "b", "c"] {
-        looks.of(unknown).inc();
+        looks.with_label_value(unknown).inc();
     }
     assert_eq!(shown()[1..], [("none", MetricValue::Count(2)), ("other", MetricValue::Count(3))]);
 
@@ -29,13 +29,13 @@ fn a_label_has_the_values_it_was_given_and_one_for_all_others() {
 
 #[test]
 fn what_a_scrape_could_not_tell_apart_is_refused_with_what_to_write_instead() {
-    let good = Counter::by("max_age_looks", "Looks", "found", &["old"]);
+    let good = Counter::with_label("max_age_looks", "Looks", "found", &["old"]);
     assert_eq!(RegisteredPlugin::check(&[listed(NAME, &[&good])]), Ok(()));
     for wrong in ["looks", "max_age_", "max_age_Looks", "max_age_looks_total", "kubelet_looks"] {
         let text = refused(&[listed(NAME, &[&Counter::new(wrong, "")])]);
         assert!(text.contains(&format!("{wrong:?}; call it max_age_ and then")), "{text}");
     }
-    for ours in [PluginName::of("winddown"), PluginName::of("process-max")] {
+    for ours in [PluginName::new("winddown"), PluginName::new("process-max")] {
         let clash = Counter::new("process_max_fds", "Ours");
         assert_eq!(
             RegisteredPlugin::check(&[listed(ours, &[&clash])]),
@@ -44,7 +44,7 @@ fn what_a_scrape_could_not_tell_apart_is_refused_with_what_to_write_instead() {
         assert_eq!(RegisteredPlugin::check(&[listed(ours, &[])]), Ok(()), "it has none");
     }
     // A plug-in whose name starts with that of another one.
-    let max = PluginName::of("max");
+    let max = PluginName::new("max");
     let both = [
         listed(NAME, &[&Counter::new("max_age_looks", "")]),
         listed(max, &[&Counter::new("max_age_looks", "")]),
@@ -61,7 +61,7 @@ fn what_a_scrape_could_not_tell_apart_is_refused_with_what_to_write_instead() {
         ("found", &["a", "a"]),
         ("found", many),
     ] {
-        let metric = Counter::by("max_age_looks", "Looks", label, values);
+        let metric = Counter::with_label("max_age_looks", "Looks", label, values);
         let wrong = PluginError::Label { metric: "max_age_looks", label };
         assert_eq!(RegisteredPlugin::check(&[listed(NAME, &[&metric])]), Err(wrong));
     }

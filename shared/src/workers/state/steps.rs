@@ -304,10 +304,10 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<PodWork> {
     ending.acknowledged = true;
     let length = ending
         .grace
-        .or_else(|| record.observed.pod.as_ref().and_then(Pod::own_grace))
+        .or_else(|| record.observed.pod.as_ref().and_then(Pod::termination_grace_period))
         .unwrap_or(Grace::SHORTEST)
         .max(Grace::SHORTEST);
-    let until = begin_grace(ending, length, now).because(ending.reason);
+    let until = begin_grace(ending, length, now).with_reason(ending.reason);
     if let Some(pod) = record.observed.pod.clone() {
         let status = ending.status.clone().filter(|status| restarts || !status.restarts_on_node);
         let stop = Stop { grace: ending.grace, until, status };

@@ -19,8 +19,8 @@ use crate::base::lock::schedule;
 use crate::kill::grace::FAR_FUTURE;
 use crate::testing::FakeRecorder;
 use crate::{
-    Grace, Lifecycle, NodeEndListener, Pod, PodKiller, PodStopped, PodSyncer, RuntimeFacts,
-    RuntimePod, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
+    Grace, Lifecycle, NodeEndListener, Pod, PodKiller, PodStopped, PodSyncer, RuntimePod,
+    RuntimeStateProvider, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
 };
 
 /// Steps that yield in the middle, and that must not overlap: there is one pod.
@@ -90,7 +90,7 @@ impl PodSyncer for Arc<Steps> {
     }
 }
 
-impl RuntimeFacts for Arc<Steps> {
+impl RuntimeStateProvider for Arc<Steps> {
     fn runtime_view(&self, _: &crate::PodUid) -> RuntimeView {
         RuntimeView::Stopped
     }

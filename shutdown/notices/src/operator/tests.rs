@@ -13,11 +13,11 @@ fn noon() -> WallTime {
     NOON.parse().expect("a time")
 }
 
-fn open(directory: &Path, boot: &str) -> (NoticeAggregator, Operator) {
+fn open(directory: &Path, boot: &str) -> (NoticeAggregator, OperatorSource) {
     let aggregator = NoticeAggregator::new();
     let publisher = aggregator.publisher("operator", None);
     let up = BootClock::new(|| Duration::from_secs(1000));
-    let operator = Operator::open(publisher, directory, boot, WallClock::fixed(noon()), up);
+    let operator = OperatorSource::open(publisher, directory, boot, WallClock::fixed(noon()), up);
     (aggregator, operator)
 }
 
@@ -46,7 +46,7 @@ fn clocks() -> (WallClock, Arc<AtomicI64>, BootClock, Arc<AtomicI64>) {
 async fn a_notice_outlives_the_agent_but_not_the_boot() {
     let directory = tempfile::tempdir().expect("a directory");
     let (_, operator) = open(directory.path(), "boot-1");
-    operator.give(after(120), "maintenance").await;
+    operator.announce(after(120), "maintenance").await;
     drop(operator);
 
     let (aggregator, again) = open(directory.path(), "boot-1");
@@ -60,7 +60,7 @@ async fn a_notice_outlives_the_agent_but_not_the_boot() {
     assert!(aggregator.notices().borrow().in_force.is_none());
 
     let (_, unknown) = open(directory.path(), "");
-    unknown.give(after(120), "maintenance").await;
+    unknown.announce(after(120), "maintenance").await;
     let (aggregator, _) = open(directory.path(), "");
     assert!(aggregator.notices().borrow().in_force.is_none(), "it may be of any boot");
 }
@@ -70,7 +70,7 @@ async fn a_withdrawn_notice_is_gone_for_good() {
     let directory = tempfile::tempdir().expect("a directory");
     let (aggregator, operator) = open(directory.path(), "boot-1");
     assert!(!operator.withdraw().await, "there was none");
-    operator.give(after(60), "").await;
+    operator.announce(after(60), "").await;
     assert!(operator.withdraw().await);
     assert!(aggregator.notices().borrow().in_force.is_none());
     let (aggregator, _) = open(directory.path(), "boot-1");
@@ -85,7 +85,7 @@ async fn an_operator_is_heard_who_has_said_something_to_this_agent_or_one_before
     assert!(!is_heard(&aggregator), "a run may go on for a notice that no disk took");
     operator.withdraw().await;
     assert!(is_heard(&aggregator));
-    operator.give(after(60), "").await;
+    operator.announce(after(60), "").await;
     let (aggregator, _) = open(directory.path(), "boot-1");
     assert!(is_heard(&aggregator));
 }
@@ -93,7 +93,7 @@ async fn an_operator_is_heard_who_has_said_something_to_this_agent_or_one_before
 #[tokio::test]
 async fn a_disk_that_refuses_costs_only_the_memory_of_it() {
     let (aggregator, operator) = open(Path::new("/proc/no/such/place"), "boot-1");
-    operator.give(after(60), "x").await;
+    operator.announce(after(60), "x").await;
     assert!(aggregator.notices().borrow().in_force.is_some());
     assert!(operator.withdraw().await);
     assert!(aggregator.notices().borrow().in_force.is_none());
@@ -106,7 +106,7 @@ async fn a_damaged_file_is_no_notice() {
         std::fs::write(directory.path().join("operator-notice.json"), damage).expect("written");
         let (aggregator, operator) = open(directory.path(), "boot-1");
         assert!(aggregator.notices().borrow().in_force.is_none(), "{damage:?}");
-        operator.give(after(5), "").await;
+        operator.announce(after(5), "").await;
         let (aggregator, _) = open(directory.path(), "boot-1");
         assert!(aggregator.notices().borrow().in_force.is_some(), "the next one fixes it");
     }
@@ -118,10 +118,10 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() 
     let (wall, off, boot, _) = clocks();
     let aggregator = NoticeAggregator::new();
     let publisher = aggregator.publisher("operator", None);
-    let operator = Operator::open(publisher, directory.path(), "boot-1", wall, boot);
+    let operator = OperatorSource::open(publisher, directory.path(), "boot-1", wall, boot);
     let follows = operator.clone();
     let task = tokio::spawn(async move { follows.follow().await });
-    operator.give(after(3600), "maintenance").await;
+    operator.announce(after(3600), "maintenance").await;
     let mut notices = aggregator.notices();
     let first = notices.borrow_and_update().in_force.clone().expect("in force");
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -144,7 +144,7 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_within_seconds_both_ways() 
     operator.withdraw().await;
     notices.borrow_and_update();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    operator.give(after(3600), "again").await;
+    operator.announce(after(3600), "again").await;
     notices.changed().await.expect("the aggregator lives");
     off.store(0, Ordering::SeqCst);
     notices.borrow_and_update();
@@ -158,7 +158,7 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
     let (wall, wall_off, boot, boot_off) = clocks();
     let open = |aggregator: &NoticeAggregator| {
         let publisher = aggregator.publisher("operator", None);
-        Operator::open(publisher, directory.path(), "boot-1", wall.clone(), boot.clone())
+        OperatorSource::open(publisher, directory.path(), "boot-1", wall.clone(), boot.clone())
     };
     let aggregator = NoticeAggregator::new();
     let operator = open(&aggregator);
@@ -166,7 +166,7 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
     let task = tokio::spawn(async move { follows.follow().await });
     let ten_minutes = || Deadline::SinceBoot(boot.now() + Duration::from_secs(600));
     let (begun, mut notices) = (Instant::now(), aggregator.notices());
-    operator.give(ten_minutes(), "maintenance").await;
+    operator.announce(ten_minutes(), "maintenance").await;
     let deadline = notices.borrow_and_update().in_force.clone().expect("in force").deadline;
     assert_eq!(deadline, begun + Duration::from_secs(600));
     for step in [3600, -3600, 0] {
@@ -188,7 +188,7 @@ async fn a_duration_is_moved_by_no_wall_clock_but_by_the_machines_sleep() {
 
     // The same words, given later, are another deadline.
     tokio::time::sleep(Duration::from_secs(120)).await;
-    operator.give(ten_minutes(), "maintenance").await;
+    operator.announce(ten_minutes(), "maintenance").await;
     let given = notices.borrow_and_update().in_force.clone().expect("in force");
     assert_eq!(given.deadline, Instant::now() + Duration::from_secs(600));
 
@@ -208,23 +208,23 @@ async fn what_is_kept_is_not_of_a_system_that_was_started_anew_on_the_same_kerne
     let directory = tempfile::tempdir().expect("a directory");
     let (_, operator) = open(directory.path(), "boot-1");
     let drain = Drain { time: None, is_over: false };
-    operator.give(after(120), "maintenance").await;
-    operator.note_drain(Some(drain)).await;
+    operator.announce(after(120), "maintenance").await;
+    operator.store_drain(Some(drain)).await;
     // It was said a thousand seconds after the kernel's boot.
     for (started, holds) in [(0, true), (1000, true), (1001, false)] {
         let up = BootClock::new(|| Duration::from_secs(2000))
             .with_system_start(Duration::from_secs(started));
         let wall = WallClock::fixed(noon());
         let publisher = NoticeAggregator::new().publisher("operator", None);
-        let again = Operator::open(publisher, directory.path(), "boot-1", wall, up);
+        let again = OperatorSource::open(publisher, directory.path(), "boot-1", wall, up);
         assert_eq!(again.published().is_some(), holds, "{started}");
-        assert_eq!(again.found_drain(), holds.then_some(drain), "{started}");
+        assert_eq!(again.earlier_drain(), holds.then_some(drain), "{started}");
     }
     for boot in ["boot-2", ""] {
-        assert_eq!(open(directory.path(), boot).1.found_drain(), None, "{boot:?}");
+        assert_eq!(open(directory.path(), boot).1.earlier_drain(), None, "{boot:?}");
     }
-    operator.note_drain(None).await;
-    assert_eq!(open(directory.path(), "boot-1").1.found_drain(), None);
+    operator.store_drain(None).await;
+    assert_eq!(open(directory.path(), "boot-1").1.earlier_drain(), None);
 }
 
 #[tokio::test]
@@ -233,14 +233,14 @@ async fn a_drain_that_is_found_has_what_was_left_of_its_time_however_much_later(
     let (_, operator) = open(directory.path(), "boot-1");
     let drain = |time| Drain { time: Some(time), is_over: false };
     let given = Duration::from_millis(89_100);
-    operator.note_drain(Some(drain(given))).await;
+    operator.store_drain(Some(drain(given))).await;
     for later in [0, 60, 90, 500] {
         let up = BootClock::new(move || Duration::from_secs(1000 + later));
         let publisher = NoticeAggregator::new().publisher("operator", None);
         let wall = WallClock::fixed(noon());
-        let again = Operator::open(publisher, directory.path(), "boot-1", wall, up);
+        let again = OperatorSource::open(publisher, directory.path(), "boot-1", wall, up);
         let left = Duration::from_secs(90);
-        assert_eq!(again.found_drain(), Some(drain(left)), "{later} s later");
+        assert_eq!(again.earlier_drain(), Some(drain(left)), "{later} s later");
     }
 }
 
@@ -250,10 +250,10 @@ async fn a_notice_that_only_a_run_has_kept_is_in_force_until_it_is_withdrawn() {
     let (aggregator, operator) = open(directory.path(), "boot-1");
     let in_force = || aggregator.notices().borrow().in_force.clone();
     // It is a thousand seconds after the kernel's boot.
-    operator.keep(Duration::from_secs(1000), "past");
+    operator.restore(Duration::from_secs(1000), "past");
     assert!(in_force().is_none());
-    operator.keep(Duration::from_secs(1060), "rack 7 moves");
-    operator.keep(Duration::from_secs(1001), "another");
+    operator.restore(Duration::from_secs(1060), "rack 7 moves");
+    operator.restore(Duration::from_secs(1001), "another");
     let notice = in_force().expect("a notice");
     assert_eq!((&*notice.source, &*notice.text), ("operator", "rack 7 moves"));
     assert!(operator.withdraw().await && in_force().is_none());

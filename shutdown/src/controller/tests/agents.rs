@@ -17,7 +17,7 @@ use winddown_shared::{
 use super::world::{Disk, Fault, Reports, World};
 use crate::tests::secs;
 use crate::{
-    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordPlace, RunPhase,
+    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordStore, RunPhase,
     RunRecord, ShutdownController, ShutdownParts, Trigger,
 };
 
@@ -50,7 +50,7 @@ pub(super) struct Site {
     pub(super) world: World,
     pub(super) lock: Lock,
     pub(super) disk: Arc<Disk>,
-    pub(super) places: Vec<Arc<dyn RecordPlace>>,
+    pub(super) places: Vec<Arc<dyn RecordStore>>,
     pub(super) reports: Arc<Reports>,
     pub(super) notices: watch::Sender<NoticeState>,
     pub(super) policy: watch::Sender<Arc<Policy>>,
@@ -81,7 +81,7 @@ impl Site {
         let disk = Disk::of(&world);
         Self {
             lock,
-            places: vec![Arc::clone(&disk) as Arc<dyn RecordPlace>],
+            places: vec![Arc::clone(&disk) as Arc<dyn RecordStore>],
             disk,
             reports: Reports::of(&world),
             notices: watch::Sender::default(),
@@ -98,7 +98,7 @@ impl Site {
     /// Like [`new`](Self::new), with a place in memory in addition to the disk. `disk` is then the memory.
     pub(super) fn with_memory(world: World, policy: Policy) -> Self {
         let (disk, memory) = (Disk::behind_memory(&world), Disk::memory(&world));
-        let places = vec![disk as Arc<dyn RecordPlace>, Arc::clone(&memory) as _];
+        let places = vec![disk as Arc<dyn RecordStore>, Arc::clone(&memory) as _];
         Self { places, disk: memory, ..Self::new(world, policy) }
     }
 

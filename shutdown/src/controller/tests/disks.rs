@@ -13,14 +13,14 @@ use super::world::{Disk, World};
 use super::{Memory, settle, two_fields};
 use crate::tests::{pod, secs};
 use crate::{
-    BootClock, FileError, Outcome, Policy, ProgressPhase, RecordPlace, RunPhase, RunRecord,
+    BootClock, FileError, Outcome, Policy, ProgressPhase, RecordStore, RunPhase, RunRecord,
     ShutdownController, ShutdownParts,
 };
 
 /// A full disk that holds an old record.
 struct Full;
 
-impl RecordPlace for Full {
+impl RecordStore for Full {
     fn write(&self, _: &RunRecord) -> Result<(), FileError> {
         let source = std::io::ErrorKind::StorageFull.into();
         Err(FileError::Io { what: "write", path: "/full/shutdown.json".into(), source })
@@ -38,7 +38,7 @@ impl RecordPlace for Full {
 /// A disk that does not answer until the test is over.
 struct Hung(Mutex<mpsc::Receiver<()>>);
 
-impl RecordPlace for Hung {
+impl RecordStore for Hung {
     fn write(&self, _: &RunRecord) -> Result<(), FileError> {
         let _ = self.0.lock().unwrap().recv();
         Ok(())
@@ -54,7 +54,7 @@ impl RecordPlace for Hung {
 }
 
 /// A site whose first place is `disk`.
-fn site(world: World, disk: impl RecordPlace) -> Site {
+fn site(world: World, disk: impl RecordStore) -> Site {
     let mut site = Site::new(world, two_fields(30, 10));
     site.places.insert(0, Arc::new(disk));
     site
@@ -87,7 +87,7 @@ struct FillsUp {
     full: Arc<AtomicBool>,
 }
 
-impl RecordPlace for FillsUp {
+impl RecordStore for FillsUp {
     fn write(&self, record: &RunRecord) -> Result<(), FileError> {
         match self.full.load(Ordering::SeqCst) {
             true => Full.write(record),

@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use winddown_shared::testing::{FakeInhibitor, FakeKiller};
 use winddown_shared::{
-    KillError, KillRequest, NodeEndListener, Pod, PodFacts, PodKiller, PodStopped, RunningPods,
+    KillError, KillRequest, NodeEndListener, Pod, PodKiller, PodStateProvider, PodStopped,
+    RunningPods,
 };
 
 use super::{Login, Memory, Setup, secs};
@@ -114,7 +115,7 @@ impl PodKiller for Broken {
     }
 }
 
-impl PodFacts for Broken {}
+impl PodStateProvider for Broken {}
 
 impl NodeEndListener for Broken {}
 

@@ -15,7 +15,7 @@ use super::{Setup, asked, settle, two_fields};
 use crate::tests::{pod, secs};
 use crate::{CRITICAL_PRIORITY, Outcome, PodEnd, ProgressPhase, ShutdownReport, WorkOutcome};
 
-const NAME: PluginName = PluginName::of("tester");
+const NAME: PluginName = PluginName::new("tester");
 
 /// A log of the work that was begun: its name, when after the log's beginning, and whether it was begun again.
 #[derive(Clone)]
@@ -260,7 +260,7 @@ impl Slow {
         if self.hangs {
             sleep(secs(100_000)).await;
         }
-        Err(WorkError::NotTold(vec![pod("left", None, None).label().clone()]))
+        Err(WorkError::NotTold(vec![pod("left", None, None).pod_ref().clone()]))
     }
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 use winddown_shared::{
-    GateReason, GateReasons, KillError, KillRequest, NodeEndListener, Pod, PodFacts, PodKiller,
-    PodStopped, PodUid, RunningPods, StoppedContainer,
+    GateReason, GateReasons, KillError, KillRequest, NodeEndListener, Pod, PodKiller,
+    PodStateProvider, PodStopped, PodUid, RunningPods, StoppedContainer,
 };
 
-use crate::{FileError, RecordPlace, ReportSink, RunPhase, RunRecord, ShutdownReport};
+use crate::{FileError, RecordStore, ReportSink, RunPhase, RunRecord, ShutdownReport};
 
 /// A moment at which an agent can be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,7 +261,7 @@ impl PodKiller for World {
             state.kills - 1
         };
         self.0.fuse.pass(Fault::Kill { nth, sent: false }).await;
-        let own = pod.own_grace().unwrap_or(Duration::from_secs(30));
+        let own = pod.termination_grace_period().unwrap_or(Duration::from_secs(30));
         let Some(life) = self.signal(pod.uid(), request.grace.unwrap_or(own), request.until) else {
             return Ok(Arc::default());
         };
@@ -278,7 +278,7 @@ impl PodKiller for World {
             sleep_until(end.min(deadline)).await;
             if deadline < end && Instant::now() >= deadline {
                 return Err(KillError::Deadline {
-                    pod: pod.label().to_string().into(),
+                    pod: pod.pod_ref().to_string().into(),
                     waited: begun.elapsed(),
                     still_running: vec!["main".into()],
                 });
@@ -321,7 +321,7 @@ impl PodKiller for World {
     }
 }
 
-impl PodFacts for World {
+impl PodStateProvider for World {
     async fn unseen_end(&self, uid: &PodUid) -> Option<PodStopped> {
         let (stopped_at, forced) = self.settled(uid).filter(|_| self.lock().tells_ends)?;
         let exit_code = if forced { 137 } else { 0 };
@@ -373,7 +373,7 @@ impl Disk {
     }
 }
 
-impl RecordPlace for Disk {
+impl RecordStore for Disk {
     fn write(&self, record: &RunRecord) -> Result<(), FileError> {
         let fuse = &self.world.0.fuse;
         if fuse.dead.load(Ordering::SeqCst) {

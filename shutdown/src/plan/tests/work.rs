@@ -7,7 +7,7 @@ use crate::plan::WorkPlace;
 use crate::plan_with;
 
 fn work(point: ShutdownPoint, bound: Option<Duration>) -> ShutdownWork {
-    let name = PluginName::of("tester");
+    let name = PluginName::new("tester");
     ShutdownWork::new(name, "work", point, bound, |_| std::future::ready(Ok(())))
 }
 

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use winddown_eviction::{Act, Candidate, Cause, Signal, choose};
+use winddown_eviction::{Candidate, Cause, Shortage, Signal, choose};
 use winddown_node::ordered_start::{StartParts, StartRun};
 use winddown_preemption::{Requirement, Strategy, select};
 use winddown_shared::status::StatusStore;
@@ -132,7 +132,7 @@ fn evict(pods: Vec<Pod>) -> Plan {
     let stats: Vec<PodStats> = (0..pods.len()).map(used).collect();
     let amount = |bytes| Quantity::new(bytes, QuantityFormat::BinarySi);
     let now = Instant::now();
-    let act = Act {
+    let shortage = Shortage {
         cause: Cause::Signal(Signal::MemoryAvailable),
         signal: Signal::MemoryAvailable,
         hard: true,
@@ -149,7 +149,7 @@ fn evict(pods: Vec<Pod>) -> Plan {
             .zip(&stats)
             .map(|(pod, stats)| Candidate { pod, stats: Some(stats), ending: None })
             .collect();
-        let choice = choose(&act, &candidates, &policy, now);
+        let choice = choose(&shortage, &candidates, &policy, now);
         choice.considered.len() + usize::from(choice.victim.is_some())
     })
 }

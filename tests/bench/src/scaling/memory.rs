@@ -16,7 +16,7 @@ use winddown_shared::{
     Pod, PodWorkers, RunningPods, RuntimeSyncer, UpdateKind, WallClock, WallTime,
 };
 use winddown_shutdown::{
-    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordFile, RecordPlace,
+    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordFile, RecordStore,
     ReportStore, ShutdownController, ShutdownParts, Trigger,
 };
 
@@ -86,7 +86,7 @@ impl InMemory {
         let login = FakeInhibitor::holding(GROUP * 4);
         let progress = ProgressSender::new();
         let policy = Policy::from_periods(GROUP * 2, GROUP).map_err(|error| error.to_string())?;
-        let records: Vec<Arc<dyn RecordPlace>> = vec![
+        let records: Vec<Arc<dyn RecordStore>> = vec![
             Arc::new(RecordFile::in_memory(self.volatile.path())),
             Arc::new(RecordFile::in_directory(self.state.path())),
         ];

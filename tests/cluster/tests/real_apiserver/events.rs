@@ -7,7 +7,7 @@ use kube::api::{Api, ListParams};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::events::{EventDraft, Events, NodeRef, Subject};
-use winddown_shared::{Event, PodLabel, PodUid, Recorder as _};
+use winddown_shared::{Event, PodRef, PodUid, Recorder as _};
 
 use super::RealApi;
 use super::server::wall;
@@ -23,7 +23,7 @@ async fn a_node_writes_events_and_series_of_them() {
     let _cancelled = cancel.clone().drop_guard();
     tokio::spawn(writer.run(cancel));
 
-    let pod = |name: &str| PodLabel {
+    let pod = |name: &str| PodRef {
         namespace: namespace.into(),
         name: name.into(),
         uid: PodUid::new("6d2f0e0c-5a5f-4b3c-9a57-0f0f0f0f0f0f"),

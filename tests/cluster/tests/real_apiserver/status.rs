@@ -33,7 +33,7 @@ fn said(pod: &api::Pod, phase: &str, state: &Value) -> StatusUpdate {
         }],
     });
     StatusUpdate {
-        pod: Pod::new(pod.clone()).unwrap().label().clone(),
+        pod: Pod::new(pod.clone()).unwrap().pod_ref().clone(),
         status: Arc::new(serde_json::from_value(status).unwrap()),
         last: phase != "Running",
         generation: pod.metadata.generation,

@@ -156,7 +156,7 @@ pub(crate) async fn mirrors_and_leftovers() -> BTreeSet<Right> {
     let status = json!({"phase": "Failed", "conditions": [
         {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}]});
     let earlier = ended("boot-1");
-    earlier.note(status::make(&server, "ours", status).label(), "shutdown");
+    earlier.note(status::make(&server, "ours", status).pod_ref(), "shutdown");
     assert!(earlier.flush(Instant::now() + Duration::from_secs(30)).await);
     let cleanup = AfterBoot::new(ended("boot-2"), AfterBootPolicy::Delete, wall());
     let (_ready, is_ready) = watch::channel(true);
@@ -179,7 +179,7 @@ pub(crate) async fn events() -> BTreeSet<Right> {
     tokio::spawn(writer.run(stop));
     let pod = status::make(&server, "web", json!({}));
     for _ in 0..2 {
-        events.send(EventDraft::warning(Subject::pod(pod.label()), "FailedSync", "no image"));
+        events.send(EventDraft::warning(Subject::pod(pod.pod_ref()), "FailedSync", "no image"));
         assert!(events.flush(Instant::now() + Duration::from_secs(30)).await.is_empty());
     }
     used(&server)

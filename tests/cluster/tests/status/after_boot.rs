@@ -38,7 +38,7 @@ async fn before_the_boot(server: &ApiServer, home: &TempDir) {
     make(server, "never-asked", ours);
     let ended = ended_in("boot-1", home);
     for pod in &pods {
-        ended.note(pod.label(), "shutdown");
+        ended.note(pod.pod_ref(), "shutdown");
     }
     assert!(ended.flush(Instant::now() + LONG).await);
     server.remove("pods/default/again");

@@ -17,7 +17,7 @@ async fn a_server_that_falls_silent_does_not_hold_up_the_end() {
     let pods = names.map(|name| make(&server, name, json!({ "phase": "Running" })));
     let agent = Agent::start(&server, Some(home.path())).await;
     agent.outbox.submit(says(&pods[0], running()));
-    agent.told(pods[0].label()).await;
+    agent.told(pods[0].pod_ref()).await;
     server.set_silent(true);
     for pod in &pods {
         agent.outbox.submit(ended(pod));

@@ -117,7 +117,7 @@ async fn the_end_is_seen_as_a_whole_and_never_beside_ready() {
     assert_eq!(condition(&running, "Ready")["status"], "True");
     // The kill has been asked for and the container has not ended.
     node.look(&pod, up(), true, Some(&by_shutdown()));
-    node.agent.told(pod.label()).await;
+    node.agent.told(pod.pod_ref()).await;
     let there = in_api(&node.server, "web");
     assert_eq!(there["status"]["phase"], "Running");
     assert_eq!(there["status"].get("reason"), None);

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_apiserver::ApiServer;
 pub(crate) use winddown_cluster::pods::StatusSide;
 use winddown_cluster::status::{Outbox, OutboxConfig, StatusUpdate};
-use winddown_shared::{Pod, PodLabel, WallClock, WallTime};
+use winddown_shared::{Pod, PodRef, WallClock, WallTime};
 
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -36,7 +36,7 @@ impl Agent {
         Self { outbox, cancel, driver }
     }
 
-    pub(crate) async fn told(&self, pod: &PodLabel) {
+    pub(crate) async fn told(&self, pod: &PodRef) {
         timeout(LONG, self.outbox.delivered(&pod.uid)).await.expect("told in time");
     }
 
@@ -81,7 +81,7 @@ pub(crate) fn in_api(server: &ApiServer, name: &str) -> Arc<Value> {
 
 pub(crate) fn says(pod: &Pod, status: Value) -> StatusUpdate {
     StatusUpdate {
-        pod: pod.label().clone(),
+        pod: pod.pod_ref().clone(),
         status: Arc::new(serde_json::from_value(status).unwrap()),
         last: false,
         generation: pod.metadata.generation,

@@ -23,8 +23,9 @@ use winddown_node_api::{NodeApi, NodeUsageStats, StatsProvider, TlsFiles};
 use winddown_shared::status::StatusStore;
 use winddown_shared::testing::FakeKiller;
 use winddown_shared::{
-    ContainerState, GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName, PluginNotes,
-    Pod, PodStatsSource as _, ReviewError, Reviews, Runtime as _, RuntimeError, VictimLock,
+    ContainerState, GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName,
+    PluginStatusLines, Pod, PodStatsSource as _, ReviewError, Reviews, Runtime as _, RuntimeError,
+    VictimLock,
 };
 
 use crate::bed::{clock, eventually};
@@ -89,7 +90,7 @@ impl Front {
             statuses,
             recorder: Arc::new(()),
             wall: clock(),
-            notes: PluginNotes::default(),
+            notes: PluginStatusLines::default(),
         };
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let node = free.local_addr().unwrap();
@@ -109,7 +110,7 @@ impl Front {
             figures: Arc::new(PodFigures(Arc::clone(runtime))),
             streams: Some(Arc::clone(runtime) as _),
         };
-        tokio::spawn(Box::new(api).run(NodeHandle::new(PluginName::of("node-api"), parts)));
+        tokio::spawn(Box::new(api).run(NodeHandle::new(PluginName::new("node-api"), parts)));
         eventually("the node API listens", || std::net::TcpStream::connect(node).is_ok()).await;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();

@@ -72,7 +72,7 @@ pub(crate) async fn a_pod_reads_of_the_end_of_the_node_and_of_its_own<S: Stage>(
     runtime.announce(None);
     eventually("the pod reads that it was called off", || gates.join("gone").exists()).await;
 
-    let grace = Grace::fixed(secs(20)).because(KillReason::Eviction);
+    let grace = Grace::fixed(secs(20)).with_reason(KillReason::Eviction);
     assert!(!runtime.stop_pod(pod.uid(), Some(&pod), grace).await.unwrap().forced());
     for by in ["hook", "asked"] {
         let notice = read(&gates.join(by)).unwrap();

@@ -13,8 +13,8 @@ use rustix::fs::OFlags;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 use winddown_runtimes::systemd::units::{
-    Keep, NewUnit, ServiceUnits, UnitChange, UnitEnd, UnitError, UnitExit, UnitOutput, UnitPhase,
-    UnitView, Whom,
+    Keep, KillWhom, NewUnit, ServiceUnits, UnitChange, UnitEnd, UnitError, UnitExit, UnitOutput,
+    UnitPhase, UnitView,
 };
 
 use crate::bed::clock;
@@ -240,15 +240,15 @@ impl ServiceUnits for LocalUnits {
         Ok(())
     }
 
-    async fn signal(&self, unit: &str, whom: Whom, signal: i32) -> Result<(), UnitError> {
+    async fn signal(&self, unit: &str, whom: KillWhom, signal: i32) -> Result<(), UnitError> {
         self.answer("KillUnit")?;
         let found = self.0.units.lock().unwrap().get(unit).map(|u| (u.pid, u.view.main_pid));
         let Some((group, main)) = found else { return Ok(()) };
         let signal = Signal::try_from(signal).unwrap();
         let _ = match (whom, main) {
-            (Whom::Main, Some(main)) => kill(Pid::from_raw(main), signal),
-            (Whom::Main, None) => Ok(()),
-            (Whom::All, _) => killpg(Pid::from_raw(group), signal),
+            (KillWhom::Main, Some(main)) => kill(Pid::from_raw(main), signal),
+            (KillWhom::Main, None) => Ok(()),
+            (KillWhom::All, _) => killpg(Pid::from_raw(group), signal),
         };
         Ok(())
     }

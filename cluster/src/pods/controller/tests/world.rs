@@ -183,7 +183,7 @@ impl World {
         let intake = Intake::new(runtime, workers.clone(), statuses.clone(), admission, events);
         let follow = Follow::new(statuses.clone(), self.clone()).run(cancel.clone());
         let node = vec![
-            tokio::spawn(RuntimeSyncer::follow_changes(workers.clone())).abort_handle(),
+            tokio::spawn(RuntimeSyncer::forward_runtime_changes(workers.clone())).abort_handle(),
             tokio::spawn(intake.run(wanted.clone())).abort_handle(),
             tokio::spawn(follow).abort_handle(),
         ];

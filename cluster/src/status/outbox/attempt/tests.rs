@@ -18,7 +18,7 @@ async fn found(change: impl FnOnce(&ApiServer)) -> Result<Pod, SendFault> {
     let identity = server.new_identity("system:node:n", &groups, hour).unwrap();
     let client = kube::Client::new(server.service_of(&identity), "default");
     let uid = PodUid::new("u-1");
-    let pod = PodLabel { namespace: "default".into(), name: "web".into(), uid };
+    let pod = PodRef { namespace: "default".into(), name: "web".into(), uid };
     get(&client, &pod).await
 }
 

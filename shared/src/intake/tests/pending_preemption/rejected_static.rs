@@ -7,7 +7,7 @@ use super::*;
 struct Asks(Arc<Mutex<Vec<(String, Instant)>>>);
 
 impl AdmitHandler for Asks {
-    fn admit(&self, pod: &Pod, _others: &Others) -> Result<(), Rejection> {
+    fn admit(&self, pod: &Pod, _others: &OtherPods) -> Result<(), Rejection> {
         self.0.lock().unwrap().push((pod.name().to_string(), Instant::now()));
         let Some(reason) = pod.name().strip_prefix("odd") else { return Ok(()) };
         let (reason, message) = (format!("Odd{reason}").into(), "never".into());
@@ -102,7 +102,7 @@ async fn a_static_pod_is_asked_about_less_and_less_often_however_many_pods_leave
     }
     assert_eq!(apart.len(), 6, "{asked:?}");
     let told = c.events.events().into_iter();
-    let told = told.filter(|e| matches!(e, Event::PodRejected { pod, .. } if pod == web.label()));
+    let told = told.filter(|e| matches!(e, Event::PodRejected { pod, .. } if pod == web.pod_ref()));
     assert_eq!(told.count(), 1, "refused as before is no news");
 }
 
@@ -157,7 +157,7 @@ async fn a_preempted_static_pod_comes_back_when_there_is_room_again() {
     assert!(c.runs(&low));
     assert_eq!(c.node.said(&low), ("Running".into(), String::new()));
     assert!(c.runs(&dns) && c.used() <= 10);
-    let back = Event::PodRestarted { pod: low.label().clone(), is_static: true };
+    let back = Event::PodRestarted { pod: low.pod_ref().clone(), is_static: true };
     assert!(c.events.events().contains(&back));
 }
 

@@ -230,7 +230,7 @@ impl Boot {
     /// Ends one pod, as the node does; returns when the controller has said so to the outbox.
     async fn end(&self, name: &str) {
         let pod = self.memory.pod(name).unwrap();
-        self.ended.note(pod.label(), "shutdown");
+        self.ended.note(pod.pod_ref(), "shutdown");
         self.memory.end_by_the_node(&pod);
         let outbox = &self.agent.outbox;
         until("it is said", async || outbox.final_status(pod.uid()).is_some()).await;

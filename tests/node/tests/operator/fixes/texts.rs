@@ -80,9 +80,10 @@ fn how(line: &str) -> How {
         "winddown plan shutdown -f {stray}" => {
             Filled("winddown plan shutdown -f /etc/winddown/pods")
         }
-        "winddown release {first}" => {
-            Elsewhere("docs/reference/optional-features.md", "sudo winddown release batch/backup-edge-1")
-        }
+        "winddown release {first}" => Elsewhere(
+            "docs/reference/optional-features.md",
+            "sudo winddown release batch/backup-edge-1",
+        ),
         "winddown report --id ID" | "winddown report --id {}" => {
             Filled("winddown report --id latest")
         }

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1 as api;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{sleep, sleep_until};
 use winddown_shared::{
-    Grace, Pod, PodLabel, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod,
+    Grace, Pod, PodRef, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod,
     SyncedPod,
 };
 
@@ -39,7 +39,7 @@ impl PodApi for World {
         .boxed()
     }
 
-    async fn get(&self, pod: &PodLabel) -> Result<Option<api::Pod>, RefusedRequest> {
+    async fn get(&self, pod: &PodRef) -> Result<Option<api::Pod>, RefusedRequest> {
         self.called(format!("get {}", pod.uid));
         self.with(|state| {
             state.refuse("read the pod")?;
@@ -48,7 +48,7 @@ impl PodApi for World {
         })
     }
 
-    async fn delete(&self, pod: &PodLabel, grace: Duration) -> Result<(), RefusedRequest> {
+    async fn delete(&self, pod: &PodRef, grace: Duration) -> Result<(), RefusedRequest> {
         let uid = pod.uid.as_str();
         if !grace.is_zero() {
             self.called(format!("request {uid} {}s", grace.as_secs()));

@@ -7,7 +7,7 @@ use super::PodUid;
 
 /// The identity of a pod in events and errors.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct PodLabel {
+pub struct PodRef {
     /// `metadata.namespace`.
     pub namespace: Arc<str>,
     /// `metadata.name`.
@@ -16,14 +16,14 @@ pub struct PodLabel {
     pub uid: PodUid,
 }
 
-impl PodLabel {
+impl PodRef {
     /// The pod as the kubelet's messages name it: `name_namespace(uid)`.
     pub fn kubelet_title(&self) -> String {
         format!("{}_{}({})", self.name, self.namespace, self.uid)
     }
 }
 
-impl fmt::Display for PodLabel {
+impl fmt::Display for PodRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }

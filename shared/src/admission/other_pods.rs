@@ -12,7 +12,7 @@ use crate::{Pod, PodUid, UidHasher};
 ///
 /// They are read and summed up once, when a check first needs them; a pod that is admitted is added
 /// to the sum. So checking all pods takes linear rather than quadratic time.
-pub struct Others {
+pub struct OtherPods {
     read: Box<dyn Fn() -> OccupiedPlaces + Send>,
     places: OnceCell<Summed>,
     /// Pods for which room is being made.
@@ -39,9 +39,9 @@ struct Summed {
     visits: std::cell::Cell<usize>,
 }
 
-// === impl Others ===
+// === impl OtherPods ===
 
-impl Others {
+impl OtherPods {
     /// The pods that `list` returns when it is first needed.
     pub fn new(list: impl Fn() -> Vec<Pod> + Send + 'static) -> Self {
         Self::of(move || OccupiedPlaces { non_terminating: list(), ending: Vec::new() })
@@ -67,12 +67,12 @@ impl Others {
     ///
     /// Valid for `new` only: ports that it does not request are left out.
     #[must_use]
-    pub fn used_beside(&self, new: &Pod) -> NodeUse {
+    pub fn used_without(&self, new: &Pod) -> NodeUse {
         let summed = self.summed();
         let mut used = if summed.known.contains(new.uid()) {
             // The pod is checked again while it is here: rare enough to compute the sum again.
             summed.visited(summed.known.len());
-            NodeUse::beside(new, summed.non_terminating.iter().chain(&summed.ending))
+            NodeUse::without(new, summed.non_terminating.iter().chain(&summed.ending))
         } else {
             summed.used.for_ports(&ports::numbers(new))
         };
@@ -114,9 +114,9 @@ impl Others {
     }
 }
 
-impl std::fmt::Debug for Others {
+impl std::fmt::Debug for OtherPods {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Others")
+        f.debug_struct("OtherPods")
             .field("places", &self.places)
             .field("promised", &self.reserved)
             .finish_non_exhaustive()

@@ -2,7 +2,7 @@
 
 /// The parties to ask about one pod, as far as a runtime knows. Empty where only the node decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Consent {
+pub struct EvictionConstraints {
     /// The disruption budgets that count the pod.
     pub budgets: Vec<DisruptionBudget>,
     /// Its eviction responders (KEP-4563), in the order in which they are asked.
@@ -18,9 +18,9 @@ pub struct DisruptionBudget {
     pub allowed: Option<u32>,
 }
 
-// === impl Consent ===
+// === impl EvictionConstraints ===
 
-impl Consent {
+impl EvictionConstraints {
     /// Whether only the node decides.
     pub const fn is_empty(&self) -> bool {
         self.budgets.is_empty() && self.responders.is_empty()
