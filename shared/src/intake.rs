@@ -468,7 +468,7 @@ impl<R: Runtime> Intake<R> {
             }
             // It is wanted again.
             RestartCondition::SourceListsIt => {
-                self.workers.update(UpdateKind::Create, pod.clone(), None)
+                self.workers.update(UpdateKind::Create, pod.clone(), None);
             }
             RestartCondition::RoomIsFree if pod.is_static() => self.rejected_static.note(pod, true),
             // The workers start the pod again, the controller that terminated it does, or it stays terminated.
