@@ -22,6 +22,9 @@ pub(crate) trait EndPods: AskResponders {
     /// The UID of this node's object.
     fn node_uid(&self) -> impl Future<Output = Result<String, RefusedRequest>> + Send;
 
+    /// Asks for something that the API server answers from memory, to anyone: whether it answers at all.
+    fn probe(&self) -> impl Future<Output = Result<(), RefusedRequest>> + Send;
+
     /// The disruption budgets of all namespaces.
     fn budgets(
         &self,
@@ -86,6 +89,11 @@ impl EndPods for NodePods {
         let found = nodes.get_metadata(&self.node).await;
         let found = found.map_err(|error| RefusedRequest::of("read this node's object", error))?;
         Ok(found.metadata.uid.unwrap_or_default())
+    }
+
+    async fn probe(&self) -> Result<(), RefusedRequest> {
+        let version = self.client.apiserver_version().await;
+        version.map(drop).map_err(|error| RefusedRequest::of("ask for the version", error))
     }
 
     async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, RefusedRequest> {

@@ -1,31 +1,59 @@
-//! Tracks since when requests to the API server have failed.
+//! Tracks whether the API server answers.
+//!
+//! While a pod waits for the API server to accept its end, the server is probed with a request that it answers from
+//! memory. So a server that is slow because many pods end at once is never taken for a silent one, and one that refuses
+//! connections is known to be away in a millisecond.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+use winddown_api_client::refusal::Refusal;
 
-/// The length of outage that stops wait out.
-const BRIDGED_OUTAGE: Duration = Duration::from_secs(10);
-/// The minimum wait: the first request may show that the outage is over.
-const FIRST_TRY: Duration = Duration::from_secs(1);
+use super::api::EndPods;
 
-/// The time since which requests and the watch have failed, if they do.
-#[derive(Debug)]
-pub(super) struct ApiOutage(watch::Sender<Option<Instant>>);
+/// How long an API server may answer nothing at all before it counts as away.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
+/// The time between two probes; none is sent if the server has answered something else meanwhile.
+const PROBE_INTERVAL: Duration = Duration::from_millis(100);
+/// The minimum time for one request: the first answer may show that the server is back.
+pub(super) const FIRST_TRY: Duration = Duration::from_secs(1);
+/// The longest time that a pod's end waits for an API server that answers, but does not accept it.
+const LONGEST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is known of the API server while pods end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum ApiVerdict {
+    /// It has not been probed yet.
+    #[default]
+    Unknown,
+    /// It answers.
+    Answers,
+    /// It refuses connections, or has answered nothing for [`PROBE_TIMEOUT`].
+    Away,
+}
+
+/// The time since which requests and the watch have failed, if they do, and what the probes show.
+#[derive(Debug, Default)]
+pub(super) struct ApiOutage {
+    since: watch::Sender<Option<Instant>>,
+    heard: watch::Sender<Option<Instant>>,
+    verdict: watch::Sender<ApiVerdict>,
+    wanted: Notify,
+}
 
 impl ApiOutage {
-    pub(super) fn new() -> Self {
-        Self(watch::Sender::new(None))
-    }
-
+    /// Records that the server has answered.
     pub(super) fn worked(&self) {
-        self.0.send_if_modified(|since| since.take().is_some());
+        self.heard.send_replace(Some(Instant::now()));
+        self.since.send_if_modified(|since| since.take().is_some());
+        self.set_verdict(ApiVerdict::Answers);
     }
 
     /// Records that a request that was sent at that time has failed.
     pub(super) fn failed(&self, sent: Instant) {
-        self.0.send_if_modified(|since| {
+        self.since.send_if_modified(|since| {
             let first = since.is_none();
             since.get_or_insert(sent);
             first
@@ -33,42 +61,69 @@ impl ApiOutage {
     }
 
     pub(super) fn fails(&self) -> bool {
-        self.0.borrow().is_some()
+        self.since.borrow().is_some()
     }
 
     /// Resolves when requests do not fail. Cancel-safe.
     pub(super) async fn recovered(&self) {
         // The sender lives as long as `self`.
-        let _ = self.0.subscribe().wait_for(Option::is_none).await;
+        let _ = self.since.subscribe().wait_for(Option::is_none).await;
     }
 
-    /// Resolves when the server has been away for so long that a stop must not wait for it any longer. The stop
-    /// began at `begun`, with a grace period of `grace`. Cancel-safe.
-    pub(super) async fn given_up(&self, begun: Instant, grace: Duration) {
-        let mut since = self.0.subscribe();
+    /// Resolves when requests fail. Cancel-safe.
+    pub(super) async fn begun(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.since.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Has the server probed until the receiver is dropped.
+    pub(super) fn verdict(&self) -> watch::Receiver<ApiVerdict> {
+        let verdict = self.verdict.subscribe();
+        self.wanted.notify_one();
+        verdict
+    }
+
+    /// Probes the server while there are receivers of the verdict. Never returns.
+    pub(super) async fn keep_probing<A: EndPods>(&self, api: &A) -> Infallible {
         loop {
-            let failing = *since.borrow_and_update();
-            match failing {
-                None => {
-                    // The sender lives as long as `self`.
-                    let _ = since.changed().await;
-                }
-                Some(failing) => tokio::select! {
-                    () = sleep_until(patience_ends(failing, begun, grace)) => return,
-                    Ok(()) = since.changed() => {}
-                },
+            if self.verdict.receiver_count() == 0 {
+                self.verdict.send_replace(ApiVerdict::Unknown);
+                self.wanted.notified().await;
+            }
+            if !self.has_heard_since(Instant::now().checked_sub(PROBE_INTERVAL)) {
+                self.probe(api).await;
+            }
+            sleep(PROBE_INTERVAL).await;
+        }
+    }
+
+    async fn probe<A: EndPods>(&self, api: &A) {
+        let sent = Instant::now();
+        match timeout(PROBE_TIMEOUT, api.probe()).await {
+            Ok(Ok(())) => self.worked(),
+            Ok(Err(refused)) if refused.refusal != Refusal::NoAnswer => self.worked(),
+            // Another request may have been answered meanwhile.
+            Err(_) if self.has_heard_since(Some(sent)) => {}
+            Ok(Err(_)) | Err(_) => {
+                self.failed(sent);
+                self.set_verdict(ApiVerdict::Away);
             }
         }
     }
+
+    fn has_heard_since(&self, since: Option<Instant>) -> bool {
+        since.is_some_and(|since| self.heard.borrow().is_some_and(|at| at >= since))
+    }
+
+    fn set_verdict(&self, verdict: ApiVerdict) {
+        self.verdict.send_if_modified(|known| std::mem::replace(known, verdict) != verdict);
+    }
 }
 
-/// The part of a grace period that may be spent waiting for an API server that does not answer.
+/// The part of a grace period that may be spent waiting for an API server that answers, but does not accept the pod's
+/// end.
 pub(super) fn patience(grace: Duration) -> Duration {
-    (grace / 3).clamp(FIRST_TRY, BRIDGED_OUTAGE)
-}
-
-fn patience_ends(failing: Instant, begun: Instant, grace: Duration) -> Instant {
-    (failing + BRIDGED_OUTAGE).min(begun + patience(grace)).max(failing.max(begun) + FIRST_TRY)
+    (grace / 3).clamp(FIRST_TRY, LONGEST_PATIENCE)
 }
 
 #[cfg(test)]
@@ -76,18 +131,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_is_ten_seconds_a_third_of_the_grace_and_never_less_than_one_try() {
-        let now = Instant::now() + Duration::from_secs(1000);
-        let secs = Duration::from_secs;
-        // How long before the stop the outage began; the grace period; when the patience ends.
-        for (failing, grace, wanted) in [
-            (secs(0), secs(60), secs(10)),
-            (secs(4), secs(60), secs(6)),
-            (secs(500), secs(60), secs(1)),
-            (secs(0), secs(9), secs(3)),
-            (secs(0), secs(1), secs(1)),
-        ] {
-            assert_eq!(patience_ends(now - failing, now, grace) - now, wanted, "{failing:?}");
+    fn patience_is_a_third_of_the_grace_at_most_ten_seconds_and_never_less_than_one_try() {
+        for (grace, wanted) in [(60, 10), (30, 10), (9, 3), (1, 1)] {
+            let wanted = Duration::from_secs(wanted);
+            assert_eq!(patience(Duration::from_secs(grace)), wanted, "{grace}");
         }
     }
 }

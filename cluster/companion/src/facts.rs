@@ -114,6 +114,13 @@ pub(super) fn has_pre_stop(pod: &api::Pod) -> bool {
     hooks.next().is_some()
 }
 
+/// Names of the pod's sidecars, in the order in which they end: the reverse of that in which they start.
+pub(super) fn sidecars(pod: &api::Pod) -> Vec<String> {
+    let inits = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten()).rev();
+    let sidecars = inits.filter(|one| ContainerKind::of_init(one) == ContainerKind::Sidecar);
+    sidecars.map(|one| one.name.clone()).collect()
+}
+
 /// What is left of the grace period of a pod that is being deleted.
 pub(super) fn deletion_left(pod: &api::Pod, now: WallTime) -> Option<Duration> {
     let at = pod.metadata.deletion_timestamp.as_ref()?.0;

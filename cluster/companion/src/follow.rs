@@ -58,6 +58,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             self.follow_runtime(),
             self.follow_claims(),
             self.poller.keep_polling(&self.node, &self.known.started),
+            self.outage.keep_probing(&self.api),
             self.kubelet.keep(&self.node, self.config.going_down.clone()),
             self.restart_guard.end_again(&self.node, &self.poller, self.config.going_down.clone()),
         );
@@ -126,7 +127,8 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Until the API server has listed the pods, follows those that the container runtime has.
     async fn follow_runtime(&self) {
         let unlisted = async {
-            sleep(FIRST_LIST_TIMEOUT).await;
+            // A connection that is refused need not be waited for.
+            let _ = timeout(FIRST_LIST_TIMEOUT, self.outage.begun()).await;
             let mut backoff = Backoff::new(FIND_AGAIN[0], FIND_AGAIN[1]);
             let mut going_down = self.config.going_down.clone();
             loop {

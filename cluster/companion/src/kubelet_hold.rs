@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use winddown_shared::Backoff;
 
 use super::local_node::KubeletHost;
@@ -21,24 +21,47 @@ const HOLD_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct KubeletHold {
     wanted: watch::Sender<bool>,
-    state: watch::Sender<HoldState>,
+    state: watch::Sender<KubeletHoldState>,
     /// Whether the kubelet had exited before it was held.
     was_gone: AtomicBool,
 }
 
+/// Whether the kubelet is kept stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum HoldState {
+pub(super) enum KubeletHoldState {
     #[default]
     Free,
-    Held,
+    /// Since then.
+    Held(Instant),
     Impossible,
+}
+
+// === impl KubeletHoldState ===
+
+impl KubeletHoldState {
+    fn held_at(self) -> Option<Instant> {
+        match self {
+            Self::Held(since) => Some(since),
+            Self::Free | Self::Impossible => None,
+        }
+    }
 }
 
 // === impl KubeletHold ===
 
 impl KubeletHold {
     pub(super) fn is_held(&self) -> bool {
-        *self.state.borrow() == HoldState::Held
+        self.held_at().is_some()
+    }
+
+    /// Since when the kubelet has been held, if it is.
+    pub(super) fn held_at(&self) -> Option<Instant> {
+        self.state.borrow().held_at()
+    }
+
+    /// Changes when the kubelet is held, and when it is not any more.
+    pub(super) fn watch(&self) -> watch::Receiver<KubeletHoldState> {
+        self.state.subscribe()
     }
 
     /// Whether the kubelet is held because it exited by itself.
@@ -49,7 +72,7 @@ impl KubeletHold {
     /// Resolves when the kubelet is held. Cancel-safe.
     pub(super) async fn held(&self) {
         // The senders live as long as `self`.
-        let _ = self.state.subscribe().wait_for(|state| *state == HoldState::Held).await;
+        let _ = self.state.subscribe().wait_for(|state| state.held_at().is_some()).await;
     }
 
     /// Has the kubelet held. Resolves when that is done, has turned out to be impossible, or is no longer wanted
@@ -59,7 +82,7 @@ impl KubeletHold {
         let (mut wanted, mut state) = (self.wanted.subscribe(), self.state.subscribe());
         // The senders live as long as `self`.
         tokio::select! {
-            _ = state.wait_for(|state| *state != HoldState::Free) => {}
+            _ = state.wait_for(|state| *state != KubeletHoldState::Free) => {}
             _ = wanted.wait_for(|wanted| !*wanted) => {}
         };
     }
@@ -73,7 +96,7 @@ impl KubeletHold {
         let mut wanted = self.wanted.subscribe();
         loop {
             let state = *self.state.borrow();
-            let is_needed = *going_down.borrow() && state != HoldState::Held;
+            let is_needed = *going_down.borrow() && state.held_at().is_none();
             tokio::select! {
                 Ok(()) = wanted.changed() => {
                     if *wanted.borrow_and_update() {
@@ -100,13 +123,13 @@ impl KubeletHold {
         let state = match node.stop_kubelet().await {
             Ok(()) => {
                 tracing::info!("the kubelet is stopped, so that it starts no container again");
-                HoldState::Held
+                KubeletHoldState::Held(Instant::now())
             }
             Err(why) => {
                 tracing::warn!(
                     "the kubelet goes on, and may start containers again, which are then ended again: {why}"
                 );
-                HoldState::Impossible
+                KubeletHoldState::Impossible
             }
         };
         self.state.send_replace(state);
@@ -129,13 +152,13 @@ impl KubeletHold {
             }
         }
         self.was_gone.store(false, Ordering::Relaxed);
-        self.state.send_replace(HoldState::Free);
+        self.state.send_replace(KubeletHoldState::Free);
     }
 }
 
 /// Resolves when the kubelet has exited, such as one that took too long to be held. Cancel-safe.
-async fn exited<N: KubeletHost>(node: &N, state: HoldState) {
-    if state == HoldState::Impossible {
+async fn exited<N: KubeletHost>(node: &N, state: KubeletHoldState) {
+    if state == KubeletHoldState::Impossible {
         sleep(HOLD_AGAIN).await;
     }
     node.kubelet_ended().await;

@@ -12,13 +12,15 @@
 //! - Before that, a pod with eviction responders is asked to stop by an `EvictionRequest` (KEP-4563), if the API
 //!   server serves it. Responders and budgets share the same time.
 //! - A grace period that is shortened meanwhile is sent to the API server as another deletion.
+//! - An API server that refuses a connection is away; so is one that answers nothing, not even a probe, for 300 ms.
 //! - A pod is gone when a kubelet that was asked to stop it has stopped its sandbox; or when the API server
 //!   reports that its containers have terminated, and the container runtime agrees. A runtime that cannot be queried
 //!   is not waited for. While the node goes down, it is enough that the kernel reports the exits of its containers.
 //! - A pod is clean when none of its volumes is mounted or staged any more, apart from those in memory, and none of its
 //!   device claims is prepared.
-//! - While the node goes down, containers are stopped through the container runtime if the API
-//!   server is away for too long ([`WithoutApi`]), or if the kubelet has not stopped them in time.
+//! - While the node goes down, containers are stopped through the container runtime as soon as nothing may object, beside
+//!   the request to the API server. Pods with preStop hooks are left to the kubelet, unless the API server is away
+//!   ([`WithoutApi`]) or the kubelet is stopped: then winddown runs the hooks. `stop/plan.rs` is the whole rule.
 //! - A pod of the API server counts as a mirror pod only if the container runtime confirms it: any tenant may write the
 //!   annotations.
 //! - The pod of a manifest file (a mirror pod) cannot be stopped through the API server. It is stopped last,
@@ -78,7 +80,8 @@ pub use config::{CompanionConfig, WithoutApi};
 pub use follow::KubeletFollower;
 pub use kubelet_root::{KubeletHolds, KubeletRoot};
 pub use local_node::{
-    KubeletHost, LocalContainers, LocalHolds, LocalKubelet, NoLocalNode, NodeError, RuntimePodState,
+    ContainerStop, KubeletHost, LocalContainers, LocalHolds, LocalKubelet, NoLocalNode, NodeError,
+    RuntimePodState, StoppedContainers,
 };
 pub use rights::{
     NEEDS, Need, READ_BUDGETS, REQUEST_EVICTIONS, RightsUnknown, may, may_taint,

@@ -36,29 +36,16 @@ pub trait LocalContainers: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Asks all containers of the pod to stop at once, and kills them after `grace`. Resolves when
-    /// none of them runs any more. Dropping the future abandons the wait.
+    /// Stops the pod's containers, each with its own stop signal. Resolves when none of them runs any more. Dropping the
+    /// future abandons the wait; hooks and stops continue.
     ///
     /// # Errors
     /// The runtime cannot be queried, or refused.
     fn stop(
         &self,
         uid: &PodUid,
-        grace: Duration,
-    ) -> impl Future<Output = Result<(), NodeError>> + Send;
-
-    /// The same, but each container's preStop hook, as its kubelet recorded it, runs before, within `grace`. Returns the
-    /// names of the containers whose hook did not run.
-    ///
-    /// # Errors
-    /// As for [`stop`](Self::stop).
-    fn stop_after_hooks(
-        &self,
-        uid: &PodUid,
-        grace: Duration,
-    ) -> impl Future<Output = Result<Vec<String>, NodeError>> + Send {
-        async move { self.stop(uid, grace).await.map(|()| Vec::new()) }
-    }
+        stop: &ContainerStop,
+    ) -> impl Future<Output = Result<StoppedContainers, NodeError>> + Send;
 
     /// How the pod's exited containers ended; for each name, its newest container.
     ///
@@ -144,6 +131,28 @@ pub struct RuntimePodState {
     pub has_sandbox: bool,
 }
 
+/// How the containers of a pod are stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ContainerStop {
+    /// How long after the request a container that still runs is killed.
+    pub grace: Duration,
+    /// Whether each container's preStop hook, as its kubelet recorded it, runs before its stop signal, within `grace`.
+    pub runs_hooks: bool,
+    /// Names of the pod's sidecars, in the order in which they are asked to stop: each after all other containers and
+    /// the sidecars before it have exited. All other containers are asked at once.
+    pub sidecars: Vec<String>,
+}
+
+/// What a [`ContainerStop`] has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoppedContainers {
+    /// Whether any container ran.
+    pub ran: bool,
+    /// Names of the containers whose preStop hook was to run and did not.
+    pub without_hook: Vec<String>,
+}
+
 /// The node could not be queried, or refused.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{why}")]
@@ -155,6 +164,15 @@ pub struct NodeError {
 /// No access to the node: only the API server is queried.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoLocalNode;
+
+// === impl ContainerStop ===
+
+impl ContainerStop {
+    /// Asks all containers at once, without their hooks.
+    pub fn at_once(grace: Duration) -> Self {
+        Self { grace, runs_hooks: false, sidecars: Vec::new() }
+    }
+}
 
 // === impl NodeError ===
 
@@ -172,7 +190,7 @@ impl LocalContainers for NoLocalNode {
         Err(NodeError::because("no container runtime is configured"))
     }
 
-    async fn stop(&self, _: &PodUid, _: Duration) -> Result<(), NodeError> {
+    async fn stop(&self, _: &PodUid, _: &ContainerStop) -> Result<StoppedContainers, NodeError> {
         Err(NodeError::because("no container runtime is configured"))
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use winddown_shared::{PodRef, PodUid};
 
-use super::local_node::KubeletHost;
+use super::local_node::{ContainerStop, KubeletHost};
 use super::runtime_poller::RuntimePoller;
 
 /// The grace period of restarted containers; short, because they should have stopped already.
@@ -60,7 +60,8 @@ impl RestartGuard {
 
     async fn end_pod_again<N: KubeletHost>(&self, node: &N, runtime_uid: PodUid, pod: PodRef) {
         tracing::warn!(%pod, "the kubelet has started its containers again: they are ended again");
-        if let Err(error) = node.stop(&runtime_uid, RESTARTED_GRACE).await {
+        if let Err(error) = node.stop(&runtime_uid, &ContainerStop::at_once(RESTARTED_GRACE)).await
+        {
             tracing::warn!(%pod, "its containers cannot be stopped: {error}");
         }
         self.add(runtime_uid, pod);

@@ -1,12 +1,12 @@
 //! Stops a pod that a kubelet runs.
 //!
 //! Several tasks run concurrently, and the first to finish ends the stop: requests to the API
-//! server, checks whether the pod is gone, and the path without the API server.
+//! server, checks whether the pod is gone, and the stop of its containers through the container runtime.
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -33,12 +33,13 @@ use super::unused_volumes::UnusedVolumes;
 
 mod asking;
 mod consent;
+mod directly;
+mod plan;
+mod request;
 mod responders;
 
-use asking::StopRequest;
+use request::StopRequest;
 
-/// How long after its request the kubelet learns of a deletion, and so how much later it kills.
-const KUBELET_LAG: Duration = Duration::from_millis(500);
 /// The wait between two checks of the mounts.
 pub(super) const MOUNT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum number of concurrent requests that stop pods, each with a connection of its own: enough for a whole group on
@@ -46,8 +47,6 @@ pub(super) const MOUNT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const MAX_CONCURRENT_STOPS: usize = 100;
 /// With this much left of its grace period a container was not killed: the API takes whole seconds.
 const NOT_KILLED: Duration = Duration::from_secs(2);
-/// The minimum grace period that containers get when their own is over.
-const LAST_GRACE: Duration = Duration::from_secs(1);
 /// Why a mirror pod is not stopped while the node stays up.
 const STAYS: &str = "the kubelet runs it from a manifest file, so only the removal of that file \
                      ends it while the node stays up";
@@ -80,7 +79,7 @@ impl<A, N> StopCore<A, N> {
             node,
             config,
             known,
-            outage: ApiOutage::new(),
+            outage: ApiOutage::default(),
             budgets: Budgets::default(),
             serves_requests: Recent::default(),
             turns: Semaphore::new(MAX_CONCURRENT_STOPS),
@@ -164,10 +163,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 () = self.exited(&runtime_uid, &request) => {
                     self.ended(&pod, &runtime_uid);
                 }
-                () = self.without_api(&pod, &runtime_uid, grace.clone(), &request) => {
+                () = self.stop_directly(&pod, &runtime_uid, &grace, &request) => {
                     self.ended(&pod, &runtime_uid);
                 }
                 never = self.ask(&pod, grace.clone(), &request) => match never {},
+                never = request.keep_time(grace.clone()) => match never {},
             }
         }
         let after = self.known.look(uid).map_or(pod, |view| view.pod);
@@ -178,7 +178,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             containers.extend(self.exits(&runtime_uid, &before, &containers).await);
         }
         Ok(PodStopped {
-            signalled_at: request.signalled_at().filter(|_| !before.is_empty()),
+            signalled_at: request.now().signalled_at().filter(|_| !before.is_empty()),
             stopped_at: Some(Instant::now()),
             containers,
             remark: request.into_remark(),
@@ -208,7 +208,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 let is_after = |at: Option<Instant>| at.is_some_and(|at| at <= snapshot.begun);
                 match snapshot.of(runtime_uid) {
                     Ok(RuntimePodState { running, has_sandbox }) => {
-                        let is_accepted = is_after(request.accepted_at());
+                        let is_accepted = is_after(request.now().accepted);
                         let runs = !running.is_empty();
                         ran_when_accepted = runs || (ran_when_accepted && is_accepted);
                         ran |= runs;
@@ -230,10 +230,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
     }
 
-    /// Resolves when the node goes down and the kernel has reported the exits of the containers that ran when the API
-    /// server accepted the request. A container runtime that stops many sandboxes reports them seconds later.
+    /// Resolves when the node goes down and the kernel has reported the exits of the containers that ran when they were
+    /// asked to end. A container runtime that stops many sandboxes reports them seconds later.
     async fn exited(&self, runtime_uid: &PodUid, request: &StopRequest) {
-        request.accepted.wait().await;
+        request.until(|asked| asked.signalled_at().is_some()).await;
         let mut snapshots = self.poller.subscribe();
         while self.is_going_down() {
             let mut ends = self.node.ends(runtime_uid);
@@ -241,7 +241,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             ends.retain_mut(|end| end.now_or_never().is_none());
             if !ends.is_empty() {
                 join_all(ends).await;
-                return;
+                if self.stay_ended(runtime_uid, request).await {
+                    return;
+                }
             }
             // If many pods run, an agent that has just started does not know their processes yet. The sender lives as
             // long as `self`.
@@ -250,44 +252,18 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         pending::<()>().await;
     }
 
-    /// Resolves when the pod was stopped through the container runtime.
-    async fn without_api(
-        &self,
-        pod: &Pod,
-        runtime_uid: &PodUid,
-        mut grace: Grace,
-        request: &StopRequest,
-    ) {
-        let (begun, whole) = (Instant::now(), grace.remaining());
+    /// Waits until the kubelet starts nothing of the pod again, whose containers have exited: the API server has accepted
+    /// the pod's end, or the kubelet is held. Returns whether nothing runs then.
+    async fn stay_ended(&self, runtime_uid: &PodUid, request: &StopRequest) -> bool {
+        if request.now().accepted.is_some() || self.kubelet.is_held() {
+            return true;
+        }
         tokio::select! {
-            // The API server was away before the stop began.
-            () = std::future::ready(()), if self.stops_as_found(pod.uid()) => {}
-            () = self.outage.given_up(begun, whole) => {}
+            () = request.until(|asked| asked.accepted.is_some()) => {}
             () = self.kubelet.held() => {}
-            () = async {
-                grace.expired().await;
-                sleep(KUBELET_LAG).await;
-            } => {}
         }
-        for delay in Retry::KUBELET_POD.delays() {
-            let over = grace.remaining().is_zero();
-            let is_away = self.kubelet.is_held()
-                || self.stops_as_found(pod.uid())
-                || (request.accepted_at().is_none() && self.outage.fails());
-            // A kubelet that knows of the request is stopping the pod until the grace period is over.
-            if is_away && self.may_stop_containers() {
-                self.kubelet.hold().await;
-            }
-            if (over || is_away)
-                && self.may_stop_containers()
-                && self.stop_containers(pod, runtime_uid, &grace, over, request).await
-                && self.has_now(runtime_uid).await.is_some_and(|now| now.running.is_empty())
-            {
-                return;
-            }
-            sleep(delay).await;
-        }
-        pending::<()>().await;
+        // Until now it may have.
+        self.runs_nothing(runtime_uid).await
     }
 
     /// Whether so much of the pod's grace period is left that no container was killed because of it.
@@ -311,6 +287,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         seen.into_iter().filter(is_new).collect()
     }
 
+    /// Whether the container runtime says that nothing of the pod runs now.
+    async fn runs_nothing(&self, runtime_uid: &PodUid) -> bool {
+        self.has_now(runtime_uid).await.is_some_and(|now| now.running.is_empty())
+    }
+
     /// The pod's current state in the container runtime; `None` if the runtime cannot be queried.
     async fn has_now(&self, runtime_uid: &PodUid) -> Option<RuntimePodState> {
         let (now, mut snapshots) = (Instant::now(), self.poller.subscribe());
@@ -330,71 +311,6 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         self.config.without_api == WithoutApi::StopContainers && self.is_going_down()
     }
 
-    async fn stop_containers(
-        &self,
-        pod: &Pod,
-        runtime_uid: &PodUid,
-        grace: &Grace,
-        over: bool,
-        request: &StopRequest,
-    ) -> bool {
-        let why = match over {
-            true => "the kubelet has not ended the pod in time",
-            false if self.known.is_found(pod.uid()) => "the API server has not listed the pod",
-            false if self.kubelet.was_gone() => "the kubelet is gone",
-            false if self.kubelet.is_held() && !self.outage.fails() => "the kubelet is stopped",
-            false => "the API server is away",
-        };
-        tracing::warn!(pod = %pod.pod_ref(), "{why}: its containers are stopped through the runtime");
-        let is_first = request.stopping();
-        if is_first {
-            request.remark(format!(
-                "{why}: its containers were stopped through the container runtime"
-            ));
-        }
-        // A kubelet that knew of the request has run them.
-        let is_new = is_first && !over && request.accepted_at().is_none();
-        let hooks = is_new && facts::has_pre_stop(pod);
-        let stopped = self.stop_within(runtime_uid, grace, hooks).await;
-        if let Ok(without) = &stopped
-            && !without.is_empty()
-        {
-            request.remark(format!("the preStop hook of {} did not run", without.join(", ")));
-        }
-        if let Err(error) = &stopped {
-            tracing::warn!(pod = %pod.pod_ref(), "its containers cannot be stopped: {error}");
-        }
-        stopped.is_ok()
-    }
-
-    /// Stops containers through the runtime, with a new request whenever the grace period is shortened. `hooks`: whether
-    /// their preStop hooks run before; a shortened grace period does not wait for them. Returns the names of the
-    /// containers whose hook did not run.
-    async fn stop_within(
-        &self,
-        runtime_uid: &PodUid,
-        grace: &Grace,
-        hooks: bool,
-    ) -> Result<Vec<String>, NodeError> {
-        let mut grace = grace.clone();
-        if hooks {
-            let left = grace.remaining().max(LAST_GRACE);
-            tokio::select! {
-                stopped = self.node.stop_after_hooks(runtime_uid, left) => return stopped,
-                () = grace.changed() => {}
-            }
-        }
-        loop {
-            let left = grace.remaining().max(LAST_GRACE);
-            tokio::select! {
-                stopped = self.node.stop(runtime_uid, left) => {
-                    return stopped.map(|()| Vec::new());
-                }
-                () = grace.changed() => {}
-            }
-        }
-    }
-
     /// Whether the node stays up and the pod is a mirror pod that the API server no longer has and that stands for
     /// nothing any more: another one has taken its place, or the container runtime runs nothing of its pod. A kubelet
     /// replaces a mirror pod that is deleted, or whose manifest changes.
@@ -402,8 +318,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         pod.is_mirror()
             && !self.is_going_down()
             && self.known.look(pod.uid()).is_none_or(|view| view.gone)
-            && (self.known.has_mirror_of(runtime_uid)
-                || self.has_now(runtime_uid).await.is_some_and(|now| now.running.is_empty()))
+            && (self.known.has_mirror_of(runtime_uid) || self.runs_nothing(runtime_uid).await)
     }
 
     /// Stops the pod of a manifest file. Deleting its mirror pod from the API server would stop nothing.
@@ -442,7 +357,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         request.stopping();
         let runtime_uid = &self.confirmed_uid(pod, runtime_uid).await.map_err(failed)?;
         let hooks = facts::has_pre_stop(pod);
-        self.stop_within(runtime_uid, grace, hooks).await.map_err(failed)?;
+        self.stop_within(pod, runtime_uid, grace, hooks).await.map_err(failed)?;
         self.ended(pod, runtime_uid);
         Ok(())
     }

@@ -6,14 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
+use tokio::time::{Instant, timeout};
 use winddown_shared::{FoundPod, PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
-use super::client::{CriClient, RuntimeEndpointError};
+use super::client::{CallError, CriClient, RuntimeEndpointError};
 use super::config::CriTimes;
 use super::first_processes::FirstProcesses;
+use super::foreign_turns::{self, StopTurn};
 use super::{api, caused, failed, foreign_hooks, foreign_pods, labels};
 
+/// Added to the rest of a grace period, to make up for the time that has just passed.
+const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// How long the runtime may take to answer a query: callers have a fallback.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -31,6 +35,16 @@ pub struct ForeignPod {
     pub running: Vec<String>,
     /// Whether its sandbox is ready.
     pub has_sandbox: bool,
+}
+
+/// What a stop of a pod's containers has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForeignStop {
+    /// Whether any ran.
+    pub ran: bool,
+    /// Names of the containers whose preStop hook was to run and did not.
+    pub without_hook: Vec<String>,
 }
 
 // === impl PodContainers ===
@@ -87,58 +101,40 @@ impl PodContainers {
         self.processes.ends(uid)
     }
 
-    /// Asks all containers of the pod to stop at once, with SIGKILL after `grace` (whole seconds).
-    /// Resolves when none of them runs. Dropping the future abandons the wait; the stop continues.
+    /// Stops the pod's containers, each with SIGKILL `grace` (whole seconds) after the request. Resolves when none of them
+    /// runs.
+    ///
+    /// * `runs_hooks`: each container's preStop hook, as a kubelet recorded it, runs before its stop signal, within `grace`.
+    /// * `sidecars`: these are asked one after the other, each when all other containers and the sidecars before it have
+    ///   exited, or when the time for their own end comes. All others are asked at once.
+    ///
+    /// Dropping the future abandons the wait; hooks and stops continue.
     ///
     /// # Errors
     /// The runtime did not answer, or could not stop one of them; the others are stopped.
-    pub async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), RuntimeError> {
-        self.stop_each(uid, grace, false).await.map(drop)
-    }
-
-    /// The same, but each container's preStop hook, as a kubelet recorded it, runs before, within `grace`. Returns the
-    /// names of the containers whose hook could not run. Dropping the future abandons the wait; hooks and stops
-    /// continue.
-    ///
-    /// # Errors
-    /// As for [`stop`](Self::stop).
-    pub async fn stop_after_hooks(
+    pub async fn stop(
         &self,
         uid: &PodUid,
         grace: Duration,
-    ) -> Result<Vec<String>, RuntimeError> {
-        self.stop_each(uid, grace, true).await
-    }
-
-    async fn stop_each(
-        &self,
-        uid: &PodUid,
-        grace: Duration,
-        hooks: bool,
-    ) -> Result<Vec<String>, RuntimeError> {
+        runs_hooks: bool,
+        sidecars: &[String],
+    ) -> Result<ForeignStop, RuntimeError> {
         let running = self.list(Some(uid)).await?.into_iter().filter(is_running);
-        let stops = running.map(|container| {
+        let turns = foreign_turns::of(running.collect(), sidecars);
+        let mut all = ForeignStop { ran: !turns.is_empty(), ..ForeignStop::default() };
+        let stops = turns.into_iter().map(|(container, turn)| {
             let client = Arc::clone(&self.client);
             // A call that is dropped may make the runtime forget the kill that was to follow.
-            tokio::spawn(async move {
-                let (mut left, mut ran) = (grace, true);
-                if let Some(hook) = foreign_hooks::of(&container).filter(|_| hooks) {
-                    (left, ran) = foreign_hooks::run(&client, &container, hook, grace).await;
-                }
-                let stopped = client.stop_container(&container.id, left).await;
-                let name = container.labels.get(labels::CONTAINER_NAME).cloned();
-                stopped.map(|()| name.filter(|_| !ran))
-            })
+            tokio::spawn(stop_one(client, container, turn, grace, runs_hooks))
         });
-        let mut without_hook = Vec::new();
         for stopped in join_all(stops).await {
             match stopped {
-                Ok(Ok(name)) => without_hook.extend(name),
+                Ok(Ok(name)) => all.without_hook.extend(name),
                 Ok(Err(error)) => return Err(caused("stopping the pod's containers", error)),
                 Err(_) => return Err(failed("stopping the pod's containers was cut short")),
             }
         }
-        Ok(without_hook)
+        Ok(all)
     }
 
     /// Stops the pod's sandboxes: everything left in them is killed, and their network is released. Cancel-safe.
@@ -201,6 +197,28 @@ impl PodContainers {
         let answer = self.client.list_containers(request).await;
         Ok(answer.map_err(|error| caused("listing containers", error))?.containers)
     }
+}
+
+/// Stops one container when its turn has come. Returns its name if its hook was to run and did not.
+async fn stop_one(
+    client: Arc<CriClient>,
+    container: api::Container,
+    turn: StopTurn,
+    grace: Duration,
+    runs_hooks: bool,
+) -> Result<Option<String>, CallError> {
+    let begun = Instant::now();
+    let mut ran = true;
+    if let Some(hook) = foreign_hooks::of(&container).filter(|_| runs_hooks) {
+        ran = foreign_hooks::run(&client, &container, hook, grace).await;
+    }
+    let last_call = grace.saturating_sub(foreign_hooks::signal_time(grace));
+    let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;
+    // The runtime takes whole seconds.
+    let left = grace.saturating_sub(begun.elapsed()) + ON_THE_WAY;
+    client.stop_container(&container.id, left).await?;
+    let name = container.labels.get(labels::CONTAINER_NAME).cloned();
+    Ok(name.filter(|_| !ran))
 }
 
 fn of_pod(uid: &PodUid) -> impl Iterator<Item = (String, String)> {

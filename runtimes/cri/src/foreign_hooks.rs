@@ -4,16 +4,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
-use tokio::time::{Instant, sleep};
+use tokio::time::{sleep, timeout};
+use winddown_engine::EnvironmentFacts;
+use winddown_engine::action::Action;
 
 use super::api::Container;
 use super::client::CriClient;
-use super::labels;
+use super::{api, labels, sandbox};
 
-/// What is left of the grace period for the signal when a hook would use all of it: a quarter, and at most this.
+/// The most of the grace period that is left for the stop signal when a hook would use all of it.
 const MAX_SIGNAL_TIME: Duration = Duration::from_secs(2);
 /// The shortest time of a command: the runtime takes whole seconds, and none means no limit.
 const MIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What is left of the grace period for the stop signal when something before it would use all of it: a quarter, and at
+/// most 2 s.
+pub(super) fn signal_time(grace: Duration) -> Duration {
+    MAX_SIGNAL_TIME.min(grace / 4)
+}
 
 /// A container's preStop hook; `None` if it has none.
 pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
@@ -21,42 +29,74 @@ pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
     facts.spec.lifecycle?.pre_stop
 }
 
-/// Runs the hook within `grace`. Returns the rest of `grace`, and whether the hook ran: a request over HTTP needs the pod's
-/// address, which is not recorded. A command that fails has run.
+/// Runs the hook within `grace`, less the time for the stop signal. Returns whether it ran; one that failed has run.
 pub(super) async fn run(
     client: &Arc<CriClient>,
     container: &Container,
     hook: k8s::LifecycleHandler,
     grace: Duration,
-) -> (Duration, bool) {
-    let begun = Instant::now();
-    let within = grace.saturating_sub(MAX_SIGNAL_TIME.min(grace / 4));
-    let ran = if let Some(command) = hook.exec.and_then(|exec| exec.command) {
-        match client.exec_sync(&container.id, command, within.max(MIN_COMMAND_TIMEOUT)).await {
-            Ok(answer) => {
-                if answer.exit_code != 0 {
-                    let (pod, name) = labels::title(&container.labels);
-                    tracing::info!(
-                        pod,
-                        container = name,
-                        "preStop hook: exit code {}",
-                        answer.exit_code
-                    );
-                }
-                true
-            }
-            Err(error) => {
-                let (pod, name) = labels::title(&container.labels);
-                tracing::warn!(pod, container = name, "preStop hook: {error}");
-                error.is_deadline_of_the_runtime()
-            }
+) -> bool {
+    let within = grace.saturating_sub(signal_time(grace));
+    let Some(action) = action(client, container, &hook).await else { return false };
+    let ran = match action {
+        Action::Exec(command) => return exec(client, container, command, within).await,
+        Action::Sleep(pause) => {
+            sleep(pause.min(within)).await;
+            return true;
         }
-    } else if let Some(pause) = hook.sleep {
-        let pause = Duration::from_secs(u64::try_from(pause.seconds).unwrap_or(0));
-        sleep(pause.min(within)).await;
-        true
-    } else {
-        false
+        Action::Http(request) => timeout(within, async { request.ask().await.map(drop) }).await,
+        Action::Tcp(endpoint) => timeout(within, endpoint.connect()).await,
+        Action::Grpc { .. } => return false,
     };
-    (grace.saturating_sub(begun.elapsed()), ran)
+    let why = match ran {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "no answer in time".to_owned(),
+    };
+    let (pod, name) = labels::title(&container.labels);
+    tracing::warn!(pod, container = name, "preStop hook: {why}");
+    true
+}
+
+/// What the hook does. Only a request that names no host needs the pod's address, which the runtime knows.
+async fn action(
+    client: &Arc<CriClient>,
+    container: &Container,
+    hook: &k8s::LifecycleHandler,
+) -> Option<Action> {
+    let facts = labels::read_container(&container.labels, &container.annotations)?;
+    let mut pod =
+        EnvironmentFacts { name: String::new(), address: None, cpu_milli: 0, memory_bytes: 0 };
+    if hook.http_get.is_some() || hook.tcp_socket.is_some() {
+        let request = api::PodSandboxStatusRequest {
+            pod_sandbox_id: container.pod_sandbox_id.clone(),
+            verbose: false,
+        };
+        let status = client.pod_sandbox_status(request).await.ok()?.status;
+        let own = sandbox::addresses(status.as_ref());
+        // A pod on the host's network has none of its own.
+        pod.address = own.first().and_then(|ip| ip.parse().ok()).or_else(|| pod.host_address());
+    }
+    Action::of_handler(hook, &facts.spec, &pod)
+}
+
+/// Runs a command in the container. Returns whether it ran.
+async fn exec(
+    client: &Arc<CriClient>,
+    container: &Container,
+    command: Vec<String>,
+    within: Duration,
+) -> bool {
+    let (pod, name) = labels::title(&container.labels);
+    match client.exec_sync(&container.id, command, within.max(MIN_COMMAND_TIMEOUT)).await {
+        Ok(answer) if answer.exit_code == 0 => true,
+        Ok(answer) => {
+            tracing::info!(pod, container = name, "preStop hook: exit code {}", answer.exit_code);
+            true
+        }
+        Err(error) => {
+            tracing::warn!(pod, container = name, "preStop hook: {error}");
+            error.is_deadline_of_the_runtime()
+        }
+    }
 }

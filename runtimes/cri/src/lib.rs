@@ -86,6 +86,7 @@ mod first_processes;
 mod foreign_containers;
 mod foreign_hooks;
 mod foreign_pods;
+mod foreign_turns;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -122,7 +123,7 @@ mod volumes;
 
 pub use client::RuntimeEndpointError;
 pub use config::{CgroupDriver, CgroupSettings, CriConfig, CriPaths, CriTimes, Dns, Logs, Starts};
-pub use foreign_containers::{ForeignPod, PodContainers};
+pub use foreign_containers::{ForeignPod, ForeignStop, PodContainers};
 pub use health::CriHealth;
 pub use open::CriOpenError;
 pub use slices::PodSlices;

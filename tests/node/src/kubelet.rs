@@ -39,7 +39,7 @@ pub fn configuration() -> Value {
         "authorization": {"mode": "AlwaysAllow"},
         // The disk is the host's, and may be full.
         "evictionHard": {"memory.available": "50Mi"}, "imageGCHighThresholdPercent": 100,
-        "maxPods": 120,
+        "maxPods": 300,
     })
 }
 

@@ -24,6 +24,8 @@ until_it_may() { while [ -e $logs/.hold ]; do sleep 0.05; done; }
 trap 'say TERM; kill $child $hog; sleep "$stop"; until_it_may; read_its_notice; say EXIT; exit 0' TERM
 [ "$3" != hog ] || trap 'dd if=/dev/zero bs=250M count=1 | sleep 3600 & hog=$!; kill $child' USR1
 [ "$3" != deaf ] || trap 'say TERM' TERM
+[ "$3" != lasting ] || trap 'say TERM; while sleep 0.05; do say LASTS; done' TERM
+[ "$3" != hook ] || { say HOOK; exec sleep "$stop"; }
 say START
 [ "$3" != stuck ] || kill -STOP $$
 while :; do
@@ -52,7 +54,14 @@ pub struct TestPod {
     pub behavior: PodBehavior,
     /// The CPU request as a quantity; none for no request.
     pub cpu: Option<String>,
+    /// Whether its containers have a preStop hook, which takes [`HOOK_MS`].
+    pub has_hook: bool,
+    /// Whether it has a sidecar, which writes a log of its own ([`TestPod::sidecar`]).
+    pub has_sidecar: bool,
 }
+
+/// How long a preStop hook takes, in milliseconds.
+const HOOK_MS: u32 = 300;
 
 /// The behaviour of a pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,6 +71,8 @@ pub enum PodBehavior {
     Willing,
     /// It records SIGTERM but keeps running: it has to be killed.
     Deaf,
+    /// It records SIGTERM, and from then on every 50 ms that it still runs.
+    Lasting,
     /// It suspends itself at its start, so it does not even notice SIGTERM.
     Stuck,
     /// It stops after SIGTERM. Before that, SIGUSR1 makes it allocate 250 MiB.
@@ -85,6 +96,10 @@ pub struct PodLog {
     pub told: Vec<u64>,
     /// The voluntary exits. A pod that was killed has fewer exits than starts.
     pub exits: Vec<u64>,
+    /// The runs of its preStop hook.
+    pub hooks: Vec<u64>,
+    /// When it still ran after SIGTERM, if it is [`PodBehavior::Lasting`].
+    pub lasts: Vec<u64>,
 }
 
 // === impl TestPod ===
@@ -102,7 +117,15 @@ impl TestPod {
             user: None,
             behavior: PodBehavior::Willing,
             cpu: None,
+            has_hook: false,
+            has_sidecar: false,
         }
+    }
+
+    /// The sidecar of this pod, as far as its log is concerned.
+    #[must_use]
+    pub fn sidecar(&self) -> Self {
+        Self { name: format!("{}.sidecar", self.name), has_sidecar: false, ..self.clone() }
     }
 
     /// The same pod in a container with its image, or else the default image.
@@ -121,6 +144,7 @@ impl TestPod {
             | PodBehavior::Holding
             | PodBehavior::Staying => "willing",
             PodBehavior::Deaf => "deaf",
+            PodBehavior::Lasting => "lasting",
             PodBehavior::Stuck => "stuck",
             PodBehavior::Hog => "hog",
         };
@@ -130,11 +154,7 @@ impl TestPod {
     /// The pod's manifest, as JSON, which is YAML too.
     #[must_use]
     pub fn manifest(&self) -> String {
-        let mut container = serde_json::json!({
-            "name": "main",
-            "image": self.image.as_deref().unwrap_or("host"),
-            "command": self.command(),
-        });
+        let mut container = self.container("main");
         let mut spec = serde_json::json!({
             "hostNetwork": true,
             "priority": self.priority,
@@ -147,11 +167,12 @@ impl TestPod {
             let command = ["sh", "-c", "exit 1"];
             container["readinessProbe"] = serde_json::json!({ "exec": { "command": command } });
         }
+        if self.has_sidecar {
+            let mut sidecar = self.sidecar().container("sidecar");
+            sidecar["restartPolicy"] = serde_json::json!("Always");
+            spec["initContainers"] = serde_json::json!([sidecar]);
+        }
         if self.image.is_some() {
-            container["volumeMounts"] = serde_json::json!([
-                { "name": "script", "mountPath": SCRIPT, "readOnly": true },
-                { "name": "logs", "mountPath": LOGS },
-            ]);
             spec["volumes"] = serde_json::json!([
                 { "name": "script", "hostPath": { "path": SCRIPT, "type": "File" } },
                 { "name": "logs", "hostPath": { "path": LOGS, "type": "Directory" } },
@@ -178,6 +199,29 @@ impl TestPod {
     }
 }
 
+impl TestPod {
+    fn container(&self, name: &str) -> serde_json::Value {
+        let mut container = serde_json::json!({
+            "name": name,
+            "image": self.image.as_deref().unwrap_or("host"),
+            "command": self.command(),
+        });
+        if self.image.is_some() {
+            container["volumeMounts"] = serde_json::json!([
+                { "name": "script", "mountPath": SCRIPT, "readOnly": true },
+                { "name": "logs", "mountPath": LOGS },
+            ]);
+        }
+        if self.has_hook {
+            let [shell, script, name, ..] = self.command();
+            let seconds = (f64::from(HOOK_MS) / 1000.0).to_string();
+            let command = [shell, script, name, seconds, "hook".to_owned()];
+            container["lifecycle"] = serde_json::json!({"preStop": {"exec": {"command": command}}});
+        }
+        container
+    }
+}
+
 // === impl PodLog ===
 
 impl PodLog {
@@ -196,6 +240,8 @@ impl PodLog {
                 "TERM" => log.terms.push(at),
                 "TOLD" => log.told.push(at),
                 "EXIT" => log.exits.push(at),
+                "HOOK" => log.hooks.push(at),
+                "LASTS" => log.lasts.push(at),
                 _ => {}
             }
         }
@@ -270,7 +316,8 @@ mod tests {
                 starts: vec![(5, 17), (9, 18)],
                 terms: vec![7],
                 told: vec![8],
-                exits: vec![10]
+                exits: vec![10],
+                ..PodLog::default()
             }
         );
     }

@@ -3,10 +3,9 @@
 
 use super::*;
 use crate::api_outage::patience;
-use tokio::sync::SetOnce;
 use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::{Mutex, display::in_seconds};
+use winddown_shared::display::in_seconds;
 
 /// Maximum duration of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -16,17 +15,6 @@ const LAST_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 const ON_THE_WAY: Duration = Duration::from_millis(250);
 /// A shortened grace period is sent only if it is shorter by at least this.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
-
-/// When the pod was asked to stop, and how.
-#[derive(Debug, Default)]
-pub(super) struct StopRequest {
-    /// When the API server accepted a request.
-    pub(super) accepted: SetOnce<Instant>,
-    /// When the container runtime was asked to stop the containers.
-    stopping: OnceLock<Instant>,
-    /// Remarks for users, in order.
-    remarks: Mutex<Vec<String>>,
-}
 
 /// What to do after an eviction was not granted.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,7 +68,7 @@ fn who_refused(refused: &RefusedRequest) -> String {
 }
 
 /// A grace period in the API's whole seconds. Zero would remove the object before the kubelet has stopped the pod.
-fn whole(left: Duration) -> Duration {
+pub(super) fn whole(left: Duration) -> Duration {
     Duration::from_secs((left + ON_THE_WAY).as_secs().max(1))
 }
 
@@ -92,34 +80,6 @@ pub(super) async fn answer<T>(
     what: &'static str,
 ) -> Result<T, RefusedRequest> {
     timeout_at(until, request).await.unwrap_or_else(|_| Err(RefusedRequest::silent(what)))
-}
-
-// === impl StopRequest ===
-
-impl StopRequest {
-    pub(super) fn accepted_at(&self) -> Option<Instant> {
-        self.accepted.get().copied()
-    }
-
-    /// When the containers were first asked to stop, as far as that can be known here.
-    pub(super) fn signalled_at(&self) -> Option<Instant> {
-        self.accepted.get().into_iter().chain(self.stopping.get()).min().copied()
-    }
-
-    /// Records that the containers are stopped through the container runtime. Returns whether this is the first time.
-    pub(super) fn stopping(&self) -> bool {
-        self.stopping.set(Instant::now()).is_ok()
-    }
-
-    /// Adds a remark for users.
-    pub(super) fn remark(&self, text: String) {
-        self.remarks.lock().push(text);
-    }
-
-    pub(super) fn into_remark(self) -> Option<Arc<str>> {
-        let remarks = self.remarks.into_inner();
-        (!remarks.is_empty()).then(|| remarks.join("; ").into())
-    }
 }
 
 // === impl StopCore ===
@@ -144,16 +104,20 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             ends = self.responders_end(pod, &mut grace, request).await;
         }
         let spent = begun.elapsed();
-        if ends.is_none() && self.is_evicted_first(pod).await {
-            ends = self.evict(pod, &mut grace, spent, request).await;
+        if ends.is_none() {
+            let is_evicted = self.is_evicted_first(pod).await;
+            request.may_object(is_evicted || !facts::responders(pod).is_empty());
+            if is_evicted {
+                ends = self.evict(pod, &mut grace, spent, request).await;
+            }
         }
         loop {
             if ends.is_some() {
-                // Fails if it is already set: the first time counts.
-                let _ = request.accepted.set(Instant::now());
+                request.accepted();
             }
             let would_end = Instant::now() + whole(grace.remaining());
             if ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends) {
+                request.deleting();
                 ends = Some(self.delete(pod, &grace).await);
             } else {
                 grace.changed().await;

@@ -129,7 +129,7 @@ async fn sigterm_is_told_as_of_the_request_that_was_granted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_no_budget_selects_is_deleted_at_once_when_the_node_goes_down() {
+async fn a_pod_that_no_budget_selects_is_deleted_and_stopped_at_once_when_the_node_goes_down() {
     let of = |kind| {
         let owner = json!({
             "apiVersion": "v1", "kind": kind, "name": "x", "uid": "x", "controller": true,
@@ -157,7 +157,9 @@ async fn a_pod_that_no_budget_selects_is_deleted_at_once_when_the_node_goes_down
             world.set_going_down();
         }
         stop(&core, "web", 30).await.1.unwrap();
-        assert_eq!(world.log(), [wanted], "{down} {kind} {budgets:?}");
+        let stop = down.then_some("0: stop uid-web 30");
+        let wanted: Vec<&str> = [wanted].into_iter().chain(stop).collect();
+        assert_eq!(world.log(), wanted, "{down} {kind} {budgets:?}");
     }
 }
 
@@ -177,7 +179,8 @@ async fn many_pods_wait_for_their_turn_at_a_slow_api_server_and_it_is_not_called
             assert!(took < 10, "{took}");
             assert_eq!(stopped.unwrap().remark, None);
         }
-        assert_eq!(world.log().len(), names.len(), "each is asked for once: {:?}", world.log());
+        let log = world.log();
+        assert_eq!(log.len(), 2 * names.len(), "each is asked for and stopped once: {log:?}");
     }
 }
 
@@ -189,5 +192,51 @@ async fn budgets_that_take_long_to_list_are_no_silence_of_the_api_server() {
     world.state().answers_after = Duration::from_millis(500);
     world.state().takes = secs(1);
     stop(&core, "web", 3).await.1.unwrap();
-    assert_eq!(world.log(), ["1: evict web 2"], "the kubelet is not stopped");
+    assert_eq!(world.log(), ["1: evict web 2", "1: stop uid-web 1"], "the kubelet is not stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn containers_are_stopped_beside_the_request_if_nothing_may_object_and_else_when_it_is_accepted()
+ {
+    let hook = json!({"spec": {"containers": [
+        {"name": "a", "image": "x", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}},
+    ]}});
+    let budget = json!([{
+        "metadata": {"name": "b", "namespace": "default"}, "spec": {"selector": {}},
+    }]);
+    for (what, more, budgets, stopped) in [
+        ("nothing objects", json!({}), json!([]), Some(0)),
+        ("a budget may object", json!({}), budget, Some(700)),
+        ("the kubelet runs its hook", hook, json!([]), None),
+    ] {
+        let (world, core) = World::new([pod("web", more)]).await;
+        world.set_budgets(budgets);
+        world.state().answers_after = Duration::from_millis(700);
+        world.state().kernel_tells = true;
+        world.set_going_down();
+        let (took, _) = stop(&core, "web", 30).await;
+        assert_eq!(took, 2, "{what}");
+        assert_eq!(world.first_ms("stop uid-web"), stopped, "{what}: {:?}", world.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_has_exited_is_done_only_when_its_end_is_accepted_and_nothing_was_started_again()
+{
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    world.set_budgets(json!([]));
+    world.state().answers_after = secs(5);
+    world.state().kernel_tells = true;
+    world.set_going_down();
+    let stopping = {
+        let core = core.clone();
+        tokio::spawn(async move { stop(&core, "web", 30).await })
+    };
+    // The kubelet does not know of the end yet: it starts the container again, a second after the exit.
+    sleep(secs(4)).await;
+    assert!(world.has_running("web") && !stopping.is_finished());
+    let (took, stopped) = stopping.await.unwrap();
+    assert!(took >= 7, "{took}: {:?}", world.log());
+    stopped.unwrap();
+    assert!(!world.has_running("web"));
 }

@@ -1,5 +1,7 @@
 //! A kubelet that is dead, is killed, or restarts stopped containers.
 
+use std::time::Duration;
+
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -7,12 +9,20 @@ use super::pods::*;
 use super::world::*;
 
 #[tokio::test(start_paused = true)]
-async fn what_a_dead_kubelet_leaves_is_stopped_at_the_end_of_the_grace_when_the_node_goes_down() {
-    let (world, core) = World::new([pod("web", json!({}))]).await;
-    world.state().kubelet_dead = true;
-    world.set_going_down();
-    assert_eq!(stop(&core, "web", 20).await.0, 21);
-    assert_eq!(world.log(), ["0: evict web 20", "20: stop uid-web 1"]);
+async fn a_dead_kubelet_costs_only_pods_with_hooks_the_grace_when_the_node_goes_down() {
+    let hook = json!({"spec": {"containers": [
+        {"name": "a", "image": "x", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}},
+    ]}});
+    for (more, took, log) in [
+        (json!({}), 2, ["0: evict web 20", "0: stop uid-web 20"]),
+        (hook, 21, ["0: evict web 20", "20: stop uid-web 1"]),
+    ] {
+        let (world, core) = World::new([pod("web", more)]).await;
+        world.state().kubelet_dead = true;
+        world.set_going_down();
+        assert_eq!(stop(&core, "web", 20).await.0, took);
+        assert_eq!(world.log(), log);
+    }
 
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.state().kubelet_dead = true;
@@ -42,8 +52,9 @@ async fn a_kubelet_that_is_killed_while_the_node_goes_down_costs_its_pods_no_gra
     );
     assert_eq!(stop(&core, "late", 10).await.0, 10);
     let log = world.log();
-    let wanted = ["0: evict web 20", "5: stop the kubelet", "5: stop uid-web 15"];
-    assert_eq!(log[..3], wanted);
+    let wanted =
+        ["0: evict web 20", "0: stop uid-web 20", "5: stop the kubelet", "5: stop uid-web 15"];
+    assert_eq!(log[..4], wanted);
     assert!(log.contains(&"20: stop uid-late 10".to_owned()), "{log:?}");
 }
 
@@ -52,9 +63,10 @@ async fn what_a_kubelet_starts_again_after_the_end_of_a_pod_is_ended_again() {
     let (world, core) = World::new([pod("web", json!({}))]).await;
     world.set_going_down();
     stop(&core, "web", 30).await.1.unwrap();
+    sleep(Duration::from_millis(1)).await;
     world.runs_inside("uid-web");
     sleep(secs(2)).await;
-    assert_eq!(world.log(), ["0: evict web 30", "2: stop uid-web 1"]);
+    assert_eq!(world.log(), ["0: evict web 30", "0: stop uid-web 30", "2: stop uid-web 1"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -22,7 +22,8 @@ use super::super::api::{AskResponders, EndPods};
 use super::super::config::CompanionConfig;
 use super::super::eviction_requests::Responding;
 use super::super::local_node::{
-    LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState,
+    ContainerStop, LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState,
+    StoppedContainers,
 };
 use super::super::stop::StopCore;
 use super::pods::{NODE_UID, secs, terminated, uid};
@@ -57,7 +58,9 @@ pub(super) struct State {
     responding: Option<Responding>,
     pub(super) discoveries: usize,
     api_away: bool,
-    /// How long the API server takes to answer a request.
+    /// Whether the API server takes requests and answers none.
+    pub(super) silent: bool,
+    /// How long the API server takes to answer a request that changes something.
     pub(super) answers_after: Duration,
     pub(super) kubelet_dead: bool,
     pub(super) runtime_away: bool,
@@ -91,7 +94,8 @@ pub(super) struct State {
     kill_at: HashMap<PodUid, Instant>,
     /// The pods whose containers the runtime runs.
     pub(super) running: HashSet<PodUid>,
-    log: Vec<String>,
+    /// Requests, each with the time since the beginning.
+    log: Vec<(Duration, String)>,
 }
 
 // === impl World ===
@@ -199,6 +203,13 @@ impl World {
         }
     }
 
+    /// Breaks the watch, of an API server that is there.
+    pub(super) fn break_watch(&self) {
+        if let Some(watch) = self.state().watch.take() {
+            let _ = watch.send(Err(watcher::Error::WatchFailed(lost())));
+        }
+    }
+
     /// Kills the kubelet, which the service manager notices.
     pub(super) fn kill_kubelet(&self) {
         self.state().kubelet_dead = true;
@@ -221,7 +232,20 @@ impl World {
 
     /// The requests so far, each with the second at which it was made.
     pub(super) fn log(&self) -> Vec<String> {
-        self.state().log.clone()
+        let text = |(at, what): &(Duration, String)| format!("{}: {what}", at.as_secs());
+        self.state().log.iter().map(text).collect()
+    }
+
+    /// How long the world has been, in milliseconds.
+    pub(super) fn elapsed_ms(&self) -> u128 {
+        self.0.begun.elapsed().as_millis()
+    }
+
+    /// When the first request was made that begins like this, in milliseconds.
+    pub(super) fn first_ms(&self, what: &str) -> Option<u128> {
+        let state = self.state();
+        let found = state.log.iter().find(|(_, line)| line.starts_with(what));
+        found.map(|(at, _)| at.as_millis())
     }
 
     pub(super) fn has_running(&self, name: &str) -> bool {
@@ -258,8 +282,8 @@ impl World {
     }
 
     fn note(&self, what: &str) {
-        let at = self.0.begun.elapsed().as_secs();
-        self.state().log.push(format!("{at}: {what}"));
+        let at = self.0.begun.elapsed();
+        self.state().log.push((at, what.to_owned()));
     }
 
     /// Marks the pod as deleted, and lets the kubelet stop it.
@@ -350,6 +374,9 @@ impl World {
 
     async fn answer(&self, pod: &PodRef) -> Result<(), RefusedRequest> {
         let after = self.state().answers_after;
+        if self.state().silent {
+            std::future::pending::<()>().await;
+        }
         if !after.is_zero() {
             tokio::time::sleep(after).await;
         }
@@ -432,8 +459,20 @@ impl EndPods for World {
         if is_away { Err(refused(Refusal::NoAnswer)) } else { Ok(NODE_UID.to_owned()) }
     }
 
+    async fn probe(&self) -> Result<(), RefusedRequest> {
+        if self.state().silent {
+            std::future::pending::<()>().await;
+        }
+        let is_away = self.state().api_away;
+        if is_away { Err(refused(Refusal::NoAnswer)) } else { Ok(()) }
+    }
+
     async fn budgets(&self) -> Result<Vec<PodDisruptionBudget>, RefusedRequest> {
-        if self.state().budgets_hang {
+        let hangs = {
+            let state = self.state();
+            state.budgets_hang || state.silent
+        };
+        if hangs {
             std::future::pending::<()>().await;
         }
         let state = self.state();
@@ -515,25 +554,38 @@ impl LocalContainers for World {
         self.state().kernel_tells.then(|| end.boxed()).into_iter().collect()
     }
 
-    async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), NodeError> {
-        self.note(&format!("stop {} {}", uid.as_str(), grace.as_secs()));
+    async fn stop(
+        &self,
+        uid: &PodUid,
+        stop: &ContainerStop,
+    ) -> Result<StoppedContainers, NodeError> {
+        let ContainerStop { grace, runs_hooks, sidecars } = stop;
+        if *runs_hooks {
+            self.note(&format!("run the hooks of {}", uid.as_str()));
+        }
+        let last: String = sidecars.iter().map(|name| format!(", then {name}")).collect();
+        self.note(&format!("stop {} {}{last}", uid.as_str(), grace.as_secs()));
         if self.state().runtime_away {
             return Err(NodeError::because("no socket"));
         }
-        let takes = self.state().takes.min(grace);
+        let (ran, takes) = {
+            let state = self.state();
+            (state.running.contains(uid), state.takes.min(*grace))
+        };
+        if !ran {
+            return Ok(StoppedContainers::default());
+        }
         tokio::time::sleep(takes).await;
+        let lags = {
+            let mut state = self.state();
+            state.ended_at.entry(uid.clone()).or_insert_with(Instant::now);
+            state.lags
+        };
+        tokio::time::sleep(lags).await;
         self.state().running.remove(uid);
         self.start_again(uid);
-        Ok(())
-    }
-
-    async fn stop_after_hooks(
-        &self,
-        uid: &PodUid,
-        grace: Duration,
-    ) -> Result<Vec<String>, NodeError> {
-        self.note(&format!("run the hooks of {}", uid.as_str()));
-        self.stop(uid, grace).await.map(|()| vec!["a".to_owned()])
+        let without_hook = runs_hooks.then(|| "a".to_owned()).into_iter().collect();
+        Ok(StoppedContainers { ran, without_hook })
     }
 
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {

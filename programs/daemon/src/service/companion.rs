@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use winddown_cluster::node::{NodeFacts, NodeSettings};
 use winddown_companion::{
-    CompanionConfig, KubeletHolds, KubeletRoot, LocalContainers, LocalHolds, LocalKubelet,
-    NodeError, RuntimePodState, SharedLook, WithoutApi, companion,
+    CompanionConfig, ContainerStop, KubeletHolds, KubeletRoot, LocalContainers, LocalHolds,
+    LocalKubelet, NodeError, RuntimePodState, SharedLook, StoppedContainers, WithoutApi, companion,
 };
 use winddown_cri::PodContainers;
 use winddown_host::OneThread;
@@ -193,17 +193,15 @@ impl LocalContainers for KubeletNode {
         self.containers.ends(uid)
     }
 
-    async fn stop(&self, uid: &PodUid, grace: Duration) -> Result<(), NodeError> {
-        self.containers.stop(uid, grace).await.map_err(|error| node_error(&error))
-    }
-
-    async fn stop_after_hooks(
+    async fn stop(
         &self,
         uid: &PodUid,
-        grace: Duration,
-    ) -> Result<Vec<String>, NodeError> {
-        let stopped = self.containers.stop_after_hooks(uid, grace).await;
-        stopped.map_err(|error| node_error(&error))
+        stop: &ContainerStop,
+    ) -> Result<StoppedContainers, NodeError> {
+        let ContainerStop { grace, runs_hooks, sidecars, .. } = stop;
+        let stopped = self.containers.stop(uid, *grace, *runs_hooks, sidecars).await;
+        let stopped = stopped.map_err(|error| node_error(&error))?;
+        Ok(StoppedContainers { ran: stopped.ran, without_hook: stopped.without_hook })
     }
 
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {

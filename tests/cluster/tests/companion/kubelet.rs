@@ -10,7 +10,10 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use winddown_companion::{LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState};
+use winddown_companion::{
+    ContainerStop, LocalContainers, LocalHolds, LocalKubelet, NodeError, RuntimePodState,
+    StoppedContainers,
+};
 use winddown_shared::{PodUid, PodUidMap, StoppedContainer};
 
 /// What runs, as the container runtime would tell.
@@ -215,12 +218,12 @@ impl LocalContainers for Containers {
         Ok(ended.into_iter().collect())
     }
 
-    async fn stop(&self, uid: &PodUid, _: Duration) -> Result<(), NodeError> {
+    async fn stop(&self, uid: &PodUid, _: &ContainerStop) -> Result<StoppedContainers, NodeError> {
         self.0
             .lock()
             .unwrap()
             .retain(|other, running| other != uid || running.stage != Stage::Runs);
-        Ok(())
+        Ok(StoppedContainers { ran: true, ..StoppedContainers::default() })
     }
 }
 

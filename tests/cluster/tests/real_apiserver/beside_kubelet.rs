@@ -30,11 +30,11 @@ fn seconds(nanoseconds: u64) -> f64 {
     Duration::from_nanos(nanoseconds).as_secs_f64()
 }
 
-/// From the power-off to the first SIGTERM: a third of the first group's grace at most, where the API server is silent.
-const ASKED: Duration = Duration::from_secs(5);
+/// From the power-off to the first SIGTERM, also where the API server is silent.
+const ASKED: Duration = Duration::from_secs(2);
 
 /// After the last exit, for what an API server is told that answers nothing.
-const TOLD: Duration = Duration::from_secs(7);
+const TOLD: Duration = Duration::from_secs(3);
 
 /// Waits for the power-off that was asked for, and fails unless all pods ended in order, each once, with no more than
 /// `gap` between two groups, and the static one last, and the lock went soon after that.

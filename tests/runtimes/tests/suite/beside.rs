@@ -1,6 +1,8 @@
 //! Containers that somebody else runs, looked at and stopped.
 
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 use winddown_cri::PodContainers;
 use winddown_runtimes_tests::Fault;
@@ -48,7 +50,7 @@ async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are
     assert_eq!(inside(&containers, &of_kubelet).await.0, named(&["main"]));
 
     let begun = Instant::now();
-    containers.stop(&web, secs(2)).await.unwrap();
+    containers.stop(&web, secs(2), false, &[]).await.unwrap();
     assert!(begun.elapsed() >= secs(2), "the stubborn one had its grace: {:?}", begun.elapsed());
     let mut asked = calls(&stage, "StopContainer");
     asked.sort();
@@ -61,9 +63,10 @@ async fn the_containers_of_one_pod_are_named_and_stopped_and_those_of_others_are
     let ends: Vec<_> = ends.iter().map(|end| (&*end.name, end.forced)).collect();
     assert_eq!(ends, [("polite", false), ("stubborn", true)]);
 
-    containers.stop(&of_kubelet, secs(2)).await.unwrap();
+    containers.stop(&of_kubelet, secs(2), false, &[]).await.unwrap();
     assert_eq!(stage.cri.running(), ["other/main#0"]);
-    containers.stop(&PodUid::new("unknown"), secs(2)).await.unwrap();
+    let none = containers.stop(&PodUid::new("unknown"), secs(2), false, &[]).await.unwrap();
+    assert!(!none.ran);
     assert_eq!(calls(&stage, "StopContainer").len(), 3);
 }
 
@@ -81,7 +84,7 @@ async fn pods_are_described_as_their_creator_recorded_them_and_stay_while_their_
     assert!(of_web.containers.iter().all(|container| container.running_since.is_some()));
     assert!(of_web.containers[0].annotations.contains_key("io.kubernetes.container.hash"));
 
-    containers.stop(&web, secs(1)).await.unwrap();
+    containers.stop(&web, secs(1), false, &[]).await.unwrap();
     let found = containers.describe().await.unwrap();
     let of_web = found.iter().find(|pod| pod.uid == web).unwrap();
     assert!(of_web.containers.iter().all(|container| container.running_since.is_none()));
@@ -92,32 +95,66 @@ async fn pods_are_described_as_their_creator_recorded_them_and_stay_while_their_
     containers.describe().await.unwrap_err();
 }
 
+fn with_hook(name: &str, hook: &serde_json::Value) -> serde_json::Value {
+    let mut container = container_of(name, POLITE);
+    container["lifecycle"] = json!({"preStop": hook});
+    container
+}
+
 #[tokio::test]
-async fn hooks_that_a_kubelet_recorded_run_before_the_stop_and_one_over_http_is_named() {
+async fn hooks_of_every_kind_that_a_kubelet_recorded_run_once_and_before_the_stop() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;
-    let with_hook = |name: &str, hook: serde_json::Value| {
-        let mut container = container_of(name, POLITE);
-        container["lifecycle"] = json!({"preStop": hook});
-        container
-    };
+    let app = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = app.local_addr().unwrap().port();
+    let http = json!({"httpGet": {"host": "127.0.0.1", "port": port, "path": "/leave"}});
     let all = [
-        with_hook("command", json!({"exec": {"command": ["sync"]}})),
-        with_hook("pause", json!({"sleep": {"seconds": 1}})),
-        with_hook("http", json!({"httpGet": {"port": 80}})),
+        with_hook("command", &json!({"exec": {"command": ["sync"]}})),
+        with_hook("pause", &json!({"sleep": {"seconds": 1}})),
+        with_hook("http", &http),
         container_of("without", POLITE),
     ];
     let web = pod("web", &json!({"containers": all}));
     run(&runtime, &web).await;
     let containers = beside(&stage);
-    let without = containers.stop_after_hooks(web.uid(), secs(9)).await.unwrap();
-    assert_eq!(without, ["http"]);
+    let answered = async {
+        let (mut client, _) = app.accept().await.unwrap();
+        let mut request = vec![0; 1024];
+        let read = client.read(&mut request).await.unwrap();
+        client.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+        String::from_utf8_lossy(&request[..read]).into_owned()
+    };
+    let (without, request) = tokio::join!(containers.stop(web.uid(), secs(9), true, &[]), answered);
+    assert_eq!(without.unwrap().without_hook, [""; 0]);
+    assert!(request.starts_with("GET /leave HTTP/1.1"), "{request}");
     assert_eq!(calls(&stage, "ExecSync"), ["ExecSync command sync"]);
     let stops = calls(&stage, "StopContainer");
     assert_eq!(stops.len(), 4, "{stops:?}");
     assert!(stops.contains(&"StopContainer without 9".to_owned()), "{stops:?}");
-    let late = stops.last().unwrap();
-    assert!(late.starts_with("StopContainer pause "), "it pauses first: {stops:?}");
+    assert_eq!(stops.last().unwrap(), "StopContainer pause 8", "it pauses first: {stops:?}");
+}
+
+#[tokio::test]
+async fn sidecars_are_stopped_after_the_others_have_exited_and_their_hooks_run_before() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let pause = json!({"sleep": {"seconds": 1}});
+    let all = [
+        container_of("proxy", POLITE),
+        with_hook("main", &pause),
+        with_hook("log", &pause),
+        container_of("stubborn", STUBBORN),
+    ];
+    let web = pod("web", &json!({"containers": all}));
+    run(&runtime, &web).await;
+    let sidecars = named(&["log", "proxy"]);
+    beside(&stage).stop(web.uid(), secs(4), true, &sidecars).await.unwrap();
+    let mut stops = calls(&stage, "StopContainer");
+    assert_eq!(stops[..2], ["StopContainer stubborn 4", "StopContainer main 3"]);
+    // The stubborn one uses the whole grace: the sidecars have the last second of it.
+    stops.drain(..2);
+    stops.sort();
+    assert_eq!(stops, ["StopContainer log 1", "StopContainer proxy 1"]);
 }
 
 #[tokio::test]
@@ -131,7 +168,7 @@ async fn a_runtime_that_is_silent_refuses_or_is_away_is_an_error_and_no_pod_with
     }
     // What is refused for one is done to the other.
     stage.cri.script("StopContainer", 1, Fault::Error("no"));
-    let error = containers.stop(&web, secs(1)).await.unwrap_err().to_string();
+    let error = containers.stop(&web, secs(1), false, &[]).await.unwrap_err().to_string();
     assert!(error.contains("stopping the pod's containers"), "{error}");
     assert_eq!(inside(&containers, &web).await.0.len(), 1);
 
@@ -147,7 +184,7 @@ async fn a_runtime_that_is_silent_refuses_or_is_away_is_an_error_and_no_pod_with
 async fn a_stop_without_a_waiter_goes_on() {
     let (stage, web) = three_pods().await;
     let containers = beside(&stage);
-    let stopping = containers.stop(&web, secs(1));
+    let stopping = containers.stop(&web, secs(1), false, &[]);
     tokio::select! {
         biased;
         _ = stopping => panic!("the stubborn one takes a second"),

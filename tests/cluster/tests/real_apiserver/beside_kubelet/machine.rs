@@ -334,6 +334,28 @@ winddown uninstall --force; rm -r /etc/winddown";
         .await
     }
 
+    /// The pods with a sidecar, and what that wrote down.
+    pub(crate) fn sidecars(&self) -> Vec<(&TestPod, PodLog)> {
+        let pods = self.scenario.pods.iter().filter(|pod| pod.has_sidecar);
+        let log = |pod: &TestPod| {
+            read_pod_log(&self.scenario.node, &[pod.sidecar()]).into_values().next()
+        };
+        pods.map(|pod| (pod, log(pod).unwrap_or_default())).collect()
+    }
+
+    /// Starts the kubelet again, and the agent if there is one, which then knows all pods from the container runtime.
+    pub(crate) async fn start_again(&self, ends: Ends) -> TestResult {
+        let node = &self.scenario.node;
+        node.run(&["systemctl", "restart", "kubelet"]).await?;
+        if ends == Ends::Winddown {
+            node.run(&["systemctl", "restart", "winddown"]).await?;
+            self.agent_knows_all().await?;
+        }
+        // Until it has registered its shutdown inhibitor.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        Ok(())
+    }
+
     /// What the static pod wrote down.
     pub(crate) fn log_of_static_pod(&self) -> TestResult<PodLog> {
         let fixed = TestPod::new(STATIC, 0, 300).in_container();

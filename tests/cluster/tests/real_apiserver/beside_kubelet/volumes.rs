@@ -91,8 +91,10 @@ systemd-run --quiet sh -c \\
 const LOGS: &str = "/var/log/pods-under-test";
 
 #[tokio::test]
-async fn the_next_group_and_the_lock_wait_for_volumes_that_stay_mounted() -> TestResult {
-    let test = "the_next_group_and_the_lock_wait_for_volumes_that_stay_mounted";
+async fn static_pods_and_the_lock_wait_for_volumes_that_stay_mounted_and_the_next_group_does_not()
+-> TestResult {
+    let test =
+        "static_pods_and_the_lock_wait_for_volumes_that_stay_mounted_and_the_next_group_does_not";
     let wanted = Wanted { volumes: true, ..Wanted::by(Ends::Winddown) };
     let Some(mut machine) = Machine::set_with(test, wanted).await? else { return Ok(()) };
     for pod in WITH_VOLUMES {
@@ -109,7 +111,12 @@ async fn the_next_group_and_the_lock_wait_for_volumes_that_stay_mounted() -> Tes
         assert!(held >= Duration::from_millis(1500), "{pod}: {held:?}");
     }
     let next = logs[last].terms[0];
-    assert!(next >= machine.unmounted_at(in_the_middle)?, "the next group did not wait");
+    assert!(next < machine.unmounted_at(in_the_middle)?, "the next group waited");
+    let fixed = machine.log_of_static_pod()?.terms[0];
+    assert!(
+        fixed >= machine.unmounted_at(last)?,
+        "the static pod, which ends the kubelet, did not wait"
+    );
     let released = machine.scenario.lock_released_at().await?;
     assert!(released >= machine.unmounted_at(last)?, "the lock did not wait");
     for (name, log) in &logs {

@@ -70,7 +70,7 @@ pub(super) fn nobody_is_killed_before_the_grace(record: &Record) -> Verdict {
         // It may have been asked in a shutdown that was cancelled, and still be terminating.
         let lived = (started.unwrap_or(0), ended);
         let asked = match pod.behavior {
-            PodBehavior::Deaf => within(&log.terms, lived).next(),
+            PodBehavior::Deaf | PodBehavior::Lasting => within(&log.terms, lived).next(),
             // A suspended pod records nothing; it is asked no sooner than in the first shutdown.
             PodBehavior::Stuck => Some(first.max(lived.0)),
             PodBehavior::Willing

@@ -45,7 +45,7 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
             | PodBehavior::NeverReady
             | PodBehavior::Holding
             | PodBehavior::Staying => end == "exited",
-            PodBehavior::Deaf | PodBehavior::Stuck => end == "killed",
+            PodBehavior::Deaf | PodBehavior::Lasting | PodBehavior::Stuck => end == "killed",
             PodBehavior::Hog => matches!(end, "exited" | "killed"),
         };
         if !expected {

@@ -28,6 +28,7 @@ fn well() -> Record {
         terms: vec![ms(term)],
         told: exits.to_vec(),
         exits: exits.to_vec(),
+        ..PodLog::default()
     };
     let logs: BTreeMap<String, PodLog> = [
         ("low".to_owned(), log(10, &[ms(500)])),

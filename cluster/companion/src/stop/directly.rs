@@ -1,0 +1,180 @@
+//! Stops containers through the container runtime: beside the kubelet, or in its place.
+
+use super::asking::whole;
+use super::plan::{Absence, StopStep, StopView, next_step, runs_hooks};
+use super::*;
+use crate::local_node::{ContainerStop, StoppedContainers};
+
+impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
+    /// Stops the pod's containers through the container runtime as soon as the plan says so (`plan.rs`). Resolves when
+    /// they have exited for good.
+    pub(super) async fn stop_directly(
+        &self,
+        pod: &Pod,
+        runtime_uid: &PodUid,
+        grace: &Grace,
+        request: &StopRequest,
+    ) {
+        for delay in Retry::KUBELET_POD.delays() {
+            let mut step = self.step_after(StopStep::Wait, pod, request).await;
+            let is_done = loop {
+                tokio::select! {
+                    is_done = self.carry_out(step, pod, runtime_uid, grace, request) => break is_done,
+                    // The kubelet may turn out to be no help. What winddown does in its place, it does to the end.
+                    next = self.step_after(step, pod, request), if step == StopStep::BesideKubelet => {
+                        step = next;
+                    }
+                }
+            };
+            if is_done {
+                return;
+            }
+            sleep(delay).await;
+        }
+        pending::<()>().await;
+    }
+
+    /// Carries out one step. Returns whether the pod's containers have exited for good.
+    async fn carry_out(
+        &self,
+        step: StopStep,
+        pod: &Pod,
+        runtime_uid: &PodUid,
+        grace: &Grace,
+        request: &StopRequest,
+    ) -> bool {
+        match step {
+            StopStep::Wait => pending().await,
+            StopStep::BesideKubelet => {
+                request.stopping();
+                match self.stop_within(pod, runtime_uid, grace, false).await {
+                    // A kubelet that does not know of the end yet may be about to start them.
+                    Ok(stopped) if !stopped.ran => pending().await,
+                    Ok(_) => self.stay_ended(runtime_uid, request).await,
+                    Err(error) => {
+                        tracing::debug!(pod = %pod.pod_ref(), "left to the kubelet: {error}");
+                        false
+                    }
+                }
+            }
+            StopStep::InsteadOfKubelet(absence) => {
+                self.kubelet.hold().await;
+                // The shutdown may have been cancelled meanwhile.
+                self.may_stop_containers()
+                    && self.stop_instead(pod, runtime_uid, grace, self.why(absence), request).await
+                    && (self.kubelet.is_held() || self.runs_nothing(runtime_uid).await)
+            }
+            StopStep::AfterKubelet => {
+                let why = "the kubelet has not ended the pod in time";
+                self.stop_instead(pod, runtime_uid, grace, why, request).await
+                    && self.runs_nothing(runtime_uid).await
+            }
+        }
+    }
+
+    /// Resolves with the step that follows `step`, as soon as it is another one. Cancel-safe.
+    async fn step_after(&self, step: StopStep, pod: &Pod, request: &StopRequest) -> StopStep {
+        let (mut going_down, mut kubelet) = (self.config.going_down.clone(), self.kubelet.watch());
+        let mut asked = request.watch();
+        loop {
+            let is_going_down = *going_down.borrow_and_update();
+            kubelet.mark_unchanged();
+            let now = *asked.borrow_and_update();
+            // Once the request is accepted, nothing depends on whether the server answers.
+            let is_open = is_going_down && now.accepted.is_none();
+            let mut api = is_open.then(|| self.outage.verdict());
+            let next = next_step(StopView {
+                is_going_down,
+                may_stop_without_api: self.config.without_api == WithoutApi::StopContainers,
+                is_found: self.known.is_found(pod.uid()),
+                is_kubelet_held: self.kubelet.is_held(),
+                api: api.as_mut().map(|api| *api.borrow_and_update()).unwrap_or_default(),
+                is_accepted: now.accepted.is_some(),
+                is_late: now.is_late,
+                may_object: now.may_object,
+                has_hooks: facts::has_pre_stop(pod),
+                is_over: now.is_over,
+            });
+            if next != step {
+                return next;
+            }
+            let of_api = async {
+                match &mut api {
+                    Some(api) => api.changed().await,
+                    None => pending().await,
+                }
+            };
+            // The senders live as long as `self` and the request, or the agent is ending.
+            tokio::select! {
+                Ok(()) = going_down.changed() => {}
+                Ok(()) = kubelet.changed() => {}
+                Ok(()) = asked.changed() => {}
+                Ok(()) = of_api => {}
+                else => pending().await,
+            }
+        }
+    }
+
+    /// Why the kubelet does not end the pod, as text for users.
+    fn why(&self, absence: Absence) -> &'static str {
+        match absence {
+            Absence::Unlisted => "the API server has not listed the pod",
+            Absence::Kubelet if self.kubelet.was_gone() => "the kubelet is gone",
+            Absence::Kubelet if !self.outage.fails() => "the kubelet is stopped",
+            Absence::Kubelet | Absence::Api => "the API server is away",
+        }
+    }
+
+    /// Stops the containers of a pod that the kubelet does not end. Returns whether the container runtime did.
+    async fn stop_instead(
+        &self,
+        pod: &Pod,
+        runtime_uid: &PodUid,
+        grace: &Grace,
+        why: &'static str,
+        request: &StopRequest,
+    ) -> bool {
+        tracing::warn!(pod = %pod.pod_ref(), "{why}: its containers are stopped through the runtime");
+        request.stopping();
+        let is_first = request.instead();
+        if is_first {
+            request.remark(format!(
+                "{why}: its containers were stopped through the container runtime"
+            ));
+        }
+        let hooks = is_first
+            && facts::has_pre_stop(pod)
+            && !grace.remaining().is_zero()
+            && runs_hooks(request.now().accepted, self.kubelet.held_at());
+        let stopped = self.stop_within(pod, runtime_uid, grace, hooks).await;
+        if let Ok(StoppedContainers { without_hook, .. }) = &stopped
+            && !without_hook.is_empty()
+        {
+            request.remark(format!("the preStop hook of {} did not run", without_hook.join(", ")));
+        }
+        if let Err(error) = &stopped {
+            tracing::warn!(pod = %pod.pod_ref(), "its containers cannot be stopped: {error}");
+        }
+        stopped.is_ok()
+    }
+
+    /// Stops containers through the runtime, with a new request whenever the grace period is shortened. `hooks`: whether
+    /// their preStop hooks run before; a shortened grace period does not wait for them.
+    pub(super) async fn stop_within(
+        &self,
+        pod: &Pod,
+        runtime_uid: &PodUid,
+        grace: &Grace,
+        mut runs_hooks: bool,
+    ) -> Result<StoppedContainers, NodeError> {
+        let mut grace = grace.clone();
+        loop {
+            let left = whole(grace.remaining());
+            let stop = ContainerStop { grace: left, runs_hooks, sidecars: facts::sidecars(pod) };
+            tokio::select! {
+                stopped = self.node.stop(runtime_uid, &stop) => return stopped,
+                () = grace.changed() => runs_hooks = false,
+            }
+        }
+    }
+}

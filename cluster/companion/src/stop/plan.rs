@@ -1,0 +1,189 @@
+//! What happens now to the containers of a pod that is asked to end. Pure.
+//!
+//! The API server is told of the end in any case (`asking.rs`). What else happens depends on who can act:
+//!
+//! | the API server | the pod | who stops its containers |
+//! |---|---|---|
+//! | answers | no preStop hook, and nothing may object | winddown, at once, beside the request |
+//! | answers | no preStop hook, something may object | winddown, as soon as the request is accepted |
+//! | answers | with a preStop hook | the kubelet, which runs the hook |
+//! | away | any | winddown, hooks included, and the kubelet is held before |
+//!
+//! So each hook is run by exactly one of the two: by the kubelet if it can have learnt of the request, otherwise by winddown.
+
+use tokio::time::Instant;
+
+use super::super::api_outage::ApiVerdict;
+
+/// What is known of a pod and of those who can stop it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StopView {
+    /// Whether the node goes down.
+    pub(super) is_going_down: bool,
+    /// Whether containers may be stopped without the API server's consent.
+    pub(super) may_stop_without_api: bool,
+    /// Whether only the container runtime has described the pod.
+    pub(super) is_found: bool,
+    /// Whether the kubelet is kept stopped.
+    pub(super) is_kubelet_held: bool,
+    /// What is known of the API server.
+    pub(super) api: ApiVerdict,
+    /// Whether the API server has accepted the pod's end.
+    pub(super) is_accepted: bool,
+    /// Whether the API server answers, and has not accepted the end for so long that it is not waited for.
+    pub(super) is_late: bool,
+    /// Whether a budget, a responder or a controller may object to the end; `None` while that is not known.
+    pub(super) may_object: Option<bool>,
+    /// Whether the pod has preStop hooks.
+    pub(super) has_hooks: bool,
+    /// Whether the grace period is over, and a kubelet that was told would have ended the pod.
+    pub(super) is_over: bool,
+}
+
+/// What happens now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StopStep {
+    /// Nothing: the API server or the kubelet is to act.
+    Wait,
+    /// The containers are stopped. The kubelet, which is told as well, starts nothing again and gives the volumes back.
+    BesideKubelet,
+    /// The containers are stopped by a node that has no use of its kubelet, which is held before.
+    InsteadOfKubelet(Absence),
+    /// The kubelet was told, and has not ended the pod in time.
+    AfterKubelet,
+}
+
+/// Why the kubelet does not end the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Absence {
+    /// The API server has never listed the pod.
+    Unlisted,
+    /// The API server does not answer.
+    Api,
+    /// The kubelet is held.
+    Kubelet,
+}
+
+/// What happens now to the pod's containers.
+pub(super) fn next_step(view: StopView) -> StopStep {
+    if !view.is_going_down {
+        return StopStep::Wait;
+    }
+    if view.may_stop_without_api {
+        if view.is_found {
+            return StopStep::InsteadOfKubelet(Absence::Unlisted);
+        }
+        if view.is_kubelet_held {
+            return StopStep::InsteadOfKubelet(Absence::Kubelet);
+        }
+        if !view.is_accepted && (view.api == ApiVerdict::Away || view.is_late) {
+            return StopStep::InsteadOfKubelet(Absence::Api);
+        }
+        if view.is_over {
+            return StopStep::AfterKubelet;
+        }
+    }
+    let is_agreed =
+        view.is_accepted || (view.may_stop_without_api && view.may_object == Some(false));
+    match is_agreed && !view.has_hooks {
+        true => StopStep::BesideKubelet,
+        false => StopStep::Wait,
+    }
+}
+
+/// Whether the hooks of a pod that winddown stops instead of the kubelet are winddown's to run: the kubelet was held
+/// before it could learn of the end, or the API server has not accepted it.
+pub(super) fn runs_hooks(accepted: Option<Instant>, held: Option<Instant>) -> bool {
+    accepted.is_none_or(|accepted| held.is_some_and(|held| held <= accepted))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use StopStep::*;
+
+    const CALM: StopView = StopView {
+        is_going_down: true,
+        may_stop_without_api: true,
+        is_found: false,
+        is_kubelet_held: false,
+        api: ApiVerdict::Answers,
+        is_accepted: false,
+        is_late: false,
+        may_object: Some(false),
+        has_hooks: false,
+        is_over: false,
+    };
+
+    #[test]
+    fn a_pod_is_stopped_by_the_one_who_can_as_soon_as_nothing_objects() {
+        let away = StopView { api: ApiVerdict::Away, ..CALM };
+        let asked = StopView { may_object: Some(true), ..CALM };
+        let hooks = StopView { has_hooks: true, ..CALM };
+        let wait = StopView { may_stop_without_api: false, ..CALM };
+        let instead = InsteadOfKubelet;
+        for (what, view, wanted) in [
+            ("nothing objects", CALM, BesideKubelet),
+            (
+                "the server is not probed yet",
+                StopView { api: ApiVerdict::Unknown, ..CALM },
+                BesideKubelet,
+            ),
+            ("the budgets are not known yet", StopView { may_object: None, ..CALM }, Wait),
+            ("a budget may object", asked, Wait),
+            ("it has agreed", StopView { is_accepted: true, ..asked }, BesideKubelet),
+            ("a hook, not accepted", hooks, Wait),
+            ("a hook, accepted", StopView { is_accepted: true, ..hooks }, Wait),
+            (
+                "a hook, time over",
+                StopView { is_accepted: true, is_over: true, ..hooks },
+                AfterKubelet,
+            ),
+            ("away", away, instead(Absence::Api)),
+            ("away, with a hook", StopView { has_hooks: true, ..away }, instead(Absence::Api)),
+            (
+                "away, a budget unknown",
+                StopView { may_object: None, ..away },
+                instead(Absence::Api),
+            ),
+            ("away after it accepted", StopView { is_accepted: true, ..away }, BesideKubelet),
+            (
+                "away after it accepted, with a hook",
+                StopView { is_accepted: true, has_hooks: true, ..away },
+                Wait,
+            ),
+            (
+                "answers, but does not accept",
+                StopView { is_late: true, ..asked },
+                instead(Absence::Api),
+            ),
+            (
+                "the kubelet is held",
+                StopView { is_kubelet_held: true, ..hooks },
+                instead(Absence::Kubelet),
+            ),
+            ("never listed", StopView { is_found: true, ..away }, instead(Absence::Unlisted)),
+            ("waits for the server", wait, Wait),
+            ("waits, away", StopView { api: ApiVerdict::Away, is_over: true, ..wait }, Wait),
+            ("waits, accepted", StopView { is_accepted: true, ..wait }, BesideKubelet),
+            ("the node stays up", StopView { is_going_down: false, is_over: true, ..away }, Wait),
+        ] {
+            assert_eq!(next_step(view), wanted, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_hook_is_run_by_the_kubelet_if_that_can_have_learnt_of_the_end_and_otherwise_by_winddown() {
+        let early = Instant::now();
+        let late = early + std::time::Duration::from_secs(1);
+        for (accepted, held, wanted) in [
+            (None, None, true),
+            (None, Some(early), true),
+            (Some(early), None, false),
+            (Some(early), Some(late), false),
+            (Some(late), Some(early), true),
+        ] {
+            assert_eq!(runs_hooks(accepted, held), wanted, "{accepted:?} {held:?}");
+        }
+    }
+}

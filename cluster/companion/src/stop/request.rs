@@ -1,0 +1,126 @@
+//! How far the stop of one pod has come.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+use winddown_shared::{Grace, Mutex};
+
+use crate::api_outage::{FIRST_TRY, patience};
+
+/// How long after its request the kubelet learns of a deletion, and so how much later it kills.
+const KUBELET_LAG: Duration = Duration::from_millis(500);
+
+/// When the pod was asked to stop, and how.
+#[derive(Debug, Default)]
+pub(super) struct StopRequest {
+    asked: watch::Sender<StopProgress>,
+    /// Remarks for users, in order.
+    remarks: Mutex<Vec<String>>,
+}
+
+/// What was asked of whom.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StopProgress {
+    /// When the API server accepted a request.
+    pub(super) accepted: Option<Instant>,
+    /// When the API server was first asked to delete the pod, whatever else may object.
+    pub(super) deleting: Option<Instant>,
+    /// When the container runtime was first asked to stop the containers.
+    pub(super) stopping: Option<Instant>,
+    /// When that was first done because the kubelet does not.
+    pub(super) instead: Option<Instant>,
+    /// Whether a budget, a responder or a controller may object; `None` while that is not known.
+    pub(super) may_object: Option<bool>,
+    /// Whether the API server has not accepted a deletion in the time that a stop waits for that.
+    pub(super) is_late: bool,
+    /// Whether the grace period is over, and a kubelet that was told would have ended the pod.
+    pub(super) is_over: bool,
+}
+
+impl StopProgress {
+    /// When the containers were first asked to stop, as far as that can be known here.
+    pub(super) fn signalled_at(&self) -> Option<Instant> {
+        self.accepted.into_iter().chain(self.stopping).min()
+    }
+}
+
+impl StopRequest {
+    /// What has been asked so far.
+    pub(super) fn now(&self) -> StopProgress {
+        *self.asked.borrow()
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<StopProgress> {
+        self.asked.subscribe()
+    }
+
+    /// Resolves when that is so. Cancel-safe.
+    pub(super) async fn until(&self, is_so: impl FnMut(&StopProgress) -> bool) {
+        // The sender lives as long as `self`.
+        let _ = self.asked.subscribe().wait_for(is_so).await;
+    }
+
+    /// Records that the API server has accepted a request. The first time counts.
+    pub(super) fn accepted(&self) {
+        self.first(|asked| &mut asked.accepted);
+    }
+
+    /// Records that the API server is asked to delete the pod. The first time counts.
+    pub(super) fn deleting(&self) {
+        self.first(|asked| &mut asked.deleting);
+    }
+
+    /// Records that the containers are stopped through the container runtime. The first time counts.
+    pub(super) fn stopping(&self) {
+        self.first(|asked| &mut asked.stopping);
+    }
+
+    /// Records that they are stopped instead of by the kubelet. Returns whether this is the first time.
+    pub(super) fn instead(&self) -> bool {
+        self.first(|asked| &mut asked.instead)
+    }
+
+    /// Records whether something may object to the pod's end.
+    pub(super) fn may_object(&self, may: bool) {
+        self.asked.send_modify(|asked| asked.may_object = Some(may));
+    }
+
+    /// Records when the time of the API server and of the kubelet is over. Never returns.
+    pub(super) async fn keep_time(&self, mut grace: Grace) -> Infallible {
+        let (begun, whole) = (Instant::now(), grace.remaining());
+        let late = async {
+            self.until(|asked| asked.deleting.is_some()).await;
+            sleep_until((begun + patience(whole)).max(Instant::now() + FIRST_TRY)).await;
+            self.asked.send_modify(|asked| asked.is_late = true);
+        };
+        let over = async {
+            grace.expired().await;
+            sleep(KUBELET_LAG).await;
+            self.asked.send_modify(|asked| asked.is_over = true);
+        };
+        tokio::join!(late, over);
+        std::future::pending().await
+    }
+
+    /// Adds a remark for users.
+    pub(super) fn remark(&self, text: String) {
+        self.remarks.lock().push(text);
+    }
+
+    pub(super) fn into_remark(self) -> Option<Arc<str>> {
+        let remarks = self.remarks.into_inner();
+        (!remarks.is_empty()).then(|| remarks.join("; ").into())
+    }
+
+    fn first(&self, field: impl FnOnce(&mut StopProgress) -> &mut Option<Instant>) -> bool {
+        self.asked.send_if_modified(|asked| {
+            let field = field(asked);
+            let is_first = field.is_none();
+            field.get_or_insert_with(Instant::now);
+            is_first
+        })
+    }
+}
