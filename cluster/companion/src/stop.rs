@@ -3,7 +3,6 @@
 //! Several tasks run concurrently, and the first to finish ends the stop: requests to the API
 //! server, checks whether the pod is gone, and the stop of its containers through the container runtime.
 
-use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -163,10 +162,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 () = self.exited(&runtime_uid, &request) => {
                     self.ended(&pod, &runtime_uid);
                 }
-                () = self.stop_directly(&pod, &runtime_uid, &grace, &request) => {
+                stopped = self.stop_directly(&pod, &runtime_uid, &grace, &request) => {
+                    stopped?;
                     self.ended(&pod, &runtime_uid);
                 }
-                never = self.ask(&pod, grace.clone(), &request) => match never {},
+                error = self.ask(&pod, grace.clone(), &request) => return Err(error),
                 never = request.keep_time(grace.clone()) => match never {},
             }
         }

@@ -78,14 +78,32 @@ fn second_ways(file: &str, text: &str) -> Vec<String> {
         places: &[RETRIES],
         instead: "how a stop is retried, and until when, is a row of `winddown_shared::Retry`",
     });
-    let wrong = lines.flat_map(|(at, line)| {
+    let mut wrong = waits_for_ever(file, text);
+    wrong.extend(lines.flat_map(|(at, line)| {
         let has = move |way: &&Way| {
             !way.places.contains(&file) && way.words.iter().any(|words| line.contains(words))
         };
         let ways = WAYS.iter().chain(&retries).filter(has);
         ways.map(move |way| format!("{file}:{}: {}", at + 1, way.instead))
-    });
-    wrong.collect()
+    }));
+    wrong
+}
+
+/// One line for each place that waits for ever after the last delay of a row.
+fn waits_for_ever(file: &str, text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let after_loop = |at: usize| {
+        let indent = lines[at].len() - lines[at].trim_start().len();
+        let end = format!("{}}}", " ".repeat(indent));
+        let next = at + lines[at..].iter().position(|line| *line == end)? + 1;
+        lines.get(next).is_some_and(|line| line.contains("pending")).then_some(next)
+    };
+    let place = |(at, line): (usize, &&str)| match line.contains("None =>") {
+        true => (text.contains("Retry::") && line.contains("return pending")).then_some(at),
+        false => line.contains(" in Retry::").then(|| after_loop(at)).flatten(),
+    };
+    let wrong = lines.iter().enumerate().filter_map(place);
+    wrong.map(|at| format!("{file}:{}: a loop that gives up returns an error", at + 1)).collect()
 }
 
 #[cfg(test)]
@@ -113,6 +131,12 @@ mod tests {
         let both = format!("Retry::KILL.delays();\n{rounds}");
         let wrong = second_ways("runtimes/process/src/end.rs", &both);
         assert!(wrong.len() == 1 && wrong[0].contains("end.rs:2: how a stop"), "{wrong:?}");
+        let forever = "for delay in Retry::KILL.delays() {\n}\npending().await\n";
+        let last = "match Retry::KILL.delays().next() {\n    None => return pending().await,\n}\n";
+        for (text, line) in [(forever, 3), (last, 2)] {
+            let wrong = format!("a.rs:{line}: a loop that gives up returns an error");
+            assert_eq!(second_ways("a.rs", text), [wrong]);
+        }
         let table = "    pub const KILL: Self = 1;\n    pub const UNIT: Self = 2;\n";
         let files = [(RETRIES.to_owned(), table), ("end.rs".to_owned(), &*both)];
         assert_eq!(unused_retries(&files), [format!("{RETRIES}: nothing uses UNIT")]);

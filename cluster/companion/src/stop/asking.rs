@@ -5,7 +5,7 @@ use super::*;
 use crate::api_outage::patience;
 use winddown_api_client::node_pods::RefusedRequest;
 use winddown_api_client::refusal::{self, Refusal};
-use winddown_shared::display::in_seconds;
+use winddown_shared::{Retries, display::in_seconds};
 
 /// Maximum duration of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -85,13 +85,13 @@ pub(super) async fn answer<T>(
 // === impl StopCore ===
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
-    /// Makes all necessary requests. Never returns: another task notices that the pod is gone.
+    /// Makes all necessary requests. Returns only to give up: another task notices that the pod is gone.
     pub(super) async fn ask(
         &self,
         pod: &Pod,
         mut grace: Grace,
         request: &StopRequest,
-    ) -> Infallible {
+    ) -> RuntimeError {
         if self.known.look(pod.uid()).is_none_or(|view| view.gone)
             || facts::has_ended(pod)
             || self.stops_as_found(pod.uid())
@@ -118,7 +118,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let would_end = Instant::now() + whole(grace.remaining());
             if ends.is_none_or(|ends| would_end + WORTH_TELLING <= ends) {
                 request.deleting();
-                ends = Some(self.delete(pod, &grace).await);
+                match self.delete(pod, &grace, Retry::DELETION.delays()).await {
+                    Ok(end) => ends = Some(end),
+                    Err(error) => return error,
+                }
             } else {
                 grace.changed().await;
             }
@@ -153,7 +156,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let mut turn = self.turns.acquire().await;
         let begun = Instant::now();
         let mut deadline = begun + self.config.consent(grace.remaining()).saturating_sub(spent);
-        let (mut refusals, mut silences) = (Retry::BUDGET.delays(), Retry::API_SERVER.delays());
+        let (mut refusals, mut silences) = (Retry::BUDGET.delays(), Retry::EVICTION.delays());
         let mut refused_by: Option<String> = None;
         loop {
             let left = whole(grace.remaining());
@@ -210,9 +213,14 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         }
     }
 
-    /// Deletes the pod, retrying until it succeeds. Returns when its grace period is over.
-    async fn delete(&self, pod: &Pod, grace: &Grace) -> Instant {
-        let mut retries = Retry::API_SERVER.delays();
+    /// Deletes the pod, as often as `retries` says. Returns when its grace period is over.
+    pub(crate) async fn delete(
+        &self,
+        pod: &Pod,
+        grace: &Grace,
+        mut retries: Retries,
+    ) -> Result<Instant, RuntimeError> {
+        let begun = Instant::now();
         loop {
             let turn = self.turns.acquire().await;
             let left = whole(grace.remaining());
@@ -224,7 +232,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             let refused = match answer {
                 Ok(()) => {
                     self.outage.worked();
-                    return now + left;
+                    return Ok(now + left);
                 }
                 Err(refused) => refused,
             };
@@ -234,10 +242,11 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             // Whatever the reason, pods are not being stopped.
             self.outage.failed(now);
             tracing::debug!(pod = %pod.pod_ref(), error = refusal::chain(&refused), "the pod is not deleted yet");
-            match retries.after(refused.refusal.retry_after(), Duration::MAX) {
-                Some(delay) => sleep(delay).await,
-                None => return pending().await,
-            }
+            let Some(delay) = retries.after(refused.refusal.retry_after(), Duration::MAX) else {
+                let what = format!("deleting pod {}", pod.pod_ref());
+                return Err(RuntimeError::Timeout { what, after: begun.elapsed() });
+            };
+            sleep(delay).await;
         }
     }
 

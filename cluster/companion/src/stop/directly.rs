@@ -7,14 +7,15 @@ use crate::local_node::{ContainerStop, StoppedContainers};
 
 impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     /// Stops the pod's containers through the container runtime as soon as the plan says so (`plan.rs`). Resolves when
-    /// they have exited for good.
+    /// they have exited for good, or when that is given up.
     pub(super) async fn stop_directly(
         &self,
         pod: &Pod,
         runtime_uid: &PodUid,
         grace: &Grace,
         request: &StopRequest,
-    ) {
+    ) -> Result<(), RuntimeError> {
+        let begun = Instant::now();
         for delay in Retry::KUBELET_POD.delays() {
             let mut step = self.step_after(StopStep::Wait, pod, request).await;
             let is_done = loop {
@@ -27,11 +28,12 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
                 }
             };
             if is_done {
-                return;
+                return Ok(());
             }
             sleep(delay).await;
         }
-        pending::<()>().await;
+        let what = format!("stopping pod {} through the container runtime", pod.pod_ref());
+        Err(RuntimeError::Timeout { what, after: begun.elapsed() })
     }
 
     /// Carries out one step. Returns whether the pod's containers have exited for good.

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use winddown_api_client::refusal::Refusal;
+use winddown_shared::{Grace, Retry};
 
 use super::super::config::WithoutApi;
 use super::pods::*;
@@ -195,4 +196,17 @@ async fn an_api_that_goes_away_after_it_was_told_leaves_the_kubelet_as_it_is() {
         ["0: evict web 60", "0: stop uid-web 60"],
         "the kubelet knows of it, and gives its volumes back"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_is_given_up_fails_the_stop() {
+    let (world, core) = World::new([pod("web", json!({}))]).await;
+    let known = core.known.look(&uid("web")).unwrap().pod;
+    world.set_api_away(true);
+    let (_sender, grace) = Grace::until(Instant::now() + Duration::from_secs(60));
+    let given_up = core.delete(&known, &grace, Retry::SURVIVORS.delays()).await;
+    let error = given_up.unwrap_err().to_string();
+    assert!(error.starts_with("deleting pod default/web"), "{error}");
+    world.set_api_away(false);
+    core.delete(&known, &grace, Retry::SURVIVORS.delays()).await.expect("the API server is back");
 }

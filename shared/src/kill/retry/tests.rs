@@ -41,18 +41,19 @@ proptest! {
     #[test]
     fn a_delay_fits_into_the_time_that_is_left_and_into_its_jitter_and_never_shrinks(
         (first, longest) in (0_u64..5_000, 0_u64..100_000),
-        most in prop_oneof![1_u32..8, Just(ENDLESS)],
+        until in prop_oneof![(1_u32..8).prop_map(After), Just(AtEnd), Just(Never)],
         jitter in prop::sample::select(vec![EXACT, SOONER, LATER]),
         failures in 0_u32..100,
         left in (1_u64..100_000).prop_map(ms),
         fraction in 0.0..=1.0,
     ) {
-        let row = row(first, longest, most, jitter);
+        let row = row(first, longest, until, jitter);
         let delay = row.delay(failures, left, fraction);
         let bounds = [0.0, 1.0].map(|fraction| row.delay(failures, left, fraction));
         prop_assert!(bounds[0] <= delay && delay <= bounds[1] && bounds[1] <= Some(left));
-        prop_assert_eq!(delay.is_none(), failures >= row.most);
-        prop_assert!(failures + 1 >= row.most || delay <= row.delay(failures + 1, left, fraction));
+        let is_given_up = |failures| matches!(until, After(most) if failures >= most);
+        prop_assert_eq!(delay.is_none(), is_given_up(failures));
+        prop_assert!(is_given_up(failures + 1) || delay <= row.delay(failures + 1, left, fraction));
         prop_assert_eq!(row.delay(failures, Duration::ZERO, fraction), None);
     }
 }
