@@ -11,7 +11,7 @@ use crate::choose::CandidateVerdict;
 use crate::observation::signed;
 use crate::policy::Policy;
 use crate::rank::{Ranked, rank};
-use crate::signal::{Resource, Signal, UnknownSignal};
+use crate::signal::{CaseStats, Signal, UnknownSignal};
 
 /// Why a line could not be ranked.
 #[derive(Debug, thiserror::Error)]
@@ -75,18 +75,7 @@ struct Request {
     signal: String,
     pods: Vec<api::Pod>,
     #[serde(default)]
-    stats: Vec<Stats>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Stats {
-    name: String,
-    namespace: Option<String>,
-    memory_working_set_bytes: Option<u64>,
-    process_count: Option<u64>,
-    disk_used_bytes: Option<u64>,
-    inodes_used: Option<u64>,
+    stats: Vec<CaseStats>,
 }
 
 /// The answer to a case.
@@ -127,20 +116,12 @@ pub struct AnswerRank {
 type Usages = HashMap<(Option<String>, String), i64>;
 
 /// Indexes usage by namespace and name. As with the kubelet, a pod with stats that lack this figure uses nothing.
-fn usages(signal: Signal, stats: Vec<Stats>) -> Usages {
-    let figure = |stats: &Stats| match signal.resource() {
-        Resource::Memory => stats.memory_working_set_bytes,
-        Resource::EphemeralStorage => stats.disk_used_bytes,
-        Resource::Inodes => stats.inodes_used,
-        Resource::Tasks => stats.process_count,
+fn usages(signal: Signal, stats: Vec<CaseStats>) -> Usages {
+    let one = |stats: CaseStats| {
+        let usage = signed(stats.usage(signal.resource()).unwrap_or(0));
+        ((stats.namespace, stats.name), usage)
     };
-    stats
-        .into_iter()
-        .map(|stats| {
-            let usage = signed(figure(&stats).unwrap_or(0));
-            ((stats.namespace, stats.name), usage)
-        })
-        .collect()
+    stats.into_iter().map(one).collect()
 }
 
 fn explained(signal: Signal, ranked: &[Ranked<'_>]) -> Vec<AnswerRank> {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Deserialize;
 use winddown_shared::{ContainerStats, DiskUse, NodeStats, PodStats, PressureCondition, Requests};
 
 use crate::observation::{MemoryAvailable, Observation};
@@ -150,17 +151,88 @@ signals! {
     };
 }
 
-/// The resource behind a signal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Resource {
+/// Defines the resources from their rows: with each, the field of its figure in the pods' usage of a case.
+macro_rules! resources {
+    ($($(#[doc = $doc:literal])+ $resource:ident, $figure:ident = $row:expr;)+) => {
+        /// The resource behind a signal.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Resource {
+            $($(#[doc = $doc])+ $resource,)+
+        }
+
+        /// A pod's usage in a case.
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub(crate) struct CaseStats {
+            pub(crate) name: String,
+            pub(crate) namespace: Option<String>,
+            $($figure: Option<u64>,)+
+        }
+
+        impl CaseStats {
+            pub(crate) fn usage(&self, resource: Resource) -> Option<u64> {
+                match resource {
+                    $(Resource::$resource => self.$figure,)+
+                }
+            }
+        }
+
+        impl Resource {
+            const fn row(self) -> ResourceRow {
+                match self {
+                    $(Self::$resource => $row,)+
+                }
+            }
+        }
+    };
+}
+
+resources! {
     /// Bytes of memory.
-    Memory,
+    Memory, memory_working_set_bytes = ResourceRow {
+        name: "memory",
+        unit: Unit::Bytes,
+        condition: PressureCondition::Memory,
+        fastest_use: 1 << 30,
+        is_sudden: true,
+        freed_by: FreedBy::Exit,
+        request: Some(Requests::memory_bytes),
+        blamed: |container| container.memory_working_set,
+    };
     /// Bytes of disk.
-    EphemeralStorage,
+    EphemeralStorage, disk_used_bytes = ResourceRow {
+        name: "ephemeral-storage",
+        unit: Unit::Bytes,
+        condition: PressureCondition::Disk,
+        fastest_use: 1 << 30,
+        is_sudden: false,
+        freed_by: FreedBy::FileRemoval,
+        request: Some(Requests::ephemeral_storage_bytes),
+        blamed: |container| Some(container.rootfs?.and(container.logs?).bytes),
+    };
     /// Inodes.
-    Inodes,
+    Inodes, inodes_used = ResourceRow {
+        name: "inodes",
+        unit: Unit::Count,
+        condition: PressureCondition::Disk,
+        fastest_use: 50_000,
+        is_sudden: false,
+        freed_by: FreedBy::FileRemoval,
+        // Pods cannot request any.
+        request: Some(|_| 0),
+        blamed: |_| None,
+    };
     /// Tasks.
-    Tasks,
+    Tasks, process_count = ResourceRow {
+        name: "pids",
+        unit: Unit::Count,
+        condition: PressureCondition::Pid,
+        fastest_use: 5_000,
+        is_sudden: false,
+        freed_by: FreedBy::Reaping,
+        request: None,
+        blamed: |_| None,
+    };
 }
 
 /// A file system that the agent measures.
@@ -283,52 +355,6 @@ impl FromStr for Signal {
 // === impl Resource ===
 
 impl Resource {
-    const fn row(self) -> ResourceRow {
-        match self {
-            Self::Memory => ResourceRow {
-                name: "memory",
-                unit: Unit::Bytes,
-                condition: PressureCondition::Memory,
-                fastest_use: 1 << 30,
-                is_sudden: true,
-                freed_by: FreedBy::Exit,
-                request: Some(Requests::memory_bytes),
-                blamed: |container| container.memory_working_set,
-            },
-            Self::EphemeralStorage => ResourceRow {
-                name: "ephemeral-storage",
-                unit: Unit::Bytes,
-                condition: PressureCondition::Disk,
-                fastest_use: 1 << 30,
-                is_sudden: false,
-                freed_by: FreedBy::FileRemoval,
-                request: Some(Requests::ephemeral_storage_bytes),
-                blamed: |container| Some(container.rootfs?.and(container.logs?).bytes),
-            },
-            Self::Inodes => ResourceRow {
-                name: "inodes",
-                unit: Unit::Count,
-                condition: PressureCondition::Disk,
-                fastest_use: 50_000,
-                is_sudden: false,
-                freed_by: FreedBy::FileRemoval,
-                // Pods cannot request any.
-                request: Some(|_| 0),
-                blamed: |_| None,
-            },
-            Self::Tasks => ResourceRow {
-                name: "pids",
-                unit: Unit::Count,
-                condition: PressureCondition::Pid,
-                fastest_use: 5_000,
-                is_sudden: false,
-                freed_by: FreedBy::Reaping,
-                request: None,
-                blamed: |_| None,
-            },
-        }
-    }
-
     /// The name as messages write it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

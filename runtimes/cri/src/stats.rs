@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::files;
-use winddown_engine::stats::{CgroupDirs, DiskCache, PodDirs};
+use winddown_engine::stats::{CgroupDirs, DiskCache, Figures, PodDirs};
 use winddown_shared::{
-    Backoff, ContainerStats, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
+    Backoff, ContainerStats, DiskUse, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
     error_chain,
 };
 
@@ -40,13 +40,17 @@ struct Running {
 /// The measured usage of a running pod.
 struct Measured {
     uid: PodUid,
-    /// Container IDs, in the order of `stats.containers`.
-    ids: Vec<Arc<str>>,
-    stats: PodStats,
+    containers: Vec<MeasuredContainer>,
     /// Usage of the pod's own cgroup.
-    pod_memory: Option<u64>,
-    pod_tasks: Option<u64>,
-    pod_cpu: Option<Duration>,
+    own: Figures,
+}
+
+/// The measured usage of a container.
+struct MeasuredContainer {
+    name: Arc<str>,
+    id: Arc<str>,
+    figures: Figures,
+    layer: Option<DiskUse>,
 }
 
 impl PodStatsSource for CriRuntime {
@@ -70,8 +74,8 @@ impl PodStatsSource for CriRuntime {
         let (proc, mount) =
             (context.config.paths.proc.clone(), context.config.cgroups.mount.clone());
         let mut all = blocking(move || Ok(measure(&proc, &mount, running))).await?;
-        let is_unknown = |c: &ContainerStats| c.memory_working_set.is_none();
-        if all.iter().any(|pod| pod.stats.containers.iter().any(is_unknown)) {
+        let is_unknown = |c: &MeasuredContainer| c.figures.memory_working_set.is_none();
+        if all.iter().any(|pod| pod.containers.iter().any(is_unknown)) {
             context.stats.layers.refresh(context, Duration::ZERO).await;
         }
         context.stats.layers.enter(&mut all);
@@ -146,41 +150,16 @@ fn running(state: &PodState) -> Vec<Running> {
 
 /// Reads the cgroups. Blocks while the kernel aggregates their counters.
 fn measure(proc: &Path, mount: &Path, pods: Vec<(PodUid, Vec<Running>)>) -> Vec<Measured> {
-    let one = |(uid, containers): (PodUid, Vec<Running>)| {
-        let mut stats = PodStats::default();
-        let (mut ids, mut tasks, mut around) = (Vec::new(), Some(0_u64), None);
-        let mut swappable = 0;
-        for container in containers {
-            let dirs = container
-                .pid
-                .and_then(|pid| CgroupDirs::of_process((proc, mount), pid, &container.id));
-            around = around.or_else(|| dirs.as_ref().and_then(|dirs| pod_cgroup(dirs, &uid)));
-            let used = dirs.as_ref().and_then(CgroupDirs::tasks);
-            tasks = tasks.zip(used).map(|(sum, one)| sum.saturating_add(one));
-            let memory = dirs.as_ref().and_then(CgroupDirs::memory);
-            if let Some((dirs, memory)) = dirs.as_ref().zip(memory) {
-                swappable += dirs.swappable(&memory);
-            }
-            stats.containers.push(ContainerStats {
-                name: container.name,
-                memory_working_set: memory.map(|memory| memory.working_set()),
-                cpu_time: dirs.as_ref().and_then(CgroupDirs::cpu_time),
-                ..ContainerStats::default()
-            });
-            ids.push(container.id);
-        }
-        (stats.swap, stats.zswap) = around.as_ref().map(CgroupDirs::swap).unwrap_or_default();
-        let in_pod = around.as_ref().and_then(CgroupDirs::memory);
-        let pod_memory = in_pod.map(|memory| memory.working_set());
-        if let Some((dirs, memory)) = around.as_ref().filter(|dirs| dirs.can_reclaim()).zip(in_pod)
-        {
-            stats.active_file = Some(memory.active_file);
-            // Swap limits are set on the containers.
-            stats.swappable = Some(swappable.min(dirs.swappable(&memory)));
-        }
-        let pod_tasks = around.as_ref().and_then(CgroupDirs::tasks).or(tasks);
-        let pod_cpu = around.as_ref().and_then(CgroupDirs::cpu_time);
-        Measured { uid, ids, stats, pod_memory, pod_tasks, pod_cpu }
+    let one = |(uid, running): (PodUid, Vec<Running>)| {
+        let mut around = None;
+        let of_container = |Running { name, id, pid }| {
+            let dirs = pid.and_then(|pid| CgroupDirs::of_process((proc, mount), pid, &id));
+            around = around.take().or_else(|| pod_cgroup(dirs.as_ref()?, &uid));
+            let figures = dirs.as_ref().map(Figures::of).unwrap_or_default();
+            MeasuredContainer { name, id, figures, layer: None }
+        };
+        let containers = running.into_iter().map(of_container).collect();
+        Measured { uid, containers, own: around.as_ref().map(Figures::of).unwrap_or_default() }
     };
     pods.into_iter().map(one).collect()
 }
@@ -209,14 +188,22 @@ fn pod_cgroup(container: &CgroupDirs, uid: &PodUid) -> Option<CgroupDirs> {
     container.parent(uid).or_else(|| container.parent(&uid.replace('-', "_")))
 }
 
-/// Computes the totals of a pod.
+/// Computes the totals of a pod: its own cgroup counts more than those of its containers, the sandbox for instance.
 fn finish(disk: &DiskCache, pod: Measured) -> (PodUid, PodStats) {
-    let Measured { uid, mut stats, pod_memory, pod_tasks, pod_cpu, .. } = pod;
-    let containers = &stats.containers;
-    let memory = || containers.iter().map(|c| c.memory_working_set).sum();
-    let cpu = || containers.iter().map(|c| c.cpu_time).sum();
-    (stats.memory_working_set, stats.cpu_time) = (pod_memory.or_else(memory), pod_cpu.or_else(cpu));
-    stats.tasks = pod_tasks;
+    let Measured { uid, containers, mut own } = pod;
+    // Swap limits are set on the containers.
+    let swappable = containers.iter().filter_map(|container| container.figures.swappable).sum();
+    own.swappable = own.swappable.map(|all| all.min(swappable));
+    // Memory is reclaimed from the pod's own cgroup.
+    let sum = Figures::sum(containers.iter().map(|container| container.figures));
+    let sum = Figures { active_file: None, swappable: None, ..sum };
+    let mut stats = PodStats::default();
+    own.or(sum).enter(&mut stats);
+    let of_container = |container: MeasuredContainer| {
+        let MeasuredContainer { name, figures, layer, .. } = container;
+        ContainerStats { rootfs: layer, ..figures.of_container(name) }
+    };
+    stats.containers = containers.into_iter().map(of_container).collect();
     disk.enter(&uid, &mut stats);
     (uid, stats)
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
+use winddown_engine::stats::Figures;
 use winddown_shared::{DiskUse, Mutex, error_chain};
 
 use super::super::{CriContext, api, labels};
@@ -20,8 +21,7 @@ pub(super) struct Layers {
 #[derive(Clone, Copy, Debug, Default)]
 struct LayerUse {
     layer: Option<DiskUse>,
-    memory: Option<u64>,
-    cpu: Option<Duration>,
+    figures: Figures,
 }
 
 impl Layers {
@@ -54,11 +54,10 @@ impl Layers {
     pub(super) fn enter(&self, pods: &mut [Measured]) {
         let known = self.known.lock();
         for pod in pods {
-            for (id, container) in pod.ids.iter().zip(&mut pod.stats.containers) {
-                let told = known.get(&**id).copied().unwrap_or_default();
-                container.rootfs = told.layer;
-                container.memory_working_set = container.memory_working_set.or(told.memory);
-                container.cpu_time = container.cpu_time.or(told.cpu);
+            for container in &mut pod.containers {
+                let told = known.get(&*container.id).copied().unwrap_or_default();
+                container.layer = told.layer;
+                container.figures = container.figures.or(told.figures);
             }
         }
     }
@@ -69,8 +68,12 @@ fn layer_use(stats: api::ContainerStats) -> Option<(String, LayerUse)> {
         let inodes = layer.inodes_used.map_or(0, |inodes| inodes.value);
         Some(DiskUse { bytes: layer.used_bytes?.value, inodes })
     });
-    let memory = stats.memory.and_then(|memory| memory.working_set_bytes).map(|bytes| bytes.value);
+    let memory = stats.memory.and_then(|memory| memory.working_set_bytes);
     let cpu = stats.cpu.and_then(|cpu| cpu.usage_core_nano_seconds);
-    let cpu = cpu.map(|used| Duration::from_nanos(used.value));
-    Some((stats.attributes?.id, LayerUse { layer, memory, cpu }))
+    let figures = Figures {
+        memory_working_set: memory.map(|bytes| bytes.value),
+        cpu_time: cpu.map(|used| Duration::from_nanos(used.value)),
+        ..Figures::default()
+    };
+    Some((stats.attributes?.id, LayerUse { layer, figures }))
 }

@@ -81,11 +81,9 @@ impl CgroupDirs {
     }
 
     /// How much of `memory` may still go to swap within the cgroup's own limit, in bytes.
-    pub fn swappable(&self, memory: &CgroupMemory) -> u64 {
-        let number =
-            |file: &str| cgroup_number(&kernel::read(self.memory.join(file)).unwrap_or_default());
-        let left = number("memory.swap.max")
-            .map(|most| most.saturating_sub(number("memory.swap.current").unwrap_or(0)));
+    pub(super) fn swappable(&self, memory: &CgroupMemory) -> u64 {
+        let used = || self.of_memory("memory.swap.current").unwrap_or(0);
+        let left = self.of_memory("memory.swap.max").map(|most| most.saturating_sub(used()));
         memory.anonymous.min(left.unwrap_or(u64::MAX))
     }
 
@@ -138,14 +136,10 @@ impl CgroupDirs {
         }
     }
 
-    /// The bytes in swap, and the memory that compressed pages take in zswap. Only known on version 2, if the kernel
-    /// has swap and zswap.
-    pub fn swap(&self) -> (Option<u64>, Option<u64>) {
-        let number = |file: &str| {
-            let text = kernel::read(self.memory.join(file)).ok().filter(|_| self.is_v2)?;
-            cgroup_number(&text)
-        };
-        (number("memory.swap.current"), number("memory.zswap.current"))
+    /// Reads a number that only version 2 has, from a file of the memory controller.
+    pub(super) fn of_memory(&self, file: &str) -> Option<u64> {
+        let text = kernel::read(self.memory.join(file)).ok().filter(|_| self.is_v2)?;
+        cgroup_number(&text)
     }
 
     /// The number of tasks, i.e. threads, each of which takes one of the node's process ids.
@@ -221,7 +215,7 @@ mod tests {
         write(mount.join("cpuacct/pod-u/cpuacct.usage"), "2500000000\n");
         let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
         assert_eq!((working_set(&found), found.tasks()), (Some(3000), Some(7)));
-        assert_eq!(found.swap(), (None, None), "version 1 does not tell");
+        assert_eq!(found.of_memory("memory.stat"), None, "version 1 does not tell");
         assert_eq!(found.cpu_time(), Some(Duration::from_millis(1500)));
         assert_eq!(found.parent("-u").unwrap().cpu_time(), Some(Duration::from_millis(2500)));
         let pod = found.parent("-u").unwrap();
@@ -287,7 +281,9 @@ mod tests {
         let found = CgroupDirs::of_process((&proc, &mount), 42, "c1").unwrap();
         assert_eq!((working_set(&found), found.tasks()), (Some(3000), Some(7)));
         assert_eq!(found.cpu_time(), Some(Duration::from_millis(1500)));
-        assert_eq!(found.swap(), (Some(4096), None), "a kernel without zswap");
+        let swap =
+            ["memory.swap.current", "memory.zswap.current"].map(|file| found.of_memory(file));
+        assert_eq!(swap, [Some(4096), None], "a kernel without zswap");
         assert_eq!(Some(found), CgroupDirs::among(&[mount.clone(), mount.join("pod-u/c1")]));
     }
 }

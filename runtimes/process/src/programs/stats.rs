@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_engine::files;
-use winddown_engine::stats::{CgroupDirs, PodDirs, reclaim_memory, remove_rotated_logs};
+use winddown_engine::stats::{CgroupDirs, Figures, PodDirs, reclaim_memory, remove_rotated_logs};
 use winddown_shared::{
-    ContainerStats, Freed, Garbage, MemoryFigure, PodStats, PodStatsSource, PodUid, RuntimeError,
+    Freed, Garbage, MemoryFigure, PodStats, PodStatsSource, PodUid, RuntimeError,
 };
 
 use super::config::ProcessConfig;
@@ -159,50 +159,21 @@ fn cgroup_of(proc_root: &Path, sources: &StatsSources) -> Option<CgroupDirs> {
 fn measure(proc_root: &Path, pods: Vec<(PodUid, Running)>) -> Vec<(PodUid, PodStats)> {
     // One scan of all processes serves all containers, and is skipped if it is not needed.
     let mut processes = None;
-    let mut measured = Vec::with_capacity(pods.len());
-    for (uid, containers) in pods {
+    let mut of_container = |sources: &StatsSources| {
+        let own = cgroup_of(proc_root, sources).map(|dirs| Figures::of(&dirs)).unwrap_or_default();
+        let Some(root) = sources.root.filter(|_| processes::can_complete(&own)) else { return own };
+        let all = processes.get_or_insert_with(|| MachineProcesses::look(proc_root));
+        own.or(all.below(proc_root, root).unwrap_or_default())
+    };
+    let mut of_pod = |(uid, containers): (PodUid, Running)| {
         let mut stats = PodStats::default();
-        let (mut memory, mut tasks, mut cpu) = (Some(0_u64), Some(0_u64), Some(Duration::ZERO));
-        let (mut swap, mut zswap) = (Some(0_u64), Some(0_u64));
-        let (mut active_file, mut swappable) = (Some(0_u64), Some(0_u64));
-        for (name, sources) in containers {
-            let dirs = cgroup_of(proc_root, &sources);
-            let dirs = dirs.as_ref();
-            let in_cgroup = dirs.and_then(CgroupDirs::memory);
-            let mut own_memory = in_cgroup.map(|memory| memory.working_set());
-            let to_take = dirs.filter(|dirs| dirs.can_reclaim()).zip(in_cgroup);
-            let mut own_tasks = dirs.and_then(CgroupDirs::tasks);
-            let mut own_cpu = dirs.and_then(CgroupDirs::cpu_time);
-            let (own_swap, own_zswap) = dirs.map(CgroupDirs::swap).unwrap_or_default();
-            let is_part = own_memory.is_none() || own_tasks.is_none() || own_cpu.is_none();
-            if let Some(root) = sources.root.filter(|_| is_part) {
-                let all = processes.get_or_insert_with(|| MachineProcesses::look(proc_root));
-                let used = all.below(proc_root, root);
-                own_memory = own_memory.or(used.map(|used| used.memory));
-                own_tasks = own_tasks.or(used.map(|used| used.tasks));
-                own_cpu = own_cpu.or(used.and_then(|used| used.cpu));
-            }
-            memory = memory.zip(own_memory).map(|(sum, one)| sum.saturating_add(one));
-            active_file =
-                active_file.zip(to_take).map(|(sum, (_, m))| sum.saturating_add(m.active_file));
-            swappable = swappable
-                .zip(to_take)
-                .map(|(sum, (dirs, m))| sum.saturating_add(dirs.swappable(&m)));
-            swap = swap.zip(own_swap).map(|(sum, one)| sum.saturating_add(one));
-            zswap = zswap.zip(own_zswap).map(|(sum, one)| sum.saturating_add(one));
-            tasks = tasks.zip(own_tasks).map(|(sum, one)| sum.saturating_add(one));
-            cpu = cpu.zip(own_cpu).map(|(sum, one)| sum.saturating_add(one));
-            stats.containers.push(ContainerStats {
-                name,
-                memory_working_set: own_memory,
-                cpu_time: own_cpu,
-                ..ContainerStats::default()
-            });
-        }
-        (stats.memory_working_set, stats.tasks, stats.cpu_time) = (memory, tasks, cpu);
-        (stats.swap, stats.zswap) = (swap, zswap);
-        (stats.active_file, stats.swappable) = (active_file, swappable);
-        measured.push((uid, stats));
-    }
-    measured
+        let all = containers.into_iter().map(|(name, sources)| {
+            let figures = of_container(&sources);
+            stats.containers.push(figures.of_container(name));
+            figures
+        });
+        Figures::sum(all).enter(&mut stats);
+        (uid, stats)
+    };
+    pods.into_iter().map(&mut of_pod).collect()
 }

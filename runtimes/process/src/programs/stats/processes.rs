@@ -4,18 +4,14 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
+use winddown_engine::stats::Figures;
 use winddown_host::{ProcStat, kernel};
 use winddown_shim::procfs;
 
-/// The resource usage of a set of processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Used {
-    /// Memory that is not shared, in bytes.
-    pub(crate) memory: u64,
-    /// The number of threads.
-    pub(crate) tasks: u64,
-    /// CPU time so far, including that of exited children. None if it is unknown for one of the processes.
-    pub(crate) cpu: Option<Duration>,
+/// Whether processes provide something that is absent from these figures.
+pub(crate) fn can_complete(figures: &Figures) -> bool {
+    let Figures { memory_working_set, tasks, cpu_time, .. } = figures;
+    memory_working_set.is_none() || tasks.is_none() || cpu_time.is_none()
 }
 
 /// All processes of the machine, by parent.
@@ -41,11 +37,10 @@ impl MachineProcesses {
     /// left.
     ///
     /// Memory that processes share (programs, libraries, shared memory) is not counted: it would be counted once for
-    /// each of them.
-    pub(crate) fn below(&self, proc_root: &Path, root: (i32, bool)) -> Option<Used> {
+    /// each of them. CPU time includes that of exited children.
+    pub(crate) fn below(&self, proc_root: &Path, root: (i32, bool)) -> Option<Figures> {
         let (root, is_own) = root;
-        let mut found = false;
-        let mut used = Used { cpu: Some(Duration::ZERO), ..Used::default() };
+        let mut used = Vec::new();
         let is_root = |child: &&(i32, u64)| child.0 == root;
         let mut left: Vec<(i32, u64)> = match is_own {
             true => self.children.values().flatten().find(is_root).copied().into_iter().collect(),
@@ -57,17 +52,18 @@ impl MachineProcesses {
             let statm = of_process("statm");
             // The process may have exited since.
             let Some(pages) = statm.ok().as_deref().and_then(own_pages) else { continue };
-            found = true;
-            used.memory = used.memory.saturating_add(pages.saturating_mul(page_size()));
-            used.tasks = used.tasks.saturating_add(threads);
             let ticks = of_process("stat").ok().as_deref().and_then(own_ticks);
             // Ticks are coarse, and metrics-server omits a pod with a container that has used no CPU time.
             let exact = of_process("schedstat").ok().as_deref().and_then(ran).unwrap_or_default();
-            let of_one = ticks.map(|ticks| duration(ticks).max(exact));
-            used.cpu = used.cpu.zip(of_one).map(|(sum, one)| sum.saturating_add(one));
+            used.push(Figures {
+                memory_working_set: Some(pages.saturating_mul(page_size())),
+                tasks: Some(threads),
+                cpu_time: ticks.map(|ticks| duration(ticks).max(exact)),
+                ..Figures::default()
+            });
             left.extend(self.children.get(&pid).into_iter().flatten());
         }
-        found.then_some(used)
+        (!used.is_empty()).then(|| Figures::sum(used))
     }
 }
 
@@ -131,7 +127,12 @@ mod tests {
         let page = page_size();
         let used = |pages: u64, tasks, ticks: u64| {
             let cpu = ticks * 1000 / rustix::param::clock_ticks_per_second();
-            Some(Used { memory: pages * page, tasks, cpu: Some(Duration::from_millis(cpu)) })
+            Some(Figures {
+                memory_working_set: Some(pages * page),
+                tasks: Some(tasks),
+                cpu_time: Some(Duration::from_millis(cpu)),
+                ..Figures::default()
+            })
         };
         assert_eq!(below(10, false), used(10, 5, 11 + 12 + 2 * 6));
         assert_eq!(below(10, true), used(110, 7, 10 + 11 + 12 + 3 * 6));
@@ -149,6 +150,6 @@ mod tests {
         fs::write(root.path().join("10/stat"), idle).unwrap();
         fs::write(root.path().join("10/schedstat"), "1234567 89 3\n").unwrap();
         let used = MachineProcesses::look(root.path()).below(root.path(), (10, true)).unwrap();
-        assert_eq!(used.cpu, Some(Duration::from_nanos(1_234_567)));
+        assert_eq!(used.cpu_time, Some(Duration::from_nanos(1_234_567)));
     }
 }
