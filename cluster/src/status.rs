@@ -2,7 +2,6 @@
 //!
 //! * [`patch()`]: computes the one patch from the API's status to the node's.
 //! * [`Outbox`]: sends statuses until the API has them. [`Follow`] fills it from the pod workers' statuses.
-//! * [`change_metadata`]: changes labels and annotations, which are no part of a status.
 //! * [`Spool`]: keeps on disk what must survive the machine.
 
 use std::sync::Arc;
@@ -11,13 +10,11 @@ use k8s_openapi::api::core::v1 as api;
 use winddown_shared::PodRef;
 
 mod follow;
-mod metadata;
 mod outbox;
 mod patch;
 mod spool;
 
 pub use follow::{Follow, update_of};
-pub use metadata::{MetadataChange, MetadataError, change_metadata};
 pub use outbox::{Outbox, OutboxConfig, OutboxDriver, OutboxStats};
 #[cfg(any(test, fuzzing))]
 pub(crate) use patch::fuzzing;

@@ -21,6 +21,9 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The number of causes.
+    pub const COUNT: usize = Signal::COUNT + Self::OTHERS.len();
+
     /// The causes that are no signals.
     const OTHERS: [Self; 4] =
         [Self::MemoryPressure, Self::EmptyDirLimit, Self::PodLimit, Self::ContainerLimit];

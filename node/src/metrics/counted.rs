@@ -25,8 +25,14 @@ const MOST_GROUPS: usize = 16;
 /// The most rejection reasons; more than [`rejection_reason`] returns.
 const MOST_REASONS: usize = 64;
 
-/// The most signals: those of the node's own resources and some that its configuration adds.
-const MOST_SIGNALS: usize = 16;
+/// The most resources for which pods are preempted: the node's own and some that its configuration adds.
+const MOST_RESOURCES: usize = 16;
+
+/// The causes of an eviction; without that plug-in there is none.
+#[cfg(feature = "eviction")]
+const MOST_CAUSES: usize = winddown_eviction::Cause::COUNT;
+#[cfg(not(feature = "eviction"))]
+const MOST_CAUSES: usize = 0;
 
 /// The most plug-ins with a label value of their own; further ones are counted together.
 const MOST_PLUGINS: usize = 16;
@@ -200,17 +206,17 @@ impl Counted {
 }
 
 fn preemptions(registry: &mut Registry) -> Labelled<Tally> {
-    let preemptions = Labelled::new("preemption_signal", MOST_SIGNALS, Tally::default);
+    let preemptions = Labelled::new("preemption_signal", MOST_RESOURCES, Tally::default);
     let help = "Pods that ended so that a critical one fits, by the first resource it lacked";
     registry.register("kubelet_preemptions", help, preemptions.clone());
     preemptions
 }
 
 fn evictions(registry: &mut Registry) -> (Labelled<Tally>, Labelled<Histogram>) {
-    let evictions = Labelled::new("eviction_signal", MOST_SIGNALS, Tally::default);
+    let evictions = Labelled::new("eviction_signal", MOST_CAUSES, Tally::default);
     let help = "Pods that ended because the node ran short of something, by eviction signal";
     registry.register("kubelet_evictions", help, evictions.clone());
-    let ages = Labelled::new("eviction_signal", MOST_SIGNALS, || Histogram::new(DEFAULT));
+    let ages = Labelled::new("eviction_signal", MOST_CAUSES, || Histogram::new(DEFAULT));
     let help = "How old the figures were when something was done about a shortage";
     seconds(registry, "kubelet_eviction_stats_age", help, ages.clone());
     (evictions, ages)

@@ -146,11 +146,12 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
         let (what, style) = match &*pod.verdict {
             "chosen" => ("ends first", Some(WARN)),
             "notNeeded" => ("stays while others come first", None),
-            "critical" => ("stays: the node cannot do without it", Some(DIM)),
-            "notMeasured" => ("stays: what it uses is not known", Some(DIM)),
             "ending" => ("is ending", Some(DIM)),
             "stuck" => ("should have ended", Some(BAD)),
-            other => (other, None),
+            other => match why_it_stays(other) {
+                Some(why) => (why, Some(DIM)),
+                None => (other, None),
+            },
         };
         let mut row = vec![
             (format!("{}/{}", pod.namespace, pod.name), None),
@@ -165,6 +166,15 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
         table.row(row);
     }
     table.render(view)
+}
+
+/// Why a pod with this verdict would not be evicted, whatever the others use.
+pub fn why_it_stays(verdict: &str) -> Option<&'static str> {
+    match verdict {
+        "critical" => Some("stays: the node cannot do without it"),
+        "notMeasured" => Some("stays: what it uses is not known"),
+        _ => None,
+    }
 }
 
 /// An amount in the unit of the signal, for people: bytes as `23.5Gi`, unless they are round already, everything else

@@ -33,7 +33,7 @@ mod text;
 mod times;
 
 pub use changes::changes;
-pub use eviction::eviction;
+pub use eviction::{eviction, why_it_stays};
 pub use line::{Line, Span, painted};
 pub use live::{Scene, Screen, counts_down, live};
 pub use paint::{Paint, error, notice};

@@ -54,9 +54,9 @@ fn rank(pod: &AnswerRank) -> String {
     let text = match (pod.verdict, pod.exceeds_request) {
         ("chosen", Some(true)) => "ends: it uses more than it asked for",
         ("chosen", _) => "ends: it comes first of those that can",
-        ("critical", _) => "stays: the node cannot do without it",
-        ("notMeasured", _) => "stays: what it uses is not known",
-        _ => "stays: one pod at a time",
+        (verdict, _) => {
+            winddown_render::why_it_stays(verdict).unwrap_or("stays: one pod at a time")
+        }
     };
     format!("  {name:<30} priority {priority:>10}  uses {usage:>14} of {request:>14}  {text}")
 }
