@@ -23,6 +23,7 @@ const TTL: std::ops::RangeInclusive<Duration> =
 // The defaults are the kubelet's, for options that it has.
 options! {
     /// The options that only matter with an API server.
+    // Over the limit because each option of the section is a field.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct ClusterSettings {
         /// How the API server is reached. Unset: the service account of the agent's pod.

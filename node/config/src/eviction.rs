@@ -35,6 +35,7 @@ options! {
     /// The options of eviction. Each value is validated, and kept as it was written.
     ///
     /// Signals are the kubelet's; values are quantities or percentages.
+    // Over the limit because each option of the section is a field.
     #[derive(Clone, Debug, PartialEq)]
     pub struct EvictionSettings {
         /// When less than this is left, pods are ended at once to get it back. A quantity (100Mi) or a part of the

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use proc_macro2::{Spacing, TokenStream, TokenTree};
 use syn::visit::{self, Visit};
 use syn::{Attribute, Block, Fields, Signature};
 
@@ -147,19 +148,12 @@ impl Found {
 // === impl Walk ===
 
 impl Walk<'_> {
-    /// Notes what is over a limit. `line` has its name; its attributes and documentation are above that.
-    fn count(
-        &mut self,
-        part: Part,
-        count: usize,
-        name: String,
-        attributes: &[Attribute],
-        line: usize,
-    ) {
+    /// Notes what is over a limit. `line` has its name; its attributes and documentation, from line `first` on, are
+    /// above that.
+    fn count(&mut self, part: Part, count: usize, name: String, (first, line): (usize, usize)) {
         if count <= part.most() {
             return;
         }
-        let first = attributes.first().map_or(line, |first| first.pound_token.span.start().line);
         let place = format!("{}:{line}", self.file);
         let why = self.sentence(first, line);
         self.large.push(Large { part, count, name, place, why });
@@ -182,11 +176,16 @@ impl Walk<'_> {
     fn function(&mut self, attributes: &[Attribute], signature: &Signature, body: &Block) {
         let line = signature.fn_token.span.start().line;
         let count = body.brace_token.span.close().end().line + 1 - line;
-        self.count(Part::Lines, count, signature.ident.to_string(), attributes, line);
+        self.count(
+            Part::Lines,
+            count,
+            signature.ident.to_string(),
+            (first(attributes, line), line),
+        );
     }
 
     fn fields(&mut self, name: String, attributes: &[Attribute], fields: &Fields, line: usize) {
-        self.count(Part::Fields, fields.len(), name, attributes, line);
+        self.count(Part::Fields, fields.len(), name, (first(attributes, line), line));
     }
 }
 
@@ -214,8 +213,28 @@ impl<'ast> Visit<'ast> for Walk<'_> {
         let is_fn = |item: &&syn::TraitItem| matches!(item, syn::TraitItem::Fn(_));
         let count = item.items.iter().filter(is_fn).count();
         let line = item.ident.span().start().line;
-        self.count(Part::Methods, count, item.ident.to_string(), &item.attrs, line);
+        self.count(Part::Methods, count, item.ident.to_string(), (first(&item.attrs, line), line));
         visit::visit_item_trait(self, item);
+    }
+
+    /// The structs that a macro is given to define.
+    fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
+        let tokens: Vec<TokenTree> = item.mac.tokens.clone().into_iter().collect();
+        let Some(first) = tokens.first().map(|token| token.span().start().line) else { return };
+        for defined in tokens.windows(3) {
+            if let [TokenTree::Ident(keyword), TokenTree::Ident(name), TokenTree::Group(body)] =
+                defined
+                && keyword == "struct"
+            {
+                let count = fields_of(body.stream());
+                self.count(
+                    Part::Fields,
+                    count,
+                    name.to_string(),
+                    (first, name.span().start().line),
+                );
+            }
+        }
     }
 
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
@@ -262,6 +281,21 @@ pub(crate) fn of_tests(attribute: &Attribute) -> bool {
     list.path.is_ident("cfg")
         && ["test", "fuzzing"].iter().any(|word| words.contains(word))
         && !words.contains(&"not")
+}
+
+/// The first line of an item whose name is in `line`.
+fn first(attributes: &[Attribute], line: usize) -> usize {
+    attributes.first().map_or(line, |first| first.pound_token.span.start().line)
+}
+
+/// The number of fields in the body of a struct: names before a single colon.
+fn fields_of(body: TokenStream) -> usize {
+    let tokens: Vec<TokenTree> = body.into_iter().collect();
+    let is_field = |pair: &&[TokenTree]| {
+        matches!(pair, [TokenTree::Ident(_), TokenTree::Punct(colon)]
+            if colon.as_char() == ':' && colon.spacing() == Spacing::Alone)
+    };
+    tokens.windows(2).filter(is_field).count()
 }
 
 fn begins(line: &str) -> bool {
@@ -344,5 +378,17 @@ mod tests {
             );
         }
         assert_eq!(wrong(&format!("#[cfg(not(test))]\n{}", of_lines(61))).len(), 1);
+        let rows = |count| {
+            format!(
+                "options! {{\n/// A.\npub struct S {{\n{}}} }}\n",
+                "a: b::C = d::E;\n".repeat(count)
+            )
+        };
+        assert_eq!(wrong(&rows(15)), [""; 0]);
+        assert!(
+            wrong(&rows(16))[0].starts_with("a.rs:3: S has 16 fields"),
+            "{:?}",
+            wrong(&rows(16))
+        );
     }
 }
