@@ -1,5 +1,6 @@
 //! Chooses the pod to evict.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -197,4 +198,18 @@ fn judge(
     } else {
         CandidateVerdict::NotNeeded
     }
+}
+
+/// Why no pod is evicted although there are some, for the log; none unless the policy spares each of them.
+pub(crate) fn all_exempt(considered: &[Considered<'_>], policy: &Policy) -> Option<String> {
+    let mut counts = BTreeMap::new();
+    for one in considered {
+        let because = policy.exemption(one.pod)?;
+        if one.verdict != CandidateVerdict::Critical {
+            return None;
+        }
+        *counts.entry(because).or_insert(0_usize) += 1;
+    }
+    let counts = counts.into_iter().map(|(because, count)| format!("{count} {}", because.text()));
+    Some(counts.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
 }

@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
 //! Node-pressure eviction: stops pods before the node runs out of memory, disk, inodes or tasks.
 //!
 //! # Behaviour
@@ -16,8 +20,6 @@
 //! [`Reclaim`], and stops pods through [`PodKiller`](winddown_shared::PodKiller) after a [`Hook`] has run, so it can be
 //! tested without a machine. [`EvictionView`] is what others see of it: conditions, history, thresholds, and the pods
 //! that would be evicted.
-//!
-//! # Design
 //!
 //! `eviction/` makes two pure decisions: `decide` (from measurements, policy and state to conditions and at most one act)
 //! and `choose` (which pod to end, and why not the others). One task carries them out; kills and reclaim run beside it, so
@@ -52,6 +54,7 @@ mod choose;
 mod conditions;
 mod controller;
 mod decide;
+mod exemption;
 mod history;
 mod hook;
 mod limits;
@@ -82,6 +85,7 @@ pub use choose::{Candidate, CandidateEnding, CandidateVerdict, Choice, Considere
 pub use conditions::Conditions;
 pub use controller::{EvictionController, EvictionParts, EvictionView, Explanation};
 pub use decide::{EvictionDecision, FORGIVEN_GAP, Shortage, Snapshot, decide};
+pub use exemption::Exemption;
 pub use history::{DecisionOutcome, EvictionRecord, RankedPodStatus};
 pub use hook::{EvictionHookRun, Hook, HookCall, HookCommand, HookRule};
 pub use limits::{OverLimit, has_local_limits, over_limit};
@@ -112,8 +116,3 @@ pub use threshold::{
 };
 pub use unit::Unit;
 pub use usage::usage;
-
-/// The examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -9,7 +9,7 @@ use winddown_shared::{IdentityError, Pod};
 
 use crate::choose::CandidateVerdict;
 use crate::observation::signed;
-use crate::policy::Policy;
+use crate::policy::{Policy, StaticPods};
 use crate::rank::{Ranked, rank};
 use crate::signal::{CaseStats, Signal, UnknownSignal};
 
@@ -125,7 +125,9 @@ fn usages(signal: Signal, stats: Vec<CaseStats>) -> Usages {
 }
 
 fn explained(signal: Signal, ranked: &[Ranked<'_>]) -> Vec<AnswerRank> {
-    let policy = Policy::new(Vec::new(), false);
+    // As the kubelet does.
+    let mut policy = Policy::new(Vec::new(), false);
+    policy.static_pods = StaticPods::Spared;
     let mut chosen = false;
     let explain = |ranked: &Ranked<'_>| AnswerRank {
         namespace: ranked.pod.namespace().to_string(),

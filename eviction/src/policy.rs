@@ -5,14 +5,25 @@ use std::time::Duration;
 
 use winddown_shared::{FsLayout, Pod};
 
+use crate::exemption::Exemption;
 use crate::hook::HookRule;
 use crate::observation::MemoryAvailable;
 use crate::signal::Signal;
 use crate::threshold::{
-    IneffectiveThreshold, Threshold, ThresholdValue, with_allocatable, with_container_fs,
+    IneffectiveThreshold, Threshold, ThresholdConfig, ThresholdValue, default_hard,
+    with_allocatable, with_container_fs,
 };
 
 /// The rules for evicting pods when the node runs short.
+///
+/// ```
+/// use winddown_eviction::{Policy, StaticPods};
+///
+/// let mut policy = Policy::default();
+/// // As the kubelet does: no pod of a manifest is evicted.
+/// policy.static_pods = StaticPods::Spared;
+/// policy.transition_period = std::time::Duration::from_secs(60);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     configured: Vec<Threshold>,
@@ -45,10 +56,10 @@ pub struct Policy {
 #[serde(rename_all = "camelCase")]
 pub enum StaticPods {
     /// All static pods are critical, as with the kubelet.
-    #[default]
     Spared,
     /// Static pods whose manifest sets a priority below 2000000000 are treated like other pods: on a node without a
     /// control plane all pods are static. An evicted static pod is readmitted when the pressure is over.
+    #[default]
     ByPriority,
 }
 
@@ -140,11 +151,21 @@ impl Policy {
     /// Whether a pod is never evicted, however short the node runs.
     #[must_use]
     pub fn exempts(&self, pod: &Pod) -> bool {
+        self.exemption(pod).is_some()
+    }
+
+    /// Why a pod is never evicted; none: it may be.
+    #[must_use]
+    pub fn exemption(&self, pod: &Pod) -> Option<Exemption> {
+        if pod.priority_or_zero() >= winddown_shared::SYSTEM_CRITICAL_PRIORITY {
+            return Some(Exemption::Priority);
+        }
         match self.static_pods {
-            StaticPods::ByPriority if pod.is_static() && pod.priority().is_some() => {
-                pod.priority_or_zero() >= winddown_shared::SYSTEM_CRITICAL_PRIORITY
-            }
-            StaticPods::Spared | StaticPods::ByPriority => pod.is_critical(),
+            // Neither static nor a mirror.
+            _ if !pod.is_critical() => None,
+            StaticPods::Spared => Some(Exemption::Static),
+            StaticPods::ByPriority if pod.is_static() && pod.priority().is_some() => None,
+            StaticPods::ByPriority => Some(Exemption::NoPriority),
         }
     }
 
@@ -165,6 +186,15 @@ pub(crate) const HARD_GRACE: Duration = Duration::from_secs(1);
 /// The time that a pod gets beyond its grace period, so that a hard eviction has the kubelet's 10 s in all: on a node
 /// that is short of everything a kill takes seconds, and evicting another pod would not speed it up.
 pub(crate) const BEYOND_GRACE: Duration = Duration::from_secs(9);
+
+/// What winddown does when nothing is configured: the thresholds of [`DEFAULT_HARD`](crate::DEFAULT_HARD), also for the pods' cgroup.
+impl Default for Policy {
+    fn default() -> Self {
+        let config = ThresholdConfig { hard: default_hard(), ..ThresholdConfig::default() };
+        // A test reads them.
+        Self::new(config.thresholds().unwrap_or_default(), true)
+    }
+}
 
 // === impl PressureRule ===
 

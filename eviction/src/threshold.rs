@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use winddown_shared::{Quantity, QuantityFormat};
+pub use winddown_host::ThresholdValue;
+use winddown_shared::Quantity;
 
 use crate::signal::Signal;
 
@@ -42,16 +43,6 @@ pub struct Threshold {
     pub min_reclaim: Option<ThresholdValue>,
 }
 
-/// An amount, either absolute or a share of the node's capacity.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ThresholdValue {
-    /// In the signal's unit.
-    Quantity(Quantity),
-    /// A share of the capacity, 0 to 1, in 32 bits as in the kubelet: 10 % of 16 GiB is 26 bytes more than the exact
-    /// value, and messages show that.
-    Share(f32),
-}
-
 // === impl Threshold ===
 
 impl Threshold {
@@ -68,26 +59,6 @@ impl Threshold {
         match self.min_reclaim.filter(|_| reclaiming) {
             Some(more) => value.saturating_add(more.of(capacity)),
             None => value,
-        }
-    }
-}
-
-// === impl ThresholdValue ===
-
-impl ThresholdValue {
-    /// The absolute amount for a given capacity.
-    #[must_use]
-    pub fn of(self, capacity: i64) -> Quantity {
-        match self {
-            Self::Quantity(quantity) => quantity,
-            Self::Share(share) => {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "truncation is what is wanted, and what does not fit saturates"
-                )]
-                let amount = (capacity as f64 * f64::from(share)) as i64;
-                Quantity::new(amount, QuantityFormat::BinarySi)
-            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use winddown_config::{Config, Mode, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_eviction::{Signal, parse_threshold};
-use winddown_host::{AllocatableConfig, Capacity};
+use winddown_host::{AllocatableConfig, Capacity, ThresholdValue};
 use winddown_shared::{Inhibitor, Mutex, Quantity, ResourceName, WallTime, error_chain};
 use winddown_shutdown::{GroupPeriod, InPlacePolicy, Policy};
 
@@ -133,7 +133,7 @@ impl Configured {
 
 fn settings(configuration: &Configuration) -> Settings {
     let Configuration { config, file, warnings, loaded_at } = configuration;
-    let (addresses, reserved) = (Arc::clone(config), Arc::clone(config));
+    let addresses = Arc::clone(config);
     Settings {
         source: SettingsSource {
             file: file.clone(),
@@ -147,7 +147,7 @@ fn settings(configuration: &Configuration) -> Settings {
         },
         manifests: config.pods.static_pod_path.clone(),
         host_ips: Arc::new(move || addresses.cluster.node_addresses()),
-        reserved: Arc::new(move |capacity| allocatable_config(&reserved, capacity)),
+        reserved: allocatable_config(config),
         labels: config.node.labels.clone(),
         unsafe_sysctls: config.node.allowed_unsafe_sysctls.clone(),
     }
@@ -155,21 +155,20 @@ fn settings(configuration: &Configuration) -> Settings {
 
 /// The resources that the configuration reserves from the pods and adds to the machine. The quantities were
 /// validated when it was read.
-fn allocatable_config(config: &Config, capacity: &Capacity) -> AllocatableConfig {
+fn allocatable_config(config: &Config) -> AllocatableConfig {
     let mut reserved = amounts(&config.node.system_reserved);
     for (name, amount) in amounts(&config.node.kube_reserved) {
         let sum = reserved.entry(name).or_default();
         *sum = sum.saturating_add(amount);
     }
-    let threshold = |signal: Signal, whole: i64| {
-        let text = config.eviction.hard.get(signal.as_str())?;
-        Some(parse_threshold(text).ok()??.of(whole).value())
+    let threshold = |signal: Signal| {
+        let text = config.eviction.hard.get(signal.as_str());
+        text.and_then(|text| parse_threshold(text).ok()?).unwrap_or(ThresholdValue::ZERO)
     };
     AllocatableConfig {
         reserved,
-        memory_available: threshold(Signal::MemoryAvailable, capacity.memory).unwrap_or(0),
-        nodefs_available: threshold(Signal::NodeFsAvailable, capacity.ephemeral_storage)
-            .unwrap_or(0),
+        memory_available: threshold(Signal::MemoryAvailable),
+        nodefs_available: threshold(Signal::NodeFsAvailable),
         max_pods: i64::from(config.node.max_pods),
         extended: amounts(&config.node.extended_resources),
     }
@@ -187,7 +186,7 @@ fn shutdown_policy(config: &Config) -> Policy {
 /// The memory in bytes that is left for pods of a machine with this much.
 pub fn memory_for_pods(config: &Config, memory: i64) -> i64 {
     let capacity = Capacity { memory, ..Capacity::default() };
-    allocatable_config(config, &capacity).allocatable(&capacity).get(&ResourceName::Memory)
+    allocatable_config(config).allocatable(&capacity).get(&ResourceName::Memory)
 }
 
 fn amounts(quantities: &BTreeMap<String, String>) -> BTreeMap<ResourceName, i64> {

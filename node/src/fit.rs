@@ -129,7 +129,7 @@ impl Fit {
     pub(super) fn follow(&self, settings: &Settings) {
         let Some(machine) = &self.0.machine else { return };
         let Some(capacity) = self.read(machine) else { return };
-        let reserved = (settings.reserved)(&capacity);
+        let reserved = &settings.reserved;
         let node = LocalNode {
             name: Arc::clone(&self.0.name),
             host_name: machine.host_name.clone(),

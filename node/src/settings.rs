@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use winddown_host::{AllocatableConfig, Capacity};
+use tokio::sync::watch;
+use winddown_host::AllocatableConfig;
 use winddown_shared::WallTime;
 
 /// The settings of a node, which may change while it runs.
@@ -19,8 +20,8 @@ pub struct Settings {
     pub manifests: Option<PathBuf>,
     /// The addresses of the node, which pods on the host's network share.
     pub host_ips: Arc<dyn Fn() -> Vec<IpAddr> + Send + Sync>,
-    /// The resources to reserve from the pods of a machine with the given capacity.
-    pub reserved: Arc<dyn Fn(&Capacity) -> AllocatableConfig + Send + Sync>,
+    /// What is reserved from the pods of the machine, and how many there may be.
+    pub reserved: AllocatableConfig,
     /// Labels of the node in addition to those that every node has.
     pub labels: BTreeMap<String, String>,
     /// Unsafe sysctls that pods may set: names, or prefixes followed by `*`.
@@ -40,6 +41,13 @@ pub struct SettingsSource {
     pub yaml: String,
 }
 
+/// Settings that do not change.
+impl From<Settings> for watch::Receiver<Settings> {
+    fn from(settings: Settings) -> Self {
+        watch::Sender::new(settings).subscribe()
+    }
+}
+
 /// Reserves nothing from the pods, and allows 110 of them.
 impl Default for Settings {
     fn default() -> Self {
@@ -48,13 +56,7 @@ impl Default for Settings {
             runtime: String::new(),
             manifests: None,
             host_ips: Arc::new(Vec::new),
-            reserved: Arc::new(|_| AllocatableConfig {
-                reserved: BTreeMap::new(),
-                memory_available: 0,
-                nodefs_available: 0,
-                max_pods: 110,
-                extended: BTreeMap::new(),
-            }),
+            reserved: AllocatableConfig::default(),
             labels: BTreeMap::new(),
             unsafe_sysctls: Vec::new(),
         }

@@ -30,6 +30,21 @@ pub struct GroupPeriod {
 }
 
 /// The groups, the time before them and the time after them. Valid by construction.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use winddown_shutdown::{GroupPeriod, Policy};
+///
+/// // 30 s in all, the last 10 of them for all but ordinary pods.
+/// let by_role = Policy::by_role(Duration::from_secs(30), Duration::from_secs(10))?;
+/// assert_eq!(by_role, Policy::default());
+/// // Groups of your own: each has the pods from its priority up to that of the next.
+/// let group = |priority, seconds| GroupPeriod { priority, shutdown_grace_period_seconds: seconds };
+/// let own = Policy::by_priority([group(0, 20), group(10_000, 20), group(2_000_000_000, 10)])?;
+/// assert!(own.delay_wanted() >= Duration::from_secs(50));
+/// # Ok::<(), winddown_shutdown::PolicyError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     groups: Groups,
@@ -106,6 +121,15 @@ pub enum PolicyError {
     /// All groups together ask for more than a year.
     #[error("the shutdown grace periods add up to more than a year; shorten them")]
     TooLong,
+}
+
+/// What winddown does when nothing is configured: groups by role, 30 s in all, the last 10 of them for all but ordinary
+/// pods.
+impl Default for Policy {
+    fn default() -> Self {
+        let (total, later) = (Duration::from_secs(30), Duration::from_secs(10));
+        Self { groups: Groups::ByRole { total, later }, ..Self::disabled() }
+    }
 }
 
 impl Policy {

@@ -4,6 +4,7 @@ use winddown_shared::{PressureCondition, Quantity};
 
 use super::*;
 use crate::cause::Cause;
+use crate::exemption::Exemption;
 use crate::policy::StaticPods;
 use crate::reclaim::Reclaimable;
 use crate::signal::Signal;
@@ -89,12 +90,36 @@ async fn static_pods_with_a_priority_count_where_all_pods_are_static() {
             object.metadata.annotations = Some([source].into());
         })
     };
-    let mut by_priority = policy();
-    by_priority.static_pods = StaticPods::ByPriority;
-    assert!(policy().exempts(&with(0)));
-    assert!(!by_priority.exempts(&with(0)));
-    assert!(by_priority.exempts(&with(2_000_000_000)));
-    assert!(by_priority.exempts(&static_pod("u", "no-priority")));
+    let mut as_the_kubelet = policy();
+    as_the_kubelet.static_pods = StaticPods::Spared;
+    let none = static_pod("u", "no-priority");
+    for (pod, because, of_kubelet) in [
+        (with(0), None, Some(Exemption::Static)),
+        (with(2_000_000_000), Some(Exemption::Priority), Some(Exemption::Priority)),
+        (none, Some(Exemption::NoPriority), Some(Exemption::Static)),
+        (pod("api", 0, &[]), None, None),
+    ] {
+        assert_eq!(policy().exemption(&pod), because, "{}", pod.name());
+        assert_eq!(as_the_kubelet.exemption(&pod), of_kubelet, "{}", pod.name());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_every_pod_is_spared_it_is_said_why() {
+    let said = |pods: Vec<Pod>| {
+        let figures = memory("1Gi");
+        let candidates =
+            pods.iter().map(|pod| Candidate { pod, stats: Some(&figures), ending: None });
+        let candidates: Vec<_> = candidates.collect();
+        let choice = choose(&act(true, "1Gi"), &candidates, &policy(), Instant::now());
+        all_exempt(&choice.considered, &policy())
+    };
+    let spared =
+        vec![static_pod("a", "a"), static_pod("b", "b"), pod("critical", 2_000_000_000, &[])];
+    let why = "2 static without a priority in the manifest; 1 of a priority of 2000000000 or more";
+    assert_eq!(said(spared.clone()).as_deref(), Some(why));
+    assert_eq!(said([spared, vec![pod("web", 0, &[])]].concat()), None, "it is not for all");
+    assert_eq!(said(Vec::new()), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,14 +14,14 @@ use winddown_shared::{
 
 use super::{Completion, EvictionController, Hold, paused};
 use crate::cause::Cause;
-use crate::choose::{Candidate, CandidateEnding, Choice, choose, comes_in_time};
+use crate::choose::{Candidate, CandidateEnding, Choice, all_exempt, choose, comes_in_time};
 use crate::conditions::Conditions;
 use crate::decide::Shortage;
 use crate::history::{DecisionOutcome, EvictionRecord, first_of};
 use crate::hook::{EvictionHookRun, HookCall};
 use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::{Amounts, is_freed_by_file_removal};
-use crate::policy::{BEYOND_GRACE, HARD_GRACE};
+use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::seams::{
     AlternativeWork, EarlierEviction, PlannedEviction, Reclaim, Signals, WantedFigures,
 };
@@ -300,7 +300,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let choice = choose(shortage, &candidates, &policy, now);
         let Some(victim) = choice.victim else {
             if !choice.waits {
-                self.hold(shortage, &choice, now);
+                self.hold(shortage, &choice, &policy, now);
             }
             return;
         };
@@ -369,7 +369,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         candidates.collect()
     }
 
-    fn hold(&mut self, shortage: &Shortage, choice: &Choice<'_>, now: Instant) {
+    fn hold(&mut self, shortage: &Shortage, choice: &Choice<'_>, policy: &Policy, now: Instant) {
         let hold = &mut self.victims.held[shortage.signal.index()];
         // Later than that, it is another shortage.
         let same = hold.filter(|hold| now < hold.until + NO_VICTIM_MOST);
@@ -379,7 +379,9 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if times == 0 {
             self.log_met(shortage);
             let (signal, pods) = (shortage.cause, choice.considered.len());
-            tracing::warn!(%signal, pods, "the node runs short and there is no pod to evict");
+            let why = all_exempt(&choice.considered, policy)
+                .map_or_else(String::new, |why| format!(": {why}"));
+            tracing::warn!(%signal, pods, "the node runs short and there is no pod to evict{why}");
         }
         self.record(shortage, choice, DecisionOutcome::no_candidate(&choice.considered));
     }

@@ -11,6 +11,15 @@ use super::{Threshold, ThresholdValue};
 use crate::signal::{Signal, UnknownSignal};
 
 /// Thresholds as the configuration writes them: maps from signal to text.
+///
+/// ```
+/// use winddown_eviction::{Policy, ThresholdConfig};
+///
+/// let config = ThresholdConfig::default().with_hard([("memory.available", "100Mi")]);
+/// let policy = Policy::new(config.thresholds()?, false);
+/// assert!(policy.thresholds()[0].is_hard());
+/// # Ok::<(), winddown_eviction::ThresholdErrors>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ThresholdConfig {
@@ -111,6 +120,16 @@ pub fn parse_soft_grace(text: &str) -> Result<Duration, SoftGraceError> {
 pub struct ThresholdErrors(pub Vec<ThresholdError>);
 
 impl ThresholdConfig {
+    /// Adds hard thresholds: the names of signals, and what has to stay available of each.
+    #[must_use]
+    pub fn with_hard<N: Into<String>, V: Into<String>>(
+        mut self,
+        hard: impl IntoIterator<Item = (N, V)>,
+    ) -> Self {
+        self.hard.extend(hard.into_iter().map(|(signal, least)| (signal.into(), least.into())));
+        self
+    }
+
     /// The thresholds: hard ones, then soft ones, each in the order of [`Signal::ALL`]. Entries of `0%` and `100%`
     /// define none; a grace period or minimum reclaim without a threshold has no effect.
     ///

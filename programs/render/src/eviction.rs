@@ -1,8 +1,8 @@
 //! The output of `winddown plan eviction`, and the pressure in `winddown status`.
 
 use winddown_eviction::{Cause, Unit};
-use winddown_shared::Quantity;
 use winddown_shared::display::{clean, seconds};
+use winddown_shared::{Quantity, SYSTEM_CRITICAL_PRIORITY};
 
 use super::paint::{BAD, DIM, GOOD, HEAD, Paint, WARN};
 use super::preemption::byte_text;
@@ -125,7 +125,7 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
     let shown: Vec<_> = pods.iter().filter(|pod| view.wide || can_end(pod)).collect();
     if shown.is_empty() {
         return match pods.iter().filter(|pod| pod.verdict == "notMeasured").count() {
-            0 => "none: no pod can be ended for it\n".to_owned(),
+            0 => format!("none: no pod can be ended for it\n{}", spared(pods, view)),
             1 => "none yet: it is not known what 1 pod uses\n".to_owned(),
             count => format!("none yet: it is not known what {count} pods use\n"),
         };
@@ -175,6 +175,23 @@ pub fn why_it_stays(verdict: &str) -> Option<&'static str> {
         "notMeasured" => Some("stays: what it uses is not known"),
         _ => None,
     }
+}
+
+/// Why the policy spares pods, a line for each reason that holds for some.
+fn spared(pods: &[RankedPodStatus], view: &View) -> String {
+    let spared = pods.iter().filter(|pod| pod.verdict == "critical");
+    let (critical, is_static): (Vec<_>, Vec<_>) =
+        spared.partition(|pod| pod.priority >= SYSTEM_CRITICAL_PRIORITY);
+    let line = |pods: Vec<&RankedPodStatus>, one: &str, several: &str| match pods.len() {
+        0 => String::new(),
+        1 => hanging(&format!("1 pod {one}"), view.width, "  ", 4),
+        count => hanging(&format!("{count} pods {several}"), view.width, "  ", 4),
+    };
+    let of_static = "only with a priority in its manifest can a static pod be evicted, and none with \
+                     `evictStaticPods: spared`";
+    let of_critical = "a priority of 2000000000 or more";
+    line(is_static, &format!("is static: {of_static}"), &format!("are static: {of_static}"))
+        + &line(critical, &format!("has {of_critical}"), &format!("have {of_critical}"))
 }
 
 /// An amount in the unit of the signal, for people: bytes as `23.5Gi`, unless they are round already, everything else
@@ -292,6 +309,24 @@ mod tests {
             let text = eviction(&plan, &view);
             assert!(text.contains(&format!("{wanted}\n")), "{verdicts:?}: {text}");
         }
+    }
+
+    #[test]
+    fn where_every_pod_is_spared_the_plan_says_why() {
+        let view = View { width: None, color: false, wide: false };
+        let pod = |priority| RankedPodStatus {
+            priority,
+            verdict: "critical".to_owned(),
+            ..RankedPodStatus::default()
+        };
+        let signal = Some("memory.available".to_owned());
+        let pods = vec![pod(0), pod(100), pod(2_000_000_000)];
+        let text = eviction(&EvictionPlan { signal, pods, ..EvictionPlan::default() }, &view);
+        let said = "none: no pod can be ended for it\n  \
+                    2 pods are static: only with a priority in its manifest can a static pod be evicted, and none \
+                    with `evictStaticPods: spared`\n  \
+                    1 pod has a priority of 2000000000 or more\n";
+        assert!(text.contains(said), "{text}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use winddown_shared::{Allocatable, Quantity, QuantityFormat, ResourceName};
 
-use crate::Capacity;
+use crate::{Capacity, ThresholdValue};
 
 #[cfg(test)]
 mod tests;
@@ -14,14 +14,27 @@ mod tests;
 pub struct AllocatableConfig {
     /// `systemReserved` and `kubeReserved` together: cpu in thousandths, all else in base units.
     pub reserved: BTreeMap<ResourceName, i64>,
-    /// `evictionHard[memory.available]` in bytes; below 0 counts as 0.
-    pub memory_available: i64,
-    /// `evictionHard[nodefs.available]` in bytes; below 0 counts as 0.
-    pub nodefs_available: i64,
+    /// `evictionHard[memory.available]`; below 0 counts as 0.
+    pub memory_available: ThresholdValue,
+    /// `evictionHard[nodefs.available]`; below 0 counts as 0.
+    pub nodefs_available: ThresholdValue,
     /// The maximum number of pods.
     pub max_pods: i64,
     /// Resources that only the configuration defines, in whole units.
     pub extended: BTreeMap<ResourceName, i64>,
+}
+
+/// Nothing is reserved, and there may be 110 pods.
+impl Default for AllocatableConfig {
+    fn default() -> Self {
+        Self {
+            reserved: BTreeMap::new(),
+            memory_available: ThresholdValue::ZERO,
+            nodefs_available: ThresholdValue::ZERO,
+            max_pods: 110,
+            extended: BTreeMap::new(),
+        }
+    }
 }
 
 impl AllocatableConfig {
@@ -35,10 +48,13 @@ impl AllocatableConfig {
         for (name, amount) in &mut amounts {
             let kept = self.reserved.get(name).copied().unwrap_or(0);
             let threshold = match name {
-                ResourceName::Memory => self.memory_available.max(0),
-                ResourceName::EphemeralStorage => self.nodefs_available.max(0),
+                ResourceName::Memory => self.memory_available.of(capacity.memory).value(),
+                ResourceName::EphemeralStorage => {
+                    self.nodefs_available.of(capacity.ephemeral_storage).value()
+                }
                 _ => 0,
-            };
+            }
+            .max(0);
             *amount = amount.saturating_sub(kept).saturating_sub(threshold).max(0);
         }
         if let Some(memory) = amounts.get_mut(&ResourceName::Memory) {

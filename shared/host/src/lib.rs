@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
 //! What is true of this machine, read in one place each: its files, mounts, processes and cgroups, what it has, and
 //! how much of it pods may use.
 //!
@@ -61,6 +65,7 @@ pub mod service_units;
 mod shared_watch;
 mod shell_word;
 mod streams;
+mod threshold_value;
 mod usage;
 mod watch;
 mod writers;
@@ -83,6 +88,7 @@ pub use replace::{Durability, replace, replace_private, sync_directory};
 pub use shared_watch::{SharedWatch, SharedWatchTask, Subscription};
 pub use shell_word::{has_plain_characters, shell_word};
 pub use streams::{CommandStream, PodStream, PodStreams, Stdio, StreamRequest, StreamServer};
+pub use threshold_value::ThresholdValue;
 pub use usage::{NodeUsage, Reading, UsagePaths};
 pub use watch::{Change, Hint, Watch, Watched, Watcher};
 pub use writers::{
@@ -96,8 +102,3 @@ fn skip(test: &str, why: &str) {
     println!("SKIPPED: {test}: {why}");
     assert!(std::env::var_os("WINDDOWN_NO_SKIP").is_none(), "{test} was skipped: {why}");
 }
-
-/// The examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

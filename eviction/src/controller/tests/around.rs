@@ -183,7 +183,7 @@ async fn new_thresholds_end_no_pod_for_ten_seconds() {
 /// A node with one static pod, which is treated like any other pod.
 fn with_a_manifest() -> World {
     let mut by_priority = hard();
-    by_priority.static_pods = StaticPods::ByPriority;
+    assert_eq!(by_priority.static_pods, StaticPods::ByPriority, "the default");
     by_priority.transition_period = secs(60);
     let web = changed("web", 0, &[], |object| {
         object.metadata.annotations = static_pod("u", "u").metadata.annotations.clone();

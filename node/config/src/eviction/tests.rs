@@ -44,6 +44,16 @@ fn what_is_configured_is_the_policy_of_the_loop() {
 }
 
 #[test]
+fn a_policy_of_the_library_is_that_of_a_node_without_a_configuration() {
+    let configured = Config::default().eviction.policy();
+    assert!(!configured.thresholds().is_empty());
+    assert_eq!(winddown_eviction::Policy::default(), configured);
+    let thresholds = Config::default().eviction.policy().thresholds().to_vec();
+    let made = winddown_eviction::Policy::new(thresholds, false);
+    assert_eq!(made.static_pods, configured.static_pods, "a pod of a manifest can be evicted");
+}
+
+#[test]
 fn which_figures_count_and_what_is_done_with_them_can_be_chosen() {
     let config = read(
         "memoryAvailable: workingSet\nevictStaticPods: spared\nevictionShadow: true\n\

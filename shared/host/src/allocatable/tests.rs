@@ -16,14 +16,8 @@ fn machine() -> Capacity {
     }
 }
 
-fn nothing_kept() -> AllocatableConfig {
-    AllocatableConfig {
-        reserved: BTreeMap::new(),
-        memory_available: 0,
-        nodefs_available: 0,
-        max_pods: 110,
-        extended: BTreeMap::new(),
-    }
+fn bytes(bytes: i64) -> ThresholdValue {
+    ThresholdValue::Quantity(Quantity::new(bytes, QuantityFormat::BinarySi))
 }
 
 fn amounts(allotment: &AllocatableConfig, capacity: &Capacity) -> Vec<(String, i64)> {
@@ -40,20 +34,20 @@ fn a_node_that_keeps_nothing_gives_everything() {
     let expected =
         [("pods", 110), ("cpu", 4000), ("memory", 16 * GIB), ("ephemeral-storage", 100 * GIB)];
     let expected = expected.map(|(name, amount)| (name.to_owned(), amount));
-    assert_eq!(amounts(&nothing_kept(), &machine()), expected);
+    assert_eq!(amounts(&AllocatableConfig::default(), &machine()), expected);
 }
 
 #[test]
 fn what_is_reserved_and_the_two_thresholds_are_kept() {
     let kept = AllocatableConfig {
         reserved: [(name("cpu"), 500), (name("memory"), GIB), (name("pid"), 1000)].into(),
-        memory_available: 100 << 20,
-        nodefs_available: 10 * GIB,
-        ..nothing_kept()
+        memory_available: bytes(100 << 20),
+        nodefs_available: ThresholdValue::Share(0.5),
+        ..AllocatableConfig::default()
     };
     assert_eq!(amount(&kept, &machine(), "cpu"), 3500);
     assert_eq!(amount(&kept, &machine(), "memory"), 15 * GIB - (100 << 20));
-    assert_eq!(amount(&kept, &machine(), "ephemeral-storage"), 90 * GIB);
+    assert_eq!(amount(&kept, &machine(), "ephemeral-storage"), 50 * GIB);
     assert_eq!(amount(&kept, &machine(), "pods"), 110);
     assert!(!kept.allocatable(&machine()).knows(&name("pid")), "no pod can ask for it");
 }
@@ -62,8 +56,8 @@ fn what_is_reserved_and_the_two_thresholds_are_kept() {
 fn more_kept_than_there_is_leaves_nothing_and_is_no_error() {
     let kept = AllocatableConfig {
         reserved: [(name("cpu"), i64::MAX), (name("memory"), 17 * GIB)].into(),
-        memory_available: i64::MAX,
-        ..nothing_kept()
+        memory_available: bytes(i64::MAX),
+        ..AllocatableConfig::default()
     };
     assert_eq!(amount(&kept, &machine(), "cpu"), 0);
     assert_eq!(amount(&kept, &machine(), "memory"), 0);
@@ -75,8 +69,10 @@ fn huge_pages_are_a_resource_of_their_own_and_no_memory_any_more() {
         huge_pages: [(2 << 20, GIB), (1 << 30, 2 * GIB), (64 << 10, 0)].into(),
         ..machine()
     };
-    let kept =
-        AllocatableConfig { reserved: [(name("hugepages-2Mi"), GIB / 2)].into(), ..nothing_kept() };
+    let kept = AllocatableConfig {
+        reserved: [(name("hugepages-2Mi"), GIB / 2)].into(),
+        ..AllocatableConfig::default()
+    };
     assert_eq!(amount(&kept, &capacity, "hugepages-2Mi"), GIB / 2);
     assert_eq!(amount(&kept, &capacity, "hugepages-1Gi"), 2 * GIB);
     assert!(kept.allocatable(&capacity).knows(&name("hugepages-64Ki")));
@@ -87,7 +83,7 @@ fn huge_pages_are_a_resource_of_their_own_and_no_memory_any_more() {
 #[test]
 fn a_resource_of_the_configuration_is_there_as_it_stands() {
     let extended = [(name("example.com/dongle"), 2)].into();
-    let kept = AllocatableConfig { extended, ..nothing_kept() };
+    let kept = AllocatableConfig { extended, ..AllocatableConfig::default() };
     assert_eq!(amount(&kept, &machine(), "example.com/dongle"), 2);
 }
 
@@ -102,8 +98,8 @@ proptest::proptest! {
         };
         let allotment = AllocatableConfig {
             reserved: [(ResourceName::Cpu, kept), (ResourceName::Memory, kept)].into(),
-            memory_available: threshold,
-            ..nothing_kept()
+            memory_available: bytes(threshold),
+            ..AllocatableConfig::default()
         };
         let whole = allotment.capacity(&capacity);
         for (name, amount) in allotment.allocatable(&capacity).iter() {
