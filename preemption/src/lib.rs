@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
 //! Preemption: chooses which pods to stop so that a critical pod fits, and explains why.
 //!
 //! # Behaviour
@@ -10,8 +14,6 @@
 //! Everything here is a pure function of its arguments: no clock, no I/O, no randomness. Nothing here
 //! stops a pod either: the caller carries out the plan, checks the fit again, and only then starts the
 //! critical pod.
-//!
-//! # Design
 //!
 //! `preemption/` only decides: `select` is a function of the arriving pod, the candidates and the shortage;
 //! `PreemptionHandler` puts it behind `AdmissionFailureHandler`; the intake ends the victims and checks the fit again.
@@ -38,8 +40,3 @@ pub use plan_json::{
     AnswerCandidate, AnswerReasons, CaseError, PlanOptions, PreemptionAnswer, plan_case,
 };
 pub use select::{Proof, Requirement, Selection, Strategy, StrategyError, select};
-
-/// The examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

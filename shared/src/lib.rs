@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
 //! The core vocabulary of winddown, the pod workers, and the traits that connect them to the outside.
 //!
 //! Nothing here performs I/O: no files, no sockets, no processes. Side effects are behind traits
@@ -8,7 +12,7 @@
 //! * [`PodWorkers`]: the only component that starts and stops pods.
 //! * [`PodKiller`]: how every controller requests the termination of a pod.
 //!
-//! `examples/agent.rs` is a complete agent in 150 lines: a runtime, a controller, and a source of pods.
+//! `examples/in_memory.rs` is a complete agent in 150 lines: a runtime, a controller, and a source of pods.
 
 mod admission;
 mod base;
@@ -90,8 +94,3 @@ pub use workers::syncer::{
     PodSyncer, RuntimeStateProvider, RuntimeView, Stop, SyncError, SyncUpdate, Synced, UpdateKind,
 };
 pub use workers::{Lifecycle, PodSnapshot, PodWorkers, WorkerObserver};
-
-/// The examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

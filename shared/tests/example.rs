@@ -1,6 +1,6 @@
 //! Runs the example in `docs/examples/`.
 
-#[path = "../examples/agent.rs"]
+#[path = "../examples/in_memory.rs"]
 #[allow(dead_code, unreachable_pub, reason = "it is a program of its own")]
 mod agent;
 

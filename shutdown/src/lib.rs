@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
 //! Graceful node shutdown: the plan (which pod stops when, with how much time) and the run that
 //! carries it out.
 //!
@@ -35,8 +39,6 @@
 //! # Design
 //! [`Policy`], [`Budget`] and [`plan`] are pure: no clock, no I/O. [`run_plan`] carries out a plan on
 //! tokio's clock and knows nothing of login managers, so drains use it too.
-//!
-//! # Design
 //!
 //! **A restart in the middle.** Each step is persisted before it takes effect. `RunRecord` is the report so far plus the
 //! boot clock; it is written before each group is asked to end and before the lock is released. An agent that finds a
@@ -145,8 +147,3 @@ pub use run::{RunOrder, RunReport, RunStop, run_plan};
 pub use state_file::{StateFile, StateTimes};
 pub use unit_stop::UnitStop;
 pub use winddown_shared::{AdmissionGate, BootClock};
-
-/// The examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

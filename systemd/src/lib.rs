@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
 //! Access to systemd for an agent that must stop its pods before the node goes down.
 //!
 //! * [`LogindInhibitor`]: holds logind's delay lock, reports shutdowns, and survives restarts of
@@ -31,8 +35,3 @@ pub use logind::PeerConnector;
 pub use logind::{Bus, InhibitorConfig, LogindInhibitor, hold_block};
 pub use notify::{InheritedError, LOCK_NAME, LockStore, NoStore, Notifier};
 pub use system_state::{SystemStateError, shutdown_in_progress};
-
-/// The examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

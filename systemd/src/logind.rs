@@ -33,6 +33,24 @@ use self::supervisor::{Supervisor, supervise};
 use crate::notify::{LockStore, NoStore};
 
 /// The settings of a [`LogindInhibitor`].
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use winddown_systemd::{InhibitorConfig, LogindInhibitor, Notifier};
+///
+/// # async fn hold() -> Result<(), Box<dyn std::error::Error>> {
+/// let notifier = Notifier::from_env();
+/// let mut config = InhibitorConfig::new(Duration::from_secs(30));
+/// config.who = "my-agent".to_owned();
+/// // systemd keeps a copy of the lock, so that it outlives a crash.
+/// config.store = std::sync::Arc::new(notifier.clone());
+/// config.inherited_lock = notifier.take_inherited_lock()?;
+/// let inhibitor = LogindInhibitor::start(config);
+/// notifier.ready();
+/// # Ok(())
+/// # }
+/// ```
 pub struct InhibitorConfig {
     /// The delay that the shutdown plan needs. If logind's delay is shorter, a drop-in raises it to this value; the
     /// drop-in is removed when no longer needed. Zero takes the lock without a drop-in.

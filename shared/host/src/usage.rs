@@ -61,6 +61,18 @@ pub struct Reading {
 }
 
 /// Measures the node's usage. Keeps the kernel's files open, so that a measurement does not allocate for them.
+///
+/// ```
+/// use winddown_host::{NodeUsage, UsagePaths};
+///
+/// let mut usage = NodeUsage::new(&UsagePaths::of_host("/var"));
+/// let reading = usage.read_kernel();
+/// if let Some(memory) = reading.stats.memory {
+///     println!("{} bytes of memory are available", memory.available);
+/// }
+/// // What cannot be measured is absent, with a reason.
+/// reading.problems.iter().for_each(|problem| println!("{problem}"));
+/// ```
 #[derive(Debug)]
 pub struct NodeUsage {
     kernel: KernelUsage,

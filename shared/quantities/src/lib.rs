@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
 //! Quantities and durations, parsed and formatted exactly as by Kubernetes and Go.
 //!
 //! Durations entered by people ([`parse_duration`]) may also be written as `1min 30s`.
@@ -22,8 +26,3 @@ fn split_digits(text: &str) -> (&str, &str) {
 fn abbreviated(text: &str) -> String {
     text.chars().take(40).collect()
 }
-
-/// The examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

@@ -40,6 +40,17 @@ const POLL_INTERVAL: Duration = Duration::from_secs(60);
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// Follows one notice file. Neither the file nor its directory needs to exist.
+///
+/// ```no_run
+/// use winddown_notices::{FileSource, NoticeAggregator};
+/// use winddown_shared::WallClock;
+///
+/// # async fn follow(wall: WallClock) {
+/// let notices = NoticeAggregator::new();
+/// let file = FileSource::new("/run/my-agent/notice", wall, || None);
+/// tokio::spawn(file.watch(notices.publisher("file", None)));
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct FileSource {
     path: Arc<Path>,

@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
 //! Sources of notices that the node will go down at a certain time: a watched file, an operator, or
 //! the metadata service of a cloud.
 //!
@@ -54,8 +58,3 @@ pub type Uptime = fn() -> Option<std::time::Duration>;
 
 /// How often an announced deadline is checked against its clock.
 const COMPARE: std::time::Duration = std::time::Duration::from_secs(5);
-
-/// The examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

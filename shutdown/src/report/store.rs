@@ -25,6 +25,20 @@ const FILE: JsonFile = JsonFile { what: "a shutdown report", largest: 64 << 20, 
 ///
 /// A file is always complete or absent: it is written to a temporary file, synced and renamed, and the
 /// directory is synced.
+///
+/// ```
+/// use winddown_shutdown::ReportStore;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// let reports = ReportStore::new(directory.path()).keeping(20);
+/// match reports.latest()? {
+///     Some(report) => println!("{:?}", report.outcome),
+///     None => println!("no shutdown yet"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ReportStore {
     directory: PathBuf,

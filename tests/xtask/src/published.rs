@@ -126,3 +126,37 @@ fn a_readme_names_the_features_and_what_it_takes_to_build() {
         assert!(folder.join("LICENSE").exists(), "{name}: LICENSE");
     }
 }
+
+/// The targets of the links of a page.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    page.split("](").skip(1).filter_map(|rest| Some(rest.split_once(')')?.0))
+}
+
+#[test]
+fn the_front_page_of_a_crate_is_its_readme_whose_program_compiles_and_whose_links_work_everywhere()
+{
+    let published = published().into_values();
+    let folders = published.map(|one| {
+        let manifest = std::path::Path::new(one["manifest_path"].as_str().unwrap()).to_owned();
+        manifest.parent().unwrap().to_owned()
+    });
+    for folder in folders.chain([repository().join("node")]) {
+        let read = |file: &str| std::fs::read_to_string(folder.join(file)).unwrap();
+        let (page, readme) = (read("src/lib.rs"), read("README.md"));
+        let shown = folder.display();
+        // What rustdoc shows, it compiles.
+        assert!(page.starts_with("#![doc = include_str!(\"../README.md\")]\n"), "{shown}");
+        assert!(readme.contains("```rust\n"), "{shown}: README.md has no program");
+        for link in links(&readme) {
+            let works = match link.strip_prefix('#') {
+                Some(anchor) => readme.lines().any(|line| {
+                    let heading = line.trim_start_matches('#').trim().to_lowercase();
+                    line.starts_with('#') && heading.replace(' ', "-") == anchor
+                }),
+                // A registry's page has no files beside it.
+                None => link.starts_with("https://"),
+            };
+            assert!(works, "{shown}: README.md links to {link}");
+        }
+    }
+}

@@ -1,5 +1,5 @@
 //! A whole node agent: containers that exist in memory only, and one controller, which lets no more
-//! than two pods run. Run it with `cargo run -p winddown-shared --example agent`.
+//! than two pods run. Run it with `cargo run -p winddown-shared --example in_memory`.
 //!
 //! What an agent brings: a [`Runtime`] (1), controllers (2), and a source of pods (3). The pod
 //! workers, admission and the statuses are winddown's.
