@@ -6,7 +6,7 @@
 //! a shutdown waits at its end, for at most the time that it chooses ([`Events::flush`]).
 //!
 //! Reasons and messages are the kubelet's, byte for byte, because tools search for them. The
-//! reporter is not: `reportingController` is `winddown`.
+//! reporter is not: `reportingController` is `winddown`, or the name of the program that embeds it.
 
 mod body;
 mod correlate;

@@ -8,7 +8,7 @@ use winddown_host::machine::{boot_clock, boot_id, host_name, wall_clock};
 use winddown_shared::{BootClock, PluginError, Runtime, WallClock};
 
 use crate::core::CoreParts;
-use crate::{Machine, Node, NodeIdentity, NodePlugin, PodSource, Settings};
+use crate::{Machine, Node, NodeIdentity, NodePlugin, PodSource, Product, Settings};
 
 /// Builds a [`Node`]. Each method names the default of what it sets.
 pub struct NodeBuilder<R: Runtime>(NodeParts<R>);
@@ -16,6 +16,7 @@ pub struct NodeBuilder<R: Runtime>(NodeParts<R>);
 pub(crate) struct NodeParts<R: Runtime> {
     pub(crate) core: CoreParts<R>,
     pub(crate) settings: watch::Receiver<Settings>,
+    pub(crate) manifests: Option<PathBuf>,
     pub(crate) sources: Vec<PodSource>,
     pub(crate) plugins: Vec<Box<dyn NodePlugin<R>>>,
 }
@@ -32,15 +33,39 @@ impl<R: Runtime> NodeBuilder<R> {
             boot_clock: boot_clock(),
             admits_all: false,
             state_directory: None,
+            product: Product::default(),
         };
         let settings = watch::Sender::new(Settings::default()).subscribe();
-        Self(NodeParts { core, settings, sources: Vec::new(), plugins: Vec::new() })
+        Self(NodeParts {
+            core,
+            settings,
+            manifests: None,
+            sources: Vec::new(),
+            plugins: Vec::new(),
+        })
     }
 
-    /// Sets the node's settings, which may change while it runs. By default nothing is reserved from the pods.
+    /// Sets the node's settings; a receiver may change them while the node runs. By default nothing is reserved from
+    /// the pods.
     #[must_use]
-    pub fn settings(mut self, settings: watch::Receiver<Settings>) -> Self {
-        self.0.settings = settings;
+    pub fn settings(mut self, settings: impl Into<watch::Receiver<Settings>>) -> Self {
+        self.0.settings = settings.into();
+        self
+    }
+
+    /// Sets the program that the node is part of, which its status, metrics and Events name. By default that is winddown.
+    #[must_use]
+    pub fn product(mut self, product: Product) -> Self {
+        self.0.core.product = product;
+        self
+    }
+
+    /// Adds the pods of a directory of manifests, which is watched. By default there is none.
+    ///
+    /// Give its absolute path, and the same one each time: the UID of a manifest's pod depends on it.
+    #[must_use]
+    pub fn manifests(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.0.manifests = Some(directory.into());
         self
     }
 

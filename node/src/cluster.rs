@@ -34,7 +34,7 @@ use winddown_pod_references::{Resolver, ResolverConfig};
 use winddown_shared::{DesiredPods, Event, Mutex, Recorder, Runtime, WallClock, error_chain};
 
 use crate::plugin::{NodePlugin, PluginRegistry};
-use crate::{NodeIdentity, PodSource};
+use crate::{NodeIdentity, PodSource, Product};
 
 use kept::KeptPods;
 
@@ -117,7 +117,8 @@ impl<R: Runtime> NodePlugin<R> for Cluster {
             (fit.is_unknown() && !gate.is_shut()).then_some("this machine cannot be read yet")
         });
         let runs_pods = self.pods.is_some();
-        let joined = Membership::prepare(*self, name, boot_id, ping, hold_back, &core.wall);
+        let joined =
+            Membership::prepare(*self, name, boot_id, ping, hold_back, &core.wall, core.product());
         let (cluster, work) = match joined {
             Ok(joined) => joined,
             Err(error) => {
@@ -165,11 +166,13 @@ impl Membership {
         ping: P,
         hold_back: HoldBack,
         wall: &WallClock,
+        product: &Product,
     ) -> Result<(Self, ClusterWork<P>), NodeSettingsError> {
         let Cluster { connection, node, facts: fixed, pods } = parts;
         let client = connection.client();
         let (events, writer) =
             Events::new(client.clone(), NodeRef::new(name), events::CAPACITY, wall.clone());
+        let writer = writer.reported_by(product.name());
         let (facts, told) = watch::channel(fixed.clone());
         let (controller, handle) = NodeController::builder(client, name, told, wall.clone())
             .settings(node)

@@ -1,6 +1,6 @@
 //! The core of a node, which all plug-ins share: the pods, their workers and admission.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -12,18 +12,22 @@ use winddown_shared::{
     DesiredPods, EarlierKill, Intake, Pod, PodKiller, PodUidMap, PodWorkers, Recorder,
     RegisteredPlugin, Runtime, RuntimeSyncer, WallClock, WorkerObserver, critical,
 };
+use winddown_static_pods::ManifestDirectory;
 
 use crate::fit::{Fit, Machine, Supported};
 use crate::kept_kills::KeptKills;
 use crate::links::{Links, next_change};
 use crate::recorders::Recorders;
-use crate::{NodeIdentity, Settings};
+use crate::{NodeIdentity, PodSource, Product, Settings};
 
 /// How long a shutdown that is already in progress waits for the pods to be found again.
 pub(crate) const FIRST_PASS: Duration = Duration::from_secs(5);
 
 /// How long pods are held back until the login manager's state is known.
 pub(crate) const FIRST_WORD: Duration = Duration::from_secs(2);
+
+/// How often a directory of manifests is read without a sign of a change, as by a kubelet.
+const RESCAN_INTERVAL: Duration = Duration::from_secs(20);
 
 /// After the machine could not be read.
 const READ_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
@@ -38,6 +42,7 @@ pub(crate) struct CoreParts<R> {
     pub(crate) boot_clock: BootClock,
     pub(crate) admits_all: bool,
     pub(crate) state_directory: Option<PathBuf>,
+    pub(crate) product: Product,
 }
 
 /// The node without its plug-ins.
@@ -77,7 +82,7 @@ impl<R: Runtime> Core<R> {
             KeptKills::open(directory.join("kills"), boot_id, clock.clone(), plugins)
         });
         let (kills, pending_kills) = kept.unzip();
-        let recorders = Arc::new(Recorders::new(&parts.wall, kills, plugins));
+        let recorders = Arc::new(Recorders::new(&parts.wall, kills, plugins, &parts.product));
         let recorder = Arc::clone(&recorders) as Arc<dyn Recorder>;
         let statuses = StatusStore::default();
         let syncer = RuntimeSyncer::new(
@@ -120,6 +125,20 @@ impl<R: Runtime> Core<R> {
     pub(crate) fn admit_by(&self, handlers: Vec<Arc<dyn AdmitHandler>>) {
         // Called once.
         let _ = self.handlers.set(handlers);
+    }
+
+    /// Watches a directory of manifests until the node stops, and returns its pods.
+    pub(crate) fn watch_manifests(&self, directory: &Path) -> PodSource {
+        let (name, wall) = (&self.identity.name, self.wall.clone());
+        let (watched, pods) =
+            ManifestDirectory::new(directory.to_owned(), name, RESCAN_INTERVAL, wall);
+        critical::spawn_until("manifests", self.stop.clone(), watched.run(self.stop.clone()));
+        pods.into()
+    }
+
+    /// The program that the node is part of.
+    pub(crate) fn product(&self) -> &Product {
+        self.recorders.metrics.product()
     }
 
     pub(crate) fn recorder(&self) -> Arc<dyn Recorder> {

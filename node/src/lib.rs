@@ -1,3 +1,7 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Overview
+//!
 //! The node: pods, their workers and the control API for any runtime, and a list of plug-ins.
 //!
 //! ```text
@@ -59,15 +63,18 @@ pub mod metrics;
 pub mod ordered_start;
 mod plugin;
 #[cfg(feature = "preemption")]
-mod preemption;
+pub mod preemption;
 #[cfg(feature = "eviction")]
 mod pressure;
+mod product;
 #[cfg(feature = "shutdown")]
 mod protection;
 mod recorders;
+#[cfg(all(feature = "systemd", feature = "shutdown"))]
+pub mod service;
 mod settings;
 #[cfg(feature = "shutdown")]
-mod shutdown;
+pub mod shutdown;
 mod source;
 mod status_view;
 #[cfg(test)]
@@ -76,17 +83,21 @@ mod tests;
 #[cfg(feature = "config")]
 mod trust;
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_shared::{
-    EarlierKill, PluginError, PluginStatusLines, PodKiller, PodUidMap, PodWorkers,
-    RegisteredPlugin, Runtime, RuntimeSyncer, WallTime, critical,
+    AdmissionFailureHandler, EarlierKill, PluginError, PluginStatusLines, PodKiller, PodUidMap,
+    PodWorkers, RegisteredPlugin, Runtime, RuntimeSyncer, WallTime, critical,
 };
 
 use crate::core::Core;
+use crate::links::Links;
 use crate::metrics::ProcessReader;
-use crate::plugin::{Answers, Contributions, PluginSection};
+use crate::plugin::{Answers, Contributions, Lead, PluginSection};
 use builder::NodeParts;
 
 pub use builder::NodeBuilder;
@@ -103,14 +114,40 @@ pub use plugin::{NodePlugin, PluginRegistry};
 pub use preemption::Preemption;
 #[cfg(feature = "eviction")]
 pub use pressure::{Eviction, PressureSource, RuntimeFigures};
+pub use product::Product;
 #[cfg(feature = "shutdown")]
 pub use protection::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
+#[cfg(all(feature = "systemd", feature = "shutdown"))]
+pub use service::SystemdService;
 pub use settings::{Settings, SettingsSource};
 #[cfg(feature = "shutdown")]
 pub use shutdown::{Shutdown, ShutdownHandle, reports};
 pub use source::PodSource;
 #[cfg(feature = "config")]
 pub use trust::trusted_paths;
+
+// What an agent is made of, so that it depends on one crate.
+pub use futures_util::future::BoxFuture;
+pub use k8s_openapi;
+pub use tokio_util::sync::CancellationToken;
+#[cfg(feature = "cluster")]
+pub use winddown_api_client as api_client;
+#[cfg(feature = "config")]
+pub use winddown_config as config;
+pub use winddown_control as control;
+#[cfg(feature = "cri")]
+pub use winddown_cri as cri;
+#[cfg(feature = "eviction")]
+pub use winddown_eviction as eviction;
+pub use winddown_host as host;
+#[cfg(feature = "shutdown")]
+pub use winddown_notices as notices;
+#[cfg(feature = "process")]
+pub use winddown_runtimes as runtimes;
+pub use winddown_shared as shared;
+pub use winddown_static_pods as static_pods;
+#[cfg(feature = "systemd")]
+pub use winddown_systemd as systemd;
 
 /// The identity of the node.
 #[derive(Clone, Debug)]
@@ -131,6 +168,10 @@ struct NodeShared<R: Runtime> {
     sections: Vec<Arc<dyn PluginSection>>,
     answers: Answers,
     plugin_notes: PluginStatusLines,
+    /// The directory of manifests that the node watches itself.
+    manifests: Option<PathBuf>,
+    /// The control server.
+    served: TaskTracker,
     process: ProcessReader,
     started: tokio::time::Instant,
     started_at: WallTime,
@@ -160,12 +201,14 @@ impl<R: Runtime> Node<R> {
     }
 
     pub(crate) fn of_parts(parts: NodeParts<R>) -> Result<Self, PluginError> {
-        let NodeParts { core, settings, sources, plugins } = parts;
+        let NodeParts { core, settings, manifests, mut sources, plugins } = parts;
         let first = settings.borrow().clone();
         let others: Vec<_> = plugins.iter().filter_map(|plugin| plugin.third_party()).collect();
         RegisteredPlugin::check(&others)?;
-        let (core, mut pending_kills) = Core::new(core, &first, &others);
+        core.product.check(&others)?;
+        let (core, pending_kills) = Core::new(core, &first, &others);
         let core = Arc::new(core);
+        sources.extend(manifests.as_deref().map(|directory| core.watch_manifests(directory)));
         let (notes, contributions) = <(PluginStatusLines, Contributions)>::default();
         let mut node =
             PluginRegistry { core: Arc::clone(&core), notes: notes.clone(), contributions };
@@ -192,6 +235,8 @@ impl<R: Runtime> Node<R> {
             sections,
             answers,
             plugin_notes: notes,
+            manifests,
+            served: TaskTracker::new(),
             process: ProcessReader::new("/proc"),
             started: tokio::time::Instant::now(),
             started_at: core.wall.now(),
@@ -200,6 +245,18 @@ impl<R: Runtime> Node<R> {
         for start in starts {
             start(&mut links);
         }
+        Self::bring_in(core, lead, pending_kills, preemption_handler, links);
+        Ok(node)
+    }
+
+    /// Starts the work that precedes the start of pods, the pods, and what runs once they are known.
+    fn bring_in(
+        core: Arc<Core<R>>,
+        lead: Option<Lead>,
+        mut pending_kills: PodUidMap<EarlierKill>,
+        preemption_handler: Option<Arc<dyn AdmissionFailureHandler>>,
+        mut links: Links,
+    ) {
         let stop = core.stop.clone();
         let (name, then, first) = match lead {
             Some(lead) => ("shutdown controller", Some(lead.then), Some(lead.first)),
@@ -217,7 +274,6 @@ impl<R: Runtime> Node<R> {
             }
         });
         critical::spawn_stopping(name, stop, work);
-        Ok(node)
     }
 
     /// The pod workers.
@@ -231,6 +287,20 @@ impl<R: Runtime> Node<R> {
         self.0.core.pods_are_known().await;
     }
 
+    /// Serves the control API on a socket at `path` until the node is shut down: what `winddown --socket PATH` talks to.
+    /// Only root and this user may connect.
+    ///
+    /// # Errors
+    /// The socket cannot be made, or another agent serves there.
+    pub async fn serve(&self, path: impl AsRef<Path>) -> Result<(), SocketError> {
+        let socket = ControlSocket::bind(path.as_ref(), None).await?;
+        let stop = self.0.core.stop.clone();
+        let server = Server::new(Arc::new(self.clone()), Limits::default(), stop.clone());
+        let served = self.0.served.track_future(server.serve(socket));
+        critical::spawn_stopping("control server", stop, served);
+        Ok(())
+    }
+
     /// Stops all tasks; containers keep running.
     pub async fn shut_down(&self) {
         self.0.core.stop.cancel();
@@ -238,6 +308,8 @@ impl<R: Runtime> Node<R> {
             section.stopped().await;
         }
         self.0.core.workers.shut_down().await;
+        self.0.served.close();
+        self.0.served.wait().await;
     }
 
     /// Starts the tasks of the node itself.
@@ -262,11 +334,6 @@ impl<R: Runtime> Node<R> {
         critical::spawn("settings", Arc::clone(core).follow(settings));
     }
 }
-
-/// The examples of the README.
-#[cfg(all(doctest, feature = "shutdown"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
 
 /// The examples of the page for embedders.
 #[cfg(all(doctest, feature = "shutdown"))]

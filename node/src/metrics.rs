@@ -4,7 +4,7 @@
 //! Events are counted as they are recorded ([`Metrics`] is a [`Recorder`] and a [`WorkerObserver`]); the current state
 //! is passed in at each scrape as [`ScrapedNode`], so that all samples of one scrape are from one moment.
 //! Families that the kubelet has keep its names, labels and meanings; the others begin with
-//! `winddown_`. `docs/reference/metrics.md` lists all of them.
+//! `winddown_`, or the name of another [`Product`]. `docs/reference/metrics.md` lists all of them.
 //!
 //! # Limits
 //! No label carries a pod's name, and every label has a bounded set of values, so the number of
@@ -37,6 +37,7 @@ use winddown_shared::{
     WorkerObserver,
 };
 
+use crate::Product;
 use counted::Counted;
 use plugin::OfPlugin;
 use starting::StartingPods;
@@ -52,6 +53,7 @@ pub use starting::PodStartup;
 /// The metrics of one node; there is no global registry.
 #[derive(Debug)]
 pub struct Metrics {
+    product: Product,
     registry: Registry,
     counted: Counted,
     wall: WallClock,
@@ -61,10 +63,10 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Creates the metrics, all at zero. Those of third-party plug-ins come after the node's own.
-    pub fn new(wall: WallClock, plugins: &[RegisteredPlugin]) -> Self {
+    /// Creates the metrics of `product`, all at zero. Those of third-party plug-ins come after the node's own.
+    pub fn new(wall: WallClock, plugins: &[RegisteredPlugin], product: &Product) -> Self {
         let mut registry = Registry::default();
-        let counted = Counted::register(&mut registry);
+        let counted = Counted::register(&mut registry, product);
         for RegisteredPlugin { name, metrics } in plugins {
             counted.plugin_choices(name.as_str());
             for metric in metrics {
@@ -72,7 +74,13 @@ impl Metrics {
             }
         }
         let ending = AtomicBool::new(false);
-        Self { registry, counted, wall, ending, starting: StartingPods::default() }
+        let (product, starting) = (product.clone(), StartingPods::default());
+        Self { product, registry, counted, wall, ending, starting }
+    }
+
+    /// The program that they are of.
+    pub fn product(&self) -> &Product {
+        &self.product
     }
 
     /// Sets when the last shutdown began and when it had ended its pods, from its state file.

@@ -1,11 +1,12 @@
-//! Preemption as a plug-in: chooses the victims for a critical pod that does not fit.
+//! Preemption as a plug-in: chooses the victims for a critical pod that does not fit. With all of `winddown-preemption`.
 
 mod simulation;
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use winddown_preemption::Strategy;
+// The rest of what an agent needs for it.
+pub use winddown_preemption::*;
 use winddown_shared::{
     AdmissionFailureHandler, FitFailures, NodeView, Pod, PreemptionOutcome, Runtime,
 };

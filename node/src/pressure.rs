@@ -8,6 +8,7 @@ mod stalls;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,6 +69,15 @@ struct Manifests<R: Runtime> {
     workers: PodWorkers<RuntimeSyncer<R>>,
     wanted: watch::Receiver<Option<Arc<DesiredPods>>>,
     returning: Arc<Notify>,
+}
+
+// === impl PressureSource ===
+
+impl PressureSource {
+    /// Measures this machine, whose pods write to the file system of `storage`, and the pods of `runtime`.
+    pub fn of_host(storage: impl Into<PathBuf>, runtime: Arc<dyn RuntimeFigures>) -> Self {
+        Self { places: UsagePaths::of_host(storage), runtime }
+    }
 }
 
 // === impl Eviction ===

@@ -9,9 +9,9 @@ use winddown_shared::{
     Event, Pod, PodRef, PodUid, Recorder, RegisteredPlugin, WallClock, WorkerObserver,
 };
 
-use crate::Decisions;
 use crate::kept_kills::KeptKills;
 use crate::metrics::{Metrics, PodStartup};
+use crate::{Decisions, Product};
 
 /// Forwards each event to every recorder.
 pub(crate) struct Recorders {
@@ -28,10 +28,11 @@ impl Recorders {
         wall: &WallClock,
         kills: Option<KeptKills>,
         plugins: &[RegisteredPlugin],
+        product: &Product,
     ) -> Self {
         Self {
             decisions: Decisions::new(wall.clone()),
-            metrics: Arc::new(Metrics::new(wall.clone(), plugins)),
+            metrics: Arc::new(Metrics::new(wall.clone(), plugins, product)),
             kills,
             others: OnceLock::new(),
         }

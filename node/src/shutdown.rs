@@ -1,4 +1,4 @@
-//! Graceful shutdown as a plug-in: the lock, the plan, the run, drains and notices.
+//! Graceful shutdown as a plug-in: the lock, the plan, the run, drains and notices. With all of `winddown-shutdown`.
 
 mod drain;
 mod kubelet_look;
@@ -11,18 +11,18 @@ mod view;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use winddown_host::OneThread;
 use winddown_notices::{NoticeAggregator, OperatorSource};
 use winddown_shared::{
-    Inhibitor, LockState, Runtime, ShutdownKind, ShutdownWork, WallTime, error_chain,
+    Inhibitor, InhibitorState, LockState, Runtime, ShutdownKind, ShutdownWork, WallTime,
+    error_chain,
 };
-use winddown_shutdown::{
-    Policy, Progress, ProgressPhase, ProgressSender, RecordStore, ReportStore, RunRecord,
-    StateFile, StateTimes, Trigger, UnitStop,
-};
+// The rest of what an agent needs for it.
+pub use winddown_shutdown::*;
 
 use crate::core::Core;
 use crate::links::Objection;
@@ -34,7 +34,6 @@ use last_boot::LastBootState;
 
 /// The plug-in that ends the pods in order before the node goes down, or when it is drained.
 pub struct Shutdown {
-    policy: watch::Receiver<Arc<Policy>>,
     state_directory: PathBuf,
     volatile_directory: Option<PathBuf>,
     notices: NoticeAggregator,
@@ -48,6 +47,7 @@ pub struct Shutdown {
 #[derive(Clone)]
 pub struct ShutdownHandle {
     inhibitor: Arc<dyn Inhibitor>,
+    policy: watch::Receiver<Arc<Policy>>,
     progress: ProgressSender,
     reports: ReportStore,
     /// Set when the node has started.
@@ -117,8 +117,8 @@ impl Shutdown {
     ) -> Self {
         let state_directory = state_directory.into();
         let reports = ReportStore::new(reports::directory(&state_directory));
+        let policy = watch::Sender::new(Arc::new(policy)).subscribe();
         Self {
-            policy: watch::Sender::new(Arc::new(policy)).subscribe(),
             state_directory,
             volatile_directory: None,
             notices: NoticeAggregator::new(),
@@ -127,6 +127,7 @@ impl Shutdown {
             kubelet_inspector: None,
             handle: ShutdownHandle {
                 inhibitor,
+                policy,
                 progress: ProgressSender::new(),
                 reports,
                 end_pods: Arc::default(),
@@ -137,7 +138,7 @@ impl Shutdown {
     /// Follows a policy that can change. A change during a run applies to the next run.
     #[must_use]
     pub fn following(mut self, policy: watch::Receiver<Arc<Policy>>) -> Self {
-        self.policy = policy;
+        self.handle.policy = policy;
         self
     }
 
@@ -247,7 +248,7 @@ impl Shutdown {
         if let Some((deadline, text)) = carried.as_ref().and_then(|run| run.notice_of("operator")) {
             operator.restore(deadline, text);
         }
-        let ShutdownHandle { inhibitor, progress, reports, .. } = self.handle;
+        let ShutdownHandle { inhibitor, policy, progress, reports, .. } = self.handle;
         let last_boot = match self.trigger {
             Trigger::Drill => LastBootState::nothing(),
             _ => LastBootState::new(&state, &reports, &records, boot_id, core.wall.now()),
@@ -255,7 +256,7 @@ impl Shutdown {
         let StateTimes { start, end } = last_shutdown(&state);
         core.recorders.metrics.last_shutdown(start, end);
         let joined = Joined {
-            policy: self.policy,
+            policy,
             notices: self.notices,
             operator,
             progress,
@@ -288,6 +289,16 @@ impl ShutdownHandle {
     /// The progress of a shutdown, with every step.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
+    }
+
+    /// The state of the lock, with every change.
+    pub fn lock(&self) -> watch::Receiver<InhibitorState> {
+        self.inhibitor.state()
+    }
+
+    /// How long the policy wants the machine's shutdown to wait.
+    pub fn delay_wanted(&self) -> Duration {
+        self.policy.borrow().delay_wanted()
     }
 
     /// The reports on disk.

@@ -12,7 +12,7 @@ use winddown_shared::{
 };
 
 use crate::metrics::{PodCounts, ScrapedNode};
-use crate::{Node, PodSource, Settings, SettingsSource, plugin};
+use crate::{Node, PodSource, Product, Settings, SettingsSource, plugin};
 use winddown_control::api;
 
 impl<R: Runtime> Node<R> {
@@ -43,7 +43,7 @@ impl<R: Runtime> Node<R> {
         status.pods_unknown = !core.workers.running().known;
         status.pods = pods;
         status.rejected = rejected;
-        status.manifests = self.manifests(manifests.as_deref());
+        status.manifests = self.manifests(manifests.as_deref().or(self.0.manifests.as_deref()));
         status.decisions = core.recorders.decisions.last();
         self.0.sections.iter().for_each(|section| section.status(&mut status));
         status
@@ -57,6 +57,7 @@ impl<R: Runtime> Node<R> {
         let manifests = self.0.sources.iter().filter_map(PodSource::manifests);
         let has_ended = |pod: &Pod| core.statuses.get(pod.uid()).is_some_and(|s| is_terminal(&s));
         let mut facts = ScrapedNode {
+            product: core.product().clone(),
             pods: PodCounts::of(wanted, &core.workers.snapshot(), has_ended),
             manifest_problems: manifests.map(|manifests| manifests.errors.len()).sum(),
             process: self.0.process.read(),
@@ -69,10 +70,12 @@ impl<R: Runtime> Node<R> {
     }
 
     fn identity(&self) -> api::NodeStatus {
+        let product = self.0.core.product();
         api::NodeStatus {
             name: self.0.core.identity.name.clone(),
             boot_id: self.0.core.identity.boot_id.clone(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
+            product: (product != &Product::default()).then(|| product.name().to_owned()),
+            version: product.version().to_owned(),
             pid: std::process::id(),
             started_at: Some(self.0.started_at),
             uptime_seconds: self.0.started.elapsed().as_secs(),

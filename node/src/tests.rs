@@ -365,6 +365,12 @@ async fn a_reload_changes_the_plan_at_once() {
     assert_eq!(group.pods[0].grace_seconds, 20.0, "nobody else needs the time");
 }
 
+#[test]
+fn a_shutdown_policy_of_the_library_is_that_of_a_node_without_a_configuration() {
+    let configured = crate::policy_of(&Config::default().shutdown);
+    assert_eq!(winddown_shutdown::Policy::default(), configured);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_plan_without_graceful_shutdown_names_the_pods_that_would_be_killed() {
     let b = bench(FakeRuntime::default(), held());

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use winddown_control::api::{DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_control::{ActApi, HealthApi, PlanApi, StatusApi};
-use winddown_node::{Node, NodeBuilder};
+use winddown_node::{Node, NodeBuilder, Product};
 use winddown_shared::testing::{FakeRuntime, pod};
 use winddown_shared::{Counter, Plugin, PluginError, PluginMetric, PluginName};
 use winddown_static_pods::DesiredManifests;
@@ -88,6 +88,9 @@ async fn plug_ins_that_could_not_be_told_apart_start_no_node() {
     let ours = start([Counts(name, "max_age_a"), Counts(other, "winddown_inhibitor_held")]);
     let wrong = PluginError::MetricName { plugin: other, metric: "winddown_inhibitor_held" };
     assert_eq!(ours.unwrap_err(), wrong);
+    let builder = Node::builder(Arc::new(FakeRuntime::default())).product(Product::new("max", "1"));
+    let as_ours = builder.plugin(Counts(other, "max_b")).start().map(|node| node.metrics());
+    assert_eq!(as_ours.unwrap_err(), PluginError::MetricOfNode { plugin: other });
     let metrics = start([Counts(name, "max_age_a"), Counts(other, "max_b")]).unwrap();
     assert!(metrics.contains("max_age_a_total 0\n") && metrics.contains("max_b_total 0\n"));
 }

@@ -8,8 +8,6 @@ use winddown_shared::display;
 
 use super::queue::Queued;
 
-/// The reporter of every event.
-pub(super) const CONTROLLER: &str = "winddown";
 /// The API's limits for a message and for shorter texts, in bytes.
 const MAX_NOTE_BYTES: usize = 1024;
 const MAX_WORD_BYTES: usize = 128;
@@ -28,7 +26,13 @@ pub(super) fn name(queued: &Queued) -> String {
 }
 
 /// The object to create.
-pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -> api::Event {
+pub(super) fn body(
+    queued: &Queued,
+    name: &str,
+    message: &str,
+    reporter: &str,
+    instance: &str,
+) -> api::Event {
     let draft = &queued.draft;
     let annotations: BTreeMap<String, String> =
         draft.annotations.iter().map(|(key, value)| ((*key).to_owned(), value.clone())).collect();
@@ -47,7 +51,7 @@ pub(super) fn body(queued: &Queued, name: &str, message: &str, instance: &str) -
         action: Some(reason.clone()),
         reason: Some(reason),
         note: Some(shortened(message)),
-        reporting_controller: Some(CONTROLLER.to_owned()),
+        reporting_controller: Some(display::truncated(reporter, MAX_WORD_BYTES).to_owned()),
         reporting_instance: Some(display::truncated(instance, MAX_WORD_BYTES).to_owned()),
         ..api::Event::default()
     }

@@ -18,6 +18,8 @@ use super::{NodeRef, body};
 use winddown_api_client::refusal::{self, Refusal};
 use winddown_shared::Backoff;
 
+/// The reporter unless another is set.
+const REPORTER: &str = "winddown";
 /// The timeout of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// The timeout while a shutdown waits, and the longest pause between two requests then.
@@ -53,6 +55,8 @@ struct Requests {
     client: Client,
     queue: Arc<EventQueue>,
     instance: Arc<str>,
+    /// `reportingController`.
+    reporter: Arc<str>,
 }
 
 /// An event that is being written.
@@ -86,11 +90,20 @@ impl EventWriter {
     pub(super) fn new(client: Client, queue: Arc<EventQueue>, node: &NodeRef) -> Self {
         let instance = Arc::clone(&node.name);
         Self {
-            requests: Arc::new(Requests { client, queue, instance }),
+            requests: Arc::new(Requests { client, queue, instance, reporter: REPORTER.into() }),
             correlator: Correlator::new(),
             backoff: Backoff::EAGER,
             is_out: false,
         }
+    }
+
+    /// Sets the reporter of every event (`reportingController`). The default is winddown.
+    #[must_use]
+    pub fn reported_by(self, reporter: &str) -> Self {
+        let Requests { client, queue, instance, .. } = &*self.requests;
+        let (client, queue, instance) = (client.clone(), Arc::clone(queue), Arc::clone(instance));
+        let requests = Arc::new(Requests { client, queue, instance, reporter: reporter.into() });
+        Self { requests, ..self }
     }
 
     /// Writes until `cancel`. What is not written by then is lost: call [`flush`](super::Events::flush) first.
@@ -209,7 +222,13 @@ impl Requests {
             CorrelationStep::HoldBack => return Attempt::Done(Fate::HeldBack),
             _ if queued.since.elapsed() > TOO_OLD => return Attempt::Done(Fate::Dropped),
             CorrelationStep::Create { message, .. } => {
-                let event = body::body(queued, &body::name(queued), message, &self.instance);
+                let event = body::body(
+                    queued,
+                    &body::name(queued),
+                    message,
+                    &self.reporter,
+                    &self.instance,
+                );
                 let params = PostParams::default();
                 (self.bounded(events.create(&params, &event)).await, Fate::Written)
             }

@@ -8,6 +8,7 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 use super::labelled::Labelled;
 use super::rejection_reason::rejection_reason;
 use super::tally::Tally;
+use crate::Product;
 
 /// Bucket bounds in seconds of histograms for which the kubelet has the default buckets.
 const DEFAULT: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -68,7 +69,7 @@ pub(super) struct OfShutdown {
 }
 
 impl OfShutdown {
-    fn register(registry: &mut Registry) -> Self {
+    fn register(registry: &mut Registry, product: &Product) -> Self {
         let help = "When the last shutdown began, in seconds since 1970; 0 if there was none";
         let start = gauge(registry, "kubelet_graceful_shutdown_start_time", help);
         let help =
@@ -76,10 +77,15 @@ impl OfShutdown {
         let end = gauge(registry, "kubelet_graceful_shutdown_end_time", help);
         let groups = Labelled::new("priority", MOST_GROUPS, || Histogram::new(GRACE));
         let help = "How long a group of pods took to end at a shutdown or a drain";
-        seconds(registry, "winddown_shutdown_group_duration", help, groups.clone());
+        seconds(
+            registry,
+            &product.metric("winddown_shutdown_group_duration"),
+            help,
+            groups.clone(),
+        );
         let cut = labelled(
             registry,
-            "winddown_pods_cut",
+            &product.metric("winddown_pods_cut"),
             "how",
             2,
             "Pods that a shutdown ended with SIGKILL (killed) or left running (left)",
@@ -92,7 +98,7 @@ impl OfShutdown {
 impl Counted {
     /// Registers all metrics at zero. Series whose label values are known exist from the start, because a rate
     /// over a series that appears with its first event would miss that event.
-    pub(super) fn register(registry: &mut Registry) -> Self {
+    pub(super) fn register(registry: &mut Registry, product: &Product) -> Self {
         let restarted = labelled(
             registry,
             "kubelet_restarted_pods",
@@ -106,9 +112,7 @@ impl Counted {
         let steps = Labelled::new("operation_type", OPERATIONS.len(), || Histogram::new(DEFAULT));
         let help = "From the update that asked for a step of a pod's worker to the step's end";
         seconds(registry, "kubelet_pod_worker_duration", help, steps.clone());
-        for operation in OPERATIONS {
-            steps.of(operation);
-        }
+        OPERATIONS.iter().for_each(|operation| drop(steps.of(operation)));
         let help = "How long a pod was known before its worker began";
         let worker_start = histogram(registry, "kubelet_pod_worker_start_duration", help, &DEFAULT);
         let containers_per_pod = Histogram::new(CONTAINERS);
@@ -126,16 +130,18 @@ impl Counted {
         let (evictions, eviction_stats_age) = evictions(registry);
         let plugin_choices = labelled(
             registry,
-            "winddown_plugin_choices",
+            &product.metric("winddown_plugin_choices"),
             "plugin",
             MOST_PLUGINS,
             "Pods that a plug-in chose to end",
         );
-        let shutdown = OfShutdown::register(registry);
+        let shutdown = OfShutdown::register(registry, product);
         let help = "From the first request to end a pod to its last container's exit";
-        let pod_stop = histogram(registry, "winddown_pod_stop_duration", help, &GRACE);
+        let name = product.metric("winddown_pod_stop_duration");
+        let pod_stop = histogram(registry, &name, help, &GRACE);
         let help = "From letting a pod in to its containers running";
-        let pod_start = histogram(registry, "winddown_pod_start_duration", help, &GRACE);
+        let name = product.metric("winddown_pod_start_duration");
+        let pod_start = histogram(registry, &name, help, &GRACE);
         Self {
             restarted: [restarted.of(""), restarted.of("true")],
             orphans,

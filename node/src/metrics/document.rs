@@ -10,8 +10,14 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-/// The document being written. Names are passed without unit and without `_total`; both are appended.
-pub(super) struct Document<'a, 'b>(pub(super) &'a mut DescriptorEncoder<'b>);
+use crate::Product;
+
+/// The document being written. Names are passed as winddown documents them, without unit and without `_total`, which are
+/// appended.
+pub(super) struct Document<'a, 'b> {
+    pub(super) encoder: &'a mut DescriptorEncoder<'b>,
+    pub(super) product: &'a Product,
+}
 
 impl Document<'_, '_> {
     /// Writes a gauge with one sample.
@@ -22,7 +28,8 @@ impl Document<'_, '_> {
         unit: Option<&Unit>,
         value: impl EncodeGaugeValue,
     ) -> fmt::Result {
-        let encoder = self.0.encode_descriptor(name, help, unit, MetricType::Gauge)?;
+        let name = self.product.metric(name);
+        let encoder = self.encoder.encode_descriptor(&name, help, unit, MetricType::Gauge)?;
         ConstGauge::new(value).encode(encoder)
     }
 
@@ -37,7 +44,8 @@ impl Document<'_, '_> {
         L: EncodeLabel + Copy,
         V: EncodeGaugeValue + Copy,
     {
-        let mut encoder = self.0.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        let name = self.product.metric(name);
+        let mut encoder = self.encoder.encode_descriptor(&name, help, None, MetricType::Gauge)?;
         for (labels, value) in samples {
             ConstGauge::new(*value).encode(encoder.encode_family(labels)?)?;
         }
@@ -52,7 +60,8 @@ impl Document<'_, '_> {
         unit: Option<&Unit>,
         value: impl EncodeCounterValue,
     ) -> fmt::Result {
-        let encoder = self.0.encode_descriptor(name, help, unit, MetricType::Counter)?;
+        let name = self.product.metric(name);
+        let encoder = self.encoder.encode_descriptor(&name, help, unit, MetricType::Counter)?;
         ConstCounter::new(value).encode(encoder)
     }
 
@@ -61,8 +70,9 @@ impl Document<'_, '_> {
         &mut self,
         name: &str,
         help: &str,
-        labels: &[(&'static str, &'static str); N],
+        labels: &[(&'static str, &str); N],
     ) -> fmt::Result {
-        self.0.encode_descriptor(name, help, None, MetricType::Info)?.encode_info(labels)
+        let name = self.product.metric(name);
+        self.encoder.encode_descriptor(&name, help, None, MetricType::Info)?.encode_info(labels)
     }
 }

@@ -15,10 +15,13 @@ use super::counts::{ByOrigin, PodCounts};
 use super::document::Document;
 use super::plugin::PluginGauge;
 use super::process::ProcessUsage;
+use crate::Product;
 
 /// The current state of a node, for a scrape.
 #[derive(Clone, Debug, Default)]
 pub struct ScrapedNode {
+    /// The program that it is part of.
+    pub product: Product,
     /// The numbers of its pods.
     pub pods: PodCounts,
     /// Its inhibitor lock.
@@ -60,7 +63,7 @@ pub struct InhibitorFacts {
 
 impl Collector for ScrapedNode {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut out = Document(&mut encoder);
+        let mut out = Document { encoder: &mut encoder, product: &self.product };
         self.encode_pods(&mut out)?;
         self.encode_node(&mut out)?;
         #[cfg(feature = "eviction")]
@@ -190,7 +193,7 @@ impl ScrapedNode {
             None,
             self.manifest_problems,
         )?;
-        out.info("winddown_build", "The program.", &[("version", env!("CARGO_PKG_VERSION"))])
+        out.info("winddown_build", "The program.", &[("version", self.product.version())])
     }
 }
 

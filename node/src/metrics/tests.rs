@@ -17,7 +17,7 @@ fn label() -> PodRef {
 
 fn metrics() -> Metrics {
     let wall = WallClock::fixed(WallTime::from_second(1_800_000_000).unwrap());
-    Metrics::new(wall, &[])
+    Metrics::new(wall, &[], &Product::default())
 }
 
 /// The value of one sample, given by its name with labels.
@@ -94,7 +94,7 @@ fn a_shutdown_that_was_called_off_has_an_end_and_cuts_nothing_after_it() {
 #[test]
 fn the_times_of_the_shutdown_before_this_boot_are_there_from_the_start() {
     let start = WallTime::from_second(1_700_000_000).unwrap();
-    let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[]);
+    let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[], &Product::default());
     metrics.last_shutdown(Some(start), None);
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_start_time_seconds"), Some(1.7e9));
     // A start without an end: the previous shutdown did not complete.
@@ -108,7 +108,8 @@ fn what_a_plug_in_counts_is_shown_as_a_family_of_its_own_from_zero_on() {
     let oldest = Gauge::new("max_age_oldest_seconds", "The oldest pod");
     let name = PluginName::new("max-age");
     let plugin = RegisteredPlugin { name, metrics: vec![(&looks).into(), (&oldest).into()] };
-    let metrics = Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[plugin]);
+    let metrics =
+        Metrics::new(WallClock::fixed(WallTime::UNIX_EPOCH), &[plugin], &Product::default());
     looks.with_label_value("old").add(3);
     oldest.set(1.5);
     let text = metrics.text(ScrapedNode::default());

@@ -34,9 +34,10 @@ use winddown_config::{Config, ConfigError, Loaded, Mode, Origin, RuntimeKind, ex
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_node::cluster::Cluster;
 use winddown_node::metrics;
+use winddown_node::service::kept_lock;
 use winddown_node::{
     Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PodSource, PressureSource,
-    RuntimeFigures, policy_of, trusted_paths,
+    Product, RuntimeFigures, policy_of, trusted_paths,
 };
 use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
@@ -51,9 +52,6 @@ pub use slices::units_of_pods;
 
 /// A node on the real runtimes and the real logind.
 pub type ServiceNode = Node<ConfiguredRuntime>;
-
-/// The holder of the inhibitor lock, as `systemd-inhibit --list` shows it.
-const WHO: &str = "winddown";
 
 /// The options that the agent is started with.
 #[derive(Clone, Debug)]
@@ -429,17 +427,9 @@ fn inhibitor_config(
     options: &ServiceOptions,
     notifier: &Notifier,
 ) -> InhibitorConfig {
-    let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
-    wanted.who = WHO.to_owned();
+    let delay = policy_of(&config.shutdown).delay_wanted();
+    let mut wanted = kept_lock(&Product::default(), notifier, delay);
     wanted.root = Some(options.root.clone());
-    wanted.store = Arc::new(notifier.clone());
-    wanted.inherited_lock = notifier.take_inherited_lock().unwrap_or_else(|error| {
-        tracing::warn!(
-            error = error_chain(&error),
-            "a lock kept over the restart cannot be used; taking a new one"
-        );
-        None
-    });
     wanted
 }
 

@@ -151,7 +151,8 @@ fn notices(status: &Status, times: Times, rows: &mut Rows) {
 
 fn about(status: &Status, times: Times) -> String {
     let node = &status.node;
-    let mut about = format!("{}, winddown {}, pid {}", node.name, node.version, node.pid);
+    let product = node.product.as_deref().unwrap_or("winddown");
+    let mut about = format!("{}, {product} {}, pid {}", node.name, node.version, node.pid);
     if let Some(started) = node.started_at {
         about.push_str(&match times.clock {
             true => format!(", since {}", times.clock(started)),

@@ -106,7 +106,7 @@ proptest! {
         let draft = EventDraft::warning(Subject::pod(&pod(&name)), reason, message.as_str());
         queue.push(draft);
         let queued = runtime.block_on(queue.next());
-        let event = body::body(&queued, &body::name(&queued), &message, "n1");
+        let event = body::body(&queued, &body::name(&queued), &message, "my-agent", "n1");
         prop_assert!(event.metadata.name.unwrap().len() <= 253);
         let note = event.note.unwrap();
         prop_assert!(note.len() <= 1024);
@@ -121,7 +121,7 @@ async fn an_event_says_who_reports_and_about_what() {
     let draft = EventDraft { annotations: vec![("k", "v".into())], ..routine("a", "m") };
     queue.push(draft);
     let queued = queue.next().await;
-    let event = body::body(&queued, "a.1", "m", "n1");
+    let event = body::body(&queued, "a.1", "m", "my-agent", "n1");
     let json = serde_json::to_value(event).unwrap();
     let expected = serde_json::json!({
         "apiVersion": "events.k8s.io/v1",
@@ -132,7 +132,7 @@ async fn an_event_says_who_reports_and_about_what() {
         "reason": "Killing",
         "action": "Killing",
         "note": "m",
-        "reportingController": "winddown",
+        "reportingController": "my-agent",
         "reportingInstance": "n1",
         "regarding":
             {"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "a", "uid": "uid-a"},

@@ -97,6 +97,9 @@ pub struct NodeStatus {
     /// The kernel's boot ID.
     #[serde(default)]
     pub boot_id: String,
+    /// The agent's name; absent if it is winddown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub product: Option<String>,
     /// The agent's version.
     #[serde(default)]
     pub version: String,

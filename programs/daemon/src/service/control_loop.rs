@@ -6,32 +6,17 @@ use std::time::Duration;
 
 use tokio::signal::unix::Signal;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior};
 use winddown_api_client::{ApiHealth, ConnectionState};
 use winddown_notices::NoticeAggregator;
-use winddown_shared::{Inhibitor, ShutdownKind, error_chain};
-use winddown_systemd::{LogindInhibitor, Notifier, shutdown_in_progress};
+use winddown_shared::{Inhibitor, error_chain};
+use winddown_systemd::{LogindInhibitor, Notifier};
 
 use super::reload::{self, FileReading, Loaded};
 use super::signals::Ends;
 use super::{ServiceNode, ServiceOptions, notices, status_line};
 use winddown_config::Config;
 use winddown_control::HealthApi;
-use winddown_node::{Configuration, Configured, ShutdownHandle, policy_of};
-
-/// A login manager that has not been reached for this long counts as unavailable for now. The agent
-/// then reports that it is ready without the lock, and keeps trying.
-const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
-
-/// The interval of ticks without a watchdog; one per hour costs nothing.
-const IDLE_TICK: Duration = Duration::from_secs(3600);
-
-/// How long the service manager may take to report whether the machine is going down.
-const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Added to the plan's time when the service manager is asked to extend the stop timeout. The node waits ten seconds
-/// longer than the plan wants, after the question how the machine goes down.
-const STOP_SLACK: Duration = Duration::from_secs(20);
+use winddown_node::{Configuration, Configured, ShutdownHandle, policy_of, service};
 
 pub(super) struct ControlLoop {
     pub(super) options: ServiceOptions,
@@ -51,10 +36,10 @@ impl ControlLoop {
     /// Runs until SIGTERM or SIGINT, and then ends the pods if the machine is going down.
     pub(super) async fn run(mut self) {
         let mut state = self.inhibitor.state();
-        let mut watchdog = self.watchdog();
+        let mut watchdog = service::watchdog(&self.notifier);
         let mut ready = false;
         let mut reading = None;
-        let patience = tokio::time::sleep(UNAVAILABLE_AFTER);
+        let patience = tokio::time::sleep(service::UNAVAILABLE_AFTER);
         tokio::pin!(patience);
         loop {
             self.notify_status();
@@ -90,19 +75,7 @@ impl ControlLoop {
                 () = self.ends.next() => break,
             }
         }
-        self.notifier.stopping();
-        let end = async {
-            self.shutdown.end_pods_if_going_down(going_down()).await;
-            self.node.shut_down().await;
-        };
-        self.notifier.extend_timeout(self.delay_wanted() + STOP_SLACK, end).await;
-    }
-
-    fn watchdog(&self) -> tokio::time::Interval {
-        let every = self.notifier.watchdog_interval().unwrap_or(IDLE_TICK);
-        let mut ticks = tokio::time::interval_at(Instant::now() + every, every);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        ticks
+        service::end(&self.notifier, &self.node, &self.shutdown).await;
     }
 
     fn notify_status(&self) {
@@ -171,15 +144,6 @@ async fn changed(api: &mut Option<watch::Receiver<ApiHealth>>) {
     if health.changed().await.is_err() {
         *api = None;
     }
-}
-
-/// How the machine is going down. If the service manager does not answer, the stop is taken for a restart of the agent:
-/// ending the pods of a node that stays up is the greater harm.
-async fn going_down() -> Option<ShutdownKind> {
-    shutdown_in_progress(SYSTEMD_ANSWER_TIMEOUT).await.unwrap_or_else(|error| {
-        tracing::debug!(error = error_chain(&error), "taken for a restart of the agent");
-        None
-    })
 }
 
 /// The prefix of the warning that the status shows after a failed reload.

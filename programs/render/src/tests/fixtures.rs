@@ -41,6 +41,7 @@ pub(crate) fn fresh() -> Status {
         pid: 412,
         started_at: Some(at("11:59:55")),
         uptime_seconds: 5,
+        ..NodeStatus::default()
     };
     let mut status = Status::new(at("12:00:00"), node);
     status.lock.state = LockState::Held;

@@ -1,0 +1,159 @@
+//! A node as a service of systemd.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, sleep};
+use winddown_control::HealthApi as _;
+use winddown_shared::{Runtime, ShutdownKind, error_chain};
+use winddown_systemd::{InhibitorConfig, Notifier, shutdown_in_progress};
+
+use crate::{Node, Product, ShutdownHandle};
+
+/// A login manager that has not been reached for this long counts as unavailable for now. The service is then ready
+/// without the lock, which is still tried for.
+pub const UNAVAILABLE_AFTER: Duration = Duration::from_secs(10);
+
+/// The interval of ticks without a watchdog; one per hour costs nothing.
+const IDLE_TICK: Duration = Duration::from_secs(3600);
+
+/// How long the service manager may take to report whether the machine is going down.
+const SYSTEMD_ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Added to the plan's time when the service manager is asked to extend the stop timeout. The node waits ten seconds
+/// longer than the plan wants, after the question how the machine goes down.
+const STOP_SLACK: Duration = Duration::from_secs(20);
+
+/// The process as a service: what systemd hands it, and what it tells systemd. From a shell it does the same, and tells
+/// nothing.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use winddown_node::shared::testing::FakeRuntime;
+/// use winddown_node::shutdown::Policy;
+/// use winddown_node::systemd::LogindInhibitor;
+/// use winddown_node::{Node, Product, SystemdService, Shutdown};
+///
+/// # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+/// let product = Product::new("my-agent", env!("CARGO_PKG_VERSION"));
+/// let service = SystemdService::new(&product)?;
+/// let policy = Policy::default();
+/// let logind = LogindInhibitor::start(service.inhibitor(policy.delay_wanted()));
+/// let shutdown = Shutdown::new(Arc::new(logind), policy, "/var/lib/my-agent");
+/// let handle = shutdown.handle();
+/// let node = Node::builder(Arc::new(FakeRuntime::default()))
+///     .product(product)
+///     .plugin(shutdown)
+///     .start()?;
+/// service.run(&node, &handle).await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct SystemdService {
+    product: Product,
+    notifier: Notifier,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl SystemdService {
+    /// The service of this name. SIGTERM and SIGINT are handled from here on: [`run`](Self::run) waits for them. Must be
+    /// called inside a tokio runtime with I/O enabled.
+    ///
+    /// # Errors
+    /// The signals cannot be handled.
+    pub fn new(product: &Product) -> io::Result<Self> {
+        Ok(Self {
+            product: product.clone(),
+            notifier: Notifier::from_env(),
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// What it tells systemd.
+    pub fn notifier(&self) -> &Notifier {
+        &self.notifier
+    }
+
+    /// The settings of a lock in the name of the product, which systemd keeps while the agent is restarted.
+    pub fn inhibitor(&self, wanted_delay: Duration) -> InhibitorConfig {
+        kept_lock(&self.product, &self.notifier, wanted_delay)
+    }
+
+    /// Runs until SIGTERM or SIGINT, and then stops the node. Its pods continue, unless the machine is going down: then
+    /// they are ended first.
+    ///
+    /// Tells systemd that the service is ready when the lock is held or known to be unavailable, and feeds the watchdog
+    /// while the node makes progress.
+    pub async fn run<R: Runtime>(mut self, node: &Node<R>, shutdown: &ShutdownHandle) {
+        let mut lock = shutdown.lock();
+        let mut watchdog = watchdog(&self.notifier);
+        let mut patience = std::pin::pin!(sleep(UNAVAILABLE_AFTER));
+        let mut ready = false;
+        loop {
+            if !ready && (lock.borrow_and_update().lock.is_known() || patience.is_elapsed()) {
+                ready = true;
+                self.notifier.ready();
+            }
+            tokio::select! {
+                () = &mut patience, if !ready => {}
+                changed = lock.changed(), if !ready => if changed.is_err() { break },
+                _ = watchdog.tick() => if node.health().ok() { self.notifier.watchdog_ping() },
+                _ = self.terminate.recv() => break,
+                _ = self.interrupt.recv() => break,
+            }
+        }
+        end(&self.notifier, node, shutdown).await;
+    }
+}
+
+/// Ticks as often as the service manager wants to hear that the service is alive.
+pub fn watchdog(notifier: &Notifier) -> Interval {
+    let every = notifier.watchdog_interval().unwrap_or(IDLE_TICK);
+    let mut ticks = interval_at(Instant::now() + every, every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// The settings of a lock in the name of `product`, of which `notifier`'s service manager keeps a copy.
+pub fn kept_lock(
+    product: &Product,
+    notifier: &Notifier,
+    wanted_delay: Duration,
+) -> InhibitorConfig {
+    let mut wanted = InhibitorConfig::new(wanted_delay);
+    wanted.who = product.name().to_owned();
+    wanted.store = Arc::new(notifier.clone());
+    wanted.inherited_lock = notifier.take_inherited_lock().unwrap_or_else(|error| {
+        tracing::warn!(
+            error = error_chain(&error),
+            "a lock kept over the restart cannot be used; taking a new one"
+        );
+        None
+    });
+    wanted
+}
+
+/// Stops the node because its service is stopped, and ends its pods first if the machine is going down.
+pub async fn end<R: Runtime>(notifier: &Notifier, node: &Node<R>, shutdown: &ShutdownHandle) {
+    notifier.stopping();
+    let end = async {
+        shutdown.end_pods_if_going_down(going_down()).await;
+        node.shut_down().await;
+    };
+    notifier.extend_timeout(shutdown.delay_wanted() + STOP_SLACK, end).await;
+}
+
+/// How the machine is going down. If the service manager does not answer, the stop is taken for a restart of the agent:
+/// ending the pods of a node that stays up is the greater harm.
+async fn going_down() -> Option<ShutdownKind> {
+    shutdown_in_progress(SYSTEMD_ANSWER_TIMEOUT).await.unwrap_or_else(|error| {
+        tracing::debug!(error = error_chain(&error), "taken for a restart of the agent");
+        None
+    })
+}
