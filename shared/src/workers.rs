@@ -25,7 +25,6 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 
 use crate::base::lock::Mutex;
 use crate::workers::syncer::{PodSyncer, RuntimeView, UpdateKind};
@@ -91,7 +90,8 @@ struct WorkersShared<S> {
     more_known: watch::Sender<u64>,
     /// Wakes the timer task when its earliest entry has changed.
     timer: Notify,
-    tasks: TaskTracker,
+    /// Has a receiver for each task.
+    tasks: watch::Sender<()>,
     root: CancellationToken,
     /// Set once no further step may begin. `root` carries the same information, but reading it takes a lock.
     shut_down: AtomicBool,
@@ -125,7 +125,7 @@ impl<S: PodSyncer> PodWorkers<S> {
             ends: watch::Sender::new(0),
             more_known: watch::Sender::new(0),
             timer: Notify::new(),
-            tasks: TaskTracker::new(),
+            tasks: watch::Sender::new(()),
             root: root.clone(),
             shut_down: AtomicBool::new(false),
         });
@@ -266,8 +266,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.inner.root.cancel();
         // A kill that begins after this detects by itself that the workers are gone.
         self.inner.state.lock().give_up();
-        self.inner.tasks.close();
-        self.inner.tasks.wait().await;
+        self.inner.tasks.closed().await;
     }
 }
 
@@ -427,7 +426,11 @@ impl<S: PodSyncer> WorkersShared<S> {
         if let Some((uid, generation)) = wake {
             // Boxed because it is moved many times on its way into the task and is about a kilobyte.
             let run = Box::pin(task::run(self.clone(), uid, generation));
-            start("pod worker", self.tasks.track_future(run));
+            let running = self.tasks.subscribe();
+            start("pod worker", async move {
+                run.await;
+                drop(running);
+            });
         }
     }
 }

@@ -3,15 +3,18 @@
 //! Everything is a no-op without `NOTIFY_SOCKET`, so the agent runs the same from a shell.
 
 use std::fs::OpenOptions;
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use sd_notify::NotifyState;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
@@ -201,9 +204,7 @@ impl LockStore for Notifier {
             return Ok(());
         }
         // Without FDPOLL=0 systemd drops the copy as soon as a restarting logind closes its end.
-        let states =
-            [NotifyState::FdStore, NotifyState::FdName(LOCK_NAME), NotifyState::Custom("FDPOLL=0")];
-        sd_notify::notify_with_fds(&states, &[lock])
+        send_with_fd(&format!("FDSTORE=1\nFDNAME={LOCK_NAME}\nFDPOLL=0\n"), lock)
     }
 
     fn clear(&self) -> Pin<Box<dyn Future<Output = io::Result<()>> + Send + '_>> {
@@ -211,7 +212,11 @@ impl LockStore for Notifier {
             if !self.enabled {
                 return Ok(());
             }
-            sd_notify::notify(&[NotifyState::FdStoreRemove, NotifyState::FdName(LOCK_NAME)])?;
+            let name = format!("FDNAME={LOCK_NAME}");
+            sd_notify::notify(&[
+                NotifyState::Custom("FDSTOREREMOVE=1"),
+                NotifyState::Custom(&name),
+            ])?;
             barrier().await
         })
     }
@@ -235,11 +240,28 @@ async fn renewing<T>(time: Duration, ask: impl Fn(Duration), work: impl Future<O
     }
 }
 
+/// Sends `message` with a copy of `fd`.
+fn send_with_fd(message: &str, fd: BorrowedFd<'_>) -> io::Result<()> {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let socket = UnixDatagram::unbound()?;
+    socket.connect(path)?;
+    let fds = [fd];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::ErrorKind::OutOfMemory.into());
+    }
+    let text = [IoSlice::new(message.as_bytes())];
+    // A datagram is sent whole or not at all.
+    sendmsg(&socket, &text, &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
 /// Waits until the service manager has processed everything sent before: it closes the descriptor
 /// sent with `BARRIER=1` when it gets there.
 async fn barrier() -> io::Result<()> {
     let (ours, theirs) = io::pipe()?;
-    sd_notify::notify_with_fds(&[NotifyState::Custom("BARRIER=1")], &[theirs.as_fd()])?;
+    send_with_fd("BARRIER=1\n", theirs.as_fd())?;
     drop(theirs);
     let mut ours = pipe::Receiver::from_owned_fd(ours.into())?;
     tokio::time::timeout(BARRIER_TIMEOUT, ours.read(&mut [0])).await??;

@@ -46,6 +46,7 @@ mod file;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod inotify;
 pub mod kernel;
 mod local_node;
 pub mod machine;

@@ -73,6 +73,21 @@ impl Ready {
         self.0.readable().await?.retain_ready();
         Ok(())
     }
+
+    /// Calls `read` when there is data, and again as long as it says `WouldBlock` or `Interrupted`. Cancel-safe.
+    pub(crate) async fn read<T>(
+        &self,
+        read: impl Fn(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            let mut news = self.0.readable().await?;
+            match news.try_io(|fd| read(fd.get_ref().as_fd())) {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(result) => return result,
+                Err(_would_block) => {}
+            }
+        }
+    }
 }
 
 impl Ready {

@@ -1,9 +1,10 @@
 //! Atomic writing of files.
 
-use std::fs::{File, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 
 /// What the new content outlasts once [`replace`] has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,18 +27,63 @@ pub fn replace(path: &Path, mode: u32, durability: Durability, content: &[u8]) -
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
     let directory = directory.unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-    let mut draft =
-        tempfile::Builder::new().prefix(&format!(".tmp-{name}-")).tempfile_in(directory)?;
-    draft.as_file().set_permissions(Permissions::from_mode(mode))?;
-    draft.write_all(content)?;
+    let mut draft = Draft::create(directory, &name)?;
+    draft.file.set_permissions(Permissions::from_mode(mode))?;
+    (&draft.file).write_all(content).map_err(|error| draft.error(&error))?;
     if durability == Durability::PowerCut {
-        draft.as_file().sync_all()?;
+        draft.file.sync_all()?;
     }
-    draft.persist(path).map_err(|error| error.error)?;
+    fs::rename(&draft.path, path)?;
+    draft.is_in_place = true;
     if durability == Durability::PowerCut {
         sync_directory(directory)?;
     }
     Ok(())
+}
+
+/// The new content, in a file of its own until that has taken the place of the old one.
+struct Draft {
+    file: File,
+    path: PathBuf,
+    is_in_place: bool,
+}
+
+impl Draft {
+    /// Creates an empty file that no other user may open, under a name that none has yet.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "it is new: nothing is read, and no link is followed"
+    )]
+    fn create(directory: &Path, name: &str) -> io::Result<Self> {
+        let mut how = OpenOptions::new();
+        how.write(true).create_new(true).mode(0o600);
+        loop {
+            // Each of these hashes with random keys of its own.
+            let letters = RandomState::new().hash_one(name) >> 40;
+            let path = directory.join(format!(".tmp-{name}-{letters:06x}"));
+            match how.open(&path) {
+                Ok(file) => return Ok(Self { file, path, is_in_place: false }),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(at(&path, &error)),
+            }
+        }
+    }
+
+    fn error(&self, error: &io::Error) -> io::Error {
+        at(&self.path, error)
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.is_in_place {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{error} at path {path:?}"))
 }
 
 /// The same, for a file that only its owner may read: names, times and reasons of pods, tokens, keys.

@@ -5,10 +5,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use futures_util::StreamExt as _;
-use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
 use tokio::sync::watch::{Receiver, Sender};
 use winddown_shared::Mutex;
+
+use crate::inotify::{Events, ReadFlags, WatchFlags, WatchMark, Watches};
 
 /// Watches directories in which files are written, created and renamed. Cheap to clone.
 ///
@@ -18,20 +18,20 @@ pub struct SharedWatch(Arc<Mutex<Directories>>);
 
 /// Notifies the readers. Does nothing unless its [`run`](Self::run) is polled.
 pub struct SharedWatchTask {
-    stream: EventStream<[u8; 4096]>,
+    events: Events,
     watch: SharedWatch,
 }
 
 /// A directory that one reader follows; no longer followed when dropped.
 pub struct Subscription {
     watch: SharedWatch,
-    watched: WatchDescriptor,
+    watched: WatchMark,
     changes: Receiver<()>,
 }
 
 struct Directories {
     watches: Watches,
-    told: HashMap<WatchDescriptor, Sender<()>>,
+    told: HashMap<WatchMark, Sender<()>>,
 }
 
 // === impl SharedWatch ===
@@ -42,10 +42,10 @@ impl SharedWatch {
     /// # Errors
     /// The kernel refused an inotify instance.
     pub fn open() -> io::Result<(Self, SharedWatchTask)> {
-        let stream = Inotify::init()?.into_event_stream([0; 4096])?;
-        let directories = Directories { watches: stream.watches(), told: HashMap::new() };
+        let events = Events::open()?;
+        let directories = Directories { watches: events.watches(), told: HashMap::new() };
         let watch = Self(Arc::new(Mutex::new(directories)));
-        Ok((watch.clone(), SharedWatchTask { stream, watch }))
+        Ok((watch.clone(), SharedWatchTask { events, watch }))
     }
 
     /// Follows the directory that is at this path now. Changes after the call are reported. Blocks
@@ -54,16 +54,16 @@ impl SharedWatch {
     /// # Errors
     /// The directory does not exist, or the kernel refused another watch.
     pub fn follow(&self, directory: &Path) -> io::Result<Subscription> {
-        let changes = WatchMask::MODIFY
-            | WatchMask::CREATE
-            | WatchMask::DELETE
-            | WatchMask::MOVE
-            | WatchMask::DELETE_SELF
-            | WatchMask::ONLYDIR;
+        let changes = WatchFlags::MODIFY
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::ONLYDIR;
         let mut directories = self.0.lock();
-        // The same directory has the same descriptor.
+        // The same directory has the same mark.
         let watched = directories.watches.add(directory, changes)?;
-        let told = directories.told.entry(watched.clone()).or_insert_with(|| Sender::new(()));
+        let told = directories.told.entry(watched).or_insert_with(|| Sender::new(()));
         let changes = told.subscribe();
         Ok(Subscription { watch: self.clone(), watched, changes })
     }
@@ -75,19 +75,14 @@ impl SharedWatchTask {
     /// Notifies the readers for as long as it is polled. Returns when the kernel reports no more
     /// events; the readers see that as a change.
     pub async fn run(mut self) {
-        loop {
-            let event = match self.stream.next().await {
-                Some(Ok(event)) => event,
-                Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Some(Err(_)) | None => break,
-            };
+        while let Ok(event) = self.events.next().await {
             let mut directories = self.watch.0.lock();
-            if event.mask.contains(EventMask::Q_OVERFLOW) {
+            if event.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
                 directories.told.values().for_each(|told| told.send_modify(|()| {}));
-            } else if let Some(told) = directories.told.get(&event.wd) {
+            } else if let Some(told) = directories.told.get(&event.watched) {
                 told.send_modify(|()| {});
-                if event.mask.contains(EventMask::IGNORED) {
-                    directories.told.remove(&event.wd);
+                if event.flags.contains(ReadFlags::IGNORED) {
+                    directories.told.remove(&event.watched);
                 }
             }
         }
@@ -113,7 +108,7 @@ impl Drop for Subscription {
         if is_last {
             directories.told.remove(&self.watched);
             // Fails if the directory is gone, and the watch with it.
-            let _ = directories.watches.remove(self.watched.clone());
+            let _ = directories.watches.remove(self.watched);
         }
     }
 }

@@ -3,17 +3,15 @@
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
-use std::pin::Pin;
 
-use futures_util::StreamExt as _;
-use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask, Watches};
+use crate::inotify::{Events, ReadFlags, WatchFlags, WatchMark, Watches};
 
 /// Events of directories that are looked up again before each check.
 ///
 /// Events are only a hint that a check is worthwhile: the kernel drops them when there are too
 /// many, and some file systems have none.
 pub struct Watch {
-    stream: Option<Pin<Box<EventStream<[u8; 4096]>>>>,
+    events: Option<Events>,
     watched: Vec<Option<Watched>>,
 }
 
@@ -22,7 +20,7 @@ pub struct Watcher(Watches);
 
 /// A watched directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watched(WatchDescriptor);
+pub struct Watched(WatchMark);
 
 /// The meaning of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,24 +49,23 @@ impl Watch {
     ///
     /// Without inotify, [`next`](Self::next) never resolves, and the error is the cause.
     pub fn open() -> (Self, io::Result<()>) {
-        let opened = Inotify::init().and_then(|inotify| inotify.into_event_stream([0; 4096]));
-        let (stream, result) = match opened {
-            Ok(stream) => (Some(Box::pin(stream)), Ok(())),
+        let (events, result) = match Events::open() {
+            Ok(events) => (Some(events), Ok(())),
             Err(error) => (None, Err(error)),
         };
-        (Self { stream, watched: Vec::new() }, result)
+        (Self { events, watched: Vec::new() }, result)
     }
 
     /// A handle that adds directories; `None` without inotify.
     pub fn watcher(&self) -> Option<Watcher> {
-        self.stream.as_ref().map(|stream| Watcher(stream.watches()))
+        self.events.as_ref().map(|events| Watcher(events.watches()))
     }
 
     /// Follows these directories from now on, and stops following earlier ones that are not among
     /// them. `None` keeps the index of a directory that does not exist.
     pub fn follow(&mut self, watched: Vec<Option<Watched>>) {
         let before = std::mem::replace(&mut self.watched, watched);
-        let Some(Watcher(mut watches)) = self.watcher() else { return };
+        let Some(Watcher(watches)) = self.watcher() else { return };
         for old in before.into_iter().flatten() {
             if !self.watched.iter().flatten().any(|kept| *kept == old) {
                 // Fails if the directory is gone, and the watch with it.
@@ -81,23 +78,18 @@ impl Watch {
     /// reported as [`Hint::Lost`].
     pub async fn next(&mut self) -> Hint {
         loop {
-            let Some(stream) = &mut self.stream else { return std::future::pending().await };
-            let event = match stream.next().await {
-                Some(Ok(event)) => event,
-                Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Some(Err(_)) | None => {
-                    self.stream = None;
-                    return Hint::Lost;
-                }
+            let Some(events) = &mut self.events else { return std::future::pending().await };
+            let Ok(event) = events.next().await else {
+                self.events = None;
+                return Hint::Lost;
             };
-            if event.mask.contains(EventMask::Q_OVERFLOW) {
+            if event.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
                 return Hint::Lost;
             }
-            let complete = EventMask::CLOSE_WRITE | EventMask::MOVED_TO;
-            if let Some(at) =
-                self.watched.iter().position(|one| matches!(one, Some(one) if one.0 == event.wd))
-            {
-                let is_complete = event.mask.intersects(complete);
+            let complete = ReadFlags::CLOSE_WRITE | ReadFlags::MOVED_TO;
+            let watched = Some(Watched(event.watched));
+            if let Some(at) = self.watched.iter().position(|one| *one == watched) {
+                let is_complete = event.flags.intersects(complete);
                 return Hint::Change(Change { at, name: event.name, is_complete });
             }
         }
@@ -113,14 +105,14 @@ impl Watcher {
     /// Watching the same directory again has no effect, so call this before every check: later
     /// changes yield an event, and earlier ones are visible to the check.
     pub fn add(&mut self, directory: &Path) -> Option<Watched> {
-        let changes = WatchMask::CLOSE_WRITE
-            | WatchMask::CREATE
-            | WatchMask::DELETE
-            | WatchMask::MOVE
-            | WatchMask::ATTRIB
-            | WatchMask::DELETE_SELF
-            | WatchMask::MOVE_SELF
-            | WatchMask::ONLYDIR;
+        let changes = WatchFlags::CLOSE_WRITE
+            | WatchFlags::CREATE
+            | WatchFlags::DELETE
+            | WatchFlags::MOVE
+            | WatchFlags::ATTRIB
+            | WatchFlags::DELETE_SELF
+            | WatchFlags::MOVE_SELF
+            | WatchFlags::ONLYDIR;
         let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
         self.0.add(directory, changes).ok().map(Watched)
     }

@@ -55,7 +55,7 @@ impl<S: PodSyncer> PodWorkers<S> {
 
     /// The number of pods with a step in flight or about to begin.
     pub fn busy(&self) -> usize {
-        self.inner.tasks.len()
+        self.inner.tasks.receiver_count()
     }
 
     /// The lifecycle stage of a pod; `None` for an unknown UID.

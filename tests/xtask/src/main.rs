@@ -16,13 +16,14 @@ mod promises;
 mod published;
 mod rooms;
 mod texts;
+mod trees;
 mod ways;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map | names | pages FORM DIR | plugins | promises | rooms | texts | ways\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map | names | pages FORM DIR | plugins | promises | rooms | texts | trees [build] | ways\n\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
     limits         which types, traits and functions are large, and why\n\
@@ -34,6 +35,7 @@ const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map |
     promises       what the tests promise, and with --since REVISION what is gone or came\n\
     rooms          how large each crate is, which files need each other, and which folders use which\n\
     texts          each text that users read, with its file and line\n\
+    trees [build]  how many crates each published crate brings alone, and with build the time that they take\n\
     ways           whether the product does each thing that has one place there only";
 
 fn main() -> Result<()> {
@@ -56,6 +58,8 @@ fn main() -> Result<()> {
             rooms::show(&repository())?;
             layers::show(&repository())
         }
+        ["trees"] => trees::show(&repository(), false),
+        ["trees", "build"] => trees::show(&repository(), true),
         ["inventory", out] => inventory::write(&repository(), Path::new(out), made_at()?),
         _ => bail!("{USAGE}"),
     }

@@ -23,7 +23,7 @@ const CATEGORIES: [&str; 10] = [
 ];
 
 /// The publishable crates, by name.
-fn published() -> BTreeMap<String, Value> {
+pub(crate) fn published() -> BTreeMap<String, Value> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
     cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]);
     let output = cargo.current_dir(repository()).output().unwrap();

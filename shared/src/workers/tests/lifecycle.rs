@@ -28,13 +28,13 @@ async fn no_task_is_left_when_every_pod_is_idle_or_gone() {
         b.workers.update(UpdateKind::Create, pod(&format!("p{i}")), None);
     }
     settle().await;
-    assert_eq!(b.workers.inner.tasks.len(), 0);
+    assert_eq!(b.workers.inner.tasks.receiver_count(), 0);
     for i in 0..50 {
         b.workers.kill_pod(pod(&format!("p{i}")), request()).await.unwrap();
     }
     settle().await;
     b.workers.sync_known_pods(&HashSet::new());
-    assert_eq!(b.workers.inner.tasks.len(), 0);
+    assert_eq!(b.workers.inner.tasks.receiver_count(), 0);
     assert!(b.workers.inner.state.lock().records.is_empty());
 }
 

@@ -228,7 +228,7 @@ impl Trial {
         assert!(state.records.is_empty(), "a record leaked: {:?}", state.records);
         assert!(state.names.is_empty(), "a name leaked");
         assert_eq!(state.next_due(), None, "a date leaked");
-        assert_eq!(inner.tasks.len(), 0, "a task leaked");
+        assert_eq!(inner.tasks.receiver_count(), 0, "a task leaked");
     }
 }
 

@@ -237,21 +237,18 @@ async fn a_link_in_its_place_is_not_followed_and_nothing_of_its_target_is_told()
 
 #[test]
 fn what_is_no_regular_file_is_not_even_opened() {
-    use inotify::{Inotify, WatchMask};
+    use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
     let directory = tempfile::tempdir().expect("a directory");
     let (pipe, link) = (directory.path().join("pipe"), directory.path().join("link"));
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("made");
     std::os::unix::fs::symlink(&pipe, &link).expect("linked");
-    let mut opened = Inotify::init().expect("inotify");
-    opened.watches().add(&pipe, WatchMask::OPEN).expect("a watch");
+    let opened = inotify::init(CreateFlags::NONBLOCK).expect("inotify");
+    inotify::add_watch(&opened, &pipe, WatchFlags::OPEN).expect("a watch");
     for path in [&pipe, &link] {
         assert!(matches!(look(path), Look::Failed(_)), "{}", path.display());
     }
-    let events = opened.read_events(&mut [0; 1024]).map(Iterator::count);
-    assert!(
-        matches!(events, Err(ref error) if error.kind() == io::ErrorKind::WouldBlock),
-        "{events:?}"
-    );
+    let events = rustix::io::read(&opened, &mut [0; 1024]);
+    assert_eq!(events, Err(rustix::io::Errno::WOULDBLOCK));
 }
 
 #[tokio::test]

@@ -1,0 +1,94 @@
+//! How many crates each published crate brings into a program that needs nothing else, and how long they take to build.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+/// The published crates, and how many crates each may bring, itself included.
+const MOST_CRATES: [(&str, usize); 8] = [
+    ("winddown-quantities", 11),
+    ("winddown-shared", 34),
+    ("winddown-host", 43),
+    ("winddown-notices", 55),
+    ("winddown-systemd", 60),
+    ("winddown-preemption", 35),
+    ("winddown-eviction", 46),
+    ("winddown-shutdown", 45),
+];
+
+/// Prints one line per crate; with `is_built` builds each alone, from nothing.
+///
+/// # Errors
+/// A crate brings more than it may, or cannot be built.
+pub(crate) fn show(repository: &Path, is_built: bool) -> Result<()> {
+    let mut wrong = Vec::new();
+    for (name, most) in MOST_CRATES {
+        let count = crates(repository, name)?.len();
+        let time = match is_built {
+            true => format!("{:>5} s of a processor", build(repository, name)?.as_secs()),
+            false => String::new(),
+        };
+        println!("{count:>4} of {most:>2} crates{time}  {name}");
+        if count > most {
+            wrong.push(format!("{name} brings {count} crates, and {most} are allowed"));
+        }
+    }
+    ensure!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// The crates in the tree of `name` alone, with their versions.
+fn crates(repository: &Path, name: &str) -> Result<BTreeSet<String>> {
+    let tree = cargo(repository, &["tree", "--edges", "normal", "--prefix", "none"], name)?;
+    let named = |line: &str| line.split(' ').take(2).collect::<Vec<_>>().join(" ");
+    Ok(tree.lines().filter(|line| !line.is_empty()).map(named).collect())
+}
+
+/// Builds `name` in a folder of its own; returns the time of processors that it took.
+fn build(repository: &Path, name: &str) -> Result<Duration> {
+    let folder = repository.join("target/trees");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).context("the last build cannot be removed")?;
+    }
+    let before = time_of_children()?;
+    cargo(repository, &["build", "--quiet", "--target-dir", "target/trees"], name)?;
+    Ok(time_of_children()?.saturating_sub(before))
+}
+
+/// The time of processors that finished children of this process have used, with theirs.
+fn time_of_children() -> Result<Duration> {
+    let text = std::fs::read_to_string("/proc/self/stat").context("/proc is missing")?;
+    // The name in parentheses may have spaces in it; cutime and cstime are fields 16 and 17, in hundredths of a second.
+    let fields = text.rsplit(')').next().unwrap_or_default().split_whitespace().skip(13).take(2);
+    let ticks = fields.map(str::parse::<u64>).sum::<Result<u64, _>>().context("/proc/self/stat")?;
+    Ok(Duration::from_millis(ticks * 10))
+}
+
+fn cargo(repository: &Path, command: &[&str], name: &str) -> Result<String> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(repository).args(command).args(["--offline", "--locked", "--package", name]);
+    // A library that is built alone needs the version that a program would choose.
+    cargo.env("K8S_OPENAPI_ENABLED_VERSION", "1.37");
+    let done = cargo.output().context("cargo cannot be started")?;
+    ensure!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
+    Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_published_crate_alone_brings_no_more_crates_than_it_may() {
+        show(&crate::repository(), false).unwrap();
+    }
+
+    #[test]
+    fn each_published_crate_has_a_limit() {
+        let named: BTreeSet<_> = MOST_CRATES.iter().map(|(name, _)| (*name).to_owned()).collect();
+        assert_eq!(named, crate::published::published().into_keys().collect());
+    }
+}
