@@ -23,6 +23,8 @@ pub struct Candidate<'a> {
     pub pod: &'a Pod,
     /// Its usage; none if it was not measured.
     pub stats: Option<&'a PodStats>,
+    /// Whether no pod is ever measured here, so that it is evicted without figures.
+    pub is_never_measured: bool,
     /// The state of its termination; none if it is not terminating.
     pub ending: Option<CandidateEnding>,
 }
@@ -120,8 +122,8 @@ const ENDING_TIMEOUT_ON_DISK: Duration = Duration::from_secs(40);
 ///
 /// Evicts one pod at a time: while a pod that was chosen for the same condition is terminating, no other pod is
 /// chosen. Pods that are terminating for other reasons are awaited if they free enough. For a hard threshold, a pod
-/// that takes too long is a candidate again, with a shorter grace period. Pods without figures and pods that the policy
-/// spares are skipped.
+/// that takes too long is a candidate again, with a shorter grace period. Pods that the policy spares are skipped, and so
+/// are pods without figures, unless no pod is ever measured here.
 #[must_use]
 pub fn choose<'a>(
     shortage: &Shortage,
@@ -141,9 +143,10 @@ pub fn choose<'a>(
     let mut coming = 0_i64;
     let mut asked = false;
     let mut considered: Vec<Considered<'a>> = Vec::with_capacity(ranked.len());
-    for (ranked, &Candidate { stats, ending, .. }) in ranked {
+    for (ranked, &Candidate { stats, is_never_measured, ending, .. }) in ranked {
         let Ranked { pod, usage } = ranked;
-        let verdict = judge(shortage, pod, usage, ending, policy, now);
+        let is_known = usage.is_some() || is_never_measured;
+        let verdict = judge(shortage, pod, is_known, ending, policy, now);
         if verdict == CandidateVerdict::Ending {
             coming = coming.saturating_add(usage.unwrap_or(0));
             asked |= ending
@@ -179,7 +182,7 @@ pub(crate) fn comes_in_time(shortage: &Shortage, ending: &CandidateEnding, now: 
 fn judge(
     shortage: &Shortage,
     pod: &Pod,
-    usage: Option<i64>,
+    is_known: bool,
     ending: Option<CandidateEnding>,
     policy: &Policy,
     now: Instant,
@@ -193,7 +196,7 @@ fn judge(
     }
     if policy.exempts(pod) {
         CandidateVerdict::Critical
-    } else if usage.is_none() {
+    } else if !is_known {
         CandidateVerdict::NotMeasured
     } else {
         CandidateVerdict::NotNeeded

@@ -28,16 +28,17 @@
 //! in the file. The types of measurements are in `shared::stats`, because machine and runtimes produce them and eviction reads them.
 //!
 //! Eviction runs as one task per node, in `node/src/pressure`. It measures through `shared/host/` (the node) and
-//! `RuntimeFigures` (the pods), reclaims through the runtime, and ends pods through the workers. Admission checks the
+//! `Runtime` (the pods), reclaims through the runtime, and ends pods through the workers. Admission checks the
 //! shutdown gate, then the pressure gate, then node fit, then whether the runtime supports what the pod asks for; refused
 //! pods are checked again when the conditions or the node change. While the gate is closed, eviction pauses.
 //! `WINDDOWN_NODE_CGROUP` makes a cgroup's limits the node's; tests use it to create real pressure without harming the
 //! machine.
 //!
 //! `shared/host/` measures. `NodeUsage` keeps the kernel's files open and queries file systems off the async threads with a
-//! deadline; what cannot be measured is absent, never zero. The kernel's own triggers wake `PsiWatch`. Two more seams of a
-//! runtime report what pods use (`PodStatsSource`) and reclaim space or memory without ending one (`Garbage`). Memory is
-//! read from cgroups, so a hung runtime hides no shortage. Disk usage is measured in bounded time and cached.
+//! deadline; what cannot be measured is absent, never zero. The kernel's own triggers wake `PsiWatch`. A runtime
+//! reports what pods use (`Runtime::pod_stats`) and reclaims space or memory without ending one (`collect_garbage`,
+//! `reclaim_memory`). The pods of a runtime that never measures them are ranked by priority alone; those of one that
+//! cannot measure them now are not ended. Memory is read from cgroups, so a hung runtime hides no shortage. Disk usage is measured in bounded time and cached.
 //!
 //! Eviction wakes on the pressure stall information of the cgroup that bounds the node, or of the whole machine if that
 //! cgroup has none. Before a pod is chosen for a disk, its usage of that disk is measured; a pod without that measurement
@@ -103,8 +104,8 @@ pub use rank::{Ranked, rank};
 pub use readmission::Readmission;
 pub use reclaim::{Reclaimable, reclaimable};
 pub use seams::{
-    Alternative, AlternativeWork, EarlierEviction, MeasureError, PlannedEviction, Readmit, Reclaim,
-    ReclaimError, Reclaimed, Signals, WantedFigures,
+    Alternative, AlternativeWork, EarlierEviction, MeasureError, PlannedEviction, PodFigures,
+    Readmit, Reclaim, ReclaimError, Reclaimed, Signals, WantedFigures,
 };
 pub use signal::{FileSystem, Resource, Signal, UnknownSignal};
 pub use state::EvictionState;

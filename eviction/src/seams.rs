@@ -20,16 +20,42 @@ pub trait Signals: Send + Sync + 'static {
     /// Nothing could be measured. Single missing figures are absent from the answer.
     fn node(&self) -> impl Future<Output = Result<NodeStats, MeasureError>> + Send;
 
-    /// The usage of these pods, in their order; none for a pod that cannot be measured. Called when something is short,
-    /// and regularly for pods with local storage limits.
+    /// The usage of these pods. Called when something is short, and regularly for pods with local storage limits.
     ///
     /// Only the figures for `wanted` are required. Waits at most 0.4 s for a directory walk; figures that are too old
     /// to choose by are omitted.
-    fn pods(
-        &self,
-        pods: &[Pod],
-        wanted: WantedFigures,
-    ) -> impl Future<Output = Vec<Option<PodStats>>> + Send;
+    fn pods(&self, pods: &[Pod], wanted: WantedFigures) -> impl Future<Output = PodFigures> + Send;
+}
+
+/// The usage of pods.
+// Exhaustive: what is known of a pod's usage decides what is done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PodFigures {
+    /// In the order of the pods; none for a pod that cannot be measured now, and is therefore not evicted. Those beyond
+    /// the end of the list cannot either.
+    Measured(Vec<Option<PodStats>>),
+    /// Nothing here ever measures pods. They are ranked by priority alone, as by a kubelet without statistics.
+    Never,
+}
+
+impl PodFigures {
+    /// No pod can be measured now.
+    pub const UNKNOWN: Self = Self::Measured(Vec::new());
+
+    /// The usage of the pod at this place.
+    #[must_use]
+    pub fn at(&self, place: usize) -> Option<&PodStats> {
+        match self {
+            Self::Measured(figures) => figures.get(place)?.as_ref(),
+            Self::Never => None,
+        }
+    }
+
+    /// Whether pods are never measured.
+    #[must_use]
+    pub fn is_never(&self) -> bool {
+        matches!(self, Self::Never)
+    }
 }
 
 /// The figures that are needed for a pod.

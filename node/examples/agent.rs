@@ -15,14 +15,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use winddown_node::eviction::{self, ThresholdConfig};
+use winddown_node::host::UsagePaths;
 use winddown_node::host::machine::wall_clock;
 use winddown_node::preemption::Strategy;
 use winddown_node::runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
 use winddown_node::shared::{NodeHandle, NodePod, Plugin, PluginName, Pod, TerminationSpec};
 use winddown_node::systemd::LogindInhibitor;
 use winddown_node::{
-    BoxFuture, Eviction, Machine, Node, Preemption, PressureSource, Product, Settings, Shutdown,
-    SystemdService, shutdown,
+    BoxFuture, Eviction, Machine, Node, Preemption, Product, Settings, Shutdown, SystemdService,
+    shutdown,
 };
 
 /// A controller: ends pods that have run for longer than this, the oldest first.
@@ -102,7 +103,7 @@ async fn agent(directory: PathBuf, memory: String, age: Duration) -> Result<(), 
 
     let memory = [("memory.available", memory)];
     let thresholds = ThresholdConfig::default().with_hard(memory).thresholds()?;
-    let measured = PressureSource::of_host(&state, runtime.clone());
+    let measured = UsagePaths::of_host(&state);
     let mut settings = Settings { runtime: "process".to_owned(), ..Settings::default() };
     settings.reserved.max_pods = 4;
 

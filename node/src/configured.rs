@@ -7,11 +7,11 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use winddown_config::{Config, Mode, ShutdownOrder, ShutdownPeriods, ShutdownSettings};
 use winddown_eviction::{Signal, parse_threshold};
-use winddown_host::{AllocatableConfig, Capacity, ThresholdValue};
+use winddown_host::{AllocatableConfig, Capacity, ThresholdValue, UsagePaths};
 use winddown_shared::{Inhibitor, Mutex, Quantity, ResourceName, WallTime, error_chain};
 use winddown_shutdown::{GroupPeriod, InPlacePolicy, Policy};
 
-use crate::{Eviction, Preemption, PressureSource, Settings, SettingsSource, Shutdown};
+use crate::{Eviction, Preemption, Settings, SettingsSource, Shutdown};
 
 /// A configuration and where it came from.
 #[derive(Clone, Debug)]
@@ -121,13 +121,14 @@ impl Configured {
         Preemption::new(first).following(strategy)
     }
 
-    /// The eviction plug-in as configured, with the measurements of `source`.
-    pub fn eviction(&self, source: PressureSource) -> Eviction {
+    /// The eviction plug-in as configured, for a machine that is measured at `places`.
+    pub fn eviction(&self, places: UsagePaths) -> Eviction {
         let policy = self.follow(|config| Arc::new(config.eviction.policy()));
         let image_age = self.follow(|config| config.eviction.image_minimum_gc_age);
         let first = winddown_eviction::Policy::clone(&policy.borrow());
-        let memory_reclaim = self.memory_reclaim(Arc::clone(&source.runtime));
-        Eviction::new(source, first).following(policy, image_age).alternative(memory_reclaim)
+        Eviction::new(places, first)
+            .following(policy, image_age)
+            .alternative_on(self.memory_reclaim())
     }
 }
 

@@ -113,7 +113,7 @@ pub use plugin::{NodePlugin, PluginRegistry};
 #[cfg(feature = "preemption")]
 pub use preemption::Preemption;
 #[cfg(feature = "eviction")]
-pub use pressure::{Eviction, PressureSource, RuntimeFigures};
+pub use pressure::Eviction;
 pub use product::Product;
 #[cfg(feature = "shutdown")]
 pub use protection::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};

@@ -6,9 +6,10 @@ use std::time::Duration;
 use winddown_eviction::{Alternative, MemoryReclaim, ReclaimError, ReclaimMemory};
 use winddown_shared::{MemoryFigure, PodUid};
 
-use crate::{Configured, RuntimeFigures};
+use crate::Configured;
+use crate::pressure::EvictionRuntime;
 
-struct ThroughRuntime(Arc<dyn RuntimeFigures>);
+struct ThroughRuntime(Arc<dyn EvictionRuntime>);
 
 impl ReclaimMemory for ThroughRuntime {
     async fn reclaim_memory(
@@ -18,7 +19,7 @@ impl ReclaimMemory for ThroughRuntime {
         bytes: u64,
         time: Duration,
     ) -> Result<u64, ReclaimError> {
-        let freed = self.0.reclaim_memory(pod, figure, bytes, time).await;
+        let freed = self.0.take_back(pod, figure, bytes, time).await;
         freed.map(|freed| freed.bytes).map_err(|error| ReclaimError {
             what: format!("taking memory back from pod {pod}"),
             source: Some(Arc::new(error)),
@@ -27,9 +28,11 @@ impl ReclaimMemory for ThroughRuntime {
 }
 
 impl Configured {
-    /// Memory reclaim as configured.
-    pub(crate) fn memory_reclaim(&self, runtime: Arc<dyn RuntimeFigures>) -> Arc<dyn Alternative> {
+    /// Memory reclaim as configured, on a runtime.
+    pub(crate) fn memory_reclaim(
+        &self,
+    ) -> impl FnOnce(Arc<dyn EvictionRuntime>) -> Arc<dyn Alternative> + use<> {
         let time = self.follow(|config| config.eviction.memory_reclaim);
-        Arc::new(MemoryReclaim::new(ThroughRuntime(runtime), time))
+        |runtime| Arc::new(MemoryReclaim::new(ThroughRuntime(runtime), time))
     }
 }

@@ -8,7 +8,6 @@ mod stalls;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,24 +30,21 @@ use crate::plugin::{EvictionAnswers, NodePlugin, PluginRegistry, PluginSection};
 use crate::status_view;
 use measure::{Measured, MeasuredPlaces};
 use reclaim::GiveBack;
-pub use runtime::RuntimeFigures;
+pub(crate) use runtime::EvictionRuntime;
 use winddown_control::ApiError;
 use winddown_control::api::{self, ErrorCode, EvictionPlan};
 
-/// The measurements that eviction works with.
-pub struct PressureSource {
-    /// The places where the machine is measured. The runtime adds the pods' cgroup and the location of images.
-    pub places: UsagePaths,
-    /// Measures the pods, and reclaims what no pod needs.
-    pub runtime: Arc<dyn RuntimeFigures>,
-}
+/// Makes what is tried before an eviction, on the node's runtime.
+type MakeAlternative =
+    Box<dyn FnOnce(Arc<dyn EvictionRuntime>) -> Arc<dyn Alternative> + Send + Sync>;
 
-/// Evicts pods when the node runs short of a resource.
+/// Evicts pods when the node runs short of a resource. The node's runtime measures its pods, and reclaims what none needs;
+/// if it measures none ([`Runtime::pod_stats`]), they are evicted by priority alone.
 pub struct Eviction {
-    source: PressureSource,
+    places: UsagePaths,
     policy: watch::Receiver<Arc<Policy>>,
     image_age: watch::Receiver<Duration>,
-    alternative: Option<Arc<dyn Alternative>>,
+    alternative: Option<MakeAlternative>,
 }
 
 /// The eviction section of the status, the metrics and the control API.
@@ -71,24 +67,15 @@ struct Manifests<R: Runtime> {
     returning: Arc<Notify>,
 }
 
-// === impl PressureSource ===
-
-impl PressureSource {
-    /// Measures this machine, whose pods write to the file system of `storage`, and the pods of `runtime`.
-    pub fn of_host(storage: impl Into<PathBuf>, runtime: Arc<dyn RuntimeFigures>) -> Self {
-        Self { places: UsagePaths::of_host(storage), runtime }
-    }
-}
-
 // === impl Eviction ===
 
 impl Eviction {
-    /// Evicts by `policy` when `source` reports a shortage. Unused images are kept until they have been present for
-    /// two minutes.
-    pub fn new(source: PressureSource, policy: Policy) -> Self {
+    /// Evicts by `policy` when the machine, measured at `places`, runs short. The runtime adds the pods' cgroup and the
+    /// location of images. Unused images are kept until they have been present for two minutes.
+    pub fn new(places: UsagePaths, policy: Policy) -> Self {
         let policy = watch::Sender::new(Arc::new(policy)).subscribe();
         let image_age = watch::Sender::new(Duration::from_secs(120)).subscribe();
-        Self { source, policy, image_age, alternative: None }
+        Self { places, policy, image_age, alternative: None }
     }
 
     /// Follows a policy and a minimum age for the removal of unused images, which can change.
@@ -104,15 +91,24 @@ impl Eviction {
     /// Sets what may make an eviction unnecessary. By default nothing does.
     #[must_use]
     pub fn alternative(self, alternative: Arc<dyn Alternative>) -> Self {
-        Self { alternative: Some(alternative), ..self }
+        self.alternative_on(|_| alternative)
+    }
+
+    /// The same, made on the node's runtime.
+    pub(crate) fn alternative_on(
+        self,
+        make: impl FnOnce(Arc<dyn EvictionRuntime>) -> Arc<dyn Alternative> + Send + Sync + 'static,
+    ) -> Self {
+        Self { alternative: Some(Box::new(make)), ..self }
     }
 }
 
 impl<R: Runtime> NodePlugin<R> for Eviction {
     fn register(self: Box<Self>, node: &mut PluginRegistry<R>) {
-        let Self { source, policy, image_age, alternative } = *self;
-        let PressureSource { places, runtime } = source;
+        let Self { places, policy, image_age, alternative } = *self;
         let core = Arc::clone(&node.core);
+        let runtime: Arc<dyn EvictionRuntime> = Arc::clone(&core.runtime) as _;
+        let alternative = alternative.map(|make| make(Arc::clone(&runtime)));
         core.recorders.metrics.of_eviction();
         let places = MeasuredPlaces::new(places, Arc::clone(&runtime));
         let signals = Arc::new(Measured::new(&places, Arc::clone(&runtime), policy.clone()));

@@ -16,6 +16,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1 as kube;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use winddown_host::UsagePaths;
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
     CONFIG_SOURCE_ANNOTATION, LockState, Pod, Runtime, ShutdownKind, WallClock, WallTime,
@@ -23,8 +24,7 @@ use winddown_shared::{
 use winddown_shutdown::{BootClock, Outcome, PodEnd, ShutdownReport, Trigger};
 
 use super::{
-    Configuration, Configured, Machine, Node, NodeIdentity, PressureSource, ShutdownGuard,
-    ShutdownHandle,
+    Configuration, Configured, Machine, Node, NodeIdentity, ShutdownGuard, ShutdownHandle,
 };
 use crate::cluster::Cluster;
 use crate::cluster::after_nodes::ShutdownAfterNodes;
@@ -50,7 +50,7 @@ type MakeGuard = Box<dyn FnOnce(&Configured, PathBuf) -> ShutdownGuard>;
 struct Parts {
     configuration: Configuration,
     machine: Option<Machine>,
-    pressure: Option<PressureSource>,
+    pressure: Option<UsagePaths>,
     cluster: Option<Cluster>,
     after_nodes: Option<ShutdownAfterNodes>,
     wall: WallClock,
@@ -122,7 +122,7 @@ fn bench_with(
         .plugins(guard)
         .plugin(configured.ordered_start())
         .plugin(configured.preemption())
-        .plugins(pressure.map(|source| configured.eviction(source)))
+        .plugins(pressure.map(|places| configured.eviction(places)))
         .plugins(cluster)
         .plugins(after_nodes)
         .start()

@@ -213,47 +213,16 @@ async fn a_node_with_preemption_alone_says_whom_it_would_end() {
 #[cfg(feature = "eviction")]
 mod with_eviction {
     use super::*;
-    use futures_util::FutureExt as _;
-    use futures_util::future::{BoxFuture, ready};
-    use winddown_eviction::{Policy, Reclaimable};
+    use winddown_eviction::Policy;
     use winddown_host::UsagePaths;
-    use winddown_node::{Eviction, PressureSource, RuntimeFigures};
-    use winddown_shared::{Freed, ImagePlaces, PodStats, PodUid, RuntimeError};
-
-    struct NoFigures;
-
-    impl RuntimeFigures for NoFigures {
-        fn figures(
-            &self,
-            _: Option<Duration>,
-        ) -> BoxFuture<'_, Result<Vec<(PodUid, PodStats)>, RuntimeError>> {
-            ready(Ok(Vec::new())).boxed()
-        }
-
-        fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
-            ready(None).boxed()
-        }
-
-        fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
-            ready(Ok(ImagePlaces::default())).boxed()
-        }
-
-        fn reclaim(
-            &self,
-            _: Reclaimable,
-            _: Duration,
-        ) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
-            ready(Ok(Freed::default())).boxed()
-        }
-    }
+    use winddown_node::Eviction;
 
     #[tokio::test(start_paused = true)]
     async fn a_node_with_eviction_alone_shows_what_runs_short() {
         let state = tempfile::tempdir().unwrap();
         let places = UsagePaths::of_host(state.path());
-        let source = PressureSource { places, runtime: Arc::new(NoFigures) };
         let policy = Policy::new(Vec::new(), false);
-        let node = runs(|list| list.plugin(Eviction::new(source, policy))).await;
+        let node = runs(|list| list.plugin(Eviction::new(places, policy))).await;
         assert!(node.status().pressure.is_some());
         assert!(node.metrics().contains("kubelet_evictions"));
         assert!(node.eviction_plan(None).await.is_ok());

@@ -17,7 +17,7 @@ use winddown_shared::{
     SyncedPod, WallClock, WallTime,
 };
 
-/// (1) Runs nothing, and remembers what it would run. A real one answers the same seven questions.
+/// (1) Runs nothing, and remembers what it would run. A real one answers the same six questions.
 struct InMemory(Mutex<HashMap<PodUid, Pod>>, broadcast::Sender<PodUid>);
 
 impl Runtime for InMemory {
@@ -36,10 +36,6 @@ impl Runtime for InMemory {
     ) -> Result<PodStopped, RuntimeError> {
         self.0.lock().remove(uid);
         Ok(PodStopped::default())
-    }
-
-    async fn clean_pod(&self, _: &PodUid) -> Result<(), RuntimeError> {
-        Ok(())
     }
 
     async fn forget_pod(&self, _: &PodUid) -> Result<(), RuntimeError> {

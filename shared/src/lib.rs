@@ -69,11 +69,11 @@ pub use pod::{
 };
 pub use runtime::found_pod::{FoundContainer, FoundPod};
 pub use runtime::garbage::{Freed, Garbage, MemoryFigure};
+pub use runtime::places::RuntimePlaces;
 pub use runtime::stats::{
     ContainerStats, DiskUse, FsLayout, FsStats, LimitStats, MemoryStats, NodeStats, PodStats,
     PressureStats, SwapStats, VolumeStats,
 };
-pub use runtime::stats_source::{ImagePlaces, PodStatsSource};
 pub use runtime::{
     ContainerExit, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime, RuntimeError,
     SyncedPod, UnsupportedField,

@@ -6,28 +6,34 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use crate::{
-    ContainerKind, EvictionConstraints, Grace, KillReason, NodeEnding, Pod, PodStopped, PodUid,
-    Recorder, RuntimePod, StoppedContainer, WallTime,
+    ContainerKind, EvictionConstraints, Freed, Garbage, Grace, KillReason, MemoryFigure,
+    NodeEnding, Pod, PodStats, PodStopped, PodUid, Recorder, RuntimePlaces, RuntimePod,
+    StoppedContainer, WallTime,
 };
 
 pub(crate) mod found_pod;
 pub(crate) mod garbage;
+pub(crate) mod places;
 pub(crate) mod stats;
-pub(crate) mod stats_source;
 
-/// The operations that the pod workers need from a container runtime.
+/// What runs containers: the pod workers start and stop pods through it, and eviction measures and reclaims through it.
 ///
-/// The workers never run two calls for one UID at the same time; calls for different pods run in
-/// parallel. Every call is idempotent. A real runtime may answer any call wrongly or late, so the
-/// implementer bounds its own calls to other systems and returns an error instead of hanging.
-// Over the limit because a runtime is one thing to those who write one: seven methods are required, and the others
-// have a default that fits a simple runtime.
+/// Six methods are required. The others have a default that suits a simple runtime: it supports every pod, holds nothing
+/// of a stopped one, measures nothing and reclaims nothing. The crate `winddown-runtime-conformance` tries what is
+/// promised here on a runtime of your own.
+///
+/// The workers never run two calls for one UID at the same time; calls for different pods run in parallel. Every call is
+/// idempotent. A real runtime may answer any call wrongly or late, so the implementer bounds its own calls to other
+/// systems and returns an error instead of hanging.
+// Over the limit because a runtime is one thing to those who write one: six methods are required, and the others have a
+// default that fits a simple runtime.
 pub trait Runtime: Send + Sync + 'static {
     /// Whether it applies `supplementalGroupsPolicy: Strict`. A pod that asks for it is refused where it does not.
     const STRICT_GROUPS: bool = true;
 
-    /// Brings the pod's containers to the state that its spec asks for, in one step or several: starts what should run
-    /// and does not, and restarts what may be restarted and whose backoff is over.
+    /// Brings the pod's containers to the state that its spec asks for, in one step or several. Starts what should run
+    /// and does not, and restarts what may be restarted and whose backoff is over. What runs is left as it is. A pod that
+    /// was stopped and may be restarted starts again, without a backoff.
     ///
     /// Returns the state afterwards. Must be cancel-safe: the future is dropped as soon as the pod
     /// is requested to terminate, and [`stop_pod`](Self::stop_pod) then stops whatever was started.
@@ -40,7 +46,9 @@ pub trait Runtime: Send + Sync + 'static {
     /// pod was ever started. Otherwise the runtime refused or did not answer, and the workers retry.
     fn sync_pod(&self, pod: &Pod) -> impl Future<Output = Result<SyncedPod, RuntimeError>> + Send;
 
-    /// Stops every container of the pod (preStop, SIGTERM, grace period, SIGKILL); resolves when none runs.
+    /// Stops every container of the pod: preStop hook, SIGTERM, grace period, SIGKILL. No container is killed before its
+    /// grace is over. What still runs when the grace is over is killed. Resolves when nothing of the pod runs, and
+    /// [`pod_status`](Self::pod_status) and [`list_pods`](Self::list_pods) say so.
     ///
     /// `pod` is `None` for a pod that is not configured; only its UID is known. `grace` may shrink
     /// during the call, and the shorter one must take effect at once. Stopping a stopped or unknown
@@ -56,20 +64,14 @@ pub trait Runtime: Send + Sync + 'static {
         grace: Grace,
     ) -> impl Future<Output = Result<PodStopped, RuntimeError>> + Send;
 
-    /// Frees what a stopped pod still holds (sandbox, cgroup, mounts), off the critical path.
-    /// Logs and exit records stay until [`forget_pod`](Self::forget_pod).
-    ///
-    /// # Errors
-    /// Something could not be freed. The workers retry with backoff.
-    fn clean_pod(&self, uid: &PodUid) -> impl Future<Output = Result<(), RuntimeError>> + Send;
-
     /// Removes what remains (logs, exit records, directories) of a pod that left its source.
     ///
     /// # Errors
-    /// Something could not be removed.
+    /// The pod still runs, or something could not be removed.
     fn forget_pod(&self, uid: &PodUid) -> impl Future<Output = Result<(), RuntimeError>> + Send;
 
-    /// The current state of the pod's containers. A pod that the runtime does not know has none.
+    /// The current state of the pod's containers. A container that has exited stays in it, with how it exited, until
+    /// [`forget_pod`](Self::forget_pod). A pod that the runtime does not know has none.
     ///
     /// # Errors
     /// The runtime did not answer; the containers are unknown, not empty.
@@ -78,11 +80,26 @@ pub trait Runtime: Send + Sync + 'static {
         uid: &PodUid,
     ) -> impl Future<Output = Result<PodRuntimeStatus, RuntimeError>> + Send;
 
-    /// Every pod of this agent of which something runs or remains.
+    /// Every pod of this agent of which something runs or remains. An agent that starts learns from it what an earlier one
+    /// has left running.
     ///
     /// # Errors
-    /// The runtime did not answer.
+    /// The runtime did not answer; what runs is unknown, not nothing.
     fn list_pods(&self) -> impl Future<Output = Result<Vec<RuntimePod>, RuntimeError>> + Send;
+
+    /// UIDs of pods that changed by themselves (a container exited, became ready). A receiver that
+    /// lagged must check all pods.
+    fn changes(&self) -> broadcast::Receiver<PodUid>;
+
+    /// Frees what a stopped pod still holds (sandbox, cgroup, mounts), off the critical path. Logs and exit records stay
+    /// until [`forget_pod`](Self::forget_pod). By default a stopped pod holds nothing.
+    ///
+    /// # Errors
+    /// Something could not be freed. The workers retry with backoff.
+    fn clean_pod(&self, uid: &PodUid) -> impl Future<Output = Result<(), RuntimeError>> + Send {
+        let _ = uid;
+        async { Ok(()) }
+    }
 
     /// Mount points that the pod still holds on the host (volumes, not container root file
     /// systems). A pod the runtime does not know holds none.
@@ -108,10 +125,6 @@ pub trait Runtime: Send + Sync + 'static {
         let _ = pods;
         async { Ok(Vec::new()) }
     }
-
-    /// UIDs of pods that changed by themselves (a container exited, became ready). A receiver that
-    /// lagged must check all pods.
-    fn changes(&self) -> broadcast::Receiver<PodUid>;
 
     /// Sets the recorder of container events ([`Event::Pod`](crate::Event::Pod)). A runtime whose
     /// containers are started by another agent leaves recording to that agent.
@@ -157,6 +170,60 @@ pub trait Runtime: Send + Sync + 'static {
     fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
         let _ = (uid, reason);
         None
+    }
+
+    /// The usage of every pod of which something runs, in no particular order; `None`, the default, from a runtime that
+    /// measures no pods. Eviction then ranks them as a kubelet does without statistics: by priority alone.
+    ///
+    /// Memory and processes are read on every call. Disk usage takes a walk through files, so it is cached: with
+    /// `disk_age`, values older than that are measured again (off the async threads, in bounded time, never two walks
+    /// at once); without it, the last values are returned. Cancel-safe.
+    ///
+    /// # Errors
+    /// Nothing is known of any pod. If only one pod, or a part of it, is unknown, it is absent.
+    fn pod_stats(
+        &self,
+        disk_age: Option<Duration>,
+    ) -> impl Future<Output = Result<Option<Vec<(PodUid, PodStats)>>, RuntimeError>> + Send {
+        let _ = disk_age;
+        async { Ok(None) }
+    }
+
+    /// Where the node is to be measured for its pods.
+    ///
+    /// # Errors
+    /// A part is not known yet. It is asked for again, with a backoff.
+    fn places(&self) -> impl Future<Output = Result<RuntimePlaces, RuntimeError>> + Send {
+        async { Ok(RuntimePlaces::default()) }
+    }
+
+    /// Removes everything of one kind that no pod needs; by default nothing. Only one call runs at a time. Each is bounded
+    /// in time, and dropping its future leaves the rest undone.
+    ///
+    /// # Errors
+    /// The runtime did not answer, or refused one; the others are removed.
+    fn collect_garbage(
+        &self,
+        what: Garbage,
+    ) -> impl Future<Output = Result<Freed, RuntimeError>> + Send {
+        let _ = what;
+        async { Ok(Freed::default()) }
+    }
+
+    /// Has the kernel reclaim memory from a running pod until `figure` has fallen by `bytes`, nothing more can be
+    /// reclaimed, or `time` has passed; by default nothing. Only one call runs at a time.
+    ///
+    /// # Errors
+    /// The kernel does not support it: cgroups version 1, or Linux before 5.19.
+    fn reclaim_memory(
+        &self,
+        uid: &PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+        time: Duration,
+    ) -> impl Future<Output = Result<Freed, RuntimeError>> + Send {
+        let _ = (uid, figure, bytes, time);
+        async { Ok(Freed::default()) }
     }
 }
 

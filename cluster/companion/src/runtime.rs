@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, timeout};
 use winddown_shared::{
-    DesiredPods, EvictionConstraints, Freed, Garbage, Grace, KillReason, Pod, PodRuntimeStatus,
-    PodStats, PodStatsSource, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    DesiredPods, EvictionConstraints, Grace, KillReason, Pod, PodRuntimeStatus, PodStopped, PodUid,
+    Runtime, RuntimeError, RuntimePod, SyncedPod,
 };
 
 use super::api::NodePods;
@@ -59,6 +59,7 @@ impl<N> std::fmt::Debug for KubeletRuntime<N> {
     }
 }
 
+/// Measures and reclaims nothing: the kubelet evicts its pods and cleans up after them itself.
 impl<N: KubeletHost> Runtime for KubeletRuntime<N> {
     /// Starts nothing: returns the status as the kubelet reports it.
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
@@ -134,25 +135,4 @@ impl<N: KubeletHost> Runtime for KubeletRuntime<N> {
 
 fn unread(why: &NodeError) -> RuntimeError {
     RuntimeError::Failed { what: why.to_string(), source: None }
-}
-
-/// Returns nothing: the kubelet measures and evicts its pods itself.
-impl<N: KubeletHost> PodStatsSource for KubeletRuntime<N> {
-    async fn pod_stats(
-        &self,
-        _: Option<Duration>,
-    ) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
-        Ok(Vec::new())
-    }
-}
-
-/// Removes nothing: the kubelet cleans up after its pods itself.
-impl<N: KubeletHost> Garbage for KubeletRuntime<N> {
-    async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
-        Ok(Freed::default())
-    }
-
-    async fn remove_rotated_logs(&self) -> Result<Freed, RuntimeError> {
-        Ok(Freed::default())
-    }
 }

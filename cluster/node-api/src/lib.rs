@@ -30,7 +30,7 @@
 //! `api-client` only writes a file: the server checks its files before each connection. The container runtime serves a
 //! stream (exec, attach, port-forward) at a loopback address that it names for one connection; the node API passes the
 //! bytes on. An exec in a program of the host is a command that the runtime starts beside it; the node API speaks the
-//! channels of a WebSocket to its client. Usage of pods is measured on request, by eviction's source (`PodStatsSource`),
+//! channels of a WebSocket to its client. Usage of pods is measured on request, as for eviction (`Runtime::pod_stats`),
 //! and reused for five seconds.
 
 mod answer;

@@ -44,17 +44,21 @@ fn ending(
 
 struct Node(Vec<(Pod, Option<PodStats>, Option<CandidateEnding>)>);
 
+/// A pod with this usage, on a node that may never measure pods.
+fn candidate<'a>(
+    (pod, stats, ending): &'a (Pod, Option<PodStats>, Option<CandidateEnding>),
+    is_never_measured: bool,
+) -> Candidate<'a> {
+    Candidate { pod, stats: stats.as_ref(), is_never_measured, ending: *ending }
+}
+
 impl Node {
     fn chosen(
         &self,
         shortage: &Shortage,
         policy: &Policy,
     ) -> (Option<String>, bool, Vec<CandidateVerdict>) {
-        let candidates: Vec<Candidate<'_>> = self
-            .0
-            .iter()
-            .map(|(pod, stats, ending)| Candidate { pod, stats: stats.as_ref(), ending: *ending })
-            .collect();
+        let candidates: Vec<_> = self.0.iter().map(|one| candidate(one, false)).collect();
         let choice = choose(shortage, &candidates, policy, Instant::now());
         let verdicts = choice.considered.iter().map(|considered| considered.verdict).collect();
         (choice.victim.map(|pod| pod.name().to_string()), choice.waits, verdicts)
@@ -80,6 +84,25 @@ async fn the_first_that_can_be_ended_is_and_it_is_said_why_others_are_not() {
         CandidateVerdict::Critical,
     ];
     assert_eq!(verdicts, expected);
+}
+
+/// As with a kubelet that has no statistics: pods without them come first, and among those the least important.
+#[tokio::test(start_paused = true)]
+async fn where_no_pod_is_ever_measured_the_least_important_is_ended() {
+    let node = Node(vec![
+        (pod("web", 10, &[]), None, None),
+        (pod("critical", 2_000_000_000, &[]), None, None),
+        (pod("batch", -5, &[]), None, None),
+    ]);
+    for signal in [Signal::MemoryAvailable, Signal::PidAvailable, Signal::NodeFsAvailable] {
+        let shortage = Shortage { signal, cause: Cause::Signal(signal), ..act(true, "1Gi") };
+        let candidates: Vec<_> = node.0.iter().map(|one| candidate(one, true)).collect();
+        let choice = choose(&shortage, &candidates, &policy(), Instant::now());
+        assert_eq!(choice.victim.map(|pod| &**pod.name()), Some("batch"), "{signal}");
+        let verdicts: Vec<_> = choice.considered.iter().map(|one| one.verdict.as_str()).collect();
+        assert_eq!(verdicts, ["chosen", "notNeeded", "critical"], "{signal}");
+        assert_eq!(node.chosen(&shortage, &policy()).0, None, "{signal}: for a moment unknown");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,7 +23,7 @@ use crate::message::{EVICTED, node_was_low};
 use crate::pending_reclaim::{Amounts, is_freed_by_file_removal};
 use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::seams::{
-    AlternativeWork, EarlierEviction, PlannedEviction, Reclaim, Signals, WantedFigures,
+    AlternativeWork, EarlierEviction, PlannedEviction, PodFigures, Reclaim, Signals, WantedFigures,
 };
 use crate::signal::{Resource, Signal};
 use crate::usage::left_behind;
@@ -81,12 +81,12 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let active = self.parts.killer.running().pods;
         let wanted = WantedFigures::of(shortage.signal);
         let measured = self.parts.signals.pods(&active, wanted);
-        let stats = timeout(MEASURE_PODS, measured).await.unwrap_or_else(|_| {
+        let figures = timeout(MEASURE_PODS, measured).await.unwrap_or_else(|_| {
             tracing::warn!("the pods could not be measured within 2s; no pod is evicted");
-            Vec::new()
+            PodFigures::UNKNOWN
         });
         let lock = self.parts.victims.clone();
-        lock.choose(|| self.choose_and_ask(shortage, &active, &stats));
+        lock.choose(|| self.choose_and_ask(shortage, &active, &figures));
     }
 
     /// Whether something is in progress that may save the pod that would be evicted.
@@ -285,18 +285,13 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         .boxed()
     }
 
-    fn choose_and_ask(
-        &mut self,
-        shortage: &Shortage,
-        measured: &[Pod],
-        stats: &[Option<PodStats>],
-    ) {
+    fn choose_and_ask(&mut self, shortage: &Shortage, measured: &[Pod], figures: &PodFigures) {
         if !self.parts.paused_by.borrow().is_empty() {
             return;
         }
         let now = Instant::now();
         let policy = self.policy.clone();
-        let candidates = self.candidates(measured, stats, now);
+        let candidates = self.candidates(measured, figures, now);
         let choice = choose(shortage, &candidates, &policy, now);
         let Some(victim) = choice.victim else {
             if !choice.waits {
@@ -340,7 +335,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
     fn candidates<'a>(
         &mut self,
         measured: &'a [Pod],
-        stats: &'a [Option<PodStats>],
+        figures: &'a PodFigures,
         now: Instant,
     ) -> Vec<Candidate<'a>> {
         let uids = |pods: Vec<Pod>| -> HashSet<PodUid> {
@@ -364,7 +359,8 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                     .entry(pod.uid().clone())
                     .or_insert_with(|| ending_of(pod, now))
             });
-            Candidate { pod, stats: stats.get(place).and_then(Option::as_ref), ending }
+            let (stats, is_never_measured) = (figures.at(place), figures.is_never());
+            Candidate { pod, stats, is_never_measured, ending }
         });
         candidates.collect()
     }

@@ -38,15 +38,15 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
             return;
         }
         let measured = self.parts.signals.pods(&pods, WantedFigures::Disk);
-        let Ok(stats) = timeout(MEASURE_TIMEOUT, measured).await else {
+        let Ok(figures) = timeout(MEASURE_TIMEOUT, measured).await else {
             return tracing::warn!("what pods have on disks could not be measured within 500ms");
         };
         let layout = self.policy.layout();
         let over: Vec<(&Pod, OverLimit, Amounts)> = pods
             .iter()
-            .zip(&stats)
-            .filter_map(|(pod, stats)| {
-                let stats = stats.as_ref()?;
+            .enumerate()
+            .filter_map(|(place, pod)| {
+                let stats = figures.at(place)?;
                 let over = over_limit(pod, stats, layout)?;
                 Some((pod, over, left_behind(pod, stats, layout)))
             })

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
-use winddown_shared::{Mutex, PodKiller, PodRef, PodStats, SwapStats};
+use winddown_shared::{Mutex, PodKiller, PodRef, SwapStats};
 
 use crate::admit::PressureGate;
 use crate::choose::{Candidate, choose};
@@ -15,7 +15,7 @@ use crate::history::{DecisionOutcome, EvictionRecord, History, RankedPodStatus};
 use crate::hook::EvictionHookRun;
 use crate::policy::Policy;
 use crate::readmission::Readmission;
-use crate::seams::{Signals, WantedFigures};
+use crate::seams::{PodFigures, Signals, WantedFigures};
 use crate::signal::Signal;
 use crate::state::EvictionState;
 use crate::status::{AwayStatus, PressureStatus, SwapStatus, ThresholdStatus};
@@ -153,14 +153,14 @@ impl EvictionView {
         };
         let pods = killer.non_terminating_pods();
         let measured = signals.pods(&pods, WantedFigures::of(shortage.signal));
-        let stats: Vec<Option<PodStats>> =
-            timeout(POD_MEASURE_TIMEOUT, measured).await.unwrap_or_default();
+        let figures = timeout(POD_MEASURE_TIMEOUT, measured).await.unwrap_or(PodFigures::UNKNOWN);
         let candidates: Vec<Candidate<'_>> = pods
             .iter()
             .enumerate()
             .map(|(place, pod)| Candidate {
                 pod,
-                stats: stats.get(place).and_then(Option::as_ref),
+                stats: figures.at(place),
+                is_never_measured: figures.is_never(),
                 ending: None,
             })
             .collect();

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
-use winddown_eviction::{MeasureError, Policy, Signals, WantedFigures};
+use winddown_eviction::{MeasureError, PodFigures, Policy, Signals, WantedFigures};
 use winddown_host::{NodeUsage, Reading, UsagePaths};
-use winddown_shared::{Backoff, NodeStats, Pod, PodStats, PodUid, RuntimeError, error_chain};
+use winddown_shared::{
+    Backoff, NodeStats, Pod, PodStats, PodUid, RuntimeError, RuntimePlaces, error_chain,
+};
 
-use super::RuntimeFigures;
+use super::EvictionRuntime;
 use super::disks::DiskTurns;
-use super::runtime::Figures;
 use super::stalls::StallPlaces;
 
 #[cfg(test)]
@@ -33,14 +34,14 @@ const ASK_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from
 /// The places where the node is measured, which include the runtime's once it has reported them.
 pub(super) struct MeasuredPlaces {
     base: UsagePaths,
-    runtime: Arc<dyn RuntimeFigures>,
+    runtime: Arc<dyn EvictionRuntime>,
     known: Arc<OnceLock<UsagePaths>>,
 }
 
 /// Measures the node and its pods for eviction.
 pub(crate) struct Measured {
     node: Mutex<NodeReader>,
-    runtime: Arc<dyn RuntimeFigures>,
+    runtime: Arc<dyn EvictionRuntime>,
     /// Held while the pods' files are walked, so that there is one walk at a time.
     walks: Arc<Mutex<()>>,
     /// When the last walk finished.
@@ -62,7 +63,7 @@ struct NodeReader {
 // === impl MeasuredPlaces ===
 
 impl MeasuredPlaces {
-    pub(super) fn new(base: UsagePaths, runtime: Arc<dyn RuntimeFigures>) -> Self {
+    pub(super) fn new(base: UsagePaths, runtime: Arc<dyn EvictionRuntime>) -> Self {
         Self { base, runtime, known: Arc::default() }
     }
 
@@ -73,23 +74,25 @@ impl MeasuredPlaces {
 
     /// Asks the runtime for its places, with backoff, until it answers.
     pub(super) async fn find(self) {
+        if let Ok(None) = self.runtime.figures(None).await {
+            tracing::warn!(
+                "the runtime does not measure pods: they are evicted by priority alone, and the younger first"
+            );
+        }
         let mut backoff = ASK_BACKOFF;
-        let images = loop {
-            match self.runtime.places().await {
+        let of_runtime = loop {
+            match self.runtime.where_to_measure().await {
                 Ok(places) => break places,
                 Err(error) => {
                     let why = error_chain(&error);
-                    tracing::debug!(why, "where images are is not known; asking again");
+                    tracing::debug!(why, "where images and pods are is not known; asking again");
                 }
             }
             tokio::time::sleep(backoff.next_delay()).await;
         };
-        let places = UsagePaths {
-            pods_cgroup: self.runtime.cgroup().await,
-            imagefs: images.images,
-            containerfs: images.containers,
-            ..self.base
-        };
+        let RuntimePlaces { pods_cgroup, images, containers, .. } = of_runtime;
+        let places =
+            UsagePaths { pods_cgroup, imagefs: images, containerfs: containers, ..self.base };
         let _ = self.known.set(places);
     }
 }
@@ -100,7 +103,7 @@ impl Measured {
     /// How often the file systems are queried depends on how near they are to the thresholds of `policy`.
     pub(super) fn new(
         places: &MeasuredPlaces,
-        runtime: Arc<dyn RuntimeFigures>,
+        runtime: Arc<dyn EvictionRuntime>,
         policy: watch::Receiver<Arc<Policy>>,
     ) -> Self {
         let reader = NodeReader::new(&places.base, Arc::clone(&places.known), policy);
@@ -136,17 +139,22 @@ impl Signals for Measured {
         self.node.lock().await.read().await
     }
 
-    async fn pods(&self, pods: &[Pod], wanted: WantedFigures) -> Vec<Option<PodStats>> {
+    async fn pods(&self, pods: &[Pod], wanted: WantedFigures) -> PodFigures {
         if wanted == WantedFigures::Disk && !self.has_walked().await {
-            return Vec::new();
+            return PodFigures::UNKNOWN;
         }
-        let Some(figures) = or_warn(self.runtime.figures(None).await) else { return Vec::new() };
-        let mut figures: HashMap<PodUid, PodStats> = figures.into_iter().collect();
-        pods.iter().map(|pod| figures.remove(pod.uid())).collect()
+        match or_warn(self.runtime.figures(None).await) {
+            None => PodFigures::UNKNOWN,
+            Some(None) => PodFigures::Never,
+            Some(Some(figures)) => {
+                let mut figures: HashMap<PodUid, PodStats> = figures.into_iter().collect();
+                PodFigures::Measured(pods.iter().map(|pod| figures.remove(pod.uid())).collect())
+            }
+        }
     }
 }
 
-fn or_warn(figures: Result<Figures, RuntimeError>) -> Option<Figures> {
+fn or_warn<T>(figures: Result<T, RuntimeError>) -> Option<T> {
     figures
         .inspect_err(|error| {
             tracing::warn!(why = error_chain(error), "the runtime does not say what pods use");

@@ -5,20 +5,27 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use winddown_eviction::{Reclaim, ReclaimError, Reclaimable, Reclaimed};
+use winddown_shared::Garbage;
 
-use super::RuntimeFigures;
+use super::EvictionRuntime;
 
 /// Reclaims through the runtime.
 pub(crate) struct GiveBack {
-    pub(super) runtime: Arc<dyn RuntimeFigures>,
+    pub(super) runtime: Arc<dyn EvictionRuntime>,
     /// How long unused images are kept.
     pub(super) image_age: watch::Receiver<Duration>,
 }
 
 impl Reclaim for GiveBack {
     async fn reclaim(&self, what: Reclaimable) -> Result<Reclaimed, ReclaimError> {
-        let image_age = *self.image_age.borrow();
-        match self.runtime.reclaim(what, image_age).await {
+        let garbage = match what {
+            Reclaimable::DeadContainers => Garbage::DeadContainers,
+            Reclaimable::RotatedLogs => Garbage::RotatedLogs,
+            Reclaimable::UnusedImages => {
+                Garbage::UnusedImages { min_age: *self.image_age.borrow() }
+            }
+        };
+        match self.runtime.collect(garbage).await {
             Ok(freed) => Ok(Reclaimed { items: freed.items, bytes: freed.bytes }),
             Err(error) => Err(ReclaimError {
                 what: format!("removing {}", named(what)),

@@ -10,13 +10,13 @@ use futures_util::future::{BoxFuture, FutureExt as _, ready};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use winddown_eviction::{
-    DecisionOutcome, PressureRule, PressureScope, Reclaimable, Signal, Threshold, ThresholdValue,
+    DecisionOutcome, PressureRule, PressureScope, Signal, Threshold, ThresholdValue,
 };
 use winddown_host::{CgroupMemory, cgroup_number};
 use winddown_shared::testing::{FakeKiller, FakeRecorder, pod};
 use winddown_shared::{
-    ContainerStats, Freed, GateReasons, ImagePlaces, PodStats, PodUid, RuntimeError, VictimLock,
-    WallClock, WallTime,
+    ContainerStats, Freed, Garbage, GateReasons, MemoryFigure, PodStats, PodUid, RuntimeError,
+    RuntimePlaces, VictimLock, WallClock, WallTime,
 };
 
 use super::*;
@@ -121,7 +121,7 @@ impl Machine {
     }
 }
 
-// === impl RuntimeFigures for Files ===
+// === impl EvictionRuntime for Files ===
 
 impl Files {
     fn of(&self, uid: &str) -> Option<PodStats> {
@@ -142,24 +142,31 @@ impl Files {
     }
 }
 
-impl RuntimeFigures for Files {
+impl EvictionRuntime for Files {
     fn figures(
         &self,
         _: Option<Duration>,
-    ) -> BoxFuture<'_, Result<Vec<(PodUid, PodStats)>, RuntimeError>> {
+    ) -> BoxFuture<'_, Result<Option<Vec<(PodUid, PodStats)>>, RuntimeError>> {
         let all = PODS.iter().filter_map(|uid| Some((PodUid::new(*uid), self.of(uid)?)));
-        ready(Ok(all.collect())).boxed()
+        ready(Ok(Some(all.collect()))).boxed()
     }
 
-    fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
-        ready(Some("/edge.slice/pods".to_owned())).boxed()
+    fn where_to_measure(&self) -> BoxFuture<'_, Result<RuntimePlaces, RuntimeError>> {
+        let pods_cgroup = Some("/edge.slice/pods".to_owned());
+        ready(Ok(RuntimePlaces { pods_cgroup, ..RuntimePlaces::default() })).boxed()
     }
 
-    fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
-        ready(Ok(ImagePlaces::default())).boxed()
+    fn collect(&self, _: Garbage) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+        ready(Ok(Freed::default())).boxed()
     }
 
-    fn reclaim(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+    fn take_back<'a>(
+        &'a self,
+        _: &'a PodUid,
+        _: MemoryFigure,
+        _: u64,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Freed, RuntimeError>> {
         ready(Ok(Freed::default())).boxed()
     }
 }

@@ -1,56 +1,17 @@
 //! Tests of eviction on a node that is measured in a fake file tree, with pods whose usage the test sets.
 
-use std::collections::HashMap;
 use std::fs;
 use std::rc::Rc;
-use std::sync::Mutex;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use winddown_eviction::Reclaimable;
 use winddown_host::UsagePaths;
-use winddown_shared::{Freed, ImagePlaces, PodStats, PodUid, RuntimeError};
+use winddown_shared::PodStats;
 
 use super::*;
-use crate::{PressureSource, RuntimeFigures};
 
 const MIB: u64 = 1 << 20;
 
-/// What the pods use, and what was reclaimed.
-#[derive(Default)]
-struct Figures {
-    memory: Mutex<HashMap<PodUid, u64>>,
-}
-
-impl RuntimeFigures for Figures {
-    fn figures(
-        &self,
-        _: Option<Duration>,
-    ) -> BoxFuture<'_, Result<Vec<(PodUid, PodStats)>, RuntimeError>> {
-        let memory = self.memory.lock().unwrap();
-        let one = |(uid, bytes): (&PodUid, &u64)| {
-            let stats = PodStats { memory_working_set: Some(*bytes), ..PodStats::default() };
-            (uid.clone(), stats)
-        };
-        std::future::ready(Ok(memory.iter().map(one).collect())).boxed()
-    }
-
-    fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
-        std::future::ready(None).boxed()
-    }
-
-    fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
-        std::future::ready(Ok(ImagePlaces::default())).boxed()
-    }
-
-    fn reclaim(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
-        std::future::ready(Ok(Freed::default())).boxed()
-    }
-}
-
 struct Pressed {
     b: Bench,
-    figures: Arc<Figures>,
     kernel: tempfile::TempDir,
     change: Rc<dyn Fn(&mut Config)>,
 }
@@ -67,28 +28,26 @@ fn node(change: impl Fn(&mut Config) + 'static) -> Pressed {
     memory(&kernel, 900);
     let state = tempfile::tempdir().unwrap();
     let of_bench = (state, boot_clock(), FakeRuntime::default(), held());
-    node_on(kernel, Arc::default(), of_bench, Rc::new(change))
+    node_on(kernel, of_bench, Rc::new(change))
 }
 
 /// An agent of that node, on what an earlier one has left.
 fn node_on(
     kernel: tempfile::TempDir,
-    figures: Arc<Figures>,
     (state, clock, runtime, login): (tempfile::TempDir, BootClock, FakeRuntime, FakeInhibitor),
     change: Rc<dyn Fn(&mut Config)>,
 ) -> Pressed {
     let (proc, cgroup) = (kernel.path().join("proc"), kernel.path().join("cgroup"));
     let places = UsagePaths { proc, cgroup, ..UsagePaths::of_host(state.path()) };
-    let of_pods = Arc::clone(&figures) as Arc<dyn RuntimeFigures>;
     let b = bench_with(state, clock, runtime, login, |parts| {
-        parts.pressure = Some(PressureSource { places, runtime: of_pods });
+        parts.pressure = Some(places);
         let mut config = Config::clone(&parts.configuration.config);
         // No threshold for disks, because the disk is the real one and may be full.
         config.eviction.hard = [("memory.available".into(), "100Mi".into())].into();
         change(&mut config);
         parts.configuration.config = Arc::new(config);
     });
-    Pressed { b, figures, kernel, change }
+    Pressed { b, kernel, change }
 }
 
 /// Sets the available memory, in MiB.
@@ -103,12 +62,14 @@ fn memory(kernel: &tempfile::TempDir, available: u64) {
 impl Pressed {
     /// Replaces the agent by another one.
     fn restart(self) -> Self {
-        let Self { b, figures, kernel, change } = self;
-        node_on(kernel, figures, b.stop(), change)
+        let Self { b, kernel, change } = self;
+        node_on(kernel, b.stop(), change)
     }
 
     fn uses(&self, pod: &Pod, mib: u64) {
-        self.figures.memory.lock().unwrap().insert(pod.uid().clone(), mib * MIB);
+        let memory_working_set = Some(mib * MIB);
+        let stats = PodStats { memory_working_set, ..PodStats::default() };
+        self.b.runtime.uses(pod.uid(), stats);
     }
 
     fn available(&self, mib: u64) {

@@ -26,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 use winddown_host::machine::{boot_id, group_id, node_name, wall_clock};
 use winddown_node_api::PodStreams;
 use winddown_shared::display::duration;
-use winddown_shared::{LockState, PluginError, WallClock, WallTime, critical, error_chain};
+use winddown_shared::{
+    LockState, PluginError, Runtime, WallClock, WallTime, critical, error_chain,
+};
 use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, Notifier, hold_block};
 
 use winddown_api_client::ApiHealth;
@@ -36,8 +38,8 @@ use winddown_node::cluster::Cluster;
 use winddown_node::metrics;
 use winddown_node::service::kept_lock;
 use winddown_node::{
-    Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PodSource, PressureSource,
-    Product, RuntimeFigures, policy_of, trusted_paths,
+    Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PodSource, Product,
+    policy_of, trusted_paths,
 };
 use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
@@ -208,7 +210,7 @@ struct Runs {
 
 impl Runs {
     /// The parts for a mode in which the agent runs the pods itself.
-    fn own<R: RuntimeFigures + PodStreams>(
+    fn own<R: Runtime + PodStreams>(
         runtime: Arc<R>,
         is: fn(Arc<R>) -> ConfiguredRuntime,
         service: &Service,
@@ -217,9 +219,8 @@ impl Runs {
         let configured = &service.configured;
         let config = configured.configuration().config;
         let places = host::usage_places(&config);
-        let measured = PressureSource { places, runtime: Arc::clone(&runtime) as _ };
         let mut plugins: Vec<Box<dyn NodePlugin<ConfiguredRuntime>>> =
-            vec![Box::new(configured.preemption()), Box::new(configured.eviction(measured))];
+            vec![Box::new(configured.preemption()), Box::new(configured.eviction(places))];
         let api = cluster.as_ref().map(|cluster| cluster.connection.health());
         let node_api =
             cluster.as_ref().and_then(|cluster| node_api::plugin(service, cluster, &runtime));

@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use k8s_openapi::jiff::Timestamp;
 use tempfile::TempDir;
@@ -18,15 +17,13 @@ use winddown_config::{
     Config, EvictionSettings, GuardedNamespace, ShutdownPeriods, ShutdownSettings,
 };
 use winddown_control::StatusApi;
-use winddown_eviction::Reclaimable;
 use winddown_host::UsagePaths;
 use winddown_node::cluster::after_nodes::ShutdownAfterNodes;
 use winddown_node::cluster::{Cluster, NodeRuntime, PodsParts};
-use winddown_node::{Configured, Node, NodeIdentity, PressureSource, RuntimeFigures};
+use winddown_node::{Configured, Node, NodeIdentity};
 use winddown_shared::testing::{FakeInhibitor, FakeRuntime, pod_with};
 use winddown_shared::{
-    CONFIG_SOURCE_ANNOTATION, Freed, ImagePlaces, LockState, NodeHandle, Plugin, PluginName, Pod,
-    PodStats, PodUid, RuntimeError, WallClock, WallTime,
+    CONFIG_SOURCE_ANNOTATION, LockState, NodeHandle, Plugin, PluginName, Pod, WallClock, WallTime,
 };
 use winddown_shutdown::{BootClock, BootMark};
 use winddown_static_pods::DesiredManifests;
@@ -171,17 +168,15 @@ pub(crate) async fn cluster_parts(state: &Path, kubeconfig: &str) -> Cluster {
     }
 }
 
-/// Returns measurements of 1 GiB of memory with 900 MiB available, 512 MiB of swap with half of it free, and pods that
-/// use nothing.
-fn measured(state: &TempDir) -> PressureSource {
+/// Returns where 1 GiB of memory with 900 MiB available is measured, and 512 MiB of swap with half of it free.
+fn measured(state: &TempDir) -> UsagePaths {
     let (proc, cgroup) = (state.path().join("proc"), state.path().join("cgroup"));
     std::fs::create_dir_all(&proc).unwrap();
     std::fs::create_dir_all(&cgroup).unwrap();
     let memory = "MemTotal: 1048576 kB\nMemFree: 921600 kB\nMemAvailable: 921600 kB\nInactive(file): 0 kB\n\
          SwapTotal: 524288 kB\nSwapFree: 262144 kB\nZswap: 1024 kB\nZswapped: 4096 kB\n";
     std::fs::write(proc.join("meminfo"), memory).unwrap();
-    let places = UsagePaths { proc, cgroup, ..UsagePaths::of_host(state.path()) };
-    PressureSource { places, runtime: Arc::new(NoFigures) }
+    UsagePaths { proc, cgroup, ..UsagePaths::of_host(state.path()) }
 }
 
 fn thresholds() -> EvictionSettings {
@@ -190,8 +185,6 @@ fn thresholds() -> EvictionSettings {
         ..EvictionSettings::default()
     }
 }
-
-struct NoFigures;
 
 /// A plug-in that stops no pod.
 struct Idle;
@@ -203,27 +196,6 @@ impl Plugin for Idle {
 
     fn run(self: Box<Self>, _: NodeHandle) -> BoxFuture<'static, ()> {
         Box::pin(std::future::pending())
-    }
-}
-
-impl RuntimeFigures for NoFigures {
-    fn figures(
-        &self,
-        _: Option<Duration>,
-    ) -> BoxFuture<'_, Result<Vec<(PodUid, PodStats)>, RuntimeError>> {
-        std::future::ready(Ok(Vec::new())).boxed()
-    }
-
-    fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
-        std::future::ready(None).boxed()
-    }
-
-    fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
-        std::future::ready(Ok(ImagePlaces::default())).boxed()
-    }
-
-    fn reclaim(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
-        std::future::ready(Ok(Freed::default())).boxed()
     }
 }
 

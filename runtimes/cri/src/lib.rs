@@ -68,8 +68,8 @@ use winddown_engine::termination_message::TerminationMessages;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_host::mount_table;
 use winddown_shared::{
-    Grace, Mutex, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime,
-    RuntimeError, RuntimePod, SyncedPod,
+    Freed, Garbage, Grace, MemoryFigure, Mutex, NodeEnding, Pod, PodRuntimeStatus, PodStats,
+    PodStopped, PodUid, Recorder, Runtime, RuntimeError, RuntimePlaces, RuntimePod, SyncedPod,
 };
 
 mod api;
@@ -304,6 +304,31 @@ impl Runtime for CriRuntime {
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         refused_or_ignored(check_supported(pod), false).map(drop)
+    }
+
+    async fn pod_stats(
+        &self,
+        disk_age: Option<Duration>,
+    ) -> Result<Option<Vec<(PodUid, PodStats)>>, RuntimeError> {
+        stats::of_pods(&self.context, disk_age).await.map(Some)
+    }
+
+    async fn places(&self) -> Result<RuntimePlaces, RuntimeError> {
+        stats::runtime_places(&self.context).await
+    }
+
+    async fn collect_garbage(&self, what: Garbage) -> Result<Freed, RuntimeError> {
+        reclaim::collect(&self.context, what).await
+    }
+
+    async fn reclaim_memory(
+        &self,
+        uid: &PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+        time: Duration,
+    ) -> Result<Freed, RuntimeError> {
+        reclaim::take_back(&self.context, uid, figure, bytes, time).await
     }
 }
 

@@ -9,7 +9,7 @@ use winddown_shared::{Freed, Garbage, MemoryFigure, PodUid, RuntimeError};
 
 use super::client::CallError;
 use super::pod::{self, PodEntry};
-use super::{CriContext, CriRuntime, api, blocking, dirs, garbage, stats, volumes};
+use super::{CriContext, api, blocking, dirs, garbage, stats, volumes};
 
 mod images;
 
@@ -18,96 +18,107 @@ pub(crate) use images::ImageAges;
 /// How long to wait for the runtime to report containers that have just exited.
 const EXIT_REPORT_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Garbage for CriRuntime {
-    /// Removes every run of a container except the newest. For pods that were stopped, removes the newest too, and the
-    /// `emptyDir` volumes. How the runs ended stays known for as long as this agent runs.
-    async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
-        self.context.ensure_adopted().await?;
-        let entries = self.context.pods.all();
-        let (mut freed, mut left) = (Freed::default(), Ok(()));
-        for entry in entries {
-            note_exits(&entry).await;
-            let dead = garbage::take_dead(&mut entry.lock());
-            let mut held: Option<Arc<str>> = None;
-            for (name, dead) in dead {
-                // The newest run comes last: without it, a listing would take an older run for the newest.
-                let is_free = held.as_ref() != Some(&name);
-                let removed = match is_free {
-                    true => garbage::remove_run(&self.context, &entry, &name, &dead).await,
-                    false => Ok(()),
-                };
-                if is_free && removed.is_ok() {
-                    freed += Freed { items: 1, bytes: 0 };
-                    continue;
-                }
-                // The next listing includes it again, except the newest run, whose flag is reset here.
-                if let Some(run) = entry.lock().run(&name, &dead.id) {
-                    run.own.reclaimed = false;
-                }
-                held = Some(name);
-                if let Err(error) = removed {
-                    let what = format!("removing a dead container of pod {}", pod::title(&entry));
-                    left = Err(error.during(what));
-                }
+/// Removes what no pod needs, see [`Runtime::collect_garbage`](winddown_shared::Runtime::collect_garbage).
+pub(super) async fn collect(
+    context: &Arc<CriContext>,
+    what: Garbage,
+) -> Result<Freed, RuntimeError> {
+    match what {
+        Garbage::DeadContainers => remove_dead_containers(context).await,
+        Garbage::RotatedLogs => {
+            let entries = context.pods.all();
+            remove_rotated_logs(entries.iter().filter_map(|entry| stats::places(context, entry)))
+                .await
+        }
+        Garbage::UnusedImages { min_age } => remove_unused_images(context, min_age).await,
+    }
+}
+
+/// Has the kernel reclaim memory from a pod.
+pub(super) async fn take_back(
+    context: &Arc<CriContext>,
+    uid: &PodUid,
+    figure: MemoryFigure,
+    bytes: u64,
+    time: Duration,
+) -> Result<Freed, RuntimeError> {
+    let find = stats::cgroup_of(context, uid);
+    reclaim_memory(move || find().into_iter().collect(), figure, bytes, time).await
+}
+
+/// Removes every run of a container except the newest. For pods that were stopped, removes the newest too, and the
+/// `emptyDir` volumes. How the runs ended stays known for as long as this agent runs.
+async fn remove_dead_containers(context: &Arc<CriContext>) -> Result<Freed, RuntimeError> {
+    context.ensure_adopted().await?;
+    let entries = context.pods.all();
+    let (mut freed, mut left) = (Freed::default(), Ok(()));
+    for entry in entries {
+        note_exits(&entry).await;
+        let dead = garbage::take_dead(&mut entry.lock());
+        let mut held: Option<Arc<str>> = None;
+        for (name, dead) in dead {
+            // The newest run comes last: without it, a listing would take an older run for the newest.
+            let is_free = held.as_ref() != Some(&name);
+            let removed = match is_free {
+                true => garbage::remove_run(context, &entry, &name, &dead).await,
+                false => Ok(()),
+            };
+            if is_free && removed.is_ok() {
+                freed += Freed { items: 1, bytes: 0 };
+                continue;
             }
-            match remove_volumes(&self.context, &entry).await {
-                Ok(more) => freed += more,
-                Err(error) => left = Err(error),
+            // The next listing includes it again, except the newest run, whose flag is reset here.
+            if let Some(run) = entry.lock().run(&name, &dead.id) {
+                run.own.reclaimed = false;
+            }
+            held = Some(name);
+            if let Err(error) = removed {
+                let what = format!("removing a dead container of pod {}", pod::title(&entry));
+                left = Err(error.during(what));
             }
         }
-        left.map(|()| freed)
+        match remove_volumes(context, &entry).await {
+            Ok(more) => freed += more,
+            Err(error) => left = Err(error),
+        }
     }
+    left.map(|()| freed)
+}
 
-    async fn remove_unused_images(&self, min_age: Duration) -> Result<Freed, RuntimeError> {
-        let context = &self.context;
-        context.ensure_adopted().await?;
-        let during = |error: CallError| error.during("looking for images that nothing uses");
-        let images = context.client.list_images(api::ListImagesRequest {}).await.map_err(during)?;
-        // After the images, so that an image that came into use in between counts as used.
-        let all = api::ListContainersRequest { filter: None };
-        let containers = context.client.list_containers(all).await.map_err(during)?.containers;
-        let mut needed: Vec<String> = containers
-            .into_iter()
-            .flat_map(|c| [c.image.unwrap_or_default().image, c.image_ref])
-            .collect();
-        needed.extend(of_specs(context));
-        needed.extend(sandbox_image(context).await);
-        let unused = context.images.ages.unused(&images.images, &needed, min_age);
-        let (mut freed, mut left) = (Freed::default(), Ok(()));
-        for image in unused {
-            let spec = api::ImageSpec { image: image.id.clone(), ..api::ImageSpec::default() };
-            let request = api::RemoveImageRequest { image: Some(spec) };
-            match context.client.remove_image(request).await {
-                Ok(_) => {
-                    context.images.changed.notify_one();
-                    freed += Freed { items: 1, bytes: image.size };
-                }
-                Err(error) if error.is_not_found() => {}
-                Err(error) => {
-                    let name = image.repo_tags.first().unwrap_or(&image.id);
-                    left = Err(error.during(format!("removing image {name}")));
-                }
+async fn remove_unused_images(
+    context: &Arc<CriContext>,
+    min_age: Duration,
+) -> Result<Freed, RuntimeError> {
+    context.ensure_adopted().await?;
+    let during = |error: CallError| error.during("looking for images that nothing uses");
+    let images = context.client.list_images(api::ListImagesRequest {}).await.map_err(during)?;
+    // After the images, so that an image that came into use in between counts as used.
+    let all = api::ListContainersRequest { filter: None };
+    let containers = context.client.list_containers(all).await.map_err(during)?.containers;
+    let mut needed: Vec<String> = containers
+        .into_iter()
+        .flat_map(|c| [c.image.unwrap_or_default().image, c.image_ref])
+        .collect();
+    needed.extend(of_specs(context));
+    needed.extend(sandbox_image(context).await);
+    let unused = context.images.ages.unused(&images.images, &needed, min_age);
+    let (mut freed, mut left) = (Freed::default(), Ok(()));
+    for image in unused {
+        let spec = api::ImageSpec { image: image.id.clone(), ..api::ImageSpec::default() };
+        let request = api::RemoveImageRequest { image: Some(spec) };
+        match context.client.remove_image(request).await {
+            Ok(_) => {
+                context.images.changed.notify_one();
+                freed += Freed { items: 1, bytes: image.size };
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                let name = image.repo_tags.first().unwrap_or(&image.id);
+                left = Err(error.during(format!("removing image {name}")));
             }
         }
-        left.map(|()| freed)
     }
-
-    async fn remove_rotated_logs(&self) -> Result<Freed, RuntimeError> {
-        let entries = self.context.pods.all();
-        remove_rotated_logs(entries.iter().filter_map(|entry| stats::places(&self.context, entry)))
-            .await
-    }
-
-    async fn reclaim_memory(
-        &self,
-        uid: &PodUid,
-        figure: MemoryFigure,
-        bytes: u64,
-        time: Duration,
-    ) -> Result<Freed, RuntimeError> {
-        let find = stats::cgroup_of(&self.context, uid);
-        reclaim_memory(move || find().into_iter().collect(), figure, bytes, time).await
-    }
+    left.map(|()| freed)
 }
 
 /// Waits for a short time until the runtime has reported how the containers of a stopped pod ended: the kernel
@@ -181,7 +192,7 @@ mod tests {
     use futures_util::FutureExt as _;
 
     use super::*;
-    use crate::CriConfig;
+    use crate::{CriConfig, CriRuntime};
 
     #[tokio::test]
     async fn a_pod_whose_volumes_are_still_being_created_delays_no_other() {

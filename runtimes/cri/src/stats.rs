@@ -10,14 +10,11 @@ use std::time::Duration;
 
 use winddown_engine::files;
 use winddown_engine::stats::{CgroupDirs, DiskCache, Figures, PodDirs};
-use winddown_shared::{
-    Backoff, ContainerStats, DiskUse, ImagePlaces, PodStats, PodStatsSource, PodUid, RuntimeError,
-    error_chain,
-};
+use winddown_shared::{ContainerStats, DiskUse, PodStats, PodUid, RuntimeError, RuntimePlaces};
 
 use super::pod::{Container, PodEntry, PodState};
 use super::spec::pods_cgroup;
-use super::{CriContext, CriRuntime, api, blocking, dirs};
+use super::{CriContext, api, blocking, dirs};
 
 mod layers;
 
@@ -53,63 +50,56 @@ struct MeasuredContainer {
     layer: Option<DiskUse>,
 }
 
-impl PodStatsSource for CriRuntime {
-    async fn pod_stats(
-        &self,
-        disk_age: Option<Duration>,
-    ) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
-        let context = &self.context;
-        context.ensure_adopted().await?;
-        let entries = context.pods.all();
-        if let Some(age) = disk_age {
-            let places = entries.iter().filter_map(|entry| places(context, entry)).collect();
-            let walk = context.stats.disk.refresh(places, age);
-            tokio::join!(walk, context.stats.layers.refresh(context, age));
-        }
-        let running: Vec<(PodUid, Vec<Running>)> = entries
-            .iter()
-            .map(|entry| (entry.uid().clone(), running(&entry.lock())))
-            .filter(|(_, containers)| !containers.is_empty())
-            .collect();
-        let (proc, mount) =
-            (context.config.paths.proc.clone(), context.config.cgroups.mount.clone());
-        let mut all = blocking(move || Ok(measure(&proc, &mount, running))).await?;
-        let is_unknown = |c: &MeasuredContainer| c.figures.memory_working_set.is_none();
-        if all.iter().any(|pod| pod.containers.iter().any(is_unknown)) {
-            context.stats.layers.refresh(context, Duration::ZERO).await;
-        }
-        context.stats.layers.enter(&mut all);
-        Ok(all.into_iter().map(|pod| finish(&context.stats.disk, pod)).collect())
+/// The usage of the pods, see [`Runtime::pod_stats`](winddown_shared::Runtime::pod_stats).
+pub(super) async fn of_pods(
+    context: &Arc<CriContext>,
+    disk_age: Option<Duration>,
+) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
+    context.ensure_adopted().await?;
+    let entries = context.pods.all();
+    if let Some(age) = disk_age {
+        let places = entries.iter().filter_map(|entry| places(context, entry)).collect();
+        let walk = context.stats.disk.refresh(places, age);
+        tokio::join!(walk, context.stats.layers.refresh(context, age));
     }
+    let running: Vec<(PodUid, Vec<Running>)> = entries
+        .iter()
+        .map(|entry| (entry.uid().clone(), running(&entry.lock())))
+        .filter(|(_, containers)| !containers.is_empty())
+        .collect();
+    let (proc, mount) = (context.config.paths.proc.clone(), context.config.cgroups.mount.clone());
+    let mut all = blocking(move || Ok(measure(&proc, &mount, running))).await?;
+    let is_unknown = |c: &MeasuredContainer| c.figures.memory_working_set.is_none();
+    if all.iter().any(|pod| pod.containers.iter().any(is_unknown)) {
+        context.stats.layers.refresh(context, Duration::ZERO).await;
+    }
+    context.stats.layers.enter(&mut all);
+    Ok(all.into_iter().map(|pod| finish(&context.stats.disk, pod)).collect())
+}
 
-    /// Asks until the runtime answers: the caller asks once, and keeps `None` for as long as the agent runs.
-    async fn pods_cgroup(&self) -> Option<String> {
-        let root = self.context.config.cgroups.parent.as_deref()?;
-        let mut backoff = Backoff::EAGER;
-        loop {
-            match self.context.driver.get(&self.context).await {
-                Ok(driver) => return Some(pods_cgroup(root, driver?)),
-                Err(error) => {
-                    let why = error_chain(&error);
-                    tracing::debug!(why, "the pods' control group is not known; asking again");
-                }
-            }
-            tokio::time::sleep(backoff.next_delay()).await;
+/// Where the container runtime keeps images and layers, and in which control group the pods are.
+pub(super) async fn runtime_places(
+    context: &Arc<CriContext>,
+) -> Result<RuntimePlaces, RuntimeError> {
+    let answer = context.client.image_fs_info(api::ImageFsInfoRequest {}).await;
+    let answer = answer.map_err(|e| e.during("asking where images are"))?;
+    let first = |systems: Vec<api::FilesystemUsage>| {
+        let path = systems.into_iter().next()?.fs_id?.mountpoint;
+        (!path.is_empty()).then(|| path.into())
+    };
+    let pods_cgroup = match &context.config.cgroups.parent {
+        Some(root) => {
+            let driver = context.driver.get(context).await;
+            let driver = driver.map_err(|e| e.during("asking who manages control groups"))?;
+            driver.map(|driver| pods_cgroup(root, driver))
         }
-    }
-
-    async fn image_places(&self) -> Result<ImagePlaces, RuntimeError> {
-        let answer = self.context.client.image_fs_info(api::ImageFsInfoRequest {}).await;
-        let answer = answer.map_err(|e| e.during("asking where images are"))?;
-        let first = |systems: Vec<api::FilesystemUsage>| {
-            let path = systems.into_iter().next()?.fs_id?.mountpoint;
-            (!path.is_empty()).then(|| path.into())
-        };
-        Ok(ImagePlaces {
-            images: first(answer.image_filesystems),
-            containers: first(answer.container_filesystems),
-        })
-    }
+        None => None,
+    };
+    Ok(RuntimePlaces {
+        pods_cgroup,
+        images: first(answer.image_filesystems),
+        containers: first(answer.container_filesystems),
+    })
 }
 
 /// The places of a pod's files. `None` if only the pod's labels are known.

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use crate::base::lock::Mutex;
 use crate::{
     ContainerExit, ContainerKind, ContainerState, ContainerStatus, Grace, KillReason, NodeEnding,
-    Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod, StoppedContainer,
-    SyncedPod, UnsupportedField, WallTime,
+    Pod, PodRuntimeStatus, PodStats, PodStopped, PodUid, Runtime, RuntimeError, RuntimePod,
+    StoppedContainer, SyncedPod, UnsupportedField, WallTime,
 };
 
 /// A [`Runtime`] whose containers run until the test or a stop ends them. Clones share one state.
@@ -50,6 +50,8 @@ struct RuntimeState {
     stops: Vec<PodUid>,
     graces: HashMap<PodUid, Vec<Duration>>,
     forgotten: Vec<PodUid>,
+    /// What pods use; `None` until a test says it.
+    usage: Option<HashMap<PodUid, PodStats>>,
 }
 
 #[derive(Clone, Debug)]
@@ -209,6 +211,11 @@ impl FakeRuntime {
         self.announce(uid);
     }
 
+    /// Sets what the pod uses. Before the first call, the runtime measures no pods.
+    pub fn uses(&self, uid: &PodUid, stats: PodStats) {
+        self.0.state.lock().usage.get_or_insert_default().insert(uid.clone(), stats);
+    }
+
     /// The calls of [`Runtime::announce`].
     pub fn announced(&self) -> Vec<Option<Arc<NodeEnding>>> {
         self.0.state.lock().announced.clone()
@@ -358,6 +365,10 @@ impl Runtime for FakeRuntime {
             std::future::pending::<()>().await;
         }
         let mut state = self.0.state.lock();
+        if state.pods.get(uid).is_some_and(|pod| pod.status.any_running()) {
+            let what = "the pod still runs: stop it before it is forgotten".to_owned();
+            return Err(RuntimeError::Failed { what, source: None });
+        }
         if state.forget_fails > 0 {
             state.forget_fails -= 1;
             return Err(failure());
@@ -426,6 +437,14 @@ impl Runtime for FakeRuntime {
         let is_refused = reason != KillReason::Shutdown
             && self.0.state.lock().stop_at_shutdown_only.contains(uid);
         is_refused.then(|| "refused as scripted".into())
+    }
+
+    async fn pod_stats(
+        &self,
+        _: Option<Duration>,
+    ) -> Result<Option<Vec<(PodUid, PodStats)>>, RuntimeError> {
+        self.check()?;
+        Ok(self.0.state.lock().usage.clone().map(|usage| usage.into_iter().collect()))
     }
 }
 

@@ -41,7 +41,7 @@ const BEYOND: [Beyond; 6] = [
         name: "memory reclaim",
         words: "MemoryReclaim ReclaimMemory memory_reclaim reclaim_memory",
         own: "eviction/src/memory_reclaim node/src/memory_reclaim.rs",
-        lines: "eviction/src/lib.rs node/src/configured.rs node/src/lib.rs node/src/pressure/runtime.rs shared/src/runtime/garbage.rs",
+        lines: "eviction/src/lib.rs node/src/configured.rs node/src/lib.rs node/src/pressure/runtime.rs shared/src/runtime.rs",
     },
     Beyond {
         name: "end notices",

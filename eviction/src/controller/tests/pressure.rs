@@ -245,6 +245,16 @@ async fn pods_that_cannot_be_measured_are_never_ended_and_it_is_tried_ever_more_
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_that_are_never_measured_are_ended_by_priority_one_after_the_other() {
+    let world = World::new(hard(), memory_pods());
+    world.node.state().never_measures = true;
+    world.helps("burstable-above-requests", left("8Gi"));
+    world.is(left("500Mi"), MINUTE).await;
+    let expected = [LOWEST, "guaranteed-low-priority-high-usage", "burstable-above-requests"];
+    assert_eq!(names(&world), expected, "until there is enough");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_second_shortage_without_a_pod_to_end_is_told_like_the_first() {
     let world = World::new(hard(), memory_pods());
     world.node.state().pods.clear();

@@ -17,8 +17,8 @@ use winddown_shared::{
 
 use crate::{
     Alternative, EarlierEviction, EvictionController, EvictionHookRun, EvictionParts, EvictionView,
-    Hook, HookCall, HookRule, MeasureError, MemoryReclaim, Policy, Readmit, Reclaim, ReclaimError,
-    ReclaimMemory, Reclaimable, Reclaimed, SamplingIntervals, Signals, WantedFigures,
+    Hook, HookCall, HookRule, MeasureError, MemoryReclaim, PodFigures, Policy, Readmit, Reclaim,
+    ReclaimError, ReclaimMemory, Reclaimable, Reclaimed, SamplingIntervals, Signals, WantedFigures,
 };
 
 pub(crate) struct World {
@@ -46,6 +46,7 @@ pub(crate) struct State {
     pub(crate) killer: FakeKiller,
     pub(crate) looks: Vec<Instant>,
     pub(crate) measured: Vec<(usize, WantedFigures)>,
+    pub(crate) never_measures: bool,
     pub(crate) hangs: bool,
     pub(crate) fails: bool,
     /// Falling memory: the start time, the initial amount, and the decrease per second.
@@ -192,10 +193,11 @@ impl Signals for Node {
         Ok(at(state.stats, Instant::now()))
     }
 
-    async fn pods(&self, pods: &[Pod], wanted: WantedFigures) -> Vec<Option<PodStats>> {
+    async fn pods(&self, pods: &[Pod], wanted: WantedFigures) -> PodFigures {
         let mut state = self.state();
         state.measured.push((pods.len(), wanted));
-        pods.iter().map(|pod| state.pods.get(pod.uid()).cloned()).collect()
+        let stats = pods.iter().map(|pod| state.pods.get(pod.uid()).cloned());
+        if state.never_measures { PodFigures::Never } else { PodFigures::Measured(stats.collect()) }
     }
 }
 

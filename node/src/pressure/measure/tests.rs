@@ -1,9 +1,10 @@
 use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
-use winddown_eviction::{Reclaimable, Signal, Threshold, ThresholdValue};
-use winddown_shared::{Freed, ImagePlaces};
+use winddown_eviction::{Signal, Threshold, ThresholdValue};
+use winddown_shared::{Freed, Garbage, MemoryFigure};
 
+use super::super::runtime::Figures;
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -77,26 +78,35 @@ struct Walks {
     begun: std::sync::atomic::AtomicU32,
 }
 
-impl RuntimeFigures for Walks {
-    fn figures(&self, disk_age: Option<Duration>) -> BoxFuture<'_, Result<Figures, RuntimeError>> {
+impl EvictionRuntime for Walks {
+    fn figures(
+        &self,
+        disk_age: Option<Duration>,
+    ) -> BoxFuture<'_, Result<Option<Figures>, RuntimeError>> {
         Box::pin(async move {
             if disk_age.is_some() {
                 self.begun.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(self.takes).await;
             }
-            Ok(vec![(PodUid::new("a"), PodStats::default())])
+            Ok(Some(vec![(PodUid::new("a"), PodStats::default())]))
         })
     }
 
-    fn cgroup(&self) -> BoxFuture<'_, Option<String>> {
-        Box::pin(async { None })
+    fn where_to_measure(&self) -> BoxFuture<'_, Result<RuntimePlaces, RuntimeError>> {
+        Box::pin(async { Ok(RuntimePlaces::default()) })
     }
 
-    fn places(&self) -> BoxFuture<'_, Result<ImagePlaces, RuntimeError>> {
-        Box::pin(async { Ok(ImagePlaces::default()) })
+    fn collect(&self, _: Garbage) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+        Box::pin(async { Ok(Freed::default()) })
     }
 
-    fn reclaim(&self, _: Reclaimable, _: Duration) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
+    fn take_back<'a>(
+        &'a self,
+        _: &'a PodUid,
+        _: MemoryFigure,
+        _: u64,
+        _: Duration,
+    ) -> BoxFuture<'a, Result<Freed, RuntimeError>> {
         Box::pin(async { Ok(Freed::default()) })
     }
 }
@@ -113,7 +123,7 @@ fn walking(takes: Duration) -> (Arc<Walks>, Measured) {
 async fn measured(measured: &Measured, wanted: WantedFigures) -> (bool, Duration) {
     let begun = Instant::now();
     let found = measured.pods(&[winddown_shared::testing::pod("a")], wanted).await;
-    (matches!(&found[..], [Some(_)]), begun.elapsed())
+    (found.at(0).is_some(), begun.elapsed())
 }
 
 #[tokio::test(start_paused = true)]
@@ -148,4 +158,22 @@ async fn what_is_too_old_to_choose_by_is_not_told_until_a_walk_has_ended() {
         );
         tokio::time::sleep(120 * SECOND).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_never_measures_pods_is_told_apart_from_one_that_cannot_now() {
+    let runtime = winddown_shared::testing::FakeRuntime::default();
+    let shared = Arc::new(runtime.clone());
+    let places = MeasuredPlaces::new(UsagePaths::of_host("/"), shared.clone());
+    let measured = Measured::new(&places, shared, watch::Sender::new(policy(&[])).subscribe());
+    let pods = [winddown_shared::testing::pod("a")];
+    for wanted in [WantedFigures::Kernel, WantedFigures::Disk] {
+        assert_eq!(measured.pods(&pods, wanted).await, PodFigures::Never);
+        runtime.fail(true);
+        assert_eq!(measured.pods(&pods, wanted).await, PodFigures::UNKNOWN);
+        runtime.fail(false);
+        tokio::time::sleep(WALK_MAX_AGE).await;
+    }
+    runtime.uses(pods[0].uid(), PodStats::default());
+    assert!(measured.pods(&pods, WantedFigures::Kernel).await.at(0).is_some());
 }

@@ -10,12 +10,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::watch;
 use tokio::time::timeout;
 use winddown_eviction::{
-    EvictionController, EvictionParts, HookCommand, MeasureError, Policy, Readmit, Reclaim,
-    ReclaimError, Reclaimable, Reclaimed, SamplingIntervals, Signal, Signals, Threshold,
+    EvictionController, EvictionParts, HookCommand, MeasureError, PodFigures, Policy, Readmit,
+    Reclaim, ReclaimError, Reclaimable, Reclaimed, SamplingIntervals, Signal, Signals, Threshold,
     ThresholdValue, WantedFigures,
 };
 use winddown_shared::testing::{FakeKiller, FakeRecorder};
-use winddown_shared::{GateReasons, MemoryStats, NodeStats, Pod, PodStats, VictimLock, WallClock};
+use winddown_shared::{GateReasons, MemoryStats, NodeStats, Pod, VictimLock, WallClock};
 
 use super::*;
 
@@ -197,8 +197,8 @@ impl Signals for Plenty {
         Ok(NodeStats { memory: Some(memory), ..NodeStats::default() })
     }
 
-    async fn pods(&self, _: &[Pod], _: WantedFigures) -> Vec<Option<PodStats>> {
-        Vec::new()
+    async fn pods(&self, _: &[Pod], _: WantedFigures) -> PodFigures {
+        PodFigures::UNKNOWN
     }
 }
 

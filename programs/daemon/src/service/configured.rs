@@ -1,6 +1,7 @@
 //! The configured runtime as one type, so that a node is compiled once and not once for each runtime.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::broadcast;
 use winddown_companion::KubeletRuntime;
@@ -8,8 +9,9 @@ use winddown_cri::CriRuntime;
 use winddown_runtimes::process::ProcessRuntime;
 use winddown_runtimes::systemd::SystemdRuntime;
 use winddown_shared::{
-    EvictionConstraints, Grace, KillReason, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid,
-    Recorder, Runtime, RuntimeError, RuntimePod, SyncedPod,
+    EvictionConstraints, Freed, Garbage, Grace, KillReason, MemoryFigure, NodeEnding, Pod,
+    PodRuntimeStatus, PodStats, PodStopped, PodUid, Recorder, Runtime, RuntimeError, RuntimePlaces,
+    RuntimePod, SyncedPod,
 };
 use winddown_systemd::units::UnitsClient;
 
@@ -131,5 +133,30 @@ impl Runtime for ConfiguredRuntime {
 
     fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
         each!(self, runtime => runtime.refuses_stop(uid, reason))
+    }
+
+    async fn pod_stats(
+        &self,
+        disk_age: Option<Duration>,
+    ) -> Result<Option<Vec<(PodUid, PodStats)>>, RuntimeError> {
+        boxed!(self, runtime => runtime.pod_stats(disk_age))
+    }
+
+    async fn places(&self) -> Result<RuntimePlaces, RuntimeError> {
+        boxed!(self, runtime => runtime.places())
+    }
+
+    async fn collect_garbage(&self, what: Garbage) -> Result<Freed, RuntimeError> {
+        boxed!(self, runtime => runtime.collect_garbage(what))
+    }
+
+    async fn reclaim_memory(
+        &self,
+        uid: &PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+        time: Duration,
+    ) -> Result<Freed, RuntimeError> {
+        boxed!(self, runtime => runtime.reclaim_memory(uid, figure, bytes, time))
     }
 }

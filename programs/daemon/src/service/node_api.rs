@@ -8,10 +8,9 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_api_client::{ApiReviews, ServingCertificate};
 use winddown_host::{NodeUsage, UsagePaths, machine::boot_clock};
-use winddown_node::RuntimeFigures;
 use winddown_node::cluster::Cluster;
 use winddown_node_api::{NodeApi, NodeUsageStats, PodStreams, StatsProvider, TlsFiles};
-use winddown_shared::{RuntimeError, WallClock, critical};
+use winddown_shared::{Runtime, RuntimeError, WallClock, critical};
 
 use super::Service;
 use super::host;
@@ -20,15 +19,15 @@ use super::host;
 const DISK_AGE: Duration = Duration::from_secs(60);
 
 /// Measures the machine and the pods of its runtime.
-struct Measuring {
+struct Measuring<R> {
     places: UsagePaths,
-    runtime: Arc<dyn RuntimeFigures>,
+    runtime: Arc<R>,
     wall: WallClock,
 }
 
 /// The node API, or `None` if no address is configured. Starts requesting a serving certificate from the API server
 /// unless one is configured. Must be called inside a tokio runtime.
-pub(super) fn plugin<R: RuntimeFigures + PodStreams>(
+pub(super) fn plugin<R: Runtime + PodStreams>(
     service: &Service,
     cluster: &Cluster,
     runtime: &Arc<R>,
@@ -62,17 +61,17 @@ pub(super) fn plugin<R: RuntimeFigures + PodStreams>(
         reviews: Arc::new(ApiReviews::new(client)),
         figures: Arc::new(Measuring {
             places: host::usage_places(&config),
-            runtime: Arc::clone(runtime) as _,
+            runtime: Arc::clone(runtime),
             wall: wall.clone(),
         }),
         streams: Some(Arc::clone(runtime) as _),
     })
 }
 
-impl StatsProvider for Measuring {
+impl<R: Runtime> StatsProvider for Measuring<R> {
     fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeUsageStats, RuntimeError>> {
         async move {
-            let pods = self.runtime.figures(disks.then_some(DISK_AGE)).await?;
+            let pods = self.runtime.pod_stats(disks.then_some(DISK_AGE)).await?;
             let mut places = self.places.clone();
             if disks && let Ok(images) = self.runtime.places().await {
                 (places.imagefs, places.containerfs) = (images.images, images.containers);
@@ -83,7 +82,7 @@ impl StatsProvider for Measuring {
                 node: reading.stats,
                 cpu_time: NodeUsage::cpu_time(&places),
                 booted_at: self.wall.now().checked_sub(boot_clock().now()).ok(),
-                pods,
+                pods: pods.unwrap_or_default(),
             })
         }
         .boxed()

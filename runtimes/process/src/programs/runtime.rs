@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::broadcast;
 use winddown_engine::status::status;
@@ -9,11 +10,14 @@ use winddown_engine::unsupported::{self, refused_or_ignored};
 use winddown_engine::{stopping, sync};
 use winddown_host::{mount_table, removal};
 use winddown_shared::{
-    Grace, NodeEnding, Pod, PodRuntimeStatus, PodStopped, PodUid, Recorder, Runtime, RuntimeError,
-    RuntimePod, SyncedPod, UnsupportedField,
+    Freed, Garbage, Grace, MemoryFigure, NodeEnding, Pod, PodRuntimeStatus, PodStats, PodStopped,
+    PodUid, Recorder, Runtime, RuntimeError, RuntimePlaces, RuntimePod, SyncedPod,
+    UnsupportedField,
 };
 
-use super::{ProgramContext, ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod};
+use super::{
+    ProgramContext, ProgramDriver, ProgramRuntime, blocking, caused, failed, paths, pod, stats,
+};
 
 /// How many times the removal of a directory is retried while files are still written to it.
 const REMOVAL_TRIES: usize = 8;
@@ -108,6 +112,32 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
 
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         refused_or_ignored(unsupported_here(&self.context, pod), false).map(drop)
+    }
+
+    async fn pod_stats(
+        &self,
+        disk_age: Option<Duration>,
+    ) -> Result<Option<Vec<(PodUid, PodStats)>>, RuntimeError> {
+        stats::of_pods(self, disk_age).await.map(Some)
+    }
+
+    async fn places(&self) -> Result<RuntimePlaces, RuntimeError> {
+        let pods_cgroup = self.context.driver.pods_cgroup();
+        Ok(RuntimePlaces { pods_cgroup, ..RuntimePlaces::default() })
+    }
+
+    async fn collect_garbage(&self, what: Garbage) -> Result<Freed, RuntimeError> {
+        stats::collect(&self.context, what).await
+    }
+
+    async fn reclaim_memory(
+        &self,
+        uid: &PodUid,
+        figure: MemoryFigure,
+        bytes: u64,
+        time: Duration,
+    ) -> Result<Freed, RuntimeError> {
+        stats::take_back(&self.context, uid, figure, bytes, time).await
     }
 }
 

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use winddown_engine::files;
 use winddown_engine::stats::{CgroupDirs, Figures, PodDirs, reclaim_memory, remove_rotated_logs};
-use winddown_shared::{
-    Freed, Garbage, MemoryFigure, PodStats, PodStatsSource, PodUid, RuntimeError,
-};
+use winddown_shared::{Freed, Garbage, MemoryFigure, PodStats, PodUid, RuntimeError};
 
 use super::config::ProcessConfig;
 use super::pod::{PodEntry, PodState};
@@ -36,68 +34,74 @@ pub(crate) struct StatsSources {
 /// A pod's running containers.
 type Running = Vec<(Arc<str>, StatsSources)>;
 
-impl<D: ProgramDriver> PodStatsSource for ProgramRuntime<D> {
-    async fn pod_stats(
-        &self,
-        disk_age: Option<Duration>,
-    ) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
-        let entries = self.context.pods.all();
-        let config = &self.context.config;
-        if let Some(age) = disk_age {
-            let places = entries.iter().filter_map(|entry| places(config, entry)).collect();
-            self.disk.refresh(places, age).await;
-        }
-        let running: Vec<_> = entries
-            .iter()
-            .map(|entry| (entry.uid().clone(), running(&self.context, entry.uid(), &entry.lock())))
-            .filter(|(_, containers)| !containers.is_empty())
-            .collect();
-        let proc_root = config.proc_root.clone();
-        let mut measured = blocking(move || Ok(measure(&proc_root, running))).await?;
-        for (uid, stats) in &mut measured {
-            self.disk.enter(uid, stats);
-        }
-        Ok(measured)
+/// The usage of the pods, see [`Runtime::pod_stats`](winddown_shared::Runtime::pod_stats).
+pub(super) async fn of_pods<D: ProgramDriver>(
+    runtime: &ProgramRuntime<D>,
+    disk_age: Option<Duration>,
+) -> Result<Vec<(PodUid, PodStats)>, RuntimeError> {
+    let entries = runtime.context.pods.all();
+    let config = &runtime.context.config;
+    if let Some(age) = disk_age {
+        let places = entries.iter().filter_map(|entry| places(config, entry)).collect();
+        runtime.disk.refresh(places, age).await;
     }
+    let running: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.uid().clone(), running(&runtime.context, entry.uid(), &entry.lock())))
+        .filter(|(_, containers)| !containers.is_empty())
+        .collect();
+    let proc_root = config.proc_root.clone();
+    let mut measured = blocking(move || Ok(measure(&proc_root, running))).await?;
+    for (uid, stats) in &mut measured {
+        runtime.disk.enter(uid, stats);
+    }
+    Ok(measured)
+}
 
-    async fn pods_cgroup(&self) -> Option<String> {
-        self.context.driver.pods_cgroup()
+/// Removes what no pod needs, see [`Runtime::collect_garbage`](winddown_shared::Runtime::collect_garbage).
+pub(super) async fn collect<D: ProgramDriver>(
+    context: &ProgramContext<D>,
+    what: Garbage,
+) -> Result<Freed, RuntimeError> {
+    match what {
+        Garbage::DeadContainers => remove_logs_of_dead(context).await,
+        Garbage::RotatedLogs => {
+            let (entries, config) = (context.pods.all(), &context.config);
+            remove_rotated_logs(entries.iter().filter_map(|entry| places(config, entry))).await
+        }
+        // Programs of the host have none.
+        Garbage::UnusedImages { .. } => Ok(Freed::default()),
     }
 }
 
-impl<D: ProgramDriver> Garbage for ProgramRuntime<D> {
-    /// Removes the logs of stopped pods: logs may be what fills the disk. Other pods have no dead containers: whenever
-    /// a run ends, all but the last two attempts are removed with their logs.
-    async fn remove_dead_containers(&self) -> Result<Freed, RuntimeError> {
-        let config = &self.context.config;
-        let logs: Vec<PathBuf> =
-            self.context.pods.all().iter().flat_map(|entry| logs_of_dead(config, entry)).collect();
-        blocking(move || {
-            let removed = logs.iter().filter(|log| files::remove_log(log)).count();
-            Ok(Freed { items: u64::try_from(removed).unwrap_or(u64::MAX), bytes: 0 })
-        })
-        .await
-    }
+/// Removes the logs of stopped pods: logs may be what fills the disk. Other pods have no dead containers: whenever
+/// a run ends, all but the last two attempts are removed with their logs.
+async fn remove_logs_of_dead<D: ProgramDriver>(
+    context: &ProgramContext<D>,
+) -> Result<Freed, RuntimeError> {
+    let entries = context.pods.all();
+    let logs: Vec<PathBuf> =
+        entries.iter().flat_map(|entry| logs_of_dead(&context.config, entry)).collect();
+    blocking(move || {
+        let removed = logs.iter().filter(|log| files::remove_log(log)).count();
+        Ok(Freed { items: u64::try_from(removed).unwrap_or(u64::MAX), bytes: 0 })
+    })
+    .await
+}
 
-    async fn remove_rotated_logs(&self) -> Result<Freed, RuntimeError> {
-        let entries = self.context.pods.all();
-        remove_rotated_logs(entries.iter().filter_map(|entry| places(&self.context.config, entry)))
-            .await
-    }
-
-    async fn reclaim_memory(
-        &self,
-        uid: &PodUid,
-        figure: MemoryFigure,
-        bytes: u64,
-        time: Duration,
-    ) -> Result<Freed, RuntimeError> {
-        let Some(entry) = self.context.pods.get(uid) else { return Ok(Freed::default()) };
-        let running = running(&self.context, uid, &entry.lock());
-        let proc_root = self.context.config.proc_root.clone();
-        let find = move || running.iter().filter_map(|(_, t)| cgroup_of(&proc_root, t)).collect();
-        reclaim_memory(find, figure, bytes, time).await
-    }
+/// Has the kernel reclaim memory from a pod, see [`Runtime::reclaim_memory`](winddown_shared::Runtime::reclaim_memory).
+pub(super) async fn take_back<D: ProgramDriver>(
+    context: &ProgramContext<D>,
+    uid: &PodUid,
+    figure: MemoryFigure,
+    bytes: u64,
+    time: Duration,
+) -> Result<Freed, RuntimeError> {
+    let Some(entry) = context.pods.get(uid) else { return Ok(Freed::default()) };
+    let running = running(context, uid, &entry.lock());
+    let proc_root = context.config.proc_root.clone();
+    let find = move || running.iter().filter_map(|(_, t)| cgroup_of(&proc_root, t)).collect();
+    reclaim_memory(find, figure, bytes, time).await
 }
 
 fn places(config: &ProcessConfig, entry: &PodEntry) -> Option<PodDirs> {

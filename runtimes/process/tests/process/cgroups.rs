@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use winddown_runtimes::process::{CgroupParent, ProcessRuntime};
-use winddown_shared::{PodStatsSource as _, Runtime as _, RuntimeError};
+use winddown_shared::{Runtime as _, RuntimeError};
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ async fn a_container_lives_in_a_cgroup_of_its_own_that_is_gone_after_the_pod() {
     config.cgroups = CgroupParent::Directory(root.clone());
     let runtime = ProcessRuntime::open(config).await.unwrap();
     let name = root.file_name().unwrap().to_str().unwrap();
-    assert_eq!(runtime.pods_cgroup().await, Some(format!("/{name}")));
+    assert_eq!(runtime.places().await.unwrap().pods_cgroup, Some(format!("/{name}")));
     let pod = bed.pod("trap '' TERM; (setsid sleep 1000 &); echo up; while :; do sleep 0.05; done");
     sync_until(&runtime, &pod, |c| c[0].started).await;
     bed.logged("main", 0, "up").await;

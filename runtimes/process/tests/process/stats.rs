@@ -2,13 +2,13 @@ use std::time::Duration;
 
 use serde_json::json;
 use winddown_runtimes::process::ProcessRuntime;
-use winddown_shared::{Garbage as _, PodStats, PodStatsSource as _, Runtime as _};
+use winddown_shared::{Garbage, PodStats, Runtime as _};
 
 use crate::bed::{Bed, is_running, sh, stop, sync_until};
 
 /// Measures the only pod, including the disk.
 async fn of_the_pod(runtime: &ProcessRuntime) -> PodStats {
-    let mut all = runtime.pod_stats(Some(Duration::ZERO)).await.unwrap();
+    let mut all = runtime.pod_stats(Some(Duration::ZERO)).await.unwrap().unwrap();
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0).1
 }
@@ -36,7 +36,7 @@ async fn memory_and_tasks_are_those_of_the_containers_and_not_of_their_superviso
     // The hog's shell and its sleep, which may just be between two runs; the three of the other container.
     assert!((4..=5).contains(&stats.tasks.unwrap()), "{stats:?}");
     stop(&runtime, &pod, 0).await;
-    assert_eq!(runtime.pod_stats(None).await.unwrap(), []);
+    assert_eq!(runtime.pod_stats(None).await.unwrap().unwrap(), []);
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn logs_and_records_are_the_pods_part_of_the_disk() {
     let pod = bed.pod("head -c 300000 /dev/zero | tr '\\0' '\\n'; echo up; sleep 1000");
     sync_until(&runtime, &pod, |c| is_running(&c[0])).await;
     bed.logged("main", 0, "up").await;
-    let before = runtime.pod_stats(None).await.unwrap().remove(0).1;
+    let before = runtime.pod_stats(None).await.unwrap().unwrap().remove(0).1;
     assert_eq!((before.ephemeral, before.containers[0].logs), (None, None), "nobody looked yet");
     let stats = of_the_pod(&runtime).await;
     let logs = stats.containers[0].logs.unwrap();
@@ -67,7 +67,7 @@ async fn logs_and_records_are_the_pods_part_of_the_disk() {
     let all = stats.ephemeral.unwrap();
     assert!(all.bytes > logs.bytes && all.inodes > logs.inodes, "{all:?}");
     assert_eq!(stats.containers[0].rootfs, None, "it has no root file system of its own");
-    let kept = runtime.pod_stats(None).await.unwrap().remove(0).1;
+    let kept = runtime.pod_stats(None).await.unwrap().unwrap().remove(0).1;
     assert_eq!(kept.ephemeral, Some(all));
     stop(&runtime, &pod, 0).await;
 }
@@ -86,15 +86,26 @@ async fn turned_logs_are_given_back_and_those_in_use_stay() {
     let logs = bed.path("logs").join(format!("default_web_{}", pod.uid())).join("main");
     let count = || std::fs::read_dir(&logs).unwrap().count();
     let turned = count() - 1;
-    let freed = runtime.remove_rotated_logs().await.unwrap();
+    let freed = runtime.collect_garbage(Garbage::RotatedLogs).await.unwrap();
     assert!(turned > 0 && freed.items == turned as u64 && freed.bytes > 0, "{freed:?}");
     assert!(count() == 1 && logs.join("0.log").exists());
-    assert_eq!(runtime.remove_rotated_logs().await.unwrap().items, 0);
-    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0);
-    assert_eq!(runtime.remove_unused_images(Duration::ZERO).await.unwrap().items, 0);
+    assert_eq!(runtime.collect_garbage(Garbage::RotatedLogs).await.unwrap().items, 0);
+    assert_eq!(runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items, 0);
+    assert_eq!(
+        runtime
+            .collect_garbage(Garbage::UnusedImages { min_age: Duration::ZERO })
+            .await
+            .unwrap()
+            .items,
+        0
+    );
     stop(&runtime, &pod, 0).await;
     let before = runtime.pod_status(pod.uid()).await.unwrap().containers;
-    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 1, "nothing runs any more");
+    assert_eq!(
+        runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items,
+        1,
+        "nothing runs any more"
+    );
     assert_eq!(count(), 0);
     assert_eq!(runtime.pod_status(pod.uid()).await.unwrap().containers, before);
 }

@@ -147,7 +147,12 @@ fn evict(pods: Vec<Pod>) -> Plan {
         let candidates: Vec<Candidate<'_>> = pods
             .iter()
             .zip(&stats)
-            .map(|(pod, stats)| Candidate { pod, stats: Some(stats), ending: None })
+            .map(|(pod, stats)| Candidate {
+                pod,
+                stats: Some(stats),
+                is_never_measured: false,
+                ending: None,
+            })
             .collect();
         let choice = choose(&shortage, &candidates, &policy, now);
         choice.considered.len() + usize::from(choice.victim.is_some())

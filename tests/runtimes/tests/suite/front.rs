@@ -24,8 +24,7 @@ use winddown_shared::status::StatusStore;
 use winddown_shared::testing::FakeKiller;
 use winddown_shared::{
     ContainerState, GateReasons, NodeHandle, NodeHandleParts, Plugin as _, PluginName,
-    PluginStatusLines, Pod, PodStatsSource as _, ReviewError, Reviews, Runtime as _, RuntimeError,
-    VictimLock,
+    PluginStatusLines, Pod, ReviewError, Reviews, Runtime as _, RuntimeError, VictimLock,
 };
 
 use crate::bed::{clock, eventually};
@@ -54,6 +53,7 @@ impl StatsProvider for PodFigures {
     fn measure(&self, disks: bool) -> BoxFuture<'_, Result<NodeUsageStats, RuntimeError>> {
         async move {
             let pods = self.0.pod_stats(disks.then_some(Duration::ZERO)).await?;
+            let pods = pods.unwrap_or_default();
             Ok(NodeUsageStats { pods, ..NodeUsageStats::default() })
         }
         .boxed()

@@ -6,7 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 use winddown_cri::{CriRuntime, PodContainers};
-use winddown_shared::{Grace, PodStatsSource as _, Runtime as _, error_chain};
+use winddown_shared::{Grace, Runtime as _, error_chain};
 
 use crate::bed::{
     Act, PATIENCE, POLITE, STUBBORN, eventually, exit_of, forget, is_running, pod, run, secs, skip,
@@ -74,7 +74,11 @@ async fn a_container_finds_what_its_spec_promises() {
     );
     let seen = sync_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
     let cgroup = format!("/{}", stage.containerd.cgroup());
-    assert_eq!(runtime.pods_cgroup().await, Some(cgroup), "who manages them is known");
+    assert_eq!(
+        runtime.places().await.unwrap().pods_cgroup,
+        Some(cgroup),
+        "who manages them is known"
+    );
     let log = stage.log("promises", "main", 0);
     let exit = exit_of(&seen[0]).unwrap();
     assert_eq!((exit.exit_code, exit.message.as_str()), (2, "out of cheese"), "{log}");

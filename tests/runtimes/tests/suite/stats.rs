@@ -6,8 +6,7 @@ use serde_json::json;
 use winddown_cri::CriRuntime;
 use winddown_runtimes_tests::Fault;
 use winddown_shared::{
-    ContainerState, DiskUse, Garbage as _, MemoryFigure, Pod, PodStats, PodStatsSource as _,
-    Runtime as _, error_chain,
+    ContainerState, DiskUse, Garbage, MemoryFigure, Pod, PodStats, Runtime as _, error_chain,
 };
 
 use crate::bed::{Act, POLITE, eventually, exit_of, forget, pod, run, stop, sync_until};
@@ -19,7 +18,7 @@ use crate::stages::{Fake, container_of};
 
 /// What the only pod uses, with a fresh look at the disk.
 async fn of_the_pod(runtime: &CriRuntime) -> PodStats {
-    let mut all = runtime.pod_stats(Some(Duration::ZERO)).await.unwrap();
+    let mut all = runtime.pod_stats(Some(Duration::ZERO)).await.unwrap().unwrap();
     assert_eq!(all.len(), 1, "{all:?}");
     all.remove(0).1
 }
@@ -59,10 +58,11 @@ async fn what_is_on_disk_is_measured_only_when_it_is_asked_for() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;
     run(&runtime, &polite("web")).await;
-    let stats = runtime.pod_stats(None).await.unwrap().remove(0).1;
+    let stats = runtime.pod_stats(None).await.unwrap().unwrap().remove(0).1;
     assert_eq!((stats.ephemeral, stats.containers[0].logs), (None, None));
     of_the_pod(&runtime).await;
-    let kept = runtime.pod_stats(Some(Duration::from_secs(3600))).await.unwrap().remove(0).1;
+    let kept =
+        runtime.pod_stats(Some(Duration::from_secs(3600))).await.unwrap().unwrap().remove(0).1;
     assert!(kept.ephemeral.is_some());
 }
 
@@ -89,7 +89,7 @@ async fn pods_that_have_ended_use_nothing() {
     let pod = polite("web");
     run(&runtime, &pod).await;
     stop(&runtime, &pod, 5).await;
-    assert_eq!(runtime.pod_stats(Some(Duration::ZERO)).await.unwrap(), []);
+    assert_eq!(runtime.pod_stats(Some(Duration::ZERO)).await.unwrap().unwrap(), []);
 }
 
 #[tokio::test]
@@ -103,15 +103,15 @@ async fn of_a_stopped_pod_all_dead_containers_go_and_how_they_ended_stays() {
     eventually("earlier ones are pruned", || stage.cri.holds().0 <= 2).await;
     let before = runtime.pod_status(pod.uid()).await.unwrap().containers;
     stage.cri.script("RemoveContainer", 1, Fault::Error("busy"));
-    let error = error_chain(&runtime.remove_dead_containers().await.unwrap_err());
+    let error = error_chain(&runtime.collect_garbage(Garbage::DeadContainers).await.unwrap_err());
     assert!(error.contains("default/web") && error.contains("busy"), "{error}");
     runtime.list_pods().await.unwrap();
     assert_eq!(stage.cri.holds().0, 2, "the newest does not go before an older one");
-    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 2);
+    assert_eq!(runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items, 2);
     assert_eq!(stage.cri.holds().0, 0);
     runtime.list_pods().await.unwrap();
     assert_eq!(runtime.pod_status(pod.uid()).await.unwrap().containers, before);
-    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0);
+    assert_eq!(runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items, 0);
 }
 
 #[tokio::test]
@@ -129,14 +129,18 @@ async fn of_a_stopped_pod_the_volumes_go_once_it_is_cleaned_up_and_are_made_anew
     run(&runtime, &pod).await;
     let data = stage.dir.path().join("state/pods").join(pod.uid().as_str()).join("volumes/data");
     std::fs::write(data.join("much"), "x").unwrap();
-    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0, "it runs");
+    assert_eq!(runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items, 0, "it runs");
     stop(&runtime, &pod, 5).await;
-    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 1, "its container");
+    assert_eq!(
+        runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items,
+        1,
+        "its container"
+    );
     assert!(data.join("much").exists(), "something may be mounted in it");
     runtime.clean_pod(pod.uid()).await.unwrap();
-    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 1);
+    assert_eq!(runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items, 1);
     assert!(!data.exists());
-    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0);
+    assert_eq!(runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items, 0);
     run(&runtime, &pod).await;
     assert!(data.is_dir() && !data.join("much").exists());
     stop(&runtime, &pod, 0).await;
@@ -150,7 +154,7 @@ async fn the_newest_container_of_a_pod_that_is_to_run_stays() {
         json!({"restartPolicy": "Never", "containers": [container_of("main", Act::exits(1))]});
     let pod = pod("web", &spec);
     sync_until(&runtime, &pod, |c| matches!(c[0].state, ContainerState::Exited(_))).await;
-    assert_eq!(runtime.remove_dead_containers().await.unwrap().items, 0);
+    assert_eq!(runtime.collect_garbage(Garbage::DeadContainers).await.unwrap().items, 0);
     assert_eq!(stage.cri.holds().0, 1);
 }
 
@@ -162,12 +166,21 @@ async fn images_go_that_nothing_names_and_that_are_not_the_sandboxes() {
         stage.cri.set_image(image, true);
     }
     run(&runtime, &polite("web")).await;
-    let kept = runtime.remove_unused_images(Duration::from_secs(3600)).await.unwrap();
+    let kept = runtime
+        .collect_garbage(Garbage::UnusedImages { min_age: Duration::from_secs(3600) })
+        .await
+        .unwrap();
     assert_eq!(kept.items, 0, "none is an hour old");
     stage.cri.script("RemoveImage", 1, Fault::Error("in use"));
-    let error = error_chain(&runtime.remove_unused_images(Duration::ZERO).await.unwrap_err());
+    let error = error_chain(
+        &runtime
+            .collect_garbage(Garbage::UnusedImages { min_age: Duration::ZERO })
+            .await
+            .unwrap_err(),
+    );
     assert!(error.contains("removing image quay.io/old:1"), "{error}");
-    let freed = runtime.remove_unused_images(Duration::ZERO).await.unwrap();
+    let freed =
+        runtime.collect_garbage(Garbage::UnusedImages { min_age: Duration::ZERO }).await.unwrap();
     assert_eq!((freed.items, freed.bytes), (1, 1_000_000));
     assert!(calls(&stage, "RemoveImage").iter().all(|call| call.contains("quay.io/old")));
 }
@@ -176,20 +189,24 @@ async fn images_go_that_nothing_names_and_that_are_not_the_sandboxes() {
 async fn the_runtime_says_where_its_images_and_its_pods_are() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;
-    let places = runtime.image_places().await.unwrap();
+    let places = runtime.places().await.unwrap();
     assert_eq!((places.images, places.containers), (Some("/".into()), None));
-    assert_eq!(runtime.pods_cgroup().await.as_deref(), Some("/winddown"));
+    assert_eq!(places.pods_cgroup.as_deref(), Some("/winddown"));
     stage.cri.script("ImageFsInfo", 1, Fault::Error("not now"));
-    let error = error_chain(&runtime.image_places().await.unwrap_err());
+    let error = error_chain(&runtime.places().await.unwrap_err());
     assert!(error.starts_with("asking where images are"), "{error}");
 }
 
 #[tokio::test]
-async fn a_runtime_that_fails_at_first_is_asked_again_for_the_pods_cgroup() {
+async fn a_runtime_that_fails_at_first_is_not_one_whose_pods_have_no_cgroup() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;
     stage.cri.script("RuntimeConfig", 3, Fault::Error("not now"));
-    assert_eq!(runtime.pods_cgroup().await.as_deref(), Some("/winddown"));
+    for _ in 0..3 {
+        let error = error_chain(&runtime.places().await.unwrap_err());
+        assert!(error.starts_with("asking who manages control groups"), "{error}");
+    }
+    assert_eq!(runtime.places().await.unwrap().pods_cgroup.as_deref(), Some("/winddown"));
 }
 
 #[tokio::test]
@@ -201,7 +218,7 @@ async fn turned_logs_of_pods_are_given_back() {
     for name in ["0.log", "0.log.1", "0.log.2"] {
         std::fs::write(logs.join(name), vec![1; 8192]).unwrap();
     }
-    assert_eq!(runtime.remove_rotated_logs().await.unwrap().items, 2);
+    assert_eq!(runtime.collect_garbage(Garbage::RotatedLogs).await.unwrap().items, 2);
     assert!(logs.join("0.log").exists());
 }
 
@@ -235,7 +252,7 @@ async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
         Some(_) => assert!(taken.is_ok(), "{taken:?}"),
         None => assert_eq!(stats.active_file, None, "version 1"),
     }
-    let places = runtime.image_places().await.unwrap();
+    let places = runtime.places().await.unwrap();
     assert!(places.images.is_some_and(|path| path.is_dir()));
     // containerd measures layers every ten seconds.
     let deadline = tokio::time::Instant::now() + crate::bed::PATIENCE;
@@ -247,7 +264,8 @@ async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
         assert!(tokio::time::Instant::now() < deadline, "last seen: {layer:?}");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    let freed = runtime.remove_unused_images(Duration::ZERO).await.unwrap();
+    let freed =
+        runtime.collect_garbage(Garbage::UnusedImages { min_age: Duration::ZERO }).await.unwrap();
     assert_eq!(freed.items, 0, "both images are in use: {IMAGE} and that of the sandbox");
     stop(&runtime, &pod, 60).await;
     assert_eq!(
@@ -255,6 +273,7 @@ async fn real_containers_are_measured_in_their_cgroups_and_their_layers() {
         0
     );
     forget(&runtime, &pod).await;
-    let freed = runtime.remove_unused_images(Duration::ZERO).await.unwrap();
+    let freed =
+        runtime.collect_garbage(Garbage::UnusedImages { min_age: Duration::ZERO }).await.unwrap();
     assert_eq!(freed.items, 1, "the sandboxes' image stays");
 }
