@@ -21,7 +21,7 @@ FILES := preemption/src/**/*.rs \
 	$(addprefix shutdown/src/,plan.rs plan/*.rs role.rs budget.rs policy.rs)
 
 # Those that other agents are built from, each before those that need it.
-CRATES := $(addprefix --package winddown-,quantities shared host notices systemd preemption eviction shutdown)
+CRATES := $(addprefix --package winddown-,quantities shared runtime-conformance host notices systemd preemption eviction shutdown)
 
 # How programs are built that ship. `PROFILE=release` makes larger ones in a third of the time.
 PROFILE := dist

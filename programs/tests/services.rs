@@ -1,7 +1,7 @@
 //! The runtimes' black-box suite on a real systemd.
 //!
-//! Each test is one scenario of `tests/runtimes/tests/suite/suite.rs`, `notices.rs`, `managed.rs` or `commands.rs`, or
-//! one of this file. It boots a disposable node, runs this program in it for that scenario alone, and fails with the
+//! Each test is one case of `shared/conformance`, one scenario of `tests/runtimes/tests/suite/suite.rs`, `notices.rs`,
+//! `managed.rs` or `commands.rs`, or one of this file. It boots a disposable node, runs this program in it for that scenario alone, and fails with the
 //! program's output. The long form runs all of them again, one after the other, in a node with systemd 257 and in one
 //! with 262, which have all controllers of version 2. Scenarios that need a misbehaving service manager (lost answers,
 //! hangs, units that vanish without notice) run only on the scripted one: `tests/runtimes/tests/suite/services.rs`.
@@ -56,6 +56,29 @@ macro_rules! in_a_node {
     };
 }
 
+/// What any runtime must do.
+macro_rules! keeps_promises {
+    ($module:ident => $($case:ident)*) => {
+        mod $module {
+            use crate::stage::{OnStage, Stage as _, kept};
+
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    if crate::node::is_here() {
+                        let subject = OnStage(crate::real::Systemd::set().await);
+                        kept(winddown_runtime_conformance::cases::$case(&subject).await);
+                    } else {
+                        let test = concat!(stringify!($module), "::", stringify!($case));
+                        crate::node::play(test).await;
+                    }
+                }
+            )*
+        }
+    };
+}
+
+winddown_runtime_conformance::for_each_case! { [keeps_promises] any }
 suite::common_scenarios!(in_a_node common suite);
 notices::notice_scenarios!(in_a_node told notices);
 managed::managed_scenarios!(in_a_node as_services managed);

@@ -1,6 +1,7 @@
-//! What every runtime has in common, on each of them (`suite`), and the CRI runtime against a scripted
-//! runtime (`behaviour`, `faults`, `starts`, `outages`, `crio`), a real containerd (`real`, `held`, `many`, `streams`), both (`ephemeral`) and systemd's on a
-//! small service manager (`managed`, `services`). What `suite`, `notices`, `managed` and `commands` say is also played on systemd itself, by
+//! What any runtime must do (the cases of `shared/conformance`), what ours have in common besides (`suite`), and the CRI
+//! runtime against a scripted runtime (`behaviour`, `faults`, `starts`, `outages`, `crio`), a real containerd (`real`,
+//! `held`, `many`, `streams`), both (`ephemeral`) and systemd's on a small service manager (`managed`, `services`). What
+//! the cases, `suite`, `notices`, `managed` and `commands` say is also played on systemd itself, by
 //! programs/tests/services.rs.
 
 #![allow(clippy::disallowed_methods, reason = "tests read what they wrote")]
@@ -33,6 +34,7 @@ mod told;
 mod units;
 
 use stages::{Fake, Processes, Real, Services};
+use winddown_runtime_conformance::for_each_case;
 
 macro_rules! on_stage {
     ($module:ident $from:ident $stage:ident => $($scenario:ident)*) => {
@@ -52,6 +54,32 @@ macro_rules! on_stage {
     };
 }
 
+/// What any runtime must do: the cases that runtimes of others run as well.
+macro_rules! keeps_promises {
+    ($module:ident $stage:ident => $($case:ident)*) => {
+        mod $module {
+            use crate::stage::{OnStage, Stage as _, kept};
+
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    match crate::$stage::missing() {
+                        None => {
+                            let subject = OnStage(crate::$stage::set().await);
+                            kept(winddown_runtime_conformance::cases::$case(&subject).await);
+                        }
+                        Some(why) => crate::bed::skip(stringify!($case), why),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+for_each_case! { [keeps_promises] any_on_fake Fake }
+for_each_case! { [keeps_promises] any_on_containerd Real }
+for_each_case! { [keeps_promises] any_on_processes Processes }
+for_each_case! { [keeps_promises] any_on_services Services }
 suite::common_scenarios!(on_stage on_fake suite Fake);
 suite::common_scenarios!(on_stage on_containerd suite Real);
 suite::common_scenarios!(on_stage on_processes suite Processes);

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use winddown_runtime_conformance::{BrokenPromise, PodBehaviour, RuntimeUnderTest};
 use winddown_runtimes::process::CrashBackoff;
 use winddown_runtimes::process::{ProcessConfig, ShimCommand};
 use winddown_shared::{Pod, PodUid, Runtime};
 
-use crate::bed::{ACT, Act, Gate, clock, eventually, pod, run};
+use crate::bed::{ACT, Act, Gate, POLITE, STUBBORN, clock, eventually, pod, run};
 
 /// A runtime and what it runs on, each test's own.
 pub(crate) trait Stage: Sized {
@@ -71,6 +72,11 @@ pub(crate) trait Stage: Sized {
         gates
     }
 
+    /// Makes what is below the runtime unreachable; false if there is nothing that could be.
+    fn cut_off(&self) -> bool {
+        false
+    }
+
     /// Where pods read of their end.
     fn notices(&self) -> PathBuf {
         self.dir().join("notices")
@@ -99,6 +105,39 @@ pub(crate) trait Stage: Sized {
             eventually(&format!("{} is up", container.name), is_up).await;
         }
     }
+}
+
+/// A stage as the subject of what any runtime must do.
+pub(crate) struct OnStage<S>(pub(crate) S);
+
+impl<S: Stage> RuntimeUnderTest for OnStage<S> {
+    type Runtime = S::Runtime;
+
+    async fn open(&self) -> S::Runtime {
+        self.0.open().await
+    }
+
+    fn pod(&self, name: &str, behaviour: PodBehaviour) -> Pod {
+        let (act, policy) = match behaviour {
+            PodBehaviour::UntilStopped => (POLITE, "Always"),
+            PodBehaviour::IgnoresSigterm => (STUBBORN, "Always"),
+            PodBehaviour::Exits(code) => (Act::exits(code), "Never"),
+        };
+        let containers = [self.0.container("main", act)];
+        pod(name, &json!({"restartPolicy": policy, "containers": containers}))
+    }
+
+    async fn hears_signals(&self, pod: &Pod) {
+        self.0.hears(pod).await;
+    }
+
+    async fn cut_off(&self) -> bool {
+        self.0.cut_off()
+    }
+}
+
+pub(crate) fn kept(promise: Result<(), BrokenPromise>) {
+    assert!(promise.is_ok(), "{}", promise.unwrap_err());
 }
 
 /// The log of the newest run.

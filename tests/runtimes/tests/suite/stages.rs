@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use winddown_cri::{CriConfig, CriOpenError, CriRuntime, CriTimes};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand};
 use winddown_runtimes::systemd::SystemdRuntime;
-use winddown_runtimes_tests::FakeCri;
+use winddown_runtimes_tests::{FakeCri, Fault};
 use winddown_shared::PodUid;
 
 use crate::bed::{Act, clean, clock};
@@ -108,6 +108,11 @@ impl Stage for Fake {
 
     fn logs(&self) -> Option<PathBuf> {
         None
+    }
+
+    fn cut_off(&self) -> bool {
+        self.cri.script("*", usize::MAX, Fault::Error("the runtime is away"));
+        true
     }
 }
 

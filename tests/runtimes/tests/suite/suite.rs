@@ -1,16 +1,17 @@
-//! What every runtime has in common. Each scenario is played on every stage, with the same answers.
+//! What our runtimes have in common beyond what any runtime must do (`shared/conformance`). Each scenario is played on every
+//! stage, with the same answers.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
-    CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerKind, Grace, Pod, PodStopped,
-    PodUid, Runtime as _, RuntimeError, SyncedPod,
+    CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerKind, Grace, Pod, Runtime as _,
+    RuntimeError, SyncedPod,
 };
 
 use crate::bed::{
-    Act, POLITE, STUBBORN, exit_of, is_running, pod, run, secs, status_until, stop, sync_until,
+    Act, POLITE, STUBBORN, exit_of, is_running, pod, secs, status_until, stop, sync_until,
     waits_for, watched,
 };
 use crate::stage::Stage;
@@ -21,21 +22,16 @@ macro_rules! common_scenarios {
         $then! { $($words)* =>
             a_container_runs_and_ends_with_its_exit_code
             a_container_that_is_asked_to_end_gets_its_time
-            a_container_that_does_not_end_is_killed_when_the_grace_is_over
-            a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way
             a_pod_survives_the_agent_and_is_adopted_as_it_is
             what_a_pod_was_started_with_is_known_to_the_next_agent_without_its_manifest
-            an_unconfigured_pod_can_be_ended_by_its_uid_alone
             a_container_that_crashes_is_started_again_after_a_while
             an_end_that_was_asked_for_is_no_crash
             init_containers_come_first_and_sidecars_go_last
             an_init_container_that_fails_for_good_fails_the_pod
-            an_unknown_pod_is_stopped_and_has_no_containers
             nothing_is_left_of_a_pod_that_was_forgotten
             a_pre_stop_sleep_is_inside_the_grace
             a_stop_says_which_pre_stop_hook_failed_and_why
             a_probe_that_fails_ends_the_container_within_its_own_grace
-            an_exit_is_told_without_anybody_asking
             containers_are_stopped_together
             a_second_stop_tells_the_same_as_the_first
             a_kill_that_this_agent_did_not_order_is_not_an_exit
@@ -79,36 +75,6 @@ pub(crate) async fn a_container_that_is_asked_to_end_gets_its_time<S: Stage>(sta
     assert_eq!(exit_of(&status.containers[0]).unwrap().exit_code, 7);
 }
 
-pub(crate) async fn a_container_that_does_not_end_is_killed_when_the_grace_is_over<S: Stage>(
-    stage: &S,
-) {
-    let runtime = stage.open().await;
-    let pod = pod("web", &one(&stage.container("main", STUBBORN)));
-    stage.up(&runtime, &pod).await;
-    let began = Instant::now();
-    let stopped = stop(&runtime, &pod, 1).await;
-    assert!(began.elapsed() >= secs(1) && began.elapsed() < secs(10));
-    assert!(stopped.forced());
-    assert_eq!(stopped.containers[0].exit_code, 137);
-}
-
-pub(crate) async fn a_grace_that_shrinks_takes_effect_while_the_stop_is_under_way<S: Stage>(
-    stage: &S,
-) {
-    let runtime = stage.open().await;
-    let pod = pod("web", &one(&stage.container("main", STUBBORN)));
-    stage.up(&runtime, &pod).await;
-    let began = Instant::now();
-    let (sender, grace) = Grace::until(began + secs(600));
-    let shorten = async {
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        sender.shorten_to(began + secs(1));
-    };
-    let (stopped, ()) = tokio::join!(runtime.stop_pod(pod.uid(), Some(&pod), grace), shorten);
-    assert!(stopped.unwrap().forced());
-    assert!(began.elapsed() >= secs(1) && began.elapsed() < secs(10), "{:?}", began.elapsed());
-}
-
 pub(crate) async fn a_pod_survives_the_agent_and_is_adopted_as_it_is<S: Stage>(stage: &S) {
     let spec = json!({"initContainers": [stage.container("prepare", Act::exits(0))],
         "containers": [stage.container("main", POLITE)]});
@@ -150,20 +116,6 @@ pub(crate) async fn what_a_pod_was_started_with_is_known_to_the_next_agent_witho
         stop(&runtime, &pod, 20).await;
         stage.clean(&runtime, pod.uid()).await;
     }
-}
-
-pub(crate) async fn an_unconfigured_pod_can_be_ended_by_its_uid_alone<S: Stage>(stage: &S) {
-    let pod = pod("web", &one(&stage.container("main", POLITE)));
-    let runtime = stage.open().await;
-    stage.up(&runtime, &pod).await;
-    drop(runtime);
-    let runtime = stage.open().await;
-    let found = runtime.list_pods().await.unwrap().remove(0);
-    let stopped = runtime.stop_pod(&found.uid, None, Grace::fixed(secs(20))).await.unwrap();
-    assert_eq!((stopped.containers.len(), stopped.forced()), (1, false));
-    stage.clean(&runtime, &found.uid).await;
-    runtime.forget_pod(&found.uid).await.unwrap();
-    assert_eq!(runtime.list_pods().await.unwrap(), vec![]);
 }
 
 pub(crate) async fn a_container_that_crashes_is_started_again_after_a_while<S: Stage>(stage: &S) {
@@ -229,16 +181,6 @@ pub(crate) async fn an_init_container_that_fails_for_good_fails_the_pod<S: Stage
     assert_eq!(waits_for(&status[1]), "PodInitializing");
 }
 
-pub(crate) async fn an_unknown_pod_is_stopped_and_has_no_containers<S: Stage>(stage: &S) {
-    let runtime = stage.open().await;
-    let uid = PodUid::new("nobody");
-    let stopped = runtime.stop_pod(&uid, None, Grace::fixed(secs(20))).await.unwrap();
-    assert_eq!(stopped, PodStopped::default());
-    assert_eq!(runtime.pod_status(&uid).await.unwrap().containers, vec![]);
-    stage.clean(&runtime, &uid).await;
-    runtime.forget_pod(&uid).await.unwrap();
-}
-
 pub(crate) async fn nothing_is_left_of_a_pod_that_was_forgotten<S: Stage>(stage: &S) {
     let runtime = stage.open().await;
     let pod = pod("web", &one(&stage.container("main", POLITE)));
@@ -280,18 +222,6 @@ pub(crate) async fn a_stop_says_which_pre_stop_hook_failed_and_why<S: Stage>(sta
         let why = said.strip_prefix("preStop hook of main failed: ").unwrap_or_default();
         assert!(!why.is_empty() && !stopped.forced(), "{stopped:?}");
     }
-}
-
-pub(crate) async fn an_exit_is_told_without_anybody_asking<S: Stage>(stage: &S) {
-    let runtime = stage.open().await;
-    let (pod, gate) = stage.gated("web", Act { run: "gate", code: 9, ..POLITE });
-    run(&runtime, &pod).await;
-    let mut changes = runtime.changes();
-    gate.open();
-    let heard = timeout(secs(20), changes.recv()).await.unwrap().unwrap();
-    assert_eq!(heard, *pod.uid());
-    let seen = status_until(&runtime, &pod, |c| exit_of(&c[0]).is_some()).await;
-    assert_eq!(exit_of(&seen[0]).unwrap().exit_code, 9);
 }
 
 pub(crate) async fn containers_are_stopped_together<S: Stage>(stage: &S) {

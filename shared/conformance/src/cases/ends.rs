@@ -1,0 +1,68 @@
+//! Pods that end by themselves.
+
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::{sleep, timeout};
+use winddown_shared::Runtime as _;
+
+use crate::promise::ensure;
+use crate::steps::{
+    CONDITION_TIMEOUT, KILL_TIMEOUT, Step, bounded, eventually, exit_of, status, until_exited,
+};
+use crate::{PodBehaviour, RuntimeUnderTest};
+
+pub(super) async fn with_code<S: RuntimeUnderTest>(subject: &S) -> Step {
+    let runtime = subject.open().await;
+    for code in [0, 7] {
+        let pod = subject.pod(&format!("job-{code}"), PodBehaviour::Exits(code));
+        eventually("sync_pod", || runtime.sync_pod(&pod)).await?;
+        let exit = until_exited(&runtime, &pod).await?;
+        let shown = exit.exit_code;
+        ensure!(shown == code, "the container exited with {code}, and {shown} is shown");
+    }
+    Ok(())
+}
+
+pub(super) async fn announced<S: RuntimeUnderTest>(subject: &S) -> Step {
+    let (runtime, pod) = (subject.open().await, subject.pod("job", PodBehaviour::Exits(3)));
+    let mut changes = runtime.changes();
+    eventually("sync_pod", || runtime.sync_pod(&pod)).await?;
+    if exit_of(&status(&runtime, pod.uid()).await?).is_none() {
+        // What the start announced is not the exit.
+        while !matches!(changes.try_recv(), Err(TryRecvError::Empty | TryRecvError::Closed)) {}
+    }
+    let told = timeout(CONDITION_TIMEOUT, async {
+        loop {
+            match changes.recv().await {
+                Ok(uid) if uid != *pod.uid() => {}
+                Ok(_) | Err(RecvError::Lagged(_)) => {
+                    if exit_of(&status(&runtime, pod.uid()).await?).is_some() {
+                        return Ok(());
+                    }
+                }
+                Err(RecvError::Closed) => return Err("the channel is closed".to_owned()),
+            }
+        }
+    });
+    told.await.unwrap_or_else(|_| {
+        Err(format!(
+            "the container exits within seconds, and {CONDITION_TIMEOUT:?} later it is not announced"
+        ))
+    })
+}
+
+pub(super) async fn for_good<S: RuntimeUnderTest>(subject: &S) -> Step {
+    let (runtime, pod) = (subject.open().await, subject.pod("job", PodBehaviour::Exits(5)));
+    eventually("sync_pod", || runtime.sync_pod(&pod)).await?;
+    until_exited(&runtime, &pod).await?;
+    for wait in [None, Some(KILL_TIMEOUT / 10)] {
+        let synced = bounded("sync_pod", runtime.sync_pod(&pod)).await?;
+        let shown = exit_of(&synced.status).map(|exit| exit.exit_code);
+        let found = &synced.status.containers;
+        ensure!(
+            shown == Some(5),
+            "its policy is Never, it has exited, and sync_pod says {found:?}"
+        );
+        sleep(wait.unwrap_or_default()).await;
+    }
+    Ok(())
+}

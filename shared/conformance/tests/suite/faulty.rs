@@ -1,0 +1,298 @@
+//! A runtime that breaks one promise.
+
+use std::collections::{HashMap, HashSet};
+use std::future::pending;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+use tokio::time::{Instant, sleep, sleep_until};
+use winddown_shared::testing::FakeRuntime;
+use winddown_shared::{
+    ContainerState, ContainerStatus, Grace, Pod, PodRuntimeStatus, PodStopped, PodUid, Runtime,
+    RuntimeError, RuntimePod, SyncedPod, WallTime,
+};
+
+/// How a runtime breaks its promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    AnswersWithAnotherContainer,
+    StartsWhatRuns,
+    StartsLate,
+    StartsNoneAgain,
+    OneCallAtATime,
+    LosesExitCodes,
+    AnnouncesNothing,
+    RestartsWhatHasEnded,
+    SendsNoSigterm,
+    KillsEarly,
+    NeverKills,
+    KeepsTheFirstGrace,
+    StillShownAsRunning,
+    StopsOnce,
+    StopsOnlyWhatIsConfigured,
+    RefusesTheNextStop,
+    KnowsNoUnknownPod,
+    ListsOnlyWhatRuns,
+    CleansTooMuch,
+    CleansOnce,
+    ForgetsNothing,
+    ForgetsWhatRuns,
+    StartsWithNothing,
+    SaysNothingForUnknown,
+}
+
+/// Each fault with the case that fails for it.
+pub(crate) const ALL: &[(Fault, &str)] = &[
+    (Fault::AnswersWithAnotherContainer, "a_sync_answers_with_the_state_afterwards"),
+    (Fault::StartsWhatRuns, "what_runs_is_not_started_again"),
+    (Fault::StartsLate, "a_sync_that_was_dropped_starts_nothing_after_the_stop"),
+    (Fault::StartsNoneAgain, "a_pod_that_was_stopped_starts_again"),
+    (Fault::OneCallAtATime, "calls_for_one_pod_do_not_wait_for_another"),
+    (Fault::LosesExitCodes, "an_exit_is_shown_with_its_code"),
+    (Fault::AnnouncesNothing, "an_exit_is_announced"),
+    (Fault::RestartsWhatHasEnded, "a_pod_that_has_ended_for_good_is_not_started_again"),
+    (Fault::SendsNoSigterm, "a_container_gets_sigterm_and_its_time"),
+    (Fault::KillsEarly, "a_container_that_ignores_sigterm_keeps_its_whole_grace"),
+    (Fault::NeverKills, "a_container_that_outlasts_its_grace_is_killed"),
+    (Fault::KeepsTheFirstGrace, "a_grace_that_is_shortened_holds_at_once"),
+    (Fault::StillShownAsRunning, "nothing_runs_when_a_stop_has_resolved"),
+    (Fault::StopsOnce, "a_stopped_pod_can_be_stopped_again"),
+    (Fault::StopsOnlyWhatIsConfigured, "a_pod_can_be_stopped_by_its_uid_alone"),
+    (Fault::RefusesTheNextStop, "an_abandoned_stop_is_joined_by_the_next"),
+    (Fault::KnowsNoUnknownPod, "an_unknown_pod_is_stopped_and_empty"),
+    (Fault::ListsOnlyWhatRuns, "a_stopped_pod_is_listed_until_it_is_forgotten"),
+    (Fault::CleansTooMuch, "a_clean_up_keeps_how_the_pod_exited"),
+    (Fault::CleansOnce, "a_clean_up_can_be_repeated"),
+    (Fault::ForgetsNothing, "a_forgotten_pod_is_gone"),
+    (Fault::ForgetsWhatRuns, "a_pod_that_runs_is_not_forgotten"),
+    (Fault::StartsWithNothing, "the_next_agent_finds_what_runs"),
+    (Fault::SaysNothingForUnknown, "a_runtime_that_is_away_says_so"),
+];
+
+/// The fake runtime with a fault.
+pub(crate) struct Faulty {
+    runtime: FakeRuntime,
+    fault: Option<Fault>,
+    memory: Mutex<Memory>,
+    turn: tokio::sync::Mutex<()>,
+    silence: broadcast::Sender<PodUid>,
+}
+
+/// What the faults remember of this runtime.
+#[derive(Default)]
+struct Memory {
+    syncs: u32,
+    stops: HashMap<PodUid, u32>,
+    cleaned: HashSet<PodUid>,
+    is_stopping: bool,
+}
+
+impl Faulty {
+    pub(crate) fn new(runtime: FakeRuntime, fault: Option<Fault>) -> Self {
+        let (turn, silence) = (tokio::sync::Mutex::default(), broadcast::channel(1).0);
+        Self { runtime, fault, memory: Mutex::default(), turn, silence }
+    }
+
+    fn has(&self, fault: Fault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap()
+    }
+
+    fn was_stopped(&self, uid: &PodUid) -> bool {
+        self.memory().stops.contains_key(uid)
+    }
+
+    async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        if self.has(Fault::OneCallAtATime) { Some(self.turn.lock().await) } else { None }
+    }
+
+    /// Stops with a grace that ends when `over` resolves.
+    async fn stop_at(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        over: impl Future<Output = ()>,
+    ) -> Result<PodStopped, RuntimeError> {
+        let (sender, grace) = Grace::until(Instant::now() + Duration::from_secs(24 * 60 * 60));
+        let shorten = async {
+            over.await;
+            sender.shorten_to(Instant::now());
+            pending::<()>().await;
+        };
+        tokio::select! {
+            stopped = self.runtime.stop_pod(uid, pod, grace) => stopped,
+            () = shorten => unreachable!(),
+        }
+    }
+}
+
+/// Starts a pod later if it is dropped.
+struct Late(Option<(FakeRuntime, Pod)>);
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        if let Some((runtime, pod)) = self.0.take() {
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(200)).await;
+                runtime.sync_pod(&pod).await
+            });
+        }
+    }
+}
+
+fn failure(what: &str) -> RuntimeError {
+    RuntimeError::Failed { what: what.to_owned(), source: None }
+}
+
+fn shown_as_running(status: &mut PodRuntimeStatus) {
+    for one in &mut status.containers {
+        one.state = ContainerState::Running { started_at: WallTime::UNIX_EPOCH };
+    }
+}
+
+impl Runtime for Faulty {
+    async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
+        let _turn = self.turn().await;
+        if self.has(Fault::StartsLate) {
+            let mut late = Late(Some((self.runtime.clone(), pod.clone())));
+            sleep(Duration::from_millis(50)).await;
+            late.0 = None;
+        }
+        let mut synced = SyncedPod::default();
+        if self.has(Fault::StartsNoneAgain) && self.was_stopped(pod.uid()) {
+            synced.status = self.runtime.pod_status(pod.uid()).await?;
+            return Ok(synced);
+        }
+        synced = self.runtime.sync_pod(pod).await?;
+        let before = self.memory().syncs;
+        self.memory().syncs += 1;
+        if self.has(Fault::RestartsWhatHasEnded) {
+            shown_as_running(&mut synced.status);
+        }
+        for one in &mut synced.status.containers {
+            match self.fault {
+                Some(Fault::AnswersWithAnotherContainer) => one.id = "fake://another".to_owned(),
+                Some(Fault::StartsWhatRuns) => one.restart_count = before,
+                _ => {}
+            }
+        }
+        Ok(synced)
+    }
+
+    async fn stop_pod(
+        &self,
+        uid: &PodUid,
+        pod: Option<&Pod>,
+        mut grace: Grace,
+    ) -> Result<PodStopped, RuntimeError> {
+        let _turn = self.turn().await;
+        let known = self.runtime.list_pods().await?.into_iter().find(|known| known.uid == *uid);
+        let runs = known.as_ref().is_some_and(|known| known.running);
+        let is_first = !self.was_stopped(uid);
+        *self.memory().stops.entry(uid.clone()).or_default() += 1;
+        match self.fault {
+            Some(Fault::KnowsNoUnknownPod) if known.is_none() => Err(failure("no such pod")),
+            Some(Fault::StopsOnlyWhatIsConfigured) if pod.is_none() && runs => {
+                Err(failure("the pod has no configuration"))
+            }
+            Some(Fault::StopsOnce) if known.is_some() && !runs => Err(failure("nothing runs")),
+            Some(Fault::SendsNoSigterm) => {
+                self.runtime.stop_takes(uid, Duration::from_secs(24 * 60 * 60));
+                self.runtime.stop_pod(uid, pod, grace).await
+            }
+            Some(Fault::KillsEarly) => {
+                let half = Instant::now() + grace.remaining() / 2;
+                let over = async {
+                    tokio::select! {
+                        () = sleep_until(half) => {}
+                        () = grace.expired() => {}
+                    }
+                };
+                self.stop_at(uid, pod, over).await
+            }
+            Some(Fault::NeverKills) if is_first => {
+                let end = Instant::now() + grace.remaining();
+                let over = async {
+                    grace.expired().await;
+                    if Instant::now() >= end {
+                        pending::<()>().await;
+                    }
+                };
+                self.stop_at(uid, pod, over).await
+            }
+            Some(Fault::KeepsTheFirstGrace) => {
+                self.runtime.stop_pod(uid, pod, Grace::fixed(grace.remaining())).await
+            }
+            Some(Fault::RefusesTheNextStop) => {
+                if std::mem::replace(&mut self.memory().is_stopping, true) {
+                    return Err(failure("a stop is under way"));
+                }
+                let stopped = self.runtime.stop_pod(uid, pod, grace).await;
+                self.memory().is_stopping = false;
+                stopped
+            }
+            _ => self.runtime.stop_pod(uid, pod, grace).await,
+        }
+    }
+
+    async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
+        let mut status = self.runtime.pod_status(uid).await?;
+        let is_lost = self.has(Fault::LosesExitCodes);
+        for one in &mut status.containers {
+            let ContainerState::Exited(exit) = &mut one.state else { continue };
+            if is_lost {
+                exit.exit_code = 0;
+            }
+        }
+        let was_cleaned = self.memory().cleaned.contains(uid);
+        if self.has(Fault::StillShownAsRunning) && self.was_stopped(uid) && !was_cleaned {
+            let was_killed = |one: &ContainerStatus| matches!(&one.state, ContainerState::Exited(exit) if exit.exit_code == 137);
+            if !status.containers.iter().any(was_killed) {
+                shown_as_running(&mut status);
+            }
+        }
+        Ok(status)
+    }
+
+    async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
+        let mut pods = match self.runtime.list_pods().await {
+            Err(_) if self.has(Fault::SaysNothingForUnknown) => Vec::new(),
+            listed => listed?,
+        };
+        if self.has(Fault::ListsOnlyWhatRuns) {
+            pods.retain(|pod| pod.running);
+        }
+        if self.has(Fault::StartsWithNothing) && self.memory().syncs == 0 {
+            pods.clear();
+        }
+        Ok(pods)
+    }
+
+    async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        let is_again = !self.memory().cleaned.insert(uid.clone());
+        match self.fault {
+            Some(Fault::CleansTooMuch) => self.runtime.forget_pod(uid).await,
+            Some(Fault::CleansOnce) if is_again => Err(failure("there is nothing to clean up")),
+            _ => self.runtime.clean_pod(uid).await,
+        }
+    }
+
+    async fn forget_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
+        match self.fault {
+            Some(Fault::ForgetsNothing) if !self.runtime.runs(uid) => Ok(()),
+            Some(Fault::ForgetsWhatRuns) if self.runtime.runs(uid) => Ok(()),
+            _ => self.runtime.forget_pod(uid).await,
+        }
+    }
+
+    fn changes(&self) -> broadcast::Receiver<PodUid> {
+        match self.has(Fault::AnnouncesNothing) {
+            true => self.silence.subscribe(),
+            false => self.runtime.changes(),
+        }
+    }
+}
