@@ -10,6 +10,8 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # old commit.
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(CACHE)/tools/bin/cargo-deny
+CARGO_SEMVER_VERSION := 0.51.0
+CARGO_SEMVER := $(CACHE)/tools/bin/cargo-semver-checks
 CARGO_MUTANTS_VERSION := 27.1.0
 CARGO_MUTANTS := $(CACHE)/tools/bin/cargo-mutants
 GRAMMAR := $(CACHE)/tools/grammar/bin/winddown-grammar
@@ -33,7 +35,7 @@ DEPS := if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(MAKE) --
 	else echo "Going on without: what needs it is skipped."; fi
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build manual demo demo-node test test-all lint crates packages pages chaos restarts pressure conformance beside-kubelet bench fuzz mutants published node-base
+.PHONY: msrv semver help deps build manual demo demo-node test test-all lint crates packages pages chaos restarts pressure conformance beside-kubelet bench fuzz mutants published node-base
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +81,17 @@ test-all: ## The same with packages and new random seeds, then chaos, restarts, 
 	@for tool in cargo-deb cargo-generate-rpm; do programs/packaging/tools.sh $$tool >/dev/null || exit; done
 	@CARGO="$(CARGO)" MAKE="$(MAKE)" tests/node/stages.sh
 
+semver: $(CARGO_SEMVER) ## Compare the API of the libraries with SINCE: the newest tag or, before the first, origin/main
+	@tests/node/packages.sh build
+	@# The version is that of the last release until the next one is made, so each breaking change is named.
+	K8S_OPENAPI_ENABLED_VERSION=1.37 $(CARGO_SEMVER) semver-checks --release-type patch \
+		--baseline-rev $(or $(SINCE),$(shell git describe --tags --abbrev=0 2>/dev/null || echo origin/main)) $(CRATES)
+
+msrv: ## Check each library with the oldest Rust that it names (rustup toolchain install 1.88 1.89)
+	@tests/node/packages.sh build
+	@$(CARGO) build --quiet --package xtask
+	@$(TARGET)/debug/xtask msrv
+
 published: # Prints how cargo names them
 	@echo $(CRATES)
 
@@ -99,6 +112,8 @@ lint: $(CARGO_DENY) $(GRAMMAR) ## Formatting, spelling, grammar, clippy, documen
 	$(CARGO) build --quiet --package xtask
 	$(TARGET)/debug/xtask rooms
 	$(TARGET)/debug/xtask names
+	$(TARGET)/debug/xtask growth
+	$(TARGET)/debug/xtask trees
 	$(TARGET)/debug/xtask limits
 	$(TARGET)/debug/xtask ways
 	@# The texts of the program keep the words of the pages.
@@ -237,6 +252,11 @@ $(GRAMMAR): tests/xtask/grammar/Cargo.lock tests/xtask/grammar/src/main.rs
 	@CARGO_TARGET_DIR=$(CACHE)/tools/grammar/target $(CARGO) install --quiet --locked --force \
 		--root $(CACHE)/tools/grammar --path tests/xtask/grammar
 	@touch $@
+
+$(CARGO_SEMVER):
+	@tests/node/packages.sh build
+	@echo "Building cargo-semver-checks $(CARGO_SEMVER_VERSION) into $(CACHE)/tools (some minutes, once)"
+	@$(CARGO) install --quiet --locked --root $(CACHE)/tools --debug cargo-semver-checks@$(CARGO_SEMVER_VERSION)
 
 $(CARGO_MUTANTS):
 	@tests/node/packages.sh build

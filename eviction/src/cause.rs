@@ -7,6 +7,7 @@ use crate::unit::Unit;
 
 /// Why a pod is evicted: the label of `kubelet_evictions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Cause {
     /// The node is below a threshold on this signal.
     Signal(Signal),

@@ -31,6 +31,7 @@ pub struct Candidate<'a> {
 
 /// The state of a pod's termination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CandidateEnding {
     /// When it should be gone.
     pub due: Instant,
@@ -43,6 +44,7 @@ pub struct CandidateEnding {
 
 /// The victim, and why the other pods were not chosen.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Choice<'a> {
     /// The victim; none if no pod qualifies, or while terminating pods are awaited.
     pub victim: Option<&'a Pod>,
@@ -54,6 +56,7 @@ pub struct Choice<'a> {
 
 /// One pod in the ranking.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Considered<'a> {
     /// The pod.
     pub pod: &'a Pod,
@@ -71,6 +74,7 @@ pub struct Considered<'a> {
 
 /// Why a pod was chosen or passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CandidateVerdict {
     /// It is evicted.
     Chosen,

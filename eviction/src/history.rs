@@ -62,6 +62,7 @@ pub struct EvictionRecord {
 /// The outcome of a decision. It is written as a sentence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
+#[non_exhaustive]
 pub enum DecisionOutcome {
     /// Reclaim is in progress.
     Reclaiming,

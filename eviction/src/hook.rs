@@ -36,6 +36,7 @@ pub struct HookRule {
 
 /// A pod that is about to be asked to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HookCall {
     /// The pod.
     pub pod: PodRef,

@@ -12,6 +12,7 @@ mod tests;
 
 /// A limit that a pod exceeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OverLimit {
     /// The kind of limit.
     pub cause: Cause,

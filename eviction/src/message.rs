@@ -30,6 +30,7 @@ pub const STARVED_RESOURCE: &str = "starved_resource";
 
 /// A pod's status message and the annotations of the Event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Message {
     /// The message.
     pub text: String,

@@ -21,6 +21,7 @@ pub enum MemoryAvailable {
 
 /// A measurement of one resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Observation {
     /// The available amount, in the signal's unit. Negative if more is used than allowed.
     pub available: i64,

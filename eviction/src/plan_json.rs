@@ -81,6 +81,7 @@ struct Request {
 /// The answer to a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct EvictionAnswer {
     /// The case's own `id`, whatever it is; absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,6 +97,7 @@ pub struct EvictionAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct AnswerRank {
     /// `metadata.namespace`.
     pub namespace: String,

@@ -86,6 +86,7 @@ pub struct PressureRule {
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize,
 )]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum PressureScope {
     /// All tasks of the node.
     #[default]

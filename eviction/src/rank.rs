@@ -12,6 +12,7 @@ mod tests;
 
 /// A pod and its usage of the short resource.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Ranked<'a> {
     /// The pod.
     pub pod: &'a Pod,

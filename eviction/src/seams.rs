@@ -60,6 +60,7 @@ impl PodFigures {
 
 /// The figures that are needed for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum WantedFigures {
     /// What the kernel counts: memory and tasks.
     Kernel,
@@ -100,6 +101,7 @@ pub trait Alternative: Send + Sync + 'static {
 
 /// An eviction that is about to begin.
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub struct PlannedEviction<'a> {
     /// The shortage.
     pub shortage: &'a Shortage,
@@ -114,6 +116,7 @@ pub struct PlannedEviction<'a> {
 }
 
 /// What is done instead of an eviction.
+#[non_exhaustive]
 pub struct AlternativeWork {
     /// What it does, for people.
     pub does: String,

@@ -66,6 +66,7 @@ macro_rules! signals {
     ($($(#[doc = $doc:literal])+ $signal:ident = $row:expr;)+) => {
         /// An eviction signal: an available amount of the node that is watched. The names are the kubelet's.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
         pub enum Signal {
             $($(#[doc = $doc])+ $signal,)+
         }
@@ -156,6 +157,7 @@ macro_rules! resources {
     ($($(#[doc = $doc:literal])+ $resource:ident, $figure:ident = $row:expr;)+) => {
         /// The resource behind a signal.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
         pub enum Resource {
             $($(#[doc = $doc])+ $resource,)+
         }
@@ -237,6 +239,7 @@ resources! {
 
 /// A file system that the agent measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FileSystem {
     /// The one with the agent's own directory.
     Node,
@@ -249,6 +252,7 @@ pub enum FileSystem {
 /// A name that is not one of the signals.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("unsupported eviction signal {name}: write one of {}", Signal::NAMES.join(", "))]
+#[non_exhaustive]
 pub struct UnknownSignal {
     /// The given name, cut to 80 characters.
     pub name: String,

@@ -90,6 +90,7 @@ pub struct SwapStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct AwayStatus {
     /// `metadata.namespace`.
     pub namespace: String,

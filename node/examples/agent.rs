@@ -54,8 +54,7 @@ impl MaxAge {
         let age: Duration = node.now().duration_since(oldest.started_at?).try_into().ok()?;
         let message =
             format!("It ran for {} s, and {} s are allowed.", age.as_secs(), self.0.as_secs());
-        let ending =
-            TerminationSpec { reason: "TooOld".into(), message: message.into(), grace: None };
+        let ending = TerminationSpec::new("TooOld", message);
         (age > self.0).then(|| (oldest.pod.clone(), ending))
     }
 }

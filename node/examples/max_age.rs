@@ -104,10 +104,7 @@ impl MaxAge {
         let (.., age, pod) = old.min_by_key(|(priority, started, ..)| (*priority, *started))?;
         let message =
             format!("It ran for {}, and {} is allowed", duration(age), duration(self.oldest));
-        Some((
-            pod.clone(),
-            TerminationSpec { reason: "TooOld".into(), message: message.into(), grace: None },
-        ))
+        Some((pod.clone(), TerminationSpec::new("TooOld", message)))
     }
 
     /// How long it takes until the next pod is too old.

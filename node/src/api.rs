@@ -109,15 +109,13 @@ impl<R: Runtime> ActApi for Node<R> {
         body: KillBody,
     ) -> Result<KillAnswer, ApiError> {
         let pod = self.find(namespace, name, body.uid.as_deref())?;
-        let request = KillRequest {
-            grace: body.grace_seconds.map(Duration::from_secs),
-            status: Some(StatusOverride::failed(
+        let request = KillRequest::new(KillReason::Operator)
+            .with_grace(body.grace_seconds.map(Duration::from_secs))
+            .with_status(Some(StatusOverride::failed(
                 "Terminated",
                 "Pod was ended because an operator asked for it.",
                 None,
-            )),
-            ..KillRequest::new(KillReason::Operator)
-        };
+            )));
         let begun = Instant::now();
         let mut answer = KillAnswer {
             namespace: namespace.to_owned(),

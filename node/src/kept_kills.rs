@@ -191,7 +191,7 @@ impl KeptKill {
         );
         let status = self.status.clone();
         EarlierKill {
-            request: KillRequest { evict, status, ..KillRequest::new(by) },
+            request: KillRequest::new(by).with_evict(evict).with_status(status),
             until: Duration::from_millis(self.until_boot_ms),
         }
     }

@@ -272,7 +272,7 @@ fn container(status: &kube::ContainerStatus, kind: &str) -> api::ContainerStatus
 }
 
 fn refused(entry: StatusEntry) -> api::RejectedPod {
-    let StatusEntry { pod, status } = entry;
+    let StatusEntry { pod, status, .. } = entry;
     api::RejectedPod {
         namespace: pod.namespace().to_string(),
         name: pod.name().to_string(),

@@ -7,6 +7,7 @@ use crate::Requirement;
 /// No set of preemptable pods frees enough. The message is the kubelet's.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("no set of running pods found to reclaim resources: [{}]", list(.lacking))]
+#[non_exhaustive]
 pub struct NoVictims {
     /// What would still be lacking if every preemptable pod were stopped, in the order of the
     /// requirements. Never empty, and every amount is above 0.

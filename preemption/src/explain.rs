@@ -11,6 +11,7 @@ use crate::{NoVictims, Requirement, Selection, Strategy, select};
 
 /// A choice, with a reason for every pod.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PreemptionExplanation<'a> {
     /// The choice, as [`select`] makes it.
     pub chosen: Result<Selection, NoVictims>,
@@ -20,6 +21,7 @@ pub struct PreemptionExplanation<'a> {
 
 /// One pod and the decision about it.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ConsideredVictim<'a> {
     /// The pod.
     pub pod: &'a Pod,
@@ -36,6 +38,7 @@ pub struct ConsideredVictim<'a> {
 
 /// Why a pod was chosen or kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum VictimVerdict {
     /// Selected as a victim, with its 1-based rank.
     Taken(usize),

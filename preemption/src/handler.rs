@@ -78,11 +78,9 @@ impl AdmissionFailureHandler for PreemptionHandler {
 }
 
 fn victim(pod: &Pod) -> Victim {
-    let request = KillRequest {
-        evict: true,
-        status: Some(StatusOverride::failed(REASON, MESSAGE, Some(DISRUPTION_MESSAGE.into()))),
-        ..KillRequest::new(KillReason::Preemption)
-    };
+    let request = KillRequest::new(KillReason::Preemption).with_evict(true).with_status(Some(
+        StatusOverride::failed(REASON, MESSAGE, Some(DISRUPTION_MESSAGE.into())),
+    ));
     Victim { pod: pod.clone(), request }
 }
 

@@ -32,6 +32,7 @@ pub(crate) use items::{born, can_run_elsewhere, is_ending};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Criterion {
     /// The highest priority of a victim; lower is better. A pod without a priority counts as 0.
     Priority,

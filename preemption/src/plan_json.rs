@@ -99,6 +99,7 @@ struct Asked {
 /// The answer to a case.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct PreemptionAnswer {
     /// The case's own `id`, whatever it is; absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -115,6 +116,7 @@ pub struct PreemptionAnswer {
 /// Why pods would end or stay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct AnswerReasons {
     /// With `--explain`: how the victims were chosen.
     pub strategy: &'static str,
@@ -128,6 +130,7 @@ pub struct AnswerReasons {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct AnswerCandidate {
     /// `metadata.name`.
     pub name: String,

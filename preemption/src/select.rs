@@ -26,6 +26,7 @@ pub enum Strategy {
 
 /// The chosen victims.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Selection {
     /// Indices into the given list of pods, in the order in which to stop them. Empty when nothing is
     /// lacking.

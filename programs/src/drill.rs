@@ -366,10 +366,8 @@ impl Drill {
         self.stop.cancel();
         let workers = self.node.workers();
         let kills = workers.running().into_pods().into_iter().map(|pod| {
-            let request = KillRequest {
-                grace: Some(Duration::from_secs(1)),
-                ..KillRequest::new(KillReason::Operator)
-            };
+            let request =
+                KillRequest::new(KillReason::Operator).with_grace(Some(Duration::from_secs(1)));
             workers.kill_pod(pod, request)
         });
         for result in join_all(kills).await {

@@ -114,6 +114,7 @@ impl RestartCondition {
 /// The kubelet loses this when all containers exit 0 (k8s#141483).
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct StatusOverride {
     /// `status.reason`, for example `Terminated`.
     pub reason: Arc<str>,
@@ -148,6 +149,7 @@ impl StatusOverride {
 
 /// One request to terminate a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct KillRequest {
     /// The requester.
     pub reason: KillReason,
@@ -182,6 +184,36 @@ impl KillRequest {
     /// Creates a request with the pod's own grace period and no status.
     pub fn new(reason: KillReason) -> Self {
         Self { reason, grace: None, until: None, evict: false, status: None, deadline: None }
+    }
+
+    /// Sets [`grace`](Self::grace).
+    #[must_use]
+    pub fn with_grace(self, grace: impl Into<Option<Duration>>) -> Self {
+        Self { grace: grace.into(), ..self }
+    }
+
+    /// Sets [`until`](Self::until).
+    #[must_use]
+    pub fn with_until(self, until: impl Into<Option<Instant>>) -> Self {
+        Self { until: until.into(), ..self }
+    }
+
+    /// Sets [`evict`](Self::evict).
+    #[must_use]
+    pub fn with_evict(self, evict: bool) -> Self {
+        Self { evict, ..self }
+    }
+
+    /// Sets [`status`](Self::status).
+    #[must_use]
+    pub fn with_status(self, status: impl Into<Option<StatusOverride>>) -> Self {
+        Self { status: status.into(), ..self }
+    }
+
+    /// Sets [`deadline`](Self::deadline).
+    #[must_use]
+    pub fn with_deadline(self, deadline: impl Into<Option<Instant>>) -> Self {
+        Self { deadline: deadline.into(), ..self }
     }
 }
 

@@ -28,6 +28,11 @@ pub mod status;
 pub mod testing;
 mod workers;
 
+// Foreign types in signatures, in the version that those have.
+pub use futures_util::future::BoxFuture;
+pub use tokio_util::sync::CancellationToken;
+pub use {jiff, k8s_openapi};
+
 pub use admission::gate::{AdmissionGate, GateState};
 pub use admission::victim_lock::VictimLock;
 pub use admission::{

@@ -73,6 +73,7 @@ struct HandleShared {
 
 /// A pod that a plug-in may choose.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct NodePod {
     /// The pod.
     pub pod: Pod,
@@ -82,6 +83,7 @@ pub struct NodePod {
 
 /// How a plug-in wants a pod to terminate.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TerminationSpec {
     /// `status.reason` of the pod and the reason of its Kubernetes Event, for example `TooOld`.
     pub reason: Arc<str>,
@@ -97,6 +99,7 @@ pub struct PluginStatusLines(Arc<watch::Sender<Vec<PluginStatusLine>>>);
 
 /// The last status line of one plug-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PluginStatusLine {
     /// The plug-in.
     pub name: PluginName,
@@ -135,6 +138,21 @@ pub struct NodeHandleParts<K> {
     pub wall: WallClock,
     /// The status lines of plug-ins.
     pub notes: PluginStatusLines,
+}
+
+// === impl TerminationSpec ===
+
+impl TerminationSpec {
+    /// A termination with the pod's own grace period.
+    pub fn new(reason: impl Into<Arc<str>>, message: impl Into<Arc<str>>) -> Self {
+        Self { reason: reason.into(), message: message.into(), grace: None }
+    }
+
+    /// Sets [`grace`](Self::grace).
+    #[must_use]
+    pub fn with_grace(self, grace: impl Into<Option<Duration>>) -> Self {
+        Self { grace: grace.into(), ..self }
+    }
 }
 
 // === impl NodeHandle ===

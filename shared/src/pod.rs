@@ -59,6 +59,7 @@ struct PodFacts {
 /// A pod object that lacks an identifying field.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{field}: a pod needs one")]
+#[non_exhaustive]
 pub struct IdentityError {
     /// The missing field.
     pub field: &'static str,

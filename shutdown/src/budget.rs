@@ -15,6 +15,7 @@ mod tests;
 ///                      |<------------------ reserve -------------------------->|
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Budget {
     /// The time that the policy asks for: the endpoint drain and all groups.
     pub requested: Duration,

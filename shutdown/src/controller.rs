@@ -33,6 +33,7 @@ pub type Objections = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
 
 /// The dependencies of a [`ShutdownController`].
 // Over the limit because it is a list of dependencies: `new` takes the six that have no default.
+#[non_exhaustive]
 pub struct ShutdownParts<K> {
     /// Stops the pods.
     pub killer: Arc<K>,
@@ -143,7 +144,7 @@ impl<K: EndingPods> ShutdownParts<K> {
     /// events, and a new admission gate and progress. Set other fields as needed.
     pub fn new(
         killer: Arc<K>,
-        inhibitor: Arc<impl Inhibitor>,
+        inhibitor: Arc<dyn Inhibitor>,
         policy: Policy,
         clock: WallClock,
         boot_clock: BootClock,

@@ -119,6 +119,9 @@ mod state_file;
 mod tests;
 mod unit_stop;
 
+// The foreign type in signatures.
+pub use tokio_util::sync::CancellationToken;
+
 pub use budget::Budget;
 pub use controller::{Objections, ShutdownController, ShutdownParts};
 pub use drain::{DrainOrder, drain};

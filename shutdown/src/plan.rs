@@ -50,6 +50,7 @@ pub struct Plan {
 
 /// The pods that stop together.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Group {
     /// The lowest priority in this group; the first group also takes lower ones. For a role,
     /// [`Role::priority`].
@@ -71,6 +72,7 @@ pub struct Group {
 
 /// One pod and the time it is guaranteed between SIGTERM and SIGKILL.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PlannedPod {
     /// The pod.
     pub pod: Pod,
@@ -80,6 +82,7 @@ pub struct PlannedPod {
 
 /// By how much a plan had to shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Shrink {
     /// The time that the policy asks for.
     pub requested: Duration,

@@ -76,6 +76,7 @@ pub struct PlannedGroup {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "PlannedWork"))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PlannedWorkStatus {
     /// The plug-in's name.
     pub plugin: String,

@@ -33,6 +33,7 @@ pub(crate) const VERSION: u32 = 1;
 /// newest one or, after a power cut, an earlier one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RunRecord {
     /// The version of this schema.
     pub version: u32,
@@ -149,10 +150,11 @@ impl RunRecord {
             if called_off && until <= elapsed {
                 return None;
             }
-            let request = KillRequest {
-                status: Some(if pod.stays { status_of_staying() } else { status_of_ended() }),
-                ..KillRequest::new(reason)
-            };
+            let request = KillRequest::new(reason).with_status(Some(if pod.stays {
+                status_of_staying()
+            } else {
+                status_of_ended()
+            }));
             let until = started + until.min(group.latest_end);
             Some((PodUid::new(pod.uid.as_str()), EarlierKill { request, until }))
         })

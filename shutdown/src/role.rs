@@ -33,6 +33,7 @@ mod tests;
 /// and the value `driver` and, if that label is absent, DaemonSet and static pods that mount a host
 /// directory in which drivers register. They stop after all other pods of their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Role {
     /// The workloads that the node exists for.
     Ordinary,

@@ -40,6 +40,7 @@ const REAP_TIME: Duration = Duration::from_millis(100);
 
 /// The parameters of [`run_plan`], in addition to the plan.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct RunOrder {
     /// The reason given to the pod workers.
     pub reason: KillReason,
@@ -57,6 +58,7 @@ pub struct RunOrder {
 
 /// The result of [`run_plan`].
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RunReport {
     /// The groups, in the plan's order.
     pub groups: Vec<GroupReport>,
@@ -70,6 +72,7 @@ pub struct RunReport {
 
 /// Why a run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RunStop {
     /// Every pod stopped, or the time was over.
     Finished,

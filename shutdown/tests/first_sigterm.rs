@@ -53,19 +53,18 @@ async fn first_request(pods: usize) -> Duration {
     let progress = ProgressSender::new();
     let policy = Policy::from_periods(Duration::from_secs(30), Duration::from_secs(10)).unwrap();
     let file = Arc::new(Watched(RecordFile::in_directory(directory.path()), OnceLock::new()));
-    let controller = ShutdownController::new(ShutdownParts {
-        reports: Arc::new(ReportStore::new(directory.path())),
-        records: vec![Arc::clone(&file) as Arc<dyn RecordStore>],
-        progress: progress.clone(),
-        ..ShutdownParts::new(
-            Arc::new(killer.clone()),
-            Arc::new(login.clone()),
-            policy,
-            WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
-            BootClock::new(Duration::default),
-            "boot",
-        )
-    });
+    let mut parts = ShutdownParts::new(
+        Arc::new(killer.clone()),
+        Arc::new(login.clone()),
+        policy,
+        WallClock::fixed("2026-11-20T03:44:00Z".parse().unwrap()),
+        BootClock::new(Duration::default),
+        "boot",
+    );
+    parts.reports = Arc::new(ReportStore::new(directory.path()));
+    parts.records = vec![Arc::clone(&file) as Arc<dyn RecordStore>];
+    parts.progress = progress.clone();
+    let controller = ShutdownController::new(parts);
     let running = tokio::spawn(controller.run(CancellationToken::new()));
     tokio::task::yield_now().await;
     let signal = Instant::now();

@@ -51,6 +51,7 @@ use crate::notify::{LockStore, NoStore};
 /// # Ok(())
 /// # }
 /// ```
+#[non_exhaustive]
 pub struct InhibitorConfig {
     /// The delay that the shutdown plan needs. If logind's delay is shorter, a drop-in raises it to this value; the
     /// drop-in is removed when no longer needed. Zero takes the lock without a drop-in.

@@ -59,6 +59,7 @@ pub struct Notifier {
 
 /// Why a lock handed down by the service manager cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InheritedError {
     /// `LISTEN_FDS` and related variables are malformed.
     #[error("LISTEN_FDS, LISTEN_FDNAMES: not as sd_listen_fds(3) describes them")]

@@ -131,8 +131,12 @@ async fn static_pods_with_a_priority_count_where_all_pods_are_static() {
 async fn where_every_pod_is_spared_it_is_said_why() {
     let said = |pods: Vec<Pod>| {
         let figures = memory("1Gi");
-        let candidates =
-            pods.iter().map(|pod| Candidate { pod, stats: Some(&figures), ending: None });
+        let candidates = pods.iter().map(|pod| Candidate {
+            pod,
+            stats: Some(&figures),
+            is_never_measured: false,
+            ending: None,
+        });
         let candidates: Vec<_> = candidates.collect();
         let choice = choose(&act(true, "1Gi"), &candidates, &policy(), Instant::now());
         all_exempt(&choice.considered, &policy())

@@ -222,13 +222,11 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         let hook = hook.map(|rule| self.parts.hook.run(rule, call));
         let disruption = disruption.then(|| message.clone());
         let status = StatusOverride::failed(EVICTED, message, disruption);
-        let request = KillRequest {
-            grace,
-            evict: true,
-            status: Some(status),
-            deadline: Some(due),
-            ..KillRequest::new(KillReason::Eviction)
-        };
+        let request = KillRequest::new(KillReason::Eviction)
+            .with_grace(grace)
+            .with_evict(true)
+            .with_status(Some(status))
+            .with_deadline(Some(due));
         let files =
             if is_freed_by_file_removal(condition) { POD_FILES_TIMEOUT } else { Duration::ZERO };
         let has_minimal_grace = grace.is_some_and(|grace| grace <= HARD_GRACE);

@@ -33,6 +33,7 @@ pub struct EvictionView {
 
 /// What would happen if a signal were met now.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The signal that the pods are ranked by: the requested one, or the one nearest to its threshold; none if nothing
     /// is watched or nothing was measured.

@@ -8,6 +8,7 @@ use crate::signal::{FileSystem, Signal};
 /// A configured threshold on `containerfs`, which has no effect: the threshold of the file system with the writable
 /// layers counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IneffectiveThreshold {
     /// The signal of the threshold.
     pub signal: Signal,

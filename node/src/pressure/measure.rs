@@ -189,7 +189,7 @@ impl NodeReader {
             self.has_images = places.imagefs.is_some();
             self.is_whole = true;
         }
-        let Reading { mut stats, problems } = self.measure().await;
+        let Reading { mut stats, problems, .. } = self.measure().await;
         let is_blind = stats.memory.is_none() && stats.tasks.is_none() && stats.nodefs.is_none();
         for error in &problems {
             let why = error_chain(error);

@@ -10,7 +10,8 @@ use winddown_shared::{
     AdmissionGate, EarlierKill, GateReason, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer,
 };
 use winddown_shutdown::{
-    RecordFile, RecordStore, RunPhase, RunRecord, ShutdownController, ShutdownParts, StateFile,
+    Policy, RecordFile, RecordStore, RunPhase, RunRecord, ShutdownController, ShutdownParts,
+    StateFile,
 };
 
 use super::Joined;
@@ -81,25 +82,27 @@ impl<R: Runtime> Joined<R> {
         carried: Option<RunRecord>,
     ) -> ShutdownController<PodWorkers<RuntimeSyncer<R>>> {
         let (core, kept, objection) = (&self.core, &self.kept, self.objection());
-        ShutdownController::new(ShutdownParts {
-            killer: Arc::new(core.workers.clone()),
-            inhibitor: Arc::clone(&self.lock.inhibitor),
-            notices: self.notices.notices(),
-            unit_stop: self.unit_stop.subscribe(),
-            gate: core.gate.clone(),
-            policy: self.policy.clone(),
-            reports: Arc::new(kept.reports.clone()),
-            records: kept.records.clone(),
-            carried,
-            state_file: Some(StateFile::in_directory(&kept.state_directory)),
-            objections: Arc::new(move || objection.iter().flat_map(|o| o.reasons()).collect()),
-            work: self.work().to_vec(),
-            recorder: Arc::clone(&core.recorders) as Arc<dyn Recorder>,
-            progress: self.progress.clone(),
-            clock: core.wall.clone(),
-            boot_clock: core.boot_clock.clone(),
-            boot_id: core.identity.boot_id.clone(),
-            trigger: self.trigger,
-        })
+        let mut parts = ShutdownParts::new(
+            Arc::new(core.workers.clone()),
+            Arc::clone(&self.lock.inhibitor),
+            Policy::clone(&self.policy.borrow()),
+            core.wall.clone(),
+            core.boot_clock.clone(),
+            core.identity.boot_id.clone(),
+        );
+        parts.notices = self.notices.notices();
+        parts.unit_stop = self.unit_stop.subscribe();
+        parts.gate = core.gate.clone();
+        parts.policy = self.policy.clone();
+        parts.reports = Arc::new(kept.reports.clone());
+        parts.records.clone_from(&kept.records);
+        parts.carried = carried;
+        parts.state_file = Some(StateFile::in_directory(&kept.state_directory));
+        parts.objections = Arc::new(move || objection.iter().flat_map(|o| o.reasons()).collect());
+        parts.work = self.work().to_vec();
+        parts.recorder = Arc::clone(&core.recorders) as Arc<dyn Recorder>;
+        parts.progress = self.progress.clone();
+        parts.trigger = self.trigger;
+        ShutdownController::new(parts)
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 /// The memory of one cgroup, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CgroupMemory {
     /// Total usage, page cache included.
     pub usage: u64,
@@ -24,6 +25,7 @@ pub struct CgroupMemory {
 
 /// What happened in a cgroup (version 2) because of its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CgroupMemoryEvents {
     /// Processes killed for lack of memory.
     pub oom_kill: u64,
@@ -64,6 +66,7 @@ impl CgroupMemory {
 
 /// The relevant parts of `memory.stat`; for version 1, the totals with descendants if present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryStat {
     /// Page cache that was not used recently, in bytes.
     pub inactive_file: Option<u64>,

@@ -10,6 +10,7 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The directories from which facts about the machine are read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Roots {
     /// The kernel's process file system, `/proc`.
     pub proc: PathBuf,

@@ -2,6 +2,7 @@
 
 /// The lines that are used, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemInfo {
     /// `MemTotal`; not 0.
     pub total: u64,

@@ -15,6 +15,7 @@ const MAX_NAMED_PROCESSES: usize = 3;
 
 /// Why a file system could not be unmounted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum UnmountError {
     /// The kernel's list of mounts cannot be read.
     #[error("cannot read {}", .path.display())]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 /// One mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Mount {
     /// The device of its file system, `major:minor`; `None` if the line has no such numbers.
     pub device: Option<(u32, u32)>,

@@ -7,6 +7,7 @@ use super::{kernel, regular};
 
 /// The user IDs of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Users {
     /// Who started it.
     pub real: u32,

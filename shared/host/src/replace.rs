@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// What the new content outlasts once [`replace`] has returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Durability {
     /// The end of this process. Does not wait for the disk; after a power cut, both the old and the
     /// new content may be lost.

@@ -225,6 +225,7 @@ pub struct UnitEnd {
 
 /// The exit status of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UnitExit {
     /// It exited with this code.
     Code(i32),

@@ -53,6 +53,7 @@ pub struct UsagePaths {
 
 /// One measurement.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Reading {
     /// The measured values, each with the time when it was read.
     pub stats: NodeStats,

@@ -33,6 +33,7 @@ pub enum Hint {
 
 /// A change of a directory, or of a file in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Change {
     /// The index of the directory in the list last passed to [`Watch::follow`].
     pub at: usize,

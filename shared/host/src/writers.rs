@@ -24,6 +24,7 @@ pub struct OthersMayWrite {
 
 /// Users other than root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Writers {
     /// Every user of the node.
     Everybody,
@@ -44,6 +45,7 @@ pub struct OthersMayRead {
 
 /// Users and groups whose writing is as good as root's, beside root itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Trusted {
     /// User IDs.
     pub users: Vec<u32>,

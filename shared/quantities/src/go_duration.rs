@@ -64,6 +64,7 @@ pub enum GoDurationError {
 
 /// A duration that is out of the range of a conversion.
 #[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GoDurationRangeError {
     /// A negative duration cannot be converted to an unsigned one.
     #[error("duration {0} is negative: expected 0s or more")]

@@ -35,6 +35,7 @@ pub struct Quantity {
 
 /// The family of suffixes used to format a [`Quantity`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum QuantityFormat {
     /// Powers of 1000: `n`, `u`, `m`, none, `k`, `M`, `G`, `T`, `P`, `E`.
     #[default]
@@ -47,6 +48,7 @@ pub enum QuantityFormat {
 
 /// Text that is not a quantity.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QuantityError {
     /// The text is empty.
     #[error("empty quantity: expected a number with an optional suffix, such as 500m or 2Gi")]

@@ -9,6 +9,7 @@ use crate::{Pod, Requests, ResourceName};
 
 /// The resources and ports of a node that its pods use.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct NodeUse {
     /// The number of pods.
     pub pods: i64,

@@ -37,6 +37,7 @@ pub trait OnTaskFailure: Send + Sync + 'static {
 
 /// The failure of a critical task.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TaskFailure {
     /// The name of the task, for people.
     pub task: &'static str,

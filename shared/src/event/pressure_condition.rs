@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The texts of a condition in the node's status and Events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ConditionText {
     /// `reason` of the condition.
     pub reason: &'static str,
@@ -18,6 +19,7 @@ macro_rules! conditions {
     ($($(#[doc = $doc:literal])+ $condition:ident = $name:literal, $on:expr, $off:expr;)+) => {
         /// A pressure condition of the node.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
         pub enum PressureCondition {
             $($(#[doc = $doc])+ $condition,)+
         }

@@ -7,6 +7,7 @@ pub const ON_REBOOT_ANNOTATION: &str = "winddown.dev/on-reboot";
 
 /// The values of [`ON_REBOOT_ANNOTATION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnReboot {
     /// `restart`: the pod stays on the node and starts again on it.
     Restart,

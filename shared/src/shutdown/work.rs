@@ -76,6 +76,7 @@ pub struct WorkRemark(watch::Sender<String>);
 
 /// Why work was not done.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WorkError {
     /// The work failed; the text is for people.
     #[error("{0}")]

@@ -37,6 +37,7 @@ struct Statuses {
 
 /// A pod and its last status.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct StatusEntry {
     /// The pod.
     pub pod: Pod,

@@ -96,6 +96,7 @@ pub trait RuntimeStateProvider: Send + Sync + 'static {
 ///
 /// Three states on purpose: an empty answer before the first listing of the runtime is not "stopped".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum RuntimeView {
     /// The runtime has not been queried yet, or its answer is lost.
     #[default]
@@ -110,6 +111,7 @@ pub enum RuntimeView {
 
 /// Why a sync was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum UpdateKind {
     /// Check again: something changed in the runtime, or time passed.
     #[default]
@@ -136,6 +138,7 @@ impl UpdateKind {
 
 /// The argument of [`PodSyncer::sync_pod`].
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct SyncUpdate {
     /// The reason for the call.
     pub kind: UpdateKind,
@@ -160,6 +163,7 @@ pub struct Synced {
 
 /// How to stop a pod.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Stop {
     /// The grace period computed for the pod; `None` when the pod completed by itself.
     pub grace: Option<Duration>,
@@ -172,6 +176,7 @@ pub struct Stop {
 /// A failed step, and when to retry it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
+#[non_exhaustive]
 pub struct SyncError {
     /// What failed.
     pub what: String,

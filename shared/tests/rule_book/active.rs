@@ -138,7 +138,7 @@ async fn the_status_of_a_kill_lands_in_the_pods_status() {
     let web = pod("web");
     node.want(&[&web]).await;
     let status = StatusOverride::failed("Evicted", "because", None);
-    let kill = KillRequest { status: Some(status), ..KillRequest::new(KillReason::Eviction) };
+    let kill = KillRequest::new(KillReason::Eviction).with_status(Some(status));
     node.workers.kill_pod(web.clone(), kill).await.unwrap();
     let said = node.statuses.get(web.uid()).unwrap();
     assert_eq!(said.phase.as_deref(), Some("Failed"));

@@ -46,7 +46,7 @@ async fn a_pod_the_node_ended_stays_failed_with_its_reason_although_it_exited_wi
     node.want(&[&web]).await;
     node.runtime.stops_with(web.uid(), 0);
     let status = StatusOverride::failed("Evicted", "why", Some("why".into()));
-    let kill = KillRequest { status: Some(status), ..KillRequest::new(KillReason::Eviction) };
+    let kill = KillRequest::new(KillReason::Eviction).with_status(Some(status));
     node.workers.kill_pod(web.clone(), kill).await.unwrap();
     tokio::time::sleep(secs(600)).await;
     let said = node.statuses.get(web.uid()).unwrap();
@@ -147,7 +147,7 @@ async fn a_deletion_without_grace_is_not_lengthened_by_a_kill() {
     let b = bench();
     b.script(&pod("a"), Script { stop_takes: secs(100), ..Script::default() });
     let gone = super::deleted("a", 0);
-    let kill = KillRequest { grace: Some(secs(30)), ..request() };
+    let kill = request().with_grace(Some(secs(30)));
     let begun = Instant::now();
     let stopped = b.workers.kill_pod(gone, kill).await.unwrap();
     assert_eq!(begun.elapsed(), secs(1));

@@ -139,10 +139,8 @@ async fn a_kill_cancels_a_running_sync_an_update_does_not_and_a_shorter_grace_re
 #[tokio::test(start_paused = true)]
 async fn every_attempt_gets_the_status_that_was_the_last_one_by_then() {
     let b = bench();
-    let kill = |reason: &str| KillRequest {
-        status: Some(StatusOverride::failed(reason, "m", None)),
-        ..request()
-    };
+    let kill =
+        |reason: &str| request().with_status(Some(StatusOverride::failed(reason, "m", None)));
     b.script(&pod("a"), Script { stop_fails: 2, ..Script::default() });
     b.workers.request_kill(pod("a"), &kill("one"));
     settle().await;
@@ -309,7 +307,7 @@ async fn an_eviction_of_a_pod_that_is_being_freed_returns_and_is_noted() {
     settle().await;
     assert_eq!(b.workers.lifecycle(&uid("a")), Some(Lifecycle::Terminated));
     let begun = Instant::now();
-    b.workers.kill_pod(pod("a"), KillRequest { grace: Some(secs(1)), ..evict() }).await.unwrap();
+    b.workers.kill_pod(pod("a"), evict().with_grace(Some(secs(1)))).await.unwrap();
     assert_eq!(begun.elapsed(), Duration::ZERO);
     tokio::time::sleep(secs(5)).await;
     assert_eq!(b.steps(&pod("a")), [stop(30), SyncStep::Finish, SyncStep::Finish]);
@@ -339,7 +337,7 @@ async fn a_uid_that_is_forgotten_and_comes_back_has_one_worker() {
 #[tokio::test(start_paused = true)]
 async fn what_is_overwritten_while_it_waits_is_lost_from_the_update_and_not_from_the_record() {
     let b = bench();
-    b.workers.request_kill(pod("a"), &KillRequest { grace: Some(secs(3)), ..evict() });
+    b.workers.request_kill(pod("a"), &evict().with_grace(Some(secs(3))));
     b.update(&pod("a"));
     settle().await;
     assert_eq!(b.steps(&pod("a")), [stop(3), SyncStep::Finish]);
@@ -352,7 +350,7 @@ async fn a_grace_of_ages_does_not_overflow() {
     for grace in [Duration::from_secs(7_000_000_000), Duration::from_secs(1 << 62), Duration::MAX] {
         let b = bench();
         b.script(&pod("a"), Script { stop_takes: secs(60), ..Script::default() });
-        let kill = KillRequest { grace: Some(grace), ..KillRequest::new(KillReason::Operator) };
+        let kill = KillRequest::new(KillReason::Operator).with_grace(Some(grace));
         b.workers.kill_pod(pod("a"), kill).await.unwrap();
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::time::Instant;
 use winddown_shared::testing::{FakeSyncer, Script, SyncStep};
 use winddown_shared::{
-    Event, KillError, KillRequest, Lifecycle, Pod, PodKiller, PodWorkers, Recorder, RunningPods,
-    RuntimePod, RuntimeView, StatusOverride, UpdateKind,
+    Event, KillError, Lifecycle, Pod, PodKiller, PodWorkers, Recorder, RunningPods, RuntimePod,
+    RuntimeView, StatusOverride, UpdateKind,
 };
 
 use super::{
@@ -17,7 +17,7 @@ use super::{
 async fn a_pod_never_seen_is_ended_with_the_status_of_the_kill() {
     let b = bench();
     let status = StatusOverride::failed("Evicted", "low on memory", None);
-    let kill = KillRequest { status: Some(status.clone()), ..with_grace(0) };
+    let kill = with_grace(0).with_status(Some(status.clone()));
     b.workers.kill_pod(pod("a"), kill).await.unwrap();
     settle().await;
     let stop = SyncStep::Terminate { grace: Some(secs(1)), status: Some(status) };
@@ -29,7 +29,7 @@ async fn a_pod_never_seen_is_ended_with_the_status_of_the_kill() {
 async fn a_deleted_pod_does_not_stay_on_its_node() {
     let b = bench();
     let status = Some(StatusOverride::staying("NodeReboot", "soon"));
-    let kill = KillRequest { status, ..request() };
+    let kill = request().with_status(status);
     b.workers.kill_pod(deleted("a", 30), kill.clone()).await.unwrap();
     assert!(!b.workers.restarts_on_node(&uid("a")));
     assert_eq!(b.steps(&pod("a"))[0], stop(30), "without the status of a pod that stays");
@@ -87,7 +87,7 @@ async fn a_pod_that_only_the_runtime_knows_can_be_waited_for() {
     b.script(&stray, Script { stop_takes: secs(60), ..Script::default() });
     let begun = Instant::now();
     let by_runtime = RuntimePod { grace: Some(secs(20)), ..in_runtime(&stray) };
-    let kill = KillRequest { grace: Some(secs(7)), ..request() };
+    let kill = request().with_grace(Some(secs(7)));
     let stopped = b.workers.kill_pod(Pod::of_runtime(&by_runtime), kill).await.unwrap();
     assert_eq!(begun.elapsed(), secs(7), "the grace that was asked for");
     assert!(stopped.forced());
@@ -101,7 +101,7 @@ async fn a_pod_that_only_the_runtime_knows_gets_the_grace_that_the_runtime_has_k
         let stray = pod("stray");
         b.script(&stray, Script { stop_takes: secs(60), ..Script::default() });
         let by_runtime = RuntimePod { grace: kept.map(secs), ..in_runtime(&stray) };
-        let kill = KillRequest { grace: asked.map(secs), ..request() };
+        let kill = request().with_grace(asked.map(secs));
         let begun = Instant::now();
         b.workers.kill_pod(Pod::of_runtime(&by_runtime), kill).await.unwrap();
         assert_eq!(begun.elapsed(), secs(gets), "{kept:?} {asked:?}");
@@ -155,7 +155,7 @@ async fn the_wait_for_a_stray_that_cannot_be_stopped_ends_with_a_typed_error() {
     let b = bench();
     let stray = pod("stray");
     b.script(&stray, Script { stop_fails: 9, ..Script::default() });
-    let kill = KillRequest { deadline: Some(Instant::now() + secs(3)), ..with_grace(1) };
+    let kill = with_grace(1).with_deadline(Some(Instant::now() + secs(3)));
     let error = b.workers.kill_pod(Pod::of_runtime(&in_runtime(&stray)), kill).await.unwrap_err();
     assert!(matches!(error, KillError::Deadline { waited, .. } if waited == secs(3)), "{error}");
     tokio::time::sleep(secs(200)).await;
@@ -182,7 +182,7 @@ async fn the_wait_takes_the_grace_and_half_as_much_again_and_ten_seconds_at_leas
     {
         let b = bench();
         b.script(&pod("a"), Script { stop_fails: u32::MAX, ..Script::default() });
-        let kill = KillRequest { grace: grace.map(secs), ..request() };
+        let kill = request().with_grace(grace.map(secs));
         let begun = Instant::now();
         let error = b.workers.kill_pod(pod("a"), kill).await.unwrap_err();
         assert!(matches!(error, KillError::Deadline { .. }));

@@ -105,11 +105,11 @@ fn request() -> KillRequest {
 }
 
 fn with_grace(seconds: u64) -> KillRequest {
-    KillRequest { grace: Some(secs(seconds)), ..request() }
+    request().with_grace(Some(secs(seconds)))
 }
 
 fn evict() -> KillRequest {
-    KillRequest { evict: true, ..KillRequest::new(KillReason::Eviction) }
+    KillRequest::new(KillReason::Eviction).with_evict(true)
 }
 
 fn secs(s: u64) -> Duration {

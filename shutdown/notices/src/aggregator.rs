@@ -30,6 +30,7 @@ pub struct NoticePublisher {
 
 /// The status of one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SourceStatus {
     /// Short name of the source, e.g. `file`.
     pub source: Arc<str>,

@@ -10,6 +10,7 @@ const LONGEST_TEXT: usize = 200;
 
 /// An announcement that the node will go down.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Announcement {
     /// When the node goes down.
     pub when: When,
@@ -19,6 +20,7 @@ pub struct Announcement {
 
 /// When the node goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum When {
     /// At a wall time. It is converted again on each publish, so the deadline follows a wall clock
     /// that is set in the meantime.

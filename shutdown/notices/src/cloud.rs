@@ -35,6 +35,7 @@ pub use http::{Endpoint, EndpointError};
 
 /// A cloud whose metadata service announces when a machine goes down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Cloud {
     /// Amazon EC2.
     Aws,

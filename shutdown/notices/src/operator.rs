@@ -23,6 +23,7 @@ pub struct OperatorSource(Arc<OperatorShared>);
 
 /// When the node goes down, and by which clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Deadline {
     /// A wall time, which moves with the wall clock when that is set.
     At(WallTime),

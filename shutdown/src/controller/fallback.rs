@@ -50,10 +50,8 @@ impl<K: EndingPods> ShutdownController<K> {
                     continue;
                 }
                 let (at, report) = (reports.len(), asked(&pod, started, budget));
-                let request = KillRequest {
-                    status: order.status.clone(),
-                    ..request(order.reason, report.grace, started, budget)
-                };
+                let request = request(order.reason, report.grace, started, budget)
+                    .with_status(order.status.clone());
                 reports.push(report);
                 let kill = self.end_one(pod, request);
                 kills.push(async move { (at, kill.await) });
@@ -170,9 +168,7 @@ fn note(report: &mut PodReport, ended: Result<(PodEnd, Instant), String>, starte
 }
 
 fn request(reason: KillReason, grace: Duration, started: Instant, budget: Budget) -> KillRequest {
-    KillRequest {
-        grace: Some(grace),
-        deadline: started.checked_add(budget.kills_until()),
-        ..KillRequest::new(reason)
-    }
+    KillRequest::new(reason)
+        .with_grace(Some(grace))
+        .with_deadline(started.checked_add(budget.kills_until()))
 }

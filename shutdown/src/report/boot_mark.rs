@@ -31,6 +31,7 @@ pub struct BootMark {
 /// A boot that is over, according to a [`BootMark`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PreviousBoot {
     /// The kernel's boot id.
     pub boot_id: String,

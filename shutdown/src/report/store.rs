@@ -48,6 +48,7 @@ pub struct ReportStore {
 
 /// The content of a [`ReportStore`].
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Listing {
     /// The readable reports, newest first.
     pub reports: Vec<ShutdownReport>,

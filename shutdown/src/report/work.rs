@@ -14,6 +14,7 @@ use crate::PlannedWork;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct WorkReport {
     /// The name of the plug-in.
     pub plugin: String,

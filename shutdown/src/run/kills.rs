@@ -152,13 +152,11 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         until: Option<Instant>,
     ) -> Id {
         let stays = self.groups[place.group].pods[place.pod].stays;
-        let request = KillRequest {
-            grace: Some(grace),
-            until,
-            status: if stays { Some(status_of_staying()) } else { self.order.status.clone() },
-            deadline: self.order.started.checked_add(self.budget_of_pods().kills_until()),
-            ..KillRequest::new(self.order.reason)
-        };
+        let request = KillRequest::new(self.order.reason)
+            .with_grace(Some(grace))
+            .with_until(until)
+            .with_status(if stays { Some(status_of_staying()) } else { self.order.status.clone() })
+            .with_deadline(self.order.started.checked_add(self.budget_of_pods().kills_until()));
         let (killer, asked) = (Arc::clone(self.killer), pod.clone());
         let wait = self.kills.running.spawn(async move { killer.kill_pod(asked, request).await });
         let id = wait.id();

@@ -15,6 +15,7 @@ use super::{DIRECTORIES, Setting, below, parse_time_span};
 
 /// One configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Source {
     /// Its path on the node.
     pub file: PathBuf,
@@ -24,6 +25,7 @@ pub struct Source {
 
 /// The content of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Content {
     /// The text to parse.
     Text(String),

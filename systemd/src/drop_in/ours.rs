@@ -12,6 +12,7 @@ use super::{DEFAULT_DELAY, NAME, Source, effective, merge};
 
 /// The required state of winddown's drop-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RequiredDropIn {
     /// Absent: logind's delay is long enough without it.
     Absent,
@@ -21,6 +22,7 @@ pub enum RequiredDropIn {
 
 /// The result of [`apply`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Applied {
     /// The files are already as required.
     Nothing,

@@ -19,6 +19,7 @@ const PLACES: [&str; 2] = ["/etc/systemd/logind.conf.d", "/run/systemd/logind.co
 
 /// The result of [`write()`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Written {
     /// The file was written.
     Changed {
@@ -34,6 +35,7 @@ pub enum Written {
 
 /// Why the drop-in could not be written.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// An administrator masked the drop-in, so winddown must not set the delay.
     #[error("{} is linked to /dev/null, so winddown does not set logind's delay", file.display())]

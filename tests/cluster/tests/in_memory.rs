@@ -127,8 +127,7 @@ impl InMemory {
             "Pod was terminated in response to imminent node shutdown.",
             Some("The node goes down.".into()),
         );
-        let request =
-            KillRequest { status: Some(status), ..KillRequest::new(KillReason::Shutdown) };
+        let request = KillRequest::new(KillReason::Shutdown).with_status(Some(status));
         let workers = self.state().workers.clone().unwrap();
         workers.request_kill(pod.clone(), &request);
     }

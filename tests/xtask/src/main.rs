@@ -3,11 +3,13 @@
 #![allow(clippy::disallowed_methods, reason = "it reads the repository")]
 
 mod beyond;
+mod growth;
 mod inventory;
 mod layers;
 mod limits;
 #[cfg(test)]
 mod links;
+mod msrv;
 mod names;
 mod pages;
 mod plugins;
@@ -23,11 +25,13 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-const USAGE: &str = "usage: cargo run -p xtask -- inventory DIR | limits | map | names | pages FORM DIR | plugins | promises | rooms | texts | trees [build] | ways\n\n\
+const USAGE: &str = "usage: cargo run -p xtask -- growth | inventory DIR | limits | map | msrv | names | pages FORM DIR | plugins | promises | rooms | texts | trees [build] | ways\n\n\
+    growth         which types of the published crates can get another field or variant\n\
     inventory DIR  write the licences and the bill of materials of the program into DIR, dated\n\
     \x20              SOURCE_DATE_EPOCH\n\
     limits         which types, traits and functions are large, and why\n\
     map            draw the map of ARCHITECTURE.md\n\
+    msrv           build the published crates with the oldest Rust that they name, by rustup\n\
     names          whether each name of a type means one thing, and each constant says what\n\
     pages package|tarball DIR  write the pages, and the files that they name, as they are installed, below DIR\n\
     plugins        which files name the plug-ins that can be deleted; then build a node of each list of plug-ins that\n\
@@ -43,6 +47,8 @@ fn main() -> Result<()> {
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["pages", "package", into] => pages::write(&repository(), &pages::PACKAGE, Path::new(into)),
         ["pages", "tarball", into] => pages::write(&repository(), &pages::TARBALL, Path::new(into)),
+        ["growth"] => growth::show(&repository()),
+        ["msrv"] => msrv::check(&repository()),
         ["limits"] => limits::show(&repository()),
         ["names"] => names::show(&repository()),
         ["map"] => layers::write_map(&repository()),

@@ -88,7 +88,7 @@ async fn shut_down(
 ) -> Result<Arc<PodStopped>, KillError> {
     let pod = core.known.look(&uid(name)).unwrap().pod;
     let grace = Some(secs(grace));
-    let request = KillRequest { grace, ..KillRequest::new(KillReason::Shutdown) };
+    let request = KillRequest::new(KillReason::Shutdown).with_grace(grace);
     workers.kill_pod(pod, request).await
 }
 

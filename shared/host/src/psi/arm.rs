@@ -17,6 +17,7 @@ const MAX_WINDOW: Duration = Duration::from_secs(10);
 
 /// Which tasks must stall for the time to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum StallKind {
     /// At least one.
     Some,

@@ -12,6 +12,7 @@ use crate::usage::CgroupTree;
 
 /// The scope whose pressure is watched.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum PsiPlace {
     /// The whole machine: `/proc/pressure/memory`.
     Node,

@@ -7,6 +7,7 @@ use crate::abbreviated;
 
 /// Text that is neither a Go duration nor one in words.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DurationError {
     /// The text is empty.
     #[error("empty duration: expected one such as 90s, 1m30s or \"1min 30s\"")]

@@ -27,6 +27,7 @@ pub struct Endpoint {
 /// The error for an address that cannot be used.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{text:?} is no address of a metadata service: write http://HOST or http://HOST:PORT")]
+#[non_exhaustive]
 pub struct EndpointError {
     /// The address as it was given.
     pub text: String,

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as api;
 use tempfile::TempDir;
-use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
@@ -16,8 +15,8 @@ use winddown_shared::{
     Pod, PodWorkers, RunningPods, RuntimeSyncer, UpdateKind, WallClock, WallTime,
 };
 use winddown_shutdown::{
-    AdmissionGate, BootClock, Policy, ProgressPhase, ProgressSender, RecordFile, RecordStore,
-    ReportStore, ShutdownController, ShutdownParts, Trigger,
+    BootClock, Policy, ProgressPhase, ProgressSender, RecordFile, RecordStore, ReportStore,
+    ShutdownController, ShutdownParts, Trigger,
 };
 
 use crate::node::CRITICAL;
@@ -90,26 +89,20 @@ impl InMemory {
             Arc::new(RecordFile::in_memory(self.volatile.path())),
             Arc::new(RecordFile::in_directory(self.state.path())),
         ];
-        let controller = ShutdownController::new(ShutdownParts {
-            killer: Arc::new(self.workers.clone()),
-            inhibitor: Arc::new(login.clone()),
-            notices: watch::Sender::default().subscribe(),
-            unit_stop: watch::Sender::default().subscribe(),
-            gate: AdmissionGate::new(),
-            policy: watch::channel(Arc::new(policy)).1,
-            reports: Arc::new(ReportStore::new(self.state.path())),
-            records,
-            carried: None,
-            state_file: None,
-            objections: Arc::new(Vec::new),
-            work: Vec::new(),
-            recorder: Arc::new(Silent),
-            progress: progress.clone(),
-            clock: WallClock::fixed(WallTime::UNIX_EPOCH),
-            boot_clock: BootClock::new(Duration::default),
-            boot_id: "bench".to_owned(),
-            trigger: Trigger::Drill,
-        });
+        let mut parts = ShutdownParts::new(
+            Arc::new(self.workers.clone()),
+            Arc::new(login.clone()),
+            policy,
+            WallClock::fixed(WallTime::UNIX_EPOCH),
+            BootClock::new(Duration::default),
+            "bench",
+        );
+        parts.reports = Arc::new(ReportStore::new(self.state.path()));
+        parts.records = records;
+        parts.recorder = Arc::new(Silent);
+        parts.progress = progress.clone();
+        parts.trigger = Trigger::Drill;
+        let controller = ShutdownController::new(parts);
         let done = CancellationToken::new();
         let running = tokio::spawn(controller.run(done.clone()));
         tokio::task::yield_now().await;

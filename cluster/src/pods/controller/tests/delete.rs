@@ -238,7 +238,7 @@ async fn t24_a_pod_that_the_node_itself_ends_says_so_and_its_object_stays_until_
     let (world, running) = with_a_running_pod().await;
     let pod = running.wanted.borrow().clone().unwrap().pods[0].clone();
     let status = StatusOverride::failed("Terminated", "The node wants it to go.", None);
-    let request = KillRequest { status: Some(status), ..KillRequest::new(KillReason::Operator) };
+    let request = KillRequest::new(KillReason::Operator).with_status(Some(status));
     running.workers.request_kill(pod, &request);
     world.until("its end is told", |w| w.phase("u1").as_deref() == Some("Failed")).await;
     let last = world.said("u1").pop().unwrap();

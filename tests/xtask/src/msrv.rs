@@ -1,0 +1,50 @@
+//! Checks each published crate with the oldest Rust that it says it builds with.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+/// Checks all crates of one version in one go.
+///
+/// # Errors
+/// That Rust is missing, or cannot build one of them.
+pub(crate) fn check(repository: &Path) -> Result<()> {
+    for (version, names) in by_version(repository)? {
+        let mut cargo = Command::new("rustup");
+        cargo.current_dir(repository).args(["run", &version, "cargo", "check", "--locked"]);
+        // In a folder of its own: what another compiler has made would be made once more.
+        cargo.args(["--target-dir", "target/msrv"]);
+        cargo.args(names.iter().flat_map(|name| ["--package", name]));
+        // A program like this one tells what it starts which compiler to use.
+        cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+        let done = cargo.status().context("rustup cannot be started")?;
+        ensure!(
+            done.success(),
+            "Rust {version} does not build {}, or is not here: rustup toolchain install {version} --profile minimal",
+            names.join(", ")
+        );
+        println!("Rust {version} builds {}", names.join(", "));
+    }
+    Ok(())
+}
+
+/// The published crates by the Rust that they need.
+fn by_version(repository: &Path) -> Result<BTreeMap<String, Vec<String>>> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(repository);
+    let output = cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]).output();
+    let metadata: Value =
+        serde_json::from_slice(&output.context("cargo cannot be started")?.stdout)
+            .context("cargo metadata")?;
+    let mut by_version = BTreeMap::<String, Vec<String>>::new();
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    for one in packages.filter(|one| one["publish"].is_null()) {
+        if let (Some(version), Some(name)) = (one["rust_version"].as_str(), one["name"].as_str()) {
+            by_version.entry(version.to_owned()).or_default().push(name.to_owned());
+        }
+    }
+    Ok(by_version)
+}
