@@ -386,7 +386,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if processes == 0 {
             return;
         }
-        tracing::warn!(processes, "the kernel killed processes of pods for want of memory");
+        tracing::warn!(processes, "the kernel killed processes of pods because memory ran out");
         let outcome = DecisionOutcome::KilledByKernel { processes };
         let cause = Cause::Signal(Signal::MemoryAvailable);
         self.shown.note(EvictionRecord::new(self.parts.wall.now(), cause, outcome));

@@ -94,11 +94,11 @@ impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
             let took_ms = took.as_millis();
             match taken.map_err(|error| error_chain(&error)) {
                 Ok(bytes) => {
-                    tracing::info!(target: TARGET, %pod, bytes, took_ms, "the kernel took memory back from this pod");
+                    tracing::info!(target: TARGET, %pod, bytes, took_ms, "the kernel reclaimed memory from this pod");
                     format!("the kernel took back {bytes} bytes from {pod} in {took_ms} ms")
                 }
                 Err(error) => {
-                    tracing::warn!(target: TARGET, %pod, error, took_ms, "no memory could be taken back from this pod");
+                    tracing::warn!(target: TARGET, %pod, error, took_ms, "cannot reclaim memory from this pod");
                     format!("no memory taken back from {pod}: {error}")
                 }
             }

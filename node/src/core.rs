@@ -220,7 +220,7 @@ impl<R: Runtime> Core<R> {
             }
         });
         if !known.await.unwrap_or(false) {
-            tracing::warn!("it is not known yet which pods run; a shutdown would wait for that");
+            tracing::warn!("the running pods are not known yet; a shutdown would wait for that");
         }
         self.pods_known.send_replace(true);
     }

@@ -183,10 +183,10 @@ impl Fit {
             Err(error) => {
                 let then = match *last {
                     Some(_) => "going by what it had before",
-                    None => "no pod is let in until it can",
+                    None => "no pod is admitted until it can be",
                 };
                 tracing::warn!(
-                    "what this machine has cannot be read, {then}: {}",
+                    "cannot read this machine's resources, {then}: {}",
                     error_chain(&error)
                 );
             }

@@ -84,7 +84,7 @@ impl ShutdownGuard {
             tracing::warn!(
                 target: TARGET,
                 file = %file.display(), error = error_chain(&error),
-                "which pods hold shutdowns cannot be kept: the next agent gives each its whole time again"
+                "cannot record which pods hold shutdowns: the next agent gives each its full time again"
             );
         }
     }
@@ -96,9 +96,9 @@ impl ShutdownGuard {
             }
             match &block {
                 Some(ShutdownBlock { who, why }) => {
-                    tracing::info!(target: TARGET, "shutdowns are to be refused: {who} {why}");
+                    tracing::info!(target: TARGET, "shutdowns will be refused: {who} {why}");
                 }
-                None => tracing::info!(target: TARGET, "shutdowns are let through again"),
+                None => tracing::info!(target: TARGET, "shutdowns are allowed again"),
             }
             *wanted = block;
             true

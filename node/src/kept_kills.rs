@@ -61,7 +61,7 @@ impl KeptKills {
             let kept = kept_file::read::<KeptKill>(&path).inspect_err(|error| {
                 tracing::warn!(
                     file = %path.display(), error = error_chain(error),
-                    "the record of a pod that is ending cannot be read; it is removed"
+                    "cannot read the record of a terminating pod; removing it"
                 );
             });
             let kept = kept.ok().filter(|kept| kept.boot_id == boot_id);
@@ -135,8 +135,7 @@ impl KeptKills {
         if let Err(error) = self.try_write(&pod.uid) {
             tracing::warn!(
                 %pod, error = error_chain(&error),
-                "that the pod is ending cannot be written to {}: an agent that is started \
-                 meanwhile would let it run on or give it more time", self.directory.display()
+                "cannot record in {} that the pod is terminating: an agent restarted meanwhile would let it keep running or give it more time", self.directory.display()
             );
         }
     }

@@ -149,7 +149,7 @@ impl Started {
         let earlier = StartReport::load(&started.state_directory).unwrap_or_else(|error| {
             tracing::warn!(
                 target: TARGET,
-                "how far the start of the pods is is not known: {}",
+                "cannot read how far the pods' start has got: {}",
                 error_chain(&error)
             );
             None
@@ -199,7 +199,7 @@ impl Started {
                 let state = state.clone();
                 let stored = tokio::task::spawn_blocking(move || now.store(&state)).await;
                 if let Ok(Err(error)) = stored {
-                    tracing::warn!(target: TARGET, "how the pods start cannot be kept: {}", error_chain(&error));
+                    tracing::warn!(target: TARGET, "cannot record how the pods start: {}", error_chain(&error));
                 }
             }
         });

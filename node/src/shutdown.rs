@@ -320,7 +320,7 @@ impl ShutdownHandle {
         // For a notice.
         let ends = self.progress.subscribe().borrow().phase == ProgressPhase::Ending;
         if !announced && !ends && unannounced.is_none() {
-            tracing::info!("the agent ends; the pods go on");
+            tracing::info!("the agent stops; the pods keep running");
             return;
         }
         end_pods(unannounced).await;
@@ -338,7 +338,7 @@ fn role<R: Runtime>(core: &Core<R>) -> AgentRole {
 /// The times of the last shutdown. A file that cannot be read is replaced by the next shutdown.
 fn last_shutdown(state_directory: &Path) -> StateTimes {
     StateFile::in_directory(state_directory).load().unwrap_or_else(|error| {
-        tracing::warn!("when the last shutdown was is not known: {}", error_chain(&error));
+        tracing::warn!("cannot tell when the last shutdown was: {}", error_chain(&error));
         StateTimes::default()
     })
 }

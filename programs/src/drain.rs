@@ -94,8 +94,10 @@ fn describe(answer: &WithdrawAnswer) -> String {
         return format!("{notice}; pods are still kept out: {why}");
     }
     match (answer.withdrawn, answer.opened) {
-        (true, _) => format!("{notice}; pods are let in, and static pods come back"),
-        (false, true) => "the drain is over; pods are let in, and static pods come back".to_owned(),
+        (true, _) => format!("{notice}; pods are admitted, and static pods come back"),
+        (false, true) => {
+            "the drain is over; pods are admitted, and static pods come back".to_owned()
+        }
         (false, false) => format!("{notice}, and the node is not drained; nothing has changed"),
     }
 }
@@ -240,7 +242,7 @@ mod tests {
                 message: closed.to_owned(),
             })
         };
-        let back = "pods are let in, and static pods come back";
+        let back = "pods are admitted, and static pods come back";
         assert_eq!(said(true, true, ""), format!("the deadline is withdrawn; {back}"));
         assert_eq!(said(false, true, ""), format!("the drain is over; {back}"));
         assert_eq!(

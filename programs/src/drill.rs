@@ -118,7 +118,7 @@ pub(super) enum DrillError {
     #[error("the output cannot be written")]
     Output(CommandError),
     /// The user pressed Ctrl-C, the terminal was closed, or the like.
-    #[error("interrupted; the rehearsal's pods were ended")]
+    #[error("interrupted; the rehearsal's pods were terminated")]
     Interrupted,
 }
 
@@ -471,7 +471,7 @@ fn closing_line(outcome: Option<&ShutdownOutcome>) -> String {
     match outcome {
         Some(outcome) if outcome.late.is_empty() => {
             let took = duration(outcome.took);
-            format!("The lock was given back after {took}: a real machine would go down now.")
+            format!("Lock released after {took}. A real machine would power off now.")
         }
         Some(outcome) => {
             let took = duration(outcome.took);

@@ -133,7 +133,7 @@ fn a_rehearsal_whose_terminal_is_closed_ends_its_pods() {
     let output = hung_up("--default-signal=HUP", pods("false").path());
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    assert!(error.contains("the rehearsal's pods were ended"), "{error}");
+    assert!(error.contains("the rehearsal's pods were terminated"), "{error}");
 }
 
 #[test]

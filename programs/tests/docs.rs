@@ -304,19 +304,19 @@ const TROUBLES: [(&str, Option<&str>); 16] = [
     ("a shutdown cannot be delayed on this node", None),
     ("logind gives less time than the configured grace needs; the plan must shrink", None),
     ("logind no longer lists our lock", None),
-    ("the machine goes down without logind's word", None),
+    ("logind has not announced this shutdown", None),
     ("ignored a shutdown signal", Some("tests/node/tests/shutdown/spoof.rs")),
     ("NodeShutdown", Some("node/src/tests.rs")),
     ("has to wait for room", None),
     ("The node was low on resource", Some("node/src/tests/pressure.rs")),
-    ("waits for memory here do not wake eviction", None),
+    ("memory pressure here does not wake eviction", None),
     ("the container runtime is not ready", Some("programs/tests/mistakes/agent.txt")),
     ("cannot start container", Some("tests/runtimes/tests/suite/services.rs")),
-    ("manifests are looked at periodically", None),
+    ("checking the manifests periodically", None),
     ("this field stays as it was until", Some("programs/tests/mistakes/agent.txt")),
     ("the configuration stays as it was", Some("programs/tests/mistakes/agent.txt")),
     ("the shutdown report is lost", None),
-    ("no metrics over TCP for now", Some("programs/tests/mistakes/agent.txt")),
+    ("cannot serve metrics over TCP", Some("programs/tests/mistakes/agent.txt")),
 ];
 
 #[test]

@@ -521,7 +521,7 @@ fn a_failing_daemon_reload_is_an_error_and_a_missing_tool_a_note() {
     assert!(error.to_string().starts_with("the files are in place, but systemd"), "{error}");
     assert_eq!(
         std::error::Error::source(&error).unwrap().to_string(),
-        "systemctl daemon-reload did not end within 120s and was killed"
+        "systemctl daemon-reload did not exit within 120s and was killed"
     );
     // As the error says: the same command again.
     let host = Recorder::default();

@@ -147,7 +147,7 @@ async fn a_deadline_lasts_over_a_killed_agent_until_it_is_withdrawn() {
     let withdrawal = bed.undrain();
     assert_eq!(withdrawal.status.code(), Some(0));
     let said = String::from_utf8_lossy(&withdrawal.stdout).into_owned();
-    assert_eq!(said, "the deadline is withdrawn; pods are let in, and static pods come back\n");
+    assert_eq!(said, "the deadline is withdrawn; pods are admitted, and static pods come back\n");
     bed.until_running().await;
     assert!(bed.status().await.is_some_and(|status| status["admissionClosed"] == false));
 }

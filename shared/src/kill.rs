@@ -309,7 +309,7 @@ pub enum KillError {
         why: Arc<str>,
     },
     /// The pod workers are gone because the agent is stopping.
-    #[error("pod {pod} was not ended: the pod workers have shut down")]
+    #[error("pod {pod} was not terminated: the pod workers have shut down")]
     WorkersGone {
         /// `namespace/name`.
         pod: Arc<str>,

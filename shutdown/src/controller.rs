@@ -341,7 +341,7 @@ impl<K: EndingPods> ShutdownController<K> {
     async fn end_carried(&self, record: RunRecord) -> Transition {
         if record.phase.is_over() {
             tracing::info!(
-                "the shutdown that ended this boot's pods is over: pods are let in again"
+                "the shutdown that terminated this boot's pods is over: admitting pods again"
             );
             // Report it only if the node did not go down. It did if this is after a soft reboot or the
             // restart of a container: everything but the kernel was restarted. Check both the time and
@@ -352,9 +352,7 @@ impl<K: EndingPods> ShutdownController<K> {
                 self.report_called_off(&record).await;
             }
         } else {
-            tracing::warn!(
-                "the shutdown that an earlier agent was in the middle of was called off"
-            );
+            tracing::warn!("the shutdown that an earlier agent had begun was called off");
             self.report_called_off(&record).await;
             let spared_groups = GroupReport::spared(&record.report.groups);
             self.parts.recorder.record(&Event::ShutdownCancelled { spared_groups });

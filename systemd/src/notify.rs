@@ -194,7 +194,10 @@ impl Notifier {
         if self.enabled
             && let Err(error) = sd_notify::notify(states)
         {
-            tracing::warn!(error = error_chain(&error), "the service manager did not take {what}");
+            tracing::warn!(
+                error = error_chain(&error),
+                "the service manager did not accept {what}"
+            );
         }
     }
 }

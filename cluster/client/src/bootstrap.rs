@@ -88,7 +88,7 @@ impl Renewal {
             // Useless, but no reason to fail: a new one can be requested.
             tracing::warn!(
                 folder = %self.bootstrap.folder.display(),
-                "the certificate that is kept here has expired or is another node's"
+                "the stored certificate has expired or belongs to another node"
             );
         }
         if found.is_err() {

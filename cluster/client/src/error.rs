@@ -69,7 +69,7 @@ pub enum CredentialsError {
         why: String,
     },
     /// Reading the credentials was interrupted because this agent is shutting down.
-    #[error("reading credentials was cut short by the end of this agent")]
+    #[error("reading credentials was interrupted, because this agent is stopping")]
     Ending,
 }
 

@@ -202,11 +202,11 @@ fn log_change(was: &ConnectionState, state: &ConnectionState, lasted: Duration) 
         }
         (_, ConnectionState::Unsigned { why }) => tracing::warn!(
             log_kind = "apiUnreachable",
-            "no credentials for the API server yet: {why}; what runs here goes on"
+            "no credentials for the API server yet: {why}; running pods keep running"
         ),
         _ => tracing::warn!(
             log_kind = "apiUnreachable",
-            "API server {state}; what runs here goes on"
+            "API server {state}; running pods keep running"
         ),
     }
 }

@@ -24,7 +24,7 @@ impl Outage {
         if self.fails.swap(true, Ordering::Relaxed) {
             tracing::debug!(error = chain, "{} still fails", self.what);
         } else {
-            tracing::warn!(error = chain, "{} fails; trying on", self.what);
+            tracing::warn!(error = chain, "{} fails; retrying", self.what);
         }
     }
 

@@ -442,7 +442,7 @@ impl ConnectionShared {
     fn log_once(&self, text: String) {
         let mut looked = self.looked.lock();
         if looked.said.as_ref() != Some(&text) {
-            tracing::warn!("newer credentials cannot be used, so the earlier ones stay: {text}");
+            tracing::warn!("cannot use the newer credentials; keeping the earlier ones: {text}");
             looked.said = Some(text);
         }
     }

@@ -194,7 +194,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             }
             Err(why) => {
                 if self.known.set_not_found(Some(why.clone())) {
-                    tracing::warn!("the container runtime does not tell which pods run: {why}");
+                    tracing::warn!("cannot list the container runtime's pods: {why}");
                 }
             }
         }

@@ -339,7 +339,7 @@ impl PodIndex {
         let not_found = self.not_found.lock();
         match &*not_found {
             None => UNLISTED.to_owned(),
-            Some(why) => format!("{UNLISTED}, and the container runtime does not tell them: {why}"),
+            Some(why) => format!("{UNLISTED}, and the container runtime does not list them: {why}"),
         }
     }
 

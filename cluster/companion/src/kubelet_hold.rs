@@ -109,7 +109,7 @@ impl KubeletHold {
                     }
                 }
                 () = exited(node, state), if is_needed => {
-                    tracing::warn!("the kubelet has ended while the node goes down");
+                    tracing::warn!("the kubelet exited while the node shuts down");
                     self.was_gone.store(true, Ordering::Relaxed);
                     self.hold_back(node).await;
                 }

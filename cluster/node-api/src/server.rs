@@ -79,7 +79,7 @@ pub(crate) async fn converse<S>(
     let answered = leave.run_until_cancelled(talk(context, stream, seat)).await;
     if let Some(Err(why)) = answered {
         // Debug level, because unauthorized clients could flood the journal otherwise.
-        tracing::debug!(%from, why, "a connection to the node API ended early");
+        tracing::debug!(%from, why, "a connection to the node API was closed early");
     }
 }
 

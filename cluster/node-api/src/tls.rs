@@ -43,7 +43,7 @@ pub(crate) enum TlsError {
     },
     #[error("{} has no whole {what} in it: put one there, as PEM", .path.display())]
     Pem { path: PathBuf, what: &'static str },
-    #[error("{} is no authority of certificates: put the CA of clients there, as PEM", .path.display())]
+    #[error("{} is not a certificate authority: put the clients' CA there, as PEM", .path.display())]
     Authority { path: PathBuf },
     #[error("{} cannot be used with the key {}: renew both together", .path.display(), .key.display())]
     Identity { path: PathBuf, key: PathBuf },
@@ -86,7 +86,7 @@ impl Tls {
                     // The stamps stay those of before, so that the files are read again.
                     (Err(error), Some(_)) => tracing::warn!(
                         error = error_chain(&error),
-                        "the node API goes on with the certificates of before"
+                        "the node API keeps its previous certificates"
                     ),
                     (Err(error), None) => return Err(error),
                 }

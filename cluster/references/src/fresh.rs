@@ -80,7 +80,7 @@ impl Freshener {
         let now = inner.wall.now();
         let written = mounting::write(&inner.places, &pod, &volume_lock, volumes, now).await;
         if let Err(problem) = &written {
-            tracing::warn!(pod = %pod.pod_ref(), ?problem, "a volume cannot be renewed");
+            tracing::warn!(pod = %pod.pod_ref(), ?problem, "cannot refresh a volume");
         }
         let unread = objects.values().find_map(|found| match found {
             FoundObject::Unreadable { error, .. } => Some(error.to_string()),

@@ -291,7 +291,7 @@ impl ResolverShared {
             (Some(error), false) => {
                 tracing::warn!(error, "volumes stay as they are until the API server answers");
             }
-            (None, true) => tracing::info!("volumes are kept fresh again"),
+            (None, true) => tracing::info!("volumes are refreshed again"),
             _ => {}
         }
     }

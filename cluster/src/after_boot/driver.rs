@@ -72,7 +72,7 @@ impl AfterBoot {
             if reading.failures() == 0 {
                 tracing::error!(
                     error = error_chain(&error),
-                    "cannot read which pods this node has ended; they stay in the API"
+                    "cannot read which pods this node has terminated; they stay in the API"
                 );
             }
             tokio::time::sleep(reading.next_delay()).await;
@@ -160,7 +160,7 @@ impl AfterBoot {
                     namespace = %ended.namespace,
                     name = %ended.name,
                     by = %ended.by,
-                    "removed a pod from the API that this node had ended"
+                    "removed a pod from the API that this node had terminated"
                 );
                 true
             }
@@ -169,7 +169,7 @@ impl AfterBoot {
                 if !std::mem::replace(outage, true) {
                     tracing::warn!(
                         error,
-                        "cannot look after the pods that this node has ended; trying on"
+                        "cannot clean up the pods that this node has terminated; retrying"
                     );
                 }
                 let (at, look) =

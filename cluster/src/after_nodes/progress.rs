@@ -55,7 +55,7 @@ impl WaitProgress {
         if let Some(why) = &seen.trouble {
             said.push(format!("the API server does not say how far the nodes are: {why}"));
         } else if seen.nodes.is_none() {
-            said.push("the API server has not said which nodes there are".to_owned());
+            said.push("the API server has not listed the nodes".to_owned());
         } else if self.nodes.is_empty() {
             said.push("no other node matches".to_owned());
         }

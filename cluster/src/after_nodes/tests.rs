@@ -170,7 +170,7 @@ async fn a_node_that_never_ends_costs_the_wait_and_one_that_comes_up_again_is_aw
 async fn without_an_answer_the_wait_takes_all_of_its_time_and_goes_on_with_the_first_answer() {
     let (ended, said) = Waiting::for_these(SeenNodes::default()).ended().await;
     assert_eq!(ended, None);
-    assert_eq!(said, "the API server has not said which nodes there are");
+    assert_eq!(said, "the API server has not listed the nodes");
     let wait = Waiting::for_these(away(SeenNodes::default()));
     wait.after(secs(4), seen(&[])).await;
     let (ended, said) = wait.ended().await;

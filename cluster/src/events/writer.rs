@@ -197,7 +197,7 @@ impl EventWriter {
 
     async fn wait(&mut self, after: Option<Duration>, error: String) {
         if !std::mem::replace(&mut self.is_out, true) {
-            tracing::warn!(error, "events are not written until the API server takes them");
+            tracing::warn!(error, "events wait until the API server accepts them");
         }
         let wait = self.backoff.after_failure(after);
         tokio::select! {

@@ -127,7 +127,7 @@ impl MirrorDriver {
                     }
                     Done::Listed(Err(error)) => {
                         if listing.failures() == 0 {
-                            tracing::warn!(error, "cannot list the mirror pods of this node; trying on");
+                            tracing::warn!(error, "cannot list the mirror pods of this node; retrying");
                         }
                         list_at = Some(Instant::now() + listing.next_delay());
                     }
@@ -224,7 +224,7 @@ impl MirrorDriver {
             Err(error) => {
                 if !std::mem::replace(&mut trial.said, true) {
                     let (namespace, name) = name;
-                    tracing::warn!(%namespace, %name, error, "the mirror pod is not as it should be; trying on");
+                    tracing::warn!(%namespace, %name, error, "the mirror pod differs from its static pod; retrying");
                 }
                 trial.not_before = Instant::now() + trial.backoff.next_delay();
             }

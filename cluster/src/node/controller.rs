@@ -83,7 +83,7 @@ pub enum NodeSettingsError {
     #[error("the node has no name: set nodeName, or give the machine a host name")]
     NoName,
     /// An interval is shorter than a second.
-    #[error("{field} is {value:?}: at least 1s is possible")]
+    #[error("{field} is {value:?}: write at least 1s")]
     TooShort {
         /// The setting.
         field: &'static str,

@@ -25,11 +25,11 @@ pub struct LeaseTimes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseTimesError {
     /// The duration is out of range. The API counts whole seconds.
-    #[error("a lease of {0:?} is not possible: say at least 1 s and at most 24 h")]
+    #[error("a lease of {0:?} is not possible: choose 1 s to 24 h")]
     Duration(Duration),
     /// The lease would expire before it is renewed.
     #[error(
-        "a lease of {duration:?} cannot be renewed every {renew:?}: say less than its duration"
+        "a lease of {duration:?} cannot be renewed every {renew:?}: choose less than its duration"
     )]
     Renew {
         /// The lease's duration.

@@ -82,7 +82,7 @@ impl ServerNode {
                     // The start of a list says nothing about the connection.
                     if !matches!(event, Event::Init) {
                         if backoff.failures() > 0 {
-                            info!(node = name, "the watch on this node's object is back");
+                            info!(node = name, "watching this node's object again");
                         }
                         backoff.reset();
                     }
@@ -97,14 +97,14 @@ impl ServerNode {
                         warn!(
                             node = name,
                             error = refusal::watch_text(&error),
-                            "the watch on this node's object has failed; it is tried again"
+                            "the watch on this node's object failed; retrying"
                         );
                     } else {
                         debug!(
                             node = name,
                             ?wait,
                             error = refusal::watch_text(&error),
-                            "the watch on this node's object has failed"
+                            "the watch on this node's object failed"
                         );
                     }
                     tokio::time::sleep(wait).await;

@@ -202,7 +202,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Parts<A, T, R> {
         if first == Some(true) && self.config.orphans == super::OrphanPolicy::Report {
             tracing::warn!(
                 pod = %known.pod.pod_ref(),
-                "the pod runs here and the API server does not have it; it is left alone"
+                "the API server does not have this running pod; leaving it alone"
             );
         }
     }

@@ -183,7 +183,7 @@ impl<R: Serialize + DeserializeOwned + Send + 'static> Spool<R> {
             tracing::warn!(
                 directory = %self.inner.directory.display(),
                 pod = %oldest,
-                "more records than are kept; the oldest is dropped"
+                "too many records; dropping the oldest"
             );
             self.remove(&oldest);
         }
@@ -315,7 +315,7 @@ impl SpoolShared {
         match self.disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // It is sent once more after the next boot, which changes nothing.
-                tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot remove a record that is done with");
+                tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot remove a record that is no longer needed");
             }
             _ => {}
         }

@@ -429,7 +429,7 @@ fn log_hook(pod: &Pod, run: &EvictionHookRun) {
         }
         Some(error) => tracing::warn!(
             pod = %pod.pod_ref(), took_ms, output, error,
-            "the hook before this pod's eviction did not succeed; the pod ends all the same"
+            "the hook before this pod's eviction failed; evicting the pod anyway"
         ),
     }
 }

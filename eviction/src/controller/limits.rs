@@ -39,7 +39,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         }
         let measured = self.parts.signals.pods(&pods, WantedFigures::Disk);
         let Ok(figures) = timeout(MEASURE_TIMEOUT, measured).await else {
-            return tracing::warn!("what pods have on disks could not be measured within 500ms");
+            return tracing::warn!("could not measure the pods' disk usage within 500ms");
         };
         let layout = self.policy.layout();
         let over: Vec<(&Pod, OverLimit, Amounts)> = pods

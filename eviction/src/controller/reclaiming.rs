@@ -54,7 +54,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
                 () = paused => false,
             };
             if hung {
-                tracing::warn!("giving back disk space takes longer than 60s; pods are evicted");
+                tracing::warn!("reclaiming disk space takes longer than 60s; evicting pods");
             }
             Completion::Reclaimed(ReclaimDone { signal, record, reclaimed, hung })
         };
@@ -84,7 +84,7 @@ async fn reclaim_each<R: Reclaim>(reclaim: &R, kinds: &[Reclaimable], sum: &mut 
             // The next measurement shows what was not reclaimed.
             Err(error) => {
                 let error = error_chain(&error);
-                tracing::warn!(?kind, error, "disk space could not be given back");
+                tracing::warn!(?kind, error, "cannot reclaim disk space");
             }
         }
     }

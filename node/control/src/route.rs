@@ -158,7 +158,7 @@ async fn release<A: AgentApi>(
         return Ok(respond::wrong_method("POST"));
     }
     may_change(peer)?;
-    tracing::info!(%peer, namespace, name, "pod to hold shutdowns no longer");
+    tracing::info!(%peer, namespace, name, "release of a pod's hold requested");
     Ok(respond::json(&Envelope::new(shared.api.release(namespace, name).await?)))
 }
 
@@ -193,7 +193,7 @@ async fn notice<A: AgentApi>(
                 %peer,
                 deadline = body.deadline.map(tracing::field::display),
                 in_seconds = body.in_seconds,
-                "notice that the node goes away"
+                "notice requested"
             );
             let events = shared.api.give_notice(body).await?;
             Ok(respond::json_lines(drain_lines(events, shared.stop.clone()).map(Envelope::new)))

@@ -60,7 +60,7 @@ impl<A: AgentApi> Server<A> {
                 Ok(peer) => self.start(stream, peer, &tasks, &abort),
                 Err(error) => tracing::debug!(
                     error = error_chain(&error),
-                    "a control client left before it was known"
+                    "a control client disconnected before it was identified"
                 ),
             }
         }
@@ -146,7 +146,7 @@ where
         .serve_connection(io, service)
         .await;
     if let Err(error) = result {
-        tracing::debug!(error = error_chain(&error), %peer, "a control connection ended early");
+        tracing::debug!(error = error_chain(&error), %peer, "a control connection was closed early");
     }
 }
 

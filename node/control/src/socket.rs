@@ -134,7 +134,7 @@ impl ControlSocket {
             let (path, error) = (self.path.display(), error_chain(&error));
             tracing::warn!(
                 error,
-                "the socket {path} is not watched: it stays away if it is removed"
+                "the socket {path} cannot be watched: if it is removed, it is not recreated"
             );
         }
         self.follow(&mut watch);
@@ -206,7 +206,7 @@ impl KeptSocket {
         let path = self.socket.path.display();
         match restored {
             Ok(false) => {}
-            Ok(true) => tracing::warn!("the socket {path} was removed, and is there again"),
+            Ok(true) => tracing::warn!("the socket {path} was removed, and has been recreated"),
             Err(error) => tracing::error!(
                 error = error_chain(&error),
                 "the socket {path} was removed: no client reaches the agent there until it is restarted"

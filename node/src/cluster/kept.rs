@@ -68,7 +68,7 @@ impl KeptPods {
             Err(error) => {
                 tracing::warn!(
                     directory = %directory.display(), error = error_chain(&error),
-                    "which pods of the API run here is not known until the API server answers"
+                    "the pods of the API that run here are not known until the API server answers"
                 );
                 return EarlierPods::default();
             }
@@ -88,7 +88,7 @@ impl KeptPods {
                 Err(error) => {
                     tracing::warn!(
                         file = %path.display(), error = error_chain(&*error),
-                        "the record of a pod cannot be read; it is set aside"
+                        "cannot read the record of a pod; setting it aside"
                     );
                     let _ = std::fs::rename(&path, path.with_extension(SET_ASIDE));
                     found.complete = false;
@@ -125,8 +125,7 @@ impl KeepPods for KeptPods {
             if !is_logged {
                 tracing::warn!(
                     directory = %self.0.directory.display(), error = error_chain(&error),
-                    "which pods of the API run here cannot be put down: when the agent is restarted \
-                     while the API server is away, they run on without being looked after until it is back"
+                    "cannot record which pods of the API run here: if the agent restarts while the API server is unavailable, they keep running unattended until it is back"
                 );
             }
         }

@@ -145,7 +145,7 @@ fn unheld(lock: &LockState, since: &mut Option<Instant>) -> Option<Instant> {
 fn unprotected(lock: &LockState, at: Option<Instant>) -> Option<String> {
     at.filter(|at| *at <= Instant::now()).map(|_| match lock {
         LockState::Waiting { why } | LockState::Absent { why } => why.to_string(),
-        _ => "the lock was given back, and the node is still up".to_owned(),
+        _ => "the lock was released, and the node is still up".to_owned(),
     })
 }
 

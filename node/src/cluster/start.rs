@@ -90,10 +90,7 @@ impl PodsWork {
         let run = self.controller.run(NodeSide::of_workers(workers, statuses), stop.clone());
         critical::spawn_stopping("pods of the API", until, async move {
             if let Err(error) = run.await {
-                tracing::error!(
-                    error = error_chain(&error),
-                    "the pods of the API are not followed"
-                );
+                tracing::error!(error = error_chain(&error), "cannot follow the pods of the API");
             }
         });
         critical::spawn("readiness of the API's pods", async move {

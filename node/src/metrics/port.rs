@@ -29,7 +29,7 @@ pub async fn serve_over_tcp<A: AgentApi>(
             Err(error) if !said => {
                 said = true;
                 tracing::error!(%address, error = error_chain(&error),
-                    "metricsAddress: no metrics over TCP for now; trying again every {again:?}");
+                    "metricsAddress: cannot serve metrics over TCP; retrying every {again:?}");
             }
             Err(_) => {}
         }

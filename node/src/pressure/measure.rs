@@ -157,7 +157,7 @@ impl Signals for Measured {
 fn or_warn<T>(figures: Result<T, RuntimeError>) -> Option<T> {
     figures
         .inspect_err(|error| {
-            tracing::warn!(why = error_chain(error), "the runtime does not say what pods use");
+            tracing::warn!(why = error_chain(error), "the runtime does not report what pods use");
         })
         .ok()
 }

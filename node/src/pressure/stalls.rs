@@ -46,7 +46,7 @@ pub(super) async fn wake(places: StallPlaces, wake: &Notify) {
     let mut unarmed = Vec::new();
     let tell = |told| match told {
         StallEvent::Pressed => {
-            tracing::debug!("tasks wait for memory: eviction looks at once");
+            tracing::debug!("tasks wait for memory: eviction checks at once");
             wake.notify_one();
         }
         StallEvent::Armed(place, Armed { trigger, as_asked }) => {
@@ -56,7 +56,7 @@ pub(super) async fn wake(places: StallPlaces, wake: &Notify) {
         // A cgroup that does not exist is retried, but logged only once.
         StallEvent::Unarmed(place, error) if !unarmed.contains(&place) => {
             let why = error_chain(&error);
-            tracing::info!(%place, why, "waits for memory here do not wake eviction");
+            tracing::info!(%place, why, "memory pressure here does not wake eviction");
             unarmed.push(place);
         }
         StallEvent::Unarmed(..) => {}
@@ -142,7 +142,7 @@ impl Listening {
         match pressed {
             true => tell(StallEvent::Pressed),
             false => {
-                tracing::debug!(place = %self.place, "waits for memory are no longer reported here");
+                tracing::debug!(place = %self.place, "memory pressure is no longer reported here");
             }
         }
         pressed

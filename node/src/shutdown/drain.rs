@@ -125,7 +125,7 @@ impl<R: Runtime> Joined<R> {
     /// Keeps the node drained if an earlier agent of this boot has drained it.
     pub(super) fn keep_drained(&self) {
         if let Some(drain) = self.operator.earlier_drain() {
-            tracing::info!("the node is drained: no pod is let in until the drain is ended");
+            tracing::info!("the node is drained: no pod is admitted until `winddown undrain`");
             self.core.gate.shut(GateReason::Drain);
             self.core.workers.lame_duck(GateReason::Drain, true);
             self.drain.state.send_replace(match drain.is_over {
@@ -142,7 +142,7 @@ impl<R: Runtime> Joined<R> {
             && self.core.gate.reasons().contains(GateReason::Drain)
             && let Err(error) = self.start_drain(time, None)
         {
-            tracing::info!("the drain that an earlier agent began does not go on: {error}");
+            tracing::info!("cannot continue the drain that an earlier agent began: {error}");
         }
     }
 

@@ -99,7 +99,7 @@ impl LastBootState {
 pub(super) async fn note_stopped(state: PathBuf, boot_id: String, now: WallTime) {
     let write = tokio::task::spawn_blocking(move || note_stop(&state, &boot_id, now));
     if tokio::time::timeout(DISK_WRITE_TIMEOUT, write).await.is_err() {
-        tracing::warn!("the disk does not answer: the agent's stop is not noted");
+        tracing::warn!("the disk does not respond: the agent's stop is not recorded");
     }
 }
 
@@ -122,7 +122,7 @@ fn newest_of_other_boots(records: &[Arc<dyn RecordStore>], boot_id: &str) -> Opt
 fn or_none<T>(result: Result<Option<T>, FileError>) -> Option<T> {
     result.unwrap_or_else(|error| {
         tracing::warn!(
-            "how the node went down last may not be known: {}",
+            "how the node last went down may be unknown: {}",
             winddown_shared::error_chain(&error)
         );
         None

@@ -20,7 +20,7 @@ impl<R: Runtime> Joined<R> {
         let delay = self.policy.borrow().delay_wanted();
         let mut progress = self.progress.subscribe();
         if let Some(kind) = unannounced {
-            tracing::warn!("the machine goes down without logind's word: ending the pods now");
+            tracing::warn!("logind has not announced this shutdown: terminating the pods now");
             progress.mark_unchanged();
             let since = Instant::now();
             self.unit_stop.send_replace(Some(UnitStop { kind, since, delay }));

@@ -137,10 +137,7 @@ impl ManifestDirectory {
                 if unsettled { SETTLE_TIME } else { empty }
             }
             Err(error) => {
-                tracing::error!(
-                    error = error_chain(&error),
-                    "looking through the manifests failed; it is tried again"
-                );
+                tracing::error!(error = error_chain(&error), "cannot read the manifests; retrying");
                 Duration::MAX
             }
         }

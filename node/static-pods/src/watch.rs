@@ -33,7 +33,7 @@ impl DirectoryWatch {
         if let Err(error) = opened {
             tracing::warn!(
                 error = error_chain(&error),
-                "inotify is not available: manifests are looked at periodically"
+                "inotify is not available: checking the manifests periodically"
             );
         }
         Self(watch)

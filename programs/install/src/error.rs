@@ -67,7 +67,7 @@ pub enum InstallError {
     },
     /// Once the companion is gone, nothing would end the kubelet's pods at a shutdown. Nothing was changed.
     #[error(
-        "without winddown nothing would end the kubelet's pods at a shutdown, nothing was changed. First:{}\n\
+        "without winddown nothing would terminate the kubelet's pods at a shutdown, nothing was changed. First:{}\n\
          --force uninstalls all the same",
         Steps(.first)
     )]
@@ -219,7 +219,7 @@ pub enum HostError {
         output: String,
     },
     /// The command timed out and was killed.
-    #[error("{command} did not end within {after:?} and was killed")]
+    #[error("{command} did not exit within {after:?} and was killed")]
     Timeout {
         /// The command with its arguments.
         command: String,

@@ -38,7 +38,7 @@ pub(super) fn rows(status: &Status, times: Times) -> Vec<Row> {
     if !status.admission_closed_by.is_empty() {
         let reasons: Vec<_> =
             status.admission_closed_by.iter().map(|by| closed_by(*by, status)).collect();
-        let text = format!("closed, no new pod is let in: {}", reasons.join(", "));
+        let text = format!("closed, no new pod is admitted: {}", reasons.join(", "));
         rows.add("admission", &text, WARN);
     }
     if status.shutdown.phase == Phase::Idle {
@@ -184,7 +184,7 @@ fn lock(status: &Status, times: Times) -> (String, Style) {
                 None => (held, GOOD),
             }
         }
-        LockState::Waiting => (format!("NOT HELD, trying again{why}"), BAD),
+        LockState::Waiting => (format!("NOT HELD, retrying{why}"), BAD),
         LockState::Released => ("released, the node may go down".to_owned(), WARN),
         LockState::Absent => (format!("none{why}"), BAD),
         LockState::Unknown => ("unknown".to_owned(), WARN),

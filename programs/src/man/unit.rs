@@ -26,7 +26,7 @@ const VERBS: [(&str, &str); 5] = [
     ),
     (
         "systemctl stop winddown",
-        "Pods go on, without being looked after, and the lock is given back: the node is not protected. \
+        "Pods keep running, unattended, and the lock is released: the node is not protected. \
          `winddown drain` ends the pods first.",
     ),
     ("systemctl edit winddown", "Settings of your own. The unit itself is replaced by an upgrade."),
@@ -78,7 +78,7 @@ pub(super) fn page() -> Page {
     page.heading("EXIT STATUS");
     page.text(
         "0 when it was asked to end. systemd starts it again after any other end, except 2 (the command \
-         line is wrong) and 3 (the configuration is invalid), which trying again cannot fix.",
+         line is wrong) and 3 (the configuration is invalid), which a retry cannot fix.",
     );
     page.heading("SEE ALSO");
     page.text(

@@ -44,7 +44,7 @@ impl Terminal {
     /// written.
     pub(super) fn draw(&mut self, lines: impl FnOnce(usize, usize) -> Vec<Line>) -> io::Result<()> {
         if !TAKEN.load(Ordering::Relaxed) {
-            return Err(io::Error::other("the terminal was given back after a panic"));
+            return Err(io::Error::other("the terminal was restored after a panic"));
         }
         let mut out = BufWriter::new(io::stdout());
         queue!(out, BeginSynchronizedUpdate)?;

@@ -72,7 +72,10 @@ async fn write<T: Send + 'static>(
     let config = context.config.clone();
     let written = tokio::task::spawn_blocking(move || write(&config, driver)).await.ok()?;
     let note = |error| {
-        tracing::debug!(error = error_chain(&error), "cannot weigh the pods' control group");
+        tracing::debug!(
+            error = error_chain(&error),
+            "cannot set the CPU weight of the pods' control group"
+        );
     };
     written.map_err(note).ok()
 }

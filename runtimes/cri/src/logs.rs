@@ -29,7 +29,7 @@ pub(super) async fn follow(context: Arc<CriContext>) {
             let request = api::ReopenContainerLogRequest { container_id: log.id.to_string() };
             if let Err(error) = context.client.reopen_container_log(request).await {
                 let (pod, container) = (log.pod, log.container);
-                tracing::warn!(%pod, %container, error = error_chain(&error), "cannot begin a new log");
+                tracing::warn!(%pod, %container, error = error_chain(&error), "cannot start a new log");
             }
         }
     }
@@ -49,7 +49,7 @@ fn turn_all(logs: Vec<ContainerLog>, max_bytes: u64, max_files: u32) -> Vec<Cont
         let turned = pod_logs::rotate_beyond(&one.path, max_bytes, max_files);
         turned.unwrap_or_else(|error| {
             let ContainerLog { pod, container, path, .. } = one;
-            tracing::warn!(%pod, %container, path = %path.display(), error = error_chain(&error), "cannot turn a log");
+            tracing::warn!(%pod, %container, path = %path.display(), error = error_chain(&error), "cannot rotate a log");
             false
         })
     });

@@ -60,7 +60,7 @@ pub(super) async fn stop(
         )));
     }
     adopt(context, &entry, pod, &found);
-    tracing::warn!(pod = %pod::title(&entry), "the container runtime does not answer: ending a pod by what is known of its processes");
+    tracing::warn!(pod = %pod::title(&entry), "the container runtime does not respond: terminating a pod by its known processes");
     let stopped = stopping::stop(context, &entry, Some(pod), grace).await?;
     let (groups, sandboxes) = {
         let state = entry.lock();

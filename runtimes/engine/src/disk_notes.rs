@@ -42,6 +42,6 @@ impl Notes {
 fn write(path: &Path) {
     if let Err(error) = files::write_note(path, b"") {
         // Without it the next agent would send the container the stop signal a second time.
-        tracing::debug!(error = error_chain(&error), path = %path.display(), "a note is not written");
+        tracing::debug!(error = error_chain(&error), path = %path.display(), "cannot write a record");
     }
 }

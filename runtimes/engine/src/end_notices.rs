@@ -111,7 +111,7 @@ impl EndNotices {
             Ok(()) => Some(dir),
             Err(error) => {
                 let path = dir.display();
-                tracing::warn!(error = error_chain(&error), %path, "cannot notify a pod of its end");
+                tracing::warn!(error = error_chain(&error), %path, "cannot notify a pod of its termination");
                 None
             }
         }
@@ -167,7 +167,7 @@ impl EndNotices {
             && timeout(FILE_WRITE_TIMEOUT, done).await.is_err()
         {
             let pod = crate::pod::title(entry);
-            tracing::warn!(%pod, "the pod ends before it can read why: its notice is not written yet");
+            tracing::warn!(%pod, "the pod terminates before it can read why: its notice is not written yet");
         }
     }
 

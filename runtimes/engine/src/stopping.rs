@@ -328,7 +328,7 @@ async fn pre_stop(
         biased;
         () = last_call.wait(grace.clone()) => {
             let taken = last_call.taken(&grace);
-            tracing::warn!(%pod, container, taken, "the preStop hook did not end in time");
+            tracing::warn!(%pod, container, taken, "the preStop hook did not finish in time");
             Err(format!("it took {taken}"))
         }
         outcome = run(time) => outcome.map_err(|error| {

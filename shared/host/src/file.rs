@@ -34,7 +34,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// A file has unexpected content.
-    #[error("{}: {what}; this kernel's file is not understood", .path.display())]
+    #[error("{}: {what}; the format of this kernel's file is unknown", .path.display())]
     Odd {
         /// The file.
         path: PathBuf,

@@ -27,7 +27,7 @@ pub enum UnmountError {
         source: io::Error,
     },
     /// Processes use the mount.
-    #[error("{} is in use by {holders}: end that, or unmount it by hand", .point.display())]
+    #[error("{} is in use by {holders}: stop them, or unmount it by hand", .point.display())]
     Busy {
         /// The mount point.
         point: PathBuf,

@@ -141,7 +141,7 @@ fn report(failure: &TaskFailure) {
     match HANDLER.get() {
         Some(handler) => handler.failed(failure),
         None => {
-            tracing::error!("{failure}, which is a bug; what it was for does not happen any more");
+            tracing::error!("{failure}, which is a bug; what this task did no longer happens");
         }
     }
 }

@@ -94,7 +94,7 @@ impl<R: Runtime> Intake<R> {
         match self.what_runs().await {
             Ok(pods) => {
                 if std::mem::take(&mut self.leftovers.failures) > 0 {
-                    tracing::info!("the runtime says again what runs");
+                    tracing::info!("the runtime lists its pods again");
                 }
                 self.note(pods, tracked);
             }
@@ -219,7 +219,7 @@ impl<R: Runtime> Intake<R> {
 }
 
 pub(super) fn warn_of_silence(error: &RuntimeError) {
-    tracing::warn!(error = error_chain(error), "the runtime does not say what runs; asking again");
+    tracing::warn!(error = error_chain(error), "the runtime does not list its pods; retrying");
 }
 
 pub(super) async fn patiently<T>(

@@ -26,5 +26,5 @@ pub trait Reviews: Send + Sync + 'static {
 
 /// The API server did not answer.
 #[derive(Debug, thiserror::Error)]
-#[error("the API server cannot be asked who may do this")]
+#[error("cannot ask the API server who may do this")]
 pub struct ReviewError(#[source] pub Box<dyn std::error::Error + Send + Sync>);

@@ -109,10 +109,9 @@ impl FileSource {
                     watch.attached(attached);
                     self.take(look, &mut last, &publisher);
                 }
-                Err(error) => tracing::error!(
-                    error = error_chain(&error),
-                    "looking at the notice file failed"
-                ),
+                Err(error) => {
+                    tracing::error!(error = error_chain(&error), "cannot check the notice file")
+                }
             }
             tokio::select! {
                 () = watch.changed() => {}
@@ -160,7 +159,7 @@ impl FileSource {
         if problem != last.reported
             && let Some(problem) = &problem
         {
-            tracing::warn!("{problem}; what was said before stays in force");
+            tracing::warn!("{problem}; the previous notice stays in force");
         }
         publisher.problem(problem.as_deref());
         last.reported = problem;

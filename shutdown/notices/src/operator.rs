@@ -258,7 +258,7 @@ fn read<T: DeserializeOwned>(file: &KeptFile, next: &str) -> Option<T> {
 
 fn not_kept(file: &KeptFile, why: &str) {
     tracing::warn!(
-        "{}: {why}; an agent that is started again will not know of this change",
+        "{}: {why}; a restarted agent will not know of this change",
         file.path().display()
     );
 }

@@ -120,7 +120,7 @@ impl<K: EndingPods> ShutdownController<K> {
                 }
             };
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
-                tracing::error!("the pods cannot be ended by this agent; the lock is kept");
+                tracing::error!("this agent cannot terminate the pods; keeping the lock");
             }
         }
         resume_unwind(panic)

@@ -79,7 +79,7 @@ impl<K: EndingPods> ShutdownController<K> {
             let Err(error) = sink.keep(&report) else { return true };
             let error = error_chain(&error);
             if report.outcome == Outcome::Cancelled {
-                tracing::warn!(error, "the shutdown report is not kept; trying again");
+                tracing::warn!(error, "cannot store the shutdown report; retrying");
                 tokio::spawn(retry_store(sink, report));
             } else {
                 tracing::error!(log_kind = "reportLost", error, "the shutdown report is lost");
@@ -96,7 +96,7 @@ impl<K: EndingPods> ShutdownController<K> {
         // Each on its own: a state file that hangs loses no report.
         let (kept, noted) = tokio::join!(timeout_at(until, keep), timeout_at(until, note));
         if noted.is_err() {
-            tracing::warn!("the disk does not answer; the shutdown state file is not up to date");
+            tracing::warn!("the disk does not respond; the shutdown state file is out of date");
         }
         let lost = match kept {
             Ok(Ok(kept)) => return kept,
@@ -146,7 +146,7 @@ impl<K: EndingPods> ShutdownController<K> {
             }
         });
         if timeout_at(Instant::now() + DISK_TIMEOUT, write).await.is_err() {
-            tracing::warn!("the disk does not answer; the record is not closed");
+            tracing::warn!("the disk does not respond; the record is not closed");
         }
     }
 }
@@ -158,7 +158,7 @@ async fn retry_store(sink: Arc<dyn ReportSink>, report: ShutdownReport) {
         sleep(backoff.next_delay()).await;
         let (sink, report) = (Arc::clone(&sink), Arc::clone(&report));
         if let Ok(Ok(())) = spawn_blocking(move || sink.keep(&report)).await {
-            tracing::info!("the shutdown report is kept now");
+            tracing::info!("the shutdown report is stored now");
             return;
         }
     }
@@ -167,6 +167,6 @@ async fn retry_store(sink: Arc<dyn ReportSink>, report: ShutdownReport) {
 fn store_times(file: Option<&StateFile>, times: StateTimes) {
     let Some(file) = file else { return };
     if let Err(error) = file.store(times) {
-        tracing::warn!(error = error_chain(&error), "the shutdown state file is not up to date");
+        tracing::warn!(error = error_chain(&error), "the shutdown state file is out of date");
     }
 }

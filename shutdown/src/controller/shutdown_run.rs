@@ -186,7 +186,7 @@ impl<K: EndingPods> ShutdownController<K> {
             Err(panic) => panic,
         };
         let why = panic_text(panic.as_ref());
-        tracing::error!(why, "the shutdown run panicked; all pods are asked to end at once");
+        tracing::error!(why, "the shutdown run panicked; terminating all pods at once");
         let all = self.end_all(order, context, cancel);
         let Ok((group, known)) = AssertUnwindSafe(all).catch_unwind().await else {
             resume_unwind(panic)
@@ -223,7 +223,7 @@ impl<K: EndingPods> ShutdownController<K> {
             (plan, first_group)
         } else {
             if carried.is_none() {
-                tracing::warn!(?late, "the shutdown began earlier: the rest of the time is used");
+                tracing::warn!(?late, "the shutdown began earlier: using the remaining time");
             }
             let rest = budget.pods.saturating_sub(late);
             let groups = carried.map_or(&[][..], |carried| &carried.groups);
@@ -285,7 +285,7 @@ impl<K: EndingPods> ShutdownController<K> {
     fn resume(&self, policy: Arc<Policy>, signal: &SignalState, record: RunRecord) -> ShutdownRun {
         let started = self.start_of(&record);
         let late = started.elapsed();
-        tracing::warn!(?late, "going on with the shutdown that an earlier agent began");
+        tracing::warn!(?late, "continuing the shutdown that an earlier agent began");
         let context = signal.limit(&record.context(), started);
         let header = record.header(late);
         let started_boot = Duration::from_millis(record.started_boot_ms);

@@ -124,7 +124,7 @@ impl ReportStore {
             going = others;
         }
         for ReportName { path, .. } in going {
-            tracing::warn!(path = %path.display(), "the disk is full: an old report is removed");
+            tracing::warn!(path = %path.display(), "the disk is full: removing an old report");
             remove(&path);
         }
     }

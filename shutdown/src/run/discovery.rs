@@ -115,7 +115,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         let has_begun = self.groups.iter().any(|group| group.started.is_some());
         if !std::mem::replace(&mut self.notes.has_waited, true) {
             tracing::warn!(
-                "the container runtime has not said what runs: waiting for it until the time is over"
+                "the container runtime has not listed its pods: waiting until the time is over"
             );
             // Noted, so that the next agent continues with the same times.
             self.note(if has_begun { RunPhase::Ending } else { RunPhase::LameDuck }).await;

@@ -348,7 +348,10 @@ async fn errors_and_panics_of_a_kill_are_reported_and_stop_nothing() {
     assert_eq!(end("fine"), (PodEnd::Exited, None));
     assert_eq!(
         end("fails"),
-        (PodEnd::Left, Some("pod default/fails was not ended: the pod workers have shut down"))
+        (
+            PodEnd::Left,
+            Some("pod default/fails was not terminated: the pod workers have shut down")
+        )
     );
     assert_eq!(
         end("panics"),

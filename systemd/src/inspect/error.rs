@@ -9,7 +9,7 @@ use crate::trouble::{is_no_bus, trouble};
 #[non_exhaustive]
 pub enum InspectError {
     /// There is no bus, or the service does not run and cannot be started.
-    #[error("{whom} is out of reach: {}", trouble(.cause))]
+    #[error("cannot reach {whom}: {}", trouble(.cause))]
     Absent {
         /// The service that was queried.
         whom: &'static str,
@@ -17,7 +17,7 @@ pub enum InspectError {
         cause: zbus::Error,
     },
     /// The caller lacks permission.
-    #[error("{whom} may not be asked by this user: {}", trouble(.cause))]
+    #[error("this user may not query {whom}: {}", trouble(.cause))]
     Denied {
         /// The service that was queried.
         whom: &'static str,
@@ -25,7 +25,7 @@ pub enum InspectError {
         cause: zbus::Error,
     },
     /// The service does not answer.
-    #[error("{whom} has not answered within {after:?}")]
+    #[error("{whom} did not answer within {after:?}")]
     Silent {
         /// The service that was queried.
         whom: &'static str,

@@ -38,7 +38,7 @@ async fn a_logind_that_refuses_or_hangs_is_told_apart() {
     let hasty = Inspector { timeout: Duration::from_millis(20), ..inspector };
     let error = hasty.login().await.unwrap_err();
     assert_eq!(error.kind(), InspectErrorKind::Silent);
-    assert_eq!(error.to_string(), "logind has not answered within 20ms");
+    assert_eq!(error.to_string(), "logind did not answer within 20ms");
 }
 
 #[tokio::test(start_paused = true)]

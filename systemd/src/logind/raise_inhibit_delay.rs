@@ -60,7 +60,7 @@ pub(super) async fn raise_inhibit_delay(
             tracing::info!(file = %file.display(), delay = ?wanted, "wrote logind's drop-in");
         }
         Ok(Ok(Applied::Removed { file })) => {
-            tracing::info!(file = %file.display(), "removed logind's drop-in: it gives enough without");
+            tracing::info!(file = %file.display(), "removed logind's drop-in: the delay suffices without it");
         }
         _ if tried => return Ok(None),
         Ok(Ok(Applied::Nothing)) if !short => {

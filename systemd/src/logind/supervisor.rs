@@ -199,7 +199,7 @@ impl Supervisor {
         match event {
             LogindEvent::Gone => tracing::warn!("logind left the bus"),
             LogindEvent::Back => {
-                tracing::info!("logind is a new process; looking at everything again");
+                tracing::info!("logind has restarted; reading its state again");
             }
             LogindEvent::Prepare { begins, .. } => tracing::debug!(begins, "shutdown signal"),
             LogindEvent::Changed { .. } => tracing::debug!("a property of logind's changed"),
@@ -381,9 +381,9 @@ impl Supervisor {
         }
         // What shows the state says itself that it is tried again.
         if self.failures == 1 {
-            tracing::warn!(log_kind = "lockMissing", "{why}; trying again");
+            tracing::warn!(log_kind = "lockMissing", "{why}; retrying");
         } else {
-            tracing::debug!(failures = self.failures, "{why}; trying again");
+            tracing::debug!(failures = self.failures, "{why}; retrying");
         }
         self.why = why.into();
         self.publish();

@@ -244,7 +244,7 @@ async fn keep(
                 // Resolves when the reader stops: the connection is closed, or systemd does not report on it.
                 let _ = ended.await;
                 published.send_replace(None);
-                tracing::warn!("the connection to systemd has ended; connecting again");
+                tracing::warn!("the connection to systemd was lost; reconnecting");
             }
             Ok(Err(error)) => {
                 tracing::debug!(error = trouble(&error), "cannot connect to systemd");

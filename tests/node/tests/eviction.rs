@@ -92,7 +92,7 @@ async fn on_cgroup_v2_tasks_that_wait_for_memory_wake_the_agent() -> TestResult 
     bound(&scenario).await?;
     start(&scenario, &[&READERS[..], &[HOG, BOMB, TALKER]].concat()).await?;
     said(&scenario, "memory pressure wakes eviction at once", "cgroup /edge.slice").await?;
-    let woken = "tasks wait for memory: eviction looks at once";
+    let woken = "tasks wait for memory: eviction checks at once";
     let before = scenario.node.journal(&["--unit=winddown"]).await?;
     assert!(!before.contains(woken), "{before}");
     for reader in READERS {

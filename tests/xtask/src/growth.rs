@@ -58,10 +58,7 @@ const CLOSED: [(&str, &str); 5] = [
          SandboxView ScopeView ServiceView Setting ShutdownPlan ShutdownReport SliceView SwapStatus \
          SystemView ThresholdStatus",
     ),
-    (
-        "stand-ins and fuzzing are not for agents",
-        "Behaviour ShutdownOutcome",
-    ),
+    ("stand-ins and fuzzing are not for agents", "Behaviour ShutdownOutcome"),
 ];
 
 /// Prints how many types can grow.

@@ -35,13 +35,13 @@ pub(super) enum AskError {
         #[source]
         source: kube::Error,
     },
-    #[error("certificate signing request {name} was {how}: {why}; it is made anew in five minutes")]
+    #[error(
+        "certificate signing request {name} was {how}: {why}; a new one follows in five minutes"
+    )]
     Refused { name: String, how: &'static str, why: String },
     #[error("certificate signing request {name} was deleted")]
     Deleted { name: String },
-    #[error(
-        "certificate signing request {name}: what was issued is not a certificate for {subject}"
-    )]
+    #[error("certificate signing request {name}: the issued certificate is not for {subject}")]
     Wrong { name: String, subject: String },
     #[error(
         "the new certificate has expired already: compare the clocks of this node and the cluster"

@@ -76,7 +76,7 @@ async fn a_runtime_that_does_not_answer_either_leaves_the_pods_unknown() {
     assert_eq!(known(&core), None);
     let Err(RuntimeError::Failed { what, .. }) = core.known.listed() else { panic!("unknown") };
     let wanted = "the API server has not listed this node's pods yet, and the container runtime \
-                  does not tell them: no socket";
+                  does not list them: no socket";
     assert_eq!(what, wanted);
     world.state().runtime_away = false;
     sleep(secs(11)).await;

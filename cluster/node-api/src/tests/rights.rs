@@ -121,7 +121,7 @@ async fn while_the_api_server_is_away_no_client_is_let_in_and_nothing_is_kept_of
     *bench.cluster.is_silent.lock().unwrap() = true;
     assert_eq!(stranger.get("/pods", Some("good")).await.unwrap().0, 503);
     let (status, body) = known.get("/pods", None).await.unwrap();
-    assert_eq!((status, &*body), (503, "the API server cannot be asked who may do this\n"));
+    assert_eq!((status, &*body), (503, "cannot ask the API server who may do this\n"));
     *bench.cluster.is_silent.lock().unwrap() = false;
     assert_eq!(known.get("/pods", None).await.unwrap().0, 200);
 }

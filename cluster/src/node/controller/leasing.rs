@@ -85,7 +85,7 @@ impl Core {
                         warn!(
                             node = %self.name,
                             error = text,
-                            "the node's lease is not renewed; it is tried again"
+                            "cannot renew the node's lease; retrying"
                         );
                     }
                     state.lease_problem = Some(text.into());

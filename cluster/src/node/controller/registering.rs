@@ -47,7 +47,7 @@ impl Core {
             warn!(
                 node = %self.name,
                 error = error_chain(fault),
-                "the node is not let in with its labels; it is tried without them"
+                "the API server does not admit the node with its labels; retrying without them"
             );
             created = self.create(&self.to_create(false)).await;
         }

@@ -179,7 +179,7 @@ impl<'a> NodeWriter<'a> {
                     warn!(
                         node = %self.core.name,
                         error = error_chain(&fault),
-                        "the node cannot be registered yet; it is tried again"
+                        "cannot register the node yet; retrying"
                     );
                 }
                 self.core.state.send_modify(|state| state.outage = Some(fault.to_string().into()));
@@ -282,7 +282,7 @@ impl<'a> NodeWriter<'a> {
                 }
                 let first = attempt.failed(refusal, now);
                 if first && refusal != Refusal::NoAnswer {
-                    warn!(node = %core.name, error = error_chain(&fault), "{}; it is tried again", kind.failed());
+                    warn!(node = %core.name, error = error_chain(&fault), "{}; retrying", kind.failed());
                 } else {
                     debug!(node = %core.name, error = error_chain(&fault), "{}", kind.failed());
                 }

@@ -244,7 +244,7 @@ fn settings_that_ask_for_a_timer_faster_than_a_second_are_refused_by_name() {
         built.err().map(|error| error.to_string())
     };
     let fast = NodeSettings { update_frequency: Duration::from_millis(5), ..Default::default() };
-    let text = "nodeStatusUpdateFrequency is 5ms: at least 1s is possible";
+    let text = "nodeStatusUpdateFrequency is 5ms: write at least 1s";
     assert_eq!(build("n1", fast).as_deref(), Some(text));
     assert!(build("", NodeSettings::default()).unwrap().contains("nodeName"));
     assert_eq!(build("n1", NodeSettings::default()), None);

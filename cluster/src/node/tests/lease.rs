@@ -90,20 +90,16 @@ fn times_of_a_lease_that_contradict_each_other_are_refused_by_name() {
     let seconds = Duration::from_secs;
     assert!(LeaseTimes::new(seconds(40), seconds(10)).is_ok());
     for (lasts, renew, text) in [
-        (
-            seconds(0),
-            seconds(1),
-            "a lease of 0ns is not possible: say at least 1 s and at most 24 h",
-        ),
+        (seconds(0), seconds(1), "a lease of 0ns is not possible: choose 1 s to 24 h"),
         (
             seconds(40),
             seconds(40),
-            "a lease of 40s cannot be renewed every 40s: say less than its duration",
+            "a lease of 40s cannot be renewed every 40s: choose less than its duration",
         ),
         (
             seconds(40),
             seconds(0),
-            "a lease of 40s cannot be renewed every 0ns: say less than its duration",
+            "a lease of 40s cannot be renewed every 0ns: choose less than its duration",
         ),
     ] {
         assert_eq!(LeaseTimes::new(lasts, renew).unwrap_err().to_string(), text);

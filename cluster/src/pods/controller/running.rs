@@ -53,7 +53,7 @@ impl<A: PodApi, T: StatusSide, R: Prepare> Running<A, T, R> {
         let recalled = timeout(RECALL_TIMEOUT, parts.statuses.recalled());
         tokio::select! {
             recalled = recalled => if recalled.is_err() {
-                tracing::warn!("what an earlier agent said of its pods cannot be read; going on without");
+                tracing::warn!("cannot read what an earlier agent recorded of its pods; continuing without it");
             },
             () = cancel.cancelled() => return running.end(Err(RunError::NotSynced)).await,
         }

@@ -286,7 +286,7 @@ impl OutboxState {
                     tracing::error!(
                         pod = %job.pod,
                         error,
-                        "the API server does not take the pod's status; it is tried again"
+                        "the API server does not accept the pod's status; retrying"
                     );
                 }
                 // Another status may be accepted; the same one hardly.

@@ -41,7 +41,7 @@ pub(super) struct RecordEnvelope<R> {
 pub(super) enum FormError {
     #[error("it is not a record of a pod")]
     Json(#[source] serde_json::Error),
-    #[error("its form has version {0}, and this agent knows {VERSION}")]
+    #[error("its format has version {0}, and this agent knows {VERSION}")]
     Newer(u32),
 }
 

@@ -90,6 +90,6 @@ fn set_aside(inner: &SpoolShared, path: &Path, error: &dyn std::error::Error, ke
         path = %path.display(),
         error = error_chain(error),
         set_aside = keep && moved.is_ok(),
-        "cannot read what was kept of a pod; its status may stay as it was in the API"
+        "cannot read a pod's stored status; the API may keep the old one"
     );
 }

@@ -188,7 +188,7 @@ impl Decision {
             Event::ShutdownResumed { after, pods } => {
                 let (ago, pods) = (duration(*after), *pods);
                 let left = pod_count(pods);
-                let text = format!("going on with the shutdown that began {ago} ago, {left} left");
+                let text = format!("continuing the shutdown that began {ago} ago, {left} left");
                 self.node("shutdownResumed", text);
                 self.field("afterSeconds", after.as_secs_f64()).field("pods", pods);
             }

@@ -160,7 +160,7 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
         (
             Event::ShutdownResumed { after: second, pods: 2 },
             "shutdownResumed",
-            "going on with the shutdown that began 1s ago, 2 pods left",
+            "continuing the shutdown that began 1s ago, 2 pods left",
         ),
         (
             Event::ShutdownCancelled { spared_groups: 1 },

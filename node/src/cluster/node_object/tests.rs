@@ -22,5 +22,5 @@ async fn a_node_is_unprotected_after_a_whole_minute_without_the_lock_and_says_wh
     assert_eq!(after(59, &LockState::Held).await, None);
     assert_eq!(after(0, &LockState::Released).await, None);
     let text = after(60, &LockState::Released).await.unwrap();
-    assert_eq!(text, "the lock was given back, and the node is still up");
+    assert_eq!(text, "the lock was released, and the node is still up");
 }

@@ -39,7 +39,7 @@ pub(super) enum KubeletError {
     #[error("systemd does not do it")]
     Systemd(#[source] UnitError),
     /// The service is still running after [`ENDS_WITHIN`].
-    #[error("{UNIT} has not ended within {} s", ENDS_WITHIN.as_secs())]
+    #[error("{UNIT} has not exited within {} s", ENDS_WITHIN.as_secs())]
     Late,
     /// The mark cannot be written. Without it, an agent that is killed meanwhile would leave the kubelet stopped.
     #[error("cannot write {}, by which the next agent would know to start it again", .path.display())]

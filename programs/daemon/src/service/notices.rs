@@ -33,7 +33,7 @@ pub(super) fn listen(
     let policy = policy_of(&config.shutdown);
     if config.shutdown.notices.is_enabled() && !policy.is_enabled() {
         tracing::warn!(
-            "shutdownNotices: graceful shutdown is switched off, so no notice ends a pod"
+            "shutdownNotices: graceful shutdown is switched off, so no notice terminates a pod"
         );
     }
     let lead = lead(policy.delay_wanted());

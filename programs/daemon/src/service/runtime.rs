@@ -46,7 +46,7 @@ pub enum RuntimeStartError {
     #[error("the container runtime cannot be used (containerRuntimeEndpoint)")]
     Cri(#[source] CriOpenError),
     /// The endpoint of the kubelet's container runtime is invalid.
-    #[error("the kubelet's container runtime cannot be asked (containerRuntimeEndpoint)")]
+    #[error("cannot query the kubelet's container runtime (containerRuntimeEndpoint)")]
     Endpoint(#[source] RuntimeEndpointError),
     /// The systemd runtime cannot start.
     #[error("the systemd runtime cannot start")]

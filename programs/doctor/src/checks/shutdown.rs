@@ -299,7 +299,7 @@ pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
         );
     }
     let Some(nodes) = &after.nodes else {
-        return Some(CHECK.info("the API server has not said yet which nodes there are"));
+        return Some(CHECK.info("the API server has not listed the nodes yet"));
     };
     if nodes.is_empty() {
         let finding = CHECK.warning("no other node goes down before this one").saw(selected);
@@ -433,7 +433,7 @@ fn said_of_lock(status: &Status) -> String {
     let state = match status.lock.state {
         LockState::Held => "held",
         LockState::Waiting => "not held, being tried again",
-        LockState::Released => "given back",
+        LockState::Released => "released",
         LockState::Absent => "not available",
         LockState::Unknown => "unknown",
     };

@@ -115,7 +115,7 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
             let (source, problem) = (clean(&notice.source), clean(problem));
             found.push(StatusProblem {
                 text: format!("no notice from {source} can be heard: {problem}"),
-                next: "what it said before stays in force; shutdownNotices names the sources"
+                next: "its previous notice stays in force; shutdownNotices names the sources"
                     .to_owned(),
             });
         }
@@ -127,7 +127,8 @@ fn node(status: &Status, found: &mut Vec<StatusProblem>) {
                 format!("`{UNDRAIN}` calls it off: pods that were not asked yet run on"),
             ),
             None => (
-                "the node was drained: its pods are ended and no new one is let in".to_owned(),
+                "the node was drained: its pods are terminated and no new one is admitted"
+                    .to_owned(),
                 format!("`{UNDRAIN}` brings the pods back"),
             ),
         };
@@ -160,7 +161,7 @@ fn lock(lock: &LockStatus, found: &mut Vec<StatusProblem>) {
     match lock.state {
         LockState::Waiting => found.push(StatusProblem {
             text: "a shutdown now would not wait for the pods: the lock is not held".to_owned(),
-            next: format!("`{JOURNAL}` shows the attempts; it is tried again until it works"),
+            next: format!("`{JOURNAL}` shows the attempts; it is retried until it works"),
         }),
         LockState::Absent => found.push(StatusProblem {
             text: "a shutdown cannot be delayed on this node: there is no login manager".to_owned(),

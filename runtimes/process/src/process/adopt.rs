@@ -210,7 +210,7 @@ fn write_again(
     started: &StartedRecord,
 ) -> AttemptRecord {
     let (uid, name, number) = id;
-    tracing::warn!(%uid, container = %name, attempt = number, "a container runs of which records are lost");
+    tracing::warn!(%uid, container = %name, attempt = number, "the records of a running container are lost");
     let record = record.unwrap_or_else(|| AttemptRecord {
         created_at: started.started_at,
         backoff_ms: 0,
@@ -227,7 +227,7 @@ fn write_again(
         .and_then(|()| record::write(&dir.join(record::ATTEMPT), &record, true))
         .and_then(|()| record::write(&dir.join(record::STARTED), started, false));
     if let Err(error) = written {
-        tracing::warn!(%uid, container = %name, error = error_chain(&error), "its records stay lost");
+        tracing::warn!(%uid, container = %name, error = error_chain(&error), "its records are still lost");
     }
     record
 }

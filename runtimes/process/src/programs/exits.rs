@@ -27,7 +27,7 @@ pub(crate) async fn read(dir: &Path) -> Option<ExitRecord> {
             Err(error) => error,
         };
         tracing::warn!(path = %path.display(), error = error_chain(&error),
-            "cannot read how a container ended: trying again until the file is readable or removed");
+            "cannot read how a container exited: retrying until the file is readable or removed");
         sleep(backoff.next_delay()).await;
     }
 }

@@ -93,7 +93,7 @@ pub(crate) async fn adopt<U: ServiceUnits>(
             listed.insert(attempt.unit, view);
             continue;
         }
-        tracing::warn!(unit = attempt.unit, "a container of which there is no record");
+        tracing::warn!(unit = attempt.unit, "found a container without a record");
         ended.extend(follow(context, &entry, attempt, view));
     }
     // Hooks, log writers without a container, and old runs that systemd could not be asked to forget.

@@ -94,14 +94,14 @@ async fn clear<U: ServiceUnits>(
     if view.phase == UnitPhase::Over {
         if let Err(error) = context.driver.units.forget_failure(&attempt.unit).await {
             tracing::debug!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
-                "a unit that has ended is still loaded");
+                "a unit that has exited is still loaded");
         }
         return true;
     }
     let mut retries = Retry::UNIT.delays();
     while let Err(error) = unload(context, attempt).await {
         tracing::warn!(uid = %attempt.uid, container = %attempt.container, error = error_chain(&error),
-            "what a container left behind may still run");
+            "processes that a container left behind may still run");
         let Some(delay) = retries.next() else { break };
         sleep(delay).await;
     }

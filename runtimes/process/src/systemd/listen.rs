@@ -69,10 +69,7 @@ async fn look_at_all<U: ServiceUnits>(context: &Context<U>) {
                 return;
             }
             Err(error) => {
-                tracing::debug!(
-                    error = error_chain(&error),
-                    "the units cannot be listed; trying again"
-                );
+                tracing::debug!(error = error_chain(&error), "cannot list the units; retrying");
                 sleep(LIST_RETRY_DELAY).await;
             }
         }

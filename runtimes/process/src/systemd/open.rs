@@ -20,7 +20,7 @@ pub enum SystemdOpenError {
     #[error(transparent)]
     State(#[from] OpenError),
     /// The service manager does not list the units.
-    #[error("systemd does not say which units run")]
+    #[error("systemd does not list its units")]
     Units(#[source] UnitError),
 }
 

@@ -53,7 +53,7 @@ pub(super) fn understood(
     }
     match odd {
         Some(why) if events.is_empty() => return Err(why),
-        Some(why) => tracing::warn!("an event of the metadata service is passed over: {why}"),
+        Some(why) => tracing::warn!("ignored an event of the metadata service: {why}"),
         None => {}
     }
     Ok(events)
@@ -89,7 +89,7 @@ pub(super) async fn follow(
                 failures = failures.saturating_add(1);
                 let why = winddown_shared::error_chain(&error);
                 if failures == 1 {
-                    tracing::warn!("the metadata service cannot be asked: {why}; trying on");
+                    tracing::warn!("cannot query the metadata service: {why}; retrying");
                 }
                 publisher.problem(Some(&why));
             }

@@ -35,7 +35,7 @@ impl FileWatch {
         if let Err(error) = opened {
             tracing::warn!(
                 error = error_chain(&error),
-                "no inotify: the notice file is looked at once a minute"
+                "inotify is not available: checking the notice file once a minute"
             );
         }
         Self { watch, name: None }

@@ -21,7 +21,7 @@ async fn programs_that_wait_for_memory_wake_the_agent_and_end_nobody() -> TestRe
     };
     let place = format!("cgroup /{}", bed.name()?);
     bed.until_said(&["memory pressure wakes eviction at once", &place]).await?;
-    bed.until_said(&["tasks wait for memory: eviction looks at once"]).await?;
+    bed.until_said(&["tasks wait for memory: eviction checks at once"]).await?;
     assert!(bed.evicted()?.is_empty());
     assert!(pods.iter().all(|pod| bed.asked(pod.name).is_none()));
     Ok(())

@@ -28,7 +28,7 @@ impl OutboxState {
             if self.silent_since.is_none() {
                 self.silent_since = Some(now);
                 // The owner of the connection logs it.
-                tracing::debug!(error, "the API server takes no statuses; they wait here");
+                tracing::debug!(error, "the API server accepts no statuses; they wait here");
             }
             return;
         }
@@ -37,7 +37,7 @@ impl OutboxState {
             tracing::debug!(
                 after = ?now.duration_since(since),
                 pods = self.entries.values().filter(|entry| !entry.is_delivered()).count(),
-                "the API server takes statuses again"
+                "the API server accepts statuses again"
             );
             self.try_silent(now);
         }
