@@ -94,7 +94,10 @@ impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
             let took_ms = took.as_millis();
             match taken.map_err(|error| error_chain(&error)) {
                 Ok(bytes) => {
-                    tracing::info!(target: TARGET, %pod, bytes, took_ms, "the kernel reclaimed memory from this pod");
+                    tracing::info!(
+                        target: TARGET, %pod, bytes, took_ms,
+                        "the kernel reclaimed memory from this pod"
+                    );
                     format!("the kernel took back {bytes} bytes from {pod} in {took_ms} ms")
                 }
                 Err(error) => {

@@ -135,7 +135,9 @@ impl KeptKills {
         if let Err(error) = self.try_write(&pod.uid) {
             tracing::warn!(
                 %pod, error = error_chain(&error),
-                "cannot record in {} that the pod is terminating: an agent restarted meanwhile would let it keep running or give it more time", self.directory.display()
+                "cannot record in {} that the pod is terminating: an agent restarted meanwhile would \
+                 let it keep running or give it more time",
+                self.directory.display()
             );
         }
     }

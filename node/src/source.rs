@@ -121,7 +121,11 @@ pub(crate) async fn merge(
             _ = changed => {}
             () = sleep_until(until), if silent > 0 && !is_late => {
                 is_late = true;
-                tracing::warn!(silent, "a source of pods has published nothing; pods of other sources no longer wait for it");
+                tracing::warn!(
+                    silent,
+                    "a source of pods has published nothing; pods of other sources no longer wait \
+                     for it"
+                );
             }
         }
     }

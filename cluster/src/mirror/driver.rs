@@ -224,7 +224,10 @@ impl MirrorDriver {
             Err(error) => {
                 if !std::mem::replace(&mut trial.said, true) {
                     let (namespace, name) = name;
-                    tracing::warn!(%namespace, %name, error, "the mirror pod differs from its static pod; retrying");
+                    tracing::warn!(
+                        %namespace, %name, error,
+                        "the mirror pod differs from its static pod; retrying"
+                    );
                 }
                 trial.not_before = Instant::now() + trial.backoff.next_delay();
             }

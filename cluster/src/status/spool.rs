@@ -315,7 +315,10 @@ impl SpoolShared {
         match self.disk.remove(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 // It is sent once more after the next boot, which changes nothing.
-                tracing::warn!(path = %path.display(), error = error_chain(&error), "cannot remove a record that is no longer needed");
+                tracing::warn!(
+                    path = %path.display(), error = error_chain(&error),
+                    "cannot remove a record that is no longer needed"
+                );
             }
             _ => {}
         }

@@ -125,7 +125,8 @@ impl KeepPods for KeptPods {
             if !is_logged {
                 tracing::warn!(
                     directory = %self.0.directory.display(), error = error_chain(&error),
-                    "cannot record which pods of the API run here: if the agent restarts while the API server is unavailable, they keep running unattended until it is back"
+                    "cannot record which pods of the API run here: if the agent restarts while the API \
+                     server is unavailable, they keep running unattended until it is back"
                 );
             }
         }

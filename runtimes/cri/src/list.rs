@@ -182,7 +182,10 @@ async fn learn(
         }
         Err(error) if error.is_not_found() => observe::enter_lost(context, entry, &name, &id),
         Err(error) => {
-            tracing::debug!(pod = %pod::title(entry), container = %name, error = error_chain(&error), "cannot inspect a container");
+            tracing::debug!(
+                pod = %pod::title(entry), container = %name, error = error_chain(&error),
+                "cannot inspect a container"
+            );
             entry.lock().own.unsure = true;
             // Otherwise a stop would leave it out, and it would be killed with its sandbox.
             if is_listed_running {

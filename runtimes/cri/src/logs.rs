@@ -49,7 +49,10 @@ fn turn_all(logs: Vec<ContainerLog>, max_bytes: u64, max_files: u32) -> Vec<Cont
         let turned = pod_logs::rotate_beyond(&one.path, max_bytes, max_files);
         turned.unwrap_or_else(|error| {
             let ContainerLog { pod, container, path, .. } = one;
-            tracing::warn!(%pod, %container, path = %path.display(), error = error_chain(&error), "cannot rotate a log");
+            tracing::warn!(
+                %pod, %container, path = %path.display(), error = error_chain(&error),
+                "cannot rotate a log"
+            );
             false
         })
     });

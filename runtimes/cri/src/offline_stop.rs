@@ -60,7 +60,10 @@ pub(super) async fn stop(
         )));
     }
     adopt(context, &entry, pod, &found);
-    tracing::warn!(pod = %pod::title(&entry), "the container runtime does not respond: terminating a pod by its known processes");
+    tracing::warn!(
+        pod = %pod::title(&entry),
+        "the container runtime does not respond: terminating a pod by its known processes"
+    );
     let stopped = stopping::stop(context, &entry, Some(pod), grace).await?;
     let (groups, sandboxes) = {
         let state = entry.lock();

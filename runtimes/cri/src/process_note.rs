@@ -29,7 +29,10 @@ pub(super) fn write(config: &CriConfig, uid: &PodUid, (name, attempt): (&str, u3
     tokio::task::spawn_blocking(move || {
         // Without fsync: containers do not survive a crash of the machine either.
         if let Err(error) = files::write_note(&path, &json) {
-            tracing::debug!(error = error_chain(&error), path = %path.display(), "cannot record a container's process");
+            tracing::debug!(
+                error = error_chain(&error), path = %path.display(),
+                "cannot record a container's process"
+            );
         }
     });
 }

@@ -90,7 +90,10 @@ pub(super) async fn give(context: &Arc<CriContext>, entry: &PodEntry) {
     match written {
         Ok(Ok(is_there)) => entry.lock().own.weighed = is_there,
         Ok(Err(error)) => {
-            tracing::debug!(pod = %pod::title(entry), error = error_chain(&error), "cannot set the CPU weight of a pod's control group");
+            tracing::debug!(
+                pod = %pod::title(entry), error = error_chain(&error),
+                "cannot set the CPU weight of a pod's control group"
+            );
         }
         // The agent exits.
         Err(_) => {}
@@ -114,7 +117,10 @@ async fn accepted(entry: &PodEntry, request: impl Future<Output = Result<(), Uni
     let late = || UnitError::Silent { call: "CPUWeight", why: "it is late".to_owned() };
     let answer = tokio::time::timeout(SYSTEMD_ANSWER_TIMEOUT, request).await;
     if let Err(error) = answer.unwrap_or_else(|_| Err(late())) {
-        tracing::debug!(pod = %pod::title(entry), error = error_chain(&error), "cannot set the CPU weight of a pod's slice");
+        tracing::debug!(
+            pod = %pod::title(entry), error = error_chain(&error),
+            "cannot set the CPU weight of a pod's slice"
+        );
     }
 }
 

@@ -59,7 +59,10 @@ pub(super) async fn start(
         Ok(id) => return Ok(Some(id)),
         Err(StartError::Stopping) => {}
         Err(StartError::Undone) => {
-            tracing::info!(pod = %pod.pod_ref(), container = %name, "an earlier start did not complete: starting again");
+            tracing::info!(
+                pod = %pod.pod_ref(), container = %name,
+                "an earlier start did not complete: starting again"
+            );
         }
         Err(StartError::Runtime(error)) => return Err(error),
         Err(StartError::NotYet(message)) => {
@@ -141,7 +144,10 @@ async fn run(
         }
         // It runs; the next listing notices its exit.
         Err(error) => {
-            tracing::warn!(pod = %pod.pod_ref(), container = %name, error = error_chain(&error), "cannot inspect a container that was started");
+            tracing::warn!(
+                pod = %pod.pod_ref(), container = %name, error = error_chain(&error),
+                "cannot inspect a container that was started"
+            );
             entry.lock().own.unsure = true;
         }
     }

@@ -161,7 +161,10 @@ fn end_failing<D: Driver>(driver: &Arc<D>, entry: &Entry<D>, pod: &Pod, name: &A
     let grace = Grace::fixed(stopping::grace_of_restart(pod, &name, why));
     tokio::spawn(async move {
         if let Err(error) = stopping::stop_to_restart(&driver, &entry, &name, why, grace).await {
-            tracing::warn!(pod = %pod::title(&entry), container = %name, error = error_chain(&error), "cannot stop a failing container");
+            tracing::warn!(
+                pod = %pod::title(&entry), container = %name, error = error_chain(&error),
+                "cannot stop a failing container"
+            );
             // It is still failing: the next pass tries again.
             entry.announce();
         }

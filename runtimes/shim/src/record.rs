@@ -163,7 +163,10 @@ pub fn try_read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match serde_json::from_slice(&bytes) {
         Ok(record) => Ok(Some(record)),
         Err(error) => {
-            tracing::warn!(path = %path.display(), error = error_chain(&error), "ignoring a record that cannot be parsed");
+            tracing::warn!(
+                path = %path.display(), error = error_chain(&error),
+                "ignoring a record that cannot be parsed"
+            );
             Ok(None)
         }
     }

@@ -110,7 +110,7 @@ impl FileSource {
                     self.take(look, &mut last, &publisher);
                 }
                 Err(error) => {
-                    tracing::error!(error = error_chain(&error), "cannot check the notice file")
+                    tracing::error!(error = error_chain(&error), "cannot check the notice file");
                 }
             }
             tokio::select! {

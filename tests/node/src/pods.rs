@@ -54,7 +54,7 @@ pub struct TestPod {
     pub behavior: PodBehavior,
     /// The CPU request as a quantity; none for no request.
     pub cpu: Option<String>,
-    /// Whether its containers have a preStop hook, which takes [`HOOK_MS`].
+    /// Whether its containers have a preStop hook, which takes `HOOK_MS`.
     pub has_hook: bool,
     /// Whether it has a sidecar, which writes a log of its own ([`TestPod::sidecar`]).
     pub has_sidecar: bool,

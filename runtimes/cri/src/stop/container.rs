@@ -221,7 +221,10 @@ impl<'a> ContainerEnding<'a> {
                 self.calls.retain(|call| call.made_at != made_at);
                 health::note_unreachable(self.context, &error);
                 let pod = pod::title(self.entry);
-                tracing::debug!(%pod, container = %self.name, error = error_chain(&error), "cannot stop a container; retrying");
+                tracing::debug!(
+                    %pod, container = %self.name, error = error_chain(&error),
+                    "cannot stop a container; retrying"
+                );
                 self.last_error = Some(error);
                 false
             }

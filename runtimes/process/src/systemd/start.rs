@@ -68,7 +68,10 @@ pub(super) async fn start<U: ServiceUnits>(
         .await
     };
     if let Err(error) = noted {
-        tracing::debug!(error = error_chain(&error), container = %name, uid = %pod.uid(), "cannot record a start");
+        tracing::debug!(
+            error = error_chain(&error), container = %name, uid = %pod.uid(),
+            "cannot record a start"
+        );
     }
     end::watch(context, entry, attempt, watched);
     Ok(())
