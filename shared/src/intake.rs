@@ -41,9 +41,8 @@ const SOURCE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Keeps the pod workers in step with the pods that a source wants on this node.
 ///
-/// A pod is *desired* while its source lists it, and *active* while it is desired, was not refused
-/// and may still run containers. One task owns the intake, so a pod is never admitted twice and no
-/// pod appears in the middle of a pass.
+/// A pod is *desired* while its source lists it, and *active* while it is desired, was not refused and may still run
+/// containers. One task owns the intake, so a pod is never admitted twice and no pod appears in the middle of a pass.
 ///
 /// New pods of one pass are admitted in order of priority, critical ones first. A critical pod that
 /// lacks room is held until others have terminated for it; `pending_preemption.rs` has the rules. A
@@ -204,8 +203,7 @@ impl<R: Runtime> Intake<R> {
         self
     }
 
-    /// A counter of passes over the desired pods. From 1 on, every running pod is known to its
-    /// worker.
+    /// A counter of passes over the desired pods. From 1 on, every running pod is known to its worker.
     pub fn passes(&self) -> watch::Receiver<u64> {
         self.passes.subscribe()
     }
@@ -512,9 +510,8 @@ impl<R: Runtime> Intake<R> {
         matches!(self.leftovers.found.get(uid), Some(ListedPod::Running(_)))
     }
 
-    /// Starts admitted pods that the workers do not know: a UID that came back while its
-    /// predecessor was still terminating. It is admitted like any new pod: the node may have
-    /// changed since the predecessor was admitted.
+    /// Starts admitted pods that the workers do not know: a UID that came back while its predecessor was still
+    /// terminating. It is admitted like any new pod: the node may have changed since the predecessor was admitted.
     fn start_again(&mut self, tracked: &HashMap<PodUid, Lifecycle>, others: &mut OtherPods) {
         let mut unknown: Vec<Pod> = self
             .desired

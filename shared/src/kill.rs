@@ -435,9 +435,8 @@ pub trait NodeEndListener: Send + Sync + 'static {
         let _ = (reason, ending);
     }
 
-    /// Makes every pod not ready (`true`), so that load balancers turn away before the first
-    /// SIGTERM, or withdraws that for `reason` (`false`). Readiness follows the probes again once
-    /// the last reason is withdrawn. Returns at once.
+    /// Makes every pod not ready (`true`), so that load balancers turn away before the first SIGTERM, or withdraws that
+    /// for `reason` (`false`). Readiness follows the probes again once the last reason is withdrawn. Returns at once.
     fn lame_duck(&self, reason: GateReason, on: bool) {
         let _ = (reason, on);
     }

@@ -81,9 +81,8 @@ impl Pod {
         Ok(Self::assemble(PodRef { namespace, name, uid }, object, OnceLock::new(), false))
     }
 
-    /// Creates a stand-in for a pod that only the runtime knows: its identity and, if known, its
-    /// grace period and the resources that it takes. It has no containers, and is only suitable for planning and
-    /// terminating.
+    /// Creates a stand-in for a pod that only the runtime knows: its identity and, if known, its grace period and the
+    /// resources that it takes. It has no containers, and is only suitable for planning and terminating.
     pub fn of_runtime(pod: &RuntimePod) -> Self {
         let RuntimePod { uid, name, namespace, grace, requests, .. } = pod;
         let mut object = api::Pod::default();

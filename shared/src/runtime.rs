@@ -51,9 +51,8 @@ pub trait Runtime: Send + Sync + 'static {
     /// [`pod_status`](Self::pod_status) and [`list_pods`](Self::list_pods) say so.
     ///
     /// `pod` is `None` for a pod that is not configured; only its UID is known. `grace` may shrink
-    /// during the call, and the shorter one must take effect at once. Stopping a stopped or unknown
-    /// pod succeeds. Dropping the future abandons the wait; the containers may continue to stop,
-    /// and the next call joins that stop.
+    /// during the call, and the shorter one must take effect at once. Stopping a stopped or unknown pod succeeds.
+    /// Dropping the future abandons the wait; the containers may continue to stop, and the next call joins that stop.
     ///
     /// # Errors
     /// Something still runs, or it is unknown whether anything does.

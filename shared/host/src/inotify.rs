@@ -15,10 +15,10 @@ pub(crate) use rustix::fs::inotify::{ReadFlags, WatchFlags};
 use crate::ready::Ready;
 
 /// The events of an instance. Its watches end when this is dropped.
-pub(crate) struct Events {
+pub(crate) struct FileEvents {
     instance: Arc<Ready>,
     /// Events that were read together with the last one returned.
-    waiting: VecDeque<Event>,
+    waiting: VecDeque<FileEvent>,
 }
 
 /// Adds and removes watches of an instance. Clones share it.
@@ -29,16 +29,16 @@ pub(crate) struct Watches(Weak<Ready>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WatchMark(i32);
 
-pub(crate) struct Event {
+pub(crate) struct FileEvent {
     pub(crate) watched: WatchMark,
     pub(crate) flags: ReadFlags,
     /// The file in the watched directory; `None` for the directory itself.
     pub(crate) name: Option<OsString>,
 }
 
-// === impl Events ===
+// === impl FileEvents ===
 
-impl Events {
+impl FileEvents {
     /// Creates an instance without watches. Must be called inside a tokio runtime with I/O.
     pub(crate) fn open() -> io::Result<Self> {
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
@@ -51,7 +51,7 @@ impl Events {
     }
 
     /// The next event. Cancel-safe.
-    pub(crate) async fn next(&mut self) -> io::Result<Event> {
+    pub(crate) async fn next(&mut self) -> io::Result<FileEvent> {
         loop {
             if let Some(event) = self.waiting.pop_front() {
                 return Ok(event);
@@ -62,14 +62,14 @@ impl Events {
 }
 
 /// Reads the events that there are, at most one buffer of them.
-fn read(instance: BorrowedFd<'_>) -> io::Result<VecDeque<Event>> {
+fn read(instance: BorrowedFd<'_>) -> io::Result<VecDeque<FileEvent>> {
     let mut buffer = [MaybeUninit::<u8>::uninit(); 4096];
     let mut reader = inotify::Reader::new(instance, &mut buffer);
     let mut events = VecDeque::new();
     loop {
         let event = reader.next()?;
         let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()).to_owned());
-        events.push_back(Event { watched: WatchMark(event.wd()), flags: event.events(), name });
+        events.push_back(FileEvent { watched: WatchMark(event.wd()), flags: event.events(), name });
         if reader.is_buffer_empty() {
             return Ok(events);
         }

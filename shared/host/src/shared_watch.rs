@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::watch::{Receiver, Sender};
 use winddown_shared::Mutex;
 
-use crate::inotify::{Events, ReadFlags, WatchFlags, WatchMark, Watches};
+use crate::inotify::{FileEvents, ReadFlags, WatchFlags, WatchMark, Watches};
 
 /// Watches directories in which files are written, created and renamed. Cheap to clone.
 ///
@@ -18,7 +18,7 @@ pub struct SharedWatch(Arc<Mutex<Directories>>);
 
 /// Notifies the readers. Does nothing unless its [`run`](Self::run) is polled.
 pub struct SharedWatchTask {
-    events: Events,
+    events: FileEvents,
     watch: SharedWatch,
 }
 
@@ -42,7 +42,7 @@ impl SharedWatch {
     /// # Errors
     /// The kernel refused an inotify instance.
     pub fn open() -> io::Result<(Self, SharedWatchTask)> {
-        let events = Events::open()?;
+        let events = FileEvents::open()?;
         let directories = Directories { watches: events.watches(), told: HashMap::new() };
         let watch = Self(Arc::new(Mutex::new(directories)));
         Ok((watch.clone(), SharedWatchTask { events, watch }))

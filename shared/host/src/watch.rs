@@ -4,14 +4,14 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 
-use crate::inotify::{Events, ReadFlags, WatchFlags, WatchMark, Watches};
+use crate::inotify::{FileEvents, ReadFlags, WatchFlags, WatchMark, Watches};
 
 /// Events of directories that are looked up again before each check.
 ///
 /// Events are only a hint that a check is worthwhile: the kernel drops them when there are too
 /// many, and some file systems have none.
 pub struct Watch {
-    events: Option<Events>,
+    events: Option<FileEvents>,
     watched: Vec<Option<Watched>>,
 }
 
@@ -50,7 +50,7 @@ impl Watch {
     ///
     /// Without inotify, [`next`](Self::next) never resolves, and the error is the cause.
     pub fn open() -> (Self, io::Result<()>) {
-        let (events, result) = match Events::open() {
+        let (events, result) = match FileEvents::open() {
             Ok(events) => (Some(events), Ok(())),
             Err(error) => (None, Err(error)),
         };

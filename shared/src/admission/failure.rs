@@ -137,8 +137,7 @@ impl FitFailures {
 
     /// The rejection of the pod, which reports the first failure. `None` if the pod fits.
     ///
-    /// Retryable only if every failure may pass: a permanent one keeps the pod out, whichever is
-    /// reported.
+    /// Retryable only if every failure may pass: a permanent one keeps the pod out, whichever is reported.
     #[must_use]
     pub fn rejection(&self) -> Option<Rejection> {
         let mut rejection = self.0.first()?.rejection();
@@ -146,15 +145,13 @@ impl FitFailures {
         Some(rejection)
     }
 
-    /// Whether the node's labels are the only obstacle. They may have changed since the node was
-    /// last read.
+    /// Whether the node's labels are the only obstacle. They may have changed since the node was last read.
     #[must_use]
     pub fn is_node_affinity_only(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|f| *f == AdmissionFailure::NODE_AFFINITY)
     }
 
-    /// The resources that other pods must free for this one: each once, in order, with an amount
-    /// above 0.
+    /// The resources that other pods must free for this one: each once, in order, with an amount above 0.
     ///
     /// Preempting pods does not help: the failures to report. For a pod that is not critical these
     /// are all of them; for a critical one, those that are not about resources.

@@ -25,8 +25,7 @@ pub trait NodeSource: Send + Sync + 'static {
     }
 }
 
-/// Admits pods that fit on the node. Refuses others with the kubelet's reason and message for the
-/// first failure.
+/// Admits pods that fit on the node. Refuses others with the kubelet's reason and message for the first failure.
 #[derive(Clone)]
 pub struct NodeFit<N> {
     node: N,

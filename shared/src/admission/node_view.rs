@@ -61,8 +61,7 @@ impl NodeView {
         }
     }
 
-    /// The value of a label. `kubernetes.io/os` is always the actual [`os`](Self::os), whatever the
-    /// Node object says.
+    /// The value of a label. `kubernetes.io/os` is always the actual [`os`](Self::os), whatever the Node object says.
     #[must_use]
     pub fn label(&self, key: &str) -> Option<&str> {
         if key == OS_LABEL {

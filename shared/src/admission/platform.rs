@@ -5,9 +5,8 @@ use super::node_view::{NodeView, OS_LABEL};
 use super::sysctls;
 use crate::Pod;
 
-/// Checks that the machine meets the pod's requirements: its `kubernetes.io/os` label, `spec.os`,
-/// sysctls, and a strict policy for supplementary groups. Done before the fit, so that no pod is
-/// preempted for one that cannot run.
+/// Checks that the machine meets the pod's requirements: its `kubernetes.io/os` label, `spec.os`, sysctls, and a strict
+/// policy for supplementary groups. Done before the fit, so that no pod is preempted for one that cannot run.
 ///
 /// # Errors
 /// The first requirement that is not met, with the kubelet's reason and message.

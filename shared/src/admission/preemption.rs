@@ -14,8 +14,7 @@ pub trait AdmissionFailureHandler: Send + Sync + 'static {
     /// not if another check refuses the pod. Pods that are already terminating are not in `others`,
     /// and the room that they will leave is not in `failures`.
     ///
-    /// [`FitFailures::into_requirements`] returns whether preempting pods can help, and what they
-    /// have to free.
+    /// [`FitFailures::into_requirements`] returns whether preempting pods can help, and what they have to free.
     fn handle_admission_failure(
         &self,
         pod: &Pod,

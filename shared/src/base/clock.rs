@@ -1,8 +1,7 @@
 //! Wall time and the time since boot, as injected clocks.
 //!
-//! Decisions are made on tokio's clock, which tests can pause. Wall time only labels what others
-//! read (statuses, reports, logs), so it is injected here and never decides anything: a clock that
-//! jumps changes labels, not deadlines.
+//! Decisions are made on tokio's clock, which tests can pause. Wall time only labels what others read (statuses,
+//! reports, logs), so it is injected here and never decides anything: a clock that jumps changes labels, not deadlines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,9 +55,8 @@ impl BootClock {
         Self { now: Arc::new(read), system_start: Duration::ZERO }
     }
 
-    /// Sets how long after its kernel the system was started. In a container the boot ID is that of
-    /// the host, and after a soft-reboot it is unchanged, so it does not distinguish one start of
-    /// the system from another.
+    /// Sets how long after its kernel the system was started. In a container the boot ID is that of the host, and after
+    /// a soft-reboot it is unchanged, so it does not distinguish one start of the system from another.
     #[must_use]
     pub fn with_system_start(self, system_start: Duration) -> Self {
         Self { system_start, ..self }

@@ -1,10 +1,9 @@
 //! Tasks without which the agent would stay alive and do nothing.
 //!
-//! A panic in a tokio task ends only that task. Where the node depends on the task, a process that
-//! lives on without it is worse than one that exits: it is restarted, finds its pods, and resumes a
-//! shutdown in progress. So each such task is spawned here, with a name, and its failure is
-//! reported to the owner of the process, which decides what happens ([`on_failure`]): a library
-//! never exits the process.
+//! A panic in a tokio task ends only that task. Where the node depends on the task, a process that lives on without it
+//! is worse than one that exits: it is restarted, finds its pods, and resumes a shutdown in progress. So each such task
+//! is spawned here, with a name, and its failure is reported to the owner of the process, which decides what happens
+//! ([`on_failure`]): a library never exits the process.
 //!
 //! There is one handler per process, as with the panic hook, because the process is what exits.
 
@@ -70,8 +69,7 @@ pub fn spawn<T: Send + 'static>(
     tokio::spawn(Supervised { name, fault, task })
 }
 
-/// Like [`spawn`], for a task that runs until `stop`, and is dropped then: if it ends earlier, that
-/// is reported too.
+/// Like [`spawn`], for a task that runs until `stop`, and is dropped then: if it ends earlier, that is reported too.
 pub fn spawn_until(
     name: &'static str,
     stop: CancellationToken,

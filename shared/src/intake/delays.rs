@@ -17,9 +17,8 @@ const FORGIVEN_AFTER: Duration = Duration::from_secs(10 * 60);
 /// The number of names from which on expired ones are pruned.
 const PRUNE_FROM: usize = 64;
 
-/// Delays of static pods that the node terminated or refused because it ran short of something: 10
-/// s, doubling each time up to five minutes. After ten minutes without a rejection, a pod starts
-/// from the beginning.
+/// Delays of static pods that the node terminated or refused because it ran short of something: 10 s, doubling each
+/// time up to five minutes. After ten minutes without a rejection, a pod starts from the beginning.
 ///
 /// Keyed by name and namespace: a pod that comes back may have another UID.
 #[derive(Debug, Default)]

@@ -32,8 +32,7 @@ use crate::{
 /// `status.reason` of a pod that starts as soon as others have terminated for it; its phase is `Pending`.
 pub const WAITING_FOR_PREEMPTION: &str = "WaitingForPreemption";
 
-/// Delay before held pods are tried again when nothing is known to be terminating; it doubles every
-/// time.
+/// Delay before held pods are tried again when nothing is known to be terminating; it doubles every time.
 const FIRST_ASK_DELAY: Duration = Duration::from_millis(100);
 
 /// Upper limit of that delay.

@@ -1,10 +1,9 @@
 //! Static pods that are wanted but do not run: refused, or preempted by a critical pod.
 //!
-//! No controller behind a manifest would create such a pod again, here or elsewhere. So it is tried
-//! again, by the rules for any new pod, when something has changed: another pod has left the node,
-//! or the node itself has changed. Between two attempts lies a delay of its own that doubles up to
-//! five minutes ([`ReadmissionBackoff`]); a change of the node itself ends it. In case a change was
-//! missed, the pod is tried every five minutes anyway.
+//! No controller behind a manifest would create such a pod again, here or elsewhere. So it is tried again, by the rules
+//! for any new pod, when something has changed: another pod has left the node, or the node itself has changed. Between
+//! two attempts lies a delay of its own that doubles up to five minutes ([`ReadmissionBackoff`]); a change of the node
+//! itself ends it. In case a change was missed, the pod is tried every five minutes anyway.
 //!
 //! Pods cannot preempt each other in circles: an ordinary pod preempts none, and a critical one
 //! only pods that it may preempt, none of which may preempt it.

@@ -11,9 +11,8 @@ pub(super) type QuantityMap = BTreeMap<String, ApiQuantity>;
 
 /// Nano-units of a quantity in an API object.
 ///
-/// A quantity that cannot be parsed, or is negative, counts as 0: manifests are validated when they
-/// are read, the API server validates its objects, and a pod that slipped through must still be
-/// terminated in its turn.
+/// A quantity that cannot be parsed, or is negative, counts as 0: manifests are validated when they are read, the API
+/// server validates its objects, and a pod that slipped through must still be terminated in its turn.
 pub(super) fn nanos(quantity: &ApiQuantity) -> i128 {
     quantity.0.parse::<Quantity>().map_or(0, |quantity| quantity.as_nanos().max(0))
 }

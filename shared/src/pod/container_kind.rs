@@ -7,8 +7,7 @@ use k8s_openapi::api::core::v1 as api;
 pub enum ContainerKind {
     /// Runs to completion before the next one starts.
     Init,
-    /// An init container with `restartPolicy: Always` (KEP-753): runs alongside the regular ones
-    /// and stops after them.
+    /// An init container with `restartPolicy: Always` (KEP-753): runs alongside the regular ones and stops after them.
     Sidecar,
     /// An ordinary container.
     Regular,

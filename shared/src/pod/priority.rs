@@ -26,8 +26,7 @@ const SYSTEM_NODE_CRITICAL_CLASS: &str = "system-node-critical";
 const API_SOURCE: &str = "api";
 
 impl Pod {
-    /// The source of the pod according to its annotation: `file`, `http`, `api`. `None` without the
-    /// annotation.
+    /// The source of the pod according to its annotation: `file`, `http`, `api`. `None` without the annotation.
     #[must_use]
     pub fn source(&self) -> Option<&str> {
         annotation(self, CONFIG_SOURCE_ANNOTATION)

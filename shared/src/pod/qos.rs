@@ -42,8 +42,7 @@ impl fmt::Display for QosClass {
 }
 
 impl Pod {
-    /// The pod's QoS class: `status.qosClass`, or the class that follows from its spec if that is
-    /// unset or invalid.
+    /// The pod's QoS class: `status.qosClass`, or the class that follows from its spec if that is unset or invalid.
     #[inline]
     #[must_use]
     pub fn qos(&self) -> QosClass {

@@ -135,8 +135,7 @@ pub struct PodStats {
     pub cpu_time: Option<Duration>,
     /// The number of its tasks (threads).
     pub tasks: Option<u64>,
-    /// Its containers (init containers, sidecars and regular ones), in the order in which they are
-    /// to be listed.
+    /// Its containers (init containers, sidecars and regular ones), in the order in which they are to be listed.
     pub containers: Vec<ContainerStats>,
     /// Its volumes that are directories on the node.
     pub volumes: Vec<VolumeStats>,

@@ -41,8 +41,7 @@ pub(super) fn restore(said: &mut PodStatus, shown: &PodStatus, now: WallTime) {
     }
 }
 
-/// Copies the transition time from `shown` if the condition has not changed since. Returns whether
-/// that is so.
+/// Copies the transition time from `shown` if the condition has not changed since. Returns whether that is so.
 fn keep_time(condition: &mut PodCondition, shown: Option<&PodStatus>) -> bool {
     let mut shown = shown.and_then(|s| s.conditions.as_deref()).unwrap_or_default().iter();
     let same = shown.find(|c| c.type_ == condition.type_ && c.status == condition.status);

@@ -66,8 +66,7 @@ impl StatusStore {
         self.0.statuses.lock().pods.get(uid).map(|kept| kept.entry.status.clone())
     }
 
-    /// The last status without the effect of [`lame_duck`](Self::lame_duck), as the basis of the
-    /// pod's next status.
+    /// The last status without the effect of [`lame_duck`](Self::lame_duck), as the basis of the pod's next status.
     pub(crate) fn probed(&self, uid: &PodUid) -> Option<Arc<api::PodStatus>> {
         let statuses = self.0.statuses.lock();
         let kept = statuses.pods.get(uid)?;

@@ -7,18 +7,16 @@ use crate::{Pod, PodRef};
 /// Receives how long the workers' steps take, and shorter grace periods. Called outside every lock;
 /// must not block. Every method does nothing unless it is overridden.
 pub trait WorkerObserver: Send + Sync + 'static {
-    /// Called when the first step of a pod begins, `waited` after its UID was first seen: the
-    /// kubelet's `kubelet_pod_worker_start_duration_seconds`, and the time at which the kubelet
-    /// counts the pod's containers.
+    /// Called when the first step of a pod begins, `waited` after its UID was first seen: the kubelet's
+    /// `kubelet_pod_worker_start_duration_seconds`, and the time at which the kubelet counts the pod's containers.
     fn pod_started(&self, _pod: &Pod, _waited: Duration) {}
 
     /// Called when a step has succeeded or failed, `took` after the first of the updates that it answers.
     ///
     /// `operation` is the update's [`UpdateKind::as_str`](crate::UpdateKind::as_str), or
     /// `terminated` when the pod is finished: the kubelet's `kubelet_pod_worker_duration_seconds`.
-    /// Steps that the workers take by themselves (retries, the next step of a terminating pod) are
-    /// not reported, nor are kills by a controller: [`Event::PodStopped`](crate::Event::PodStopped)
-    /// has their duration.
+    /// Steps that the workers take by themselves (retries, the next step of a terminating pod) are not reported, nor
+    /// are kills by a controller: [`Event::PodStopped`](crate::Event::PodStopped) has their duration.
     fn step_ended(&self, _operation: &'static str, _took: Duration) {}
 
     /// Called when a further request to terminate a pod has shortened its grace period to `grace` from now.

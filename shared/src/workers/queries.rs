@@ -78,8 +78,7 @@ impl<S: PodSyncer> PodWorkers<S> {
         self.ask(uid, false, false, Record::restarts_on_node)
     }
 
-    /// Whether containers of the pod may run. Unknown UIDs: yes until the desired set has been
-    /// seen, no after that.
+    /// Whether containers of the pod may run. Unknown UIDs: yes until the desired set has been seen, no after that.
     pub fn could_have_running_containers(&self, uid: &PodUid) -> bool {
         self.ask(uid, true, false, Record::may_run)
     }

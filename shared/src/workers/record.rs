@@ -1,5 +1,4 @@
-//! The record of one pod UID: plain data, moved forward by
-//! [`WorkersState`](super::state::WorkersState).
+//! The record of one pod UID: plain data, moved forward by [`WorkersState`](super::state::WorkersState).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,8 +73,7 @@ pub(super) struct Queue {
 /// The pod as its source, the API server and the runtime have it.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
-    /// The pod as last consumed. Pinned from termination on: the containers are stopped by the spec
-    /// that started them.
+    /// The pod as last consumed. Pinned from termination on: the containers are stopped by the spec that started them.
     pub(super) pod: Option<Pod>,
     pub(super) mirror: Option<Pod>,
     pub(super) runtime_pod: Option<RuntimePod>,

@@ -40,9 +40,8 @@ type Uids = HashSet<PodUid, BuildHasherDefault<UidHasher>>;
 
 /// Runs pods on `R` and keeps their statuses.
 ///
-/// Every step queries the runtime for what it needs, and for this pod only. There is no status
-/// cache with a "newer than my last step" wait as in the kubelet: it would make each step wait for
-/// the next listing of all pods.
+/// Every step queries the runtime for what it needs, and for this pod only. There is no status cache with a "newer than
+/// my last step" wait as in the kubelet: it would make each step wait for the next listing of all pods.
 pub struct RuntimeSyncer<R> {
     runtime: Arc<R>,
     statuses: StatusStore,
@@ -114,15 +113,13 @@ impl<R: Runtime> RuntimeSyncer<R> {
         *self.listed.lock() = Some(running);
     }
 
-    /// Resolves when something changed in the runtime that no worker knows of, or changes were
-    /// lost, and the runtime should be listed; at once if that happened since the last call. For
-    /// one caller; cancel-safe.
+    /// Resolves when something changed in the runtime that no worker knows of, or changes were lost, and the runtime
+    /// should be listed; at once if that happened since the last call. For one caller; cancel-safe.
     pub async fn relist_needed(&self) {
         self.unknown.notified().await;
     }
 
-    /// Forwards the runtime's own changes (exits, readiness) to the workers. Runs until the runtime
-    /// is gone.
+    /// Forwards the runtime's own changes (exits, readiness) to the workers. Runs until the runtime is gone.
     pub async fn forward_runtime_changes(workers: PodWorkers<Self>) {
         let mut changes = workers.syncer().runtime.changes();
         loop {
@@ -206,8 +203,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
         }
     }
 
-    /// The rest of the time that the pod may be active; `None` if it has no deadline, or has
-    /// completed by itself.
+    /// The rest of the time that the pod may be active; `None` if it has no deadline, or has completed by itself.
     async fn active_time_left(&self, pod: &Pod) -> Option<Duration> {
         let (deadlines, _) = self.deadlines.as_ref().zip(deadline::of(pod))?;
         let said = self.statuses.probed(pod.uid());

@@ -135,8 +135,7 @@ impl WorkersState {
         record.is_some_and(|r| r.restart_requested && r.lifecycle == Lifecycle::Finished)
     }
 
-    /// Schedules another check because something changed in the runtime. Unknown and finished pods
-    /// are ignored.
+    /// Schedules another check because something changed in the runtime. Unknown and finished pods are ignored.
     pub(super) fn resync(&mut self, uid: &PodUid) -> Option<Wake> {
         let record = self.records.get_mut(uid)?;
         if record.lifecycle == Lifecycle::Finished && !record.has_leftover() {

@@ -6,8 +6,7 @@ use tokio::time::Instant;
 
 use crate::PodUid;
 
-/// Pods by the time they are due. The second part of the key distinguishes pods that are due at the
-/// same time.
+/// Pods by the time they are due. The second part of the key distinguishes pods that are due at the same time.
 #[derive(Debug, Default)]
 pub(super) struct Timetable {
     entries: BTreeMap<Key, PodUid>,

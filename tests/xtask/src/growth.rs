@@ -26,9 +26,9 @@ const PUBLISHED: [&str; 8] = [
 const CLOSED: [(&str, &str); 5] = [
     (
         "its reader decides for each variant, so a new one is a decision for every reader",
-        "ContainerKind ContainerState EndCause FsLayout GateReason GateState GoDurationError Hint \
+        "ContainerKind ContainerState EndCause FsLayout Garbage GateReason GateState GoDurationError Hint \
          InspectErrorKind InvalidField Keep KillReason KillWhom Lifecycle LockState MemoryAvailable \
-         MemoryFigure MetricValue Outcome PodEnd PodEventKind PodPhase PodStream PreemptionOutcome ProbeKind \
+         MemoryFigure MetricValue Outcome PodEnd PodEventKind PodFigures PodPhase PodStream PreemptionOutcome ProbeKind \
          ProgressPhase Proof QosClass Reclaimable ResourceName RestartCondition ShutdownKind ShutdownPoint \
          StaticPods Strategy StreamRequest ThresholdValue Tone Trigger Unit UnitChange UnitOutput UnitPhase \
          Verdict WorkOutcome",
@@ -36,7 +36,7 @@ const CLOSED: [(&str, &str); 5] = [
     (
         "a runtime or a source of one's own fills in each field: one that it does not know would be missing",
         "CommandStream ContainerExit ContainerStats ContainerStatus DesiredPods DiskUse DisruptionBudget \
-         EarlierEviction EarlierKill EvictionConstraints FoundContainer FoundPod Freed FsStats ImagePlaces \
+         EarlierEviction EarlierKill EvictionConstraints FoundContainer FoundPod Freed FsStats RuntimePlaces \
          InhibitorState LimitStats MeasureError MemoryStats NodeEnding NodeStats NodeView Notice NoticeState \
          PodEvent PodRef PodRuntimeStatus PodStats PodStopped PressureStats ReclaimError Reclaimed \
          RegisteredPlugin Rejection RunningPods RuntimePod ShutdownRequest StatusInput StoppedContainer \

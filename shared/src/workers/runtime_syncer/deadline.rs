@@ -9,8 +9,7 @@ use crate::{Pod, PodUid, PodUidMap, StatusOverride, WallTime};
 
 /// The ages of pods with a deadline, by the monotonic clock.
 ///
-/// Wall time is read once per pod and agent, to determine the pod's age: a clock that is set later
-/// terminates no pod.
+/// Wall time is read once per pod and agent, to determine the pod's age: a clock that is set later terminates no pod.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(Mutex<PodUidMap<FirstSeen>>);
 

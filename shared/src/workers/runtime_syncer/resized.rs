@@ -20,9 +20,8 @@ struct ResizedRun {
 }
 
 impl GivenResources {
-    /// The fields of containers that run with other resources than the pod now specifies: no
-    /// runtime resizes a running container. A run counts as given what the pod specified when the
-    /// run was first seen.
+    /// The fields of containers that run with other resources than the pod now specifies: no runtime resizes a running
+    /// container. A run counts as given what the pod specified when the run was first seen.
     pub(super) fn differ(&self, pod: &Pod, status: &PodRuntimeStatus) -> Vec<UnsupportedField> {
         let Some(spec) = pod.spec.as_ref() else { return Vec::new() };
         let init = spec.init_containers.as_deref().unwrap_or_default();
