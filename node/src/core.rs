@@ -100,7 +100,13 @@ impl<R: Runtime> Core<R> {
         let resync = Duration::from_secs(300);
         let observer: Arc<dyn WorkerObserver> = Arc::clone(&recorders) as _;
         let workers = PodWorkers::with_observer(syncer, recorder, resync, observer);
-        let fit = Fit::new::<R>(parts.machine, &parts.identity.name, settings, parts.admits_all);
+        let fit = Fit::new(
+            &*parts.runtime,
+            parts.machine,
+            &parts.identity.name,
+            settings,
+            parts.admits_all,
+        );
         let core = Self {
             runtime: parts.runtime,
             runtime_health: parts.runtime_health,

@@ -105,7 +105,8 @@ impl fmt::Debug for Machine {
 
 impl Fit {
     /// Reads the machine once. Without a machine, every pod fits.
-    pub(super) fn new<R: Runtime>(
+    pub(super) fn new(
+        runtime: &impl Runtime,
         machine: Option<Machine>,
         name: &str,
         settings: &Settings,
@@ -119,7 +120,7 @@ impl Fit {
             capacity: Mutex::new(None),
             victim_lock: VictimLock::new(),
             admits_all,
-            strict_groups: R::STRICT_GROUPS,
+            strict_groups: runtime.applies_strict_groups(),
         }));
         fit.follow(settings);
         fit

@@ -28,9 +28,6 @@ pub(crate) mod stats;
 // Over the limit because a runtime is one thing to those who write one: six methods are required, and the others have a
 // default that fits a simple runtime.
 pub trait Runtime: Send + Sync + 'static {
-    /// Whether it applies `supplementalGroupsPolicy: Strict`. A pod that asks for it is refused where it does not.
-    const STRICT_GROUPS: bool = true;
-
     /// Brings the pod's containers to the state that its spec asks for, in one step or several. Starts what should run
     /// and does not, and restarts what may be restarted and whose backoff is over. What runs is left as it is. A pod that
     /// was stopped and may be restarted starts again, without a backoff.
@@ -151,6 +148,12 @@ pub trait Runtime: Send + Sync + 'static {
     fn supports(&self, pod: &Pod) -> Result<(), RuntimeError> {
         let _ = pod;
         Ok(())
+    }
+
+    /// Whether it applies `supplementalGroupsPolicy: Strict`; by default it does. A pod that asks for it is refused where it
+    /// does not.
+    fn applies_strict_groups(&self) -> bool {
+        true
     }
 
     /// Whether the pod has completed: nothing of it runs, and [`sync_pod`](Self::sync_pod) would start nothing. False, the

@@ -195,7 +195,7 @@ async fn a_reload_that_makes_room_lets_in_what_was_refused() {
 fn a_reload_and_a_change_of_the_node_object_at_once_are_both_seen() {
     let label = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let machine = machine(Arc::new(AtomicBool::new(true)));
-    let fit = Fit::new::<FakeRuntime>(Some(machine), "n1", &Settings::default(), false);
+    let fit = Fit::new(&FakeRuntime::default(), Some(machine), "n1", &Settings::default(), false);
     for round in 0..1000 {
         let (text, together) = (round.to_string(), std::sync::Barrier::new(2));
         std::thread::scope(|scope| {

@@ -205,6 +205,10 @@ impl CriRuntime {
         open::open(config).await
     }
 
+    /// Whether it applies `supplementalGroupsPolicy: Strict`: the container runtime merges, as all did before the field
+    /// existed.
+    pub const STRICT_GROUPS: bool = false;
+
     /// The runtime's health, with its changes.
     pub fn health(&self) -> watch::Receiver<CriHealth> {
         self.context.health.subscribe()
@@ -212,8 +216,9 @@ impl CriRuntime {
 }
 
 impl Runtime for CriRuntime {
-    // The container runtime merges, as all did before the field existed.
-    const STRICT_GROUPS: bool = false;
+    fn applies_strict_groups(&self) -> bool {
+        Self::STRICT_GROUPS
+    }
 
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let synced = async {

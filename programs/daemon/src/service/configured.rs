@@ -131,6 +131,10 @@ impl Runtime for ConfiguredRuntime {
         each!(self, runtime => runtime.has_completed(pod))
     }
 
+    fn applies_strict_groups(&self) -> bool {
+        each!(self, runtime => runtime.applies_strict_groups())
+    }
+
     fn refuses_stop(&self, uid: &PodUid, reason: KillReason) -> Option<Arc<str>> {
         each!(self, runtime => runtime.refuses_stop(uid, reason))
     }
@@ -158,5 +162,32 @@ impl Runtime for ConfiguredRuntime {
         time: Duration,
     ) -> Result<Freed, RuntimeError> {
         boxed!(self, runtime => runtime.reclaim_memory(uid, figure, bytes, time))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    /// The methods of the first block after `head`.
+    fn methods(source: &'static str, head: &str) -> BTreeSet<&'static str> {
+        let (_, block) = source.split_once(head).unwrap();
+        let (block, _) = block.split_once("\n}\n").unwrap();
+        let lines = block.lines().filter_map(|line| line.strip_prefix("    "));
+        let named = lines.filter_map(|line| {
+            let line = line.strip_prefix("async ").unwrap_or(line);
+            line.strip_prefix("fn ")?.split(['(', '<']).next()
+        });
+        named.collect()
+    }
+
+    #[test]
+    fn what_a_runtime_is_asked_goes_to_the_chosen_one_and_never_to_a_default() {
+        let trait_ = include_str!("../../../../shared/src/runtime.rs");
+        let asked = methods(trait_, "pub trait Runtime: Send + Sync + 'static {");
+        assert!(asked.len() > 15, "{asked:?}");
+        let passed_on =
+            methods(include_str!("configured.rs"), "impl Runtime for ConfiguredRuntime {");
+        assert_eq!(asked, passed_on);
     }
 }

@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 use winddown_cri::CriRuntime;
 use winddown_engine::unsupported;
 use winddown_host::LocalNode;
-use winddown_runtimes::process::ProcessRuntime;
-use winddown_shared::{Allocatable, Pod, Runtime as _, UnsupportedField, platform_fits};
+use winddown_shared::{Allocatable, Pod, UnsupportedField, platform_fits};
 
 /// What the table distinguishes, in the order of its columns.
 pub(crate) const RUNTIMES: [&str; 3] = ["process", "systemd", "cri"];
@@ -191,13 +190,9 @@ impl fmt::Display for Refusal {
 /// What the node refuses: what the runtime does not support, and what the machine with this runtime does not.
 fn unsupported(runtime: &str, pod: &Pod) -> Vec<UnsupportedField> {
     let (mut found, strict_groups) = match runtime {
-        "process" => {
-            (winddown_runtimes::process::check_supported(pod), ProcessRuntime::STRICT_GROUPS)
-        }
-        // Both are the same type but for their drivers.
-        "systemd" => {
-            (winddown_runtimes::systemd::check_supported(pod), ProcessRuntime::STRICT_GROUPS)
-        }
+        // A runtime applies the policy unless it says otherwise.
+        "process" => (winddown_runtimes::process::check_supported(pod), true),
+        "systemd" => (winddown_runtimes::systemd::check_supported(pod), true),
         "cri" => (winddown_cri::check_supported(pod), CriRuntime::STRICT_GROUPS),
         other => panic!("{other} is no runtime"),
     };
