@@ -1,4 +1,7 @@
 #![doc = include_str!("../README.md")]
+#![doc = "\n# The agent of `examples/agent.rs`\n\n```rust,ignore"]
+#![doc = include_str!("../examples/agent.rs")]
+#![doc = "```"]
 //!
 //! # Overview
 //!
