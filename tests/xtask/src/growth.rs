@@ -11,10 +11,11 @@ use syn::{Attribute, Fields, Visibility};
 use crate::rooms;
 
 /// The folders of the published crates.
-const PUBLISHED: [&str; 8] = [
+const PUBLISHED: [&str; 9] = [
     "eviction",
     "preemption",
     "shared",
+    "shared/conformance",
     "shared/host",
     "shared/quantities",
     "shutdown",
@@ -28,8 +29,8 @@ const CLOSED: [(&str, &str); 5] = [
         "its reader decides for each variant, so a new one is a decision for every reader",
         "ContainerKind ContainerState EndCause FsLayout Garbage GateReason GateState GoDurationError Hint \
          InspectErrorKind InvalidField Keep KillReason KillWhom Lifecycle LockState MemoryAvailable \
-         MemoryFigure MetricValue Outcome PodEnd PodEventKind PodFigures PodPhase PodStream PreemptionOutcome ProbeKind \
-         ProgressPhase Proof QosClass Reclaimable ResourceName RestartCondition ShutdownKind ShutdownPoint \
+         MemoryFigure MetricValue Outcome PodEnd PodBehaviour PodEventKind PodFigures PodPhase PodStream PreemptionOutcome \
+         ProbeKind ProgressPhase Proof QosClass Reclaimable ResourceName RestartCondition ShutdownKind ShutdownPoint \
          StaticPods Strategy StreamRequest ThresholdValue Tone Trigger Unit UnitChange UnitOutput UnitPhase \
          Verdict WorkOutcome",
     ),

@@ -149,7 +149,7 @@ fn a_drain_in_progress_is_not_told_as_one_that_is_over() {
     node.admission_closed_by = vec![ClosedBy::Drain];
     let shown = |node: &Status| status(node, &View { width: None, ..SCREEN });
     assert!(
-        shown(&node).contains("! the node was drained: its pods are ended"),
+        shown(&node).contains("! the node was drained: its pods are terminated"),
         "{}",
         shown(&node)
     );
