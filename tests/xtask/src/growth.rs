@@ -177,7 +177,7 @@ mod tests {
             let manifest = Path::new(one["manifest_path"].as_str().unwrap()).parent().unwrap();
             manifest.strip_prefix(&root).unwrap().display().to_string()
         };
-        let published = crate::published::published();
+        let published = crate::published::published(&root).unwrap();
         assert_eq!(
             PUBLISHED.map(str::to_owned).into_iter().collect::<BTreeSet<_>>(),
             published.values().map(folder).collect()

@@ -1,18 +1,13 @@
 //! Checks what is linked into a program that does not ask for it.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
-use crate::repository;
+use crate::{repository, trees};
 
-/// The crates that cargo links into a package, itself among them.
+/// The names of the crates that cargo links into a package.
 fn linked(package: &[&str]) -> BTreeSet<String> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap());
-    cargo.args(["tree", "--offline", "--edges=normal", "--prefix=none", "--format={p}"]);
-    let done = cargo.args(package).current_dir(repository()).output().unwrap();
-    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let list = String::from_utf8(done.stdout).unwrap();
-    list.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    let crates = trees::crates(&repository(), package).unwrap();
+    crates.iter().filter_map(|one| one.split(' ').next()).map(str::to_owned).collect()
 }
 
 #[test]

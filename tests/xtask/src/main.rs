@@ -14,7 +14,6 @@ mod names;
 mod pages;
 mod plugins;
 mod promises;
-#[cfg(test)]
 mod published;
 mod rooms;
 mod texts;

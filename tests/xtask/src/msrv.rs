@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+
+use crate::published::published;
 
 /// Checks all crates of one version in one go.
 ///
@@ -33,17 +34,10 @@ pub(crate) fn check(repository: &Path) -> Result<()> {
 
 /// The published crates by the Rust that they need.
 fn by_version(repository: &Path) -> Result<BTreeMap<String, Vec<String>>> {
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(repository);
-    let output = cargo.args(["metadata", "--no-deps", "--offline", "--format-version=1"]).output();
-    let metadata: Value =
-        serde_json::from_slice(&output.context("cargo cannot be started")?.stdout)
-            .context("cargo metadata")?;
     let mut by_version = BTreeMap::<String, Vec<String>>::new();
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    for one in packages.filter(|one| one["publish"].is_null()) {
-        if let (Some(version), Some(name)) = (one["rust_version"].as_str(), one["name"].as_str()) {
-            by_version.entry(version.to_owned()).or_default().push(name.to_owned());
+    for (name, one) in published(repository)? {
+        if let Some(version) = one["rust_version"].as_str() {
+            by_version.entry(version.to_owned()).or_default().push(name);
         }
     }
     Ok(by_version)
