@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Pods are programs of this host, from the manifests in `DIRECTORY/pods`; `winddown --socket
-//! DIRECTORY/winddown.sock status` shows them. README.md explains the parts.
+//! DIRECTORY/agent.sock status` shows them. README.md explains the parts.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio_util::sync::CancellationToken;
-use winddown_config::Config;
-use winddown_control::{ControlSocket, Limits, Server};
-use winddown_host::machine::{host_name, wall_clock};
-use winddown_node::{Configured, Node, policy_of};
+use winddown_host::machine::wall_clock;
+use winddown_node::{Node, Shutdown};
 use winddown_runtimes::process::{ProcessConfig, ProcessRuntime, ShimCommand, shim};
 use winddown_shared::display::duration;
 use winddown_shared::{
     Counter, NodeHandle, NodePod, Plugin, PluginMetric, PluginName, Pod, ShutdownPoint,
     ShutdownWork, TerminationSpec, WallTime,
 };
-use winddown_static_pods::ManifestDirectory;
+use winddown_shutdown::Policy;
 use winddown_systemd::{InhibitorConfig, LogindInhibitor};
 
 const NAME: PluginName = PluginName::new("max-age");
@@ -150,35 +147,24 @@ fn usage() -> ExitCode {
 }
 
 async fn run(directory: &Path, oldest: Duration) -> Result<(), Box<dyn Error>> {
-    let mut config = Config::default();
-    config.access.state_directory = directory.join("state");
-    config.access.pod_logs_dir = directory.join("logs");
-    config.pods.static_pod_path = Some(directory.join("pods"));
-    let stop = CancellationToken::new();
+    let state = directory.join("state");
     let process = ProcessConfig::new(
-        config.access.state_directory.join("process"),
-        &config.access.pod_logs_dir,
+        state.join("process"),
+        directory.join("logs"),
         ShimCommand::subcommand("shim"),
         wall_clock(),
     );
     let runtime = Arc::new(ProcessRuntime::open(process).await?);
-    let delay = policy_of(&config.shutdown).delay_wanted();
-    let logind = Arc::new(LogindInhibitor::start(InhibitorConfig::new(delay)));
-    let pods = directory.join("pods");
-    let (watched, manifests) =
-        ManifestDirectory::new(pods, &host_name(), config.pods.file_check_frequency, wall_clock());
-    tokio::spawn(watched.run(stop.clone()));
+    let policy = Policy::default();
+    let logind = LogindInhibitor::start(InhibitorConfig::new(policy.delay_wanted()));
 
-    let configured = Configured::of(config, wall_clock().now());
     let node = Node::builder(runtime)
-        .settings(configured.settings())
-        .state_directory(directory.join("state"))
-        .source(manifests)
-        .plugin(configured.shutdown(logind))
+        .state_directory(&state)
+        .manifests(directory.join("pods"))
+        .plugin(Shutdown::new(Arc::new(logind), policy, &state))
         .plugin(MaxAge::new(oldest, directory.join("ages")))
         .start()?;
-
-    let socket = ControlSocket::bind(&directory.join("winddown.sock"), None).await?;
-    Server::new(Arc::new(node), Limits::default(), stop).serve(socket).await;
-    Ok(())
+    node.serve(directory.join("agent.sock")).await?;
+    // Until it is killed. The pods continue for the next agent.
+    std::future::pending().await
 }
