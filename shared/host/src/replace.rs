@@ -30,7 +30,7 @@ pub fn replace(path: &Path, mode: u32, durability: Durability, content: &[u8]) -
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
     let mut draft = Draft::create(directory, &name)?;
     draft.file.set_permissions(Permissions::from_mode(mode))?;
-    (&draft.file).write_all(content).map_err(|error| draft.error(&error))?;
+    (&draft.file).write_all(content).map_err(|error| at(&draft.path, &error))?;
     if durability == Durability::PowerCut {
         draft.file.sync_all()?;
     }
@@ -51,10 +51,6 @@ struct Draft {
 
 impl Draft {
     /// Creates an empty file that no other user may open, under a name that none has yet.
-    #[allow(
-        clippy::disallowed_methods,
-        reason = "it is new: nothing is read, and no link is followed"
-    )]
     fn create(directory: &Path, name: &str) -> io::Result<Self> {
         let mut how = OpenOptions::new();
         how.write(true).create_new(true).mode(0o600);
@@ -68,10 +64,6 @@ impl Draft {
                 Err(error) => return Err(at(&path, &error)),
             }
         }
-    }
-
-    fn error(&self, error: &io::Error) -> io::Error {
-        at(&self.path, error)
     }
 }
 
