@@ -1,6 +1,6 @@
 //! What happens now to the containers of a pod that is asked to end. Pure.
 //!
-//! The API server is told of the end in any case (`asking.rs`). What else happens depends on who can act:
+//! The API server learns of the end in any case (`asking.rs`). What else happens depends on who can act:
 //!
 //! | the API server | the pod | who stops its containers |
 //! |---|---|---|

@@ -31,7 +31,7 @@ impl AdmitHandler for Gate {
     }
 }
 
-fn nobody() -> OtherPods {
+fn no_others() -> OtherPods {
     OtherPods::none()
 }
 
@@ -51,7 +51,7 @@ fn plan() -> VictimPlan {
 
 fn decide(room: PreemptionOutcome) -> Verdict {
     let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(Always(room)));
-    Admission::default().then(fit).decide(&too_large("u"), &nobody())
+    Admission::default().then(fit).decide(&too_large("u"), &no_others())
 }
 
 fn refused(verdict: Verdict) -> (String, String) {
@@ -64,10 +64,10 @@ fn the_first_refusal_wins_and_later_handlers_are_not_asked() {
     let recording = Recording::default();
     let fit = || NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(recording.clone()));
     let shut = Admission::default().then(Gate(Some("NodeShutdown"))).then(fit());
-    assert_eq!(refused(shut.decide(&too_large("u"), &nobody())).0, "NodeShutdown");
+    assert_eq!(refused(shut.decide(&too_large("u"), &no_others())).0, "NodeShutdown");
     assert!(recording.0.lock().unwrap().is_empty(), "no room is made for a refused pod");
     let open = Admission::default().then(Gate(None)).then(fit()).then(Gate(Some("Later")));
-    let rejection = open.admit(&too_large("u"), &nobody()).unwrap_err();
+    let rejection = open.admit(&too_large("u"), &no_others()).unwrap_err();
     assert_eq!(&*rejection.reason, "OutOfcpu");
     assert_eq!(
         rejection.status_message(),
@@ -91,7 +91,7 @@ fn what_becomes_of_the_pod_is_what_the_hook_says() {
     assert_eq!(refused(none), ("UnknownReason".into(), unknown.into()));
 
     let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(Always(coming)));
-    let rejection = fit.admit(&too_large("u"), &nobody()).unwrap_err();
+    let rejection = fit.admit(&too_large("u"), &no_others()).unwrap_err();
     assert_eq!(&*rejection.reason, "OutOfcpu", "now it may not start, whatever could be done");
 }
 
@@ -102,9 +102,9 @@ fn a_pod_that_a_later_check_refuses_gets_no_room() {
             .with_preemption(Arc::new(Always(PreemptionOutcome::Preempt(plan()))))
     };
     let refusing = Admission::default().then(fit()).then(Gate(Some("AppArmor")));
-    assert_eq!(refused(refusing.decide(&too_large("u"), &nobody())).0, "AppArmor");
+    assert_eq!(refused(refusing.decide(&too_large("u"), &no_others())).0, "AppArmor");
     let two = Admission::default().then(fit()).then(Gate(None)).then(fit());
-    assert!(matches!(two.decide(&too_large("u"), &nobody()), Verdict::Waiting(_)));
+    assert!(matches!(two.decide(&too_large("u"), &no_others()), Verdict::Waiting(_)));
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn a_node_that_was_never_read_lets_nothing_in() {
     let admission = Admission::default().then(NodeFit::new(receiver));
     let small = pod("u", &asks(&json!({"cpu": "1m"})));
     let expected = ("InvalidNodeInfo".into(), "Kubelet cannot get node info.".into());
-    assert_eq!(refused(admission.decide(&small, &nobody())), expected);
+    assert_eq!(refused(admission.decide(&small, &no_others())), expected);
     sender.send_replace(Some(Arc::new(machine1())));
-    assert!(matches!(admission.decide(&small, &nobody()), Verdict::Admitted));
+    assert!(matches!(admission.decide(&small, &no_others()), Verdict::Admitted));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn no_room_is_made_for_a_pod_of_another_system() {
     let fit = NodeFit::new(Arc::new(machine1())).with_preemption(Arc::new(recording.clone()));
     let mut spec = asks(&json!({"cpu": "1"}));
     spec["os"] = json!({"name": "windows"});
-    assert_eq!(refused(fit.decide(&critical(&spec), &nobody())).0, "PodOSNotSupported");
+    assert_eq!(refused(fit.decide(&critical(&spec), &no_others())).0, "PodOSNotSupported");
     assert!(recording.0.lock().unwrap().is_empty());
 }
 
