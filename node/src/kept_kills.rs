@@ -191,10 +191,8 @@ impl KeptKill {
             RestartCondition::RoomIsFree | RestartCondition::PressureEnds
         );
         let status = self.status.clone();
-        EarlierKill {
-            request: KillRequest::new(by).with_evict(evict).with_status(status),
-            until: Duration::from_millis(self.until_boot_ms),
-        }
+        let request = KillRequest::new(by).with_evict(evict).with_status(status);
+        EarlierKill::new(request, Duration::from_millis(self.until_boot_ms))
     }
 }
 

@@ -503,7 +503,9 @@ impl<R: Runtime> Intake<R> {
 
     /// Removes the kill that an earlier agent requested of this pod, and returns it with what is left of its grace.
     fn earlier_kill(&mut self, uid: &PodUid) -> Option<KillRequest> {
-        Some(self.earlier.kills.remove(uid)?.request_at(self.earlier.clock.now()))
+        let kill = self.earlier.kills.remove(uid)?;
+        let request = kill.request_at(self.earlier.clock.now());
+        Some(KillRequest { is_recorded: kill.has_terminated && !self.ran_before(uid), ..request })
     }
 
     fn ran_before(&self, uid: &PodUid) -> bool {

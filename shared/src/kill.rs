@@ -167,6 +167,8 @@ pub struct KillRequest {
     /// How long the caller waits; `None` uses 1.5 times the effective grace period, and never less
     /// than 10 s. When it passes, the caller gets [`KillError::Deadline`] and the kill continues.
     pub deadline: Option<Instant>,
+    /// Whether an earlier agent has recorded, besides the request, that the pod has terminated.
+    pub(crate) is_recorded: bool,
 }
 
 impl KillRequest {
@@ -183,7 +185,15 @@ impl KillRequest {
 
     /// Creates a request with the pod's own grace period and no status.
     pub fn new(reason: KillReason) -> Self {
-        Self { reason, grace: None, until: None, evict: false, status: None, deadline: None }
+        Self {
+            reason,
+            grace: None,
+            until: None,
+            evict: false,
+            status: None,
+            deadline: None,
+            is_recorded: false,
+        }
     }
 
     /// Sets [`grace`](Self::grace).
@@ -220,14 +230,22 @@ impl KillRequest {
 /// A request of an earlier agent of this boot to terminate a pod. Its end is a point in time: time passes while no agent
 /// runs, and while the runtime is silent.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EarlierKill {
     /// The request. Its own grace period is not used.
     pub request: KillRequest,
     /// When the grace period ends, in time since the boot.
     pub until: Duration,
+    /// Whether the earlier agent has recorded that the pod has terminated.
+    pub has_terminated: bool,
 }
 
 impl EarlierKill {
+    /// A request to a pod that is not known to have terminated.
+    pub fn new(request: KillRequest, until: Duration) -> Self {
+        Self { request, until, has_terminated: false }
+    }
+
     /// The request for the rest of the grace period, which may be nothing. `now` is the time since the boot.
     #[must_use]
     pub fn request_at(&self, now: Duration) -> KillRequest {

@@ -156,7 +156,9 @@ impl RunRecord {
                 status_of_ended()
             }));
             let until = started + until.min(group.latest_end);
-            Some((PodUid::new(pod.uid.as_str()), EarlierKill { request, until }))
+            let mut kill = EarlierKill::new(request, until);
+            kill.has_terminated = pod.end.is_over();
+            Some((PodUid::new(pod.uid.as_str()), kill))
         })
     }
 

@@ -12,7 +12,7 @@ use super::{DesiredPods, Intake, WAITING_FOR_PREEMPTION};
 use crate::status::StatusStore;
 use crate::testing::{self, FakeRecorder, FakeRuntime, pod_with};
 use crate::{
-    Admission, AdmitHandler, BootClock, CONFIG_SOURCE_ANNOTATION, EarlierKill, GateReason,
+    Admission, AdmitHandler, BootClock, CONFIG_SOURCE_ANNOTATION, EarlierKill, Event, GateReason,
     GateState, Grace, KillReason, KillRequest, NodeEndListener, OtherPods, PluginName, Pod,
     PodKiller, PodUid, PodUidMap, PodWorkers, Rejection, RestartCondition, Runtime, RuntimeSyncer,
     StatusOverride, VictimLock, WallClock, WallTime,
@@ -63,7 +63,7 @@ fn node_with(
 /// A node of which an earlier agent requested the pods in `asked` to terminate.
 fn node_resuming(runtime: FakeRuntime, asked: PodUidMap<KillRequest>) -> Node {
     let until = Duration::from_secs(1030);
-    let kills = asked.into_iter().map(|(uid, request)| (uid, EarlierKill { request, until }));
+    let kills = asked.into_iter().map(|(uid, request)| (uid, EarlierKill::new(request, until)));
     let kills = kills.collect();
     let with = |intake: Intake<FakeRuntime>| {
         intake.with_earlier_kills(kills, BootClock::new(|| Duration::from_secs(1000)))
@@ -292,6 +292,37 @@ async fn a_pod_that_an_earlier_agent_asked_to_end_is_not_looked_after_again() {
     assert_eq!(node.said(&asked), ("Failed".into(), "Terminated".into()));
     assert_eq!(node.said(&kept).0, "Running");
     assert_eq!(node.runtime.starts().len(), 2, "neither was started again");
+}
+
+/// The log of a shutdown has one line each for the request and the end, whichever agent saw it.
+#[tokio::test(start_paused = true)]
+async fn only_an_end_that_the_earlier_agent_has_not_recorded_is_reported() {
+    for (runs, has_terminated, events) in
+        [(false, true, 0), (false, false, 2), (true, true, 2), (true, false, 2)]
+    {
+        let (runtime, web, recorder) =
+            (FakeRuntime::default(), pod("web", "Always"), FakeRecorder::default());
+        runtime.sync_pod(&web).await.unwrap();
+        if !runs {
+            runtime.stop_pod(web.uid(), Some(&web), Grace::fixed(Grace::SHORTEST)).await.unwrap();
+        }
+        let kill = EarlierKill {
+            has_terminated,
+            ..EarlierKill::new(shutdown(), Duration::from_secs(1030))
+        };
+        let kills = PodUidMap::from_iter([(web.uid().clone(), kill)]);
+        let clock = BootClock::new(|| Duration::from_secs(1000));
+        let with = |intake: Intake<FakeRuntime>| intake.with_earlier_kills(kills, clock);
+        let node = node_as(runtime, recorder.clone(), |admission| admission, with);
+        node.gate.send_replace(GateState::Shut);
+        node.want(&[&web]).await;
+        assert_eq!(node.said(&web), ("Failed".into(), "Terminated".into()));
+        let told = |event: &&Event| {
+            matches!(event, Event::KillRequested { .. } | Event::PodStopped { .. })
+        };
+        let count = recorder.events().iter().filter(told).count();
+        assert_eq!(count, events, "{runs} {has_terminated}: {:?}", recorder.events());
+    }
 }
 
 /// For every reason, and for a restart of the agent before and after the pod has stopped.
@@ -858,10 +889,7 @@ async fn a_pod_is_killed_when_that_was_promised_whenever_the_agent_died_and_howe
             runtime.sync_pod(&web).await.unwrap();
             runtime.stop_takes(web.uid(), Duration::from_secs(3600));
             let (asked, booted) = (Instant::now(), Duration::from_secs(1000));
-            let kill = EarlierKill {
-                request: KillRequest::new(KillReason::Eviction),
-                until: booted + grace,
-            };
+            let kill = EarlierKill::new(KillRequest::new(KillReason::Eviction), booted + grace);
             tokio::time::sleep(died + away).await;
             let kills = PodUidMap::from_iter([(web.uid().clone(), kill)]);
             let clock = BootClock::new(move || booted + asked.elapsed());

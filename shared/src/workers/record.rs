@@ -106,6 +106,8 @@ pub(super) struct Ending {
     pub(super) status: Option<StatusOverride>,
     /// Whether the stop call has begun.
     pub(super) acknowledged: bool,
+    /// Whether an earlier agent has recorded that the pod has terminated.
+    pub(super) is_recorded: bool,
     /// Shortens the grace period of the stop call in flight.
     pub(super) in_flight: Option<GraceSender>,
     /// Notifies those that wait for the termination.
@@ -124,6 +126,7 @@ impl Ending {
             kill_at: None,
             status: None,
             acknowledged: false,
+            is_recorded: false,
             in_flight: None,
             done: EndSender::new(),
         }

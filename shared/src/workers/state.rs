@@ -74,15 +74,16 @@ pub(super) enum PodWork {
         cancel: Arc<Notify>,
         waited: Option<Duration>,
     },
+    /// `since` is when the termination began; `None` if an earlier agent has recorded its end.
     Terminate {
         pod: Pod,
         stop: Stop,
-        since: Instant,
+        since: Option<Instant>,
     },
     TerminateRuntime {
         pod: RuntimePod,
         grace: Grace,
-        /// When the termination began; `None` for what is left of a pod that had terminated.
+        /// As above; also `None` for what is left of a pod that had terminated.
         since: Option<Instant>,
     },
     Finish {
@@ -201,6 +202,7 @@ impl WorkersState {
                 ending.status.clone_from(&request.status);
             }
             ending.reason.get_or_insert(request.reason);
+            ending.is_recorded |= began && request.is_recorded;
         }
         record.set_pending(Pending { kind: UpdateKind::Kill, pod: Some(pod), mirror, since });
         let wait = ending_wait(record, grace, began, shortened);

@@ -133,11 +133,11 @@ async fn sync<S: PodSyncer>(syncer: &S, update: SyncUpdate, cancel: &Notify) -> 
     }
 }
 
-async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Instant) -> Done {
+async fn terminate<S: PodSyncer>(syncer: &S, pod: Pod, stop: Stop, since: Option<Instant>) -> Done {
     let (label, reason) = (pod.pod_ref().clone(), stop.until.reason());
     match caught(syncer.sync_terminating_pod(pod, stop)).await {
         Ok(stopped) => {
-            let told = Some(StepReport::of_stop(label, &stopped, since));
+            let told = since.map(|since| StepReport::of_stop(label, &stopped, since));
             Done { outcome: StepOutcome::Stopped(Arc::new(stopped)), told }
         }
         // It may be refused by now: a shutdown was called off. Another attempt would fail like this one.

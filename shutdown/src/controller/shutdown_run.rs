@@ -1,5 +1,6 @@
 //! One run of a shutdown, from the signal to its end.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,8 +165,9 @@ impl<K: EndingPods> ShutdownController<K> {
                 carried.map(|carried| (carried.groups, carried.work)).unzip();
             let carried_work = carried_work.unwrap_or_default();
             let (pods, budget) = (plan.pod_count(), plan.deadline);
-            if groups.is_some() {
+            if let Some(groups) = &groups {
                 let after = shutdown_run.started.elapsed();
+                let pods = still_to_end(&plan, groups);
                 self.parts.recorder.record(&Event::ShutdownResumed { after, pods });
             } else {
                 self.parts.recorder.record(&Event::ShutdownStarted { pods, budget });
@@ -427,4 +429,14 @@ impl<K: EndingPods> ShutdownController<K> {
         }
         (epoch.or(ours.then_some(signal.login.epoch)), ours && !signal.is_unit_stop)
     }
+}
+
+/// The number of planned pods that an earlier agent has not recorded as terminated. A runtime lists what is left of the
+/// others.
+fn still_to_end(plan: &Plan, carried: &[GroupReport]) -> usize {
+    let reports = carried.iter().flat_map(|group| &group.pods);
+    let ended: HashSet<&str> =
+        reports.filter(|pod| pod.end.is_over()).map(|pod| pod.uid.as_str()).collect();
+    let planned = plan.groups.iter().flat_map(|group| &group.pods);
+    planned.filter(|planned| !ended.contains(planned.pod.uid().as_str())).count()
 }

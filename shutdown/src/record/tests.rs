@@ -252,6 +252,9 @@ fn pods_that_were_asked_are_asked_again_for_the_rest_of_their_grace_unless_the_r
         [end("ending", 20), end("last", 30)],
         "the time of one is over, and it stays; one that has ended starts again"
     );
+    let over = record.asked(Duration::ZERO, false).filter(|(_, kill)| kill.has_terminated);
+    let over: Vec<String> = over.map(|(uid, _)| uid.to_string()).collect();
+    assert_eq!(over, ["gone", "killed", "stays"]);
     let (_, kill) = record.asked(Duration::ZERO, false).next().unwrap();
     assert_eq!(kill.request.reason, KillReason::Shutdown);
     assert_eq!(&*kill.request.status.unwrap().reason, "Terminated");

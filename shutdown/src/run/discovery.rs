@@ -43,6 +43,17 @@ impl Discovery {
             more_known,
         }
     }
+
+    /// Asks the runtime how a pod ended that no agent saw end.
+    pub(super) fn ask_how_it_ended<K: EndingPods>(
+        &mut self,
+        killer: &Arc<K>,
+        uid: &PodUid,
+        place: ReportPosition,
+    ) {
+        let (killer, uid) = (Arc::clone(killer), uid.clone());
+        self.unseen_ends.spawn(async move { (place, killer.unseen_end(&uid).await) });
+    }
 }
 
 impl<K: EndingPods> ShutdownRun<'_, K> {
@@ -128,11 +139,9 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         if self.discovery.missing.is_empty() {
             return;
         }
-        for (uid, place) in self.discovery.missing.drain() {
+        for (uid, place) in std::mem::take(&mut self.discovery.missing) {
             if self.groups[place.group].pods[place.pod].end_unseen() {
-                let killer = Arc::clone(self.killer);
-                let end = async move { (place, killer.unseen_end(&uid).await) };
-                self.discovery.unseen_ends.spawn(end);
+                self.discovery.ask_how_it_ended(self.killer, &uid, place);
             }
         }
         self.finish_what_is_over();

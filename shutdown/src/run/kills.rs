@@ -229,6 +229,12 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         let end = match answer {
             // It had stopped before, and none of its containers was running any more.
             Ok(stopped) if counted && stopped.containers.is_empty() => was,
+            // It had exited before this agent asked it again: the runtime knows when.
+            Ok(stopped) if !first && stopped.containers.is_empty() => {
+                report.end_as(Some(now), &stopped);
+                self.discovery.ask_how_it_ended(self.killer, pod.uid(), place);
+                report.end
+            }
             Ok(stopped) => {
                 let signalled = stopped.signalled_at.filter(|_| first).map(offset);
                 report.sigterm = report.sigterm.or(signalled);

@@ -308,13 +308,14 @@ fn terminate_work(record: &mut Record, now: Instant) -> Option<PodWork> {
         .unwrap_or(Grace::SHORTEST)
         .max(Grace::SHORTEST);
     let until = begin_grace(ending, length, now).with_reason(ending.reason);
+    let since = (!ending.is_recorded).then_some(ending.since);
     if let Some(pod) = record.observed.pod.clone() {
         let status = ending.status.clone().filter(|status| restarts || !status.restarts_on_node);
         let stop = Stop { grace: ending.grace, until, status };
-        return Some(PodWork::Terminate { pod, stop, since: ending.since });
+        return Some(PodWork::Terminate { pod, stop, since });
     }
     let pod = record.observed.runtime_pod.clone()?;
-    Some(PodWork::TerminateRuntime { pod, grace: until, since: Some(ending.since) })
+    Some(PodWork::TerminateRuntime { pod, grace: until, since })
 }
 
 /// The grace period of a stop that begins now. One that is tried again, or goes on after a restart of the agent, gets the

@@ -108,6 +108,36 @@ async fn a_pod_that_is_asked_again_is_killed_when_that_was_promised() {
     }
 }
 
+/// A runtime lists what is left of a pod until the pod workers have freed it.
+#[tokio::test(start_paused = true)]
+async fn the_next_agent_counts_the_pods_that_run_and_reports_when_the_others_had_exited() {
+    for mut site in [site(), site_with_memory()] {
+        site.world.tells_ends();
+        site.world.lingers("quick");
+        site.world.lingers("slow");
+        let first = site.agent();
+        site.prepare();
+        // Both were asked at 2 s. `quick` exits at 3 s, `slow` at 8 s, and `stubborn` is not killed.
+        site.until(secs(4)).await;
+        site.kill(first).await;
+        site.until(secs(9)).await;
+        let second = site.agent();
+        site.reach(&second, ProgressPhase::Released).await;
+        let counted = site.recorder.events().iter().find_map(|event| match event {
+            Event::ShutdownResumed { pods, .. } => Some(*pods),
+            _ => None,
+        });
+        assert_eq!(counted, Some(4), "only the end of quick is on record");
+        let report = &site.reports.all()[0];
+        let exit = |name: &str| {
+            let (_, pod) = report.pods().find(|(_, pod)| pod.name == name).unwrap();
+            (pod.end, pod.exit, pod.error.clone())
+        };
+        assert_eq!(exit("quick"), (PodEnd::Exited, Some(secs(3)), None));
+        assert_eq!(exit("slow"), (PodEnd::Exited, Some(secs(8)), None));
+    }
+}
+
 /// Kills the agent in the middle of a shutdown, with a runtime that does not answer the next agent.
 async fn killed_beside_a_silent_runtime(mut site: Site) -> (Site, super::agents::Agent) {
     let first = site.agent();
