@@ -1,10 +1,10 @@
-//! logind's configuration files: which file sets `InhibitDelayMaxSec`, and winddown's own drop-in.
+//! logind's configuration files: which file sets `InhibitDelayMaxSec`, and the agent's own drop-in.
 //!
 //! logind waits at most `InhibitDelayMaxSec` (5 s unless configured) for a delay lock. The value is
 //! merged from the main file and the drop-ins of four directories: drop-ins are ordered by file
 //! *name*, and the last name wins. Other packages set it too (e.g.
-//! `unattended-upgrades-logind-maxdelay.conf`), so winddown's file needs the last name, and if
-//! another file wins, winddown must report which one (kubernetes/kubernetes#102818).
+//! `unattended-upgrades-logind-maxdelay.conf`), so the agent's file needs the last name, and if
+//! another file wins, the agent must report which one (kubernetes/kubernetes#102818).
 
 mod merge;
 mod ours;
@@ -19,9 +19,15 @@ pub use ours::{Applied, RequiredDropIn, apply, ours};
 pub use time_span::parse_time_span;
 pub use write::{WriteError, Written, content, remove, write};
 
-/// The name of winddown's drop-in. It sorts after the files that packages are known to install; a
-/// file that sorts after it wins, on purpose.
+/// The name of winddown's own drop-in: [`name_of`] `winddown`.
 pub const NAME: &str = "zz-winddown.conf";
+
+/// The name of the drop-in of an agent of this name, with `-` for what a file name should not have. It sorts after the
+/// files that packages are known to install; a file that sorts after it wins, on purpose.
+pub fn name_of(owner: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    format!("zz-{}.conf", owner.chars().map(plain).collect::<String>())
+}
 
 /// The directories that systemd searches, highest precedence first: a file hides files of the same
 /// name in later directories. The order does not decide between different names.

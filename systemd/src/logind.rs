@@ -59,7 +59,7 @@ pub struct InhibitorConfig {
     /// The root directory for reading and writing logind's configuration. `None` means `/` if [`bus`](Self::bus) is the
     /// system bus; for any other logind, the configuration and the delay are then left alone.
     pub root: Option<PathBuf>,
-    /// The name of the lock's holder, as `systemd-inhibit --list` shows it.
+    /// The name of the lock's holder, as `systemd-inhibit --list` shows it and the logind drop-in has it.
     pub who: String,
     /// The reason, as `systemd-inhibit --list` shows it.
     pub why: String,

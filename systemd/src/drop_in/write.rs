@@ -1,4 +1,4 @@
-//! Writes and removes winddown's own drop-in.
+//! Writes and removes the agent's own drop-in.
 
 use std::fs;
 use std::io;
@@ -9,9 +9,9 @@ use std::time::Duration;
 use winddown_host::{Durability, regular};
 use winddown_shared::{error_chain, seconds_up};
 
-use super::{NAME, below};
+use super::{below, name_of};
 
-const TEMPLATE: &str = include_str!("../../units/logind.conf.d/zz-winddown.conf");
+const TEMPLATE: &str = include_str!("../../units/logind.conf.d/zz-agent.conf");
 
 /// The directories for the drop-in. The second one does not survive a reboot; it is for nodes whose
 /// /etc is read-only.
@@ -37,9 +37,11 @@ pub enum Written {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// An administrator masked the drop-in, so winddown must not set the delay.
-    #[error("{} is linked to /dev/null, so winddown does not set logind's delay", file.display())]
+    /// An administrator masked the drop-in, so the agent must not set the delay.
+    #[error("{} is linked to /dev/null, so {owner} does not set logind's delay", file.display())]
     Masked {
+        /// The agent's name.
+        owner: String,
         /// Its path on the node.
         file: PathBuf,
     },
@@ -66,41 +68,47 @@ pub enum WriteError {
     },
 }
 
-/// Returns the content of the drop-in that sets `delay`, rounded up to whole seconds.
-pub fn content(delay: Duration) -> String {
-    TEMPLATE.replace("@DELAY@", &seconds_up(delay).to_string())
+/// Returns the content of the drop-in of the agent `owner` that sets `delay`, rounded up to whole seconds.
+pub fn content(owner: &str, delay: Duration) -> String {
+    let delay = seconds_up(delay).to_string();
+    TEMPLATE.replace("@OWNER@", &one_line(owner)).replace("@DELAY@", &delay)
 }
 
-/// Writes the drop-in for `delay` below `root`, in /etc or, if that fails, in /run.
+/// The name as a comment can have it.
+fn one_line(owner: &str) -> String {
+    owner.split(char::is_control).collect()
+}
+
+/// Writes the drop-in of the agent `owner` for `delay` below `root`, in /etc or, if that fails, in /run.
 ///
 /// The change is atomic, and on disk when this returns: logind sees the old file or the new one,
 /// also after a loss of power. Blocks on the file system.
 ///
 /// # Errors
 /// [`WriteError`]. The old file, if there is one, is intact.
-pub fn write(root: &Path, delay: Duration) -> Result<Written, WriteError> {
-    let text = content(delay);
+pub fn write(root: &Path, owner: &str, delay: Duration) -> Result<Written, WriteError> {
+    let text = content(owner, delay);
     let [first, second] = PLACES;
-    match write_in(root, first, &text) {
+    match write_in(root, first, owner, &text) {
         Err(WriteError::Failed { file, source }) => {
             tracing::debug!(file = %file.display(), error = error_chain(&source), "trying /run instead");
-            write_in(root, second, &text)
+            write_in(root, second, owner, &text)
         }
         done => done,
     }
 }
 
-/// Removes winddown's drop-in from both directories below `root`, and returns the path it had on
-/// the node. Keeps a link to /dev/null, and a file of that name whose first line does not say that
-/// it is winddown's. Blocks on the file system.
+/// Removes the drop-in of the agent `owner` from both directories below `root`, and returns the path it had on
+/// the node. Keeps a link to /dev/null, and a file of that name whose first line does not name that
+/// agent. Blocks on the file system.
 ///
 /// # Errors
 /// [`WriteError::Stays`].
-pub fn remove(root: &Path) -> Result<Option<PathBuf>, WriteError> {
+pub fn remove(root: &Path, owner: &str) -> Result<Option<PathBuf>, WriteError> {
     let mut removed = None;
     for place in PLACES {
-        let file = Path::new(place).join(NAME);
-        if !is_signed(&below(root, &file)) {
+        let file = Path::new(place).join(name_of(owner));
+        if !is_signed(&below(root, &file), owner) {
             continue;
         }
         let path = below(root, &file);
@@ -112,13 +120,14 @@ pub fn remove(root: &Path) -> Result<Option<PathBuf>, WriteError> {
     Ok(removed)
 }
 
-/// Whether winddown's drop-in exists in one of its directories.
-pub(super) fn is_there(root: &Path) -> bool {
-    PLACES.iter().any(|place| is_signed(&below(root, &Path::new(place).join(NAME))))
+/// Whether the agent's drop-in exists in one of its directories.
+pub(super) fn is_there(root: &Path, owner: &str) -> bool {
+    let name = name_of(owner);
+    PLACES.iter().any(|place| is_signed(&below(root, &Path::new(place).join(&name)), owner))
 }
 
-/// Whether the file's first line says that it is winddown's.
-fn is_signed(path: &Path) -> bool {
+/// Whether the file's first line names the agent.
+fn is_signed(path: &Path, owner: &str) -> bool {
     let is_file = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_file());
     let text = if is_file {
         regular::read(path, regular::MAX_CONFIGURATION_BYTES).unwrap_or_default()
@@ -126,14 +135,14 @@ fn is_signed(path: &Path) -> bool {
         Vec::new()
     };
     let first = text.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    first.starts_with(b"#") && String::from_utf8_lossy(first).contains("winddown")
+    first.starts_with(b"#") && String::from_utf8_lossy(first).contains(&one_line(owner))
 }
 
-fn write_in(root: &Path, place: &str, text: &str) -> Result<Written, WriteError> {
-    let file = Path::new(place).join(NAME);
+fn write_in(root: &Path, place: &str, owner: &str, text: &str) -> Result<Written, WriteError> {
+    let file = Path::new(place).join(name_of(owner));
     let path = below(root, &file);
     if fs::read_link(&path).is_ok_and(|target| target == Path::new("/dev/null")) {
-        return Err(WriteError::Masked { file });
+        return Err(WriteError::Masked { owner: owner.to_owned(), file });
     }
     if regular::read(&path, regular::MAX_CONFIGURATION_BYTES)
         .is_ok_and(|old| old == text.as_bytes())

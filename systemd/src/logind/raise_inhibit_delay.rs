@@ -34,7 +34,7 @@ pub(super) struct Raised {
 
 /// Updates the drop-in, makes logind reload, and reads the delay until it settles. `tried` says
 /// that this was done before, with no known change since; the result is `None` if indeed nothing
-/// changed and logind was not called. Without a `root` nothing is written and logind is not called; with it comes what
+/// changed and logind was not called. The drop-in is that of the agent `owner`. Without a `root` nothing is written and logind is not called; with it comes what
 /// works there.
 ///
 /// Cancelling it half-way leaves a complete drop-in or none.
@@ -44,9 +44,9 @@ pub(super) struct Raised {
 pub(super) async fn raise_inhibit_delay(
     calls: &impl LoginCalls,
     root: Option<(&Path, &OneThread)>,
+    owner: &str,
     current: Duration,
-    wanted: Duration,
-    tried: bool,
+    (wanted, tried): (Duration, bool),
 ) -> Result<Option<Raised>, LogindCallError> {
     let short = current < wanted;
     let Some(root) = root else {
@@ -55,7 +55,8 @@ pub(super) async fn raise_inhibit_delay(
         return Ok((!tried).then_some(Raised { delay: current, set_by: None, obstacle }));
     };
     let mut obstacle = None;
-    match on_disk(root, move |root| drop_in::apply(root, wanted, short)).await {
+    let who = owner.to_owned();
+    match on_disk(root, move |root| drop_in::apply(root, &who, wanted, short)).await {
         Ok(Ok(Applied::Wrote { file })) => {
             tracing::info!(file = %file.display(), delay = ?wanted, "wrote logind's drop-in");
         }

@@ -55,9 +55,13 @@ fn ours_is_there_only_while_logind_gives_less_without_it() {
             .partition(|source| source.file == Path::new(MAIN));
         let expected =
             expected.map_or(RequiredDropIn::Absent, |delay| RequiredDropIn::Present(secs(delay)));
-        assert_eq!(ours(&main, &drop_ins, secs(wanted)), expected, "{files:?} {wanted}");
+        assert_eq!(
+            ours(&main, &drop_ins, "winddown", secs(wanted)),
+            expected,
+            "{files:?} {wanted}"
+        );
         // The delay grows with what is wanted, and is never less than without our file.
-        if let RequiredDropIn::Present(delay) = ours(&main, &drop_ins, INFINITY) {
+        if let RequiredDropIn::Present(delay) = ours(&main, &drop_ins, "winddown", INFINITY) {
             assert_eq!(delay, INFINITY, "{files:?}");
         }
     }
@@ -78,20 +82,26 @@ fn a_file_of_ours_goes_from_both_places_when_others_give_enough_and_comes_back_w
     let root = tempfile::tempdir().expect("a directory");
     let root = root.path();
     let other = "[Login]\nInhibitDelayMaxSec=60\n";
-    assert_eq!(apply(root, secs(22), true).expect("written"), Applied::Wrote { file: OURS.into() });
-    assert_eq!(apply(root, secs(22), true).expect("read"), Applied::Nothing);
+    assert_eq!(
+        apply(root, "winddown", secs(22), true).expect("written"),
+        Applied::Wrote { file: OURS.into() }
+    );
+    assert_eq!(apply(root, "winddown", secs(22), true).expect("read"), Applied::Nothing);
     let text = fs::read_to_string(root.join(&OURS[1..])).expect("ours");
     put(root, OURS_IN_RUN, &text);
     put(root, UNATTENDED, other);
     assert_eq!(given(root), 22, "ours has the last name");
-    let removed = apply(root, secs(22), false).expect("removed");
+    let removed = apply(root, "winddown", secs(22), false).expect("removed");
     assert_eq!((removed, given(root)), (Applied::Removed { file: OURS.into() }, 60));
     assert!(!root.join(&OURS[1..]).exists() && !root.join(&OURS_IN_RUN[1..]).exists());
-    assert_eq!(apply(root, secs(22), false).expect("read"), Applied::Nothing);
+    assert_eq!(apply(root, "winddown", secs(22), false).expect("read"), Applied::Nothing);
     // logind already gives enough for another reason: nothing is written.
     fs::remove_file(root.join(&UNATTENDED[1..])).expect("it was there");
-    assert_eq!(apply(root, secs(22), false).expect("read"), Applied::Nothing);
-    assert_eq!(apply(root, secs(22), true).expect("written"), Applied::Wrote { file: OURS.into() });
+    assert_eq!(apply(root, "winddown", secs(22), false).expect("read"), Applied::Nothing);
+    assert_eq!(
+        apply(root, "winddown", secs(22), true).expect("written"),
+        Applied::Wrote { file: OURS.into() }
+    );
 }
 
 #[test]
@@ -99,11 +109,11 @@ fn what_is_not_ours_stays_although_it_has_our_name() {
     let root = tempfile::tempdir().expect("a directory");
     let root = root.path();
     put(root, OURS, "[Login]\nInhibitDelayMaxSec=7\n");
-    assert_eq!(apply(root, Duration::ZERO, false).expect("read"), Applied::Nothing);
+    assert_eq!(apply(root, "winddown", Duration::ZERO, false).expect("read"), Applied::Nothing);
     assert_eq!(given(root), 7);
     fs::remove_file(root.join(&OURS[1..])).expect("it was there");
     symlink("/dev/null", root.join(&OURS[1..])).expect("a link");
-    assert_eq!(apply(root, Duration::ZERO, false).expect("read"), Applied::Nothing);
-    let masked = apply(root, secs(60), true);
+    assert_eq!(apply(root, "winddown", Duration::ZERO, false).expect("read"), Applied::Nothing);
+    let masked = apply(root, "winddown", secs(60), true);
     assert!(matches!(masked, Err(WriteError::Masked { .. })), "{masked:?}");
 }

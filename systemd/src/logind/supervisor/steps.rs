@@ -42,7 +42,8 @@ pub(super) async fn carry_out(
         LogindStep::RaiseDelay => {
             let current = facts.delay.unwrap_or_default();
             let root = config.configuration_root().map(|root| (root, disk));
-            let outcome = raise_inhibit_delay(calls, root, current, facts.wanted, facts.raised);
+            let wanted = (facts.wanted, facts.raised);
+            let outcome = raise_inhibit_delay(calls, root, &config.who, current, wanted);
             outcome.await.map(StepResult::Raised)
         }
         LogindStep::ReadRequest => {

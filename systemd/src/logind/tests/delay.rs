@@ -34,7 +34,7 @@ async fn override_successful() {
     assert_eq!((rig.now().delay, rig.now().delay_set_by), (Some(secs(30)), None));
     assert_eq!(rig.login.count("reload"), 1);
     let text = fs::read_to_string(rig.drop_in()).expect("the drop-in");
-    assert_eq!(text, drop_in::content(secs(30)));
+    assert_eq!(text, drop_in::content("winddown", secs(30)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,7 +170,7 @@ async fn beside_another_packages_longer_delay_a_file_left_from_before_goes() {
         let login = Scripted::giving(secs(22)).reloading_to(secs(60), secs(0));
         let mut rig = Rig::start_with(&login, secs(wanted), |config| {
             put(root_of(config), FOREIGN, 60);
-            drop_in::write(root_of(config), secs(22)).expect("it is written");
+            drop_in::write(root_of(config), "winddown", secs(22)).expect("it is written");
         });
         rig.until("what the other package gives", |s| s.delay == Some(secs(60))).await;
         rig.until_held().await;
