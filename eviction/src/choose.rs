@@ -8,6 +8,7 @@ use winddown_shared::{Pod, PodStats};
 
 use crate::conditions::Conditions;
 use crate::decide::Shortage;
+use crate::exemption::Exemption;
 use crate::policy::{BEYOND_GRACE, HARD_GRACE, Policy};
 use crate::rank::{Ranked, rank_by};
 use crate::signal::{FreedBy, Resource};
@@ -207,16 +208,22 @@ fn judge(
     }
 }
 
-/// Why no pod is evicted although there are some, for the log; none unless the policy spares each of them.
-pub(crate) fn all_exempt(considered: &[Considered<'_>], policy: &Policy) -> Option<String> {
+/// Why none of these pods is evicted, for the end of a log line: how many for which reason.
+pub(crate) fn why_none(considered: &[Considered<'_>], policy: &Policy) -> String {
     let mut counts = BTreeMap::new();
     for one in considered {
-        let because = policy.exemption(one.pod)?;
-        if one.verdict != CandidateVerdict::Critical {
-            return None;
-        }
+        let because = match one.verdict {
+            CandidateVerdict::Critical => {
+                policy.exemption(one.pod).map_or("spared", Exemption::text)
+            }
+            CandidateVerdict::NotMeasured => "not measured yet",
+            CandidateVerdict::Ending => "terminating",
+            CandidateVerdict::Stuck => "terminating, and late",
+            CandidateVerdict::Chosen | CandidateVerdict::NotNeeded => "not needed",
+        };
         *counts.entry(because).or_insert(0_usize) += 1;
     }
-    let counts = counts.into_iter().map(|(because, count)| format!("{count} {}", because.text()));
-    Some(counts.collect::<Vec<_>>().join("; ")).filter(|text| !text.is_empty())
+    let counts = counts.into_iter().map(|(because, count)| format!("{count} {because}"));
+    let counts = counts.collect::<Vec<_>>().join("; ");
+    if counts.is_empty() { counts } else { format!(": {counts}") }
 }

@@ -128,25 +128,27 @@ async fn static_pods_with_a_priority_count_where_all_pods_are_static() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_every_pod_is_spared_it_is_said_why() {
-    let said = |pods: Vec<Pod>| {
-        let figures = memory("1Gi");
-        let candidates = pods.iter().map(|pod| Candidate {
-            pod,
-            stats: Some(&figures),
-            is_never_measured: false,
-            ending: None,
-        });
-        let candidates: Vec<_> = candidates.collect();
-        let choice = choose(&act(true, "1Gi"), &candidates, &policy(), Instant::now());
-        all_exempt(&choice.considered, &policy())
+async fn where_no_pod_can_be_evicted_it_is_said_why() {
+    let now = Instant::now();
+    let figures = memory("1Gi");
+    let spared = [static_pod("a", "a"), static_pod("b", "b"), pod("critical", 2_000_000_000, &[])];
+    let (new, going) = (pod("new", 0, &[]), pod("going", 0, &[]));
+    let ending = ending(1, true, None);
+    let of = |pod, stats, ending| Candidate { pod, stats, is_never_measured: false, ending };
+    let mut candidates: Vec<_> = spared.iter().map(|pod| of(pod, Some(&figures), None)).collect();
+    let said = |candidates: &[Candidate<'_>]| {
+        let choice = choose(&act(true, "1Gi"), candidates, &policy(), now);
+        assert!(choice.victim.is_none());
+        why_none(&choice.considered, &policy())
     };
-    let spared =
-        vec![static_pod("a", "a"), static_pod("b", "b"), pod("critical", 2_000_000_000, &[])];
-    let why = "2 static without a priority in the manifest; 1 of a priority of 2000000000 or more";
-    assert_eq!(said(spared.clone()).as_deref(), Some(why));
-    assert_eq!(said([spared, vec![pod("web", 0, &[])]].concat()), None, "it is not for all");
-    assert_eq!(said(Vec::new()), None);
+    let why =
+        ": 1 of a priority of 2000000000 or more; 2 static without a priority in the manifest";
+    assert_eq!(said(&candidates), why);
+    candidates = vec![of(&spared[0], Some(&figures), None), of(&new, None, None)];
+    candidates.push(of(&going, Some(&figures), ending));
+    let why = ": 1 not measured yet; 1 static without a priority in the manifest; 1 terminating";
+    assert_eq!(said(&candidates), why);
+    assert_eq!(said(&[]), "");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use winddown_shared::{
 
 use super::{Completion, EvictionController, Hold, paused};
 use crate::cause::Cause;
-use crate::choose::{Candidate, CandidateEnding, Choice, all_exempt, choose, comes_in_time};
+use crate::choose::{Candidate, CandidateEnding, Choice, choose, comes_in_time, why_none};
 use crate::conditions::Conditions;
 use crate::decide::Shortage;
 use crate::history::{DecisionOutcome, EvictionRecord, first_of};
@@ -373,8 +373,7 @@ impl<K: PodKiller, S: Signals, R: Reclaim> EvictionController<K, S, R> {
         if times == 0 {
             self.log_met(shortage);
             let (signal, pods) = (shortage.cause, choice.considered.len());
-            let why = all_exempt(&choice.considered, policy)
-                .map_or_else(String::new, |why| format!(": {why}"));
+            let why = why_none(&choice.considered, policy);
             tracing::warn!(%signal, pods, "the node runs short and there is no pod to evict{why}");
         }
         self.record(shortage, choice, DecisionOutcome::no_candidate(&choice.considered));
