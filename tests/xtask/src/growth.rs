@@ -37,7 +37,7 @@ const CLOSED: [(&str, &str); 5] = [
     (
         "a runtime or a source of one's own fills in each field: one that it does not know would be missing",
         "CommandStream ContainerExit ContainerStats ContainerStatus DesiredPods DiskUse DisruptionBudget \
-         EarlierEviction EarlierKill EvictionConstraints FoundContainer FoundPod Freed FsStats RuntimePlaces \
+         EarlierEviction EvictionConstraints FoundContainer FoundPod Freed FsStats RuntimePlaces \
          InhibitorState LimitStats MeasureError MemoryStats NodeEnding NodeStats NodeView Notice NoticeState \
          PodEvent PodRef PodRuntimeStatus PodStats PodStopped PressureStats ReclaimError Reclaimed \
          RegisteredPlugin Rejection RunningPods RuntimePod ShutdownRequest StatusInput StoppedContainer \
