@@ -13,12 +13,14 @@ mod eviction;
 mod install;
 mod manual;
 mod preemption;
+mod wait;
 
 pub use doctor::DoctorArgs;
 pub use eviction::PlanEvictionArgs;
 pub use install::{InstallArgs, UninstallArgs};
 pub use manual::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
 pub use preemption::{PlanPreemptionArgs, StrategyChoice};
+pub use wait::{WaitArgs, WaitCondition};
 
 /// Forms a command's result can have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -26,6 +26,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod values;
+mod wait;
 mod watch;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -35,7 +36,7 @@ pub use args::{
     InstallArgs, KillArgs, ManArgs, OutputFormat, PlanArgs, PlanCommand, PlanEvictionArgs,
     PlanPreemptionArgs, PlanShutdownArgs, PlanStartArgs, ReleaseArgs, ReportArgs, ReportFormat,
     RuntimeChoice, SchemaArgs, SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat,
-    UndrainArgs, UninstallArgs, VersionArgs,
+    UndrainArgs, UninstallArgs, VersionArgs, WaitArgs, WaitCondition,
 };
 pub use exit::{CommandError, Exit};
 pub use output::{ColorChoice, Output};
@@ -143,6 +144,10 @@ pub enum Command {
     /// Withdraws the deadline of `drain --deadline`, or ends the drain if there is none. A drain in progress is
     /// called off: pods that it has not asked to end run on.
     Undrain(UndrainArgs),
+    /// Wait until the node is protected or drained, or its report is there
+    ///
+    /// For scripts. Returns at once if it is already true.
+    Wait(WaitArgs),
     /// End one pod
     ///
     /// Runs preStop, sends SIGTERM, and sends SIGKILL when the grace period is over; returns when the pod is
@@ -234,6 +239,7 @@ fn dispatch(cli: &Cli, out: &mut Output) -> Result<Exit, CommandError> {
         Command::Doctor(args) => doctor::run(global, args, out),
         Command::Drain(args) => ask::block_on(drain::run(global, args, out)),
         Command::Undrain(args) => ask::block_on(drain::undrain(global, args.output, out)),
+        Command::Wait(args) => ask::block_on(wait::run(global, args, out)),
         Command::Kill(args) => ask::block_on(kill::run(global, args, out)),
         Command::Release(args) => ask::block_on(release::run(global, args, out)),
         Command::Install(args) => install::install(global, args, out),

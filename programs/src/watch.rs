@@ -11,7 +11,7 @@ use super::{CommandError, Exit, Output, OutputFormat};
 use winddown_control::api::{Envelope, Status};
 use winddown_control::{AnswerLines, Client, ClientError};
 
-mod feed;
+pub(super) mod feed;
 mod live;
 mod terminal;
 #[cfg(test)]

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::world::{World, printing, run};
 use crate::{Cli, Exit, Output, dispatch};
 use winddown_control::api::{
-    ConfigView, DrainEvent, DrainRequest, Health, KillAnswer, KillBody, NodeStatus, NoticeBody,
-    PreemptionCase, PreemptionPlan, ReleaseAnswer, ReportList, RoomVerdict, ShutdownPlan,
-    StartPlan, Status, WithdrawAnswer,
+    ClosedBy, ConfigView, DrainEvent, DrainRequest, Health, KillAnswer, KillBody, NodeStatus,
+    NoticeBody, PreemptionCase, PreemptionPlan, ReleaseAnswer, ReportList, RoomVerdict,
+    ShutdownPlan, StartPlan, Status, WithdrawAnswer,
 };
 use winddown_control::{
     ActApi, ApiError, ControlSocket, HealthApi, Limits, PlanApi, ReportApi, Server, StatusApi,
@@ -258,7 +258,7 @@ pub(super) fn with_agent(test: impl FnOnce(&str)) {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let stop = CancellationToken::new();
     let socket = runtime.block_on(ControlSocket::bind(&path, None)).unwrap();
-    let server = Server::new(Arc::new(Agent), Limits::default(), stop.clone());
+    let server = Server::new(Arc::new(Agent::default()), Limits::default(), stop.clone());
     let task = runtime.spawn(server.serve(socket));
     test(&format!("--socket {}", path.display()));
     stop.cancel();
@@ -273,10 +273,10 @@ fn the_status_is_printed_in_each_form() {
         assert!(text.out.starts_with("node       edge-1, winddown"), "{}", text.out);
         let json = run(&format!("winddown {socket} status -o json"));
         let read: Status = serde_json::from_str(&json.out).unwrap();
-        assert_eq!(read, Agent.status());
+        assert_eq!(read, Agent::default().status());
         let yaml = run(&format!("winddown {socket} status -o yaml"));
         let read: Status = serde_saphyr::from_str(&yaml.out).unwrap();
-        assert_eq!(read, Agent.status());
+        assert_eq!(read, Agent::default().status());
     });
 }
 
@@ -344,16 +344,37 @@ fn a_withdrawal_says_what_keeps_the_node_closed() {
     });
 }
 
-struct Agent;
+#[test]
+fn a_wait_ends_in_time_and_says_what_was_missing() {
+    with_agent(|socket| {
+        let ran = run(&format!("winddown {socket} wait --for=lock --timeout 50ms"));
+        assert_eq!(ran.exit, Exit::Failure);
+        assert_eq!(
+            ran.err,
+            "error: after 50ms: the shutdown lock is not held\n  next: `winddown status` shows \
+             why; --timeout waits longer\n"
+        );
+        let ran = run(&format!("winddown {socket} wait --for=drained"));
+        assert_eq!((ran.exit, ran.out.as_str()), (Exit::Success, "the node is drained\n"));
+    });
+    let ran = run(&format!("winddown {NO_AGENT} wait --for=lock --timeout 50ms"));
+    assert_eq!(ran.exit, Exit::AgentUnreachable, "{}", ran.err);
+}
+
+/// Its status never changes.
+#[derive(Default)]
+struct Agent(watch::Sender<u64>);
 
 impl StatusApi for Agent {
     fn status(&self) -> Status {
         let node = NodeStatus { name: "edge-1".to_owned(), ..NodeStatus::default() };
-        Status::new("2026-11-20T12:00:00Z".parse().unwrap(), node)
+        let mut status = Status::new("2026-11-20T12:00:00Z".parse().unwrap(), node);
+        status.admission_closed_by = vec![ClosedBy::Drain];
+        status
     }
 
     fn changes(&self) -> watch::Receiver<u64> {
-        watch::Sender::new(0).subscribe()
+        self.0.subscribe()
     }
 
     fn config(&self) -> ConfigView {

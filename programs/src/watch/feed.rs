@@ -11,7 +11,7 @@ use winddown_control::{AnswerLines, Client, ClientError};
 const MAX_QUEUED_STATUSES: usize = 4;
 
 /// An event from the agent.
-pub(super) enum FeedEvent {
+pub(crate) enum FeedEvent {
     /// The current status of the node.
     Status(Box<Status>),
     /// The agent does not answer; the request is repeated.
@@ -21,7 +21,7 @@ pub(super) enum FeedEvent {
 }
 
 /// Forwards events until the receiver is dropped. `first` is the result of the first request.
-pub(super) fn listen(
+pub(crate) fn listen(
     client: &Client,
     first: Result<AnswerLines, ClientError>,
 ) -> mpsc::Receiver<FeedEvent> {

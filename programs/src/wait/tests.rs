@@ -1,0 +1,64 @@
+use winddown_control::api::{DrainStatus, LastBootStatus, NodeStatus, Protection};
+
+use super::*;
+
+/// The verdict on a status that says nothing but what `change` makes of it.
+fn verdict(condition: WaitCondition, change: impl FnOnce(&mut Status)) -> Result<String, String> {
+    let time = "2026-11-20T12:00:00Z".parse().unwrap();
+    let mut status = Status::new(time, NodeStatus::default());
+    change(&mut status);
+    judge(condition, &status)
+}
+
+#[test]
+fn the_lock_is_waited_for_until_it_is_held() {
+    let waiting = verdict(WaitCondition::Lock, |status| {
+        status.lock.state = LockState::Waiting;
+        status.lock.why = Some("logind does not answer".to_owned());
+    });
+    let why = "the shutdown lock is not held: logind does not answer".to_owned();
+    assert_eq!(waiting, Err(why));
+    let released = verdict(WaitCondition::Lock, |status| status.lock.state = LockState::Released);
+    assert!(released.is_err());
+    assert!(verdict(WaitCondition::Lock, |status| status.lock.state = LockState::Held).is_ok());
+}
+
+#[test]
+fn a_node_is_protected_only_if_the_agent_says_so() {
+    let with = |state: ProtectionState| {
+        verdict(WaitCondition::Protected, |status| {
+            let text = "winddown holds the lock".to_owned();
+            status.protection = Some(Protection { state, text, ..Protection::default() });
+        })
+    };
+    assert_eq!(with(ProtectionState::Protected), Ok("winddown holds the lock".to_owned()));
+    for other in [ProtectionState::Limited, ProtectionState::Unprotected, ProtectionState::Unknown]
+    {
+        assert!(with(other).is_err(), "{other:?}");
+    }
+    assert!(verdict(WaitCondition::Protected, |_| ()).is_err());
+}
+
+#[test]
+fn a_node_is_drained_when_no_pod_is_left_and_none_is_admitted() {
+    let with = |closed: &[ClosedBy], drain: Option<DrainStatus>| {
+        verdict(WaitCondition::Drained, |status| {
+            status.admission_closed_by = closed.to_vec();
+            status.drain = drain;
+        })
+    };
+    let to_go = |pods_to_go, pods_unknown| Some(DrainStatus { pods_to_go, pods_unknown });
+    assert_eq!(with(&[], None), Err("the node is not being drained".to_owned()));
+    assert!(with(&[ClosedBy::Shutdown], None).is_err());
+    assert_eq!(with(&[ClosedBy::Drain], to_go(3, false)), Err("pods that still run: 3".to_owned()));
+    assert!(with(&[ClosedBy::Drain], to_go(0, true)).is_err());
+    assert!(with(&[ClosedBy::Drain], None).is_ok());
+}
+
+#[test]
+fn a_report_is_waited_for_until_the_agent_knows_how_the_node_went_down() {
+    assert!(verdict(WaitCondition::Report, |_| ()).is_err());
+    let last = LastBootStatus { text: "Clean shutdown".to_owned(), ..LastBootStatus::default() };
+    let known = verdict(WaitCondition::Report, |status| status.last_boot = Some(last));
+    assert_eq!(known, Ok("Clean shutdown".to_owned()));
+}
