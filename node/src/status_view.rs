@@ -2,9 +2,11 @@
 //! it is in memory.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as kube;
+use winddown_host::pod_logs;
 use winddown_shared::status::{StatusEntry, is_terminal};
 use winddown_shared::{
     Lifecycle, LockState, Pod, PodKiller, PodSnapshot, PodUid, Runtime, RuntimePod,
@@ -42,6 +44,9 @@ impl<R: Runtime> Node<R> {
         status.admission_closed_by = reasons.iter().map(Into::into).collect();
         status.pods_unknown = !core.workers.running().known;
         status.pods = pods;
+        if let Some(logs) = core.runtime.pod_logs() {
+            status.pods.iter_mut().for_each(|pod| name_logs(logs, pod));
+        }
         status.rejected = rejected;
         status.manifests = self.manifests(manifests.as_deref().or(self.0.manifests.as_deref()));
         status.decisions = core.recorders.decisions.last();
@@ -137,6 +142,18 @@ fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::Po
     told.grace_left_seconds = grace_left(snapshot).map(|left| left.as_secs());
     told.stays = snapshot.restarts_on_node;
     Some(told)
+}
+
+/// Adds the paths of the logs of containers that have run.
+fn name_logs(logs: &Path, pod: &mut api::PodStatus) {
+    let directory =
+        pod_logs::pod_logs(logs, &pod.namespace, &pod.name, &PodUid::new(pod.uid.as_str()));
+    for container in &mut pod.containers {
+        if container.started_at.is_some() || container.last_state.is_some() {
+            let log = directory.join(pod_logs::run_log(&container.name, container.restarts));
+            container.log = log.display().to_string();
+        }
+    }
 }
 
 /// What is left of the pod's grace period; `None` unless it is terminating.
@@ -247,12 +264,25 @@ fn containers(status: &kube::PodStatus) -> Vec<api::ContainerStatus> {
     init.chain(regular).collect()
 }
 
+/// The kubelet's record of a run that has exited.
+fn exited_run(ended: &kube::ContainerStateTerminated) -> api::ExitedRun {
+    api::ExitedRun {
+        exit_code: ended.exit_code,
+        reason: ended.reason.clone().unwrap_or_default(),
+        message: ended.message.clone().unwrap_or_default(),
+        started_at: ended.started_at.as_ref().map(|at| at.0),
+        finished_at: ended.finished_at.as_ref().map(|at| at.0),
+    }
+}
+
 fn container(status: &kube::ContainerStatus, kind: &str) -> api::ContainerStatus {
+    let last = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
     let mut told = api::ContainerStatus {
         name: status.name.clone(),
         kind: kind.to_owned(),
         ready: status.ready,
         restarts: u32::try_from(status.restart_count).unwrap_or(0),
+        last_state: last.map(|ended| api::LastState { terminated: exited_run(ended) }),
         ..api::ContainerStatus::default()
     };
     let Some(state) = &status.state else { return told };
@@ -262,11 +292,13 @@ fn container(status: &kube::ContainerStatus, kind: &str) -> api::ContainerStatus
         told.message = waiting.message.clone().unwrap_or_default();
     } else if let Some(ended) = &state.terminated {
         "exited".clone_into(&mut told.state);
-        told.reason = ended.reason.clone().unwrap_or_default();
-        told.message = ended.message.clone().unwrap_or_default();
-        told.exit_code = Some(ended.exit_code);
-    } else if state.running.is_some() {
+        let run = exited_run(ended);
+        (told.reason, told.message) = (run.reason, run.message);
+        told.exit_code = Some(run.exit_code);
+        (told.started_at, told.finished_at) = (run.started_at, run.finished_at);
+    } else if let Some(running) = &state.running {
         "running".clone_into(&mut told.state);
+        told.started_at = running.started_at.as_ref().map(|at| at.0);
     }
     told
 }

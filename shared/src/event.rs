@@ -7,7 +7,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{KillReason, PluginName, PodEvent, PodRef, ResourceName, StatusOverride};
+use crate::{
+    ContainerExit, KillReason, PluginName, PodEvent, PodRef, ResourceName, StatusOverride,
+};
 
 pub(crate) mod of_pod;
 pub(crate) mod pressure_condition;
@@ -199,6 +201,19 @@ pub enum Event {
     },
     /// Something happened to a pod's containers without a decision: only a Kubernetes Event reports it.
     Pod(PodEvent),
+    /// A container exited without having been asked to, or because it kept failing its probe.
+    ContainerExited {
+        /// The pod.
+        pod: PodRef,
+        /// The container.
+        container: Arc<str>,
+        /// How it exited.
+        exit: Box<ContainerExit>,
+        /// The last line that says why: of its termination message or of its output, if there is any.
+        last_line: Option<Arc<str>>,
+        /// The delay before it is restarted; `None` if it is not.
+        again_in: Option<Duration>,
+    },
     /// A call to the runtime failed and will be retried.
     SyncFailed {
         /// The pod.

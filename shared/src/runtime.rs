@@ -1,5 +1,6 @@
 //! The interface to whatever runs containers.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,6 +190,11 @@ pub trait Runtime: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<Vec<(PodUid, PodStats)>>, RuntimeError>> + Send {
         let _ = disk_age;
         async { Ok(None) }
+    }
+
+    /// The directory of the containers' logs, laid out as `/var/log/pods` is; `None`, the default, if there is none.
+    fn pod_logs(&self) -> Option<&Path> {
+        None
     }
 
     /// Where the node is to be measured for its pods.

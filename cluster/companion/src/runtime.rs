@@ -1,5 +1,6 @@
 //! A kubelet as a [`Runtime`].
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +21,8 @@ use super::stop::{MOUNT_CHECK_INTERVAL, StopCore};
 const UNMOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long one call waits for the first list of pods.
 const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Where kubelets write logs unless their `podLogsDir` says otherwise.
+const KUBELETS_POD_LOGS: &str = "/var/log/pods";
 /// The problem while requests fail.
 const AWAY: &str = "the API server is away: pods are as last known";
 
@@ -61,6 +64,10 @@ impl<N> std::fmt::Debug for KubeletRuntime<N> {
 
 /// Measures and reclaims nothing: the kubelet evicts its pods and cleans up after them itself.
 impl<N: KubeletHost> Runtime for KubeletRuntime<N> {
+    fn pod_logs(&self) -> Option<&Path> {
+        Some(Path::new(KUBELETS_POD_LOGS))
+    }
+
     /// Starts nothing: returns the status as the kubelet reports it.
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         Ok(SyncedPod { status: self.core.sync(pod), ..SyncedPod::default() })

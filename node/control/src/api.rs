@@ -9,6 +9,7 @@ mod decision;
 mod envelope;
 mod guard;
 mod health;
+mod pod_trouble;
 mod pods;
 mod preemption;
 mod protection;
@@ -25,7 +26,11 @@ pub use decision::Decision;
 pub use envelope::{ApiAnswer, Envelope};
 pub use guard::{GuardStatus, HoldingPod, ReleaseAnswer};
 pub use health::{Check, Health};
-pub use pods::{ContainerStatus, ManifestProblem, Manifests, PodState, PodStatus, RejectedPod};
+pub use pod_trouble::{PodTrouble, TroubleKind};
+pub use pods::{
+    ContainerStatus, ExitedRun, LastState, ManifestProblem, Manifests, PodState, PodStatus,
+    RejectedPod,
+};
 pub use preemption::{
     ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
 };

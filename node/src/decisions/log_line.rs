@@ -21,6 +21,8 @@ pub fn log_decision(event: &Event, told: &Decision) {
                 log_kind = &*told.kind,
                 pod,
                 uid = word("uid"),
+                container = word("container"),
+                exit_code = number("exitCode"),
                 reason = word("reason").or_else(|| killed_by(event)),
                 signal = word("signal"),
                 condition = word("condition"),
@@ -41,6 +43,7 @@ pub fn log_decision(event: &Event, told: &Decision) {
 fn is_warning(event: &Event) -> bool {
     match event {
         Event::SyncFailed { .. }
+        | Event::ContainerExited { again_in: Some(_), .. }
         | Event::PodRejected { .. }
         | Event::FieldsIgnored { .. }
         | Event::EvictionStarted { .. }
@@ -50,6 +53,7 @@ fn is_warning(event: &Event) -> bool {
         | Event::NodePressure { on: true, .. }
         | Event::ExceededGracePeriod { .. }
         | Event::LastBoot { graceful: Some(false), .. } => true,
+        Event::ContainerExited { exit, .. } => exit.exit_code != 0,
         Event::GroupEnded { left, .. } => *left > 0,
         Event::ShutdownEnded { left, unknown, .. } => *left > 0 || *unknown,
         _ => false,

@@ -39,7 +39,7 @@ struct Check {
 type Run = fn(&Facts) -> Option<Finding>;
 
 /// All checks, in the order in which findings of the same severity are shown.
-const CHECKS: [Run; 33] = [
+const CHECKS: [Run; 34] = [
     shutdown::agent,
     shutdown::periods,
     shutdown::lock,
@@ -57,6 +57,7 @@ const CHECKS: [Run; 33] = [
     containers::runtime,
     containers::admission,
     containers::starts,
+    containers::loops,
     containers::scopes,
     containers::slice,
     containers::limits,
@@ -76,7 +77,7 @@ const CHECKS: [Run; 33] = [
 ];
 
 /// Checks that depend on the configuration: if it cannot be read, their findings would be about the defaults.
-const OF_THE_CONFIGURATION: [&str; 13] = [
+const OF_THE_CONFIGURATION: [&str; 14] = [
     "periods",
     "delay",
     "sandbox",
@@ -85,6 +86,7 @@ const OF_THE_CONFIGURATION: [&str; 13] = [
     "crash",
     "runtime",
     "starts",
+    "crash-loop",
     "scopes",
     "slice",
     "limits",

@@ -8,7 +8,8 @@ use unicode_width::UnicodeWidthStr;
 use super::{Column, Table, View, changes, fit, status, wrap};
 use fixtures::{five_pods, fresh, pod};
 use winddown_control::api::{
-    EndedBy, LockState, PodState, Protection, ProtectionReason, ProtectionState, Status,
+    ContainerStatus, EndedBy, ExitedRun, LastState, LockState, PodState, Protection,
+    ProtectionReason, ProtectionState, Status,
 };
 
 #[test]
@@ -63,19 +64,50 @@ fn a_hostile_pod_neither_reaches_the_terminal_nor_breaks_the_table() {
     }
 }
 
+/// A container that waits for this reason.
+fn waiting(reason: &str) -> ContainerStatus {
+    ContainerStatus {
+        name: "main".to_owned(),
+        state: "waiting".to_owned(),
+        reason: reason.to_owned(),
+        ..ContainerStatus::default()
+    }
+}
+
+#[test]
+fn a_pod_that_loops_is_a_problem_with_its_exit_code_and_the_path_of_its_log() {
+    let mut node = fresh();
+    let mut loops = pod("default", "web", 0);
+    let terminated = ExitedRun { exit_code: 3, reason: "Error".to_owned(), ..ExitedRun::default() };
+    loops.containers = vec![ContainerStatus {
+        last_state: Some(LastState { terminated }),
+        log: "/var/log/winddown/default_web_u/main/4.log".to_owned(),
+        ..waiting("CrashLoopBackOff")
+    }];
+    node.pods.push(loops);
+    let text = status(&node, &View::default());
+    let wanted = "! default/web does not stay up: container main exited with code 3 (Error)\n    \
+                  its output is in /var/log/winddown/default_web_u/main/4.log\n";
+    assert!(text.contains(wanted), "{text}");
+}
+
 #[test]
 fn a_pod_without_an_image_is_a_problem_and_the_way_out_is_named() {
     let problem = |reason: &str, state| {
         let mut node = fresh();
         let mut pulls = pod("default", "web", 0);
-        (pulls.reason, pulls.state) = (reason.to_owned(), state);
+        pulls.state = state;
+        pulls.containers = vec![waiting(reason)];
         node.pods.push(pulls);
         let text = status(&node, &View::default());
         text.lines().find(|line| line.contains("default/web ")).map(str::to_owned)
     };
     for reason in ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"] {
         let line = problem(reason, PodState::Syncing).unwrap_or_default();
-        assert!(line.contains(&format!("default/web has no image, {reason}")), "{reason}: {line}");
+        assert!(
+            line.contains(&format!("default/web has no image: container main: {reason}")),
+            "{reason}: {line}"
+        );
     }
     let line = problem("CreateContainerConfigError", PodState::Syncing).unwrap_or_default();
     assert!(line.contains("cannot be started as it is written"), "{line}");

@@ -1,8 +1,9 @@
 //! Statuses of nodes to display.
 
 use winddown_control::api::{
-    Decision, GroupProgress, GroupSummary, LockState, NodeStatus, Phase, PlanSummary, PodState,
-    PodStatus, PressureStatus, RuntimeStatus, Status, ThresholdStatus,
+    ContainerStatus, Decision, ExitedRun, GroupProgress, GroupSummary, LastState, LockState,
+    NodeStatus, Phase, PlanSummary, PodState, PodStatus, PressureStatus, RuntimeStatus, Status,
+    ThresholdStatus,
 };
 
 /// Returns a healthy node.
@@ -99,7 +100,15 @@ pub(crate) fn short() -> Status {
         ..PressureStatus::default()
     });
     if let Some(pod) = status.pods.first_mut() {
-        pod.reason = "CrashLoopBackOff".to_owned();
+        let terminated =
+            ExitedRun { exit_code: 3, reason: "Error".to_owned(), ..ExitedRun::default() };
+        pod.containers = vec![ContainerStatus {
+            name: "builder".to_owned(),
+            state: "waiting".to_owned(),
+            reason: "CrashLoopBackOff".to_owned(),
+            last_state: Some(LastState { terminated }),
+            ..ContainerStatus::default()
+        }];
         pod.ready_containers = 0;
     }
     status.decisions.push(decision(

@@ -49,6 +49,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -220,6 +221,10 @@ impl Runtime for CriRuntime {
         Self::STRICT_GROUPS
     }
 
+    fn pod_logs(&self) -> Option<&Path> {
+        Some(&self.context.config.logs.dir)
+    }
+
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let synced = async {
             self.context.ensure_adopted().await?;
@@ -350,6 +355,10 @@ impl Driver for CriContext {
 
     fn end_notices(&self) -> &EndNotices {
         &self.end_notices
+    }
+
+    fn pod_logs(&self) -> &Path {
+        &self.config.logs.dir
     }
 
     /// Uses the pod's address for hooks and probes, if the pod has its own.

@@ -1,5 +1,6 @@
 //! The interface between the engine, which decides when, and a runtime, which acts.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,6 +47,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// The writer of the pods' end notices.
     fn end_notices(&self) -> &EndNotices;
+
+    /// The directory of the containers' logs, laid out as `/var/log/pods` is.
+    fn pod_logs(&self) -> &Path;
 
     /// Facts about the node for the hooks and probes of the pod; its address is where network probes connect.
     fn node(&self, state: &EnginePodState<Self::RunScope>) -> EnvironmentFacts;

@@ -27,6 +27,7 @@ pub mod driver;
 pub mod end_notices;
 pub mod entry;
 pub mod environment;
+mod exit_report;
 pub mod failure;
 pub mod files;
 pub mod oom_score;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as k8s;
 use tokio::time::Instant;
-use winddown_shared::{ContainerKind, Grace, Pod, PodUid, Requests, RuntimePod, WallTime};
+use winddown_shared::{ContainerKind, Grace, Pod, PodRef, PodUid, Requests, RuntimePod, WallTime};
 
 use crate::container_plan::{self, ContainerObservation, ContainerRule, CrashBackoff};
 use crate::entry::StateEntry;
@@ -224,6 +224,12 @@ impl<B: RunScope> EnginePodState<B> {
         let container = self.containers.iter().find(|c| &*c.name == name)?;
         let is_past = container.run.as_ref().is_some_and(|run| self.is_past(run));
         Some(container.next(is_past, backoff))
+    }
+
+    /// Its name for events.
+    pub(crate) fn pod_ref(&self, uid: &PodUid) -> PodRef {
+        let (namespace, name) = self.label.clone();
+        PodRef { namespace, name, uid: uid.clone() }
     }
 
     /// Returns the pod for a listing.

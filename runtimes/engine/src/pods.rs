@@ -5,10 +5,10 @@ use std::sync::{Arc, MutexGuard, Weak};
 
 use tokio::sync::broadcast;
 use winddown_shared::{
-    ContainerKind, Event, Mutex, PodEvent, PodEventKind, PodRef, PodUid, PodUidMap, Recorder,
-    RuntimePod,
+    ContainerKind, Event, Mutex, PodEvent, PodEventKind, PodUid, PodUidMap, Recorder, RuntimePod,
 };
 
+use crate::exit_report::LastLines;
 use crate::pod::{PodEntry, RunScope};
 
 /// How many changes a slow reader may fall behind before it has to check all pods.
@@ -20,6 +20,8 @@ pub struct Pods<B: RunScope> {
     changes: broadcast::Sender<PodUid>,
     /// Weak, because the recorder may hold the runtime.
     recorder: Mutex<Weak<dyn Recorder>>,
+    /// Reads the last lines of containers.
+    pub(crate) last_lines: LastLines,
 }
 
 impl<B: RunScope> Default for Pods<B> {
@@ -29,6 +31,7 @@ impl<B: RunScope> Default for Pods<B> {
             known: Mutex::default(),
             changes: broadcast::Sender::new(CHANGES_CAPACITY),
             recorder,
+            last_lines: LastLines::default(),
         }
     }
 }
@@ -76,13 +79,16 @@ impl<B: RunScope> Pods<B> {
         *self.recorder.lock() = Arc::downgrade(recorder);
     }
 
+    /// The recorder of events, if there is one.
+    pub(crate) fn recorder(&self) -> Option<Arc<dyn Recorder>> {
+        self.recorder.lock().upgrade()
+    }
+
     /// Records an event of the pod, or of the container of this name. Takes the pod's lock.
     pub fn record_event(&self, entry: &PodEntry<B>, container: Option<&str>, what: PodEventKind) {
-        let recorder = self.recorder.lock().upgrade();
-        let Some(recorder) = recorder else { return };
+        let Some(recorder) = self.recorder() else { return };
         let mut state = entry.lock();
-        let (namespace, name) = state.label.clone();
-        let pod = PodRef { namespace, name, uid: entry.uid().clone() };
+        let pod = state.pod_ref(entry.uid());
         let container = container.map(|name| {
             let kind = state.container(name).map_or(ContainerKind::Regular, |one| one.kind);
             (kind, name.into())

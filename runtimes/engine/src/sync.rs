@@ -11,7 +11,7 @@ use crate::action::Action;
 use crate::container_plan::{ContainerObservation, ContainerRule};
 use crate::driver::{Driver, Entry, act};
 use crate::pod::{self, RunScope as _, StartInProgress};
-use crate::{container_plan, prober, stopping};
+use crate::{container_plan, exit_report, prober, stopping};
 
 /// How long a postStart hook may take. The kubelet sets no limit; the hook also ends with the container and with a stop
 /// of its pod.
@@ -41,6 +41,7 @@ pub async fn pass<D: Driver>(
         let now = Instant::now();
         let seen = entry.lock().seen(&rules, now);
         let next = container_plan::plan(&rules, &seen);
+        exit_report::of_exits(driver, entry, &rules);
         if !next.done {
             tell_back_offs(driver, entry, &rules, &seen);
         }

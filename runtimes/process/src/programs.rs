@@ -3,6 +3,7 @@
 //! [`systemd`](crate::systemd) leaves that to the service manager.
 
 use std::fs::File;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -181,6 +182,10 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
 
     fn end_notices(&self) -> &EndNotices {
         &self.end_notices
+    }
+
+    fn pod_logs(&self) -> &Path {
+        &self.config.log_dir
     }
 
     fn node(&self, _: &PodState) -> EnvironmentFacts {

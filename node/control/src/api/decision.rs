@@ -44,6 +44,7 @@ impl Decision {
             Event::OrphanFound { pod } => {
                 told.pod("orphanFound", pod, "runs but is not wanted, ending it");
             }
+            Event::ContainerExited { .. } => told.container_exited(event),
             Event::SyncFailed { pod, error, again_in } => {
                 told.pod("syncFailed", pod, &format!("{error}; again in {}", duration(*again_in)));
                 told.field("error", error.as_str()).field("againInSeconds", again_in.as_secs_f64());
@@ -74,6 +75,26 @@ impl Decision {
             other => told.node_event(other),
         }
         told
+    }
+
+    /// Describes the exit of a container.
+    fn container_exited(&mut self, event: &Event) {
+        let Event::ContainerExited { pod, container, exit, last_line, again_in } = event else {
+            return;
+        };
+        let mut text =
+            format!("container {container} exited with code {} ({})", exit.exit_code, exit.reason);
+        if let Some(wait) = again_in {
+            text += &restarts_in(*wait);
+        }
+        if let Some(line) = last_line {
+            text += &format!(": {line}");
+        }
+        self.pod("containerExited", pod, &text);
+        self.field("container", &**container)
+            .field("exitCode", exit.exit_code)
+            .field("reason", &*exit.reason)
+            .field("lastLine", last_line.as_deref());
     }
 
     /// Describes an event about the end of a pod.
@@ -245,6 +266,14 @@ impl Decision {
     fn field(&mut self, name: &str, value: impl Into<serde_json::Value>) -> &mut Self {
         self.fields.insert(name.to_owned(), value.into());
         self
+    }
+}
+
+/// When a container that exited is restarted, in words.
+fn restarts_in(wait: Duration) -> String {
+    match wait.is_zero() {
+        true => ", restarting now".to_owned(),
+        false => format!(", restarting in {}", duration(wait)),
     }
 }
 

@@ -114,6 +114,48 @@ pub struct ContainerStatus {
     /// How often the container was restarted.
     #[serde(default)]
     pub restarts: u32,
+    /// When the present run started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<WallTime>,
+    /// When it exited, if it has and is not restarted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<WallTime>,
+    /// How the previous run exited: while it waits to be restarted, that is the newest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_state: Option<LastState>,
+    /// The log of the newest run; empty if it has none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub log: String,
+}
+
+/// The `lastState` of a container, as Kubernetes has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LastState {
+    /// How the run exited.
+    #[serde(default)]
+    pub terminated: ExitedRun,
+}
+
+/// How a run of a container exited.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExitedRun {
+    /// The exit code; 128 + signal if a signal killed it.
+    #[serde(default)]
+    pub exit_code: i32,
+    /// `Completed`, `Error`, `OOMKilled`, `StartError`, …
+    #[serde(default)]
+    pub reason: String,
+    /// The termination message; may be empty.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// When it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<WallTime>,
+    /// When it exited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<WallTime>,
 }
 
 /// A pod that was rejected, and why.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1 as core;
-use winddown_shared::{Event, KillReason, Pod, PodRef, ResourceName};
+use winddown_shared::{ContainerExit, Event, KillReason, Pod, PodRef, ResourceName};
 
 use super::{
     Check, Decision, DrainEvent, ErrorBody, ErrorCode, Health, LockState, PodState, Status,
@@ -76,6 +76,17 @@ fn names_on_the_wire_are_camel_case_and_absent_values_are_absent() {
     }
 }
 
+fn exit(exit_code: i32, reason: &str) -> ContainerExit {
+    ContainerExit {
+        exit_code,
+        signal: None,
+        reason: reason.into(),
+        message: String::new(),
+        started_at: None,
+        finished_at: None,
+    }
+}
+
 #[test]
 fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
     let label = pod().pod_ref().clone();
@@ -122,6 +133,28 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             },
             "podStopped",
             "shop/web ended in 1s, SIGKILL for c; the disruption budget web refused for 2.0 s",
+        ),
+        (
+            Event::ContainerExited {
+                pod: label.clone(),
+                container: "main".into(),
+                exit: Box::new(exit(3, "Error")),
+                last_line: Some("cannot bind port 80".into()),
+                again_in: Some(10 * second),
+            },
+            "containerExited",
+            "shop/web container main exited with code 3 (Error), restarting in 10s: cannot bind port 80",
+        ),
+        (
+            Event::ContainerExited {
+                pod: label.clone(),
+                container: "main".into(),
+                exit: Box::new(exit(0, "Completed")),
+                last_line: None,
+                again_in: None,
+            },
+            "containerExited",
+            "shop/web container main exited with code 0 (Completed)",
         ),
         (
             Event::SyncFailed {

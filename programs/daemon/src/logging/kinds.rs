@@ -32,7 +32,7 @@ const fn repeats(name: &'static str, phase: &'static str, id: &'static str) -> L
 }
 
 /// All kinds. An ID belongs to its name for ever, and must not be reused.
-pub const KINDS: [LineKind; 46] = [
+pub const KINDS: [LineKind; 47] = [
     change("podAdmitted", "admission", "a7fc9cb64b94430cbe90ca3ee92068b3"),
     repeats("podRejected", "admission", "5db063e935d14c23ab8e400a6ca24152"),
     repeats("podHeld", "admission", "1c4f024957d6438992a9e17f650dddb3"),
@@ -47,6 +47,7 @@ pub const KINDS: [LineKind; 46] = [
     change("nodePressure", "eviction", "7949e24637934d45924727ca071937e4"),
     change("orphanFound", "running", "801b62d32a534f2c8724f3d019c14276"),
     change("fieldsIgnored", "running", "c5b1d6a05f0e4a5c9d0e7f4a3a3f2b61"),
+    change("containerExited", "running", "07f6b3eb1f3c44a5848a17580ec9f776"),
     repeats("syncFailed", "running", "78909df8b3fa4c98833120b4480debe2"),
     change("killRequested", "ending", "f1d236659f5749d18e52229b3cc51ac9"),
     change("deadlineExceeded", "ending", "3a0c9d0f6c9b4b56a7c2fd1d2f4c8e17"),

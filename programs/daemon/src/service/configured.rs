@@ -1,5 +1,6 @@
 //! The configured runtime as one type, so that a node is compiled once and not once for each runtime.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +70,10 @@ impl ConfiguredRuntime {
 impl Runtime for ConfiguredRuntime {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         boxed!(self, runtime => runtime.sync_pod(pod))
+    }
+
+    fn pod_logs(&self) -> Option<&Path> {
+        each!(self, runtime => runtime.pod_logs())
     }
 
     async fn stop_pod(

@@ -8,7 +8,7 @@ use crate::facts::{
 use crate::finding::{Area, Finding};
 use crate::fix::Fix;
 use winddown_config::{RuntimeKind, WithoutApi};
-use winddown_control::api::{ClosedBy, PodState, PodStatus, Status};
+use winddown_control::api::{ClosedBy, PodStatus, TroubleKind};
 use winddown_shared::display;
 
 /// Checks that the container runtime can be reached.
@@ -326,17 +326,7 @@ pub(super) fn starts(facts: &Facts) -> Option<Finding> {
         Area::Containers,
         "a pod that cannot start does nothing, however well the node would end it",
     );
-    // Reported by the check `agent` if the agent does not answer.
-    let status = facts.agent.known()?;
-    let stuck: Vec<String> = status
-        .pods
-        .iter()
-        .filter_map(|pod| Some((pod, cause(status, pod)?)))
-        .map(pod_and_cause)
-        .collect();
-    if stuck.is_empty() {
-        return None;
-    }
+    let stuck = in_trouble(facts, TroubleKind::CannotStart)?;
     let pods = display::pod_count(stuck.len());
     // CRI-O copies it into every pod, on the host's network too.
     let lacks_resolver = |why: &String| why.contains("/etc/resolv.conf: no such file or directory");
@@ -347,38 +337,36 @@ pub(super) fn starts(facts: &Facts) -> Option<Finding> {
     Some(CHECK.warning(format!("{pods} cannot start")).saw_all(&stuck).advise(advice))
 }
 
-fn pod_and_cause((pod, cause): (&PodStatus, String)) -> String {
-    format!("{}/{}: {cause}", pod.namespace, pod.name)
+/// Checks for containers that exit again and again; returns `None` if there are none.
+pub(super) fn loops(facts: &Facts) -> Option<Finding> {
+    const CHECK: Check = Check::new(
+        "crash-loop",
+        Area::Containers,
+        "a container that exits again and again does no work, and a shutdown does not change that",
+    );
+    let looping = in_trouble(facts, TroubleKind::Loops)?;
+    let title = match looping.len() {
+        1 => "1 pod has a container that exits again and again".to_owned(),
+        pods => format!("{pods} pods have containers that exit again and again"),
+    };
+    Some(CHECK.warning(title).saw_all(&looping).advise(
+        "correct the command or what it needs in the pod's manifest, which is read again at once; \
+         the logs named above have its output",
+    ))
 }
 
-/// Why a pod does not start: the reason of a waiting container, or else the error of the last attempt.
-fn cause(status: &Status, pod: &PodStatus) -> Option<String> {
-    // Reasons with which containers normally wait.
-    const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
-    let starts = matches!(pod.phase.as_str(), "" | "Pending") && pod.state == PodState::Syncing;
-    if !starts {
-        return None;
-    }
-    let container = pod.containers.iter().find(|container| {
-        let reason = container.reason.as_str();
-        container.state == "waiting" && !reason.is_empty() && !USUAL.contains(&reason)
+/// The pods in trouble of this kind, each with its cause and its log; `None` if there are none, or if the agent does
+/// not answer, which the check `agent` reports.
+fn in_trouble(facts: &Facts, kind: TroubleKind) -> Option<Vec<String>> {
+    let status = facts.agent.known()?;
+    let troubled = status.pods.iter().filter_map(|pod| {
+        let trouble = status.trouble(pod).filter(|trouble| trouble.kind == kind)?;
+        let log = trouble.container.map(|container| container.log.as_str()).unwrap_or_default();
+        let log = if log.is_empty() { String::new() } else { format!(" (log: {log})") };
+        Some(format!("{}/{}: {}{log}", pod.namespace, pod.name, trouble.cause))
     });
-    if let Some(container) = container {
-        let why = format!("container {}: {}", container.name, container.reason);
-        let message = container.message.as_str();
-        return Some(if message.is_empty() { why } else { format!("{why}: {message}") });
-    }
-    let name = format!("{}/{}", pod.namespace, pod.name);
-    let failed = status.decisions.iter().rev();
-    let failed = failed.take_while(|pod_and_cause| {
-        pod_and_cause.pod != name || pod_and_cause.kind != "podAdmitted"
-    });
-    let failed = failed
-        .filter(|pod_and_cause| pod_and_cause.pod == name && pod_and_cause.kind == "syncFailed");
-    let text = failed
-        .map(|pod_and_cause| pod_and_cause.fields.get("error").and_then(|error| error.as_str()))
-        .next()?;
-    Some(text.unwrap_or("the last attempt failed").to_owned())
+    let troubled: Vec<_> = troubled.collect();
+    (!troubled.is_empty()).then_some(troubled)
 }
 
 /// Checks that the API server's certificate is verified. Returns a finding only if it is not.

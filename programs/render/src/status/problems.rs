@@ -5,7 +5,9 @@ use winddown_shared::display::{clean, seconds};
 
 use super::pod_state;
 use crate::rows::being_drained;
-use winddown_control::api::{ClosedBy, LockState, LockStatus, ManifestProblem, PodState, Status};
+use winddown_control::api::{
+    ClosedBy, LockState, LockStatus, ManifestProblem, PodStatus, PodTrouble, Status, TroubleKind,
+};
 
 /// A problem, and what to do next. Both are safe to print.
 pub(crate) struct StatusProblem {
@@ -55,14 +57,8 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
                 next: format!("`{PLAN_PREEMPTION}` shows what there is and who has it"),
             });
         }
-        if let Some((what, next)) = trouble(&state).filter(|_| pod.state != PodState::Terminating) {
-            let said = pod.containers.iter().find(|c| c.reason == state && !c.message.is_empty());
-            let why = said.map(|c| format!(": {}", clean(&c.message))).unwrap_or_default();
-            let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
-            found.push(StatusProblem {
-                text: format!("{name} {what}, {}{why}", clean(&state)),
-                next: next.to_owned(),
-            });
+        if let Some(trouble) = status.trouble(pod) {
+            found.push(in_trouble(pod, &trouble));
         }
     }
     for warning in &status.config.warnings {
@@ -71,22 +67,43 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
     found
 }
 
-/// What is wrong with a pod in this state, and what to do next; none if nothing is wrong.
-fn trouble(state: &str) -> Option<(&'static str, &'static str)> {
-    match state {
-        "CrashLoopBackOff" | "CreateContainerError" | "RunContainerError" => {
-            Some(("does not stay up", ""))
+/// A pod in trouble, with the cause and what to do next.
+fn in_trouble(pod: &PodStatus, trouble: &PodTrouble<'_>) -> StatusProblem {
+    let name = clean(&format!("{}/{}", pod.namespace, pod.name)).into_owned();
+    let reason = trouble.container.map_or("", |container| &container.reason);
+    let log = trouble.container.map_or("", |container| &container.log);
+    let what = match (trouble.kind, reason) {
+        (TroubleKind::Failed, _) => "has failed",
+        (TroubleKind::Loops, _) | (_, "CreateContainerError" | "RunContainerError") => {
+            "does not stay up"
         }
-        "CreateContainerConfigError" => Some(("cannot be started as it is written", "")),
+        (_, "CreateContainerConfigError") => "cannot be started as it is written",
+        (_, reason) if lacks_image(reason) => "has no image",
+        _ => "cannot start",
+    };
+    let text = format!("{name} {what}: {}", clean(&trouble.cause));
+    let next = match reason {
         "ErrImageNeverPull" | "ImageInspectError" => {
-            Some(("has no image", "crictl shows those of this node"))
+            "crictl shows the images of this node".to_owned()
         }
-        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" => Some((
-            "has no image",
-            "pulled with crictl on this node, it shows what the registry answers",
-        )),
-        _ => None,
-    }
+        reason if lacks_image(reason) => {
+            "pulled with crictl on this node, it shows what the registry answers".to_owned()
+        }
+        _ if !log.is_empty() => format!("its output is in {}", clean(log)),
+        _ => String::new(),
+    };
+    StatusProblem { text, next }
+}
+
+fn lacks_image(reason: &str) -> bool {
+    matches!(
+        reason,
+        "ErrImageNeverPull"
+            | "ImageInspectError"
+            | "ErrImagePull"
+            | "ImagePullBackOff"
+            | "InvalidImageName"
+    )
 }
 
 fn manifests(status: &Status, all: bool, found: &mut Vec<StatusProblem>) {

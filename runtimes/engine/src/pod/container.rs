@@ -16,6 +16,9 @@ pub const IMAGE_PULL: &str = "ErrImagePull";
 /// The kubelet's reason from the second failure on.
 pub const IMAGE_PULL_BACK_OFF: &str = "ImagePullBackOff";
 
+/// An exit that is older than this when it is found was reported by the agent that ran then.
+const REPORTED_BY_EARLIER_AGENT: Duration = Duration::from_secs(10);
+
 /// A container.
 #[derive(Debug)]
 pub struct Container<B: RunScope> {
@@ -88,6 +91,8 @@ pub struct End {
     pub restart_at: Instant,
     /// Whether the wait for the restart was reported.
     pub told: bool,
+    /// Whether the exit was reported, also by an earlier agent.
+    pub(crate) reported: bool,
 }
 
 /// Why a container could not be started, and when the next try is.
@@ -283,7 +288,10 @@ impl<B: RunScope> Run<B> {
         let backoff = if asked { Duration::ZERO } else { backoff.after(self.backoff, ran) };
         let restart_at = Instant::now() + backoff.saturating_sub(since);
         self.probe_state.ready = false;
-        self.end = Some(End { exit, ran, asked, backoff, restart_at, told: false });
+        // The runtime may learn more of an exit later.
+        let was_reported = self.end.as_ref().is_some_and(|end| end.reported);
+        let reported = was_reported || since > REPORTED_BY_EARLIER_AGENT;
+        self.end = Some(End { exit, ran, asked, backoff, restart_at, told: false, reported });
     }
 }
 

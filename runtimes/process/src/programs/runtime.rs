@@ -23,6 +23,10 @@ use super::{
 const REMOVAL_TRIES: usize = 8;
 
 impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
+    fn pod_logs(&self) -> Option<&Path> {
+        Some(&self.context.config.log_dir)
+    }
+
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         let has_started =
             self.context.pods.get(pod.uid()).is_some_and(|entry| pod::has_started(&entry.lock()));

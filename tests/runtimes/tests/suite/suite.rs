@@ -1,18 +1,19 @@
 //! What our runtimes have in common beyond what any runtime must do (`shared/conformance`). Each scenario is played on every
 //! stage, with the same answers.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout};
 use winddown_shared::{
-    CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerKind, Grace, Pod, Runtime as _,
-    RuntimeError, SyncedPod,
+    CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerKind, Event, Grace, Pod, Recorder,
+    Runtime as _, RuntimeError, SyncedPod,
 };
 
 use crate::bed::{
-    Act, POLITE, STUBBORN, exit_of, is_running, pod, secs, status_until, stop, sync_until,
-    waits_for, watched,
+    Act, POLITE, STUBBORN, eventually, exit_of, is_running, pod, secs, status_until, stop,
+    sync_until, waits_for, watched,
 };
 use crate::stage::Stage;
 
@@ -26,6 +27,7 @@ macro_rules! common_scenarios {
             what_a_pod_was_started_with_is_known_to_the_next_agent_without_its_manifest
             a_container_that_crashes_is_started_again_after_a_while
             an_end_that_was_asked_for_is_no_crash
+            a_container_that_exits_by_itself_is_reported_once_with_its_last_line
             init_containers_come_first_and_sidecars_go_last
             an_init_container_that_fails_for_good_fails_the_pod
             nothing_is_left_of_a_pod_that_was_forgotten
@@ -141,6 +143,44 @@ pub(crate) async fn an_end_that_was_asked_for_is_no_crash<S: Stage>(stage: &S) {
         stage.hears(&pod).await;
         stop(&runtime, &pod, 20).await;
     }
+}
+
+/// An exit that was reported: container, exit code, last line, and whether it is restarted.
+type ReportedExit = (String, i32, Option<String>, bool);
+
+/// The exits that were reported.
+#[derive(Default)]
+struct ReportedExits(Mutex<Vec<ReportedExit>>);
+
+impl Recorder for ReportedExits {
+    fn record(&self, event: &Event) {
+        let Event::ContainerExited { container, exit, last_line, again_in, .. } = event else {
+            return;
+        };
+        let last_line = last_line.as_deref().map(str::to_owned);
+        let exit = (container.to_string(), exit.exit_code, last_line, again_in.is_some());
+        self.0.lock().unwrap().push(exit);
+    }
+}
+
+pub(crate) async fn a_container_that_exits_by_itself_is_reported_once_with_its_last_line<
+    S: Stage,
+>(
+    stage: &S,
+) {
+    let runtime = stage.open().await;
+    let reported = Arc::new(ReportedExits::default());
+    runtime.record_to(&(Arc::clone(&reported) as Arc<dyn Recorder>));
+    let containers =
+        json!([stage.container("main", Act::exits(3)), stage.container("side", POLITE)]);
+    let web = pod("web", &never(&containers));
+    sync_until(&runtime, &web, |c| exit_of(&c[0]).is_some() && is_running(&c[1])).await;
+    eventually("the exit is reported", || !reported.0.lock().unwrap().is_empty()).await;
+    runtime.sync_pod(&web).await.unwrap();
+    stage.hears(&web).await;
+    stop(&runtime, &web, 20).await;
+    let last_line = stage.logs().map(|_| "up".to_owned());
+    assert_eq!(*reported.0.lock().unwrap(), [("main".to_owned(), 3, last_line, false)]);
 }
 
 pub(crate) async fn init_containers_come_first_and_sidecars_go_last<S: Stage>(stage: &S) {

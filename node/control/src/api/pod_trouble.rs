@@ -1,0 +1,229 @@
+//! Why a pod does not do its work, from its status and the last decisions.
+
+use std::fmt::Write as _;
+
+use super::{ContainerStatus, Decision, ExitedRun, PodState, PodStatus, Status};
+
+/// Reasons with which containers normally wait.
+const USUAL: [&str; 2] = ["ContainerCreating", "PodInitializing"];
+/// A call that failed is shown for this long after it should have been repeated, in seconds.
+const SHOWN_AFTER_RETRY: f64 = 60.0;
+
+/// Why a pod does not do its work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PodTrouble<'s> {
+    /// What kind of trouble it is.
+    pub kind: TroubleKind,
+    /// The container that has it; `None` if it is the whole pod.
+    pub container: Option<&'s ContainerStatus>,
+    /// The cause, for people. What others wrote in it is as they wrote it.
+    pub cause: String,
+}
+
+/// Kinds of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TroubleKind {
+    /// It cannot be started, and is retried.
+    CannotStart,
+    /// A container exits again and again, and is restarted each time.
+    Loops,
+    /// It has failed and is not restarted.
+    Failed,
+}
+
+impl Status {
+    /// Why the pod does not do its work; `None` if nothing is known to be wrong, or if it is terminating.
+    pub fn trouble<'s>(&'s self, pod: &'s PodStatus) -> Option<PodTrouble<'s>> {
+        if pod.state == PodState::Terminating {
+            return None;
+        }
+        self.waiting(pod).or_else(|| self.failed(pod)).or_else(|| self.failed_call(pod))
+    }
+
+    /// The last line that says why the container exited, if one of the last decisions has it.
+    pub fn last_line(&self, pod: &PodStatus, container: &str) -> Option<&str> {
+        let of_container = |decision: &&Decision| {
+            decision.kind == "containerExited"
+                && is_about(decision, pod)
+                && decision.fields.get("container").is_some_and(|name| name == container)
+        };
+        self.decisions.iter().rev().find(of_container)?.fields.get("lastLine")?.as_str()
+    }
+
+    /// A container that waits for another reason than usual.
+    fn waiting<'s>(&'s self, pod: &'s PodStatus) -> Option<PodTrouble<'s>> {
+        let container = pod.containers.iter().find(|container| {
+            let reason = container.reason.as_str();
+            container.state == "waiting" && !reason.is_empty() && !USUAL.contains(&reason)
+        })?;
+        let ContainerStatus { name, reason, message, .. } = container;
+        let (kind, cause) = match (&container.last_state, reason.as_str()) {
+            (Some(last), "CrashLoopBackOff") => {
+                (TroubleKind::Loops, self.exit(pod, container, &last.terminated))
+            }
+            _ if message.is_empty() => {
+                (TroubleKind::CannotStart, format!("container {name}: {reason}"))
+            }
+            _ => (TroubleKind::CannotStart, format!("container {name}: {reason}: {message}")),
+        };
+        Some(PodTrouble { kind, container: Some(container), cause })
+    }
+
+    /// A container of a failed pod that exited with an error. A pod that was terminated has its own reason.
+    fn failed<'s>(&'s self, pod: &'s PodStatus) -> Option<PodTrouble<'s>> {
+        if pod.phase != "Failed" || !pod.reason.is_empty() {
+            return None;
+        }
+        let container = pod.containers.iter().find(|one| one.exit_code.is_some_and(|c| c != 0))?;
+        let run = ExitedRun {
+            exit_code: container.exit_code.unwrap_or_default(),
+            reason: container.reason.clone(),
+            message: container.message.clone(),
+            ..ExitedRun::default()
+        };
+        let cause = self.exit(pod, container, &run);
+        Some(PodTrouble { kind: TroubleKind::Failed, container: Some(container), cause })
+    }
+
+    /// How a run exited, with the last line of its message or output.
+    fn exit(&self, pod: &PodStatus, container: &ContainerStatus, run: &ExitedRun) -> String {
+        let mut text = format!("container {} exited with code {}", container.name, run.exit_code);
+        // Writing to a String cannot fail.
+        let _ = match run.reason.as_str() {
+            "" => Ok(()),
+            reason => write!(text, " ({reason})"),
+        };
+        let message = run.message.lines().rev().map(str::trim).find(|line| !line.is_empty());
+        if let Some(line) = message.or_else(|| self.last_line(pod, &container.name)) {
+            let _ = write!(text, ": {line}");
+        }
+        text
+    }
+
+    /// The last call for the pod that failed, unless it was repeated with success.
+    fn failed_call<'s>(&'s self, pod: &'s PodStatus) -> Option<PodTrouble<'s>> {
+        if pod.state != PodState::Syncing || pod.ready {
+            return None;
+        }
+        let newest = |decision: &&Decision| {
+            is_about(decision, pod)
+                && ["syncFailed", "podAdmitted", "containerExited"].contains(&&*decision.kind)
+        };
+        let decision = self.decisions.iter().rev().find(newest)?;
+        let is_started = !matches!(pod.phase.as_str(), "" | "Pending");
+        if decision.kind != "syncFailed" || (is_started && !self.is_recent(decision)) {
+            return None;
+        }
+        let error = decision.fields.get("error").and_then(|error| error.as_str());
+        let cause = error.unwrap_or("the last attempt failed").to_owned();
+        Some(PodTrouble { kind: TroubleKind::CannotStart, container: None, cause })
+    }
+
+    /// Whether a failed call cannot have succeeded long ago.
+    fn is_recent(&self, decision: &Decision) -> bool {
+        let again_in = decision.fields.get("againInSeconds").and_then(serde_json::Value::as_f64);
+        let (Some(again_in), Some(at)) = (again_in, decision.time) else { return false };
+        self.time.duration_since(at).as_secs_f64() <= again_in + SHOWN_AFTER_RETRY
+    }
+}
+
+fn is_about(decision: &Decision, pod: &PodStatus) -> bool {
+    decision.pod.split_once('/') == Some((&pod.namespace, &pod.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A status with one pod, and these decisions about it.
+    fn status(pod: serde_json::Value, decisions: serde_json::Value) -> Status {
+        let mut status = Status::new("2026-01-01T00:01:00Z".parse().unwrap(), Default::default());
+        status.pods = vec![serde_json::from_value(pod).unwrap()];
+        status.decisions = serde_json::from_value(decisions).unwrap();
+        status
+    }
+
+    fn pod(phase: &str, container: serde_json::Value) -> serde_json::Value {
+        json!({
+            "namespace": "shop", "name": "web", "uid": "u", "state": "syncing", "phase": phase,
+            "containers": [container],
+        })
+    }
+
+    #[test]
+    fn the_trouble_of_a_pod_is_named_with_its_cause() {
+        let looping = json!({
+            "name": "main", "state": "waiting", "reason": "CrashLoopBackOff", "message": "back-off",
+            "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}},
+        });
+        let exited = json!([{
+            "kind": "containerExited", "pod": "shop/web", "text": "",
+            "fields": {"container": "main", "lastLine": "cannot bind port 80"},
+        }]);
+        let other = json!([{
+            "kind": "containerExited", "pod": "shop/web", "text": "",
+            "fields": {"container": "side", "lastLine": "bye"},
+        }]);
+        let absent = json!({
+            "name": "main", "state": "waiting", "reason": "ErrImagePull", "message": "no such image",
+        });
+        let ended = json!({"name": "main", "state": "exited", "reason": "Error", "exitCode": 1});
+        let starting = json!({"name": "main", "state": "waiting", "reason": "ContainerCreating"});
+        let full = |at: &str| {
+            json!([{
+                "kind": "syncFailed", "pod": "shop/web", "text": "", "time": at,
+                "fields": {"error": "No space left", "againInSeconds": 10.0},
+            }])
+        };
+        let (old, new) = (full("2026-01-01T00:00:00Z"), full("2026-01-01T00:00:55Z"));
+        let old_by_an_hour = full("2025-12-31T23:00:00Z");
+        let running = json!({"name": "main", "state": "running"});
+        use TroubleKind::{CannotStart, Failed, Loops};
+        for (phase, container, decisions, wanted) in [
+            (
+                "Running",
+                &looping,
+                &exited,
+                Some((Loops, "container main exited with code 3 (Error): cannot bind port 80")),
+            ),
+            (
+                "Running",
+                &looping,
+                &other,
+                Some((Loops, "container main exited with code 3 (Error)")),
+            ),
+            (
+                "Pending",
+                &absent,
+                &other,
+                Some((CannotStart, "container main: ErrImagePull: no such image")),
+            ),
+            ("Failed", &ended, &other, Some((Failed, "container main exited with code 1 (Error)"))),
+            ("Pending", &starting, &old, Some((CannotStart, "No space left"))),
+            ("Running", &starting, &new, Some((CannotStart, "No space left"))),
+            ("Running", &running, &old_by_an_hour, None),
+            ("Pending", &starting, &json!([]), None),
+            ("Succeeded", &ended, &json!([]), None),
+        ] {
+            let status = status(pod(phase, container.clone()), decisions.clone());
+            let found = status.trouble(&status.pods[0]);
+            let found = found.as_ref().map(|trouble| (trouble.kind, trouble.cause.as_str()));
+            assert_eq!(found, wanted, "{phase} {container} {decisions}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_terminating_or_was_terminated_has_no_trouble() {
+        let ended = json!({"name": "main", "state": "exited", "reason": "Error", "exitCode": 1});
+        let mut status = status(pod("Failed", ended), json!([]));
+        assert!(status.trouble(&status.pods[0]).is_some());
+        status.pods[0].state = PodState::Terminating;
+        assert_eq!(status.trouble(&status.pods[0]), None);
+        status.pods[0].state = PodState::Finished;
+        status.pods[0].reason = "Terminated".to_owned();
+        assert_eq!(status.trouble(&status.pods[0]), None);
+    }
+}
