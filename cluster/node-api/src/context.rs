@@ -1,11 +1,10 @@
 //! The state that all requests share.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use winddown_host::PodStreams;
-use winddown_host::SharedWatch;
+use winddown_host::pod_logs::PodLogs;
 use winddown_shared::NodeHandle;
 use winddown_shared::status::{StatusEntry, is_terminal};
 
@@ -19,10 +18,6 @@ pub(crate) struct RequestContext {
     pub(crate) gatekeeper: Gatekeeper,
     pub(crate) tls: Tls,
     pub(crate) places: ClientPlaces,
-    /// Reports logs that grow; `None` if inotify is unavailable.
-    pub(crate) growth: Option<SharedWatch>,
-    /// Bounds how many logs are read at the same moment, and so the threads, however many clients follow logs.
-    pub(crate) reads: Arc<Semaphore>,
     pub(crate) node_name: String,
     /// Measurements of what the node and its pods use.
     pub(crate) figures: SharedMeasurement,
@@ -30,12 +25,8 @@ pub(crate) struct RequestContext {
     pub(crate) pod_streams: Option<Arc<dyn PodStreams>>,
     /// Bounds how many streams are open at the same moment.
     pub(crate) streams: Arc<Semaphore>,
-    /// Bounds how many logs are open at the same moment.
-    pub(crate) logs: Arc<Semaphore>,
-    /// The parent of the pods' log directories.
-    pub(crate) log_dir: PathBuf,
-    /// The size in bytes at which a log is rotated.
-    pub(crate) log_max_bytes: u64,
+    /// The containers' logs.
+    pub(crate) logs: PodLogs,
 }
 
 impl RequestContext {

@@ -68,6 +68,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 pub use winddown_host::PodStreams;
+use winddown_host::pod_logs::PodLogs;
 use winddown_host::{SharedWatch, Watch};
 use winddown_shared::{NodeHandle, Plugin, PluginName, Reviews, error_chain};
 
@@ -86,9 +87,6 @@ const MAX_OPEN_STREAMS: usize = 256;
 /// The most logs that are open at the same moment, so that places are left for streams and measurements: clients that
 /// take nothing of a log may keep it open for ever.
 const MAX_OPEN_LOGS: usize = MAX_ANSWERED_CLIENTS - 512;
-/// The most logs that are read at the same moment: half of the agent's threads for disks, which they keep if the disk
-/// of the logs hangs.
-const MAX_CONCURRENT_LOG_READS: usize = 4;
 /// How often to check for certificates if no event reports them.
 const CERTIFICATE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -151,21 +149,16 @@ impl NodeApi {
         node.set_status_line(format!("listening on {address}"));
         let gatekeeper = Gatekeeper::new(self.reviews, node_name.clone());
         let places = ClientPlaces::new();
-        let reads = Arc::new(Semaphore::new(MAX_CONCURRENT_LOG_READS));
         let context = RequestContext {
             node: node.clone(),
             gatekeeper,
             tls,
             places,
-            growth,
-            reads,
             node_name,
             figures: SharedMeasurement::new(self.figures, node.clone()),
             pod_streams: self.streams,
             streams: Arc::new(Semaphore::new(MAX_OPEN_STREAMS)),
-            logs: Arc::new(Semaphore::new(MAX_OPEN_LOGS)),
-            log_dir,
-            log_max_bytes,
+            logs: PodLogs::new(log_dir, log_max_bytes, MAX_OPEN_LOGS, growth),
         };
         server::serve(Arc::new(context), listener).await;
     }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use futures_util::TryStreamExt as _;
 use http_body_util::{BodyExt as _, StreamBody};
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Frame, Incoming};
 use hyper::header::{ALLOW, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use winddown_shared::error_chain;
@@ -48,7 +49,8 @@ async fn respond(
         }
         RequestedEndpoint::Logs(container_ref) => {
             let reading = logs::open(context, &container_ref, request.uri().query()).await?;
-            let body = StreamBody::new(reading.into_stream()).boxed_unsync();
+            let frames = reading.into_stream().map_ok(|block| Frame::data(Bytes::from(block)));
+            let body = StreamBody::new(frames).boxed_unsync();
             Ok(answer::stream("text/plain; charset=utf-8", body))
         }
         RequestedEndpoint::Summary => {

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::{Map, Value, json};
+use winddown_host::pod_logs::status_of;
 use winddown_shared::status::StatusEntry;
 use winddown_shared::{DiskUse, FsStats, MemoryStats, PodStats, PodUid, WallTime};
 
 use crate::figures::{PodRate, Taken};
-use crate::logs::status_of;
 
 /// The whole summary.
 pub(crate) fn summary(node: &str, taken: &Taken, statuses: &[StatusEntry]) -> Value {

@@ -25,6 +25,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use winddown_host::SharedWatch;
+use winddown_host::pod_logs::PodLogs;
 use winddown_shared::status::StatusStore;
 use winddown_shared::testing::FakeKiller;
 use winddown_shared::{
@@ -184,15 +185,11 @@ impl Bench {
             gatekeeper: Gatekeeper::new(Arc::clone(&cluster) as _, "n1".to_owned()),
             tls: Tls::new(files),
             places: ClientPlaces::new(),
-            growth: Some(growth),
-            reads: Arc::new(Semaphore::new(crate::MAX_CONCURRENT_LOG_READS)),
             node_name: "n1".to_owned(),
             figures: SharedMeasurement::new(Arc::new(figures::Measures::default()), node.clone()),
             pod_streams: None,
             streams: Arc::new(Semaphore::new(crate::MAX_OPEN_STREAMS)),
-            logs: Arc::new(Semaphore::new(crate::MAX_OPEN_LOGS)),
-            log_dir: at("logs"),
-            log_max_bytes: 1024 * 1024,
+            logs: PodLogs::new(at("logs"), 1024 * 1024, crate::MAX_OPEN_LOGS, Some(growth)),
         };
         Self { context: Arc::new(context), cluster, statuses, authority, directory }
     }
@@ -223,7 +220,7 @@ impl Bench {
 
     /// The path of a log file with this name.
     fn log(&self, name: &str) -> PathBuf {
-        let folder = self.context.log_dir.join("ns_web_u1/main");
+        let folder = self.context.logs.directory().join("ns_web_u1/main");
         std::fs::create_dir_all(&folder).unwrap();
         folder.join(name)
     }

@@ -1,4 +1,4 @@
-//! The logs of pods as files: their names, as in `/var/log/pods`, and their rotation.
+//! The logs of pods as files: their names, as in `/var/log/pods`, their rotation, and how they are read and followed.
 //!
 //! A pod may have the directory of all logs as a volume, so it may have replaced its log, or a directory above it, by a
 //! link, a pipe or a device. A log is therefore opened, renamed and removed below the directory of all logs, where no
@@ -15,6 +15,16 @@ use rustix::io::Errno;
 use winddown_shared::PodUid;
 
 use crate::regular;
+
+mod file;
+mod lines;
+mod reading;
+
+#[cfg(any(test, fuzzing))]
+pub(crate) use lines::LogLines;
+pub use reading::{
+    LogError, LogOptions, LogReading, LoggedContainer, MAX_CONCURRENT_LOG_READS, PodLogs, status_of,
+};
 
 /// How many names at the end of a log's path its pod may have replaced: `POD/CONTAINER/ATTEMPT.log`.
 pub const NAMES: usize = 3;

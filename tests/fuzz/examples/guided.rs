@@ -35,7 +35,10 @@ mod guided {
             "durations" => numbers::durations,
             "kernel_files" => winddown_host::fuzzing::kernel_file,
             "kubelet_files" => winddown_companion::fuzzing::kubelet_file,
-            "logs" => winddown_node_api::fuzzing::log,
+            "logs" => |bytes: &[u8]| {
+                winddown_host::fuzzing::log(bytes);
+                winddown_node_api::fuzzing::query(bytes);
+            },
             "manifests" => documents::manifest,
             "notices" => winddown_notices::fuzzing::notice,
             "procfs" => procfs,

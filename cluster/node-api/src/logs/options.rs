@@ -1,56 +1,40 @@
 //! The options of a log request.
 
 use hyper::StatusCode;
+use winddown_host::pod_logs::LogOptions;
 use winddown_shared::WallTime;
 
 use crate::answer::FailureAnswer;
 
-/// The fields of `PodLogOptions`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LogOptions {
-    pub(crate) follow: bool,
-    /// Whether the previous run is requested.
-    pub(crate) previous: bool,
-    pub(crate) timestamps: bool,
-    /// The time before which lines are left out.
-    pub(crate) since: Option<WallTime>,
-    pub(crate) tail_lines: Option<u64>,
-    pub(crate) limit_bytes: Option<u64>,
-    /// The only stream to return, `stdout` or `stderr`.
-    pub(crate) stream: Option<&'static str>,
-}
-
-impl LogOptions {
-    /// Parses the query of a request. Unknown options are ignored.
-    pub(crate) fn parse(query: &str, now: WallTime) -> Result<Self, FailureAnswer> {
-        let mut options = Self::default();
-        let (mut since_seconds, mut since_time) = (None, None);
-        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
-            // An empty value counts as absent, except for a flag.
-            let given = Some(&*value).filter(|value| !value.is_empty());
-            match &*key {
-                "follow" => options.follow = is_set(&value),
-                "previous" => options.previous = is_set(&value),
-                "timestamps" => options.timestamps = is_set(&value),
-                "tailLines" => options.tail_lines = number("tailLines", given, 0)?,
-                "limitBytes" => options.limit_bytes = number("limitBytes", given, 1)?,
-                "sinceSeconds" => since_seconds = number("sinceSeconds", given, 1)?,
-                "sinceTime" => since_time = given.map(time).transpose()?,
-                "stream" => options.stream = stream(given)?,
-                _ => {}
-            }
+/// Parses the query of a request. Unknown options are ignored.
+pub(crate) fn parse(query: &str, now: WallTime) -> Result<LogOptions, FailureAnswer> {
+    let mut options = LogOptions::default();
+    let (mut since_seconds, mut since_time) = (None, None);
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        // An empty value counts as absent, except for a flag.
+        let given = Some(&*value).filter(|value| !value.is_empty());
+        match &*key {
+            "follow" => options.follow = is_set(&value),
+            "previous" => options.previous = is_set(&value),
+            "timestamps" => options.timestamps = is_set(&value),
+            "tailLines" => options.tail_lines = number("tailLines", given, 0)?,
+            "limitBytes" => options.limit_bytes = number("limitBytes", given, 1)?,
+            "sinceSeconds" => since_seconds = number("sinceSeconds", given, 1)?,
+            "sinceTime" => since_time = given.map(time).transpose()?,
+            "stream" => options.stream = stream(given)?,
+            _ => {}
         }
-        if since_seconds.is_some() && since_time.is_some() {
-            return Err(invalid("sinceSeconds and sinceTime exclude each other"));
-        }
-        if options.stream.is_some() && options.tail_lines.is_some() {
-            return Err(invalid("tailLines is of all streams: leave stream out"));
-        }
-        let ago = since_seconds.and_then(|ago| i64::try_from(ago).ok());
-        let ago = ago.map(|ago| now.checked_sub(jiff::SignedDuration::from_secs(ago)));
-        options.since = since_time.or(ago.map(|at| at.unwrap_or(WallTime::MIN)));
-        Ok(options)
     }
+    if since_seconds.is_some() && since_time.is_some() {
+        return Err(invalid("sinceSeconds and sinceTime exclude each other"));
+    }
+    if options.stream.is_some() && options.tail_lines.is_some() {
+        return Err(invalid("tailLines is of all streams: leave stream out"));
+    }
+    let ago = since_seconds.and_then(|ago| i64::try_from(ago).ok());
+    let ago = ago.map(|ago| now.checked_sub(jiff::SignedDuration::from_secs(ago)));
+    options.since = since_time.or(ago.map(|at| at.unwrap_or(WallTime::MIN)));
+    Ok(options)
 }
 
 fn is_set(value: &str) -> bool {
@@ -92,8 +76,8 @@ fn invalid(text: &str) -> FailureAnswer {
 mod tests {
     use super::*;
 
-    fn parse(query: &str) -> Result<LogOptions, u16> {
-        LogOptions::parse(query, "2026-01-01T00:01:00Z".parse().unwrap())
+    fn parsed(query: &str) -> Result<LogOptions, u16> {
+        parse(query, "2026-01-01T00:01:00Z".parse().unwrap())
             .map_err(|failure| failure.status.as_u16())
     }
 
@@ -110,12 +94,12 @@ mod tests {
             limit_bytes: Some(9),
             stream: None,
         };
-        assert_eq!(parse(all), Ok(wanted));
-        assert_eq!(parse("sinceTime=2026-01-01T01%3A00%3A00%2B01%3A00").unwrap().since, since);
-        assert_eq!(parse("follow=false&tailLines=&stream=All"), Ok(LogOptions::default()));
-        assert_eq!(parse("stream=Stderr").unwrap().stream, Some("stderr"));
+        assert_eq!(parsed(all), Ok(wanted));
+        assert_eq!(parsed("sinceTime=2026-01-01T01%3A00%3A00%2B01%3A00").unwrap().since, since);
+        assert_eq!(parsed("follow=false&tailLines=&stream=All"), Ok(LogOptions::default()));
+        assert_eq!(parsed("stream=Stderr").unwrap().stream, Some("stderr"));
         assert_eq!(
-            parse(&format!("sinceSeconds={}", i64::MAX)).unwrap().since,
+            parsed(&format!("sinceSeconds={}", i64::MAX)).unwrap().since,
             Some(WallTime::MIN)
         );
     }
@@ -132,7 +116,7 @@ mod tests {
             ("stream=stdin", 422),
             ("stream=Stdout&tailLines=1", 422),
         ] {
-            assert_eq!(parse(query), Err(code), "{query}");
+            assert_eq!(parsed(query), Err(code), "{query}");
         }
     }
 }

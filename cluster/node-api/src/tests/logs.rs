@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
-use hyper::body::{Bytes, Frame};
 use tokio::time::timeout;
+use winddown_host::pod_logs::{LogReading, MAX_CONCURRENT_LOG_READS, PodLogs};
 
 use super::Bench;
 use super::clients::Client;
 use super::{Cluster, client};
 use crate::answer::FailureAnswer;
-use crate::logs::{LogReading, open};
+use crate::logs::open;
 use crate::route::ContainerRef;
 
 pub(super) fn append(file: &mut File, text: &str) {
@@ -37,10 +37,9 @@ async fn read(bench: &Bench, query: &str) -> Result<LogReading, FailureAnswer> {
 }
 
 /// The next block; empty at the end.
-async fn next(stream: &mut (impl Stream<Item = std::io::Result<Frame<Bytes>>> + Unpin)) -> String {
+async fn next(stream: &mut (impl Stream<Item = std::io::Result<Vec<u8>>> + Unpin)) -> String {
     let next = timeout(Duration::from_secs(60), stream.next()).await.expect("it is told in time");
-    let bytes = next.map(|frame| frame.unwrap().into_data().unwrap()).unwrap_or_default();
-    String::from_utf8(bytes.to_vec()).unwrap()
+    String::from_utf8(next.map(Result::unwrap).unwrap_or_default()).unwrap()
 }
 
 async fn whole(bench: &Bench, query: &str) -> Result<String, (u16, String)> {
@@ -189,7 +188,7 @@ fn a_log_is_opened_in_turn_so_that_a_disk_that_hangs_leaves_threads_for_others()
         let bench = Bench::with(Cluster::default());
         bench.pod(Ok(0));
         append(&mut new_log(&bench.log("0.log")), "one");
-        let reads = &bench.context.reads;
+        let reads = bench.context.logs.limits()[0];
         let others: Vec<_> = std::iter::from_fn(|| reads.try_acquire().ok()).collect();
         let mut opening = pin!(read(&bench, ""));
         assert!(opening.as_mut().now_or_never().is_none());
@@ -198,7 +197,7 @@ fn a_log_is_opened_in_turn_so_that_a_disk_that_hangs_leaves_threads_for_others()
         assert!(opening.as_mut().now_or_never().is_none(), "others read as much as they may");
         drop(others);
         assert!(opening.await.is_ok());
-        assert_eq!(reads.available_permits(), crate::MAX_CONCURRENT_LOG_READS);
+        assert_eq!(reads.available_permits(), MAX_CONCURRENT_LOG_READS);
     });
 }
 
@@ -223,8 +222,8 @@ fn a_log_that_never_ends_holds_up_no_other_and_is_given_up_with_its_client() {
         let tail = timeout(Duration::from_secs(30), tail).await;
         assert_eq!(tail.expect("no more is searched than a log is long").unwrap(), "");
         endless.shutdown().await;
-        let all =
-            bench.context.reads.acquire_many(crate::MAX_CONCURRENT_LOG_READS.try_into().unwrap());
+        let all = bench.context.logs.limits()[0]
+            .acquire_many(MAX_CONCURRENT_LOG_READS.try_into().unwrap());
         drop(timeout(Duration::from_secs(30), all).await.expect("no thread reads on").unwrap());
     });
 }
@@ -235,13 +234,15 @@ fn a_search_ends_with_its_client_however_long_a_log_may_be() {
     let runtime = runtime.enable_all().max_blocking_threads(4).build().unwrap();
     let has_ended = runtime.block_on(async {
         let mut bench = Bench::with(Cluster::default());
-        Arc::get_mut(&mut bench.context).unwrap().log_max_bytes = u64::MAX;
+        let context = Arc::get_mut(&mut bench.context).unwrap();
+        let logs = context.logs.directory().to_owned();
+        context.logs = PodLogs::new(logs, u64::MAX, crate::MAX_OPEN_LOGS, None);
         bench.pod(Ok(1));
         File::create(bench.log("1.log")).unwrap().set_len(1 << 40).unwrap();
         let client = timeout(Duration::from_millis(200), read(&bench, "tailLines=1"));
         assert!(client.await.is_err(), "it searches for an hour");
-        let all =
-            bench.context.reads.acquire_many(crate::MAX_CONCURRENT_LOG_READS.try_into().unwrap());
+        let all = bench.context.logs.limits()[0]
+            .acquire_many(MAX_CONCURRENT_LOG_READS.try_into().unwrap());
         timeout(Duration::from_secs(10), all).await.is_ok()
     });
     // A thread that searches on would hold up the end of the runtime.

@@ -5,13 +5,13 @@ use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-use winddown_host::pod_logs::{MOST_FILES, numbered, open};
+use super::{MOST_FILES, numbered, open};
 
 /// How many bytes are read at once.
 const READ_BLOCK_BYTES: usize = 32 * 1024;
 
 /// The log of one run: `3.log`, whose rotated files are `3.log.1`, `3.log.2` and so on. Every call blocks.
-pub(crate) struct OpenLog {
+pub(super) struct OpenLog {
     path: PathBuf,
     file: File,
     at: u64,
@@ -22,7 +22,7 @@ impl OpenLog {
     ///
     /// # Errors
     /// The log does not exist, is not a regular file or cannot be opened.
-    pub(crate) fn open(path: PathBuf) -> io::Result<Self> {
+    pub(super) fn open(path: PathBuf) -> io::Result<Self> {
         let file = open(&path).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => open(&rotated_path(&path, 1)),
             _ => Err(error),
@@ -31,7 +31,7 @@ impl OpenLog {
     }
 
     /// The current length in bytes.
-    pub(crate) fn size(&self) -> io::Result<u64> {
+    pub(super) fn size(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
 
@@ -40,7 +40,7 @@ impl OpenLog {
     ///
     /// # Errors
     /// The log cannot be read, or `is_given_up`.
-    pub(crate) fn seek_tail(
+    pub(super) fn seek_tail(
         &mut self,
         lines: u64,
         size: u64,
@@ -80,7 +80,7 @@ impl OpenLog {
     }
 
     /// Reads the next bytes before `end`; empty if there are none now.
-    pub(crate) fn read<'a>(
+    pub(super) fn read<'a>(
         &mut self,
         end: Option<u64>,
         block: &'a mut Vec<u8>,
@@ -94,7 +94,7 @@ impl OpenLog {
 
     /// Opens the file that was written after this one, or `None` while this is the newest. If this one has been
     /// removed, opens the oldest that is left.
-    pub(crate) fn next(&self) -> io::Result<Option<Self>> {
+    pub(super) fn next(&self) -> io::Result<Option<Self>> {
         let own = self.file.metadata()?;
         let own = (own.dev(), own.ino());
         let mut newer = None;
