@@ -185,15 +185,8 @@ impl KillRequest {
 
     /// Creates a request with the pod's own grace period and no status.
     pub fn new(reason: KillReason) -> Self {
-        Self {
-            reason,
-            grace: None,
-            until: None,
-            evict: false,
-            status: None,
-            deadline: None,
-            is_recorded: false,
-        }
+        let (grace, until, status, deadline) = (None, None, None, None);
+        Self { reason, grace, until, evict: false, status, deadline, is_recorded: false }
     }
 
     /// Sets [`grace`](Self::grace).

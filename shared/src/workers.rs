@@ -350,7 +350,6 @@ impl<S: PodSyncer> WorkersShared<S> {
             (wait, wake, state.is_ready_to_restart(&label.uid))
         };
         match &wait {
-            // The earlier agent has said so, and that the pod has terminated.
             KillWait::Ending { began: true, .. } if request.is_recorded => {}
             KillWait::Ending { grace, began: true, .. } => {
                 self.recorder.record(&Event::KillRequested {

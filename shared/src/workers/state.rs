@@ -60,8 +60,7 @@ pub(super) type Wake = (PodUid, u64);
 pub(super) enum KillWait {
     /// The pod has already terminated.
     Done(Arc<PodStopped>),
-    /// The pod is terminating; `grace` is the effective grace period. Tells whether this request began the
-    /// termination, and whether it set or shortened the grace period.
+    /// The pod is terminating, with this effective grace period: whether this request began that, and shortened it.
     Ending { done: EndReceiver, grace: Duration, began: bool, shortened: bool },
 }
 
@@ -74,7 +73,6 @@ pub(super) enum PodWork {
         cancel: Arc<Notify>,
         waited: Option<Duration>,
     },
-    /// `since` is when the termination began; `None` if an earlier agent has recorded its end.
     Terminate {
         pod: Pod,
         stop: Stop,
@@ -83,7 +81,7 @@ pub(super) enum PodWork {
     TerminateRuntime {
         pod: RuntimePod,
         grace: Grace,
-        /// As above; also `None` for what is left of a pod that had terminated.
+        /// When the termination began; `None` if an earlier agent has recorded its end, and for leftovers.
         since: Option<Instant>,
     },
     Finish {

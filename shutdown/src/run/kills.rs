@@ -239,10 +239,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                 let signalled = stopped.signalled_at.filter(|_| first).map(offset);
                 report.sigterm = report.sigterm.or(signalled);
                 report.end_as(Some(stopped.stopped_at.map_or(now, offset)), &stopped);
-                if let Some(more) = &stopped.remark {
-                    let before = report.remark.take().map(|before| format!("{before}; "));
-                    report.remark = Some(format!("{}{more}", before.unwrap_or_default()));
-                }
+                report.add_remark(stopped.remark.as_deref());
                 report.end
             }
             Err(StopFailure { end, error, still_running }) => {

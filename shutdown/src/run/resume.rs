@@ -188,6 +188,12 @@ impl PodReport {
         is_news
     }
 
+    pub(super) fn add_remark(&mut self, more: Option<&str>) {
+        let before = self.remark.take();
+        let both: Vec<&str> = before.as_deref().into_iter().chain(more).collect();
+        self.remark = (!both.is_empty()).then(|| both.join("; "));
+    }
+
     /// Fills in the pod's end, as the runtime reports it.
     pub(super) fn end_as(&mut self, exit: Option<Duration>, stopped: &PodStopped) {
         let forced = stopped.containers.iter().filter(|container| container.forced);
