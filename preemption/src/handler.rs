@@ -28,6 +28,17 @@ const MAX_NAMED_PODS: usize = 3;
 ///
 /// This only decides, as [`AdmissionFailureHandler`] requires. Each victim is stopped with its own grace
 /// period, and gets the status that the kubelet would set.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use winddown_preemption::{PreemptionHandler, Strategy};
+/// use winddown_shared::{Admission, NodeFit, NodeView};
+///
+/// let room = Arc::new(PreemptionHandler::new(Strategy::Minimal));
+/// let fit = NodeFit::new(Arc::new(NodeView::default())).with_preemption(room);
+/// let admission = Admission::default().then(fit);
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PreemptionHandler {
     strategy: Strategy,
