@@ -48,11 +48,11 @@ pub struct SeenNodes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DownStage {
     /// It has never reported whether it went down cleanly: winddown does not run on it.
-    Silent,
+    NotReporting,
     /// It is up, or went down without reporting it.
     Up,
     /// It is going down.
-    GoingDown,
+    ShuttingDown,
     /// It is down: every pod had terminated, and nothing was left mounted.
     Down,
 }
@@ -61,14 +61,14 @@ pub enum DownStage {
 
 impl DownStage {
     /// All stages.
-    pub const ALL: [Self; 4] = [Self::Silent, Self::Up, Self::GoingDown, Self::Down];
+    pub const ALL: [Self; 4] = [Self::NotReporting, Self::Up, Self::ShuttingDown, Self::Down];
 
     /// The value in a metric's label.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Silent => "silent",
+            Self::NotReporting => "notReporting",
             Self::Up => "up",
-            Self::GoingDown => "goingDown",
+            Self::ShuttingDown => "shuttingDown",
             Self::Down => "down",
         }
     }
@@ -82,9 +82,9 @@ impl DownStage {
         };
         match (status(CLEAN_SHUTDOWN), status(SHUTDOWN_IN_PROGRESS)) {
             (Some("True"), _) => Self::Down,
-            (_, Some("True")) => Self::GoingDown,
+            (_, Some("True")) => Self::ShuttingDown,
             (Some(_), _) => Self::Up,
-            (None, _) => Self::Silent,
+            (None, _) => Self::NotReporting,
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct EvictionRecord {
     pub hard: bool,
     /// How long the resource had been short, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub short_for_ms: Option<u64>,
+    pub met_for_ms: Option<u64>,
     /// `namespace/name` of the pod that was evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub victim: Option<String>,
@@ -192,7 +192,7 @@ impl EvictionRecord {
             threshold: None,
             available: None,
             hard: true,
-            short_for_ms: None,
+            met_for_ms: None,
             victim: None,
             outcome,
             hook: None,
@@ -207,7 +207,7 @@ impl EvictionRecord {
             threshold: Some(shortage.threshold.to_string()),
             available: Some(shortage.available.to_string()),
             hard: shortage.hard,
-            short_for_ms: Some(millis(shortage.since.elapsed())),
+            met_for_ms: Some(millis(shortage.since.elapsed())),
             ..Self::new(at, shortage.cause, outcome)
         }
     }

@@ -109,7 +109,7 @@ pub use seams::{
 };
 pub use signal::{FileSystem, Resource, Signal, UnknownSignal};
 pub use state::EvictionState;
-pub use status::{AwayStatus, EvictionPlan, PressureStatus, SwapStatus, ThresholdStatus};
+pub use status::{EvictionPlan, PendingReadmission, PressureStatus, SwapStatus, ThresholdStatus};
 pub use threshold::{
     DEFAULT_HARD, IneffectiveThreshold, SoftGraceError, Threshold, ThresholdConfig, ThresholdError,
     ThresholdErrors, ThresholdValue, ValueError, default_hard, parse_minimum_reclaim,

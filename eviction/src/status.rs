@@ -40,7 +40,7 @@ pub struct PressureStatus {
     pub swap: Option<SwapStatus>,
     /// Static pods that were evicted and are readmitted when the pressure is over.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub away: Vec<AwayStatus>,
+    pub pending_readmission: Vec<PendingReadmission>,
 }
 
 /// An eviction threshold, and the available amount.
@@ -63,7 +63,7 @@ pub struct ThresholdStatus {
     pub capacity: Option<i64>,
     /// How long the threshold has been met, in seconds; absent if it is not met.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub met_seconds: Option<f64>,
+    pub met_for_seconds: Option<f64>,
     /// How long the threshold must be met before a pod is evicted for it, in seconds.
     #[serde(default)]
     pub grace_seconds: f64,
@@ -91,7 +91,7 @@ pub struct SwapStatus {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct AwayStatus {
+pub struct PendingReadmission {
     /// `metadata.namespace`.
     pub namespace: String,
     /// `metadata.name`.
@@ -99,5 +99,5 @@ pub struct AwayStatus {
     /// `metadata.uid`.
     pub uid: String,
     /// The earliest time of its readmission, in seconds from now.
-    pub back_in_seconds: f64,
+    pub readmission_in_seconds: f64,
 }

@@ -125,7 +125,7 @@ impl<R: Runtime> ActApi for Node<R> {
         };
         match self.0.core.workers.kill_pod(pod, request).await {
             Ok(stopped) if stopped.stopped_at.is_some_and(|at| at < begun) => {
-                answer.had_ended = true;
+                answer.already_terminated = true;
             }
             Ok(stopped) => {
                 let forced = stopped.containers.iter().filter(|c| c.forced);

@@ -184,13 +184,13 @@ impl Recorder for Metrics {
             Event::PluginChose { by, .. } => {
                 counted.plugin_choices(by.as_str()).inc();
             }
-            Event::GroupEnded { priority, took, .. } => {
+            Event::GroupFinished { priority, took, .. } => {
                 counted.group(*priority).observe(took.as_secs_f64());
             }
             Event::ShutdownStarted { .. } => self.shutdown_began(),
             // The start time comes from the state file.
             Event::ShutdownResumed { .. } => self.ending.store(true, Ordering::Relaxed),
-            Event::ShutdownEnded { left, .. } => {
+            Event::ShutdownFinished { left, .. } => {
                 counted.shutdown.cut_left.inc_by(u64::try_from(*left).unwrap_or(u64::MAX));
                 self.shutdown_ended();
             }

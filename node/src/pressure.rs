@@ -235,7 +235,7 @@ impl Observe<()> for Relief {
 impl<R: Runtime> Readmit for Manifests<R> {
     fn earlier_evictions(&self) -> Vec<EarlierEviction> {
         let snapshot = self.workers.snapshot().into_iter();
-        let evicted = snapshot.filter(|pod| pod.ending_by == Some(KillReason::Eviction));
+        let evicted = snapshot.filter(|pod| pod.prior_reason == Some(KillReason::Eviction));
         let evicted = evicted.filter_map(|snapshot| {
             let grace_left = status_view::grace_left(&snapshot);
             Some(EarlierEviction { pod: snapshot.pod?, grace_left })

@@ -7,7 +7,7 @@ mod tests;
 
 use std::time::Duration;
 
-use winddown_control::api::{EndedBy, Protection, ProtectionReason, ProtectionState};
+use winddown_control::api::{Protection, ProtectionReason, ProtectionState, TerminatedBy};
 
 /// The facts about a node that decide. An absent value could not be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,20 +63,21 @@ pub enum KubeletPresence {
 /// Judges the facts.
 pub fn protection(facts: &ProtectionFacts) -> Protection {
     let reason = facts.reason();
-    let (state, ended_by) = (state_of(reason), facts.ended_by(reason));
-    let (configured, in_force) = match facts.is_about_kubelet(reason) {
+    let (state, terminated_by) = (state_of(reason), facts.terminated_by(reason));
+    let (configured, in_effect) = match facts.is_about_kubelet(reason) {
         true => facts.time_of_kubelet(),
         false => facts.time_of_agent(),
     };
-    let in_force = if ended_by == EndedBy::Nobody { Some(Duration::ZERO) } else { in_force };
+    let in_effect =
+        if terminated_by == TerminatedBy::None { Some(Duration::ZERO) } else { in_effect };
     Protection {
         state,
-        ended_by,
+        terminated_by,
         reason,
-        text: sentences::text(facts, reason, ended_by),
+        text: sentences::text(facts, reason, terminated_by),
         next: sentences::next(reason).to_owned(),
         configured_seconds: configured.map(|time| time.as_secs_f64()),
-        in_force_seconds: in_force.map(|time| time.as_secs_f64()),
+        effective_seconds: in_effect.map(|time| time.as_secs_f64()),
     }
 }
 
@@ -85,15 +86,15 @@ fn state_of(reason: ProtectionReason) -> ProtectionState {
     match reason {
         Why::LockHeld => ProtectionState::Protected,
         Why::DelayTooShort => ProtectionState::Limited,
-        Why::KubeletEndsThemToo
+        Why::KubeletTerminatesToo
         | Why::NoKubelet
         | Why::NoAgent
-        | Why::SwitchedOff
+        | Why::Disabled
         | Why::LockNotHeld
         | Why::NoDelay
         | Why::NotACompanion
-        | Why::Nothing
-        | Why::KubeletSwitchedOff
+        | Why::None
+        | Why::KubeletDisabled
         | Why::KubeletDelayTooShort
         | Why::KubeletLockNotHeld => ProtectionState::Unprotected,
         Why::AgentUnknown
@@ -137,7 +138,7 @@ impl ProtectionFacts {
     fn reason_of_companion(&self) -> ProtectionReason {
         match self.kubelet.presence {
             Some(KubeletPresence::Absent | KubeletPresence::Enabled) => ProtectionReason::NoKubelet,
-            _ if self.kubelet_ends_too() => ProtectionReason::KubeletEndsThemToo,
+            _ if self.kubelet_ends_too() => ProtectionReason::KubeletTerminatesToo,
             Some(KubeletPresence::Runs) | None => self.reason_of_agent(),
         }
     }
@@ -146,7 +147,7 @@ impl ProtectionFacts {
         match (self.agent_runs, self.agent_lock, self.delay) {
             (Some(false), ..) => ProtectionReason::NoAgent,
             (None, ..) => ProtectionReason::AgentUnknown,
-            _ if self.agent_wants.is_zero() => ProtectionReason::SwitchedOff,
+            _ if self.agent_wants.is_zero() => ProtectionReason::Disabled,
             (_, Some(false), _) => ProtectionReason::LockNotHeld,
             (_, None, _) => ProtectionReason::LockUnknown,
             (.., None) => ProtectionReason::DelayUnknown,
@@ -159,7 +160,7 @@ impl ProtectionFacts {
     fn reason_without_agent(&self) -> ProtectionReason {
         match self.kubelet.presence {
             None => ProtectionReason::KubeletUnknown,
-            Some(KubeletPresence::Absent) => ProtectionReason::Nothing,
+            Some(KubeletPresence::Absent) => ProtectionReason::None,
             Some(KubeletPresence::Enabled | KubeletPresence::Runs) => self.reason_of_kubelet(),
         }
     }
@@ -168,7 +169,7 @@ impl ProtectionFacts {
     fn reason_of_kubelet(&self) -> ProtectionReason {
         match (self.kubelet.wants, self.kubelet.lock, self.delay) {
             (None, ..) => ProtectionReason::KubeletConfigurationUnknown,
-            (Some(Duration::ZERO), ..) => ProtectionReason::KubeletSwitchedOff,
+            (Some(Duration::ZERO), ..) => ProtectionReason::KubeletDisabled,
             (Some(wants), _, Some(delay)) if delay < wants => {
                 ProtectionReason::KubeletDelayTooShort
             }
@@ -189,50 +190,52 @@ impl ProtectionFacts {
         self.role == AgentRole::None || reason == ProtectionReason::NotACompanion
     }
 
-    fn ended_by(&self, reason: ProtectionReason) -> EndedBy {
+    fn terminated_by(&self, reason: ProtectionReason) -> TerminatedBy {
         let of_kubelet = || match state_of(self.reason_of_kubelet()) {
-            ProtectionState::Protected | ProtectionState::Limited => EndedBy::Kubelet,
-            ProtectionState::Unprotected => EndedBy::Nobody,
-            ProtectionState::Unknown => EndedBy::Unknown,
+            ProtectionState::Protected | ProtectionState::Limited => TerminatedBy::Kubelet,
+            ProtectionState::Unprotected => TerminatedBy::None,
+            ProtectionState::Unknown => TerminatedBy::Unknown,
         };
         match (reason, state_of(reason)) {
-            (ProtectionReason::Nothing, _) => EndedBy::Nobody,
-            (ProtectionReason::KubeletUnknown, _) => EndedBy::Unknown,
-            (ProtectionReason::KubeletEndsThemToo | ProtectionReason::NoKubelet, _) => self.agent(),
+            (ProtectionReason::None, _) => TerminatedBy::None,
+            (ProtectionReason::KubeletUnknown, _) => TerminatedBy::Unknown,
+            (ProtectionReason::KubeletTerminatesToo | ProtectionReason::NoKubelet, _) => {
+                self.agent()
+            }
             _ if self.is_about_kubelet(reason) => of_kubelet(),
             (_, ProtectionState::Protected | ProtectionState::Limited) => self.agent(),
-            (_, ProtectionState::Unknown) => EndedBy::Unknown,
+            (_, ProtectionState::Unknown) => TerminatedBy::Unknown,
             (_, ProtectionState::Unprotected) if self.has_kubelet() => of_kubelet(),
-            (_, ProtectionState::Unprotected) => EndedBy::Nobody,
+            (_, ProtectionState::Unprotected) => TerminatedBy::None,
         }
     }
 
-    fn agent(&self) -> EndedBy {
+    fn agent(&self) -> TerminatedBy {
         match self.role {
-            AgentRole::None => EndedBy::Nobody,
-            AgentRole::Runtime => EndedBy::Agent,
-            AgentRole::Companion => EndedBy::Companion,
+            AgentRole::None => TerminatedBy::None,
+            AgentRole::Runtime => TerminatedBy::Agent,
+            AgentRole::Companion => TerminatedBy::Companion,
         }
     }
 
     /// The time that is configured for the agent, and the time that a shutdown waits for it.
     fn time_of_agent(&self) -> (Option<Duration>, Option<Duration>) {
         let wants = self.agent_wants;
-        let in_force = match (self.agent_runs, self.agent_lock, self.delay) {
+        let in_effect = match (self.agent_runs, self.agent_lock, self.delay) {
             (Some(false), ..) | (_, Some(false), _) => Some(Duration::ZERO),
             (Some(true), Some(true), delay) => delay.map(|delay| delay.min(wants)),
             _ => None,
         };
-        (Some(wants), in_force)
+        (Some(wants), in_effect)
     }
 
     /// The time that is configured for the kubelet, and the time that a shutdown waits for it: all or nothing.
     fn time_of_kubelet(&self) -> (Option<Duration>, Option<Duration>) {
-        let in_force = match state_of(self.reason_of_kubelet()) {
+        let in_effect = match state_of(self.reason_of_kubelet()) {
             ProtectionState::Unknown => None,
             ProtectionState::Unprotected => Some(Duration::ZERO),
             ProtectionState::Protected | ProtectionState::Limited => self.kubelet.wants,
         };
-        (self.kubelet.wants, in_force)
+        (self.kubelet.wants, in_effect)
     }
 }

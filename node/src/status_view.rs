@@ -140,7 +140,7 @@ fn one_pod(snapshot: &PodSnapshot, said: Option<&StatusEntry>) -> Option<api::Po
     let mut told = pod_status(pod, said.map(|s| &*s.status));
     told.state = state(snapshot.lifecycle);
     told.grace_left_seconds = grace_left(snapshot).map(|left| left.as_secs());
-    told.stays = snapshot.restarts_on_node;
+    told.stays_on_reboot = snapshot.restarts_on_node;
     Some(told)
 }
 
@@ -171,7 +171,7 @@ fn waiting(entry: &StatusEntry) -> api::PodStatus {
     let containers = entry.pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
     api::PodStatus {
         state: api::PodState::Waiting,
-        wanted_containers: containers,
+        desired_containers: containers,
         ..pod_status(&entry.pod, Some(&entry.status))
     }
 }
@@ -229,11 +229,11 @@ fn pod_status(pod: &Pod, status: Option<&kube::PodStatus>) -> api::PodStatus {
         state: api::PodState::default(),
         ready: status.is_some_and(is_ready),
         ready_containers: counted.clone().filter(|c| c.ready).count(),
-        wanted_containers: counted.count(),
+        desired_containers: counted.count(),
         restarts: containers.iter().map(|c| c.restarts).sum(),
         started_at: status.and_then(|s| Some(s.start_time.as_ref()?.0)),
         grace_left_seconds: None,
-        stays: false,
+        stays_on_reboot: false,
         containers,
     }
 }

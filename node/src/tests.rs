@@ -304,13 +304,16 @@ async fn a_drain_tells_every_step_and_lets_no_pod_in_after_it() {
     assert!(matches!(told[0], DrainEvent::Started { groups: 2, pods: 2, .. }), "{told:?}");
     let steps = told.iter().map(|event| match event {
         DrainEvent::GroupStarted { .. } => "group",
-        DrainEvent::PodEnded { name, .. } => name,
-        DrainEvent::GroupEnded { .. } => "over",
+        DrainEvent::PodTerminated { name, .. } => name,
+        DrainEvent::GroupFinished { .. } => "over",
         _ => "",
     });
     let steps: Vec<&str> = steps.filter(|step| !step.is_empty()).collect();
     assert_eq!(steps, ["group", "web", "over", "group", "dns", "over"]);
-    assert!(matches!(told.last(), Some(DrainEvent::Finished { ended: 2, left: 0, .. })));
+    assert!(matches!(
+        told.last(),
+        Some(DrainEvent::Finished { terminated: 2, still_running: 0, .. })
+    ));
     let asked = b.report().requested_by.unwrap();
     assert_eq!(asked.message.as_deref(), Some("rack moves"));
     b.want(&[&web, &dns, &pod("late", 0, 30)]).await;
@@ -334,16 +337,23 @@ async fn a_pod_that_only_a_shutdown_can_end_is_refused_to_a_kill_and_holds_up_no
         told.push(event);
     }
     assert!(begun.elapsed() < secs(5), "{:?}", begun.elapsed());
-    let stays = DrainEvent::PodStays {
+    let stays = DrainEvent::PodNotDrained {
         namespace: "default".to_owned(),
         name: "etcd".to_owned(),
         message: why.to_owned(),
     };
     assert!(told.contains(&stays), "{told:?}");
-    assert!(!told.iter().any(|event| matches!(event, DrainEvent::GroupEnded { left: 1, .. })));
-    assert!(matches!(told.last(), Some(DrainEvent::Finished { ended: 1, left: 0, .. })));
+    assert!(
+        !told
+            .iter()
+            .any(|event| matches!(event, DrainEvent::GroupFinished { still_running: 1, .. }))
+    );
+    assert!(matches!(
+        told.last(),
+        Some(DrainEvent::Finished { terminated: 1, still_running: 0, .. })
+    ));
     let report = b.report();
-    assert_eq!((report.outcome, report.count(PodEnd::Stays)), (Outcome::Clean, 1));
+    assert_eq!((report.outcome, report.count(PodEnd::NotDrainable)), (Outcome::Clean, 1));
     assert!(report.headline().ends_with("; 1 pod stays."), "{}", report.headline());
     assert_eq!(b.runtime.stops(), [web.uid().clone()]);
 
@@ -361,7 +371,7 @@ async fn a_reload_changes_the_plan_at_once() {
     b.configured.replace(configuration(&b.state, secs(20)));
     assert_eq!(b.node.shutdown_plan(None).await.requested_seconds, 20.0);
     let group = &b.node.shutdown_plan(None).await.groups[0];
-    assert_eq!((group.shutdown_grace_period_seconds, group.latest_end_seconds), (10.0, Some(20.0)));
+    assert_eq!((group.shutdown_grace_period_seconds, group.deadline_seconds), (10.0, Some(20.0)));
     assert_eq!(group.pods[0].grace_seconds, 20.0, "nobody else needs the time");
 }
 
@@ -393,9 +403,9 @@ async fn the_plan_and_the_status_say_when_logind_gives_less() {
     let b = bench(FakeRuntime::default(), login);
     b.want(&[&pod("web", 0, 30)]).await;
     let plan = b.node.shutdown_plan(None).await;
-    let shrunk = plan.shrunk.unwrap();
-    assert_eq!(shrunk.set_by.as_deref(), Some("/etc/systemd/logind.conf.d/zzz-site.conf"));
-    assert!(shrunk.available_seconds < 3.0);
+    let shortened = plan.shortened.unwrap();
+    assert_eq!(shortened.set_by.as_deref(), Some("/etc/systemd/logind.conf.d/zzz-site.conf"));
+    assert!(shortened.available_seconds < 3.0);
     assert_eq!(b.node.status().lock.delay_seconds, Some(3.0));
 }
 

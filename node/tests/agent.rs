@@ -125,6 +125,6 @@ async fn its_pods_end_before_the_machine_goes_down() {
     assert_eq!(report["outcome"], "clean", "{report:#}");
     let groups = report["groups"].as_array().unwrap().iter();
     let pods = groups.flat_map(|group| group["pods"].as_array().unwrap());
-    let ends: Vec<_> = pods.map(|pod| pod["end"].as_str().unwrap()).collect();
+    let ends: Vec<_> = pods.map(|pod| pod["outcome"].as_str().unwrap()).collect();
     assert_eq!(ends, ["exited", "exited"], "{report:#}");
 }

@@ -100,7 +100,7 @@ mod with_shutdown {
     use std::path::Path;
 
     use super::*;
-    use winddown_control::api::{EndedBy, ProtectionReason, ProtectionState};
+    use winddown_control::api::{ProtectionReason, ProtectionState, TerminatedBy};
     use winddown_node::ordered_start::OrderedStart;
     use winddown_node::{KubeletFacts, KubeletPresence, NodePlugin, Shutdown, ShutdownGuard};
     use winddown_shared::testing::FakeInhibitor;
@@ -184,7 +184,10 @@ mod with_shutdown {
             verdict
         };
         let before = verdict().await;
-        assert_eq!((before.state, before.ended_by), (ProtectionState::Protected, EndedBy::Agent));
+        assert_eq!(
+            (before.state, before.terminated_by),
+            (ProtectionState::Protected, TerminatedBy::Agent)
+        );
         kubelet.send_modify(|kubelet| kubelet.presence = Some(KubeletPresence::Runs));
         let changes = node.changes();
         let beside = verdict().await;

@@ -52,7 +52,10 @@ async fn a_third_partys_controller_ends_pods_and_is_seen_where_ours_are() {
     let status = agent.until("told of by the plug-in", said).await;
     assert_eq!(status.plugins[0].name, "max-age");
     let metrics = agent.metrics();
-    assert!(metrics.contains("winddown_plugin_choices_total{plugin=\"max-age\"} 3"), "{metrics}");
+    assert!(
+        metrics.contains("winddown_plugin_terminations_total{plugin=\"max-age\"} 3"),
+        "{metrics}"
+    );
     let looks = metrics.lines().find_map(|line| line.strip_prefix("max_age_looks_total "));
     assert!(looks.unwrap().parse::<u64>().unwrap() >= 3, "{metrics}");
 }
@@ -89,5 +92,5 @@ async fn what_it_does_at_a_shutdown_is_in_the_plan_and_in_the_report() {
     let report = report.await.expect("there is a report");
     assert_eq!(report["work"][0]["outcome"], "done", "{report:#}");
     assert_eq!(report["work"][0]["plugin"], "max-age");
-    assert_eq!(report["groups"][0]["pods"][0]["end"], "exited", "{report:#}");
+    assert_eq!(report["groups"][0]["pods"][0]["outcome"], "exited", "{report:#}");
 }

@@ -276,7 +276,7 @@ node comes up again. The same is true of a drain.
 
 Needs root, or membership in the group that controlSocketGroup names.
 Exit codes: 0 all pods ended in time or stay, because only a shutdown ends
-them; 5 some were left or needed SIGKILL, or it was called off; 6 refused, or
+them; 5 some were left or needed SIGKILL, or it was cancelled; 6 refused, or
 something else still keeps pods out.")]
 pub struct DrainArgs {
     /// The longest time it may take (units: s, m, h) [default: the configured shutdown period]

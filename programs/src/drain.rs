@@ -65,10 +65,10 @@ pub(super) async fn run(
 
 /// The exit code after the last event; none for an earlier one. A pod that stays was never to end, so it is not left.
 fn exit_of(event: &DrainEvent) -> Option<Exit> {
-    let DrainEvent::Finished { forced, left, pods_unknown, called_off, .. } = event else {
+    let DrainEvent::Finished { forced, still_running, pods_unknown, cancelled, .. } = event else {
         return None;
     };
-    let clean = *forced == 0 && *left == 0 && !pods_unknown && !called_off;
+    let clean = *forced == 0 && *still_running == 0 && !pods_unknown && !cancelled;
     Some(if clean { Exit::Success } else { Exit::PodsLeft })
 }
 
@@ -123,9 +123,9 @@ impl Tally {
     fn count(&mut self, event: &DrainEvent) {
         match event {
             DrainEvent::Started { pods, .. } => self.pods = *pods,
-            DrainEvent::PodEnded { .. }
-            | DrainEvent::PodLeft { .. }
-            | DrainEvent::PodStays { .. } => self.over += 1,
+            DrainEvent::PodTerminated { .. }
+            | DrainEvent::PodStillRunning { .. }
+            | DrainEvent::PodNotDrained { .. } => self.over += 1,
             _ => {}
         }
     }
@@ -150,34 +150,41 @@ fn format_event(event: &DrainEvent) -> Option<String> {
             let group = group_title(name.as_deref(), *priority);
             format!("{group}: {}, at most {}", pod_count(*count), seconds(*limit))
         }
-        DrainEvent::PodEnded { namespace, name, took_seconds, forced } => {
+        DrainEvent::PodTerminated { namespace, name, took_seconds, forced } => {
             let how = if *forced { ", SIGKILL was needed" } else { "" };
             let pod = format!("{namespace}/{name}");
             format!("  {} ended in {}{how}", clean(&pod), seconds(*took_seconds))
         }
-        DrainEvent::PodLeft { namespace, name, message } => {
+        DrainEvent::PodStillRunning { namespace, name, message } => {
             format!("  {} still runs: {}", clean(&format!("{namespace}/{name}")), clean(message))
         }
-        DrainEvent::PodStays { namespace, name, message } => {
+        DrainEvent::PodNotDrained { namespace, name, message } => {
             format!("  {} stays: {}", clean(&format!("{namespace}/{name}")), clean(message))
         }
-        DrainEvent::GroupEnded { priority, name, took_seconds, left: 0 } => {
+        DrainEvent::GroupFinished { priority, name, took_seconds, still_running: 0 } => {
             let group = group_title(name.as_deref(), *priority);
             format!("{group}: all ended in {}", seconds(*took_seconds))
         }
-        DrainEvent::GroupEnded { priority, name, took_seconds, left } => {
+        DrainEvent::GroupFinished { priority, name, took_seconds, still_running } => {
             let group = group_title(name.as_deref(), *priority);
-            format!("{group}: {} left after {}", pod_count(*left), seconds(*took_seconds))
+            format!("{group}: {} left after {}", pod_count(*still_running), seconds(*took_seconds))
         }
-        DrainEvent::Finished { ended, forced, left, took_seconds, pods_unknown, called_off } => {
-            let how = if *called_off { "called off: " } else { "" };
+        DrainEvent::Finished {
+            terminated,
+            forced,
+            still_running,
+            took_seconds,
+            pods_unknown,
+            cancelled,
+        } => {
+            let how = if *cancelled { "cancelled: " } else { "" };
             let mut line =
-                format!("{how}{} ended in {}", pod_count(*ended), seconds(*took_seconds));
+                format!("{how}{} ended in {}", pod_count(*terminated), seconds(*took_seconds));
             if *forced > 0 {
                 line.push_str(&format!(", {forced} needed SIGKILL"));
             }
-            if *left > 0 {
-                line.push_str(&format!(", {left} still running"));
+            if *still_running > 0 {
+                line.push_str(&format!(", {still_running} still running"));
             }
             if *pods_unknown {
                 line.push_str("; the container runtime did not say what else runs");
@@ -194,18 +201,25 @@ mod tests {
 
     use super::*;
 
-    fn finished(left: usize, called_off: bool) -> DrainEvent {
-        let (ended, forced, took_seconds, pods_unknown) = (1, 0, 3.0, false);
-        DrainEvent::Finished { ended, forced, left, took_seconds, pods_unknown, called_off }
+    fn finished(still_running: usize, cancelled: bool) -> DrainEvent {
+        let (terminated, forced, took_seconds, pods_unknown) = (1, 0, 3.0, false);
+        DrainEvent::Finished {
+            terminated,
+            forced,
+            still_running,
+            took_seconds,
+            pods_unknown,
+            cancelled,
+        }
     }
 
     fn stays() -> DrainEvent {
         let (namespace, name) = ("kube-system".to_owned(), "etcd".to_owned());
-        DrainEvent::PodStays { namespace, name, message: "its kubelet runs it".into() }
+        DrainEvent::PodNotDrained { namespace, name, message: "its kubelet runs it".into() }
     }
 
     #[test]
-    fn a_pod_that_stays_is_named_and_a_drain_that_was_called_off_says_so() {
+    fn a_pod_that_stays_is_named_and_a_drain_that_was_cancelled_says_so() {
         let mut tally = Tally { pods: 2, over: 0 };
         tally.count(&stays());
         assert_eq!(tally.left(), 1);
@@ -213,7 +227,7 @@ mod tests {
         assert_eq!(said, "  kube-system/etcd stays: its kubelet runs it");
         let said = "1 pod ended in 3s, 2 still running";
         assert_eq!(format_event(&finished(2, false)).unwrap(), said);
-        assert_eq!(format_event(&finished(2, true)).unwrap(), format!("called off: {said}"));
+        assert_eq!(format_event(&finished(2, true)).unwrap(), format!("cancelled: {said}"));
     }
 
     #[test]
@@ -225,8 +239,7 @@ mod tests {
         let mut commands = crate::Cli::command();
         let drain = commands.find_subcommand_mut("drain").unwrap();
         let help = drain.render_long_help().to_string();
-        for code in
-            ["0 all pods ended in time or stay,", "5 some were left", "or it was called off"]
+        for code in ["0 all pods ended in time or stay,", "5 some were left", "or it was cancelled"]
         {
             assert!(help.contains(code), "{code} is not in\n{help}");
         }

@@ -232,7 +232,7 @@ impl Drill {
             wall.clone(),
         );
         process.cgroups = CgroupParent::Rehearsal;
-        process.notice_dir = Some(root.join("end-notices"));
+        process.notice_dir = Some(root.join("termination-notices"));
         let runtime = ProcessRuntime::open(process).await.map_err(DrillError::Runtime)?;
         let mut wanted = InhibitorConfig::new(policy_of(&config.shutdown).delay_wanted());
         wanted.bus = logind.peer();
@@ -419,7 +419,7 @@ fn pods_directory(named: Option<&Path>, root: &Path) -> Result<PathBuf, DrillErr
 }
 
 fn is_up(pod: &PodStatus) -> bool {
-    let ready = pod.wanted_containers > 0 && pod.ready_containers == pod.wanted_containers;
+    let ready = pod.desired_containers > 0 && pod.ready_containers == pod.desired_containers;
     ready || has_completed(pod)
 }
 

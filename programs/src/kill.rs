@@ -35,7 +35,7 @@ fn describe(answer: &KillAnswer) -> String {
         return format!("{pod}: still runs after {took} ({}); the kill goes on", clean(why));
     }
     if forced.is_empty() {
-        if answer.had_ended {
+        if answer.already_terminated {
             return format!("{pod}: already ended");
         }
         return format!("{pod}: ended in {took}");

@@ -23,10 +23,10 @@ pub(super) async fn run(
 }
 
 fn describe(answer: &ReleaseAnswer) -> String {
-    let ReleaseAnswer { namespace, name, still_held_by, .. } = answer;
-    let others = match still_held_by.is_empty() {
+    let ReleaseAnswer { namespace, name, still_blocked_by, .. } = answer;
+    let others = match still_blocked_by.is_empty() {
         true => String::new(),
-        false => format!("; {} still do", still_held_by.join(", ")),
+        false => format!("; {} still do", still_blocked_by.join(", ")),
     };
     clean(&format!("{namespace}/{name}: holds shutdowns no longer{others}")).into_owned()
 }

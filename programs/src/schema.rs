@@ -45,7 +45,9 @@ pub fn of(name: SchemaName) -> Value {
         SchemaName::Undrain => made::<api::Envelope<api::WithdrawAnswer>>(name),
         SchemaName::Kill => made::<api::Envelope<api::KillAnswer>>(name),
         SchemaName::Release => made::<api::Envelope<api::ReleaseAnswer>>(name),
-        SchemaName::EndNotice => made::<winddown_engine::end_notices::EndNotice>(name),
+        SchemaName::TerminationNotice => {
+            made::<winddown_engine::termination_notices::TerminationNotice>(name)
+        }
         SchemaName::Version => made::<api::Envelope<api::VersionAnswer>>(name),
     }
 }

@@ -87,7 +87,7 @@ fn judge(condition: WaitCondition, status: &Status) -> Result<String, String> {
                 Some(drain) if drain.pods_unknown => {
                     Err("it is not known yet which pods still run".to_owned())
                 }
-                Some(drain) => Err(format!("pods that still run: {}", drain.pods_to_go)),
+                Some(drain) => Err(format!("pods that still run: {}", drain.pods_remaining)),
                 None => Ok("the node is drained".to_owned()),
             }
         }

@@ -85,7 +85,7 @@ async fn gauges_follow_the_pods() {
     assert_eq!(value(&text, "winddown_protected"), 1.0);
     assert_eq!(value(&text, "winddown_inhibitor_held"), 1.0);
     assert_eq!(value(&text, "winddown_inhibit_delay_max_seconds"), 40.0);
-    assert_eq!(value(&text, "winddown_refused_shutdown_signals_total"), 3.0);
+    assert_eq!(value(&text, "winddown_ignored_shutdown_signals_total"), 3.0);
     let body = winddown_control::api::KillBody { grace_seconds: Some(1), uid: None };
     {
         use winddown_control::ActApi;
@@ -97,7 +97,7 @@ async fn gauges_follow_the_pods() {
     assert_eq!(value(&text, r#"kubelet_active_pods{static="true"}"#), 2.0, "it starts again");
     assert_eq!(value(&text, running), 2.0);
     assert_eq!(value(&text, "winddown_pod_stop_duration_seconds_count"), 1.0);
-    assert_eq!(value(&text, r#"winddown_pods_cut_total{how="killed"}"#), 0.0, "no shutdown");
+    assert_eq!(value(&text, r#"winddown_pods_cut_short_total{how="killed"}"#), 0.0, "no shutdown");
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,7 +140,7 @@ async fn a_drain_is_measured_by_group_and_its_pods_do_not_count_as_cut() {
     assert_eq!(value(&text, group).round(), 3.0);
     assert_eq!(value(&text, r#"winddown_admission_closed{reason="drain"}"#), 1.0);
     assert_eq!(value(&text, r#"winddown_admission_closed{reason="notice"}"#), 0.0);
-    assert_eq!(value(&text, r#"winddown_pods_cut_total{how="killed"}"#), 0.0);
+    assert_eq!(value(&text, r#"winddown_pods_cut_short_total{how="killed"}"#), 0.0);
     assert_eq!(value(&text, "kubelet_graceful_shutdown_start_time_seconds"), 0.0);
 }
 
@@ -155,7 +155,7 @@ async fn what_is_not_known_of_the_login_manager_is_absent() {
     assert_eq!(value(&text, "winddown_protected"), 0.0);
     assert_eq!(value(&text, "winddown_inhibitor_held"), 0.0);
     assert!(!text.contains("winddown_inhibit_delay_max"), "{text}");
-    assert_eq!(value(&text, "winddown_inhibit_delay_wanted_seconds"), 32.0);
+    assert_eq!(value(&text, "winddown_inhibit_delay_required_seconds"), 32.0);
 }
 
 #[tokio::test(start_paused = true)]

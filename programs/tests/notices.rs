@@ -111,9 +111,9 @@ async fn a_notice_takes_effect_in_time_for_a_grace_period_that_a_reload_made_lon
     let bed = start("shutdownNotices: {file: /run/winddown/notice}\n");
     bed.until_running().await;
     std::fs::write(bed.notice_file(), "30m maintenance\n").expect("written");
-    bed.until("held back", |status| status["notices"][0]["inForce"] == false).await;
+    bed.until("held back", |status| status["notices"][0]["inEffect"] == false).await;
     bed.reload("shutdownGracePeriod: 20s", "shutdownGracePeriod: 1h");
-    bed.until("in force", |status| status["notices"][0]["inForce"] == true).await;
+    bed.until("in force", |status| status["notices"][0]["inEffect"] == true).await;
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn a_spot_interruption_of_the_metadata_service_ends_the_pods() {
     let bed = start(&notices);
     bed.until_running().await;
     due.store(true, Ordering::SeqCst);
-    let status = bed.until("noticed", |status| status["notices"][0]["inForce"] == true).await;
+    let status = bed.until("noticed", |status| status["notices"][0]["inEffect"] == true).await;
     assert_eq!(status["notices"][0]["source"], "aws");
     assert_eq!(status["notices"][0]["text"], "the spot instance is terminated");
     bed.until_ended().await;

@@ -41,11 +41,11 @@ fn collected() -> Vec<(&'static str, Value)> {
     add("plan-eviction", answers(&mut bed.ask(&["plan", "eviction", "--explain", "-o", "json"])));
     add("release", answers(&mut bed.ask(&["release", "web-n1", "-o", "json"])));
     add("kill", answers(&mut bed.ask(&["kill", "web-n1", "-o", "json"])));
-    add("end-notice", answers::end_notice(&bed, "operator"));
+    add("termination-notice", answers::termination_notice(&bed, "operator"));
     // Too far ahead to start a drain by itself.
     std::fs::write(&notice, "12h\n").expect("written");
     add("drain", answers(&mut bed.ask(&["drain", "--timeout", "10s", "-o", "json"])));
-    add("end-notice", answers::end_notice(&bed, "drain"));
+    add("termination-notice", answers::termination_notice(&bed, "drain"));
     add("status", answers(&mut bed.ask(&["status", "-o", "json"])));
     add("report", answers(&mut bed.ask(&["report", "-o", "json"])));
     add("report-list", answers(&mut bed.ask(&["report", "--list", "-o", "json"])));

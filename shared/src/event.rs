@@ -52,7 +52,7 @@ pub enum Event {
         message: Arc<str>,
     },
     /// A critical pod does not fit yet. It starts when there is room.
-    PodHeld {
+    PodWaiting {
         /// The pod.
         pod: PodRef,
         /// What it waits for, for people.
@@ -259,7 +259,7 @@ pub enum Event {
         allowed: Duration,
     },
     /// All containers of a group are gone, or its time is over.
-    GroupEnded {
+    GroupFinished {
         /// The group's priority.
         priority: i32,
         /// Its name for people, if any: `ordinary pods`.
@@ -282,7 +282,7 @@ pub enum Event {
         text: Arc<str>,
     },
     /// The pods have terminated, or the time is over.
-    ShutdownEnded {
+    ShutdownFinished {
         /// From the signal to the release of the lock, or to the end of the run if none was held.
         took: Duration,
         /// The number of pods that still run.

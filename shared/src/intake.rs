@@ -576,7 +576,8 @@ impl<R: Runtime> Intake<R> {
         }
         self.rejected_static.node_changed();
         let is_due = |by: KillReason| by.restart_condition() == RestartCondition::AdmissionReopens;
-        let ended = self.workers.snapshot().into_iter().filter(|s| s.ending_by.is_some_and(is_due));
+        let ended =
+            self.workers.snapshot().into_iter().filter(|s| s.prior_reason.is_some_and(is_due));
         for pod in
             ended.filter(|s| s.restarts_on_node || s.pod.as_ref().is_some_and(Pod::is_static))
         {

@@ -420,7 +420,7 @@ pub trait PodKiller: Send + Sync + 'static {
 /// What is known of the end of single pods. Implemented by the pod workers.
 pub trait PodStateProvider: Send + Sync + 'static {
     /// The first requester of this pod's termination; `None` while it is not terminating, or if that is not known.
-    fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
+    fn prior_reason(&self, uid: &PodUid) -> Option<KillReason> {
         let _ = uid;
         None
     }

@@ -306,7 +306,7 @@ impl<S: PodSyncer> PodKiller for PodWorkers<S> {
 }
 
 impl<S: PodSyncer> PodStateProvider for PodWorkers<S> {
-    fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
+    fn prior_reason(&self, uid: &PodUid) -> Option<KillReason> {
         self.inner.state.lock().records.get(uid)?.ending.as_ref()?.reason
     }
 

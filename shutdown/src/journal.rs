@@ -341,7 +341,7 @@ fn in_flight(groups: &[GroupReport]) -> Vec<GroupReport> {
     let mut groups = groups.to_vec();
     for pod in groups.iter_mut().flat_map(|group| &mut group.pods) {
         if pod.end == PodEnd::Spared && pod.asked.is_some() {
-            pod.end = PodEnd::Ending;
+            pod.end = PodEnd::Terminating;
         }
     }
     groups

@@ -39,7 +39,7 @@ pub struct Plan {
     /// When the last group's time is over, counted from the signal.
     pub deadline: Duration,
     /// Set when less time is available than the policy asks for.
-    pub shrunk: Option<Shrink>,
+    pub shortened: Option<Shrink>,
     /// The pods that no group takes, because the policy has no groups: they are killed when the node goes down.
     pub not_protected: Vec<Pod>,
     /// The work of plug-ins between the groups, in the order in which it is done.
@@ -166,7 +166,7 @@ pub(crate) fn plan_on(
         false => policy.endpoint_drain(),
     };
     let deadline = available.map_or(requested, |available| available.min(requested));
-    let shrunk = (deadline < requested).then_some(Shrink { requested, available: deadline });
+    let shortened = (deadline < requested).then_some(Shrink { requested, available: deadline });
     let mut plan = Plan {
         work: work::place(&groups, work, deadline),
         groups,
@@ -174,13 +174,13 @@ pub(crate) fn plan_on(
         requested,
         endpoint_drain,
         deadline,
-        shrunk,
+        shortened,
         policy: policy.clone(),
     };
     let kept = plan.kept_for_work();
     // No configured period takes unknown pods or work into account.
     let takes_more = has_unknown && matches!(policy.groups(), Groups::ByPriority(_));
-    if shrunk.is_some() || takes_more || !kept.is_zero() {
+    if shortened.is_some() || takes_more || !kept.is_zero() {
         plan.endpoint_drain = divide::shrink(&mut plan.groups, endpoint_drain, deadline - kept);
     }
     for group in &mut plan.groups {

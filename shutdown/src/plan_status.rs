@@ -23,7 +23,7 @@ pub struct ShutdownPlan {
     pub within_seconds: Option<f64>,
     /// Present if logind or the request allows less time than the configuration requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub shrunk: Option<PlanShrink>,
+    pub shortened: Option<PlanShrink>,
     /// Whether the container runtime has not reported the running pods yet, so that more may run than are listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pods_unknown: bool,
@@ -66,7 +66,7 @@ pub struct PlannedGroup {
     pub shutdown_grace_period_seconds: f64,
     /// The latest time at which its pods are gone, in seconds after the signal; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latest_end_seconds: Option<f64>,
+    pub deadline_seconds: Option<f64>,
     /// The pods of the group.
     pub pods: Vec<PlannedPodStatus>,
 }
@@ -151,7 +151,7 @@ impl ShutdownPlan {
             endpoint_drain_seconds: Some(plan.endpoint_drain)
                 .filter(|drain| !drain.is_zero())
                 .map(|drain| drain.as_secs_f64()),
-            shrunk: plan.shrunk.map(|shrink| PlanShrink {
+            shortened: plan.shortened.map(|shrink| PlanShrink {
                 available_seconds: shrink.available.as_secs_f64(),
                 set_by: set_by.map(str::to_owned),
             }),
@@ -187,7 +187,7 @@ impl PlannedGroup {
             priority: group.priority,
             name: group.name().map(Cow::into_owned),
             shutdown_grace_period_seconds: group.allowed.as_secs_f64(),
-            latest_end_seconds: Some(gone.as_secs_f64()),
+            deadline_seconds: Some(gone.as_secs_f64()),
             pods: group.pods.iter().map(pod).collect(),
         }
     }

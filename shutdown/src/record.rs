@@ -150,7 +150,7 @@ impl RunRecord {
             if called_off && until <= elapsed {
                 return None;
             }
-            let request = KillRequest::new(reason).with_status(Some(if pod.stays {
+            let request = KillRequest::new(reason).with_status(Some(if pod.stays_on_reboot {
                 status_of_staying()
             } else {
                 status_of_ended()

@@ -73,7 +73,7 @@ pub struct ShutdownReport {
     /// The wall time of the signal.
     pub started_at: WallTime,
     /// The wall time of the end, when everything except this report was done.
-    pub ended_at: WallTime,
+    pub finished_at: WallTime,
     /// The time from the signal to the end, by a monotonic clock.
     #[serde(rename = "tookSeconds", with = "Seconds")]
     pub took: Duration,
@@ -106,7 +106,7 @@ pub struct ShutdownReport {
     pub work: Vec<WorkReport>,
     /// The pods, as `namespace/name`, whose final status had not reached the API server when the node was
     /// released. The next agent sends it.
-    #[serde(rename = "statusesNotTold", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unsent_statuses: Vec<String>,
     /// Problems with the run itself, for people.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -219,7 +219,7 @@ impl ShutdownReport {
             boot_id: header.boot_id,
             node: None,
             started_at: header.started_at,
-            ended_at: ended.at,
+            finished_at: ended.at,
             took: ended.took,
             budget: header.budget,
             requested_by: header.requested_by,

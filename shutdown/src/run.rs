@@ -385,7 +385,7 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
 
         // A pod whose kill failed or was refused is not awaited, but still runs.
         let end = |place: &&ReportPosition| self.groups[place.group].pods[place.pod].end;
-        let failed = places.iter().filter(|place| end(place) == PodEnd::Left).count();
+        let failed = places.iter().filter(|place| end(place) == PodEnd::StillRunning).count();
         let left = self.kills.asked.len() - self.kills.overdue.len() + failed;
         self.kills.overdue.extend(self.kills.asked.keys());
         for index in touched {
@@ -396,7 +396,7 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
             self.order.progress.group(index, |group| group.finished = Some(Instant::now()));
         }
         let took = begun.elapsed();
-        self.order.recorder.record(&Event::GroupEnded { priority, name, took, left });
+        self.order.recorder.record(&Event::GroupFinished { priority, name, took, left });
         waited
     }
 
@@ -414,9 +414,9 @@ impl<'a, K: EndingPods> ShutdownRun<'a, K> {
             controller_of(&pod).is_some_and(|one| !self.discovery.controllers.insert(one));
         let reports = &mut self.groups[group].pods;
         let place = ReportPosition { group, pod: reports.len() };
-        let earlier = self.killer.ending_by(pod.uid()).filter(|by| *by != KillReason::Shutdown);
+        let earlier = self.killer.prior_reason(pod.uid()).filter(|by| *by != KillReason::Shutdown);
         reports.push(PodReport {
-            ending_by: earlier.map(|by| by.as_str().to_owned()),
+            prior_reason: earlier.map(|by| by.as_str().to_owned()),
             remark: (has_begun && is_known).then(|| MADE_ANEW.to_owned()),
             ..PodReport::spared(&pod, grace)
         });

@@ -191,12 +191,12 @@ fn log_change(was: &ConnectionState, state: &ConnectionState, lasted: Duration) 
     match (was, state) {
         (_, ConnectionState::Unknown) => {}
         (ConnectionState::Unknown, ConnectionState::Connected) => {
-            tracing::info!(log_kind = "apiAnswers", "the API server answers");
+            tracing::info!(log_kind = "apiReachable", "the API server answers");
         }
         (_, ConnectionState::Connected) => {
             let seconds = lasted.as_secs();
             tracing::info!(
-                log_kind = "apiAnswers",
+                log_kind = "apiReachable",
                 "the API server answers again, after {seconds} s"
             );
         }

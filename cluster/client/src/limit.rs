@@ -49,7 +49,7 @@ struct Bucket {
 
 /// An urgent request that has not been answered yet.
 #[must_use]
-pub(crate) struct UnderWay<'a>(Option<&'a watch::Sender<usize>>);
+pub(crate) struct InProgress<'a>(Option<&'a watch::Sender<usize>>);
 
 /// Counts a waiting request until it is dropped. Gives its token back if its turn has not come by then.
 struct Waiting<'a> {
@@ -118,7 +118,7 @@ impl RequestLimits {
 
     /// Waits until the request may be sent. The caller keeps the result until there is an answer.
     /// Dropping the future gives the place and the token back.
-    pub(crate) async fn admit(&self, urgency: Urgency) -> UnderWay<'_> {
+    pub(crate) async fn admit(&self, urgency: Urgency) -> InProgress<'_> {
         if urgency == Urgency::Late {
             let mut urgent = self.urgent_under_way.subscribe();
             // The sender lives as long as `self`.
@@ -142,7 +142,7 @@ impl RequestLimits {
             }
             waiting.is_over = true;
         }
-        UnderWay::new((urgency == Urgency::Urgent).then_some(&self.urgent_under_way))
+        InProgress::new((urgency == Urgency::Urgent).then_some(&self.urgent_under_way))
     }
 
     /// Suspends the rate limit until this time, also for requests that wait already.
@@ -182,16 +182,16 @@ impl Bucket {
     }
 }
 
-// === impl UnderWay ===
+// === impl InProgress ===
 
-impl<'a> UnderWay<'a> {
+impl<'a> InProgress<'a> {
     fn new(count: Option<&'a watch::Sender<usize>>) -> Self {
         count.inspect(|count| count.send_modify(|count| *count += 1));
         Self(count)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InProgress<'_> {
     fn drop(&mut self) {
         self.0.inspect(|count| count.send_modify(|count| *count -= 1));
     }

@@ -29,13 +29,16 @@ fn away(seen: SeenNodes) -> SeenNodes {
 #[test]
 fn the_stage_of_a_node_is_what_its_conditions_say() {
     for (conditions, stage) in [
-        (json!([]), DownStage::Silent),
-        (json!([["Ready", "True"]]), DownStage::Silent),
+        (json!([]), DownStage::NotReporting),
+        (json!([["Ready", "True"]]), DownStage::NotReporting),
         (json!([[CLEAN_SHUTDOWN, "False"]]), DownStage::Up),
         (json!([[CLEAN_SHUTDOWN, "Unknown"]]), DownStage::Up),
-        (json!([[CLEAN_SHUTDOWN, "False"], [SHUTDOWN_IN_PROGRESS, "True"]]), DownStage::GoingDown),
+        (
+            json!([[CLEAN_SHUTDOWN, "False"], [SHUTDOWN_IN_PROGRESS, "True"]]),
+            DownStage::ShuttingDown,
+        ),
         (json!([[CLEAN_SHUTDOWN, "False"], [SHUTDOWN_IN_PROGRESS, "False"]]), DownStage::Up),
-        (json!([[SHUTDOWN_IN_PROGRESS, "True"]]), DownStage::GoingDown),
+        (json!([[SHUTDOWN_IN_PROGRESS, "True"]]), DownStage::ShuttingDown),
         (json!([[CLEAN_SHUTDOWN, "True"], [SHUTDOWN_IN_PROGRESS, "True"]]), DownStage::Down),
     ] {
         let one = |pair: &serde_json::Value| json!({"type": pair[0], "status": pair[1]});
@@ -52,7 +55,8 @@ async fn unknown_is_never_read_as_empty_and_what_was_said_last_counts() {
         nodes: names.iter().map(|name| Arc::from(*name)).collect(),
         until,
     };
-    let up_and_down = [("a", DownStage::Down), ("b", DownStage::Up), ("c", DownStage::GoingDown)];
+    let up_and_down =
+        [("a", DownStage::Down), ("b", DownStage::Up), ("c", DownStage::ShuttingDown)];
     for (seen, decision) in [
         (SeenNodes::default(), waits(&[])),
         (away(SeenNodes::default()), waits(&[])),
@@ -60,7 +64,7 @@ async fn unknown_is_never_read_as_empty_and_what_was_said_last_counts() {
         (away(seen(&[])), waits(&[])),
         (seen(&up_and_down), waits(&["b", "c"])),
         (away(seen(&up_and_down)), waits(&["b", "c"])),
-        (seen(&[("a", DownStage::Silent)]), waits(&["a"])),
+        (seen(&[("a", DownStage::NotReporting)]), waits(&["a"])),
         (seen(&[("a", DownStage::Down)]), AfterNodesDecision::GoOn(Reason::AllDown)),
         (away(seen(&[("a", DownStage::Down)])), AfterNodesDecision::GoOn(Reason::AllDown)),
     ] {
@@ -148,7 +152,7 @@ async fn nodes_are_waited_for_until_each_is_down_or_gone_and_the_report_says_whe
     ]));
     wait.after(
         secs(2),
-        seen(&[("a", DownStage::GoingDown), ("b", DownStage::Down), ("c", DownStage::Down)]),
+        seen(&[("a", DownStage::ShuttingDown), ("b", DownStage::Down), ("c", DownStage::Down)]),
     )
     .await;
     wait.after(secs(1), seen(&[("b", DownStage::Down), ("c", DownStage::Down)])).await;
@@ -180,8 +184,8 @@ async fn without_an_answer_the_wait_takes_all_of_its_time_and_goes_on_with_the_f
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_goes_in_the_middle_costs_no_more_than_the_wait() {
-    let wait = Waiting::for_these(seen(&[("a", DownStage::GoingDown)]));
-    wait.after(secs(1), away(seen(&[("a", DownStage::GoingDown)]))).await;
+    let wait = Waiting::for_these(seen(&[("a", DownStage::ShuttingDown)]));
+    wait.after(secs(1), away(seen(&[("a", DownStage::ShuttingDown)]))).await;
     let (ended, said) = wait.ended().await;
     assert_eq!(ended, None);
     assert_eq!(
@@ -214,7 +218,7 @@ async fn a_silent_watch_hides_no_longer_than_an_hour_which_nodes_there_are() {
         server.restore(backup);
         let metadata = json!({"name": name, "labels": {"role": "worker"}});
         server.apply(json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata})).unwrap();
-        let wanted = seen(&[(name, DownStage::Silent)]);
+        let wanted = seen(&[(name, DownStage::NotReporting)]);
         let is_seen = timeout(secs(3601), known.wait_for(|now| *now == wanted)).await;
         assert!(is_seen.is_ok_and(|seen| seen.is_ok()), "{name}");
     }

@@ -167,7 +167,7 @@ impl Outbox {
         left = wait_until(left, deadline).await;
         if !left.is_empty() {
             tracing::warn!(
-                log_kind = "statusesNotTold",
+                log_kind = "statusesNotSent",
                 pods = left.len(),
                 on_disk = on_disk.unwrap_or(0),
                 "the API server does not have the last statuses of all pods; the next agent sends \

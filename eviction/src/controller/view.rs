@@ -18,7 +18,7 @@ use crate::readmission::Readmission;
 use crate::seams::{PodFigures, Signals, WantedFigures};
 use crate::signal::Signal;
 use crate::state::EvictionState;
-use crate::status::{AwayStatus, PressureStatus, SwapStatus, ThresholdStatus};
+use crate::status::{PendingReadmission, PressureStatus, SwapStatus, ThresholdStatus};
 
 /// The timeout of a pod measurement.
 const POD_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -93,17 +93,17 @@ impl EvictionView {
             shadow: self.policy.borrow().shadow,
             thresholds: self.thresholds(),
             swap: self.swap(),
-            away: self.away(),
+            pending_readmission: self.pending_readmission(),
         }
     }
 
-    pub(super) fn away(&self) -> Vec<AwayStatus> {
+    pub(super) fn pending_readmission(&self) -> Vec<PendingReadmission> {
         let now = Instant::now();
-        let evicted = |(pod, at): &(PodRef, Instant)| AwayStatus {
+        let evicted = |(pod, at): &(PodRef, Instant)| PendingReadmission {
             namespace: pod.namespace.to_string(),
             name: pod.name.to_string(),
             uid: pod.uid.to_string(),
-            back_in_seconds: at.saturating_duration_since(now).as_secs_f64(),
+            readmission_in_seconds: at.saturating_duration_since(now).as_secs_f64(),
         };
         self.shown.0.lock().awaiting_readmission.iter().map(evicted).collect()
     }
@@ -133,7 +133,7 @@ impl EvictionView {
                 threshold: value.map(|value| value.to_string()),
                 available: observed.map(|observed| observed.quantity(unit).to_string()),
                 capacity: observed.map(|observed| observed.capacity),
-                met_seconds: since.map(|at| now.saturating_duration_since(at).as_secs_f64()),
+                met_for_seconds: since.map(|at| now.saturating_duration_since(at).as_secs_f64()),
                 grace_seconds: threshold.grace.as_secs_f64(),
             }
         })

@@ -24,7 +24,7 @@ mod version;
 pub use cluster::{AfterNode, AfterNodesStatus, ApiState, ApiStatus, ClusterStatus, NodeStage};
 pub use decision::Decision;
 pub use envelope::{ApiAnswer, Envelope};
-pub use guard::{GuardStatus, HoldingPod, ReleaseAnswer};
+pub use guard::{BlockingPod, GuardStatus, ReleaseAnswer};
 pub use health::{Check, Health};
 pub use pod_trouble::{PodTrouble, TroubleKind};
 pub use pods::{
@@ -32,9 +32,10 @@ pub use pods::{
     RejectedPod,
 };
 pub use preemption::{
-    ConsideredPod, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict, WaitingPod,
+    ConsideredPod, InsufficientResource, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict,
+    WaitingPod,
 };
-pub use protection::{EndedBy, Protection, ProtectionReason, ProtectionState};
+pub use protection::{Protection, ProtectionReason, ProtectionState, TerminatedBy};
 pub use report::{ReportEntry, ReportList};
 pub use request::{
     ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody, NoticeBody,
@@ -49,8 +50,8 @@ pub use status::{
 pub use version::VersionAnswer;
 #[cfg(feature = "eviction")]
 pub use winddown_eviction::{
-    AwayStatus, EvictionHookRun, EvictionPlan, EvictionRecord, PressureStatus, RankedPodStatus,
-    SwapStatus, ThresholdStatus,
+    EvictionHookRun, EvictionPlan, EvictionRecord, PendingReadmission, PressureStatus,
+    RankedPodStatus, SwapStatus, ThresholdStatus,
 };
 
 #[cfg(feature = "shutdown")]

@@ -117,9 +117,9 @@ impl NodesAhead {
         let node = |(name, stage): (&Arc<str>, &DownStage)| api::AfterNode {
             name: name.to_string(),
             stage: match stage {
-                DownStage::Silent => api::NodeStage::Silent,
+                DownStage::NotReporting => api::NodeStage::NotReporting,
                 DownStage::Up => api::NodeStage::Up,
-                DownStage::GoingDown => api::NodeStage::GoingDown,
+                DownStage::ShuttingDown => api::NodeStage::ShuttingDown,
                 DownStage::Down => api::NodeStage::Down,
             },
         };

@@ -59,7 +59,7 @@ impl Membership {
             spooled: outbox.spool.files,
             pods_waiting: waiting.unwrap_or(0),
             pods_known: controller.is_some_and(|c| matches!(c.state(), RunState::Ready)),
-            certificate_ends: self.0.connection.certificate().map(|facts| facts.not_after),
+            certificate_expires: self.0.connection.certificate().map(|facts| facts.not_after),
             ..api::ClusterStatus::default()
         }
     }

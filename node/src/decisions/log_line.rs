@@ -30,7 +30,7 @@ pub fn log_decision(event: &Event, told: &Decision) {
                 group = number("priority"),
                 grace_seconds = number("graceSeconds"),
                 took_seconds = number("tookSeconds"),
-                left = number("left"),
+                still_running = number("stillRunning"),
                 forced,
                 "{}",
                 told.text
@@ -54,8 +54,8 @@ fn is_warning(event: &Event) -> bool {
         | Event::ExceededGracePeriod { .. }
         | Event::LastBoot { graceful: Some(false), .. } => true,
         Event::ContainerExited { exit, .. } => exit.exit_code != 0,
-        Event::GroupEnded { left, .. } => *left > 0,
-        Event::ShutdownEnded { left, unknown, .. } => *left > 0 || *unknown,
+        Event::GroupFinished { left, .. } => *left > 0,
+        Event::ShutdownFinished { left, unknown, .. } => *left > 0 || *unknown,
         _ => false,
     }
 }

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 use winddown_control::ApiError;
-use winddown_control::api::{self, GuardStatus, HoldingPod, ReleaseAnswer};
+use winddown_control::api::{self, BlockingPod, GuardStatus, ReleaseAnswer};
 use winddown_shared::{LockState, Runtime};
 
 use super::GuardedNode;
@@ -30,7 +30,7 @@ impl<R: Runtime> PluginSection for GuardedNode<R> {
         let guard = self.guard.borrow();
         let blocked = *self.means.lock.borrow() == LockState::Held;
         let gauges = [
-            ("winddown_guard_holding_pods", "Pods that hold shutdowns.", guard.holding().count()),
+            ("winddown_guard_blocking_pods", "Pods that hold shutdowns.", guard.holding().count()),
             (
                 "winddown_guard_expired_pods",
                 "Running pods that hold shutdowns no longer, because their time is over.",
@@ -98,11 +98,11 @@ impl<R: Runtime> GuardedNode<R> {
     /// The pods that hold shutdowns, for the status; `None` while there are none.
     fn shown(&self) -> Option<GuardStatus> {
         let guard = self.guard.borrow();
-        let pods: Vec<HoldingPod> = guard
+        let pods: Vec<BlockingPod> = guard
             .holding()
             .map(|(uid, hold)| {
                 let (namespace, name) = hold.pod.split_once('/').unwrap_or_default();
-                HoldingPod {
+                BlockingPod {
                     namespace: namespace.to_owned(),
                     name: name.to_owned(),
                     uid: uid.to_owned(),
@@ -134,7 +134,7 @@ impl<R: Runtime> GuardedNode<R> {
             namespace: pod.namespace.clone(),
             name: pod.name.clone(),
             uid: pod.uid.clone(),
-            still_held_by: pods
+            still_blocked_by: pods
                 .iter()
                 .filter(|other| other.uid != pod.uid)
                 .map(|other| format!("{}/{}", other.namespace, other.name))

@@ -85,12 +85,12 @@ impl OfShutdown {
         );
         let cut = labelled(
             registry,
-            &product.metric("winddown_pods_cut"),
+            &product.metric("winddown_pods_cut_short"),
             "how",
             2,
-            "Pods that a shutdown ended with SIGKILL (killed) or left running (left)",
+            "Pods that a shutdown ended with SIGKILL (killed) or left running (stillRunning)",
         );
-        let (cut_killed, cut_left) = (cut.of("killed"), cut.of("left"));
+        let (cut_killed, cut_left) = (cut.of("killed"), cut.of("stillRunning"));
         Self { start, end, groups, cut_killed, cut_left }
     }
 }
@@ -130,7 +130,7 @@ impl Counted {
         let (evictions, eviction_stats_age) = evictions(registry);
         let plugin_choices = labelled(
             registry,
-            &product.metric("winddown_plugin_choices"),
+            &product.metric("winddown_plugin_terminations"),
             "plugin",
             MOST_PLUGINS,
             "Pods that a plug-in chose to end",

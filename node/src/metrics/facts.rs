@@ -96,13 +96,13 @@ impl InhibitorFacts {
             )?;
         }
         out.gauge(
-            "winddown_inhibit_delay_wanted",
+            "winddown_inhibit_delay_required",
             "How long a shutdown has to wait for the configured grace periods.",
             Some(&Unit::Seconds),
             delay_wanted.as_secs_f64(),
         )?;
         out.counter(
-            "winddown_refused_shutdown_signals",
+            "winddown_ignored_shutdown_signals",
             "Shutdown signals that were not believed: not from the login manager, or denied by it.",
             None,
             *refused_signals,
@@ -148,7 +148,7 @@ impl ScrapedNode {
             &samples,
         )?;
         out.gauge(
-            "winddown_staying_pods",
+            "winddown_reboot_in_place_pods",
             "Pods that a shutdown ends and that start again here after it.",
             None,
             *staying,

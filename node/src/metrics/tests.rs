@@ -65,8 +65,8 @@ fn a_shutdown_leaves_its_times_and_what_it_cut() {
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(0.0));
     metrics.record(&stopped(&[]));
     metrics.record(&stopped(&["main", "log"]));
-    metrics.record(&Event::GroupEnded { priority: -10, name: None, took: secs(7), left: 1 });
-    metrics.record(&Event::ShutdownEnded {
+    metrics.record(&Event::GroupFinished { priority: -10, name: None, took: secs(7), left: 1 });
+    metrics.record(&Event::ShutdownFinished {
         took: secs(30),
         left: 1,
         unknown: false,
@@ -74,8 +74,8 @@ fn a_shutdown_leaves_its_times_and_what_it_cut() {
     });
     metrics.record(&stopped(&["main"]));
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(1.8e9));
-    assert_eq!(value(&metrics, r#"winddown_pods_cut_total{how="killed"}"#), Some(1.0));
-    assert_eq!(value(&metrics, r#"winddown_pods_cut_total{how="left"}"#), Some(1.0));
+    assert_eq!(value(&metrics, r#"winddown_pods_cut_short_total{how="killed"}"#), Some(1.0));
+    assert_eq!(value(&metrics, r#"winddown_pods_cut_short_total{how="stillRunning"}"#), Some(1.0));
     assert_eq!(value(&metrics, "winddown_pod_stop_duration_seconds_count"), Some(4.0));
     let group = r#"winddown_shutdown_group_duration_seconds_sum{priority="-10"}"#;
     assert_eq!(value(&metrics, group), Some(7.0));
@@ -88,7 +88,7 @@ fn a_shutdown_that_was_called_off_has_an_end_and_cuts_nothing_after_it() {
     metrics.record(&Event::ShutdownCancelled { spared_groups: 1 });
     metrics.record(&stopped(&["main"]));
     assert_eq!(value(&metrics, "kubelet_graceful_shutdown_end_time_seconds"), Some(1.8e9));
-    assert_eq!(value(&metrics, r#"winddown_pods_cut_total{how="killed"}"#), Some(0.0));
+    assert_eq!(value(&metrics, r#"winddown_pods_cut_short_total{how="killed"}"#), Some(0.0));
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn what_a_plug_in_counts_is_shown_as_a_family_of_its_own_from_zero_on() {
          max_age_looks_total{found=\"none\"} 0\n# HELP max_age_oldest_seconds The oldest pod.\n\
          # TYPE max_age_oldest_seconds gauge\nmax_age_oldest_seconds 1.5\n# EOF\n"
     );
-    assert!(ours.contains("winddown_plugin_choices_total{plugin=\"max-age\"} 0"));
+    assert!(ours.contains("winddown_plugin_terminations_total{plugin=\"max-age\"} 0"));
     // This is why the metrics of a plug-in may not begin with one of these prefixes.
     let of_node = |line: &str| {
         ["kubelet_", "winddown_", "process_"].iter().any(|prefix| line.starts_with(prefix))
@@ -181,7 +181,7 @@ fn pods_that_end_for_another_are_counted_under_the_kubelets_very_name() {
 fn no_number_of_priorities_and_reasons_makes_more_series_than_a_bound() {
     let metrics = metrics();
     for n in 0..10_000 {
-        metrics.record(&Event::GroupEnded { priority: n, name: None, took: secs(1), left: 0 });
+        metrics.record(&Event::GroupFinished { priority: n, name: None, took: secs(1), left: 0 });
         metrics.record(&rejected(&format!("Reason{n}")));
         metrics.record(&Event::PodPreempted {
             pod: label(),

@@ -62,13 +62,13 @@ pub struct StartReport {
 #[serde(rename_all = "camelCase")]
 pub enum StartOutcome {
     /// Pods are waiting for their turn, or the pods of a source are not known yet.
-    UnderWay,
+    InProgress,
     /// Every group was ready before the next one started.
     Ready,
     /// The time of at least one group was over before it was ready.
     NotReady,
     /// The node was shut down or drained before the start was complete.
-    CalledOff,
+    Cancelled,
 }
 
 /// Pods that started together.
@@ -131,7 +131,7 @@ pub enum PodStart {
     /// It failed or was rejected.
     Failed,
     /// It is no longer wanted by any source.
-    Gone,
+    Removed,
     /// Its group's time was over before it was ready.
     NotReady,
 }
@@ -170,7 +170,7 @@ impl StartReport {
             boot,
             group_timeout,
             took: None,
-            outcome: StartOutcome::UnderWay,
+            outcome: StartOutcome::InProgress,
             groups: Vec::new(),
             waiting: Vec::new(),
         }
@@ -206,7 +206,7 @@ impl StartReport {
         self.took = Some(at);
         let late = self.pods().any(|pod| pod.state == PodStart::NotReady);
         self.outcome = match (called_off, late) {
-            (true, _) => StartOutcome::CalledOff,
+            (true, _) => StartOutcome::Cancelled,
             (false, true) => StartOutcome::NotReady,
             (false, false) => StartOutcome::Ready,
         };

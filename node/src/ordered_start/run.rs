@@ -222,7 +222,7 @@ impl Start {
         let gone = self.starting.keys().filter(|uid| !uids.contains(*uid)).cloned();
         let mut news = News::Nothing;
         for uid in gone.collect::<Vec<_>>() {
-            news = self.note(report, &uid, PodStart::Gone, now);
+            news = self.note(report, &uid, PodStart::Removed, now);
         }
         let known = self.waiting.len();
         for pod in wanted().filter(|pod| !self.released.contains(pod.uid())) {

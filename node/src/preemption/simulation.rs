@@ -15,8 +15,8 @@ use crate::fit::NodeResources;
 use crate::plugin::PreemptionAnswers;
 use winddown_control::ApiError;
 use winddown_control::api::{
-    ConsideredPod, ErrorCode, Lacking, NodeResource, PreemptionCase, PreemptionPlan, RoomVerdict,
-    WaitingPod,
+    ConsideredPod, ErrorCode, InsufficientResource, NodeResource, PreemptionCase, PreemptionPlan,
+    RoomVerdict, WaitingPod,
 };
 use winddown_static_pods::read_manifest;
 
@@ -98,9 +98,11 @@ impl<R: Runtime> Rooms<R> {
                 let why = explain(pod, others.non_terminating(), &lacking, strategy);
                 case.considered = why.considered.iter().map(considered).collect();
             }
-            let lack =
-                |(name, amount): (ResourceName, i64)| Lacking { name: name.to_string(), amount };
-            case.lacking = lacking.into_iter().map(lack).collect();
+            let lack = |(name, amount): (ResourceName, i64)| InsufficientResource {
+                name: name.to_string(),
+                amount,
+            };
+            case.insufficient = lacking.into_iter().map(lack).collect();
         }
         match self
             .core
@@ -114,7 +116,7 @@ impl<R: Runtime> Rooms<R> {
                 case.victims = plan.victims.iter().map(|v| v.pod.pod_ref().to_string()).collect();
             }
             Verdict::Refused(rejection) => {
-                case.verdict = RoomVerdict::Refused;
+                case.verdict = RoomVerdict::Rejected;
                 case.reason = rejection.reason.to_string();
                 case.message = rejection.message.to_string();
             }

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use winddown_control::api::{EndedBy, ProtectionReason as Why};
+use winddown_control::api::{ProtectionReason as Why, TerminatedBy};
 use winddown_shared::display::duration;
 
 use super::{AgentRole, KubeletPresence, ProtectionFacts};
 
 /// The verdict in one sentence.
-pub(super) fn text(facts: &ProtectionFacts, reason: Why, ended_by: EndedBy) -> String {
+pub(super) fn text(facts: &ProtectionFacts, reason: Why, terminated_by: TerminatedBy) -> String {
     let delay = span(facts.delay);
     let wants = span(facts.kubelet.wants);
     let text = match reason {
         Why::LockHeld => return protected(facts),
-        Why::NotACompanion => return not_a_companion(facts, ended_by),
+        Why::NotACompanion => return not_a_companion(facts, terminated_by),
         Why::DelayTooShort => {
             let wanted = duration(facts.agent_wants);
             return format!("logind waits {delay} of the {wanted} wanted: pods get less time");
@@ -24,14 +24,14 @@ pub(super) fn text(facts: &ProtectionFacts, reason: Why, ended_by: EndedBy) -> S
                  kubelet wants"
             );
         }
-        Why::KubeletEndsThemToo => "the kubelet ends the same pods at a shutdown as this agent",
+        Why::KubeletTerminatesToo => "the kubelet ends the same pods at a shutdown as this agent",
         Why::NoKubelet => "no kubelet runs here, and with `mode: companion` nothing else runs pods",
         Why::NoAgent => "no agent answers: nothing ends the pods in order",
-        Why::SwitchedOff => "graceful shutdown is switched off: a shutdown kills the pods",
+        Why::Disabled => "graceful shutdown is switched off: a shutdown kills the pods",
         Why::LockNotHeld => "the shutdown lock is not held: a shutdown would not wait for the pods",
         Why::NoDelay => "logind does not wait for any lock: a shutdown kills the pods",
-        Why::Nothing => "there is neither an agent nor a kubelet: nothing ends pods in order",
-        Why::KubeletSwitchedOff => {
+        Why::None => "there is neither an agent nor a kubelet: nothing ends pods in order",
+        Why::KubeletDisabled => {
             "a shutdown of this node kills its pods: the kubelet's graceful shutdown is switched off"
         }
         Why::KubeletLockNotHeld => {
@@ -75,17 +75,17 @@ fn protected(facts: &ProtectionFacts) -> String {
     format!("this agent ends {whose}: a shutdown waits for it, up to {wants}")
 }
 
-fn not_a_companion(facts: &ProtectionFacts, ended_by: EndedBy) -> String {
+fn not_a_companion(facts: &ProtectionFacts, terminated_by: TerminatedBy) -> String {
     let kubelet = match facts.kubelet.presence {
         Some(KubeletPresence::Enabled) => "a kubelet is set up to run pods here",
         _ => "a kubelet runs pods here",
     };
-    match ended_by {
-        EndedBy::Kubelet => format!(
+    match terminated_by {
+        TerminatedBy::Kubelet => format!(
             "{kubelet} and ends them by itself, at the same time as this agent, which is not its \
              companion"
         ),
-        EndedBy::Nobody => format!(
+        TerminatedBy::None => format!(
             "{kubelet}, and a shutdown kills them: this agent is not its companion, and the kubelet \
              does not end them either"
         ),

@@ -105,15 +105,16 @@ fn of_all_combinations_only_those_are_protected_whose_pods_somebody_ends_with_a_
 #[test]
 fn where_nobody_ends_the_pods_the_node_is_unprotected_and_what_is_unseen_is_never_called_well() {
     for facts in &all() {
-        let Protection { state, ended_by, text, next, in_force_seconds, .. } = protection(facts);
+        let Protection { state, terminated_by, text, next, effective_seconds, .. } =
+            protection(facts);
         let why = format!("{facts:?}: {text}");
         assert!(!text.is_empty() && text.len() < 200, "{why}");
         assert_eq!(next.is_empty(), state == ProtectionState::Protected, "{why}");
-        if ended_by == EndedBy::Nobody {
+        if terminated_by == TerminatedBy::None {
             assert_eq!(state, ProtectionState::Unprotected, "{why}");
-            assert_eq!(in_force_seconds, Some(0.0), "{why}");
+            assert_eq!(effective_seconds, Some(0.0), "{why}");
         }
-        if ended_by == EndedBy::Unknown {
+        if terminated_by == TerminatedBy::Unknown {
             assert_ne!(state, ProtectionState::Protected, "{why}");
             assert_ne!(state, ProtectionState::Limited, "{why}");
         }
@@ -121,7 +122,7 @@ fn where_nobody_ends_the_pods_the_node_is_unprotected_and_what_is_unseen_is_neve
             assert!(text.contains("not known"), "{why}");
         }
         if state == ProtectionState::Protected {
-            assert!(in_force_seconds > Some(0.0), "{why}");
+            assert!(effective_seconds > Some(0.0), "{why}");
         }
     }
 }
@@ -149,46 +150,61 @@ fn each_case_has_its_reason_and_says_who_ends_the_pods_and_for_how_long() {
     let down = |facts| ProtectionFacts { agent_runs: Some(false), ..facts };
     let switched_off = ProtectionFacts { agent_wants: off, ..alone() };
     let cases = [
-        (alone(), Why::LockHeld, EndedBy::Agent, Some(32.0)),
-        (companion(), Why::LockHeld, EndedBy::Companion, Some(32.0)),
-        (of(companion(), hidden), Why::LockHeld, EndedBy::Companion, Some(32.0)),
-        (kubelet(), Why::LockHeld, EndedBy::Kubelet, Some(32.0)),
-        (impatient(alone()), Why::DelayTooShort, EndedBy::Agent, Some(5.0)),
-        (impatient(kubelet()), Why::KubeletDelayTooShort, EndedBy::Nobody, Some(0.0)),
+        (alone(), Why::LockHeld, TerminatedBy::Agent, Some(32.0)),
+        (companion(), Why::LockHeld, TerminatedBy::Companion, Some(32.0)),
+        (of(companion(), hidden), Why::LockHeld, TerminatedBy::Companion, Some(32.0)),
+        (kubelet(), Why::LockHeld, TerminatedBy::Kubelet, Some(32.0)),
+        (impatient(alone()), Why::DelayTooShort, TerminatedBy::Agent, Some(5.0)),
+        (impatient(kubelet()), Why::KubeletDelayTooShort, TerminatedBy::None, Some(0.0)),
         (
             of(kubelet(), seen(Runs, off, false)),
-            Why::KubeletSwitchedOff,
-            EndedBy::Nobody,
+            Why::KubeletDisabled,
+            TerminatedBy::None,
             Some(0.0),
         ),
-        (of(kubelet(), unread), Why::KubeletConfigurationUnknown, EndedBy::Unknown, None),
+        (of(kubelet(), unread), Why::KubeletConfigurationUnknown, TerminatedBy::Unknown, None),
         (
             of(kubelet(), seen(Runs, LONG, false)),
             Why::KubeletLockNotHeld,
-            EndedBy::Nobody,
+            TerminatedBy::None,
             Some(0.0),
         ),
-        (of(alone(), seen(Runs, off, false)), Why::NotACompanion, EndedBy::Nobody, Some(0.0)),
-        (of(alone(), seen(Enabled, LONG, false)), Why::NotACompanion, EndedBy::Nobody, Some(0.0)),
-        (of(alone(), seen(Runs, LONG, true)), Why::NotACompanion, EndedBy::Kubelet, Some(32.0)),
-        (of(alone(), unread), Why::NotACompanion, EndedBy::Unknown, None),
+        (of(alone(), seen(Runs, off, false)), Why::NotACompanion, TerminatedBy::None, Some(0.0)),
         (
-            of(companion(), seen(Runs, LONG, false)),
-            Why::KubeletEndsThemToo,
-            EndedBy::Companion,
+            of(alone(), seen(Enabled, LONG, false)),
+            Why::NotACompanion,
+            TerminatedBy::None,
+            Some(0.0),
+        ),
+        (
+            of(alone(), seen(Runs, LONG, true)),
+            Why::NotACompanion,
+            TerminatedBy::Kubelet,
             Some(32.0),
         ),
-        (of(companion(), seen(Absent, off, false)), Why::NoKubelet, EndedBy::Companion, Some(32.0)),
-        (down(companion()), Why::NoAgent, EndedBy::Nobody, Some(0.0)),
-        (down(alone()), Why::NoAgent, EndedBy::Nobody, Some(0.0)),
-        (of(alone(), hidden), Why::KubeletUnknown, EndedBy::Unknown, Some(32.0)),
-        (switched_off, Why::SwitchedOff, EndedBy::Nobody, Some(0.0)),
-        (of(kubelet(), seen(Absent, off, false)), Why::Nothing, EndedBy::Nobody, Some(0.0)),
-        (of(kubelet(), hidden), Why::KubeletUnknown, EndedBy::Unknown, None),
+        (of(alone(), unread), Why::NotACompanion, TerminatedBy::Unknown, None),
+        (
+            of(companion(), seen(Runs, LONG, false)),
+            Why::KubeletTerminatesToo,
+            TerminatedBy::Companion,
+            Some(32.0),
+        ),
+        (
+            of(companion(), seen(Absent, off, false)),
+            Why::NoKubelet,
+            TerminatedBy::Companion,
+            Some(32.0),
+        ),
+        (down(companion()), Why::NoAgent, TerminatedBy::None, Some(0.0)),
+        (down(alone()), Why::NoAgent, TerminatedBy::None, Some(0.0)),
+        (of(alone(), hidden), Why::KubeletUnknown, TerminatedBy::Unknown, Some(32.0)),
+        (switched_off, Why::Disabled, TerminatedBy::None, Some(0.0)),
+        (of(kubelet(), seen(Absent, off, false)), Why::None, TerminatedBy::None, Some(0.0)),
+        (of(kubelet(), hidden), Why::KubeletUnknown, TerminatedBy::Unknown, None),
     ];
-    for (facts, reason, ended_by, in_force) in cases {
+    for (facts, reason, terminated_by, in_effect) in cases {
         let verdict = protection(&facts);
-        let said = (verdict.reason, verdict.ended_by, verdict.in_force_seconds);
-        assert_eq!(said, (reason, ended_by, in_force), "{facts:?}: {}", verdict.text);
+        let said = (verdict.reason, verdict.terminated_by, verdict.effective_seconds);
+        assert_eq!(said, (reason, terminated_by, in_effect), "{facts:?}: {}", verdict.text);
     }
 }

@@ -152,7 +152,7 @@ impl<R: Runtime> Joined<R> {
         let (running, pods_unknown) = self.left();
         let progress = run.progress.subscribe();
         let failed: usize = progress.borrow().groups.iter().map(|group| group.failed).sum();
-        Some(DrainStatus { pods_to_go: running.saturating_sub(failed), pods_unknown })
+        Some(DrainStatus { pods_remaining: running.saturating_sub(failed), pods_unknown })
     }
 
     /// Returns `None` if the agent stops meanwhile.
@@ -277,7 +277,7 @@ impl Tell {
 impl Recorder for Tell {
     fn record(&self, event: &Event) {
         self.recorder.record(event);
-        if let Event::GroupStarted { .. } | Event::GroupEnded { .. } = event
+        if let Event::GroupStarted { .. } | Event::GroupFinished { .. } = event
             && let Some(told) = drain_event(event)
         {
             self.pods_so_far();
@@ -295,13 +295,13 @@ pub(super) fn drain_event(event: &Event) -> Option<DrainEvent> {
             pods: *pods,
             seconds: allowed.as_secs_f64(),
         },
-        Event::GroupEnded { priority, name, took, left } => DrainEvent::GroupEnded {
+        Event::GroupFinished { priority, name, took, left } => DrainEvent::GroupFinished {
             priority: *priority,
             name: name.as_deref().map(str::to_owned),
             took_seconds: took.as_secs_f64(),
-            left: *left,
+            still_running: *left,
         },
-        Event::PodStopped { pod, took, forced, .. } => DrainEvent::PodEnded {
+        Event::PodStopped { pod, took, forced, .. } => DrainEvent::PodTerminated {
             namespace: pod.namespace.to_string(),
             name: pod.name.to_string(),
             took_seconds: took.as_secs_f64(),
@@ -317,14 +317,14 @@ fn send_end(report: &ShutdownReport, events: &mpsc::UnboundedSender<DrainEvent>)
             let _ = events.send(told);
         }
     }
-    let left = [PodEnd::Left, PodEnd::Ending, PodEnd::Spared];
+    let left = [PodEnd::StillRunning, PodEnd::Terminating, PodEnd::Spared];
     let _ = events.send(DrainEvent::Finished {
-        ended: report.count(PodEnd::Exited) + report.count(PodEnd::Killed),
+        terminated: report.count(PodEnd::Exited) + report.count(PodEnd::Killed),
         forced: report.count(PodEnd::Killed),
-        left: left.map(|end| report.count(end)).iter().sum(),
+        still_running: left.map(|end| report.count(end)).iter().sum(),
         took_seconds: report.took.as_secs_f64(),
         pods_unknown: report.pods_unknown,
-        called_off: report.outcome == Outcome::Cancelled,
+        cancelled: report.outcome == Outcome::Cancelled,
     });
 }
 
@@ -333,8 +333,10 @@ fn remaining(pod: &PodReport) -> Option<DrainEvent> {
     let (namespace, name) = (pod.namespace.clone(), pod.name.clone());
     let message = pod.error.clone().unwrap_or_default();
     match pod.end {
-        PodEnd::Left | PodEnd::Ending => Some(DrainEvent::PodLeft { namespace, name, message }),
-        PodEnd::Stays => Some(DrainEvent::PodStays { namespace, name, message }),
+        PodEnd::StillRunning | PodEnd::Terminating => {
+            Some(DrainEvent::PodStillRunning { namespace, name, message })
+        }
+        PodEnd::NotDrainable => Some(DrainEvent::PodNotDrained { namespace, name, message }),
         PodEnd::Exited | PodEnd::Killed | PodEnd::Spared | PodEnd::Survives => None,
     }
 }

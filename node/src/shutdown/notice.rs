@@ -77,7 +77,7 @@ impl<R: Runtime> Joined<R> {
 
     /// Withdraws the operator's notice, or ends or calls off the operator's drain if there is none. Anything else
     /// that keeps pods out stays in force: a drain outlives a deadline that was set during it.
-    pub(super) async fn end_notice(&self) -> WithdrawAnswer {
+    pub(super) async fn termination_notice(&self) -> WithdrawAnswer {
         let was_shut = self.core.gate.is_shut();
         let withdrawn = self.operator.withdraw().await;
         if !withdrawn {
@@ -114,7 +114,7 @@ impl<R: Runtime> Joined<R> {
                     source: standing.source.to_string(),
                     deadline: deadline.and_then(|at| self.wall_of(at)),
                     text: standing.notice.map(|notice| notice.text.to_string()).unwrap_or_default(),
-                    in_force: standing.effective,
+                    in_effect: standing.effective,
                     problem: standing.problem.map(|problem| problem.to_string()),
                 }
             })
@@ -130,14 +130,14 @@ impl<R: Runtime> Joined<R> {
     ) {
         let (mut ended, mut forced) = (0, 0);
         while let Some(event) = happened.recv().await {
-            let called_off = matches!(event, Event::ShutdownCancelled { .. });
+            let cancelled = matches!(event, Event::ShutdownCancelled { .. });
             let left = match &event {
                 Event::PodStopped { forced: killed, .. } => {
                     ended += 1;
                     forced += usize::from(!killed.is_empty());
                     None
                 }
-                Event::ShutdownEnded { left, unknown, .. } => Some((*left, *unknown)),
+                Event::ShutdownFinished { left, unknown, .. } => Some((*left, *unknown)),
                 // This may be the end of an earlier run, which was still in progress when this notice was given.
                 Event::ShutdownCancelled { .. } if self.operator.published().is_some() => None,
                 Event::ShutdownCancelled { .. } => Some((self.left().0, false)),
@@ -148,7 +148,7 @@ impl<R: Runtime> Joined<R> {
             }
             if let Some((left, unknown)) = left {
                 let (tally, unknown) = ((ended, forced, left), unknown || self.left().1);
-                let _ = events.send(finished(tally, unknown, begun.elapsed(), called_off));
+                let _ = events.send(finished(tally, unknown, begun.elapsed(), cancelled));
                 return;
             }
         }
@@ -172,7 +172,7 @@ impl<R: Runtime> Joined<R> {
         let mut reasons = self.core.gate.changes();
         let notices = self.notices.notices();
         let followed = reasons.wait_for(|reasons| {
-            !reasons.contains(GateReason::Notice) || notices.borrow().in_force.is_some()
+            !reasons.contains(GateReason::Notice) || notices.borrow().in_effect.is_some()
         });
         // After a timeout, e.g. if a disk does not answer, the caller gets the state as of then.
         let _ = timeout(FOLLOWED_WITHIN, followed).await;
@@ -190,7 +190,7 @@ impl<R: Runtime> Joined<R> {
             GateReason::Startup => "the agent is starting".to_owned(),
             GateReason::Shutdown => "the node is shutting down".to_owned(),
             GateReason::UnitStop => "the agent's unit is being stopped".to_owned(),
-            GateReason::Notice => match &self.notices.notices().borrow().in_force {
+            GateReason::Notice => match &self.notices.notices().borrow().in_effect {
                 Some(notice) => {
                     format!("a notice is in force ({}): {}", notice.source, notice.text)
                 }
@@ -209,13 +209,20 @@ impl<R: Runtime> Joined<R> {
 }
 
 fn finished(
-    (ended, forced, left): (usize, usize, usize),
+    (terminated, forced, still_running): (usize, usize, usize),
     pods_unknown: bool,
     took: Duration,
-    called_off: bool,
+    cancelled: bool,
 ) -> DrainEvent {
     let took_seconds = took.as_secs_f64();
-    DrainEvent::Finished { ended, forced, left, took_seconds, pods_unknown, called_off }
+    DrainEvent::Finished {
+        terminated,
+        forced,
+        still_running,
+        took_seconds,
+        pods_unknown,
+        cancelled,
+    }
 }
 
 /// The deadline in the body, which must name exactly one.

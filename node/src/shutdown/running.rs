@@ -55,7 +55,7 @@ impl<R: Runtime> Joined<R> {
         let said = timeout(FIRST_WORD, said).await;
         let preparing = said.ok().and_then(Result::ok).map(|state| state.preparing);
         let (has_spoken, preparing) = (preparing.is_some(), preparing.unwrap_or(false));
-        let ends = |preparing| preparing || self.notices.notices().borrow().in_force.is_some();
+        let ends = |preparing| preparing || self.notices.notices().borrow().in_effect.is_some();
         let ends_early = ends(preparing);
         if ends_early {
             self.core.gate.shut(GateReason::Startup);

@@ -115,7 +115,7 @@ impl<R: Runtime> ShutdownAnswers for Arc<Joined<R>> {
     }
 
     fn withdraw_notice(&self) -> BoxFuture<'_, WithdrawAnswer> {
-        self.end_notice().boxed()
+        self.termination_notice().boxed()
     }
 }
 
@@ -145,7 +145,7 @@ impl<R: Runtime> Observe<NodeEnd> for NodeEndView<R> {
     fn now(&mut self) -> NodeEnd {
         let known = *self.known.borrow_and_update();
         let said = self.inhibitor.borrow_and_update().clone();
-        let announced = said.preparing || self.notices.borrow_and_update().in_force.is_some();
+        let announced = said.preparing || self.notices.borrow_and_update().in_effect.is_some();
         let runs = matches!(
             self.progress.borrow_and_update().phase,
             ProgressPhase::Ending | ProgressPhase::Ended | ProgressPhase::Released
@@ -197,7 +197,7 @@ impl<R: Runtime> Joined<R> {
             why,
             held_since: *self.lock.held_since.borrow(),
             delay_seconds: said.delay.map(|d| d.as_secs_f64()),
-            wanted_seconds: self.policy.borrow().delay_wanted().as_secs_f64(),
+            required_seconds: self.policy.borrow().delay_wanted().as_secs_f64(),
             set_by: said.delay_set_by.map(|f| f.to_string()),
         }
     }
@@ -230,7 +230,7 @@ impl<R: Runtime> Joined<R> {
                     priority: group.priority,
                     name: group.name.as_deref().map(str::to_owned),
                     pods: group.pods,
-                    ended: group.ended,
+                    terminated: group.ended,
                     started: group.started.is_some(),
                     finished: group.finished.is_some(),
                 })
@@ -301,7 +301,7 @@ impl<R: Runtime> Joined<R> {
                 .map(|(group, gone)| api::GroupSummary {
                     priority: group.priority,
                     name: group.name().map(Cow::into_owned),
-                    latest_end_seconds: gone.as_secs_f64(),
+                    deadline_seconds: gone.as_secs_f64(),
                     pods: group.pods.len(),
                 })
                 .collect(),

@@ -250,7 +250,7 @@ async fn a_critical_pod_waits_until_others_have_ended_for_it() {
     let waiting = status.pods.iter().find(|pod| pod.name == "dns").unwrap();
     assert_eq!((&*waiting.phase, &*waiting.reason), ("Pending", "WaitingForPreemption"));
     assert_eq!(waiting.state, PodState::Waiting);
-    assert_eq!(waiting.wanted_containers, 1);
+    assert_eq!(waiting.desired_containers, 1);
     assert_eq!(plan(&b, None).waiting[0].name, "dns");
     assert!(!b.runtime.starts().contains(dns.uid()), "the room is not there yet");
 
@@ -279,7 +279,7 @@ async fn a_critical_pod_waits_until_others_have_ended_for_it() {
     let story = [
         "preemptionStarted",
         "killRequested",
-        "podHeld",
+        "podWaiting",
         "podStopped",
         "podPreempted",
         "podAdmitted",
@@ -377,12 +377,12 @@ async fn the_plan_says_what_there_is_and_who_would_end_and_touches_nothing() {
     assert_eq!(preempts.victims, ["default/web"]);
     assert_eq!(preempts.considered.len(), 1);
     assert_eq!((&*preempts.considered[0].why, preempts.considered[0].distance), ("taken", 0.0));
-    assert_eq!((&*preempts.lacking[0].name, preempts.lacking[0].amount), ("cpu", 500));
+    assert_eq!((&*preempts.insufficient[0].name, preempts.insufficient[0].amount), ("cpu", 500));
     let too_big = case(&manifest(CRITICAL, "3"));
-    assert_eq!(too_big.verdict, RoomVerdict::Refused);
+    assert_eq!(too_big.verdict, RoomVerdict::Rejected);
     assert_eq!(too_big.reason, "UnexpectedAdmissionError");
     let equal = case(&manifest(0, "1"));
-    assert_eq!(equal.verdict, RoomVerdict::Refused);
+    assert_eq!(equal.verdict, RoomVerdict::Rejected);
     let error = b.node.preemption_plan(Some(b"kind: Deployment"), None).unwrap_err();
     assert_eq!(error.code, ErrorCode::BadRequest);
 

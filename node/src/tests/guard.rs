@@ -73,7 +73,7 @@ async fn a_pod_holds_shutdowns_for_its_time_and_everything_says_so() {
     logind.follow().await;
     assert_eq!(guard_of(&b).unwrap().state, api::LockState::Held);
     let text = b.node.metrics();
-    assert!(text.contains("\nwinddown_guard_holding_pods 1\n"), "{text}");
+    assert!(text.contains("\nwinddown_guard_blocking_pods 1\n"), "{text}");
     assert!(text.contains("\nwinddown_guard_lock_held 1\n"), "{text}");
     let plan = b.node.shutdown_plan(None).await;
     assert!(plan.warnings.iter().any(|said| said.contains("pod default/backup")), "{plan:?}");
@@ -119,14 +119,14 @@ async fn an_operator_releases_a_pod_and_only_one_that_holds() {
     b.want(&[&asking("backup"), &asking("other"), &pod("web", 0, 30)]).await;
     logind.follow().await;
     let answer = b.node.release("default", "backup").await.unwrap();
-    assert_eq!(answer.still_held_by, ["default/other"]);
+    assert_eq!(answer.still_blocked_by, ["default/other"]);
     for name in ["backup", "web", "none"] {
         let error = b.node.release("default", name).await.unwrap_err();
         assert_eq!(error.code, ErrorCode::NotFound, "{name}");
     }
     let released = b.node.release("default", "other");
     let (answer, ()) = tokio::join!(released, logind.follow());
-    assert!(answer.unwrap().still_held_by.is_empty() && logind.told().is_none());
+    assert!(answer.unwrap().still_blocked_by.is_empty() && logind.told().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,7 +135,7 @@ async fn a_hold_goes_on_under_the_next_agent_with_the_rest_of_its_time() {
     let pods = [asking("backup"), asking("released")];
     b.want(&[&pods[0], &pods[1]]).await;
     let released = b.node.release("default", "released").await.unwrap();
-    assert_eq!(released.still_held_by, ["default/backup"]);
+    assert_eq!(released.still_blocked_by, ["default/backup"]);
     tokio::time::sleep(secs(40)).await;
     let (state, clock, runtime, _) = b.stop();
     // The runtime has not reported yet what runs.

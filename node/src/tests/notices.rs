@@ -42,10 +42,13 @@ async fn a_deadline_ends_the_pods_in_order_and_is_followed_to_the_end() {
     let started = DrainEvent::Started { groups: 2, pods: 2, seconds: 120.0, pods_unknown: false };
     assert_eq!(told.first(), Some(&started));
     let groups = told.iter().filter(|e| matches!(e, DrainEvent::GroupStarted { .. })).count();
-    let pods = told.iter().filter(|e| matches!(e, DrainEvent::PodEnded { .. })).count();
+    let pods = told.iter().filter(|e| matches!(e, DrainEvent::PodTerminated { .. })).count();
     assert_eq!((groups, pods), (2, 2), "{told:?}");
     let last = told.last();
-    assert!(matches!(last, Some(DrainEvent::Finished { ended: 2, forced: 0, left: 0, .. })));
+    assert!(matches!(
+        last,
+        Some(DrainEvent::Finished { terminated: 2, forced: 0, still_running: 0, .. })
+    ));
     assert_eq!(b.runtime.stops(), [web.uid().clone(), dns.uid().clone()]);
     assert_eq!(b.report().trigger, Trigger::Notice);
     assert!(b.login.is_held(), "the login manager has announced nothing");
@@ -58,7 +61,7 @@ async fn a_deadline_ends_the_pods_in_order_and_is_followed_to_the_end() {
     assert_eq!((notice.source.as_str(), notice.text.as_str()), ("operator", "rack 7 moves"));
     // Two minutes after it was given, which was after one second.
     let at = WallTime::UNIX_EPOCH.checked_add(secs(1 + 120)).unwrap();
-    assert!(notice.in_force);
+    assert!(notice.in_effect);
     assert_eq!(notice.deadline, Some(at), "however many seconds have passed");
 }
 
@@ -68,7 +71,7 @@ async fn a_second_deadline_finds_nothing_left_to_do() {
     all(b.node.give_notice(within(120)).await.unwrap()).await;
     let told = all(b.node.give_notice(within(60)).await.unwrap()).await;
     assert!(
-        matches!(told.last(), Some(DrainEvent::Finished { ended: 0, left: 0, .. })),
+        matches!(told.last(), Some(DrainEvent::Finished { terminated: 0, still_running: 0, .. })),
         "{told:?}"
     );
 }
@@ -115,7 +118,7 @@ async fn an_agent_that_is_started_again_still_knows_of_the_deadline() {
     tokio::time::sleep(secs(10)).await;
     assert!(again.runtime.starts().is_empty(), "{:?}", again.node.status().pods);
     let status = again.node.status();
-    assert!(status.admission_closed && status.notices[0].in_force);
+    assert!(status.admission_closed && status.notices[0].in_effect);
     assert!(again.node.withdraw_notice().await.withdrawn);
     tokio::time::sleep(secs(10)).await;
     assert_eq!(again.runtime.starts().len(), 2);
@@ -232,7 +235,7 @@ async fn a_deadline_given_as_a_duration_stays_where_it_is_when_the_clock_is_set(
     });
     b.want(&[&pod("web", 0, 30)]).await;
     let _events = b.node.give_notice(within(600)).await.unwrap();
-    let deadline = || b.notice_aggregator.notices().borrow().in_force.as_ref().unwrap().deadline;
+    let deadline = || b.notice_aggregator.notices().borrow().in_effect.as_ref().unwrap().deadline;
     let before = deadline();
     off.store(3600, Ordering::SeqCst);
     tokio::time::sleep(secs(30)).await;
@@ -271,7 +274,7 @@ async fn a_deadline_given_while_another_run_is_called_off_is_followed_to_its_own
     }
     // The run is not over yet.
     let told = all(b.node.give_notice(within(120)).await.unwrap()).await;
-    assert!(matches!(told.last(), Some(DrainEvent::Finished { left: 0, .. })), "{told:?}");
+    assert!(matches!(told.last(), Some(DrainEvent::Finished { still_running: 0, .. })), "{told:?}");
     assert_eq!(b.runtime.stops().len(), 2, "the critical pod as well");
 }
 
@@ -280,7 +283,7 @@ async fn a_drain_in_progress_is_called_off_like_a_shutdown() {
     let (b, web, dns) = two_pods().await;
     let events = b.node.drain(DrainRequest::default()).await.unwrap();
     tokio::time::sleep(secs(2)).await;
-    let to_go = |pods_to_go| Some(DrainStatus { pods_to_go, pods_unknown: false });
+    let to_go = |pods_remaining| Some(DrainStatus { pods_remaining, pods_unknown: false });
     assert_eq!(b.node.status().drain, to_go(2));
     tokio::time::sleep(secs(1)).await;
     let answer = b.node.withdraw_notice().await;
@@ -289,7 +292,7 @@ async fn a_drain_in_progress_is_called_off_like_a_shutdown() {
     let told = all(events).await;
     let last = told.last();
     assert!(
-        matches!(last, Some(DrainEvent::Finished { left: 2, called_off: true, .. })),
+        matches!(last, Some(DrainEvent::Finished { still_running: 2, cancelled: true, .. })),
         "{told:?}"
     );
     tokio::time::sleep(secs(30)).await;

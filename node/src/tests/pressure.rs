@@ -161,7 +161,7 @@ async fn pods_that_make_it_worse_wait_outside_and_the_evicted_one_comes_back() {
     assert_eq!((&*rejected[0].name, &*rejected[0].reason), ("late", "Evicted"));
     assert_eq!(rejected[0].message, "Pod was rejected: The node had condition: [MemoryPressure]. ");
     assert_eq!(p.b.runtime.starts(), [hog.uid().clone()]);
-    assert_eq!(p.b.node.status().pressure.unwrap().away[0].name, "hog");
+    assert_eq!(p.b.node.status().pressure.unwrap().pending_readmission[0].name, "hog");
     tokio::time::sleep(secs(6 * 60)).await;
     assert!(p.b.runtime.starts().contains(late.uid()));
     let status = p.b.node.status();
@@ -210,7 +210,7 @@ async fn an_evicted_pod_comes_back_when_the_pressure_ends_however_often_the_agen
         assert_eq!(p.b.runtime.starts().len(), 1, "{moments:?}: the node is short still");
         let status = p.b.node.status();
         assert_eq!((&*status.pods[0].phase, &*status.pods[0].reason), ("Failed", "Evicted"));
-        assert_eq!(status.pressure.unwrap().away[0].name, "hog");
+        assert_eq!(status.pressure.unwrap().pending_readmission[0].name, "hog");
         p.available(760);
         tokio::time::sleep(secs(30)).await;
         assert_eq!(p.b.runtime.starts().len(), 2, "{moments:?}");

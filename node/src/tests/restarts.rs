@@ -65,7 +65,7 @@ async fn a_successor_admits_nothing_before_the_login_manager_speaks_and_has_the_
     assert!(!b.runtime.starts().contains(new.uid()));
     let report = b.report();
     assert_eq!(report.resumed.len(), 1);
-    assert_eq!(report.count(PodEnd::Left), 0);
+    assert_eq!(report.count(PodEnd::StillRunning), 0);
     assert_eq!(b.shutdown.reports().list().unwrap().reports.len(), 1);
 }
 
@@ -101,7 +101,7 @@ async fn a_pod_that_had_ended_before_the_agent_died_is_shown_as_ended_and_not_as
             let report = b.report();
             let batch = report.pods().find(|(_, pod)| pod.name == "batch").unwrap().1;
             assert_eq!((batch.end, batch.error.as_deref()), (PodEnd::Exited, None));
-            assert_eq!((report.resumed.len(), report.count(PodEnd::Left)), (1, 0));
+            assert_eq!((report.resumed.len(), report.count(PodEnd::StillRunning)), (1, 0));
             b.login.cancel();
         }
         tokio::time::sleep(secs(5)).await;
@@ -216,7 +216,7 @@ async fn a_successor_goes_on_with_the_end_of_a_single_pod_in_the_rest_of_its_gra
     assert_eq!(states(&b), [PodState::Syncing, PodState::Terminating]);
     let status = b.node.status();
     let ending = status.pods.iter().find(|pod| pod.name == "web").unwrap();
-    assert_eq!((ending.ready_containers, ending.wanted_containers), (1, 1), "it still runs");
+    assert_eq!((ending.ready_containers, ending.desired_containers), (1, 1), "it still runs");
     assert!(ending.started_at.is_some());
     while b.runtime.starts().len() < 3 {
         tokio::time::sleep(secs(1)).await;

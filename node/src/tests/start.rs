@@ -117,7 +117,7 @@ async fn a_shutdown_ends_the_waiting_and_what_waited_never_starts() {
     assert!(status.start.is_none());
     assert_eq!(status.rejected[0].name, "web");
     assert!(!b.runtime.starts().contains(web.uid()));
-    assert_eq!(report(&b).await.outcome, StartOutcome::CalledOff);
+    assert_eq!(report(&b).await.outcome, StartOutcome::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]

@@ -31,7 +31,7 @@ async fn a_runtime_that_never_answers_is_not_a_node_without_pods() {
     b.released().await;
     assert_eq!(begun.elapsed().as_secs(), 30, "it may still answer");
     let report = b.report();
-    assert_eq!((report.outcome, report.pods_unknown), (Outcome::Left, true));
+    assert_eq!((report.outcome, report.pods_unknown), (Outcome::Incomplete, true));
     assert_eq!(LastBoot::Reported(Box::new(report)).graceful(), Some(false));
 }
 
@@ -46,7 +46,7 @@ async fn pods_that_nobody_knew_are_not_said_to_have_ended() {
     b.released().await;
     tokio::time::sleep(secs(1)).await;
     let decisions = b.node.status().decisions;
-    let last = decisions.iter().find(|one| one.kind == "shutdownEnded").unwrap();
+    let last = decisions.iter().find(|one| one.kind == "shutdownFinished").unwrap();
     assert!(last.text.starts_with("shutdown over after 30s: pods may be left"), "{}", last.text);
 }
 
@@ -144,7 +144,10 @@ async fn a_drain_ends_pods_whose_manifests_are_out_of_reach() {
         told.push(event);
     }
     assert!(matches!(told[0], DrainEvent::Started { groups: 1, pods: 1, .. }), "{told:?}");
-    assert!(matches!(told.last(), Some(DrainEvent::Finished { ended: 1, left: 0, .. })));
+    assert!(matches!(
+        told.last(),
+        Some(DrainEvent::Finished { terminated: 1, still_running: 0, .. })
+    ));
     assert!(!b.runtime.runs(lost.uid()));
 }
 

@@ -348,7 +348,7 @@ impl<T> Fact<T> {
 impl Facts {
     /// The delay that is wanted: from the running agent if possible, otherwise from the file.
     pub(super) fn delay_wanted(&self) -> Duration {
-        let running = self.agent.known().map(|status| status.lock.wanted_seconds);
+        let running = self.agent.known().map(|status| status.lock.required_seconds);
         running.and_then(|s| Duration::try_from_secs_f64(s).ok()).unwrap_or(self.wanted)
     }
 

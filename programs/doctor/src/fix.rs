@@ -36,7 +36,7 @@ fixes! {
     /// The agent runs, but nothing can reach it at its socket.
     SocketGone,
     /// The lock is held, but its agent hangs.
-    LockLeft,
+    LockHolderSilent,
     /// logind is masked or not running.
     LogindStopped,
     /// logind hangs.
@@ -95,9 +95,9 @@ fixes! {
     /// `mode: companion`, and no kubelet runs.
     KubeletStopped,
     /// The kubelet's own graceful shutdown is switched on.
-    KubeletEndsPods,
+    KubeletTerminatesPods,
     /// The same in an image.
-    KubeletEndsPodsInImage,
+    KubeletTerminatesPodsInImage,
     /// The kubelet was not restarted after its graceful shutdown was switched off.
     KubeletStale,
     /// logind delays for less than the kubelet's own graceful shutdown needs.

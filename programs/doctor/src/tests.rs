@@ -111,7 +111,7 @@ fn status() -> Status {
     };
     let mut status = Status::new(now(), node);
     status.lock.state = LockState::Held;
-    status.lock.wanted_seconds = 32.0;
+    status.lock.required_seconds = 32.0;
     status.shutdown_plan.enabled = true;
     status.runtime.name = "cri".to_owned();
     status.runtime.healthy = true;

@@ -45,7 +45,7 @@ fn lock(status: &Status) -> String {
     match lock.state {
         LockState::Held => match lock.delay_seconds {
             Some(delay) => {
-                format!("held, {} of {}", seconds(delay), seconds(lock.wanted_seconds))
+                format!("held, {} of {}", seconds(delay), seconds(lock.required_seconds))
             }
             None => "held".to_owned(),
         },
@@ -68,7 +68,10 @@ fn shutdown(status: &Status) -> Vec<String> {
     let mut lines = vec![format!("shutdown {phase}")];
     for group in shutdown.groups.iter().filter(|group| group.started) {
         let title = group_title(group.name.as_deref(), group.priority);
-        lines.push(format!("shutdown {phase}: {title}, {} of {} ended", group.ended, group.pods));
+        lines.push(format!(
+            "shutdown {phase}: {title}, {} of {} ended",
+            group.terminated, group.pods
+        ));
     }
     lines
 }

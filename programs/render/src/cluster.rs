@@ -77,9 +77,9 @@ pub(super) fn after_nodes(after: &AfterNodesStatus) -> (String, Style) {
         return (format!("{title}; no other node matches"), WARN);
     }
     let stage = |stage| match stage {
-        NodeStage::Silent => "never reports shutdowns",
+        NodeStage::NotReporting => "never reports shutdowns",
         NodeStage::Up => "up",
-        NodeStage::GoingDown => "going down",
+        NodeStage::ShuttingDown => "going down",
         NodeStage::Down => "down",
         NodeStage::Unknown => "unknown",
     };

@@ -30,13 +30,13 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
         text.push_str(&thresholds(&plan.pressure.thresholds, view));
     }
     if let Some(signal) = &plan.signal {
-        let title = format!("WOULD END FOR {}", clean(signal));
+        let title = format!("EVICTION ORDER FOR {}", clean(signal));
         text.push_str(&format!("\n{}\n", paint.with(HEAD, &title)));
         text.push_str(&ranking(signal, &plan.pods, view));
     }
-    for pod in &plan.pressure.away {
+    for pod in &plan.pressure.pending_readmission {
         let name = format!("{}/{}", clean(&pod.namespace), clean(&pod.name));
-        let when = seconds(pod.back_in_seconds);
+        let when = seconds(pod.readmission_in_seconds);
         text.push_str(&format!("{name} was evicted and comes back in {when} at the earliest\n"));
     }
     if !plan.history.is_empty() {
@@ -54,7 +54,7 @@ pub fn eviction(plan: &EvictionPlan, view: &View) -> String {
 /// The summary of the node's pressure in one line, and its style.
 pub(super) fn summary(pressure: &PressureStatus) -> (String, anstyle::Style) {
     let met: Vec<&ThresholdStatus> =
-        pressure.thresholds.iter().filter(|one| one.met_seconds.is_some()).collect();
+        pressure.thresholds.iter().filter(|one| one.met_for_seconds.is_some()).collect();
     let mut text = match (pressure.conditions.is_empty(), met.as_slice()) {
         (true, []) if pressure.thresholds.is_empty() => "no thresholds".to_owned(),
         (true, []) => "none".to_owned(),
@@ -93,13 +93,13 @@ fn thresholds(all: &[ThresholdStatus], view: &View) -> String {
     let mut table = Table::new([
         Column::words("SIGNAL"),
         Column::numbers("AVAILABLE"),
-        Column::numbers("LEAST"),
+        Column::numbers("THRESHOLD"),
         Column::words("KIND"),
-        Column::numbers("MET-FOR"),
+        Column::numbers("DURATION"),
     ]);
     for one in all {
-        let met = one.met_seconds.map_or_else(|| "-".to_owned(), seconds);
-        let style = one.met_seconds.map(|_| BAD);
+        let met = one.met_for_seconds.map_or_else(|| "-".to_owned(), seconds);
+        let style = one.met_for_seconds.map(|_| BAD);
         table.row([
             (one.signal.clone(), None),
             (amount(&one.signal, &one.available), style),
@@ -133,13 +133,13 @@ fn ranking(signal: &str, pods: &[RankedPodStatus], view: &View) -> String {
     let mut columns = vec![
         Column::words("POD"),
         Column::numbers("PRIORITY"),
-        Column::numbers("USES"),
-        Column::numbers("ASKED-FOR"),
-        Column::words("WHAT"),
+        Column::numbers("USAGE"),
+        Column::numbers("REQUEST"),
+        Column::words("VERDICT"),
     ];
     let has_swap = shown.iter().any(|pod| pod.swap.is_some_and(|bytes| bytes > 0));
     if has_swap {
-        columns.insert(3, Column::numbers("IN-SWAP"));
+        columns.insert(3, Column::numbers("SWAP"));
     }
     let mut table = Table::new(columns);
     for pod in shown {
@@ -274,8 +274,8 @@ mod tests {
             Some(SwapStatus { total: 2 << 30, free: 1 << 30, ..SwapStatus::default() });
         let text = eviction(&plan, &view);
         assert!(text.contains("swap: 1Gi of 2Gi free, does not count\n"), "{text}");
-        assert!(text.contains("  USES  IN-SWAP  ASKED-FOR"), "{text}");
-        assert!(text.contains("  96Mi     64Mi          0"), "{text}");
+        assert!(text.contains("USAGE  SWAP  REQUEST"), "{text}");
+        assert!(text.contains("96Mi  64Mi        0"), "{text}");
         let all = SwapStatus {
             zswap: Some(5 << 20),
             zswapped: Some(20 << 20),

@@ -19,7 +19,7 @@ impl GroupState {
     pub(crate) fn of(group: &GroupProgress, phase: Phase) -> Self {
         let is_called_off = phase == Phase::Cancelled;
         match (group.started, group.finished) {
-            (_, true) if group.ended >= group.pods => Self::Done,
+            (_, true) if group.terminated >= group.pods => Self::Done,
             (true, _) if is_called_off => Self::CalledOff,
             (false, _) if is_called_off => Self::Spared,
             (_, true) => Self::TimeIsOver,
@@ -46,11 +46,11 @@ mod tests {
 
     #[test]
     fn a_group_whose_shutdown_was_called_off_is_neither_late_nor_waiting() {
-        let group = |started, finished, ended| GroupProgress {
+        let group = |started, finished, terminated| GroupProgress {
             priority: 0,
             name: None,
             pods: 2,
-            ended,
+            terminated,
             started,
             finished,
         };

@@ -59,15 +59,15 @@ fn heading(plan: &ShutdownPlan) -> Vec<String> {
     };
     // A node that will be lost anyway gives its pods more time than is configured.
     let ends = plan.groups.iter().filter(|group| !group.pods.is_empty());
-    let ends = ends.filter_map(|group| group.latest_end_seconds);
+    let ends = ends.filter_map(|group| group.deadline_seconds);
     let requested = seconds(ends.fold(plan.requested_seconds, f64::max));
-    match &plan.shrunk {
+    match &plan.shortened {
         None if plan.requested_seconds == 0.0 => say(&format!("shutdown: {pods}")),
         None => say(&format!("shutdown: {pods}, at most {requested}")),
-        Some(shrunk) => {
-            let available = seconds(shrunk.available_seconds);
+        Some(shortened) => {
+            let available = seconds(shortened.available_seconds);
             say(&format!("shutdown: {pods}, at most {available} of the {requested} configured"));
-            let by = match (plan.within_seconds, &shrunk.set_by) {
+            let by = match (plan.within_seconds, &shortened.set_by) {
                 (Some(within), _) => format!("  the node is gone after {}", seconds(within)),
                 (None, Some(file)) => format!("  logind allows no more, set by {}", clean(file)),
                 (None, None) => "  logind allows no more".to_owned(),
@@ -204,7 +204,7 @@ pub fn trend(list: &ReportList) -> Option<String> {
 }
 
 fn group_time(group: &PlannedGroup) -> String {
-    match group.latest_end_seconds {
+    match group.deadline_seconds {
         Some(end) => format!("gone within {}", seconds(end)),
         None => format!("at most {}", seconds(group.shutdown_grace_period_seconds)),
     }

@@ -34,7 +34,7 @@ fn resource_table(resources: &[NodeResource], view: &View) -> String {
     let mut table = Table::new([
         Column::words("RESOURCE"),
         Column::numbers("CAPACITY"),
-        Column::numbers("FOR-PODS"),
+        Column::numbers("ALLOCATABLE"),
         Column::numbers("USED"),
         Column::numbers("FREE"),
     ]);
@@ -62,7 +62,7 @@ fn one(case: &PreemptionCase, strategy: &str, view: &View) -> String {
             let pods = display::pod_count(case.victims.len());
             (format!("{pod} would start when {pods} had ended for it ({strategy})"), WARN)
         }
-        RoomVerdict::Refused => {
+        RoomVerdict::Rejected => {
             let (reason, message) = (clean(&case.reason), clean(&case.message));
             (format!("{pod} would be refused, {reason}: {message}"), BAD)
         }
@@ -73,7 +73,7 @@ fn one(case: &PreemptionCase, strategy: &str, view: &View) -> String {
         text.push_str(&paint.with(style, part));
         text.push('\n');
     }
-    for lack in &case.lacking {
+    for lack in &case.insufficient {
         let amount = amount_text(&lack.name, lack.amount);
         text.push_str(&format!("  lacks {} {amount}\n", clean(&lack.name)));
     }
@@ -92,7 +92,7 @@ fn considered(case: &PreemptionCase, view: &View) -> String {
         Column::fixed("QOS"),
         Column::numbers("PRIORITY"),
         Column::numbers("DISTANCE"),
-        Column::words("WHAT WOULD BECOME OF IT"),
+        Column::words("VERDICT"),
     ]);
     let places: HashMap<&str, usize> =
         case.victims.iter().enumerate().map(|(place, victim)| (victim.as_str(), place)).collect();
@@ -145,7 +145,7 @@ pub(super) fn byte_text(bytes: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use winddown_control::api::{ConsideredPod, Lacking, WaitingPod};
+    use winddown_control::api::{ConsideredPod, InsufficientResource, WaitingPod};
 
     const VIEW: View = View { width: Some(100), color: false, wide: false };
 
@@ -177,11 +177,11 @@ mod tests {
     #[test]
     fn what_there_is_is_shown_in_units_people_use() {
         let expected = "\
-RESOURCE       CAPACITY  FOR-PODS   USED    FREE
-pods                110       110      3     107
-cpu                   2     1800m  2100m   -300m
-memory           23.5Gi    23.4Gi  512Mi  22.9Gi
-hugepages-2Mi         0         0      0       0
+RESOURCE       CAPACITY  ALLOCATABLE   USED    FREE
+pods                110          110      3     107
+cpu                   2        1800m  2100m   -300m
+memory           23.5Gi       23.4Gi  512Mi  22.9Gi
+hugepages-2Mi         0            0      0       0
 ";
         assert_eq!(preemption(&plan(), &VIEW), expected);
         let unknown = preemption(
@@ -203,7 +203,7 @@ hugepages-2Mi         0         0      0       0
         plan.pod = Some(PreemptionCase {
             pod: "default/dns".to_owned(),
             verdict: RoomVerdict::Preempts,
-            lacking: vec![Lacking { name: "cpu".to_owned(), amount: 1500 }],
+            insufficient: vec![InsufficientResource { name: "cpu".to_owned(), amount: 1500 }],
             victims: vec!["default/web".to_owned()],
             considered: vec![
                 considered("default/a", 1.0, "kept: frees nothing of what is lacking"),
@@ -220,7 +220,7 @@ a/b\\x1b: waiting for c/d
 default/dns would start when 1 pod had ended for it (distance)
   lacks cpu 1500m
 
-POD          QOS        PRIORITY  DISTANCE  WHAT WOULD BECOME OF IT
+POD          QOS        PRIORITY  DISTANCE  VERDICT
 default/web  Burstable         0      0.00  victim 1
 default/a    Burstable         0      1.00  kept: frees nothing of what is lacking
 ";
@@ -234,7 +234,7 @@ default/a    Burstable         0      1.00  kept: frees nothing of what is lacki
         let mut plan = PreemptionPlan { strategy: "distance".to_owned(), ..Default::default() };
         plan.pod = Some(PreemptionCase {
             pod: "default/dns".to_owned(),
-            verdict: RoomVerdict::Refused,
+            verdict: RoomVerdict::Rejected,
             reason: "NodeShutdown".to_owned(),
             message: "no".to_owned(),
             ..PreemptionCase::default()

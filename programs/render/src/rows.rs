@@ -94,7 +94,7 @@ fn shutdown_rows(status: &Status, times: Times, rows: &mut Rows) {
     for group in status.shutdown.groups.iter().filter(shown) {
         let how = GroupState::of(group, status.shutdown.phase).as_str();
         let title = group_title(group.name.as_deref(), group.priority);
-        let text = format!("{title}: {how}, {} of {} ended", group.ended, group.pods);
+        let text = format!("{title}: {how}, {} of {} ended", group.terminated, group.pods);
         rows.add("", &text, PLAIN);
     }
 }
@@ -125,7 +125,7 @@ fn held_up(status: &Status, times: Times, rows: &mut Rows) {
             WARN,
         );
     }
-    let staying = status.pods.iter().filter(|pod| pod.stays);
+    let staying = status.pods.iter().filter(|pod| pod.stays_on_reboot);
     let staying: Vec<_> = staying.map(|pod| format!("{}/{}", pod.namespace, pod.name)).collect();
     if !staying.is_empty() {
         let text = format!("these start again here when the node is back: {}", staying.join(", "));
@@ -143,9 +143,9 @@ fn notices(status: &Status, times: Times, rows: &mut Rows) {
             }
             false => format!("the node should have gone away {} ago", times.age(deadline)),
         };
-        let far = if notice.in_force { "" } else { "; not yet acted on" };
+        let far = if notice.in_effect { "" } else { "; not yet acted on" };
         let text = format!("{when}{far} ({}: {})", notice.source, notice.text);
-        rows.add("notice", &text, if notice.in_force { WARN } else { PLAIN });
+        rows.add("notice", &text, if notice.in_effect { WARN } else { PLAIN });
     }
 }
 
@@ -172,9 +172,9 @@ fn lock(status: &Status, times: Times) -> (String, Style) {
         LockState::Held => {
             let since = lock.held_since.map(|then| format!(" {}", times.since(then)));
             let held = format!("held{}", since.unwrap_or_default());
-            let wanted = seconds(lock.wanted_seconds);
+            let wanted = seconds(lock.required_seconds);
             match lock.delay_seconds {
-                Some(delay) if delay < lock.wanted_seconds => (
+                Some(delay) if delay < lock.required_seconds => (
                     format!("{held}; logind waits {} of the {wanted} wanted", seconds(delay)),
                     WARN,
                 ),
@@ -225,8 +225,8 @@ fn closed_by(by: ClosedBy, status: &Status) -> Cow<'static, str> {
 /// The progress of a drain.
 pub(crate) fn being_drained(drain: &DrainStatus) -> String {
     let count = match drain.pods_unknown {
-        true => format!("at least {}", pod_count(drain.pods_to_go)),
-        false => pod_count(drain.pods_to_go),
+        true => format!("at least {}", pod_count(drain.pods_remaining)),
+        false => pod_count(drain.pods_remaining),
     };
     format!("the node is being drained: {count} to go")
 }
@@ -249,7 +249,7 @@ fn plan(status: &Status) -> String {
         .iter()
         .filter(|group| group.pods > 0)
         .map(|group| {
-            let (pods, time) = (group.pods, seconds(group.latest_end_seconds));
+            let (pods, time) = (group.pods, seconds(group.deadline_seconds));
             let title = group_title(group.name.as_deref(), group.priority);
             match group.name {
                 Some(_) => format!("{title} ({pods}) within {time}"),

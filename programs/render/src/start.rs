@@ -50,10 +50,10 @@ pub fn start_report(report: &StartReport, view: &View) -> String {
             let late = pod_count(late);
             (WARN, format!("The pods started in order within {took}; {late} not ready in time."))
         }
-        StartOutcome::CalledOff => {
+        StartOutcome::Cancelled => {
             (BAD, format!("The start was called off after {took}; {waiting} had not started."))
         }
-        StartOutcome::UnderWay => {
+        StartOutcome::InProgress => {
             (WARN, format!("The pods are starting in order; {waiting} to come."))
         }
     };
@@ -82,7 +82,7 @@ fn headline(group: &StartedGroup, report: &StartReport) -> String {
     let how = match group.took.map(in_seconds) {
         None => format!("waits for {}", clean(&late.join(", "))),
         Some(took) if late.is_empty() => format!("ready after {took}"),
-        Some(took) if report.outcome == StartOutcome::CalledOff => {
+        Some(took) if report.outcome == StartOutcome::Cancelled => {
             format!("called off after {took}")
         }
         Some(took) => format!("not ready after {took}: {}", clean(&late.join(", "))),
@@ -109,7 +109,7 @@ fn pods(group: &StartedGroup) -> Table {
                 PodStart::Starting => ("starting".to_owned(), Some(WARN)),
                 PodStart::Succeeded => ("done".to_owned(), None),
                 PodStart::Failed => ("failed".to_owned(), Some(BAD)),
-                PodStart::Gone => ("not wanted any more".to_owned(), None),
+                PodStart::Removed => ("not wanted any more".to_owned(), None),
                 PodStart::NotReady => ("not ready".to_owned(), Some(WARN)),
             },
         ]);

@@ -71,9 +71,9 @@ pub(super) fn state_style(state: &str) -> Style {
 /// The number of ready containers of those that should be ready. If the pod is unready although all containers are
 /// ready, as during a shutdown of the node, the number is 0, because no traffic reaches the pod.
 pub(super) fn ready(pod: &PodStatus) -> String {
-    let all = pod.ready_containers >= pod.wanted_containers;
+    let all = pod.ready_containers >= pod.desired_containers;
     let ready = if all && !pod.ready { 0 } else { pod.ready_containers };
-    format!("{ready}/{}", pod.wanted_containers)
+    format!("{ready}/{}", pod.desired_containers)
 }
 
 struct Page<'a> {
@@ -118,7 +118,7 @@ impl Page<'_> {
             columns.extend([
                 Column::fixed("QOS"),
                 Column::fixed("CRITICAL"),
-                Column::numbers("GRACE-LEFT"),
+                Column::numbers("GRACE LEFT"),
                 Column::fixed("UID"),
                 Column::words("SOURCE"),
             ]);

@@ -8,8 +8,8 @@ use unicode_width::UnicodeWidthStr;
 use super::{Column, Table, View, changes, fit, status, wrap};
 use fixtures::{five_pods, fresh, pod};
 use winddown_control::api::{
-    ContainerStatus, EndedBy, ExitedRun, LastState, LockState, PodState, Protection,
-    ProtectionReason, ProtectionState, Status,
+    ContainerStatus, ExitedRun, LastState, LockState, PodState, Protection, ProtectionReason,
+    ProtectionState, Status, TerminatedBy,
 };
 
 #[test]
@@ -122,7 +122,7 @@ fn a_kubelet_whose_companion_the_agent_is_not_stands_in_the_headline_and_among_t
     let well = told(&node);
     node.protection = Some(Protection {
         state: ProtectionState::Unprotected,
-        ended_by: EndedBy::Nobody,
+        terminated_by: TerminatedBy::None,
         reason: ProtectionReason::NotACompanion,
         text: "a kubelet\x1b[2J runs pods here".to_owned(),
         next: "make the agent its companion".to_owned(),

@@ -96,7 +96,7 @@ fn the_documentation_quotes_what_is_said_of_the_last_boot() {
         Box::new(run)
     };
     let (gone, killed) = (PodEnd::Exited, PodEnd::Killed);
-    let (ending, spared) = (PodEnd::Ending, PodEnd::Spared);
+    let (ending, spared) = (PodEnd::Terminating, PodEnd::Spared);
     let clean = run(Outcome::Clean, 8.2, &[gone; 5], "");
     let forced = run(Outcome::Forced, 20.0, &[gone, gone, gone, gone, killed], "web");
     let cut = run(Outcome::CutOff, 12.0, &[gone, gone, gone, ending, spared, spared], "db");

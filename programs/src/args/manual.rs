@@ -18,7 +18,7 @@ versions may add some. Names that end in -line are schemas of one line of what
 pub struct SchemaArgs {
     /// Which schema: config, status, plan-shutdown, plan-shutdown-line, plan-preemption,
     /// plan-preemption-line, plan-eviction, plan-eviction-line, plan-start, report, report-list,
-    /// start-report, doctor, drain (one event), undrain, kill, release, end-notice or version
+    /// start-report, doctor, drain (one event), undrain, kill, release, termination-notice or version
     #[arg(value_enum, value_name = "NAME", hide_possible_values = true)]
     pub name: Option<SchemaName>,
     /// Print the names, as when no name is given
@@ -64,7 +64,7 @@ pub enum SchemaName {
     /// `release -o json`.
     Release,
     /// What a pod reads of its end.
-    EndNotice,
+    TerminationNotice,
     /// `version -o json`.
     Version,
 }

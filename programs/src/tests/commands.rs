@@ -133,7 +133,7 @@ fn the_last_run_that_ended_a_pod_is_checked_and_not_a_drain_that_found_none() {
     let world = World::new("");
     let pod = serde_json::json!([{
         "namespace": "default", "name": "web", "uid": "u", "priority": 0, "graceSeconds": 20.0,
-        "end": "killed", "askedMs": 0, "exitMs": 900,
+        "outcome": "killed", "requestedMs": 0, "exitMs": 900,
     }]);
     let forced = world.keep_with(1, "b0", "loginManager", "forced", &pod);
     let empty = world.keep(2, "b0", "drain", "clean");
@@ -457,7 +457,7 @@ impl ActApi for Agent {
         _: DrainRequest,
     ) -> Result<mpsc::UnboundedReceiver<DrainEvent>, ApiError> {
         let (events, receiver) = mpsc::unbounded_channel();
-        let ended = |name: &str, took_seconds, forced| DrainEvent::PodEnded {
+        let ended = |name: &str, took_seconds, forced| DrainEvent::PodTerminated {
             namespace: "default".to_owned(),
             name: name.to_owned(),
             took_seconds,
@@ -468,14 +468,19 @@ impl ActApi for Agent {
             DrainEvent::GroupStarted { priority: 0, name: None, pods: 2, seconds: 20.0 },
             ended("a", 1.2, false),
             ended("b\x1b[2J", 20.0, true),
-            DrainEvent::GroupEnded { priority: 0, name: None, took_seconds: 20.0, left: 0 },
+            DrainEvent::GroupFinished {
+                priority: 0,
+                name: None,
+                took_seconds: 20.0,
+                still_running: 0,
+            },
             DrainEvent::Finished {
-                ended: 2,
+                terminated: 2,
                 forced: 1,
-                left: 0,
+                still_running: 0,
                 took_seconds: 20.0,
                 pods_unknown: false,
-                called_off: false,
+                cancelled: false,
             },
         ] {
             events.send(event).unwrap();

@@ -24,7 +24,7 @@ pub(super) fn asked(signal: Option<&str>) -> EvictionPlan {
         hard: true,
         threshold: Some("100Mi".to_owned()),
         available: Some("90Mi".to_owned()),
-        met_seconds: Some(2.0),
+        met_for_seconds: Some(2.0),
         ..ThresholdStatus::default()
     };
     EvictionPlan {
@@ -46,7 +46,7 @@ pub(super) fn asked(signal: Option<&str>) -> EvictionPlan {
             threshold: Some("100Mi".to_owned()),
             available: Some("90Mi".to_owned()),
             hard: true,
-            short_for_ms: Some(0),
+            met_for_ms: Some(0),
             victim: Some("default/hog".to_owned()),
             outcome: "asked to end".to_owned().into(),
             hook: Some(EvictionHookRun {
@@ -66,7 +66,7 @@ fn the_running_agent_says_how_near_it_is_and_who_would_end() {
         let ran = run(&format!("winddown {socket} plan eviction"));
         assert_eq!(ran.exit, Exit::Success, "{}", ran.err);
         assert!(ran.out.starts_with("pressure: MemoryPressure; memory.available 90Mi of 100Mi\n"));
-        assert!(ran.out.contains("WOULD END FOR memory.available"), "{}", ran.out);
+        assert!(ran.out.contains("EVICTION ORDER FOR memory.available"), "{}", ran.out);
         assert!(ran.out.contains("default/hog"), "{}", ran.out);
         assert!(!ran.out.contains("default/dns"), "it stays:\n{}", ran.out);
         let said = "90Mi of 100Mi, default/hog: asked to end\n    \

@@ -92,13 +92,13 @@ impl World {
             "trigger": trigger,
             "bootId": boot,
             "startedAt": format!("2026-11-20T12:{minute:02}:00Z"),
-            "endedAt": format!("2026-11-20T12:{minute:02}:01Z"),
+            "finishedAt": format!("2026-11-20T12:{minute:02}:01Z"),
             "tookSeconds": 1.0,
             "budget": { "requestedSeconds": 30.0, "podsSeconds": 30.0, "reserveSeconds": 2.0 },
             "outcome": outcome,
             "groups": [{
                 "priority": 0, "configuredSeconds": 20.0, "allowedSeconds": 20.0,
-                "latestEndSeconds": 20.0, "pods": pods,
+                "deadlineSeconds": 20.0, "pods": pods,
             }],
         }))
         .unwrap();

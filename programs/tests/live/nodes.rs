@@ -19,15 +19,15 @@ pub(crate) fn idle() -> Status {
     status.lock.state = LockState::Held;
     status.lock.held_since = Some("2026-11-17T09:12:01Z".parse().unwrap());
     status.lock.delay_seconds = Some(62.0);
-    status.lock.wanted_seconds = 60.0;
+    status.lock.required_seconds = 60.0;
     status.runtime =
         RuntimeStatus { name: "cri".to_owned(), healthy: true, message: String::new() };
     status.config.file = "/etc/winddown/config.yaml".to_owned();
     status.pods = PODS.iter().map(|(name, priority)| pod(name, *priority)).collect();
-    let group = |name: &str, priority, latest_end_seconds, pods| GroupSummary {
+    let group = |name: &str, priority, deadline_seconds, pods| GroupSummary {
         priority,
         name: Some(name.to_owned()),
-        latest_end_seconds,
+        deadline_seconds,
         pods,
     };
     status.shutdown_plan = PlanSummary {
@@ -57,11 +57,11 @@ pub(crate) fn going_down() -> Status {
     status.shutdown.phase = Phase::Running;
     status.shutdown.since = Some("2026-11-20T11:59:50Z".parse().unwrap());
     status.shutdown.deadline = Some("2026-11-20T12:00:50Z".parse().unwrap());
-    let group = |name: &str, priority, pods, ended, started| GroupProgress {
+    let group = |name: &str, priority, pods, terminated, started| GroupProgress {
         priority,
         name: Some(name.to_owned()),
         pods,
-        ended,
+        terminated,
         started,
         finished: false,
     };
@@ -146,7 +146,7 @@ fn pod(name: &str, priority: i32) -> PodStatus {
         state: PodState::Syncing,
         ready: true,
         ready_containers: 1,
-        wanted_containers: 1,
+        desired_containers: 1,
         started_at: Some("2026-11-20T08:48:00Z".parse().unwrap()),
         ..PodStatus::default()
     }
@@ -159,7 +159,7 @@ fn threshold(signal: &str, available: &str, least: &str, met: Option<f64>) -> Th
         threshold: Some(least.to_owned()),
         available: Some(available.to_owned()),
         capacity: None,
-        met_seconds: met,
+        met_for_seconds: met,
         grace_seconds: 0.0,
     }
 }

@@ -16,8 +16,8 @@ const CONFIG: &str = "shutdownGracePeriod: 20s\nstartGroupTimeout: 5s\n\
 const KEEPS: &str = "lifecycle: {preStop: {exec: {command: [sh, -c, \
     'cp $WINDDOWN_NOTICE ${WINDDOWN_NOTICE%/*}/../../told-of-$WINDDOWN_REASON']}}}";
 
-/// Returns the end notices that a pod received for this reason.
-pub(crate) fn end_notice(bed: &Bed, reason: &str) -> Vec<Value> {
+/// Returns the termination notices that a pod received for this reason.
+pub(crate) fn termination_notice(bed: &Bed, reason: &str) -> Vec<Value> {
     let path = bed.root().join("run/winddown").join(format!("told-of-{reason}"));
     let text = std::fs::read_to_string(path).expect("a pod kept it");
     vec![serde_json::from_str(&text).expect("JSON")]
@@ -36,7 +36,7 @@ pub(crate) fn answers(command: &mut Command) -> Vec<Value> {
 
 /// Starts an agent with two running pods, one that has finished, and one with an invalid manifest.
 ///
-/// The first two save their end notices in the directory of the control socket.
+/// The first two save their termination notices in the directory of the control socket.
 pub(crate) fn start() -> Bed {
     let fields = "priority: 10\nrestartPolicy: Never\nterminationGracePeriodSeconds: 10";
     let pod = |name, command: &str| (name, manifest(name, fields, &format!("command: {command}")));

@@ -56,7 +56,7 @@ pub struct CriPaths {
     /// and must survive a restart of the agent.
     pub state: PathBuf,
     /// Directory, in memory, with a file per pod that says why and when the pod ends. Each container has its pod's
-    /// directory mounted. See [`EndNotice`](winddown_engine::end_notices::EndNotice). `None` disables the files.
+    /// directory mounted. See [`TerminationNotice`](winddown_engine::termination_notices::TerminationNotice). `None` disables the files.
     pub notices: Option<PathBuf>,
     /// Program that accepts [`host_mount::SUBCOMMAND`](super::host_mount::SUBCOMMAND) as its first argument, as a path
     /// that is valid outside the agent's sandbox.

@@ -61,7 +61,7 @@ pub(super) async fn clean(
         })
         .await?;
     }
-    context.end_notices.forget(entry);
+    context.termination_notices.forget(entry);
     // The mounts have to be made again if the pod comes back.
     entry.lock().own.prepared = false;
     // Callers that wait for this pod's volumes wait for this call, so it must not wait for other pods' stops.

@@ -60,12 +60,12 @@ use winddown_engine::action::ActionError;
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::StopTarget;
-use winddown_engine::end_notices::EndNotices;
 use winddown_engine::failure::{blocking, caused, failed};
 use winddown_engine::pods::Pods;
 use winddown_engine::status::status;
 use winddown_engine::stopping;
 use winddown_engine::termination_message::TerminationMessages;
+use winddown_engine::termination_notices::TerminationNotices;
 use winddown_engine::unsupported::refused_or_ignored;
 use winddown_host::mount_table;
 use winddown_shared::{
@@ -166,7 +166,7 @@ pub(crate) struct CriContext {
     /// Writes the files that mark runs as asked to stop.
     pub(crate) asked: Notes,
     pub(crate) messages: TerminationMessages,
-    pub(crate) end_notices: EndNotices,
+    pub(crate) termination_notices: TerminationNotices,
     pub(crate) pods: Pods<InSandbox>,
     listing: Listing,
 }
@@ -305,7 +305,7 @@ impl Runtime for CriRuntime {
     }
 
     fn announce(&self, ending: Option<Arc<NodeEnding>>) {
-        self.context.end_notices.announce(ending, &self.context.pods);
+        self.context.termination_notices.announce(ending, &self.context.pods);
     }
 
     fn has_completed(&self, pod: &Pod) -> bool {
@@ -353,8 +353,8 @@ impl Driver for CriContext {
         self.alive.clone()
     }
 
-    fn end_notices(&self) -> &EndNotices {
-        &self.end_notices
+    fn termination_notices(&self) -> &TerminationNotices {
+        &self.termination_notices
     }
 
     fn pod_logs(&self) -> &Path {
@@ -434,7 +434,10 @@ impl CriContext {
             },
             asked: Notes::start(),
             messages: TerminationMessages::default(),
-            end_notices: EndNotices::start(config.paths.notices.clone(), config.wall.clone()),
+            termination_notices: TerminationNotices::start(
+                config.paths.notices.clone(),
+                config.wall.clone(),
+            ),
             pods: Pods::default(),
             listing: Listing::default(),
             config,

@@ -264,7 +264,7 @@ async fn create(
     Ok(id)
 }
 
-/// Creates the container's files. Returns its mounts, and the variable with the path of the pod's end notice.
+/// Creates the container's files. Returns its mounts, and the variable with the path of the pod's termination notice.
 async fn prepare(
     context: &Arc<CriContext>,
     pod: &Pod,
@@ -277,7 +277,7 @@ async fn prepare(
     let work = move || {
         volumes::prepare_run(&config, &pod, &container.name, attempt, &ips)?;
         let mut all = volumes::mounts(&config, &pod, &container, attempt, &ips)?;
-        let notices = context.end_notices.make_room(pod.uid());
+        let notices = context.termination_notices.make_room(pod.uid());
         let notice = notices.and_then(|dir| volumes::notice(&dir, &all));
         let (notice, variable) = notice.unzip();
         all.extend(notice);

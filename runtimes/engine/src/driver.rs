@@ -9,10 +9,10 @@ use tokio::time::timeout;
 use winddown_shared::{Grace, Pod, RuntimeError};
 
 use crate::action::{Action, ActionError};
-use crate::end_notices::EndNotices;
 use crate::environment::EnvironmentFacts;
 use crate::pod::{EnginePodState, PodEntry, RunScope, StartInProgress};
 use crate::pods::Pods;
+use crate::termination_notices::TerminationNotices;
 
 /// A pod of a runtime.
 pub type Entry<D> = Arc<PodEntry<<D as Driver>::RunScope>>;
@@ -45,8 +45,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// A channel that closes when the runtime is dropped, to stop tasks.
     fn alive(&self) -> watch::Receiver<()>;
 
-    /// The writer of the pods' end notices.
-    fn end_notices(&self) -> &EndNotices;
+    /// The writer of the pods' termination notices.
+    fn termination_notices(&self) -> &TerminationNotices;
 
     /// The directory of the containers' logs, laid out as `/var/log/pods` is.
     fn pod_logs(&self) -> &Path;

@@ -4,18 +4,18 @@
 //! * [`container_plan`]: which container to start, stop or wait for. Pure.
 //! * [`sync`] and [`stopping`]: the pass that carries out the plan, with hooks and probes, and the stop of a pod. The
 //!   [`driver`] is what they require of a runtime.
-//! * [`end_notices`]: the files that tell pods why and when they will be stopped.
+//! * [`termination_notices`]: the files that tell pods why and when they will be stopped.
 //! * [`environment`]: the values of a container's variables, command and pod fields.
 //! * [`stats`]: the resource usage of pods, in cgroups and on disks.
 //! * [`cache`]: the last answers of a runtime that has to be polled.
 //!
 //! Each runtime is a crate or a module of its own, and implements [`winddown_shared::Runtime`] with these parts.
 //!
-//! # End notices
+//! # Termination notices
 //!
 //! A run announces the end to all pods (`NodeEndListener::announce`) under the reason that owns it; `lame_duck`
 //! withdraws the announcement. `RuntimeSyncer` passes the earliest announced end to the runtime, and `Grace` carries the
-//! reason of a single pod's end. From both, `runtimes/engine/src/end_notices.rs` writes each pod's file: one writer, in order. A
+//! reason of a single pod's end. From both, `runtimes/engine/src/termination_notices.rs` writes each pod's file: one writer, in order. A
 //! stop waits at most 100 ms for its file.
 
 pub mod action;
@@ -24,7 +24,6 @@ pub mod cache;
 pub mod container_plan;
 pub mod disk_notes;
 pub mod driver;
-pub mod end_notices;
 pub mod entry;
 pub mod environment;
 mod exit_report;
@@ -44,6 +43,7 @@ pub mod stopping;
 pub mod support;
 pub mod sync;
 pub mod termination_message;
+pub mod termination_notices;
 pub mod unsupported;
 
 pub use environment::EnvironmentFacts;

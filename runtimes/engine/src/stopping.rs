@@ -8,7 +8,7 @@
 //! A container that still waits, a sidecar for its turn or one for its hook, is sent its stop signal at the
 //! last call (see `last_call.rs`), so that it is not killed without a stop signal.
 //!
-//! Before all that, the pod's end notice is written; the stop waits for it for 100 ms at most.
+//! Before all that, the pod's termination notice is written; the stop waits for it for 100 ms at most.
 //!
 //! Running containers are stopped without waiting for anything first, not even for a start in progress.
 
@@ -56,7 +56,7 @@ pub async fn stop<D: Driver>(
     entry.bump();
     let of_first_signal = grace.clone().at_least(Grace::SHORTEST);
     let last_call = LastCall::of(&of_first_signal);
-    let notices = driver.end_notices();
+    let notices = driver.termination_notices();
     notices.tell(entry).await;
     let seen = begin(driver, entry);
     let end_all = async |targets: Vec<StopTarget>| {

@@ -27,7 +27,7 @@ pub async fn pass<D: Driver>(
     entry: &Entry<D>,
     pod: &Pod,
 ) -> Result<Option<Duration>, RuntimeError> {
-    driver.end_notices().refresh(entry);
+    driver.termination_notices().refresh(entry);
     let rules = D::RunScope::rules(pod);
     // Adopted containers have no prober yet.
     for rule in &rules {

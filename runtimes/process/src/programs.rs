@@ -15,9 +15,9 @@ use winddown_engine::container_plan;
 use winddown_engine::disk_notes::Notes;
 use winddown_engine::driver::Driver;
 use winddown_engine::driver::StopTarget;
-use winddown_engine::end_notices::EndNotices;
 use winddown_engine::pods::Pods;
 use winddown_engine::stats::DiskCache;
+use winddown_engine::termination_notices::TerminationNotices;
 use winddown_shared::{Grace, Pod, PodEventKind, PodUid, RuntimeError, UnsupportedField};
 use winddown_shim::order::ExecCommand;
 
@@ -66,7 +66,7 @@ pub(crate) struct ProgramContext<D> {
     pub(crate) boot_id: String,
     /// Records on disk which attempts were sent the stop signal.
     pub(crate) asked: Notes,
-    pub(crate) end_notices: EndNotices,
+    pub(crate) termination_notices: TerminationNotices,
     pub(crate) driver: D,
 }
 
@@ -180,8 +180,8 @@ impl<D: ProgramDriver> Driver for ProgramContext<D> {
         self.alive.clone()
     }
 
-    fn end_notices(&self) -> &EndNotices {
-        &self.end_notices
+    fn termination_notices(&self) -> &TerminationNotices {
+        &self.termination_notices
     }
 
     fn pod_logs(&self) -> &Path {
@@ -266,7 +266,7 @@ impl<D> ProgramContext<D> {
         let as_container = launch::command(self, pod, &found);
         let unasked = |error| ActionError::Unasked { what: what(), source: Some(Box::new(error)) };
         let mut command = ExecCommand { argv: argv.to_vec(), ..as_container.map_err(unasked)? };
-        command.env.extend(self.end_notices.variables(&state));
+        command.env.extend(self.termination_notices.variables(&state));
         Ok((pod.clone(), command))
     }
 
@@ -281,7 +281,10 @@ impl<D> ProgramContext<D> {
             pods: Pods::default(),
             starts: Semaphore::new(config.parallel_starts.max(1)),
             asked: Notes::start(),
-            end_notices: EndNotices::start(config.notice_dir.clone(), config.wall.clone()),
+            termination_notices: TerminationNotices::start(
+                config.notice_dir.clone(),
+                config.wall.clone(),
+            ),
             config,
             alive,
             boot_id,

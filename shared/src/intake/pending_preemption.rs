@@ -361,7 +361,7 @@ impl<R: Runtime> Intake<R> {
         let said = self.statuses.get(pod.uid());
         self.say_pending(pod, WAITING_FOR_PREEMPTION, &message);
         if said.is_none_or(|said| said.reason.as_deref() != Some(WAITING_FOR_PREEMPTION)) {
-            self.recorder.record(&Event::PodHeld { pod: pod.pod_ref().clone(), message });
+            self.recorder.record(&Event::PodWaiting { pod: pod.pod_ref().clone(), message });
         }
         AdmissionState::PendingPreemption { again: false }
     }

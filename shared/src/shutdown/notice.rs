@@ -31,7 +31,7 @@ pub struct Notice {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NoticeState {
     /// The notice in force, if any. The earliest deadline wins when several are.
-    pub in_force: Option<Arc<Notice>>,
+    pub in_effect: Option<Arc<Notice>>,
     /// The sources that were read since the agent started, whatever they announce. For others it is
     /// unknown whether they announce anything.
     pub heard: BTreeSet<Arc<str>>,

@@ -197,7 +197,7 @@ impl PodStateProvider for FakeKiller {
         self.0.lock().survive
     }
 
-    fn ending_by(&self, uid: &PodUid) -> Option<KillReason> {
+    fn prior_reason(&self, uid: &PodUid) -> Option<KillReason> {
         let state = self.0.lock();
         let call = state.calls.iter().find(|call| call.pod.uid() == uid);
         call.map(|call| call.request.reason)

@@ -20,7 +20,7 @@ pub struct PodSnapshot {
     /// The stage of its life.
     pub lifecycle: Lifecycle,
     /// The requester of its termination, if it was requested.
-    pub ending_by: Option<KillReason>,
+    pub prior_reason: Option<KillReason>,
     /// Whether it starts again on this node after this termination
     /// ([`StatusOverride::restarts_on_node`](crate::StatusOverride::restarts_on_node)).
     pub restarts_on_node: bool,
@@ -44,7 +44,7 @@ impl<S: PodSyncer> PodWorkers<S> {
                 pod: record.pod().cloned(),
                 uid: uid.clone(),
                 lifecycle: record.lifecycle,
-                ending_by: record.ending.as_ref().and_then(|e| e.reason),
+                prior_reason: record.ending.as_ref().and_then(|e| e.reason),
                 restarts_on_node: record.restarts_on_node(),
                 ending_for: record.ending.as_ref().map(|e| now.duration_since(e.since)),
                 grace: record.ending.as_ref().and_then(|e| e.grace),

@@ -247,7 +247,11 @@ async fn a_shutdown_of_pods_that_wait_for_their_name_lets_them_come_back_when_it
     b.workers.kill_pod(queued.clone(), KillRequest::new(KillReason::Shutdown)).await.unwrap();
     let snapshot = b.workers.snapshot();
     let queued = snapshot.iter().find(|s| s.uid == *queued.uid()).unwrap();
-    assert_eq!(queued.ending_by, Some(KillReason::Shutdown), "whoever reopens the node sees why");
+    assert_eq!(
+        queued.prior_reason,
+        Some(KillReason::Shutdown),
+        "whoever reopens the node sees why"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -147,12 +147,13 @@ impl NoticeAggregator {
     fn refresh(&self) -> Option<Instant> {
         let slots = self.0.slots.lock();
         let now = Instant::now();
-        let state = NoticeState { in_force: in_force(&slots, now).cloned(), heard: heard(&slots) };
+        let state =
+            NoticeState { in_effect: in_effect(&slots, now).cloned(), heard: heard(&slots) };
         // Sent under the lock, or an older state could overwrite a newer one.
         self.0.state.send_if_modified(|current| {
             let changed = *current != state;
-            if current.in_force != state.in_force {
-                log_change(current.in_force.as_deref(), state.in_force.as_deref(), now);
+            if current.in_effect != state.in_effect {
+                log_change(current.in_effect.as_deref(), state.in_effect.as_deref(), now);
             }
             *current = state;
             changed
@@ -267,7 +268,7 @@ fn since(deadline: Instant, lead: Option<Duration>, first: Instant) -> Instant {
 }
 
 /// Returns the notice in effect with the earliest deadline; on a tie, that of the first source.
-fn in_force(slots: &[Slot], now: Instant) -> Option<&Arc<Notice>> {
+fn in_effect(slots: &[Slot], now: Instant) -> Option<&Arc<Notice>> {
     let counting = slots.iter().filter(|slot| slot.counts_from().is_some_and(|f| f <= now));
     let notices = counting.filter_map(|slot| Some(&slot.published.as_ref()?.notice));
     notices.min_by_key(|notice| notice.deadline)
@@ -292,7 +293,7 @@ fn apart(a: Instant, b: Instant) -> Duration {
 fn log_change(before: Option<&Notice>, now_in_force: Option<&Notice>, now: Instant) {
     match (before, now_in_force) {
         (_, Some(notice)) => tracing::warn!(
-            log_kind = "noticeGiven",
+            log_kind = "noticeReceived",
             source = &*notice.source,
             left_seconds = notice.deadline.saturating_duration_since(now).as_secs(),
             "the node is going away: {}",

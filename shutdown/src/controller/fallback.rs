@@ -77,8 +77,8 @@ impl<K: EndingPods> ShutdownController<K> {
             }
         };
         if cancel.is_cancelled() {
-            let ending = reports.iter_mut().filter(|report| report.end == PodEnd::Left);
-            ending.for_each(|report| report.end = PodEnd::Ending);
+            let ending = reports.iter_mut().filter(|report| report.end == PodEnd::StillRunning);
+            ending.for_each(|report| report.end = PodEnd::Terminating);
         }
         (all_pods(budget, (begun, started.elapsed()), reports), known)
     }
@@ -153,7 +153,7 @@ fn asked(pod: &Pod, started: Instant, budget: Budget) -> PodReport {
     let mut report = PodReport::spared(pod, wanted.map_or(left, |own| own.min(left)));
     report.wanted_grace = wanted.filter(|own| *own > left);
     report.asked = Some(started.elapsed());
-    report.end = PodEnd::Left;
+    report.end = PodEnd::StillRunning;
     report
 }
 

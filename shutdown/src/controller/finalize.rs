@@ -74,7 +74,7 @@ impl<K: EndingPods> ShutdownController<K> {
     /// retries until the report is stored or the agent exits.
     pub(super) async fn keep(&self, report: ShutdownReport, noted: Noted, until: Instant) -> bool {
         let (sink, file) = (Arc::clone(&self.parts.reports), self.parts.state_file.clone());
-        let ended_at = report.ended_at;
+        let ended_at = report.finished_at;
         let keep = spawn_blocking(move || {
             let Err(error) = sink.keep(&report) else { return true };
             let error = error_chain(&error);
@@ -115,7 +115,7 @@ impl<K: EndingPods> ShutdownController<K> {
         if !record.phase.is_over() {
             let begun = Duration::from_millis(record.started_boot_ms);
             report.took = self.parts.boot_clock.now().saturating_sub(begun);
-            report.ended_at = self.parts.clock.now();
+            report.finished_at = self.parts.clock.now();
         }
         self.report_again_as_called_off(report, why).await;
     }

@@ -320,7 +320,7 @@ impl<K: EndingPods> ShutdownController<K> {
         let budget = journal.budget();
         let (spared_groups, left_pods) = (run.spared_groups(), run.left());
         // As the report says it.
-        let unknown = left_pods == 0 && run.outcome() == Outcome::Left;
+        let unknown = left_pods == 0 && run.outcome() == Outcome::Incomplete;
         let until = self.report_deadline(started + budget.report_until(), budget);
         self.note_end(end, &mut journal, &run.groups, signals).await;
         self.parts.progress.phase(ProgressPhase::Ended);
@@ -361,7 +361,7 @@ impl<K: EndingPods> ShutdownController<K> {
                 journal.note_last(RunPhase::Released, &groups, until, lasting).await;
                 let (epoch, released) = self.release_own(signals, epoch).await;
                 let took = started.elapsed();
-                let ended = Event::ShutdownEnded { took, left: left_pods, unknown, released };
+                let ended = Event::ShutdownFinished { took, left: left_pods, unknown, released };
                 self.record_end(&ended, spared_groups);
                 Transition::Done(Stage::Done { epoch, record: journal.last(), report: last_report })
             }

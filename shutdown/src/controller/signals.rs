@@ -146,11 +146,11 @@ impl ShutdownSignals {
         let unit_stop = *self.unit_stop.borrow_and_update();
         let login = unit_stop.map_or(said.clone(), |stop| stop.instead_of(said));
         let notices = self.notices.as_mut().map(|notices| notices.borrow_and_update().clone());
-        let NoticeState { in_force, heard } = notices.unwrap_or_default();
+        let NoticeState { in_effect, heard } = notices.unwrap_or_default();
         self.kept.take_if(|kept| {
-            in_force.is_some() || heard.contains(&kept.source) || kept.deadline <= Instant::now()
+            in_effect.is_some() || heard.contains(&kept.source) || kept.deadline <= Instant::now()
         });
-        let notice = in_force.or_else(|| self.kept.clone());
+        let notice = in_effect.or_else(|| self.kept.clone());
         SignalState { login, notice, is_unit_stop: unit_stop.is_some() }
     }
 

@@ -82,7 +82,7 @@ async fn a_drain_that_is_called_off_spares_the_rest() {
         cancel.cancel();
     });
     assert_eq!(report.outcome, Outcome::Cancelled);
-    assert_eq!((report.count(PodEnd::Ending), report.count(PodEnd::Spared)), (1, 1));
+    assert_eq!((report.count(PodEnd::Terminating), report.count(PodEnd::Spared)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

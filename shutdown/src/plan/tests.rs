@@ -85,7 +85,7 @@ fn a_disabled_policy_plans_nothing() {
     let plan = plan(&[pod("p", None, None)], &Policy::disabled(), Some(secs(5)));
     assert!(plan.groups.is_empty());
     assert_eq!(plan.deadline, Duration::ZERO);
-    assert_eq!(plan.shrunk, None);
+    assert_eq!(plan.shortened, None);
 }
 
 // Latest ends: where spare time goes.
@@ -149,13 +149,13 @@ fn a_run_that_begins_late_has_its_ends_later_by_as_much() {
 fn enough_time_shrinks_nothing() {
     let pods = [pod("app", None, Some(60)), pod("last", Some(CRITICAL_PRIORITY), None)];
     let plan = plan(&pods, &two_fields(30, 10), Some(secs(30)));
-    assert_eq!((plan.shrunk, allowed(&plan)), (None, vec![20, 10]));
+    assert_eq!((plan.shortened, allowed(&plan)), (None, vec![20, 10]));
 }
 
 #[test]
 fn the_time_of_groups_without_pods_goes_first() {
     let plan = plan(&[pod("app", None, Some(60))], &two_fields(30, 10), Some(secs(20)));
-    assert_eq!(plan.shrunk, Some(Shrink { requested: secs(30), available: secs(20) }));
+    assert_eq!(plan.shortened, Some(Shrink { requested: secs(30), available: secs(20) }));
     assert_eq!(allowed(&plan), [20, 0]);
 }
 

@@ -69,7 +69,7 @@ impl Plan {
     /// counted instead of named; so are other pods if there are too many.
     pub fn warnings(&self) -> Vec<PlanWarning> {
         let mut warnings: Vec<PlanWarning> =
-            self.shrunk.map(PlanWarning::Shrunk).into_iter().collect();
+            self.shortened.map(PlanWarning::Shrunk).into_iter().collect();
         let wanted = self.policy.endpoint_drain();
         if self.endpoint_drain < wanted && self.pod_count() > 0 {
             warnings.push(PlanWarning::DrainCut { wants: wanted, gets: self.endpoint_drain });

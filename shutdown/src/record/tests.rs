@@ -80,7 +80,7 @@ fn every_way_down_is_known_to_the_next_agent() {
     for kind in [Unknown, PowerOff, Halt, Reboot, Kexec, SoftReboot] {
         let mut record = record("boot", 1000, 1);
         let header = ReportHeader { node_action: kind, ..record.header(Duration::ZERO) };
-        let ended = Ended { at: record.report.ended_at, took: Duration::ZERO };
+        let ended = Ended { at: record.report.finished_at, took: Duration::ZERO };
         record.report = ShutdownReport::new(header, without_pods(), ended);
         let text = serde_json::to_string(&record).unwrap();
         let read: RunRecord = serde_json::from_str(&text).unwrap();
@@ -227,8 +227,8 @@ fn pods_that_were_asked_are_asked_again_for_the_rest_of_their_grace_unless_the_r
             asked("gone", Some(1), 9, PodEnd::Exited),
             asked("killed", Some(1), 1, PodEnd::Killed),
             asked("waiting", None, 9, PodEnd::Spared),
-            asked("last", Some(1), 22, PodEnd::Ending),
-            PodReport { stays: true, ..asked("stays", Some(1), 9, PodEnd::Exited) },
+            asked("last", Some(1), 22, PodEnd::Terminating),
+            PodReport { stays_on_reboot: true, ..asked("stays", Some(1), 9, PodEnd::Exited) },
         ],
     };
     record.report.groups = vec![group];
@@ -274,11 +274,11 @@ fn asked(uid: &str, at: Option<u64>, grace: u64, end: PodEnd) -> PodReport {
         sigterm: None,
         exit: None,
         end,
-        stays: false,
+        stays_on_reboot: false,
         containers: Vec::new(),
         mounts: Vec::new(),
         error: None,
-        ending_by: None,
+        prior_reason: None,
         remark: None,
     }
 }

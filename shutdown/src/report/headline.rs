@@ -17,7 +17,7 @@ pub enum Outcome {
     /// Every pod stopped, but at least one needed SIGKILL.
     Forced,
     /// At least one pod was not seen to stop, or it is not known which pods were running.
-    Left,
+    Incomplete,
     /// The run was called off. Groups that had not started were spared.
     Cancelled,
     /// The agent itself was stopped in the middle.
@@ -80,8 +80,14 @@ struct Tally {
 
 impl Outcome {
     /// All outcomes, the best first.
-    pub const ALL: [Self; 6] =
-        [Self::Clean, Self::Forced, Self::Left, Self::Cancelled, Self::Interrupted, Self::CutOff];
+    pub const ALL: [Self; 6] = [
+        Self::Clean,
+        Self::Forced,
+        Self::Incomplete,
+        Self::Cancelled,
+        Self::Interrupted,
+        Self::CutOff,
+    ];
 
     /// The outcome of this name in JSON; none if this version does not know it.
     pub fn named(name: &str) -> Option<Self> {
@@ -112,7 +118,7 @@ impl Outcome {
                 end,
                 sentence: Tally::forced,
             },
-            Self::Left => OutcomeText {
+            Self::Incomplete => OutcomeText {
                 word: "Incomplete",
                 word_if_unknown: Some("Failed"),
                 meaning: "at least one pod was not seen to end; it is unknown which pods ran, or how they ended",
@@ -184,8 +190,8 @@ impl ShutdownReport {
 
 impl Tally {
     fn of(report: &ShutdownReport) -> Self {
-        let (survived, stay) = (report.count(PodEnd::Survives), report.count(PodEnd::Stays));
-        let (killed, left) = (report.count(PodEnd::Killed), report.count(PodEnd::Left));
+        let (survived, stay) = (report.count(PodEnd::Survives), report.count(PodEnd::NotDrainable));
+        let (killed, left) = (report.count(PodEnd::Killed), report.count(PodEnd::StillRunning));
         let took = in_seconds(report.took);
         Self {
             is_drain: report.trigger == Trigger::Drain,
@@ -194,7 +200,7 @@ impl Tally {
             killed,
             ended: report.count(PodEnd::Exited) + killed,
             left,
-            ending: report.count(PodEnd::Ending) + left,
+            ending: report.count(PodEnd::Terminating) + left,
             spared: report.count(PodEnd::Spared),
             survived,
             stay,

@@ -51,8 +51,9 @@ pub enum LastBoot {
 pub fn last_boot(evidence: Evidence) -> LastBoot {
     let Evidence { boot_id, mark, report, same_boot, record } = evidence;
     if let Some(mark) = mark.as_ref().filter(|mark| mark.boot_id == boot_id) {
-        let soft =
-            |report: &ShutdownReport| is_soft_reboot(report) && report.ended_at >= mark.started_at;
+        let soft = |report: &ShutdownReport| {
+            is_soft_reboot(report) && report.finished_at >= mark.started_at
+        };
         if let Some(report) = same_boot.filter(soft) {
             return LastBoot::Reported(Box::new(report));
         }
@@ -64,7 +65,7 @@ pub fn last_boot(evidence: Evidence) -> LastBoot {
     };
     let last_start = previous.as_ref().and_then(|previous| previous.agent_started_at);
     let came_back = |report: &ShutdownReport| {
-        is_soft_reboot(report) && last_start.is_some_and(|start| start > report.ended_at)
+        is_soft_reboot(report) && last_start.is_some_and(|start| start > report.finished_at)
     };
     let report = report.filter(|report| of_it(&report.boot_id) && !came_back(report));
     let record = record.filter(|record| of_it(&record.report.boot_id) && ends_a_boot(record));
@@ -147,7 +148,7 @@ fn report_of(record: RunRecord) -> ShutdownReport {
     let mut report = record.report;
     let any = |end: PodEnd| report.count(end) > 0;
     let may_lack_some = any(PodEnd::Spared) || report.pods_unknown;
-    report.outcome = if any(PodEnd::Ending) || (may_lack_some && !asked_all) {
+    report.outcome = if any(PodEnd::Terminating) || (may_lack_some && !asked_all) {
         Outcome::CutOff
     } else {
         outcome_of(&report.groups, report.pods_unknown)
@@ -168,8 +169,8 @@ fn summary(report: &ShutdownReport) -> String {
     }
     for (end, word) in [
         (PodEnd::Killed, "killed"),
-        (PodEnd::Ending, "still ending"),
-        (PodEnd::Left, "not seen to end"),
+        (PodEnd::Terminating, "still ending"),
+        (PodEnd::StillRunning, "not seen to end"),
     ] {
         let count = report.count(end);
         if count > 0 {

@@ -27,14 +27,14 @@ pub struct GroupReport {
     #[serde(rename = "allowedSeconds", with = "Seconds")]
     pub allowed: Duration,
     /// When its time was over at the latest.
-    #[serde(rename = "latestEndSeconds", with = "Seconds")]
+    #[serde(rename = "deadlineSeconds", with = "Seconds")]
     pub latest_end: Duration,
     /// When it was requested to stop; absent if it had no pods or was spared.
     #[serde(rename = "startedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Duration>,
     /// When its pods had stopped or its time was over.
-    #[serde(rename = "endedMs", with = "OptionalMillis")]
+    #[serde(rename = "finishedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<Duration>,
     /// The group's pods.
@@ -60,17 +60,17 @@ pub struct PodReport {
     #[serde(rename = "graceSeconds", with = "Seconds")]
     pub grace: Duration,
     /// Its own grace period, if that is longer than the one it was given.
-    #[serde(rename = "wantedGraceSeconds", with = "OptionalSeconds")]
+    #[serde(rename = "ownGraceSeconds", with = "OptionalSeconds")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wanted_grace: Option<Duration>,
     /// When it was requested to stop.
-    #[serde(rename = "askedMs", with = "OptionalMillis")]
+    #[serde(rename = "requestedMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Duration>,
     /// The requester that had requested it to stop before the run did: `preemption`, `eviction`, `operator`,
     /// `removed`, or the name of a plug-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ending_by: Option<String>,
+    pub prior_reason: Option<String>,
     /// When its first container got SIGTERM.
     #[serde(rename = "sigtermMs", with = "OptionalMillis")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,10 +80,11 @@ pub struct PodReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Duration>,
     /// How the pod ended.
+    #[serde(rename = "outcome")]
     pub end: PodEnd,
     /// Whether it stays on the node and starts again when the node is back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stays: bool,
+    pub stays_on_reboot: bool,
     /// The containers that needed SIGKILL or were still running.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub containers: Vec<String>,
@@ -110,13 +111,13 @@ pub enum PodEnd {
     /// It needed SIGKILL.
     Killed,
     /// It was requested to stop, and was still stopping when the run was called off.
-    Ending,
+    Terminating,
     /// It was not requested to stop, because it keeps running through the soft reboot.
     Survives,
     /// It was not stopped, because only the end of the node stops it: the runtime refuses it to a drain.
-    Stays,
+    NotDrainable,
     /// It was not seen to stop.
-    Left,
+    StillRunning,
 }
 
 // === impl GroupReport ===
@@ -179,11 +180,11 @@ impl PodReport {
             grace,
             wanted_grace: pod.termination_grace_period().filter(|own| *own > grace),
             asked: None,
-            ending_by: None,
+            prior_reason: None,
             sigterm: None,
             exit: None,
             end: PodEnd::Spared,
-            stays: false,
+            stays_on_reboot: false,
             containers: Vec::new(),
             mounts: Vec::new(),
             remark: None,

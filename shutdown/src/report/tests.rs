@@ -32,7 +32,7 @@ fn each_outcome_has_its_sentence() {
         one(Outcome::Forced, vec![ended(), killed]).headline(),
         "Forced shutdown: 1 of 2 pods had to be killed, all ended in 1.5 s (budget 30 s)."
     );
-    let ending = pod("b", PodEnd::Ending, Some(0), None);
+    let ending = pod("b", PodEnd::Terminating, Some(0), None);
     let spared = pod("c", PodEnd::Spared, None, None);
     let pods = vec![ended(), ending, spared];
     assert_eq!(
@@ -45,7 +45,7 @@ fn each_outcome_has_its_sentence() {
          1 spared."
     );
     assert_eq!(
-        one(Outcome::Left, vec![]).headline(),
+        one(Outcome::Incomplete, vec![]).headline(),
         "Failed shutdown: it is not known what became of the pods, after 1.5 s (budget 30 s)."
     );
     let drain = ShutdownReport { trigger: Trigger::Drain, ..one(Outcome::Clean, vec![ended()]) };
@@ -72,7 +72,7 @@ fn the_json_is_stable() {
             "nodeAction": "powerOff",
             "bootId": "4f1c8a2e",
             "startedAt": "2026-11-20T03:44:00.123456789Z",
-            "endedAt": "2026-11-20T03:44:08.3Z",
+            "finishedAt": "2026-11-20T03:44:08.3Z",
             "tookSeconds": 20.005,
             "budget": {
                 "requestedSeconds": 30.0,
@@ -85,20 +85,20 @@ fn the_json_is_stable() {
                 "priority": 0,
                 "configuredSeconds": 20.0,
                 "allowedSeconds": 20.0,
-                "latestEndSeconds": 30.0,
+                "deadlineSeconds": 30.0,
                 "startedMs": 0,
-                "endedMs": 20_004,
+                "finishedMs": 20_004,
                 "pods": [{
                     "namespace": "default",
                     "name": "slow",
                     "uid": "uid-slow",
                     "priority": 5,
                     "graceSeconds": 20.0,
-                    "wantedGraceSeconds": 60.0,
-                    "askedMs": 0,
+                    "ownGraceSeconds": 60.0,
+                    "requestedMs": 0,
                     "sigtermMs": 3,
                     "exitMs": 20_004,
-                    "end": "killed",
+                    "outcome": "killed",
                     "containers": ["main"],
                 }],
             }],

@@ -158,10 +158,10 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
                 continue;
             }
             match stop {
-                RunStop::Cancelled if report.asked.is_some() => report.end = PodEnd::Ending,
+                RunStop::Cancelled if report.asked.is_some() => report.end = PodEnd::Terminating,
                 RunStop::Cancelled => {}
                 RunStop::Finished | RunStop::Panicked => {
-                    report.end = PodEnd::Left;
+                    report.end = PodEnd::StillRunning;
                     report.error = Some(error.into());
                     self.order.progress.group(place.group, |group| group.failed += 1);
                 }

@@ -42,7 +42,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             let survivors = waiting.extract_if(.., |(place, pod)| {
                 let report = &mut self.groups[place.group].pods[place.pod];
                 let survives = report.asked.is_none()
-                    && report.ending_by.is_none()
+                    && report.prior_reason.is_none()
                     && self.plan.may_survive(pod)
                     && self.killer.survives_soft_reboot(pod.uid());
                 if survives {

@@ -101,7 +101,8 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             let report = &mut group.pods[place.pod];
             let again = report.asked.is_some();
             if !again {
-                report.stays = comes_back && report.ending_by.is_none() && self.plan.may_stay(&pod);
+                report.stays_on_reboot =
+                    comes_back && report.prior_reason.is_none() && self.plan.may_stay(&pod);
                 let wants = pod.termination_grace_period().unwrap_or(allowed);
                 report.asked = Some(offset);
                 report.grace = wants.min(room);
@@ -118,7 +119,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             let group = &mut self.groups[due.place.group];
             if !due.again {
                 let report = &mut group.pods[due.place.pod];
-                (report.asked, report.stays) = (None, false);
+                (report.asked, report.stays_on_reboot) = (None, false);
                 if group.pods.iter().all(|pod| pod.asked.is_none()) {
                     group.started = None;
                 }
@@ -151,7 +152,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
         grace: Duration,
         until: Option<Instant>,
     ) -> Id {
-        let stays = self.groups[place.group].pods[place.pod].stays;
+        let stays = self.groups[place.group].pods[place.pod].stays_on_reboot;
         let request = KillRequest::new(self.order.reason)
             .with_grace(Some(grace))
             .with_until(until)
@@ -244,7 +245,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             }
             Err(StopFailure { end, error, still_running }) => {
                 let (namespace, pod) = (&report.namespace, &report.name);
-                if end == PodEnd::Stays {
+                if end == PodEnd::NotDrainable {
                     tracing::info!(namespace, pod, error, "pod stays");
                     (report.asked, report.wanted_grace) = (None, None);
                 } else {
@@ -260,7 +261,7 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             self.has_to_note(end);
         }
         self.order.progress.group(place.group, |group| match end {
-            PodEnd::Left | PodEnd::Stays => group.failed += 1,
+            PodEnd::StillRunning | PodEnd::NotDrainable => group.failed += 1,
             _ if counted => {}
             _ => {
                 group.ended += 1;
@@ -280,11 +281,11 @@ impl<K: EndingPods> ShutdownRun<'_, K> {
             let place = asked.place;
             let report = &mut self.groups[place.group].pods[place.pod];
             report.end = match stop {
-                RunStop::Cancelled => PodEnd::Ending,
+                RunStop::Cancelled => PodEnd::Terminating,
                 _ => {
                     report.error = Some("no answer from the pod workers at the deadline".into());
                     self.order.progress.group(place.group, |group| group.failed += 1);
-                    PodEnd::Left
+                    PodEnd::StillRunning
                 }
             };
         }

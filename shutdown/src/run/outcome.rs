@@ -40,7 +40,7 @@ impl RunReport {
     /// The number of pods that were not seen to stop.
     pub fn left(&self) -> usize {
         let pods = self.groups.iter().flat_map(|group| &group.pods);
-        pods.filter(|pod| matches!(pod.end, PodEnd::Left | PodEnd::Ending)).count()
+        pods.filter(|pod| matches!(pod.end, PodEnd::StillRunning | PodEnd::Terminating)).count()
     }
 
     /// The number of groups with pods of which none was requested to stop.
@@ -53,11 +53,11 @@ impl RunReport {
 /// pods ended, for each report and event.
 pub(crate) fn outcome_of(groups: &[GroupReport], pods_unknown: bool) -> Outcome {
     let ends = groups.iter().flat_map(|group| &group.pods).map(|pod| match pod.end {
-        PodEnd::Exited | PodEnd::Survives | PodEnd::Stays => Outcome::Clean,
+        PodEnd::Exited | PodEnd::Survives | PodEnd::NotDrainable => Outcome::Clean,
         PodEnd::Killed => Outcome::Forced,
-        PodEnd::Left | PodEnd::Ending | PodEnd::Spared => Outcome::Left,
+        PodEnd::StillRunning | PodEnd::Terminating | PodEnd::Spared => Outcome::Incomplete,
     });
-    let unknown = pods_unknown.then_some(Outcome::Left);
+    let unknown = pods_unknown.then_some(Outcome::Incomplete);
     ends.chain(unknown).max().unwrap_or(Outcome::Clean)
 }
 
@@ -65,13 +65,13 @@ pub(crate) fn outcome_of(groups: &[GroupReport], pods_unknown: bool) -> Outcome 
 pub(super) fn is_clean(groups: &[GroupReport]) -> bool {
     let mut pods = groups.iter().flat_map(|group| &group.pods);
     let left_nothing = |pod: &PodReport| !pod.end.is_over() || pod.mounts.is_empty();
-    outcome_of(groups, false) != Outcome::Left && pods.all(left_nothing)
+    outcome_of(groups, false) != Outcome::Incomplete && pods.all(left_nothing)
 }
 
 impl StopFailure {
     pub(super) fn panicked() -> Self {
         let error = "the attempt to end it panicked, which is a bug: see the agent's log";
-        Self { end: PodEnd::Left, error: error.into(), still_running: Vec::new() }
+        Self { end: PodEnd::StillRunning, error: error.into(), still_running: Vec::new() }
     }
 
     /// The failure of a kill for `reason`. A pod that is refused to a drain stays on a node that stays up, as it is meant
@@ -79,9 +79,11 @@ impl StopFailure {
     pub(super) fn of(error: KillError, reason: KillReason) -> Self {
         let text = error.to_string();
         let (end, still_running) = match error {
-            KillError::Deadline { still_running, .. } => (PodEnd::Left, still_running),
-            KillError::Refused { .. } if reason == KillReason::Drain => (PodEnd::Stays, Vec::new()),
-            _ => (PodEnd::Left, Vec::new()),
+            KillError::Deadline { still_running, .. } => (PodEnd::StillRunning, still_running),
+            KillError::Refused { .. } if reason == KillReason::Drain => {
+                (PodEnd::NotDrainable, Vec::new())
+            }
+            _ => (PodEnd::StillRunning, Vec::new()),
         };
         Self { end, error: text, still_running }
     }

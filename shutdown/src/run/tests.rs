@@ -87,14 +87,19 @@ async fn pods_of_a_group_end_together_and_the_next_group_starts_when_the_last_is
         scene.recorder.events(),
         [
             Event::GroupStarted { priority: 0, name: None, pods: 2, allowed: secs(20) },
-            Event::GroupEnded { priority: 0, name: None, took: secs(3), left: 0 },
+            Event::GroupFinished { priority: 0, name: None, took: secs(3), left: 0 },
             Event::GroupStarted {
                 priority: CRITICAL_PRIORITY,
                 name: None,
                 pods: 1,
                 allowed: secs(27)
             },
-            Event::GroupEnded { priority: CRITICAL_PRIORITY, name: None, took: secs(2), left: 0 },
+            Event::GroupFinished {
+                priority: CRITICAL_PRIORITY,
+                name: None,
+                took: secs(2),
+                left: 0
+            },
         ]
     );
 }
@@ -191,11 +196,14 @@ async fn kills_that_take_too_long_do_not_stop_the_next_group() {
     let report = scene.run().await;
 
     assert_eq!(of(&report, "two").asked, ms(10_100));
-    assert_eq!((report.outcome(), report.left()), (Outcome::Left, 2));
+    assert_eq!((report.outcome(), report.left()), (Outcome::Incomplete, 2));
     let left = of(&report, "one");
-    assert_eq!((left.end, left.containers.as_slice()), (PodEnd::Left, &["main".to_string()][..]));
+    assert_eq!(
+        (left.end, left.containers.as_slice()),
+        (PodEnd::StillRunning, &["main".to_string()][..])
+    );
     assert!(left.error.as_ref().unwrap().starts_with("pod default/one still runs after 31s"));
-    assert!(scene.recorder.events().contains(&Event::GroupEnded {
+    assert!(scene.recorder.events().contains(&Event::GroupFinished {
         priority: 1,
         name: None,
         took: Duration::from_millis(10_100),
@@ -237,8 +245,8 @@ async fn who_had_asked_a_pod_to_end_before_the_run_is_in_its_report() {
     let max_age = KillReason::Plugin(PluginName::new("max-age"));
     killer.begin_kill(pods[0].clone(), KillRequest::new(max_age));
     let report = Scene::new(killer, two_fields(30, 10)).run().await;
-    assert_eq!(of(&report, "old").ending_by.as_deref(), Some("max-age"));
-    assert_eq!(of(&report, "app").ending_by, None);
+    assert_eq!(of(&report, "old").prior_reason.as_deref(), Some("max-age"));
+    assert_eq!(of(&report, "app").prior_reason, None);
     assert_eq!(report.outcome(), Outcome::Clean);
 }
 
@@ -254,7 +262,10 @@ async fn cancelling_spares_the_groups_not_started() {
     });
 
     assert_eq!((report.stop, report.outcome()), (RunStop::Cancelled, Outcome::Cancelled));
-    assert_eq!((of(&report, "app").end, of(&report, "last").end), (PodEnd::Ending, PodEnd::Spared));
+    assert_eq!(
+        (of(&report, "app").end, of(&report, "last").end),
+        (PodEnd::Terminating, PodEnd::Spared)
+    );
     assert_eq!((report.spared_groups(), report.left()), (1, 1));
     // The kill continues without the run.
     assert_eq!(killer.running().pods.len(), 2);
@@ -339,7 +350,7 @@ async fn errors_and_panics_of_a_kill_are_reported_and_stop_nothing() {
     let report = scene.run().await;
 
     let left = |event: &Event| match event {
-        Event::GroupEnded { left, .. } => Some(*left),
+        Event::GroupFinished { left, .. } => Some(*left),
         _ => None,
     };
     let left: Vec<usize> = scene.recorder.events().iter().filter_map(left).collect();
@@ -349,16 +360,19 @@ async fn errors_and_panics_of_a_kill_are_reported_and_stop_nothing() {
     assert_eq!(
         end("fails"),
         (
-            PodEnd::Left,
+            PodEnd::StillRunning,
             Some("pod default/fails was not terminated: the pod workers have shut down")
         )
     );
     assert_eq!(
         end("panics"),
-        (PodEnd::Left, Some("the attempt to end it panicked, which is a bug: see the agent's log"))
+        (
+            PodEnd::StillRunning,
+            Some("the attempt to end it panicked, which is a bug: see the agent's log")
+        )
     );
     assert_eq!((end("last"), of(&report, "last").asked), ((PodEnd::Exited, None), ms(1000)));
-    assert_eq!(report.outcome(), Outcome::Left);
+    assert_eq!(report.outcome(), Outcome::Incomplete);
 }
 
 #[tokio::test(start_paused = true)]
@@ -370,7 +384,7 @@ async fn a_killer_that_forgets_its_deadline_is_given_up() {
     assert_eq!(begun.elapsed(), Duration::from_millis(31_250));
     assert_eq!(
         (of(&report, "deaf").end, of(&report, "deaf").error.as_deref()),
-        (PodEnd::Left, Some("no answer from the pod workers at the deadline"))
+        (PodEnd::StillRunning, Some("no answer from the pod workers at the deadline"))
     );
 }
 
@@ -408,8 +422,8 @@ async fn a_pod_for_which_there_is_no_time_left_makes_no_run_clean() {
         killer.add(pod("late", CRITICAL, None));
     });
     assert_eq!((of(&report, "app").end, of(&report, "late").asked), (PodEnd::Exited, None));
-    assert_eq!((of(&report, "late").end, report.left()), (PodEnd::Left, 1));
-    assert_eq!(report.outcome(), Outcome::Left);
+    assert_eq!((of(&report, "late").end, report.left()), (PodEnd::StillRunning, 1));
+    assert_eq!(report.outcome(), Outcome::Incomplete);
 }
 
 fn runtime_only(name: &str, grace: Option<u64>) -> RuntimePod {
@@ -439,7 +453,7 @@ async fn a_runtime_that_never_says_what_runs_is_waited_for_until_the_deadline_an
         assert!(progress.pods_unknown, "{progress:?}");
     });
     assert_eq!(begun.elapsed(), secs(30));
-    assert_eq!((report.outcome(), report.pods_unknown), (Outcome::Left, true));
+    assert_eq!((report.outcome(), report.pods_unknown), (Outcome::Incomplete, true));
     assert!(killer.calls().is_empty());
 }
 
@@ -514,7 +528,10 @@ async fn what_is_known_is_ended_while_the_rest_is_not() {
     let scene = Scene::new(killer, two_fields(30, 10));
     let report = scene.run().await;
     assert_eq!((of(&report, "orphan").asked, of(&report, "orphan").exit), (ms(0), ms(0)));
-    assert_eq!((report.outcome(), report.left(), report.pods_unknown), (Outcome::Left, 0, true));
+    assert_eq!(
+        (report.outcome(), report.left(), report.pods_unknown),
+        (Outcome::Incomplete, 0, true)
+    );
 }
 
 /// In an order by priority, a driver of the lowest priority would stop together with the pods that use it.
@@ -606,7 +623,7 @@ async fn a_run_that_is_called_off_before_its_drivers_are_asked_spares_them() {
     });
     let report = scene.run().await;
     assert_eq!((report.stop, of(&report, "driver").end), (RunStop::Cancelled, PodEnd::Spared));
-    assert_eq!(of(&report, "app").end, PodEnd::Ending);
+    assert_eq!(of(&report, "app").end, PodEnd::Terminating);
 }
 
 #[tokio::test(start_paused = true)]

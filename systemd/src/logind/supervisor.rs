@@ -273,7 +273,7 @@ impl Supervisor {
             PreparingMeaning::Contradicted => {
                 self.refused.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(
-                    log_kind = "signalRefused",
+                    log_kind = "signalIgnored",
                     preparing = value,
                     "ignored a shutdown signal: logind's PreparingForShutdown says otherwise"
                 );

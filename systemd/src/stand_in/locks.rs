@@ -1,4 +1,4 @@
-//! The stand-in's locks: pipes whose reading end notices the release.
+//! The stand-in's locks: pipes whose reading termination notices the release.
 
 use std::io;
 use std::os::fd::OwnedFd;

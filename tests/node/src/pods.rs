@@ -92,7 +92,7 @@ pub struct PodLog {
     pub starts: Vec<(u64, u32)>,
     /// Each SIGTERM.
     pub terms: Vec<u64>,
-    /// The voluntary exits with an end notice.
+    /// The voluntary exits with an termination notice.
     pub told: Vec<u64>,
     /// The voluntary exits. A pod that was killed has fewer exits than starts.
     pub exits: Vec<u64>,

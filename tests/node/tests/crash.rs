@@ -102,7 +102,7 @@ async fn a_pod_that_was_asked_before_the_kill_gets_the_rest_of_its_grace_and_no_
     assert_eq!(report["outcome"], "forced", "{report}");
     assert_eq!(report["resumedMs"].as_array().map(Vec::len), Some(1), "{report}");
     let pod = &report["groups"][0]["pods"][0];
-    let asked = pod["askedMs"].as_u64().ok_or("it was not asked")?;
+    let asked = pod["requestedMs"].as_u64().ok_or("it was not asked")?;
     let ended = pod["exitMs"].as_u64().ok_or("it did not end")?;
     // What is left counts in whole seconds. A new grace would begin after 2 s and end after 6.
     assert!((2900..5500).contains(&(ended - asked)), "{report}");

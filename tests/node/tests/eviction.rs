@@ -124,7 +124,7 @@ async fn on_cgroup_v2_a_pod_that_can_go_to_swap_does_not_end() -> TestResult {
     until(&scenario, "memory to be taken back", took_back).await?;
     let is_over = async || {
         let status = scenario.status().await.unwrap_or_default();
-        status["pressure"]["thresholds"][0]["metSeconds"].is_null()
+        status["pressure"]["thresholds"][0]["metForSeconds"].is_null()
     };
     until(&scenario, "the shortage to be over", is_over).await?;
     assert_eq!(evicted(&scenario).await?, Vec::<Value>::new());
@@ -210,7 +210,7 @@ async fn each_shortage_ends_who_made_it(scenario: &Scenario) -> TestResult {
         let is_over = async || {
             let status = scenario.status().await.unwrap_or_default();
             let thresholds = status["pressure"]["thresholds"].as_array();
-            thresholds.is_some_and(|all| all.iter().all(|one| one["metSeconds"].is_null()))
+            thresholds.is_some_and(|all| all.iter().all(|one| one["metForSeconds"].is_null()))
         };
         until(scenario, "the shortage to be over", is_over).await?;
     }

@@ -44,9 +44,9 @@ const BEYOND: [Beyond; 6] = [
         lines: "eviction/src/lib.rs node/src/configured.rs node/src/lib.rs node/src/pressure/runtime.rs shared/src/runtime.rs",
     },
     Beyond {
-        name: "end notices",
-        words: "EndNotice end_notices",
-        own: "runtimes/engine/src/end_notices",
+        name: "termination notices",
+        words: "TerminationNotice termination_notices",
+        own: "runtimes/engine/src/termination_notices",
         lines: "",
     },
     Beyond {

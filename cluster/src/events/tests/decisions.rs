@@ -139,7 +139,7 @@ fn what_the_kubelet_says_nothing_about_makes_no_event() {
     let took = Duration::from_secs(1);
     for event in [
         Event::PodAdmitted { pod: pod("a") },
-        Event::PodHeld { pod: pod("a"), message: "room".into() },
+        Event::PodWaiting { pod: pod("a"), message: "room".into() },
         Event::PodPreempted { pod: pod("a"), by: pod("b"), signal: None, message: "cpu".into() },
         Event::PodEvicted { pod: pod("a"), signal: "memory.available", took },
         Event::EvictionShadowed { pod: pod("a"), signal: "pid.available", message: "m".into() },
@@ -149,7 +149,7 @@ fn what_the_kubelet_says_nothing_about_makes_no_event() {
         Event::PodStopped { pod: pod("a"), took, forced: Vec::new(), remark: None },
         Event::ShutdownResumed { after: took, pods: 1 },
         Event::GroupStarted { priority: 0, name: None, pods: 1, allowed: took },
-        Event::ShutdownEnded { took, left: 0, unknown: false, released: true },
+        Event::ShutdownFinished { took, left: 0, unknown: false, released: true },
         Event::LastBoot { graceful: None, text: "power cut".into() },
     ] {
         assert_eq!(lines(&event), [], "{event:?}");

@@ -203,10 +203,14 @@ async fn an_evicted_static_pod_comes_back_when_the_pressure_is_over() {
     world.is(left("500Mi"), secs(50)).await;
     assert_eq!(world.killed().len(), 1);
     assert!(brought_back(&world).is_empty(), "the condition holds still");
-    assert_eq!(world.view.away()[0].back_in_seconds, 0.0, "its own time is over");
+    assert_eq!(
+        world.view.pending_readmission()[0].readmission_in_seconds,
+        0.0,
+        "its own time is over"
+    );
     tokio::time::sleep(secs(20)).await;
     assert_eq!(brought_back(&world), ["web"]);
-    assert_eq!(world.view.away(), []);
+    assert_eq!(world.view.pending_readmission(), []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -278,10 +282,10 @@ async fn a_static_pod_whose_hook_a_shutdown_cuts_short_is_not_shown_as_evicted()
     let rule = HookRule { timeout: secs(10), ..HookRule::default() };
     world.policy.send_modify(|policy| Arc::make_mut(policy).hook = Some(Arc::new(rule)));
     world.is(left("500Mi"), secs(3)).await;
-    assert_eq!((world.node.state().hooks.len(), world.view.away().len()), (1, 1));
+    assert_eq!((world.node.state().hooks.len(), world.view.pending_readmission().len()), (1, 1));
     world.paused_by.send_replace(GateReasons::from_iter([GateReason::Shutdown]));
     tokio::time::sleep(MINUTE).await;
-    assert_eq!((world.killed(), world.view.away()), (vec![], vec![]));
+    assert_eq!((world.killed(), world.view.pending_readmission()), (vec![], vec![]));
     let outcome = &world.view.history()[0].outcome;
     assert!(matches!(outcome, DecisionOutcome::Failed { .. }), "{outcome:?}");
 }
@@ -331,7 +335,7 @@ async fn the_history_says_which_threshold_which_order_which_numbers_and_who_was_
     assert_eq!(record["signal"], "memory.available");
     assert_eq!((&record["threshold"], &record["available"]), (&json!("1Gi"), &json!("500Mi")));
     assert_eq!(record["outcome"], json!("ended in 0 ms"));
-    assert_eq!(record["shortForMs"], 0);
+    assert_eq!(record["metForMs"], 0);
     let ranking: Vec<(&str, &str)> = record["ranking"]
         .as_array()
         .unwrap()
@@ -354,7 +358,7 @@ async fn who_would_be_ended_can_be_asked_and_nothing_is_touched() {
     assert_eq!(told.pods[0].name, LOWEST);
     let status = world.view.status();
     assert_eq!(status.thresholds[0].available.as_deref(), Some("8Gi"));
-    assert_eq!(status.thresholds[0].met_seconds, None);
+    assert_eq!(status.thresholds[0].met_for_seconds, None);
     assert_eq!(explain(Some(Signal::PidAvailable)).await.signal, None);
     assert_eq!(world.node.state().measured, [(5, WantedFigures::Kernel)]);
     assert_eq!(world.killed(), []);

@@ -39,7 +39,7 @@ pub struct ClusterStatus {
     pub after_nodes: Option<AfterNodesStatus>,
     /// When the client certificate expires; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub certificate_ends: Option<WallTime>,
+    pub certificate_expires: Option<WallTime>,
 }
 
 /// The nodes that shut down before this one (`shutdownAfterNodes`).
@@ -75,11 +75,11 @@ pub struct AfterNode {
 #[serde(rename_all = "camelCase")]
 pub enum NodeStage {
     /// The node never reports clean shutdowns, because winddown does not run on it.
-    Silent,
+    NotReporting,
     /// The node is up, or went down without a report.
     Up,
     /// The node is shutting down.
-    GoingDown,
+    ShuttingDown,
     /// The node has reported a clean shutdown.
     Down,
     /// A value that this version does not know.

@@ -63,7 +63,7 @@ impl Decision {
             | Event::PodStopped { .. }
             | Event::ExceededGracePeriod { .. }
             | Event::DeadlineExceeded { .. } => told.end_event(event),
-            Event::PodHeld { .. }
+            Event::PodWaiting { .. }
             | Event::PreemptionStarted { .. }
             | Event::PodPreempted { .. } => told.room_event(event),
             Event::EvictionThresholdMet { .. }
@@ -139,8 +139,8 @@ impl Decision {
     /// Describes an event about a critical pod that does not fit, or about its victims.
     fn room_event(&mut self, event: &Event) {
         match event {
-            Event::PodHeld { pod, message } => {
-                self.pod("podHeld", pod, &format!("has to wait for room: {message}"));
+            Event::PodWaiting { pod, message } => {
+                self.pod("podWaiting", pod, &format!("has to wait for room: {message}"));
                 self.field("message", &**message);
             }
             Event::PreemptionStarted { pod, victims, signal, message } => {
@@ -175,7 +175,7 @@ impl Decision {
                     .field("pods", *pods)
                     .field("allowedSeconds", allowed.as_secs_f64());
             }
-            Event::GroupEnded { priority, name, took, left } => {
+            Event::GroupFinished { priority, name, took, left } => {
                 let group = group(*priority, name.as_deref());
                 let text = match left {
                     0 => format!("{group}: ended in {}", duration(*took)),
@@ -183,10 +183,10 @@ impl Decision {
                         format!("{group}: {} left after {}", pod_count(*left), duration(*took))
                     }
                 };
-                self.node("groupEnded", text);
+                self.node("groupFinished", text);
                 self.field("priority", *priority)
                     .field("tookSeconds", took.as_secs_f64())
-                    .field("left", *left);
+                    .field("stillRunning", *left);
             }
             _ => {}
         }
@@ -205,7 +205,7 @@ impl Decision {
                 );
                 self.field("pods", *pods).field("budgetSeconds", budget.as_secs_f64());
             }
-            Event::GroupStarted { .. } | Event::GroupEnded { .. } => self.group_event(event),
+            Event::GroupStarted { .. } | Event::GroupFinished { .. } => self.group_event(event),
             Event::ShutdownResumed { after, pods } => {
                 let (ago, pods) = (duration(*after), *pods);
                 let left = pod_count(pods);
@@ -218,12 +218,12 @@ impl Decision {
                 self.node("shutdownCancelled", text);
                 self.field("sparedGroups", *spared_groups);
             }
-            Event::ShutdownEnded { took, left, unknown, released } => {
+            Event::ShutdownFinished { took, left, unknown, released } => {
                 let lock = if *released { ", lock released" } else { "" };
                 let text = how_it_ended(*took, *left, *unknown) + lock;
-                self.node("shutdownEnded", text);
+                self.node("shutdownFinished", text);
                 self.field("tookSeconds", took.as_secs_f64())
-                    .field("left", *left)
+                    .field("stillRunning", *left)
                     .field("unknown", *unknown)
                     .field("released", *released);
             }

@@ -16,13 +16,13 @@ pub struct GuardStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// The pods, at least one.
-    pub pods: Vec<HoldingPod>,
+    pub pods: Vec<BlockingPod>,
 }
 
 /// A pod that blocks shutdowns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct HoldingPod {
+pub struct BlockingPod {
     /// `metadata.namespace`.
     pub namespace: String,
     /// `metadata.name`.
@@ -49,5 +49,5 @@ pub struct ReleaseAnswer {
     pub uid: String,
     /// The pods that still block shutdowns, as `namespace/name`.
     #[serde(default)]
-    pub still_held_by: Vec<String>,
+    pub still_blocked_by: Vec<String>,
 }

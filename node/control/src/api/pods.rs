@@ -48,7 +48,7 @@ pub struct PodStatus {
     pub ready_containers: usize,
     /// The number of containers that should be ready: regular ones and sidecars.
     #[serde(default)]
-    pub wanted_containers: usize,
+    pub desired_containers: usize,
     /// How often containers of the pod were restarted.
     #[serde(default)]
     pub restarts: u32,
@@ -60,7 +60,7 @@ pub struct PodStatus {
     pub grace_left_seconds: Option<u64>,
     /// Whether the pod is stopping or has stopped, but starts again here when the node is back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub stays: bool,
+    pub stays_on_reboot: bool,
     /// The pod's containers, init containers first.
     #[serde(default)]
     pub containers: Vec<ContainerStatus>,

@@ -67,7 +67,7 @@ pub struct PreemptionCase {
     pub message: String,
     /// The resources that it lacks, with amounts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lacking: Vec<Lacking>,
+    pub insufficient: Vec<InsufficientResource>,
     /// The pods that would be stopped for it, `namespace/name`, in the order in which they are selected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub victims: Vec<String>,
@@ -103,7 +103,7 @@ pub struct ConsideredPod {
 /// The lacking amount of a resource, in the unit of [`NodeResource`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Lacking {
+pub struct InsufficientResource {
     /// The resource's name.
     pub name: String,
     /// The amount.
@@ -119,7 +119,7 @@ pub enum RoomVerdict {
     /// The pod would wait until its victims have stopped.
     Preempts,
     /// The pod would be refused.
-    Refused,
+    Rejected,
     /// A value that this version does not know.
     #[default]
     #[serde(other)]

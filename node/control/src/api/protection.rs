@@ -11,7 +11,7 @@ pub struct Protection {
     pub state: ProtectionState,
     /// Who ends the node's pods at a shutdown. If a kubelet runs pods that the agent does not end, this is about the
     /// kubelet's.
-    pub ended_by: EndedBy,
+    pub terminated_by: TerminatedBy,
     /// Why, as one word for programs.
     pub reason: ProtectionReason,
     /// The verdict in one human-readable sentence.
@@ -24,7 +24,7 @@ pub struct Protection {
     pub configured_seconds: Option<f64>,
     /// How long a shutdown really waits for that, in seconds; absent if unknown, 0 if it does not wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_force_seconds: Option<f64>,
+    pub effective_seconds: Option<f64>,
 }
 
 /// Whether the pods of a node end in order and in time at a shutdown.
@@ -46,15 +46,15 @@ pub enum ProtectionState {
 /// Who ends the pods of a node at a shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub enum EndedBy {
+pub enum TerminatedBy {
     /// The agent, which also runs them.
     Agent,
     /// The agent, beside the kubelet that runs them.
     Companion,
     /// The kubelet that runs them.
     Kubelet,
-    /// Nobody: they are killed.
-    Nobody,
+    /// No program does: they are killed.
+    None,
     /// It could not be seen, or this version does not know the value.
     #[default]
     #[serde(other)]
@@ -65,18 +65,18 @@ pub enum EndedBy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ProtectionReason {
-    /// Whoever ends the pods holds a shutdown lock that gives enough time.
+    /// The program that terminates the pods holds a shutdown lock that gives enough time.
     LockHeld,
     /// The login manager waits a shorter time than the agent wants.
     DelayTooShort,
     /// The kubelet ends the same pods as the agent.
-    KubeletEndsThemToo,
+    KubeletTerminatesToo,
     /// No kubelet runs that the agent could stand beside.
     NoKubelet,
     /// The agent does not run.
     NoAgent,
     /// Graceful shutdown is switched off in the agent's configuration.
-    SwitchedOff,
+    Disabled,
     /// The agent holds no shutdown lock.
     LockNotHeld,
     /// The login manager does not wait at all.
@@ -84,9 +84,9 @@ pub enum ProtectionReason {
     /// A kubelet has pods here, and the agent is not its companion.
     NotACompanion,
     /// There is neither an agent nor a kubelet.
-    Nothing,
+    None,
     /// The kubelet, which is alone, has no graceful shutdown.
-    KubeletSwitchedOff,
+    KubeletDisabled,
     /// The login manager waits a shorter time than the kubelet wants, so that the kubelet does not delay at all.
     KubeletDelayTooShort,
     /// The kubelet, which is alone, holds no shutdown lock.
@@ -122,7 +122,7 @@ impl Protection {
             self.reason,
             ProtectionReason::LockNotHeld
                 | ProtectionReason::DelayTooShort
-                | ProtectionReason::SwitchedOff
+                | ProtectionReason::Disabled
         );
         self.state != ProtectionState::Protected && !is_shown
     }

@@ -35,7 +35,7 @@ pub struct KillAnswer {
     pub took_seconds: f64,
     /// Whether no container was running at the time of the request.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub had_ended: bool,
+    pub already_terminated: bool,
     /// The containers that needed SIGKILL.
     #[serde(default)]
     pub forced: Vec<String>,
@@ -125,7 +125,7 @@ pub enum DrainEvent {
         seconds: f64,
     },
     /// A pod has stopped.
-    PodEnded {
+    PodTerminated {
         /// `metadata.namespace`.
         namespace: String,
         /// `metadata.name`.
@@ -136,7 +136,7 @@ pub enum DrainEvent {
         forced: bool,
     },
     /// A pod still runs after its grace period.
-    PodLeft {
+    PodStillRunning {
         /// `metadata.namespace`.
         namespace: String,
         /// `metadata.name`.
@@ -145,7 +145,7 @@ pub enum DrainEvent {
         message: String,
     },
     /// A pod runs on, because only the end of the node ends it: a kubelet would start it again.
-    PodStays {
+    PodNotDrained {
         /// `metadata.namespace`.
         namespace: String,
         /// `metadata.name`.
@@ -154,7 +154,7 @@ pub enum DrainEvent {
         message: String,
     },
     /// All pods of a group have stopped, or its time is over.
-    GroupEnded {
+    GroupFinished {
         /// The group's priority.
         priority: i32,
         /// The group's name, if pods are grouped by role: `ordinary pods`.
@@ -163,24 +163,24 @@ pub enum DrainEvent {
         /// The duration in seconds.
         took_seconds: f64,
         /// The number of its pods that still run.
-        left: usize,
+        still_running: usize,
     },
     /// The drain is finished.
     Finished {
         /// The number of pods that stopped.
-        ended: usize,
+        terminated: usize,
         /// How many of them needed SIGKILL.
         forced: usize,
         /// The number of pods that still run, without those that stay.
-        left: usize,
+        still_running: usize,
         /// The duration in seconds.
         took_seconds: f64,
         /// Whether the container runtime never reported the running pods, so that there may have been more.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         pods_unknown: bool,
-        /// Whether it was called off: the pods that had not been asked to stop run on.
+        /// Whether it was cancelled: the pods that had not been asked to stop run on.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-        called_off: bool,
+        cancelled: bool,
     },
     /// An event that this version does not know; skipped.
     #[serde(other)]

@@ -119,7 +119,7 @@ pub struct NodeStatus {
 #[serde(rename_all = "camelCase")]
 pub struct DrainStatus {
     /// The number of pods that still run and are to stop.
-    pub pods_to_go: usize,
+    pub pods_remaining: usize,
     /// Whether the container runtime has not reported the running pods yet, so that there may be more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pods_unknown: bool,
@@ -142,7 +142,7 @@ pub struct LockStatus {
     pub delay_seconds: Option<f64>,
     /// The time that the plan requires, in seconds.
     #[serde(default)]
-    pub wanted_seconds: f64,
+    pub required_seconds: f64,
     /// The file that set the delay, if the delay is shorter than required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set_by: Option<String>,
@@ -211,7 +211,7 @@ pub struct NoticeStatus {
     pub text: String,
     /// Whether the notice is in effect; false while its deadline is still far away.
     #[serde(default)]
-    pub in_force: bool,
+    pub in_effect: bool,
     /// Why the source cannot be queried, human-readable. Its earlier notice stays in effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
@@ -297,7 +297,7 @@ pub struct GroupProgress {
     /// The number of its pods.
     pub pods: usize,
     /// How many of them have stopped.
-    pub ended: usize,
+    pub terminated: usize,
     /// Whether its pods have been asked to stop.
     pub started: bool,
     /// Whether all its pods have stopped, or its time is over.
@@ -329,7 +329,7 @@ pub struct GroupSummary {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The latest time at which its pods are gone, in seconds after the signal.
-    pub latest_end_seconds: f64,
+    pub deadline_seconds: f64,
     /// The number of pods that it has now.
     pub pods: usize,
 }

@@ -41,7 +41,7 @@ fn a_status_of_a_newer_agent_is_read_as_far_as_it_is_known() {
 
 #[test]
 fn names_on_the_wire_are_camel_case_and_absent_values_are_absent() {
-    let event = DrainEvent::PodEnded {
+    let event = DrainEvent::PodTerminated {
         namespace: "a".to_owned(),
         name: "b".to_owned(),
         took_seconds: 1.5,
@@ -49,13 +49,13 @@ fn names_on_the_wire_are_camel_case_and_absent_values_are_absent() {
     };
     assert_eq!(
         serde_json::to_string(&event).unwrap(),
-        "{\"event\":\"podEnded\",\"namespace\":\"a\",\"name\":\"b\",\"tookSeconds\":1.5,\
+        "{\"event\":\"podTerminated\",\"namespace\":\"a\",\"name\":\"b\",\"tookSeconds\":1.5,\
          \"forced\":false}"
     );
     let node = super::NodeStatus::default();
     let status = Status::new(TIME.parse().unwrap(), node);
     let json = serde_json::to_value(super::Envelope::new(status)).unwrap();
-    let lock = serde_json::json!({ "state": "unknown", "wantedSeconds": 0.0 });
+    let lock = serde_json::json!({ "state": "unknown", "requiredSeconds": 0.0 });
     assert_eq!(json["lock"], lock);
     for key in [
         "apiVersion",
@@ -181,13 +181,13 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "priority 0 and above: 2 pods asked to end within 20s",
         ),
         (
-            Event::GroupEnded { priority: 0, name: None, took: second, left: 0 },
-            "groupEnded",
+            Event::GroupFinished { priority: 0, name: None, took: second, left: 0 },
+            "groupFinished",
             "priority 0 and above: ended in 1s",
         ),
         (
-            Event::GroupEnded { priority: 0, name: None, took: second, left: 2 },
-            "groupEnded",
+            Event::GroupFinished { priority: 0, name: None, took: second, left: 2 },
+            "groupFinished",
             "priority 0 and above: 2 pods left after 1s",
         ),
         (
@@ -201,24 +201,24 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "shutdown called off, groups not started: 1",
         ),
         (
-            Event::ShutdownEnded { took: second, left: 0, unknown: false, released: true },
-            "shutdownEnded",
+            Event::ShutdownFinished { took: second, left: 0, unknown: false, released: true },
+            "shutdownFinished",
             "all pods ended in 1s, lock released",
         ),
         (
-            Event::ShutdownEnded { took: second, left: 0, unknown: true, released: true },
-            "shutdownEnded",
+            Event::ShutdownFinished { took: second, left: 0, unknown: true, released: true },
+            "shutdownFinished",
             "shutdown over after 1s: pods may be left, because it is not known what ran or what \
              became of it, lock released",
         ),
         (
-            Event::ShutdownEnded { took: second, left: 0, unknown: false, released: false },
-            "shutdownEnded",
+            Event::ShutdownFinished { took: second, left: 0, unknown: false, released: false },
+            "shutdownFinished",
             "all pods ended in 1s",
         ),
         (
-            Event::ShutdownEnded { took: second, left: 1, unknown: false, released: true },
-            "shutdownEnded",
+            Event::ShutdownFinished { took: second, left: 1, unknown: false, released: true },
+            "shutdownFinished",
             "1 pod left after 1s, lock released",
         ),
         (
@@ -243,8 +243,8 @@ fn every_event_is_told_in_a_line_for_people_and_fields_for_programs() {
             "shop/web was active for longer than its activeDeadlineSeconds and is ended",
         ),
         (
-            Event::PodHeld { pod: pod().pod_ref().clone(), message: "2 pods end".into() },
-            "podHeld",
+            Event::PodWaiting { pod: pod().pod_ref().clone(), message: "2 pods end".into() },
+            "podWaiting",
             "shop/web has to wait for room: 2 pods end",
         ),
         (

@@ -164,12 +164,12 @@ async fn a_drain_tells_its_progress_line_by_line_and_a_second_one_is_refused() {
     assert_eq!(error.hint(), "`winddown status --watch` shows it");
 
     let done = DrainEvent::Finished {
-        ended: 2,
+        terminated: 2,
         forced: 0,
-        left: 0,
+        still_running: 0,
         took_seconds: 0.5,
         pods_unknown: false,
-        called_off: false,
+        cancelled: false,
     };
     let events = running.agent.drains.lock().pop().expect("a drain");
     events.send(done.clone()).unwrap();

@@ -51,7 +51,7 @@ fn runtime_worker(pod: &Pod, lifecycle: Lifecycle) -> PodSnapshot {
         uid: pod.uid().clone(),
         lifecycle,
         restarts_on_node: false,
-        ending_by: None,
+        prior_reason: None,
         ending_for: None,
         grace: None,
         failures: 0,

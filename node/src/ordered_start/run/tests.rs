@@ -150,7 +150,7 @@ async fn a_pod_that_fails_or_is_not_wanted_any_more_is_not_waited_for() {
     assert!(b.waits(&web));
     b.want(&[&refused, &web], true).await;
     assert!(!b.waits(&web));
-    assert_eq!(states(&b.report()), [PodStart::Gone, PodStart::Failed, PodStart::Starting]);
+    assert_eq!(states(&b.report()), [PodStart::Removed, PodStart::Failed, PodStart::Starting]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -209,7 +209,7 @@ async fn a_shutdown_ends_the_waiting() {
     after(0).await;
     assert!(!b.waits(&web) && b.task.is_finished());
     let report = b.report();
-    assert_eq!(report.outcome, StartOutcome::CalledOff);
+    assert_eq!(report.outcome, StartOutcome::Cancelled);
     assert_eq!(report.waiting, ["default/web"]);
 }
 
@@ -236,7 +236,7 @@ async fn on_a_drained_node_no_pod_waits_for_its_turn() {
     b.want(&[&dns], true).await;
     after(0).await;
     assert!(!b.waits(&dns) && b.task.is_finished());
-    assert_eq!(b.report().outcome, StartOutcome::CalledOff);
+    assert_eq!(b.report().outcome, StartOutcome::Cancelled);
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,14 +19,14 @@ fn report(boot: &str, minute: u32, outcome: &str) -> ShutdownReport {
     let at = at(minute);
     serde_json::from_value(serde_json::json!({
         "apiVersion": "winddown.dev/v1alpha1", "kind": "ShutdownReport", "version": 1,
-        "trigger": "loginManager", "bootId": boot, "startedAt": at, "endedAt": at,
+        "trigger": "loginManager", "bootId": boot, "startedAt": at, "finishedAt": at,
         "tookSeconds": 1.5, "outcome": outcome,
         "budget": { "requestedSeconds": 30.0, "podsSeconds": 30.0, "reserveSeconds": 2.0 },
         "groups": [{
             "priority": 0, "configuredSeconds": 20.0, "allowedSeconds": 20.0,
-            "latestEndSeconds": 30.0, "startedMs": 0, "pods": [{
+            "deadlineSeconds": 30.0, "startedMs": 0, "pods": [{
                 "namespace": "default", "name": "web", "uid": "u", "graceSeconds": 20.0,
-                "askedMs": 0, "end": if outcome == "clean" { "exited" } else { "ending" },
+                "requestedMs": 0, "outcome": if outcome == "clean" { "exited" } else { "terminating" },
             }],
         }],
     }))

@@ -41,8 +41,18 @@ const MAX_REMEMBERED_LINES: usize = 4096;
 
 /// Fields whose values differ between attempts.
 const CHANGING: [&str; 12] = [
-    "after", "again_in", "attempt", "delay", "error", "given", "late", "left", "problem", "wait",
-    "wanted", "why",
+    "after",
+    "again_in",
+    "attempt",
+    "delay",
+    "error",
+    "given",
+    "late",
+    "problem",
+    "still_running",
+    "wait",
+    "wanted",
+    "why",
 ];
 
 /// The lines that were logged recently.

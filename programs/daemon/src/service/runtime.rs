@@ -170,7 +170,7 @@ fn programs(
 /// The directory of the pods' notice files, next to the control socket: in memory unless the socket was moved, and
 /// traversable by every user.
 fn notice_dir(config: &Config) -> Option<PathBuf> {
-    Some(config.access.control_socket.parent()?.join("end-notices"))
+    Some(config.access.control_socket.parent()?.join("termination-notices"))
 }
 
 #[cfg(test)]

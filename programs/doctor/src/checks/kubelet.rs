@@ -165,8 +165,11 @@ fn switch_off(facts: &Facts, finding: Finding, config: Option<&KubeletConfig>) -
             .fix(Fix::KubeletStale, start.into_iter().chain(restart)),
         Some(config) => match edit(facts, config) {
             Edit::Command(sed) => {
-                let fix =
-                    if facts.live { Fix::KubeletEndsPods } else { Fix::KubeletEndsPodsInImage };
+                let fix = if facts.live {
+                    Fix::KubeletTerminatesPods
+                } else {
+                    Fix::KubeletTerminatesPodsInImage
+                };
                 finding.fix(fix, start.into_iter().chain([sed]).chain(restart))
             }
             Edit::Words(words) => finding.advise(format!("{first}{words}{then}")),
@@ -222,7 +225,7 @@ pub(super) fn own_shutdown(facts: &Facts) -> Option<Finding> {
     let restart = format!("systemctl restart {}", config.unit);
     let problem = || CHECK.problem(&*verdict.text);
     Some(match verdict.reason {
-        Why::KubeletSwitchedOff => {
+        Why::KubeletDisabled => {
             let advice = how_to_switch_on(facts, config, &restart);
             problem().saw(said_by(facts, config)).advise(advice)
         }

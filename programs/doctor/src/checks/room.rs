@@ -82,7 +82,7 @@ fn is_measured(threshold: &ThresholdStatus) -> bool {
 /// The shortages according to the agent's last measurement.
 fn by_the_agent(pressure: &PressureStatus) -> Vec<MetThreshold> {
     let amount = |text: &Option<String>| text.as_ref()?.parse::<Quantity>().ok();
-    let met = pressure.thresholds.iter().filter(|threshold| threshold.met_seconds.is_some());
+    let met = pressure.thresholds.iter().filter(|threshold| threshold.met_for_seconds.is_some());
     met.filter_map(|threshold| {
         Some(MetThreshold {
             signal: threshold.signal.clone(),

@@ -162,7 +162,7 @@ pub(super) fn lock(facts: &Facts) -> Option<Finding> {
                 .warning("the shutdown lock is held, but no agent answers that would end the pods")
                 .saw(listed(lock))
                 .saw("systemd keeps the lock of an agent that is gone until the next one comes")
-                .fix(Fix::LockLeft, [RESTART])
+                .fix(Fix::LockHolderSilent, [RESTART])
         }
         (Some(lock), ..) => {
             CHECK.ok("the shutdown lock is held, and logind lists it").saw(listed(lock))
@@ -305,7 +305,7 @@ pub(super) fn after_nodes(facts: &Facts) -> Option<Finding> {
         let finding = CHECK.warning("no other node goes down before this one").saw(selected);
         return Some(finding.saw("it matches no node, or this one alone").advise(list));
     }
-    let silent = nodes.iter().filter(|node| node.stage == NodeStage::Silent);
+    let silent = nodes.iter().filter(|node| node.stage == NodeStage::NotReporting);
     let silent: Vec<_> = silent.map(|node| node.name.clone()).collect();
     Some(match silent.is_empty() {
         true => CHECK.ok(format!("nodes that go down first: {}", nodes.len())).saw(selected),
@@ -426,7 +426,7 @@ pub(crate) fn is_going_down(status: &Status) -> bool {
 /// Whether nothing ends the pods, on whatever way the node goes down. Where only the lock is missing, the unit's stop
 /// still ends them.
 fn is_without_any_end(reason: ProtectionReason) -> bool {
-    matches!(reason, ProtectionReason::NoAgent | ProtectionReason::SwitchedOff)
+    matches!(reason, ProtectionReason::NoAgent | ProtectionReason::Disabled)
 }
 
 fn said_of_lock(status: &Status) -> String {

@@ -121,7 +121,7 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
             f.wanted = Duration::ZERO;
             if let Fact::Known(status) = &mut f.agent {
                 status.shutdown_plan.enabled = false;
-                status.lock.wanted_seconds = 0.0;
+                status.lock.required_seconds = 0.0;
             }
         },
     ];
@@ -167,12 +167,12 @@ fn the_verdict_and_the_findings_agree_on_each_combination_of_facts() {
         Why::LockHeld,
         Why::DelayTooShort,
         Why::NoAgent,
-        Why::SwitchedOff,
+        Why::Disabled,
         Why::LockNotHeld,
         Why::NotACompanion,
-        Why::KubeletEndsThemToo,
+        Why::KubeletTerminatesToo,
         Why::NoKubelet,
-        Why::KubeletSwitchedOff,
+        Why::KubeletDisabled,
         Why::KubeletDelayTooShort,
         Why::KubeletLockNotHeld,
         Why::KubeletConfigurationUnknown,

@@ -60,7 +60,7 @@ fn texts_from_elsewhere_cannot_rewrite_the_screen() {
 fn numbers_that_make_no_sense_are_survived() {
     let mut facts = healthy();
     for wanted in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
-        known(&mut facts.agent).lock.wanted_seconds = wanted;
+        known(&mut facts.agent).lock.required_seconds = wanted;
         assert!(!findings(&facts).is_empty());
     }
     facts.wanted = Duration::MAX;

@@ -65,7 +65,7 @@ impl Page<'_> {
         }
         let mut table = Table::new([
             Column::words("GROUP"),
-            Column::numbers("ENDED"),
+            Column::numbers("TERMINATED"),
             Column::words(""),
             Column::words(""),
         ]);
@@ -94,8 +94,8 @@ impl Page<'_> {
         let width = if self.columns < 60 { 8 } else { 20 };
         [
             (group_title(group.name.as_deref(), group.priority), None),
-            (format!("{}/{}", group.ended, group.pods), None),
-            (self.bar(count(group.ended), count(group.pods), width), Some(style)),
+            (format!("{}/{}", group.terminated, group.pods), None),
+            (self.bar(count(group.terminated), count(group.pods), width), Some(style)),
             (state.as_str().to_owned(), Some(style)),
         ]
     }
@@ -104,14 +104,14 @@ impl Page<'_> {
     fn short(&self, status: &Status) -> Vec<Line> {
         let Some(pressure) = &status.pressure else { return Vec::new() };
         let met: Vec<&ThresholdStatus> =
-            pressure.thresholds.iter().filter(|one| one.met_seconds.is_some()).collect();
+            pressure.thresholds.iter().filter(|one| one.met_for_seconds.is_some()).collect();
         if met.is_empty() {
             return Vec::new();
         }
         let mut table = Table::new([
-            Column::words("SHORT OF"),
-            Column::numbers("LEFT"),
-            Column::numbers("LEAST"),
+            Column::words("SIGNAL"),
+            Column::numbers("AVAILABLE"),
+            Column::numbers("THRESHOLD"),
             Column::words("KIND"),
         ]);
         for one in met {

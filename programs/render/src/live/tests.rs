@@ -9,7 +9,7 @@ use crate::rows::rows;
 use crate::tests::fixtures::{at, broken_manifests, five_pods, fresh, pod, shutting_down};
 use crate::times::Times;
 use winddown_control::api::{
-    ClosedBy, GroupProgress, GuardStatus, HoldingPod, LastBootStatus, LockState, NoticeStatus,
+    BlockingPod, ClosedBy, GroupProgress, GuardStatus, LastBootStatus, LockState, NoticeStatus,
     Phase, PluginStatus, PodState, PressureStatus, StartStatus, Status, ThresholdStatus,
 };
 
@@ -58,7 +58,7 @@ fn only_what_comes_to_an_end_is_counted_down() {
 fn guarded() -> Status {
     let mut node = five_pods();
     let until = Some(at("12:10:00"));
-    let pods = vec![HoldingPod { name: "backup".into(), until, ..HoldingPod::default() }];
+    let pods = vec![BlockingPod { name: "backup".into(), until, ..BlockingPod::default() }];
     node.guard = Some(GuardStatus { state: LockState::Held, why: None, pods });
     let group = "system pods".to_owned();
     node.start = Some(StartStatus { group, not_ready: Vec::new(), until, waiting: 1 });
@@ -73,7 +73,7 @@ fn what_the_status_warns_of_is_on_every_screen_and_all_its_rows_are_on_a_large_o
         let text = shown(&node, 40, 10);
         assert!(text.iter().any(|line| line.starts_with(label)), "{label}: {text:#?}");
     }
-    node.pods[0].stays = true;
+    node.pods[0].stays_on_reboot = true;
     node.plugins = vec![PluginStatus { name: "ups".into(), text: "on battery".into() }];
     node.last_boot = Some(LastBootStatus { graceful: Some(false), ..LastBootStatus::default() });
     let text = shown(&node, 80, 24);
@@ -99,7 +99,7 @@ fn a_group_without_pods_has_no_line() {
     let mut node = shutting_down();
     let (started, finished) = (false, false);
     let name = Some("etcd".to_owned());
-    let none = GroupProgress { priority: 1, name, pods: 0, ended: 0, started, finished };
+    let none = GroupProgress { priority: 1, name, pods: 0, terminated: 0, started, finished };
     node.shutdown.groups.push(none.clone());
     assert!(!shown(&node, 80, 24).iter().any(|line| line.contains("etcd")));
     node.shutdown.groups = vec![none];
@@ -113,7 +113,7 @@ fn bytes_are_told_as_people_write_them_and_counts_as_they_are() {
         signal: signal.to_owned(),
         threshold: Some(threshold.to_owned()),
         available: Some(available.to_owned()),
-        met_seconds: Some(1.0),
+        met_for_seconds: Some(1.0),
         ..ThresholdStatus::default()
     };
     let memory = short("memory.available", "25023315512", "20098092Ki");

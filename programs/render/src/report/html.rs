@@ -101,11 +101,11 @@ impl Page<'_> {
         let ways = [
             (PodEnd::Exited, "ended by themselves", "good"),
             (PodEnd::Killed, "needed SIGKILL", "warn"),
-            (PodEnd::Left, "not seen to end", "bad"),
-            (PodEnd::Ending, "still ending", "warn"),
+            (PodEnd::StillRunning, "not seen to end", "bad"),
+            (PodEnd::Terminating, "still ending", "warn"),
             (PodEnd::Spared, "spared", "dim"),
             (PodEnd::Survives, "survived", "good"),
-            (PodEnd::Stays, "stay", "dim"),
+            (PodEnd::NotDrainable, "stay", "dim"),
         ];
         self.out.line(format_args!("<dl class=\"counts\">"));
         for (end, name, class) in ways {

@@ -34,8 +34,8 @@ impl BarTimes {
 pub(super) fn class(pod: &PodReport) -> &'static str {
     match pod.end {
         PodEnd::Exited if pod.mounts.is_empty() => "dim",
-        PodEnd::Spared | PodEnd::Survives | PodEnd::Stays => "dim",
-        PodEnd::Left => "bad",
+        PodEnd::Spared | PodEnd::Survives | PodEnd::NotDrainable => "dim",
+        PodEnd::StillRunning => "bad",
         _ => "warn",
     }
 }
@@ -47,17 +47,17 @@ pub(super) fn remark(pod: &PodReport) -> String {
         (PodEnd::Exited, Some(took)) => took,
         (PodEnd::Killed, Some(took)) => format!("killed after {took}"),
         (PodEnd::Killed, None) => "killed".to_owned(),
-        (PodEnd::Left, _) => "STILL RUNS".to_owned(),
-        (PodEnd::Ending, _) => "was still ending".to_owned(),
+        (PodEnd::StillRunning, _) => "STILL RUNS".to_owned(),
+        (PodEnd::Terminating, _) => "was still ending".to_owned(),
         (PodEnd::Spared, _) => "spared".to_owned(),
         (PodEnd::Survives, _) => "survived".to_owned(),
-        (PodEnd::Stays, _) => "stays".to_owned(),
+        (PodEnd::NotDrainable, _) => "stays".to_owned(),
         (PodEnd::Exited, None) => "ended, not known when".to_owned(),
     };
     if let (PodEnd::Killed, Some(wanted)) = (pod.end, pod.wanted_grace) {
         said.push_str(&format!(" of {}", in_seconds(wanted)));
     }
-    if matches!(pod.end, PodEnd::Killed | PodEnd::Left) && !pod.containers.is_empty() {
+    if matches!(pod.end, PodEnd::Killed | PodEnd::StillRunning) && !pod.containers.is_empty() {
         said.push_str(&format!(" · {}", pod.containers.join(", ")));
     }
     if !pod.mounts.is_empty() {

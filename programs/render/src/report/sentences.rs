@@ -231,11 +231,11 @@ const FINE_SEVERITY: u8 = 4;
 /// The severity of a pod's outcome; the worst is 0.
 pub(super) fn severity(pod: &PodReport) -> u8 {
     match pod.end {
-        PodEnd::Left => 0,
+        PodEnd::StillRunning => 0,
         PodEnd::Killed => 1,
         _ if !pod.mounts.is_empty() => 2,
-        PodEnd::Ending => 3,
-        PodEnd::Exited | PodEnd::Spared | PodEnd::Survives | PodEnd::Stays => FINE_SEVERITY,
+        PodEnd::Terminating => 3,
+        PodEnd::Exited | PodEnd::Spared | PodEnd::Survives | PodEnd::NotDrainable => FINE_SEVERITY,
     }
 }
 
@@ -272,21 +272,24 @@ pub(super) fn remark(pod: &PodReport) -> String {
     let end = match pod.end {
         PodEnd::Exited => String::new(),
         PodEnd::Killed => format!("killed{containers}"),
-        PodEnd::Ending => "was still ending".into(),
+        PodEnd::Terminating => "was still ending".into(),
         PodEnd::Spared => "spared".into(),
         PodEnd::Survives => "survived the soft-reboot".into(),
-        PodEnd::Stays => pod.error.as_deref().map_or("stays".into(), |why| clean(why).into_owned()),
-        PodEnd::Left if containers.is_empty() => {
+        PodEnd::NotDrainable => {
+            pod.error.as_deref().map_or("stays".into(), |why| clean(why).into_owned())
+        }
+        PodEnd::StillRunning if containers.is_empty() => {
             let error = pod.error.as_deref().map_or("unknown".into(), clean);
             format!("STILL RUNS? {error}")
         }
-        PodEnd::Left => format!("STILL RUNS{containers}"),
+        PodEnd::StillRunning => format!("STILL RUNS{containers}"),
     };
-    let earlier = pod.ending_by.as_deref().map(|by| format!("was ending already ({})", clean(by)));
+    let earlier =
+        pod.prior_reason.as_deref().map(|by| format!("was ending already ({})", clean(by)));
     let remark = pod.remark.as_deref().map(|remark| clean(remark).into_owned());
     let mounts = (!pod.mounts.is_empty()).then(|| mounts(pod));
     let end = (!end.is_empty()).then_some(end);
-    let stays = pod.stays.then(|| "starts again here".to_owned());
+    let stays = pod.stays_on_reboot.then(|| "starts again here".to_owned());
     let said = [earlier, end, stays, remark, mounts, before_sigterm(pod)].into_iter().flatten();
     said.collect::<Vec<_>>().join("; ")
 }

@@ -59,10 +59,10 @@ fn statuses_that_were_not_sent_are_named_in_every_form_of_the_report() {
 #[test]
 fn who_had_asked_a_pod_to_end_before_is_said_beside_it() {
     let old = PodReport {
-        ending_by: Some("max-age".into()),
+        prior_reason: Some("max-age".into()),
         remark: Some("its disruption budget refused for 6.5 s".into()),
         mounts: vec!["/a".into()],
-        stays: true,
+        stays_on_reboot: true,
         ..pod("old", PodEnd::Exited, Some(0), Some(1250))
     };
     let text =
@@ -73,7 +73,8 @@ fn who_had_asked_a_pod_to_end_before_is_said_beside_it() {
 #[test]
 fn a_pod_that_stays_is_named_with_the_reason_and_is_no_failure() {
     let why = "pod default/etcd is left as it is: a kubelet would start it again";
-    let etcd = PodReport { error: Some(why.into()), ..pod("etcd", PodEnd::Stays, None, None) };
+    let etcd =
+        PodReport { error: Some(why.into()), ..pod("etcd", PodEnd::NotDrainable, None, None) };
     let web = pod("web", PodEnd::Exited, Some(0), Some(500));
     let pods = vec![group(0, Some((0, 500)), vec![etcd, web])];
     let mut report = report(Outcome::Clean, 500, pods);
@@ -93,15 +94,15 @@ fn who_was_killed_and_who_is_left_is_said_beside_the_pod() {
     let hung = PodReport {
         containers: vec!["main".into()],
         error: Some("pod default/hung still runs after 31s: main".into()),
-        ..pod("hung", PodEnd::Left, Some(0), None)
+        ..pod("hung", PodEnd::StillRunning, Some(0), None)
     };
     let unknown = PodReport {
         sigterm: None,
         error: Some("no answer from the pod workers at the deadline".into()),
-        ..pod("unknown", PodEnd::Left, Some(0), None)
+        ..pod("unknown", PodEnd::StillRunning, Some(0), None)
     };
     let mut report = report(
-        Outcome::Left,
+        Outcome::Incomplete,
         31_000,
         vec![group(0, Some((0, 30_100)), vec![killed, hung, unknown])],
     );
@@ -153,7 +154,7 @@ fn a_group_is_held_by_the_pod_that_ended_alone_at_its_end() {
     assert_eq!(held(vec![ended("a", 5000)]), None, "there is no other");
     assert_eq!(held(vec![ended("a", 4950), ended("b", 5000)]), None, "it is no matter");
     assert_eq!(held(vec![ended("a", 5000), ended("b", 2000)]), Some(("a".into(), ms(3000))));
-    let left = pod("left", PodEnd::Left, Some(0), None);
+    let left = pod("left", PodEnd::StillRunning, Some(0), None);
     assert_eq!(held(vec![left, ended("b", 2000)]), Some(("left".into(), ms(3000))));
     let spared = pod("spared", PodEnd::Spared, None, None);
     assert_eq!(held(vec![spared, ended("b", 2000)]), None, "it was not asked");

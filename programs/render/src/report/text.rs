@@ -101,8 +101,8 @@ fn table(
 /// The style of a remark.
 fn style(pod: &PodReport) -> Style {
     match pod.end {
-        PodEnd::Left => BAD,
-        PodEnd::Killed | PodEnd::Ending => WARN,
+        PodEnd::StillRunning => BAD,
+        PodEnd::Killed | PodEnd::Terminating => WARN,
         _ if !pod.mounts.is_empty() => WARN,
         _ => DIM,
     }

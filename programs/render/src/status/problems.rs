@@ -188,9 +188,9 @@ fn lock(lock: &LockStatus, found: &mut Vec<StatusProblem>) {
     }
     if let Some(delay) = lock.delay_seconds
         && lock.state == LockState::Held
-        && delay < lock.wanted_seconds
+        && delay < lock.required_seconds
     {
-        let (delay, wanted) = (seconds(delay), seconds(lock.wanted_seconds));
+        let (delay, wanted) = (seconds(delay), seconds(lock.required_seconds));
         let by = lock.set_by.as_ref().map(|file| format!(", set by {}", clean(file)));
         let by = by.unwrap_or_default();
         found.push(StatusProblem {

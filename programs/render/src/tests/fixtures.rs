@@ -26,7 +26,7 @@ pub(crate) fn pod(namespace: &str, name: &str, priority: i32) -> PodStatus {
         state: PodState::Syncing,
         ready: true,
         ready_containers: 1,
-        wanted_containers: 1,
+        desired_containers: 1,
         started_at: Some(at("08:48:00")),
         ..PodStatus::default()
     }
@@ -47,7 +47,7 @@ pub(crate) fn fresh() -> Status {
     status.lock.state = LockState::Held;
     status.lock.held_since = Some(at("11:59:56"));
     status.lock.delay_seconds = Some(40.0);
-    status.lock.wanted_seconds = 40.0;
+    status.lock.required_seconds = 40.0;
     status.shutdown_plan = PlanSummary {
         enabled: true,
         requested_seconds: 40.0,
@@ -61,8 +61,8 @@ pub(crate) fn fresh() -> Status {
     status
 }
 
-fn group(priority: i32, latest_end_seconds: f64, pods: usize) -> GroupSummary {
-    GroupSummary { priority, name: None, latest_end_seconds, pods }
+fn group(priority: i32, deadline_seconds: f64, pods: usize) -> GroupSummary {
+    GroupSummary { priority, name: None, deadline_seconds, pods }
 }
 
 /// Five pods without problems.
@@ -79,7 +79,7 @@ pub(crate) fn five_pods() -> Status {
     ];
     if let Some(worker) = status.pods.get_mut(2) {
         worker.restarts = 3;
-        worker.wanted_containers = 2;
+        worker.desired_containers = 2;
         worker.ready_containers = 2;
     }
     status.shutdown_plan.groups = vec![group(0, 30.0, 3), group(2_000_000_000, 40.0, 2)];
@@ -162,7 +162,7 @@ pub(crate) fn shutting_down() -> Status {
             priority: 0,
             name: Some("ordinary pods".to_owned()),
             pods: 3,
-            ended: 3,
+            terminated: 3,
             started: true,
             finished: true,
         },
@@ -170,7 +170,7 @@ pub(crate) fn shutting_down() -> Status {
             priority: 2_000_000_000,
             name: None,
             pods: 2,
-            ended: 1,
+            terminated: 1,
             started: true,
             finished: false,
         },

@@ -5,7 +5,7 @@ use super::fixtures::{
 };
 use crate::{View, plan, status};
 use winddown_control::api::{
-    AfterNode, AfterNodesStatus, ClosedBy, ClusterStatus, DrainStatus, GuardStatus, HoldingPod,
+    AfterNode, AfterNodesStatus, BlockingPod, ClosedBy, ClusterStatus, DrainStatus, GuardStatus,
     LastBootStatus, LockState, NodeStage, NoticeStatus, PlanShrink, PlannedGroup, PlannedPodStatus,
     ShutdownPlan, Status,
 };
@@ -25,8 +25,8 @@ fn a_fresh_node_says_that_it_is_protected_and_where_to_put_pods() {
 fn pods_that_hold_shutdowns_are_named_and_it_is_said_whether_that_helps() {
     let mut node = five_pods();
     let pod =
-        HoldingPod { namespace: "shop".into(), name: "backup".into(), ..HoldingPod::default() };
-    let pod = HoldingPod { until: Some(at("12:10:00")), ..pod };
+        BlockingPod { namespace: "shop".into(), name: "backup".into(), ..BlockingPod::default() };
+    let pod = BlockingPod { until: Some(at("12:10:00")), ..pod };
     let mut said = |state, why: Option<&str>| {
         let why = why.map(str::to_owned);
         node.guard = Some(GuardStatus { state, why, pods: vec![pod.clone()] });
@@ -111,11 +111,11 @@ fn how_the_node_went_down_last_is_one_line() {
 
 #[test]
 fn notices_say_when_the_node_goes_away_and_who_says_so() {
-    let notice = |source: &str, seconds: i64, in_force| NoticeStatus {
+    let notice = |source: &str, seconds: i64, in_effect| NoticeStatus {
         source: source.to_owned(),
         deadline: Some(at("12:00:00") + jiff::SignedDuration::from_secs(seconds)),
         text: "battery\u{1b}[31m low".to_owned(),
-        in_force,
+        in_effect,
         problem: None,
     };
     let mut node = fresh();
@@ -154,7 +154,7 @@ fn a_drain_in_progress_is_not_told_as_one_that_is_over() {
         shown(&node)
     );
     for (pods_unknown, count) in [(false, "3 pods"), (true, "at least 3 pods")] {
-        node.drain = Some(DrainStatus { pods_to_go: 3, pods_unknown });
+        node.drain = Some(DrainStatus { pods_remaining: 3, pods_unknown });
         let (shown, said) = (shown(&node), format!("the node is being drained: {count} to go"));
         assert!(shown.contains(&format!("! {said}")) && !shown.contains("drained: its"), "{shown}");
         assert!(shown.contains(&format!("{said} (`winddown undrain` calls it off)")), "{shown}");
@@ -181,7 +181,7 @@ fn a_plan_shows_each_pods_grace_beside_its_own_and_why_it_was_shrunk() {
     };
     let mut shown = ShutdownPlan { requested_seconds: 40.0, ..Default::default() };
     shown.endpoint_drain_seconds = Some(2.0);
-    shown.shrunk = Some(PlanShrink {
+    shown.shortened = Some(PlanShrink {
         available_seconds: 14.0,
         set_by: Some("/etc/systemd/logind.conf.d/zzz-site.conf".to_owned()),
     });
@@ -190,14 +190,14 @@ fn a_plan_shows_each_pods_grace_beside_its_own_and_why_it_was_shrunk() {
             priority: 0,
             name: Some("ordinary pods".to_owned()),
             shutdown_grace_period_seconds: 9.0,
-            latest_end_seconds: Some(11.0),
+            deadline_seconds: Some(11.0),
             pods: vec![pod("web-edge-1", 0, 9.0, Some(30.0)), pod("worker-edge-1", 100, 5.0, None)],
         },
         PlannedGroup {
             priority: 2_000_000_000,
             name: None,
             shutdown_grace_period_seconds: 3.0,
-            latest_end_seconds: Some(14.0),
+            deadline_seconds: Some(14.0),
             pods: vec![pod("log-shipper-edge-1", 2_000_001_000, 3.0, Some(10.0))],
         },
     ];
@@ -230,7 +230,7 @@ fn nodes_that_go_down_first_are_named_with_how_far_they_are() {
     let refused = said(Some(&workers), Some("forbidden"), false);
     assert_eq!(refused, format!("{title}NOT KNOWN how far they are: forbidden"));
     let many: Vec<_> =
-        ["a", "b", "c", "d", "e", "f"].map(|name| (name, NodeStage::GoingDown)).into();
+        ["a", "b", "c", "d", "e", "f"].map(|name| (name, NodeStage::ShuttingDown)).into();
     let waiting = said(Some(&many), None, true);
     assert!(
         waiting.starts_with("after      waiting up to 30s for nodes role=worker; a going down")

@@ -58,7 +58,7 @@ fn report(outcome: &str, took: &str) -> String {
 
 #[test]
 fn a_report_says_who_was_waited_for_and_how_long() {
-    let text = report("underWay", "");
+    let text = report("inProgress", "");
     for line in [
         "The pods are starting in order; 1 pod to come.",
         "2026-11-20 12:00:00Z, 8.2 s after the boot; a group was waited for up to 20s",
@@ -78,7 +78,7 @@ fn a_report_says_who_was_waited_for_and_how_long() {
         "The pods started in order within 21.4 s; 2 pods not ready in time."
     );
     assert_eq!(
-        first(report("calledOff", took)),
+        first(report("cancelled", took)),
         "The start was called off after 21.4 s; 1 pod had not started."
     );
 }

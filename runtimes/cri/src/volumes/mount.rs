@@ -3,8 +3,8 @@
 use std::path::{Component, Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as k8s;
-use winddown_engine::end_notices;
 use winddown_engine::environment::expand_path;
+use winddown_engine::termination_notices;
 use winddown_shared::{Pod, RuntimeError};
 
 use super::super::config::CriConfig;
@@ -47,11 +47,11 @@ pub(in super::super) fn mounts(
     Ok(all)
 }
 
-/// Mount path of the directory with the end notice of the pod. `/dev` is in memory in every container, so
+/// Mount path of the directory with the termination notice of the pod. `/dev` is in memory in every container, so
 /// no mount point is created in an image or a volume.
 const NOTICES: &str = "/dev/winddown";
 
-/// The mount of the pod's end notice at `dir` and the variable with its path, for a container with these other mounts.
+/// The mount of the pod's termination notice at `dir` and the variable with its path, for a container with these other mounts.
 /// `None` if one of them is in the way.
 pub(in super::super) fn notice(
     dir: &Path,
@@ -65,8 +65,8 @@ pub(in super::super) fn notice(
     if others.iter().any(is_in_the_way) {
         return None;
     }
-    let value = format!("{NOTICES}/{}", end_notices::FILE).into_bytes();
-    let variable = api::KeyValue { key: end_notices::VARIABLE.to_owned(), value };
+    let value = format!("{NOTICES}/{}", termination_notices::FILE).into_bytes();
+    let variable = api::KeyValue { key: termination_notices::VARIABLE.to_owned(), value };
     Some((api::Mount { readonly: true, ..file(dir, place) }, variable))
 }
 

@@ -1,4 +1,4 @@
-//! The content of a pod's end notice.
+//! The content of a pod's termination notice.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub struct ProcessConfig {
     /// after a restart of the agent the hooks of adopted pods run without their environment.
     pub volatile_dir: Option<PathBuf>,
     /// The directory of the files in which pods read why and when they will be stopped, one file for each pod, in
-    /// memory as `/run` is: see [`EndNotice`](winddown_engine::end_notices::EndNotice). Every user needs search permission on its
+    /// memory as `/run` is: see [`TerminationNotice`](winddown_engine::termination_notices::TerminationNotice). Every user needs search permission on its
     /// parent directories. With `None` there are no such files; hooks get the notice all the same.
     pub notice_dir: Option<PathBuf>,
     /// Container logs, laid out as `/var/log/pods` is.

@@ -61,7 +61,7 @@ impl AttemptDraft {
         }
         record::make_passage(&paths::pod(&context.config, pod.uid()))?;
         record::make_passage(self.container_dir())?;
-        context.end_notices.make_room(pod.uid());
+        context.termination_notices.make_room(pod.uid());
         pod_record::write(&context.config, pod)
     }
 

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1 as api;
 use winddown_engine::container_plan::{self, SpecContainer};
-use winddown_engine::end_notices;
 use winddown_engine::environment::{command_line, environment};
 use winddown_engine::oom_score::oom_score_adj;
+use winddown_engine::termination_notices;
 use winddown_shared::{Pod, RuntimeError};
 use winddown_shim::order::{ExecCommand, LogTarget, MessageSource, Order};
 use winddown_shim::procfs::{CONTAINER_MARK, POD_MARK};
@@ -38,8 +38,10 @@ pub(crate) fn command<D>(
     env.extend(own);
     env.push((POD_MARK.to_owned(), pod.uid().to_string()));
     env.push((CONTAINER_MARK.to_owned(), container.name.clone()));
-    let notice = context.end_notices.file(pod.uid());
-    env.extend(notice.map(|file| (end_notices::VARIABLE.to_owned(), file.display().to_string())));
+    let notice = context.termination_notices.file(pod.uid());
+    env.extend(
+        notice.map(|file| (termination_notices::VARIABLE.to_owned(), file.display().to_string())),
+    );
     let security = container.security_context.as_ref();
     let of_pod = pod.spec.as_ref().and_then(|s| s.security_context.as_ref());
     let id = |own: Option<i64>, pods: Option<i64>| own.or(pods).and_then(|n| u32::try_from(n).ok());

@@ -54,7 +54,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
 
     async fn clean_pod(&self, uid: &PodUid) -> Result<(), RuntimeError> {
         let Some(entry) = self.context.pods.get(uid) else { return Ok(()) };
-        self.context.end_notices.forget(&entry);
+        self.context.termination_notices.forget(&entry);
         D::clean_up(&self.context, uid).await?;
         let config = &self.context.config;
         let (proc_root, path) = (config.proc_root.clone(), paths::pod(config, uid));
@@ -100,7 +100,7 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
     }
 
     fn announce(&self, ending: Option<Arc<NodeEnding>>) {
-        self.context.end_notices.announce(ending, &self.context.pods);
+        self.context.termination_notices.announce(ending, &self.context.pods);
     }
 
     fn survives_soft_reboot(&self, uid: &PodUid) -> bool {

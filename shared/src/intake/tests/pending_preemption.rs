@@ -180,11 +180,11 @@ async fn it_is_told_who_ended_for_whom() {
     };
     let ended =
         Event::PodPreempted { pod: of(&a), by: of(&dns), signal, message: Arc::clone(&message) };
-    let held = Event::PodHeld { pod: of(&dns), message };
+    let held = Event::PodWaiting { pod: of(&dns), message };
     let admitted = Event::PodAdmitted { pod: of(&dns) };
     let at = |event: &Event| events.iter().position(|e| e == event).expect("it is told");
     assert!(at(&started) < at(&held) && at(&held) < at(&ended) && at(&ended) < at(&admitted));
-    assert_eq!(events.iter().filter(|e| matches!(e, Event::PodHeld { .. })).count(), 1);
+    assert_eq!(events.iter().filter(|e| matches!(e, Event::PodWaiting { .. })).count(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,22 +32,22 @@ struct Steps {
     stops: AtomicUsize,
 }
 
-struct UnderWay(Arc<AtomicUsize>);
+struct InProgress(Arc<AtomicUsize>);
 
-impl Drop for UnderWay {
+impl Drop for InProgress {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl Steps {
-    fn begin(&self) -> UnderWay {
+    fn begin(&self) -> InProgress {
         let others = self.under_way.fetch_add(1, Ordering::SeqCst);
         // Not an assertion, because a panic in a step is contained. The end of the test checks it.
         if others > 0 {
             self.syncs.fetch_add(1_000_000, Ordering::SeqCst);
         }
-        UnderWay(self.under_way.clone())
+        InProgress(self.under_way.clone())
     }
 
     async fn stop(&self) -> Result<PodStopped, SyncError> {

@@ -20,10 +20,10 @@ const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn in_force(aggregator: &NoticeAggregator) -> Option<(String, Duration)> {
+fn in_effect(aggregator: &NoticeAggregator) -> Option<(String, Duration)> {
     let notices = aggregator.notices();
     let state = notices.borrow();
-    state.in_force.as_ref().map(|n| (n.source.to_string(), n.deadline - Instant::now()))
+    state.in_effect.as_ref().map(|n| (n.source.to_string(), n.deadline - Instant::now()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -31,14 +31,14 @@ async fn the_earliest_deadline_wins_and_the_next_one_follows_when_it_is_withdraw
     let aggregator = NoticeAggregator::new();
     let (file, operator) =
         (aggregator.publisher("file", None), aggregator.publisher("operator", None));
-    assert_eq!(in_force(&aggregator), None);
+    assert_eq!(in_effect(&aggregator), None);
     file.publish(&at(120), noon());
     operator.publish(&at(60), noon());
-    assert_eq!(in_force(&aggregator), Some(("operator".to_owned(), secs(60))));
+    assert_eq!(in_effect(&aggregator), Some(("operator".to_owned(), secs(60))));
     operator.withdraw();
-    assert_eq!(in_force(&aggregator), Some(("file".to_owned(), secs(120))));
+    assert_eq!(in_effect(&aggregator), Some(("file".to_owned(), secs(120))));
     file.withdraw();
-    assert_eq!(in_force(&aggregator), None);
+    assert_eq!(in_effect(&aggregator), None);
     file.withdraw();
 }
 
@@ -106,12 +106,12 @@ async fn a_wall_clock_that_is_set_moves_the_deadline_but_not_the_beginning() {
     advance(secs(10)).await;
     // The clock was nine minutes late.
     publisher.publish(&at(600), noon().checked_add(secs(550)).expect("in range"));
-    let notice = aggregator.notices().borrow().in_force.clone().expect("a notice");
+    let notice = aggregator.notices().borrow().in_effect.clone().expect("a notice");
     assert_eq!(notice.since, begun);
     assert_eq!(notice.deadline - Instant::now(), secs(50));
     // It was a day ahead: the deadline is over, but never before now.
     publisher.publish(&at(600), noon().checked_add(secs(86_400)).expect("in range"));
-    assert_eq!(in_force(&aggregator), Some(("file".to_owned(), secs(0))));
+    assert_eq!(in_effect(&aggregator), Some(("file".to_owned(), secs(0))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,13 +120,13 @@ async fn a_deadline_that_is_over_stays_where_it_was() {
     let publisher = aggregator.publisher("aws", None);
     publisher.publish(&at(5), noon());
     let mut notices = aggregator.notices();
-    let before = notices.borrow_and_update().in_force.clone();
+    let before = notices.borrow_and_update().in_effect.clone();
     for _ in 0..10 {
         advance(secs(5)).await;
         publisher.publish(&at(5), noon().checked_add(secs(50)).expect("in range"));
     }
     assert!(!notices.has_changed().expect("alive"));
-    assert_eq!(notices.borrow().in_force, before);
+    assert_eq!(notices.borrow().in_effect, before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,14 +136,14 @@ async fn a_notice_far_ahead_is_held_back_until_its_lead() {
     let runs = aggregator.clone();
     let task = tokio::spawn(async move { runs.run().await });
     publisher.publish(&at(3600), noon());
-    assert_eq!(in_force(&aggregator), None);
+    assert_eq!(in_effect(&aggregator), None);
     let status = aggregator.source_statuses().pop().expect("a place");
     assert!(status.notice.is_some() && !status.effective);
     let mut notices = aggregator.notices();
     let begun = Instant::now();
-    notices.wait_for(|state| state.in_force.is_some()).await.expect("alive");
+    notices.wait_for(|state| state.in_effect.is_some()).await.expect("alive");
     assert_eq!(begun.elapsed(), secs(3000));
-    let notice = notices.borrow().in_force.clone().expect("a notice");
+    let notice = notices.borrow().in_effect.clone().expect("a notice");
     assert_eq!((notice.since, notice.deadline), (Instant::now(), begun + secs(3600)));
     assert!(aggregator.source_statuses().pop().expect("a place").effective);
     task.abort();
@@ -160,17 +160,17 @@ async fn a_lead_that_changes_moves_a_notice_that_is_held_back_and_no_other() {
     let mut notices = aggregator.notices();
     file.publish(&at(3600), noon());
     aggregator.set_lead(secs(1800));
-    notices.wait_for(|state| state.in_force.is_some()).await.expect("alive");
+    notices.wait_for(|state| state.in_effect.is_some()).await.expect("alive");
     assert_eq!(begun.elapsed(), secs(1800));
-    let notice = notices.borrow_and_update().in_force.clone().expect("a notice");
+    let notice = notices.borrow_and_update().in_effect.clone().expect("a notice");
     assert_eq!((notice.since, notice.deadline), (Instant::now(), begun + secs(3600)));
     aggregator.set_lead(secs(60));
-    assert_eq!(notices.borrow().in_force, Some(notice), "a shutdown that began goes on");
+    assert_eq!(notices.borrow().in_effect, Some(notice), "a shutdown that began goes on");
     file.withdraw();
     file.publish(&within(1800), noon());
-    assert_eq!(in_force(&aggregator), None);
+    assert_eq!(in_effect(&aggregator), None);
     aggregator.set_lead(secs(7200));
-    let notice = aggregator.notices().borrow().in_force.clone().expect("a notice");
+    let notice = aggregator.notices().borrow().in_effect.clone().expect("a notice");
     assert_eq!(notice.since, Instant::now(), "the budget counts from now, not from the past");
     operator.publish(&at(7200), noon());
     aggregator.set_lead(secs(60));
@@ -186,7 +186,7 @@ async fn a_held_back_notice_does_not_hide_a_later_one_that_counts() {
         (aggregator.publisher("aws", Some(secs(60))), aggregator.publisher("operator", None));
     cloud.publish(&at(1000), noon());
     operator.publish(&at(2000), noon());
-    assert_eq!(in_force(&aggregator), Some(("operator".to_owned(), secs(2000))));
+    assert_eq!(in_effect(&aggregator), Some(("operator".to_owned(), secs(2000))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -211,7 +211,7 @@ async fn times_beyond_all_measure_are_harmless() {
     let publisher = aggregator.publisher("file", Some(Duration::MAX));
     for when in [When::At(WallTime::MAX), When::At(WallTime::MIN), When::In(Duration::MAX)] {
         publisher.publish(&Announcement::new(when, ""), noon());
-        assert!(in_force(&aggregator).is_some(), "{when:?}");
+        assert!(in_effect(&aggregator).is_some(), "{when:?}");
         publisher.publish(&Announcement::new(when, ""), WallTime::MIN);
         publisher.publish(&Announcement::new(when, ""), WallTime::MAX);
     }
@@ -273,7 +273,7 @@ proptest! {
                     from.is_none_or(|from| from <= Instant::now()).then_some(deadline)
                 };
                 let expected = published.into_iter().zip(leads).filter_map(counts).min();
-                let told = aggregator.notices().borrow().in_force.as_ref().map(|notice| notice.deadline);
+                let told = aggregator.notices().borrow().in_effect.as_ref().map(|notice| notice.deadline);
                 let close = |a: Instant, b: Instant| apart(a, b) < SAME_DEADLINE_TOLERANCE;
                 let agrees = match (expected, told) {
                     (Some(expected), Some(told)) => close(expected, told),

@@ -176,12 +176,12 @@ impl Site {
         self.start = Instant::now();
         let (since, deadline) = (self.start, self.start + left);
         let notice = Notice { source: "aws".into(), text: "spot".into(), since, deadline };
-        self.notices.send_modify(|state| state.in_force = Some(Arc::new(notice)));
+        self.notices.send_modify(|state| state.in_effect = Some(Arc::new(notice)));
     }
 
     /// Withdraws the notice of [`give_notice`](Self::give_notice).
     pub(super) fn withdraw_notice(&self) {
-        self.notices.send_replace(NoticeState { in_force: None, heard: ["aws".into()].into() });
+        self.notices.send_replace(NoticeState { in_effect: None, heard: ["aws".into()].into() });
     }
 
     pub(super) async fn until(&self, offset: Duration) {

@@ -28,10 +28,10 @@ async fn a_cancelled_shutdown_is_reported_and_its_asked_pods_end_anyway() {
 
     let report = &node.reports()[0];
     assert_eq!((report.outcome, report.took), (Outcome::Cancelled, secs(2)));
-    assert_eq!((report.count(PodEnd::Ending), report.count(PodEnd::Spared)), (1, 1));
+    assert_eq!((report.count(PodEnd::Terminating), report.count(PodEnd::Spared)), (1, 1));
     let events = node.recorder.events();
     assert!(events.contains(&Event::ShutdownCancelled { spared_groups: 1 }));
-    assert!(!events.iter().any(|event| matches!(event, Event::ShutdownEnded { .. })));
+    assert!(!events.iter().any(|event| matches!(event, Event::ShutdownFinished { .. })));
     node.until(secs(6)).await;
     assert_eq!(node.killer.running().pods.len(), 1);
 }
@@ -123,7 +123,7 @@ async fn a_run_that_ends_the_moment_it_is_called_off_is_reported_as_ended_and_to
         matches!(
             told[..],
             [
-                Event::ShutdownEnded { left: 0, released: false, .. },
+                Event::ShutdownFinished { left: 0, released: false, .. },
                 Event::ShutdownCancelled { spared_groups: 0 }
             ]
         ),
@@ -132,7 +132,7 @@ async fn a_run_that_ends_the_moment_it_is_called_off_is_reported_as_ended_and_to
 }
 
 fn is_an_end(event: &Event) -> bool {
-    matches!(event, Event::ShutdownEnded { .. } | Event::ShutdownCancelled { .. })
+    matches!(event, Event::ShutdownFinished { .. } | Event::ShutdownCancelled { .. })
 }
 
 #[tokio::test(start_paused = true)]

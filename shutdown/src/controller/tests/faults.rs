@@ -78,10 +78,10 @@ async fn a_hung_runtime_delays_its_own_pod_only_and_the_report_names_it() {
     // The deadline plus half of the reserve, which is the time for SIGKILL to take effect.
     assert_eq!(node.released().await, secs(31));
     let report = &node.reports()[0];
-    assert_eq!(report.outcome, Outcome::Left);
+    assert_eq!(report.outcome, Outcome::Incomplete);
     let left: Vec<_> = report
         .pods()
-        .filter(|(_, pod)| pod.end == PodEnd::Left)
+        .filter(|(_, pod)| pod.end == PodEnd::StillRunning)
         .map(|(_, pod)| pod.name.as_str())
         .collect();
     assert_eq!(left, ["hung"]);
@@ -151,7 +151,7 @@ async fn a_pod_that_does_not_end_after_a_panic_holds_the_node_until_the_time_is_
     let took = node.released().await;
     assert!(took > secs(30) && took < secs(32), "{took:?}");
     let report = &node.reports()[0];
-    assert_eq!((report.outcome, report.count(PodEnd::Left)), (Outcome::Left, 1));
+    assert_eq!((report.outcome, report.count(PodEnd::StillRunning)), (Outcome::Incomplete, 1));
 }
 
 #[tokio::test(start_paused = true)]

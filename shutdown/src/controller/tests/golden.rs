@@ -44,7 +44,7 @@ async fn golden_shutdown_gate_then_lame_duck_then_record_then_pods_in_order_then
     assert_eq!(*site.disk.phases.lock().unwrap(), [Ending, Ending, Reporting, Released]);
     assert_eq!((site.reports.all().len(), site.locks_gone()), (1, 1));
     assert!(matches!(site.recorder.events()[0], Event::ShutdownStarted { pods: 2, .. }));
-    assert!(matches!(site.recorder.events().last(), Some(Event::ShutdownEnded { left: 0, .. })));
+    assert!(matches!(site.recorder.events().last(), Some(Event::ShutdownFinished { left: 0, .. })));
 }
 
 // GT-3 cancel while idle.

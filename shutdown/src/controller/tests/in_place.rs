@@ -48,7 +48,7 @@ async fn staying(policy: Policy, kind: ShutdownKind) -> Vec<String> {
         }
     }
     let report = node.reports().pop().unwrap();
-    let pods = report.groups.iter().flat_map(|group| &group.pods).filter(|pod| pod.stays);
+    let pods = report.groups.iter().flat_map(|group| &group.pods).filter(|pod| pod.stays_on_reboot);
     let reported: Vec<_> = pods.map(|pod| pod.name.clone()).collect();
     assert_eq!(reported, asked);
     asked

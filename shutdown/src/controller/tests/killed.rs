@@ -332,8 +332,8 @@ async fn a_pod_that_outlived_its_group_is_asked_again_and_does_not_hold_up_the_n
     assert_eq!(asked[2..], [("p5".to_owned(), 10.1), ("p9".to_owned(), 13.1)]);
     let report = &site.reports.all()[0];
     let hung = report.pods().find(|(_, pod)| pod.name == "hung").unwrap().1;
-    assert_eq!((hung.end, hung.asked), (PodEnd::Left, Some(Duration::ZERO)));
-    assert_eq!(report.outcome, Outcome::Left);
+    assert_eq!((hung.end, hung.asked), (PodEnd::StillRunning, Some(Duration::ZERO)));
+    assert_eq!(report.outcome, Outcome::Incomplete);
 }
 
 #[tokio::test(start_paused = true)]

@@ -61,7 +61,8 @@ async fn after_a_power_cut_the_disk_says_which_pods_of_the_group_had_ended() {
     let last = last_boot(Evidence { boot_id: "next".into(), record, ..Evidence::default() });
     let report = last.report().unwrap();
     let ends: Vec<_> = report.pods().map(|(_, pod)| (pod.name.as_str(), pod.end)).collect();
-    let wanted = [("hung", PodEnd::Ending), ("quick", PodEnd::Exited), ("slow", PodEnd::Exited)];
+    let wanted =
+        [("hung", PodEnd::Terminating), ("quick", PodEnd::Exited), ("slow", PodEnd::Exited)];
     assert_eq!((report.outcome, &ends[..]), (Outcome::CutOff, &wanted[..]));
     let told = last.describe().unwrap();
     assert!(told.contains("2 pods had ended, 1 still ending, 0 not asked yet"), "{told}");
@@ -158,12 +159,12 @@ async fn what_the_runtime_does_not_tell_the_next_agent_is_left_and_never_said_to
         // The end of the groups' time, not sooner: the runtime may come back.
         assert_eq!(site.reach(&second, ProgressPhase::Released).await, secs(32));
         let report = &site.reports.all()[0];
-        assert_eq!((report.outcome, report.pods_unknown), (Outcome::Left, true));
+        assert_eq!((report.outcome, report.pods_unknown), (Outcome::Incomplete, true));
         for (_, pod) in report.pods() {
             let why = "the container runtime did not say whether it runs";
             let wanted = match pod.name.as_str() {
                 "quick" => (PodEnd::Exited, None),
-                _ => (PodEnd::Left, Some(why)),
+                _ => (PodEnd::StillRunning, Some(why)),
             };
             assert_eq!((pod.end, pod.error.as_deref()), wanted, "{pod:?}");
         }

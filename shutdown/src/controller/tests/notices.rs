@@ -188,7 +188,7 @@ async fn a_notice_that_is_withdrawn_spares_the_groups_not_started() {
     assert!(!agent.gate.is_shut());
     let report = &site.reports.all()[0];
     assert_eq!(report.outcome, Outcome::Cancelled);
-    assert_eq!((report.count(PodEnd::Ending), report.count(PodEnd::Spared)), (1, 1));
+    assert_eq!((report.count(PodEnd::Terminating), report.count(PodEnd::Spared)), (1, 1));
     assert_eq!(site.world.lame_duck(site.start), [(0.0, true), (5.0, false)]);
     assert!(site.world.lives()[1].signals.is_empty() && site.lock.fake.is_held());
 }
@@ -278,7 +278,7 @@ async fn a_notice_withdrawn_while_no_agent_ran_is_dropped_when_its_source_is_rea
     site.give_notice(secs(120));
     site.until(secs(5)).await;
     site.kill(agent).await;
-    let heard = |source: &str| NoticeState { in_force: None, heard: [source.into()].into() };
+    let heard = |source: &str| NoticeState { in_effect: None, heard: [source.into()].into() };
     site.notices.send_replace(heard("operator"));
     let agent = site.agent();
     site.until(secs(7)).await;
@@ -288,7 +288,7 @@ async fn a_notice_withdrawn_while_no_agent_ran_is_dropped_when_its_source_is_rea
     settle().await;
     assert!(!agent.gate.is_shut());
     let report = &site.reports.all()[0];
-    assert_eq!((report.count(PodEnd::Ending), report.count(PodEnd::Spared)), (1, 1));
+    assert_eq!((report.count(PodEnd::Terminating), report.count(PodEnd::Spared)), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

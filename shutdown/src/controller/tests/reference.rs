@@ -137,15 +137,20 @@ async fn the_events_tell_the_story_in_order() {
         [
             Event::ShutdownStarted { pods: 2, budget: secs(30) },
             Event::GroupStarted { priority: 0, name: None, pods: 1, allowed: secs(20) },
-            Event::GroupEnded { priority: 0, name: None, took: secs(3), left: 0 },
+            Event::GroupFinished { priority: 0, name: None, took: secs(3), left: 0 },
             Event::GroupStarted {
                 priority: CRITICAL_PRIORITY,
                 name: None,
                 pods: 1,
                 allowed: secs(27)
             },
-            Event::GroupEnded { priority: CRITICAL_PRIORITY, name: None, took: secs(0), left: 0 },
-            Event::ShutdownEnded { took: secs(3), left: 0, unknown: false, released: true },
+            Event::GroupFinished {
+                priority: CRITICAL_PRIORITY,
+                name: None,
+                took: secs(0),
+                left: 0
+            },
+            Event::ShutdownFinished { took: secs(3), left: 0, unknown: false, released: true },
         ]
     );
 }

@@ -61,7 +61,7 @@ async fn a_pod_that_was_asked_is_ending_when_the_next_agent_is_called_off_before
     site.cancel_at_the_next_record(&agent);
     site.reach(&agent, ProgressPhase::Cancelled).await;
     let report = &site.reports.all()[0];
-    assert_eq!((report.outcome, report.count(PodEnd::Ending)), (Outcome::Cancelled, 1));
+    assert_eq!((report.outcome, report.count(PodEnd::Terminating)), (Outcome::Cancelled, 1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ fn the_groups_begin_after_the_drain_and_keep_their_time() {
     assert_eq!((plan.requested, plan.deadline), (secs(45), secs(45)));
     assert_eq!(plan.endpoint_drain, secs(15));
     assert_eq!((allowed(&plan), ends(&plan)), (vec![20, 10], vec![35, 45]));
-    assert_eq!(plan.shrunk, None);
+    assert_eq!(plan.shortened, None);
 }
 
 #[test]

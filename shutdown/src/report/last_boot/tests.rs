@@ -21,7 +21,7 @@ fn mark(boot: &str) -> Option<BootMark> {
 fn shutdown(boot: &str, minute: u32, outcome: Outcome) -> ShutdownReport {
     let ended = pod("web", PodEnd::Exited, Some(0), Some(1250));
     let run = report(outcome, 1300, vec![group(0, Some((0, 1250)), vec![ended])]);
-    ShutdownReport { boot_id: boot.into(), started_at: at(minute), ended_at: at(minute), ..run }
+    ShutdownReport { boot_id: boot.into(), started_at: at(minute), finished_at: at(minute), ..run }
 }
 
 fn record(boot: &str, minute: u32, phase: RunPhase) -> RunRecord {
@@ -54,7 +54,7 @@ fn a_boot_that_ended_with_a_report_is_told_by_it() {
     for (outcome, graceful) in [
         (Outcome::Clean, true),
         (Outcome::Forced, false),
-        (Outcome::Left, false),
+        (Outcome::Incomplete, false),
         (Outcome::Interrupted, false),
         // The pods ran on, and what became of them is not known.
         (Outcome::Cancelled, false),
@@ -83,11 +83,11 @@ fn an_agent_that_is_restarted_in_the_same_boot_comes_to_the_same_answer() {
 fn a_machine_that_did_not_wait_leaves_the_record_and_a_report_is_made_of_it() {
     let cases: &[(RunPhase, &[PodEnd], Outcome)] = &[
         (RunPhase::LameDuck, &[PodEnd::Spared], Outcome::CutOff),
-        (RunPhase::Ending, &[PodEnd::Ending, PodEnd::Exited], Outcome::CutOff),
+        (RunPhase::Ending, &[PodEnd::Terminating, PodEnd::Exited], Outcome::CutOff),
         (RunPhase::Ending, &[PodEnd::Exited, PodEnd::Spared], Outcome::CutOff),
         (RunPhase::Ending, &[PodEnd::Exited], Outcome::Clean),
         (RunPhase::Reporting, &[PodEnd::Exited, PodEnd::Killed], Outcome::Forced),
-        (RunPhase::Reporting, &[PodEnd::Left, PodEnd::Killed], Outcome::Left),
+        (RunPhase::Reporting, &[PodEnd::StillRunning, PodEnd::Killed], Outcome::Incomplete),
         (RunPhase::Released, &[PodEnd::Exited], Outcome::Clean),
     ];
     for (phase, ends, outcome) in cases {
@@ -201,9 +201,9 @@ fn one_line_says_how_long_it_took_and_who_was_cut() {
         |report: &ShutdownReport| LastBoot::Reported(Box::new(report.clone())).describe().unwrap();
     assert_eq!(says(&run), "clean shutdown: 1 pod ended by itself in 1.3 s (budget 30 s)");
     let killed = (0..7).map(|n| pod(&format!("k{n}"), PodEnd::Killed, Some(0), Some(20_000)));
-    let left = pod("hung", PodEnd::Left, Some(0), None);
+    let left = pod("hung", PodEnd::StillRunning, Some(0), None);
     run.groups[0].pods.extend(killed.chain([left]));
-    run.outcome = Outcome::Left;
+    run.outcome = Outcome::Incomplete;
     run.took = ms(31_000);
     assert_eq!(
         says(&run),
@@ -213,7 +213,7 @@ fn one_line_says_how_long_it_took_and_who_was_cut() {
     );
     let mut record = record(BEFORE, 30, RunPhase::Ending);
     record.report.took = Duration::from_secs(12);
-    record.report.groups[0].pods.push(pod("db", PodEnd::Ending, Some(0), None));
+    record.report.groups[0].pods.push(pod("db", PodEnd::Terminating, Some(0), None));
     let last = last_boot(Evidence { record: Some(record), ..evidence(mark(BEFORE)) });
     assert_eq!(
         last.describe().unwrap(),
@@ -246,7 +246,7 @@ fn a_mark_is_read_back_and_a_broken_one_is_named() {
 #[test]
 fn a_run_that_did_not_know_what_ran_was_not_graceful() {
     for (phase, outcome) in
-        [(RunPhase::LameDuck, Outcome::CutOff), (RunPhase::Released, Outcome::Left)]
+        [(RunPhase::LameDuck, Outcome::CutOff), (RunPhase::Released, Outcome::Incomplete)]
     {
         let mut record = record(BEFORE, 30, phase);
         record.report.pods_unknown = true;
@@ -262,11 +262,11 @@ fn a_run_is_clean_only_if_the_end_of_each_pod_was_seen() {
     for (end, finished, recorded) in [
         (PodEnd::Exited, Outcome::Clean, Outcome::Clean),
         (PodEnd::Survives, Outcome::Clean, Outcome::Clean),
-        (PodEnd::Stays, Outcome::Clean, Outcome::Clean),
+        (PodEnd::NotDrainable, Outcome::Clean, Outcome::Clean),
         (PodEnd::Killed, Outcome::Forced, Outcome::Forced),
-        (PodEnd::Left, Outcome::Left, Outcome::Left),
-        (PodEnd::Ending, Outcome::Left, Outcome::CutOff),
-        (PodEnd::Spared, Outcome::Left, Outcome::Left),
+        (PodEnd::StillRunning, Outcome::Incomplete, Outcome::Incomplete),
+        (PodEnd::Terminating, Outcome::Incomplete, Outcome::CutOff),
+        (PodEnd::Spared, Outcome::Incomplete, Outcome::Incomplete),
     ] {
         let pods =
             || vec![pod("seen", PodEnd::Exited, Some(0), Some(1)), pod("web", end, None, None)];

@@ -20,11 +20,11 @@ pub(crate) fn pod(name: &str, end: PodEnd, asked: Option<u64>, exit: Option<u64>
         sigterm: asked.map(|asked| ms(asked + 3)),
         exit: exit.map(ms),
         end,
-        stays: false,
+        stays_on_reboot: false,
         containers: Vec::new(),
         mounts: Vec::new(),
         error: None,
-        ending_by: None,
+        prior_reason: None,
         remark: None,
     }
 }
@@ -52,7 +52,7 @@ pub(crate) fn report(outcome: Outcome, took: u64, groups: Vec<GroupReport>) -> S
         boot_id: "4f1c8a2e".into(),
         node: None,
         started_at: "2026-11-20T03:44:00.123456789Z".parse().unwrap(),
-        ended_at: "2026-11-20T03:44:08.3Z".parse().unwrap(),
+        finished_at: "2026-11-20T03:44:08.3Z".parse().unwrap(),
         took: ms(took),
         budget: BudgetReport {
             requested: ms(30_000),

@@ -233,7 +233,7 @@ impl Refusals {
                 _ => None,
             };
             tracing::warn!(
-                log_kind = "signalRefused",
+                log_kind = "signalIgnored",
                 sender = sender.as_ref().map_or("unknown", |sender| sender.as_str()),
                 uid,
                 refused_so_far = count,

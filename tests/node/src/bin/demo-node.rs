@@ -84,7 +84,7 @@ async fn running(node: &Node) -> Option<usize> {
     let status: Value = serde_json::from_str(&status).ok()?;
     let ready = |pod: &&Value| {
         pod["phase"] == "Succeeded"
-            || pod["phase"] == "Running" && pod["readyContainers"] == pod["wantedContainers"]
+            || pod["phase"] == "Running" && pod["readyContainers"] == pod["desiredContainers"]
     };
     Some(status["pods"].as_array()?.iter().filter(ready).count())
 }

@@ -223,13 +223,13 @@ async fn thirty() -> TestResult {
     scenario.node.run(&["systemctl", "reboot", "--message=kernel 6.12.57"]).await?;
     let half = async || {
         let status = scenario.status_from_outside().await.unwrap_or_default();
-        status["shutdown"]["groups"][0]["ended"].as_u64() >= Some(12)
+        status["shutdown"]["groups"][0]["terminated"].as_u64() >= Some(12)
     };
     scenario.node.wait_until("half of the pods to end", SOON, half).await?;
     write(SCREENS, "shutdown", &scenario.status_from_outside().await?)?;
     let next = async || {
         let status = scenario.status_from_outside().await.unwrap_or_default();
-        status["shutdown"]["groups"][2]["ended"].as_u64() >= Some(1)
+        status["shutdown"]["groups"][2]["terminated"].as_u64() >= Some(1)
     };
     scenario.node.wait_until("the second group", PATIENCE, next).await?;
     agent.kill()?;

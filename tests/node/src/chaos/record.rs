@@ -15,7 +15,7 @@ pub(super) struct Record {
     pub(super) runtime: Runtime,
     /// The enabled features.
     pub(super) features: Vec<Feature>,
-    /// Pods that had an end notice while the node was at rest.
+    /// Pods that had an termination notice while the node was at rest.
     pub(super) untimely: Vec<String>,
     /// The pods, including those that were added later.
     pub(super) pods: Vec<TestPod>,

@@ -102,9 +102,9 @@ pub(super) fn is_called(name: &str, manifest: &str) -> bool {
     name.strip_prefix(manifest) == Some("-winddown-node")
 }
 
-/// The pods that have an end notice but are not being stopped.
-pub(super) fn end_notices(node: &Node) -> TestResult<Vec<String>> {
-    let all = node.host_path("/run/winddown/end-notices");
+/// The pods that have an termination notice but are not being stopped.
+pub(super) fn termination_notices(node: &Node) -> TestResult<Vec<String>> {
+    let all = node.host_path("/run/winddown/termination-notices");
     let mut told = Vec::new();
     for pod in std::fs::read_dir(all).into_iter().flatten() {
         let pod = pod?;

@@ -317,7 +317,7 @@ impl<'a> Stage<'a> {
         self.wait_until("every pod to be as it should", at_rest).await?;
         let pods = &self.scenario.pods;
         self.at_rest = Some(processes(&self.scenario.node, pods));
-        self.untimely.extend(seen::end_notices(&self.scenario.node)?);
+        self.untimely.extend(seen::termination_notices(&self.scenario.node)?);
         Ok(())
     }
 

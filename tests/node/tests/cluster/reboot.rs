@@ -70,7 +70,7 @@ async fn goes_and_comes_back(test: &str, suite: Suite, way: Way) -> TestResult {
     let pods = report["groups"].as_array().into_iter().flatten();
     let pods = pods.flat_map(|group| group["pods"].as_array().into_iter().flatten());
     let staying: Vec<&Value> =
-        pods.filter(|pod| pod["stays"] == true).map(|pod| &pod["name"]).collect();
+        pods.filter(|pod| pod["staysOnReboot"] == true).map(|pod| &pod["name"]).collect();
     assert_eq!(staying, [&json!("db")], "{report:#}");
 
     bed.scenario.node.start().await?;

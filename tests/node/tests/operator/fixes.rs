@@ -166,7 +166,7 @@ async fn kubelet(test: &str) -> TestResult<Option<(Scenario, Option<Api>)>> {
     let scenario = Scenario { node, pods: Vec::new() };
     let ends_pods = async || {
         let said = ask(&scenario.node, DOCTOR).await.unwrap_or_default();
-        said["protection"]["inForceSeconds"] == f64::from(GRACE)
+        said["protection"]["effectiveSeconds"] == f64::from(GRACE)
     };
     scenario.node.wait_until("the kubelet's lock", SOON, ends_pods).await?;
     Ok(Some((scenario, Some((server, bridge)))))
@@ -256,7 +256,7 @@ fn not_better(before: &Value, after: &Value, id: &str) -> Vec<String> {
 
 /// How long a shutdown waits for whoever ends the pods, in seconds.
 fn grace(answer: &Value) -> Option<f64> {
-    answer["protection"]["inForceSeconds"].as_f64()
+    answer["protection"]["effectiveSeconds"].as_f64()
 }
 
 /// Whether the plan gives the pod its own grace.

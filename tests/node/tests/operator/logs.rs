@@ -30,7 +30,7 @@ async fn decisions_are_found_by_pod_and_phase_and_the_journal_explains_them() ->
     let one = &ask(&["KIND=podStopped"]).await?[0];
     let field = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
     assert_eq!(field("MESSAGE_ID"), "2a3e2ee16eb344bfb1ca40e817938cae", "{one}");
-    assert_eq!((field("PHASE"), field("PRIORITY")), ("ending".into(), "5".into()), "{one}");
+    assert_eq!((field("PHASE"), field("PRIORITY")), ("termination".into(), "5".into()), "{one}");
     assert_eq!(field("SYSLOG_IDENTIFIER"), "winddown", "{one}");
     assert!(!field("POD_UID").is_empty() && field("TOOK_SECONDS").parse::<f64>().is_ok(), "{one}");
     let name = format!("POD_NAME={}", field("POD_NAME"));

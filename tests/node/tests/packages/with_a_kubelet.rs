@@ -67,7 +67,7 @@ async fn who_takes_readmes_other_way_on_such_a_node_is_told_and_led_back() -> Te
 
     let found = problem(&node).await?;
     assert_eq!(found["fixId"], "notACompanion", "{found:#}");
-    for id in ["notACompanion", "kubeletEndsPods"] {
+    for id in ["notACompanion", "kubeletTerminatesPods"] {
         let found = problem(&node).await?;
         assert_eq!(found["fixId"], id, "{found:#}");
         for command in found["fix"].as_array().into_iter().flatten() {
@@ -284,7 +284,7 @@ async fn grace(node: &Node) -> TestResult<f64> {
     let mut by_winddown = 0.0;
     if is_listed("winddown") {
         let status = status(node).await?;
-        if status["protection"]["endedBy"] == "companion" {
+        if status["protection"]["terminatedBy"] == "companion" {
             by_winddown = status["shutdownPlan"]["availableSeconds"].as_f64().unwrap_or(0.0);
         }
     }
@@ -296,7 +296,7 @@ async fn is_protected_by_companion(node: &Node) -> TestResult {
     // The agent looks at the kubelet at most once in five seconds.
     let is_seen = async || {
         verdict = status(node).await.unwrap_or_default()["protection"].clone();
-        verdict["state"] == "protected" && verdict["endedBy"] == "companion"
+        verdict["state"] == "protected" && verdict["terminatedBy"] == "companion"
     };
     let seen = node.wait_until("the agent to protect the kubelet's pods", LOOKED, is_seen).await;
     seen.map_err(|error| format!("{error}\n{verdict:#}"))?;

@@ -152,7 +152,7 @@ async fn the_story_is_told(scenario: &Scenario) -> TestResult {
     assert!(begun.contains("burstable") && begun.contains("guaranteed"), "{begun}");
     let preempted = decisions(scenario, "podPreempted").await?;
     assert_eq!(preempted.len(), 2, "{preempted:?}");
-    let held = decisions(scenario, "podHeld").await?;
+    let held = decisions(scenario, "podWaiting").await?;
     assert_eq!(held.len(), 1, "{held:?}");
     let journal = scenario.node.journal(&["--unit=winddown"]).await?;
     assert!(journal.contains(begun), "{journal}");

@@ -19,7 +19,7 @@ async fn a_pod_that_fills_the_nodes_disk_with_its_log_is_ended() -> TestResult {
     // Its log goes with it, and nobody follows.
     let is_over = |status: &Value| {
         let thresholds = status["pressure"]["thresholds"].as_array();
-        thresholds.is_some_and(|all| all.iter().all(|one| one["metSeconds"].is_null()))
+        thresholds.is_some_and(|all| all.iter().all(|one| one["metForSeconds"].is_null()))
     };
     bed.until("the shortage to be over", || bed.status().is_ok_and(|s| is_over(&s))).await?;
     assert_eq!(bed.asked("web"), None);

@@ -85,7 +85,8 @@ async fn ends_what_runs(test: &str, runtime: &str) -> TestResult {
     let is_named = |name: &str| names.iter().any(|named| named.starts_with(name));
     assert!(names.len() == 2 && is_named("slow") && is_named("deaf"), "{report}");
     assert_eq!(report["outcome"], "forced", "{report}");
-    let killed = pods_of(&report).find(|pod| pod["end"] == "killed").ok_or("none was killed")?;
+    let killed =
+        pods_of(&report).find(|pod| pod["outcome"] == "killed").ok_or("none was killed")?;
     assert!(killed["name"].as_str().is_some_and(|name| name.starts_with("deaf")), "{report}");
     let killed = heard + killed["exitMs"].as_u64().ok_or("its end is not known")? * 1_000_000;
     let grace = Duration::from_nanos(killed - scenario.logs()["deaf"].terms[0]);

@@ -1,10 +1,11 @@
-//! The pods of docs/examples/end-notice on each runtime: what they read, and what they make of it.
+//! The pods of docs/examples/termination-notice on each runtime: what they read, and what they make of it.
 
 use winddown_node_tests::scenario::{SOON, Scenario, Setup, TestResult};
 use winddown_node_tests::{IMAGE, Node};
 
-const DATABASE: &str = include_str!("../../../../docs/examples/end-notice/database.yaml");
-const WEB_SERVER: &str = include_str!("../../../../docs/examples/end-notice/web-server.yaml");
+const DATABASE: &str = include_str!("../../../../docs/examples/termination-notice/database.yaml");
+const WEB_SERVER: &str =
+    include_str!("../../../../docs/examples/termination-notice/web-server.yaml");
 
 #[tokio::test]
 async fn a_database_that_is_back_soon_keeps_its_replica() -> TestResult {

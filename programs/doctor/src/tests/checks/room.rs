@@ -17,14 +17,14 @@ fn disk(hard: bool) -> MetThreshold {
     }
 }
 
-fn threshold(signal: &str, available: &str, met_seconds: Option<f64>) -> ThresholdStatus {
+fn threshold(signal: &str, available: &str, met_for_seconds: Option<f64>) -> ThresholdStatus {
     ThresholdStatus {
         signal: signal.to_owned(),
         hard: true,
         threshold: Some("100Mi".to_owned()),
         available: Some(available.to_owned()),
         capacity: Some(1 << 30),
-        met_seconds,
+        met_for_seconds,
         grace_seconds: 0.0,
     }
 }

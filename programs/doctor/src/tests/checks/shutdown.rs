@@ -4,7 +4,7 @@ use super::super::*;
 use super::Severity::{Info, Ok as Well, Problem, Warning};
 use super::check;
 use winddown_control::api::{
-    AfterNode, AfterNodesStatus, ClusterStatus, GuardStatus, HoldingPod, LockState, NodeStage,
+    AfterNode, AfterNodesStatus, BlockingPod, ClusterStatus, GuardStatus, LockState, NodeStage,
     Phase, ReportEntry,
 };
 
@@ -35,7 +35,7 @@ fn an_agent_whose_socket_only_an_unread_configuration_names_is_not_taken_for_gon
 
 fn guard(state: LockState) -> GuardStatus {
     let pod =
-        HoldingPod { namespace: "batch".into(), name: "backup".into(), ..HoldingPod::default() };
+        BlockingPod { namespace: "batch".into(), name: "backup".into(), ..BlockingPod::default() };
     let why = (state != LockState::Held).then(|| "no logind".to_owned());
     GuardStatus { state, why, pods: vec![pod] }
 }
@@ -79,7 +79,7 @@ fn what_is_wrong_with_the_nodes_that_go_first_is_found() {
         (
             "a node without winddown",
             |f| {
-                let nodes = [("w1", NodeStage::Up), ("w2", NodeStage::Silent)];
+                let nodes = [("w1", NodeStage::Up), ("w2", NodeStage::NotReporting)];
                 known(&mut f.agent).cluster = Some(after(Some(&nodes), None));
             },
             "after-nodes",
@@ -207,10 +207,10 @@ fn what_is_wrong_with_the_agent_and_its_lock_is_found() {
         ),
         (
             "not all were ended",
-            |f| f.files.last = last("left"),
+            |f| f.files.last = last("incomplete"),
             "last-shutdown",
             Info,
-            "left, 3 pods",
+            "incomplete, 3 pods",
             "winddown report --id x",
         ),
     ]);

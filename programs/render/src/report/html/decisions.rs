@@ -98,7 +98,8 @@ fn of_group(
         }
     }
     let Some(ended) = group.ended else { return };
-    let left: Vec<&PodReport> = group.pods.iter().filter(|pod| pod.end == PodEnd::Left).collect();
+    let left: Vec<&PodReport> =
+        group.pods.iter().filter(|pod| pod.end == PodEnd::StillRunning).collect();
     let over = group.pods.iter().filter(|pod| pod.end.is_over()).count();
     if left.is_empty() {
         let spare = group.latest_end.saturating_sub(ended);

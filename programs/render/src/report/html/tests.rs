@@ -39,9 +39,9 @@ fn the_decisions_are_told_in_the_order_of_their_time() {
         wanted_grace: Some(ms(60_000)),
         ..pod("slow", PodEnd::Killed, Some(1000), Some(21_004))
     };
-    let left = pod("stuck", PodEnd::Left, Some(21_010), None);
+    let left = pod("stuck", PodEnd::StillRunning, Some(21_010), None);
     let mut run = report(
-        Outcome::Left,
+        Outcome::Incomplete,
         31_000,
         vec![
             named(group(0, Some((1000, 21_005)), vec![exited("web", 1000, 2200), killed]), "plain"),
@@ -148,7 +148,7 @@ proptest! {
         ),
         (asked, exit, took) in (any::<Option<u64>>(), any::<Option<u64>>(), any::<u64>()),
     ) {
-        let ends = [PodEnd::Exited, PodEnd::Killed, PodEnd::Left, PodEnd::Ending, PodEnd::Spared];
+        let ends = [PodEnd::Exited, PodEnd::Killed, PodEnd::StillRunning, PodEnd::Terminating, PodEnd::Spared];
         let pods = words.iter().zip(ends.iter().cycle()).map(|(word, end)| PodReport {
             namespace: word.clone(),
             name: word.clone(),
@@ -159,7 +159,7 @@ proptest! {
             ..pod("", *end, asked, exit)
         });
         let mut run: ShutdownReport =
-            report(Outcome::Left, took, vec![named(group(0, Some((0, took)), pods.collect()), &words[0])]);
+            report(Outcome::Incomplete, took, vec![named(group(0, Some((0, took)), pods.collect()), &words[0])]);
         run.boot_id = words[0].clone();
         run.warnings = words.clone();
         let (source, text) = (words[0].clone(), words[0].clone());

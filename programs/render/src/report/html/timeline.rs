@@ -63,8 +63,8 @@ fn legend(report: &ShutdownReport, out: &mut Markup) {
         ("hook", "before SIGTERM (preStop hook)", hooked),
         ("held", "the group waits for this pod alone", held),
         ("kill", "SIGKILL, its grace was over", any(PodEnd::Killed)),
-        ("open", "not seen to end", any(PodEnd::Left)),
-        ("soft", "still ending", any(PodEnd::Ending)),
+        ("open", "not seen to end", any(PodEnd::StillRunning)),
+        ("soft", "still ending", any(PodEnd::Terminating)),
         ("duck", "not ready, before SIGTERM", drained),
         ("span", "the group's time", true),
         ("latest", "its latest end", true),
@@ -202,7 +202,7 @@ impl Timeline<'_> {
         if let Some(wanted) = pod.wanted_grace {
             track = track.span("own", grace_end, asked.saturating_add(wanted));
         }
-        let solid = if pod.end == PodEnd::Left { "open" } else { "bar" };
+        let solid = if pod.end == PodEnd::StillRunning { "open" } else { "bar" };
         track = track.span("hook", asked, term).bar(solid, term, turn).span("late", turn, end);
         if let Some(alone) = alone {
             track = track.span("held", end.saturating_sub(alone), end);
@@ -212,8 +212,8 @@ impl Timeline<'_> {
             track = track.mark("term", term);
         }
         track = match pod.end {
-            PodEnd::Left => track.mark("arrow", end),
-            PodEnd::Ending => track.mark("soft", end),
+            PodEnd::StillRunning => track.mark("arrow", end),
+            PodEnd::Terminating => track.mark("soft", end),
             _ if pod.exit.is_some() => track.mark("exit", end),
             _ => track,
         };

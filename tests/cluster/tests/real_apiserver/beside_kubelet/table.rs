@@ -212,7 +212,7 @@ fn trace_pauses(machine: &Machine) -> TestResult {
         println!(
             "{name}: after the last exit of the group before it, in ms: seen {:?}, asked {:?}, taken {:?}, SIGTERM {term}",
             of(before, "exitMs").into_iter().max(),
-            of(next, "askedMs").into_iter().min(),
+            of(next, "requestedMs").into_iter().min(),
             of(next, "sigtermMs").into_iter().min(),
         );
     }

@@ -31,7 +31,7 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
         return Err(format!("the report says it began by {trigger}"));
     }
     // Also counts pods that were still being started.
-    let is_forced = all(report).any(|said| said["end"] == "killed");
+    let is_forced = all(report).any(|said| said["outcome"] == "killed");
     let mut is_known = true;
     for pod in record.pods.iter().filter(|pod| ran(record, pod)) {
         let said = of(report, pod).ok_or_else(|| format!("the report lacks {}", pod.name))?;
@@ -39,7 +39,7 @@ pub(super) fn the_report_is_complete(record: &Record) -> Verdict {
             is_known = false;
             continue;
         }
-        let end = said["end"].as_str().unwrap_or_default();
+        let end = said["outcome"].as_str().unwrap_or_default();
         let expected = match pod.behavior {
             PodBehavior::Willing
             | PodBehavior::NeverReady

@@ -8,7 +8,7 @@ use crate::chaos::record::Record;
 use crate::chaos::{Fault, Feature, Runtime};
 use crate::{PodBehavior, TestPod};
 
-/// A pod that was asked to stop, and stopped, had an end notice at that time. A container may have none if containerd
+/// A pod that was asked to stop, and stopped, had an termination notice at that time. A container may have none if containerd
 /// was away, or if the agent was killed before it created the directory.
 pub(super) fn pods_are_told(record: &Record) -> Verdict {
     let is_away = |fault: Fault| {
@@ -26,11 +26,11 @@ pub(super) fn pods_are_told(record: &Record) -> Verdict {
     Ok(())
 }
 
-/// Pods that are not stopping have no end notice: there was none, or it was withdrawn.
+/// Pods that are not stopping have no termination notice: there was none, or it was withdrawn.
 pub(super) fn a_notice_goes_when_it_is_called_off(record: &Record) -> Verdict {
     match &record.untimely[..] {
         [] => Ok(()),
-        pods => Err(format!("pods at rest with an end notice: {}", pods.join(", "))),
+        pods => Err(format!("pods at rest with an termination notice: {}", pods.join(", "))),
     }
 }
 
@@ -67,7 +67,7 @@ fn the_pod_stays(record: &Record, report: &Value) -> Verdict {
         return Ok(());
     };
     match of(report, pod) {
-        Some(said) if said["stays"] != true => Err(format!("it does not stay: {said}")),
+        Some(said) if said["staysOnReboot"] != true => Err(format!("it does not stay: {said}")),
         _ => Ok(()),
     }
 }

@@ -38,7 +38,7 @@ fn well() -> Record {
     .into();
     let life = |pod: &str, ended| Life { pod: pod.to_owned(), ended: Some(ms(ended)) };
     let pod =
-        |name: &str, end: &str| json!({ "name": format!("{name}-winddown-node"), "end": end });
+        |name: &str, end: &str| json!({ "name": format!("{name}-winddown-node"), "outcome": end });
     let report = json!({
         "trigger": "loginManager",
         "outcome": "forced",
@@ -243,7 +243,7 @@ fn a_report_that_is_missing_or_not_true_is_noticed() {
     assert_eq!(broken(|r| r.reports[0]["outcome"] = "clean".into()), ["report"]);
     assert_eq!(broken(|r| r.reports[0]["groups"][0]["pods"] = json!([])), ["report"]);
     assert_eq!(
-        broken(|r| r.reports[0]["groups"][0]["pods"][0]["end"] = "killed".into()),
+        broken(|r| r.reports[0]["groups"][0]["pods"][0]["outcome"] = "killed".into()),
         ["report"]
     );
     assert_eq!(broken(|r| r.reports.push(serde_json::Value::Null)), ["report"]);
@@ -291,7 +291,7 @@ fn what_is_switched_on_and_does_nothing_is_noticed() {
     assert_eq!(broken_with(Feature::RebootInPlace, stays), ["switched on"]);
     let stayed = |r: &mut Record| {
         stays(r);
-        r.reports[0]["groups"][2]["pods"][0]["stays"] = true.into();
+        r.reports[0]["groups"][2]["pods"][0]["staysOnReboot"] = true.into();
     };
     assert!(broken_with(Feature::RebootInPlace, stayed).is_empty());
 

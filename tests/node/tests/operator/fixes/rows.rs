@@ -55,7 +55,7 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
              mv /root/old /usr/bin/winddownd; systemctl start winddown; mv /root/new /usr/bin/winddownd",
         ),
         Fix::AgentSilent => row(Processes, "agent", "kill -STOP $(systemctl show -P MainPID winddown)"),
-        Fix::LockLeft => row(Processes, "lock", "kill -STOP $(systemctl show -P MainPID winddown)"),
+        Fix::LockHolderSilent => row(Processes, "lock", "kill -STOP $(systemctl show -P MainPID winddown)"),
         Fix::AgentStopped => row(Processes, "agent", "systemctl stop winddown"),
         Fix::UnitInactive => row(Processes, "unit", "systemctl stop winddown"),
         Fix::SocketGone => row(
@@ -224,7 +224,7 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
             "winddown install --companion; systemctl enable --now winddown
              sed -i 's/: [0-9]*s$/: 0s/' /var/lib/kubelet/config.yaml; systemctl stop kubelet",
         ),
-        Fix::KubeletEndsPods => vec![
+        Fix::KubeletTerminatesPods => vec![
             Row {
                 stage: Kubelet,
                 id: "kubelet",
@@ -233,7 +233,7 @@ pub(super) fn of(fix: Fix) -> Vec<Row> {
             },
             Row { stage: Kubelet, id: "kubelet", fault: "winddown install --companion", doctor: DOCTOR },
         ],
-        Fix::KubeletEndsPodsInImage => {
+        Fix::KubeletTerminatesPodsInImage => {
             kubelets_image("kubelet", "make-image; winddown install --root /image --companion")
         }
         Fix::KubeletStale => vec![

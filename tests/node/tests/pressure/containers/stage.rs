@@ -147,7 +147,7 @@ impl Stage {
         let is_over = async || {
             let status = self.scenario.status_from_outside().await.unwrap_or_default();
             let thresholds = status["pressure"]["thresholds"].as_array();
-            thresholds.is_some_and(|all| all.iter().all(|one| one["metSeconds"].is_null()))
+            thresholds.is_some_and(|all| all.iter().all(|one| one["metForSeconds"].is_null()))
         };
         self.until("the shortage to be over", is_over).await
     }

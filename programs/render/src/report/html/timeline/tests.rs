@@ -106,13 +106,14 @@ fn how_a_pod_ended_is_told_by_shape_and_word() {
     let left = PodReport {
         containers: vec!["main".into()],
         mounts: vec!["/data".into()],
-        ..pod("left", PodEnd::Left, Some(0), None)
+        ..pod("left", PodEnd::StillRunning, Some(0), None)
     };
-    let ending = pod("ending", PodEnd::Ending, Some(0), None);
+    let ending = pod("ending", PodEnd::Terminating, Some(0), None);
     let spared = pod("spared", PodEnd::Spared, None, None);
     let unseen = pod("unseen", PodEnd::Exited, Some(0), None);
     let pods = vec![left, killed, ending, spared, unseen, exited("exited", 0, 900)];
-    let page = timeline(&report(Outcome::Left, 31_000, vec![group(0, Some((0, 30_100)), pods)]));
+    let page =
+        timeline(&report(Outcome::Incomplete, 31_000, vec![group(0, Some((0, 30_100)), pods)]));
     let count = |class| spans(&page, class).len();
     assert_eq!((count("kill"), count("open"), count("soft")), (1, 1, 1));
     assert_eq!((count("exit"), count("arrow")), (2, 1));
@@ -134,10 +135,10 @@ fn what_went_wrong_is_first_and_the_other_rows_go_by_time() {
         exited("slow", 0, 900),
         exited("late", 500, 700),
         pod("killed", PodEnd::Killed, Some(0), Some(950)),
-        pod("left", PodEnd::Left, Some(0), None),
+        pod("left", PodEnd::StillRunning, Some(0), None),
         exited("quick", 0, 100),
     ];
-    let page = timeline(&report(Outcome::Left, 1000, vec![group(0, Some((0, 1000)), pods)]));
+    let page = timeline(&report(Outcome::Incomplete, 1000, vec![group(0, Some((0, 1000)), pods)]));
     let document = Document::parse(&page).unwrap();
     let names: Vec<String> =
         document.descendants().filter(|node| node.has_tag_name("bdi")).map(text).collect();
@@ -336,7 +337,8 @@ fn any_time() -> impl Strategy<Value = Option<Duration>> {
 }
 
 fn any_pod() -> impl Strategy<Value = PodReport> {
-    let ends = [PodEnd::Spared, PodEnd::Exited, PodEnd::Killed, PodEnd::Ending, PodEnd::Left];
+    let ends =
+        [PodEnd::Spared, PodEnd::Exited, PodEnd::Killed, PodEnd::Terminating, PodEnd::StillRunning];
     let text = || prop_oneof!["\\PC{0,60}", ".{0,300}", Just("<&\">'\u{ffff}\u{0}".to_owned())];
     let times = (any_time(), any_time(), any_time(), any_time());
     (text(), text(), times, 0..ends.len(), text()).prop_map(
@@ -379,7 +381,7 @@ proptest! {
         told.started = started;
         told.ended = ended;
         told.latest_end = limit.unwrap_or_default();
-        let mut run = report(Outcome::Left, 0, vec![told]);
+        let mut run = report(Outcome::Incomplete, 0, vec![told]);
         run.took = took.unwrap_or_default();
         run.budget.pods = limit.unwrap_or_default();
         run.endpoint_drain = drain;

@@ -12,10 +12,10 @@ use winddown_shared::{KillReason, NodeEnding, RequestReport, ShutdownKind, WallT
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
-pub struct EndNotice {
+pub struct TerminationNotice {
     /// `winddown.dev/v1alpha1`.
     pub api_version: &'static str,
-    /// `EndNotice`.
+    /// `TerminationNotice`.
     pub kind: &'static str,
     /// Version of this format: 1.
     pub version: u32,
@@ -41,7 +41,7 @@ pub struct EndNotice {
     pub notice: Option<String>,
 }
 
-impl EndNotice {
+impl TerminationNotice {
     /// Creates the notice for a pod that is killed in `left`, at `now` on the wall clock and
     /// `monotonic` on `CLOCK_MONOTONIC`. `own` is the reason for which the pod itself is stopped,
     /// `all` the known termination of all pods. `None` if there is neither.
@@ -56,7 +56,7 @@ impl EndNotice {
         let millis = (monotonic + left).as_millis();
         Some(Self {
             api_version: "winddown.dev/v1alpha1",
-            kind: "EndNotice",
+            kind: "TerminationNotice",
             version: 1,
             reason: reason.as_str(),
             node_action: all.and_then(|all| all.node_action).map(ShutdownKind::as_str),
@@ -107,7 +107,7 @@ mod tests {
     fn notice(own: Option<KillReason>, all: Option<&NodeEnding>) -> Option<serde_json::Value> {
         let now = "2026-11-22T06:00:00Z".parse().unwrap();
         let clocks = (now, Duration::from_millis(1_000_250));
-        let notice = EndNotice::new(own, all, Duration::from_secs(60), clocks)?;
+        let notice = TerminationNotice::new(own, all, Duration::from_secs(60), clocks)?;
         Some(serde_json::to_value(notice).unwrap())
     }
 
@@ -115,7 +115,7 @@ mod tests {
     async fn a_pod_reads_why_and_until_when_on_both_clocks() {
         let all = ending();
         let expected = json!({
-            "apiVersion": "winddown.dev/v1alpha1", "kind": "EndNotice", "version": 1,
+            "apiVersion": "winddown.dev/v1alpha1", "kind": "TerminationNotice", "version": 1,
             "reason": "shutdown", "nodeAction": "reboot", "stopping": false,
             "deadline": "2026-11-22T06:01:00Z", "deadlineMonotonicSeconds": 1060.25,
             "requestedBy": {"uid": 0}
@@ -141,7 +141,8 @@ mod tests {
         let message = Some("a\nb\0c".to_owned());
         all.requested_by = Some(RequestReport { message, ..RequestReport::default() });
         let clocks = (WallTime::UNIX_EPOCH, Duration::ZERO);
-        let notice = EndNotice::new(None, Some(&all), Duration::from_millis(1500), clocks).unwrap();
+        let notice =
+            TerminationNotice::new(None, Some(&all), Duration::from_millis(1500), clocks).unwrap();
         let told = notice.variables();
         let told: Vec<_> = told.iter().map(|(name, value)| (&**name, &**value)).collect();
         let expected = [

@@ -24,14 +24,14 @@ impl RunScope for Host {
 struct Bed {
     dir: TempDir,
     pods: Pods<Host>,
-    notices: EndNotices,
+    notices: TerminationNotices,
 }
 
 impl Bed {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
-        let notices = EndNotices::start(Some(dir.path().join("notices")), wall);
+        let notices = TerminationNotices::start(Some(dir.path().join("notices")), wall);
         Self { dir, pods: Pods::default(), notices }
     }
 
@@ -134,7 +134,7 @@ async fn the_next_agent_leaves_what_a_pod_reads_until_it_knows_how_things_stand(
     bed.notices.announce(ending(60), &bed.pods);
     assert!(bed.reads("a").await.is_some());
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
-    let next = EndNotices::start(bed.notices.dir.clone(), wall);
+    let next = TerminationNotices::start(bed.notices.dir.clone(), wall);
     let bed = Bed { notices: next, pods: Pods::default(), dir: bed.dir };
     let entry = bed.pod("a");
     bed.notices.refresh(&entry);
@@ -178,7 +178,7 @@ async fn a_pod_ends_although_its_notice_cannot_be_written_and_no_uid_leads_elsew
     assert_eq!(bed.notices.make_room(&PodUid::new("..")), None);
     fs::write(bed.dir.path().join("file"), "").unwrap();
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
-    let broken = EndNotices::start(Some(bed.dir.path().join("file")), wall);
+    let broken = TerminationNotices::start(Some(bed.dir.path().join("file")), wall);
     assert_eq!(broken.make_room(entry.uid()), None);
 }
 
@@ -205,7 +205,7 @@ async fn a_notice_that_could_not_be_written_is_written_once_it_can_be_unless_a_n
 #[tokio::test]
 async fn without_a_directory_a_hook_is_told_all_the_same() {
     let wall = WallClock::fixed(WallTime::UNIX_EPOCH);
-    let bed = Bed { notices: EndNotices::start(None, wall), ..Bed::new() };
+    let bed = Bed { notices: TerminationNotices::start(None, wall), ..Bed::new() };
     let entry = bed.pods.get_or_new(&PodUid::new("a"));
     assert_eq!(bed.notices.file(entry.uid()), None);
     assert!(bed.notices.variables(&entry.lock()).is_empty());

@@ -1,7 +1,7 @@
 //! Tells each pod in a file why and when it will be stopped.
 //!
 //! ```text
-//! NOTICES/UID/notice.json        an EndNotice, while the pod is about to be stopped
+//! NOTICES/UID/notice.json        an TerminationNotice, while the pod is about to be stopped
 //! ```
 //!
 //! A pod reads its directory and writes nothing there: both directories belong to this agent. A pod whose containers
@@ -33,7 +33,7 @@ use crate::files;
 use crate::pod::{EnginePodState, NoticeContent, PodEntry, RunScope};
 use crate::pods::Pods;
 
-pub use content::EndNotice;
+pub use content::TerminationNotice;
 
 /// The environment variable that gives the path of the file to containers and hooks.
 pub const VARIABLE: &str = "WINDDOWN_NOTICE";
@@ -46,9 +46,9 @@ const FAILED_JOBS_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The maximum number of jobs in a batch.
 const MAX_BATCH_JOBS: usize = 256;
 
-/// Writes the end notices of pods.
+/// Writes the termination notices of pods.
 #[derive(Debug)]
-pub struct EndNotices {
+pub struct TerminationNotices {
     dir: Option<PathBuf>,
     wall: WallClock,
     /// The announced end of all pods, if any; none before this agent has received the first announcement.
@@ -74,14 +74,14 @@ enum Deed {
     Remove,
 }
 
-// === impl EndNotices ===
+// === impl TerminationNotices ===
 
-impl EndNotices {
+impl TerminationNotices {
     /// Starts the writer. It writes below `dir`, which should be in memory; without it pods have no files, and only
     /// their hooks get the notice. Must be called inside a tokio runtime.
     pub fn start(dir: Option<PathBuf>, wall: WallClock) -> Self {
         let (queue, mut due) = mpsc::unbounded_channel();
-        critical::spawn("writer of end notices", async move {
+        critical::spawn("writer of termination notices", async move {
             // Failed jobs first, then new ones.
             let mut jobs: Vec<Job> = Vec::new();
             loop {
@@ -201,11 +201,14 @@ impl EndNotices {
         }
     }
 
-    fn render(&self, NoticeContent { own, all, until }: &NoticeContent) -> Option<EndNotice> {
+    fn render(
+        &self,
+        NoticeContent { own, all, until }: &NoticeContent,
+    ) -> Option<TerminationNotice> {
         let left = until.saturating_duration_since(Instant::now());
         let monotonic = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from);
         let clocks = (self.wall.now(), monotonic.unwrap_or_default());
-        EndNotice::new(*own, all.as_deref(), left, clocks)
+        TerminationNotice::new(*own, all.as_deref(), left, clocks)
     }
 
     /// Queues a job; none if the pod has no directory.
@@ -236,7 +239,7 @@ impl Job {
         match done {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 let path = path.display();
-                tracing::warn!(error = error_chain(&error), %path, "cannot update a pod's end notice");
+                tracing::warn!(error = error_chain(&error), %path, "cannot update a pod's termination notice");
                 self._done = None;
                 !matches!(self.deed, Deed::Remove)
             }
