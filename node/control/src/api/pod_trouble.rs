@@ -146,7 +146,7 @@ mod tests {
         status
     }
 
-    fn pod(phase: &str, container: serde_json::Value) -> serde_json::Value {
+    fn pod(phase: &str, container: &serde_json::Value) -> serde_json::Value {
         json!({
             "namespace": "shop", "name": "web", "uid": "u", "state": "syncing", "phase": phase,
             "containers": [container],
@@ -208,7 +208,7 @@ mod tests {
             ("Pending", &starting, &json!([]), None),
             ("Succeeded", &ended, &json!([]), None),
         ] {
-            let status = status(pod(phase, container.clone()), decisions.clone());
+            let status = status(pod(phase, container), decisions.clone());
             let found = status.trouble(&status.pods[0]);
             let found = found.as_ref().map(|trouble| (trouble.kind, trouble.cause.as_str()));
             assert_eq!(found, wanted, "{phase} {container} {decisions}");
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn a_pod_that_is_terminating_or_was_terminated_has_no_trouble() {
         let ended = json!({"name": "main", "state": "exited", "reason": "Error", "exitCode": 1});
-        let mut status = status(pod("Failed", ended), json!([]));
+        let mut status = status(pod("Failed", &ended), json!([]));
         assert!(status.trouble(&status.pods[0]).is_some());
         status.pods[0].state = PodState::Terminating;
         assert_eq!(status.trouble(&status.pods[0]), None);
