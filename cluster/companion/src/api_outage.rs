@@ -15,6 +15,10 @@ use super::api::EndPods;
 
 /// How long an API server may answer nothing at all before it counts as away.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
+/// The same for one that answered something not long ago: it may have many pods to end at once.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long ago that may be.
+const NOT_LONG_AGO: Duration = Duration::from_secs(2);
 /// The time between two probes; none is sent if the server has answered something else meanwhile.
 const PROBE_INTERVAL: Duration = Duration::from_millis(100);
 /// The minimum time for one request: the first answer may show that the server is back.
@@ -30,7 +34,7 @@ pub(super) enum ApiVerdict {
     Unknown,
     /// It answers.
     Answers,
-    /// It refuses connections, or has answered nothing for [`PROBE_TIMEOUT`].
+    /// It refuses connections, or has answered nothing for [`PROBE_TIMEOUT`] or [`BUSY_TIMEOUT`].
     Away,
 }
 
@@ -99,7 +103,11 @@ impl ApiOutage {
 
     async fn probe<A: EndPods>(&self, api: &A) {
         let sent = Instant::now();
-        match timeout(PROBE_TIMEOUT, api.probe()).await {
+        let limit = match self.has_heard_since(sent.checked_sub(NOT_LONG_AGO)) {
+            true => BUSY_TIMEOUT,
+            false => PROBE_TIMEOUT,
+        };
+        match timeout(limit, api.probe()).await {
             Ok(Ok(())) => self.worked(),
             Ok(Err(refused)) if refused.refusal != Refusal::NoAnswer => self.worked(),
             // Another request may have been answered meanwhile.

@@ -20,26 +20,27 @@ pub(super) struct Budgets(Recent<Vec<PodDisruptionBudget>>);
 // === impl Budgets ===
 
 impl Budgets {
-    /// Whether a budget may forbid this pod's eviction: one selects it, or the budgets are not known. `failed` gets
-    /// the error if they cannot be read.
+    /// Whether a budget may forbid this pod's eviction: one selects it, or the budgets are not known. `note` gets
+    /// the answer if they are read now.
     pub(super) async fn may_object<A: EndPods>(
         &self,
         api: &A,
         pod: &Pod,
-        failed: impl FnOnce(&RefusedRequest),
+        note: impl FnOnce(Result<(), &RefusedRequest>),
     ) -> bool {
         let selects = |all: Option<&Vec<PodDisruptionBudget>>| {
             all.is_none_or(|all| all.iter().any(|budget| may_select(budget, pod)))
         };
-        self.0.with_cached(api.budgets(), failed, selects).await
+        self.0.with_cached(api.budgets(), note, selects).await
     }
 
-    /// For each of these pods, the budgets that count it; `None` if they are not known. `failed` gets the error.
+    /// For each of these pods, the budgets that count it; `None` if they are not known. `note` gets the answer if they are
+    /// read now.
     pub(super) async fn counting<A: EndPods>(
         &self,
         api: &A,
         pods: &[Pod],
-        failed: impl FnOnce(&RefusedRequest),
+        note: impl FnOnce(Result<(), &RefusedRequest>),
     ) -> Option<Vec<Vec<DisruptionBudget>>> {
         let counting = |all: &[PodDisruptionBudget], pod: &Pod| -> Vec<DisruptionBudget> {
             all.iter().filter(|budget| may_select(budget, pod)).map(told).collect()
@@ -47,7 +48,7 @@ impl Budgets {
         let of_pods = |all: Option<&Vec<PodDisruptionBudget>>| {
             all.map(|all| pods.iter().map(|pod| counting(all, pod)).collect())
         };
-        self.0.with_cached(api.budgets(), failed, of_pods).await
+        self.0.with_cached(api.budgets(), note, of_pods).await
     }
 }
 

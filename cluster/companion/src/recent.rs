@@ -18,18 +18,22 @@ pub(super) struct Recent<T>(Mutex<Option<(Instant, Option<T>)>>);
 // === impl Recent ===
 
 impl<T> Recent<T> {
-    /// Passes the newest answer to `with`, or `None` if the API server did not give one. `failed` is called with the
-    /// error. A slow answer is not reported as a failure: other requests may well be answered. Cancel-safe.
+    /// Passes the newest answer to `with`, or `None` if the API server did not give one. `note` is called if it was asked
+    /// now, and answered or refused. A slow answer is not reported as a failure: other requests may well be answered.
+    /// Cancel-safe.
     pub(super) async fn with_cached<R>(
         &self,
         ask: impl Future<Output = Result<T, RefusedRequest>>,
-        failed: impl FnOnce(&RefusedRequest),
+        note: impl FnOnce(Result<(), &RefusedRequest>),
         with: impl FnOnce(Option<&T>) -> R,
     ) -> R {
         let mut read = self.0.lock().await;
         if read.as_ref().is_none_or(|(at, _)| at.elapsed() >= ANSWER_MAX_AGE) {
             let answer = timeout(ANSWER_TIMEOUT, ask).await.ok();
-            let answer = answer.and_then(|answer| answer.inspect_err(failed).ok());
+            if let Some(answer) = &answer {
+                note(answer.as_ref().map(drop));
+            }
+            let answer = answer.and_then(Result::ok);
             *read = Some((Instant::now(), answer));
         }
         with(read.as_ref().and_then(|(_, answer)| answer.as_ref()))

@@ -130,10 +130,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
 
     /// Whether an eviction may differ from a deletion, because of a budget or the pod's controller.
     async fn is_evicted_first(&self, pod: &Pod) -> bool {
-        let note = |refused: &RefusedRequest| self.note(refused, Instant::now());
         !self.is_going_down()
             || !facts::is_replaced_alike(pod)
-            || self.budgets.may_object(&self.api, pod, note).await
+            || self.budgets.may_object(&self.api, pod, |answer| self.note_answer(answer)).await
     }
 
     /// When the grace period of an accepted deletion is over.
@@ -265,6 +264,14 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         match refused.refusal {
             Refusal::NoAnswer => self.outage.failed(sent),
             _ => self.outage.worked(),
+        }
+    }
+
+    /// Records the answer to a request that was sent just now.
+    pub(super) fn note_answer(&self, answer: Result<(), &RefusedRequest>) {
+        match answer {
+            Ok(()) => self.outage.worked(),
+            Err(refused) => self.note(refused, Instant::now()),
         }
     }
 

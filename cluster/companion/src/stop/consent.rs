@@ -14,7 +14,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             return Err(untold());
         }
         let asked: Vec<Pod> = pods.iter().filter(|pod| !pod.is_mirror()).cloned().collect();
-        let note = |refused: &RefusedRequest| self.note(refused, Instant::now());
+        let note = |answer: Result<(), &RefusedRequest>| self.note_answer(answer);
         let budgets = self.budgets.counting(&self.api, &asked, note).await;
         let budgets = budgets.ok_or_else(untold)?;
         let has_responders = asked.iter().any(|pod| !facts::responders(pod).is_empty());

@@ -39,7 +39,7 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
     pub(super) async fn serves_eviction_requests(&self) -> Option<bool> {
         let asked = self.api.serves_eviction_requests();
         self.serves_requests
-            .with_cached(asked, |why| self.note(why, Instant::now()), |served| served.copied())
+            .with_cached(asked, |answer| self.note_answer(answer), |served| served.copied())
             .await
     }
 
