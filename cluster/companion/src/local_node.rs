@@ -151,6 +151,8 @@ pub struct StoppedContainers {
     pub ran: bool,
     /// Names of the containers whose preStop hook was to run and did not.
     pub without_hook: Vec<String>,
+    /// Names of the containers whose preStop hook was to run and had begun before, by an earlier agent.
+    pub hook_begun_before: Vec<String>,
 }
 
 /// The node could not be queried, or refused.

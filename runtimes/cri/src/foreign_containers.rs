@@ -2,6 +2,7 @@
 //! observed and stopped, and otherwise left alone.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,9 +11,11 @@ use tokio::time::{Instant, timeout};
 use winddown_shared::{FoundPod, PodUid, PodUidMap, RuntimeError, StoppedContainer};
 
 use super::api::{ContainerState, PodSandboxState};
+use super::begun_hooks::BegunHooks;
 use super::client::{CallError, CriClient, RuntimeEndpointError};
 use super::config::CriTimes;
 use super::first_processes::FirstProcesses;
+use super::foreign_hooks::HookEnd;
 use super::foreign_turns::{self, StopTurn};
 use super::{api, caused, failed, foreign_hooks, foreign_pods, labels};
 
@@ -26,6 +29,7 @@ const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct PodContainers {
     client: Arc<CriClient>,
     processes: Arc<FirstProcesses>,
+    begun_hooks: Arc<BegunHooks>,
 }
 
 /// The state of one pod in the container runtime.
@@ -45,6 +49,8 @@ pub struct ForeignStop {
     pub ran: bool,
     /// Names of the containers whose preStop hook was to run and did not.
     pub without_hook: Vec<String>,
+    /// Names of the containers whose preStop hook was to run and had begun before.
+    pub hook_begun_before: Vec<String>,
 }
 
 // === impl PodContainers ===
@@ -57,7 +63,13 @@ impl PodContainers {
     pub fn new(endpoint: &str) -> Result<Self, RuntimeEndpointError> {
         let times = CriTimes { ask: QUERY_TIMEOUT, ..CriTimes::default() };
         let client = Arc::new(CriClient::new(endpoint, times)?);
-        Ok(Self { client, processes: Arc::default() })
+        Ok(Self { client, processes: Arc::default(), begun_hooks: Arc::default() })
+    }
+
+    /// Records in `directory`, which is to be empty after a boot, which preStop hooks have begun. The same hook does not
+    /// begin again, in this agent or the next. One that only sleeps is not recorded: it may sleep again.
+    pub fn record_hooks(self, directory: impl Into<PathBuf>) -> Self {
+        Self { begun_hooks: Arc::new(BegunHooks { directory: Some(directory.into()) }), ..self }
     }
 
     /// Every pod with a running container or a ready sandbox, from two requests. A container whose first
@@ -123,13 +135,14 @@ impl PodContainers {
         let turns = foreign_turns::of(running.collect(), sidecars);
         let mut all = ForeignStop { ran: !turns.is_empty(), ..ForeignStop::default() };
         let stops = turns.into_iter().map(|(container, turn)| {
-            let client = Arc::clone(&self.client);
             // A call that is dropped may make the runtime forget the kill that was to follow.
-            tokio::spawn(stop_one(client, container, turn, grace, runs_hooks))
+            tokio::spawn(self.clone().stop_one(container, turn, grace, runs_hooks))
         });
         for stopped in join_all(stops).await {
             match stopped {
-                Ok(Ok(name)) => all.without_hook.extend(name),
+                Ok(Ok((_, HookEnd::Ran))) => {}
+                Ok(Ok((name, HookEnd::DidNotRun))) => all.without_hook.extend(name),
+                Ok(Ok((name, HookEnd::BegunBefore))) => all.hook_begun_before.extend(name),
                 Ok(Err(error)) => return Err(caused("stopping the pod's containers", error)),
                 Err(_) => return Err(failed("stopping the pod's containers was cut short")),
             }
@@ -182,6 +195,28 @@ impl PodContainers {
         join_all(asked).await.into_iter().collect()
     }
 
+    /// Stops one container when its turn has come. Returns its name, and what its hook has come to, if that was to run.
+    async fn stop_one(
+        self,
+        container: api::Container,
+        turn: StopTurn,
+        grace: Duration,
+        runs_hooks: bool,
+    ) -> Result<(Option<String>, HookEnd), CallError> {
+        let begun = Instant::now();
+        let mut ended = HookEnd::Ran;
+        if let Some(hook) = foreign_hooks::of(&container).filter(|_| runs_hooks) {
+            let (client, begun_hooks) = (&self.client, &self.begun_hooks);
+            ended = foreign_hooks::run(client, begun_hooks, &container, hook, grace).await;
+        }
+        let last_call = grace.saturating_sub(foreign_hooks::signal_time(grace));
+        let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;
+        // The runtime takes whole seconds.
+        let left = grace.saturating_sub(begun.elapsed()) + ON_THE_WAY;
+        self.client.stop_container(&container.id, left).await?;
+        Ok((container.labels.get(labels::CONTAINER_NAME).cloned(), ended))
+    }
+
     async fn list_both(&self) -> Result<(Vec<api::PodSandbox>, Vec<api::Container>), RuntimeError> {
         let sandboxes = self.client.list_pod_sandbox(api::ListPodSandboxRequest { filter: None });
         let (sandboxes, containers) = tokio::join!(sandboxes, self.list(None));
@@ -197,28 +232,6 @@ impl PodContainers {
         let answer = self.client.list_containers(request).await;
         Ok(answer.map_err(|error| caused("listing containers", error))?.containers)
     }
-}
-
-/// Stops one container when its turn has come. Returns its name if its hook was to run and did not.
-async fn stop_one(
-    client: Arc<CriClient>,
-    container: api::Container,
-    turn: StopTurn,
-    grace: Duration,
-    runs_hooks: bool,
-) -> Result<Option<String>, CallError> {
-    let begun = Instant::now();
-    let mut ran = true;
-    if let Some(hook) = foreign_hooks::of(&container).filter(|_| runs_hooks) {
-        ran = foreign_hooks::run(&client, &container, hook, grace).await;
-    }
-    let last_call = grace.saturating_sub(foreign_hooks::signal_time(grace));
-    let _ = timeout(last_call.saturating_sub(begun.elapsed()), turn.comes()).await;
-    // The runtime takes whole seconds.
-    let left = grace.saturating_sub(begun.elapsed()) + ON_THE_WAY;
-    client.stop_container(&container.id, left).await?;
-    let name = container.labels.get(labels::CONTAINER_NAME).cloned();
-    Ok(name.filter(|_| !ran))
 }
 
 fn of_pod(uid: &PodUid) -> impl Iterator<Item = (String, String)> {

@@ -9,6 +9,7 @@ use winddown_engine::EnvironmentFacts;
 use winddown_engine::action::Action;
 
 use super::api::Container;
+use super::begun_hooks::BegunHooks;
 use super::client::CriClient;
 use super::{api, labels, sandbox};
 
@@ -16,6 +17,17 @@ use super::{api, labels, sandbox};
 const MAX_SIGNAL_TIME: Duration = Duration::from_secs(2);
 /// The shortest time of a command: the runtime takes whole seconds, and none means no limit.
 const MIN_COMMAND_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// What a hook has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HookEnd {
+    /// It ran, or failed, or there is none.
+    Ran,
+    /// It could not be run.
+    DidNotRun,
+    /// It had begun before, and did not run again.
+    BegunBefore,
+}
 
 /// What is left of the grace period for the stop signal when something before it would use all of it: a quarter, and at
 /// most 2 s.
@@ -29,33 +41,36 @@ pub(super) fn of(container: &Container) -> Option<k8s::LifecycleHandler> {
     facts.spec.lifecycle?.pre_stop
 }
 
-/// Runs the hook within `grace`, less the time for the stop signal. Returns whether it ran; one that failed has run.
+/// Runs the hook within `grace`, less the time for the stop signal, unless it has begun before.
 pub(super) async fn run(
     client: &Arc<CriClient>,
+    hooks: &BegunHooks,
     container: &Container,
     hook: k8s::LifecycleHandler,
     grace: Duration,
-) -> bool {
+) -> HookEnd {
     let within = grace.saturating_sub(signal_time(grace));
-    let Some(action) = action(client, container, &hook).await else { return false };
-    let ran = match action {
-        Action::Exec(command) => return exec(client, container, command, within).await,
-        Action::Sleep(pause) => {
+    let ran = match action(client, container, &hook).await {
+        None | Some(Action::Grpc { .. }) => return HookEnd::DidNotRun,
+        Some(Action::Sleep(pause)) => {
             sleep(pause.min(within)).await;
-            return true;
+            return HookEnd::Ran;
         }
-        Action::Http(request) => timeout(within, async { request.ask().await.map(drop) }).await,
-        Action::Tcp(endpoint) => timeout(within, endpoint.connect()).await,
-        Action::Grpc { .. } => return false,
+        _ if !hooks.begin(&container.id) => return HookEnd::BegunBefore,
+        Some(Action::Exec(command)) => return exec(client, container, command, within).await,
+        Some(Action::Http(request)) => {
+            timeout(within, async { request.ask().await.map(drop) }).await
+        }
+        Some(Action::Tcp(endpoint)) => timeout(within, endpoint.connect()).await,
     };
     let why = match ran {
-        Ok(Ok(())) => return true,
+        Ok(Ok(())) => return HookEnd::Ran,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no answer in time".to_owned(),
     };
     let (pod, name) = labels::title(&container.labels);
     tracing::warn!(pod, container = name, "preStop hook: {why}");
-    true
+    HookEnd::Ran
 }
 
 /// What the hook does. Only a request that names no host needs the pod's address, which the runtime knows.
@@ -80,15 +95,16 @@ async fn action(
     Action::of_handler(hook, &facts.spec, &pod)
 }
 
-/// Runs a command in the container. Returns whether it ran.
+/// Runs a command in the container.
 async fn exec(
     client: &Arc<CriClient>,
     container: &Container,
     command: Vec<String>,
     within: Duration,
-) -> bool {
+) -> HookEnd {
     let (pod, name) = labels::title(&container.labels);
-    match client.exec_sync(&container.id, command, within.max(MIN_COMMAND_TIMEOUT)).await {
+    let ran = match client.exec_sync(&container.id, command, within.max(MIN_COMMAND_TIMEOUT)).await
+    {
         Ok(answer) if answer.exit_code == 0 => true,
         Ok(answer) => {
             tracing::info!(pod, container = name, "preStop hook: exit code {}", answer.exit_code);
@@ -98,5 +114,6 @@ async fn exec(
             tracing::warn!(pod, container = name, "preStop hook: {error}");
             error.is_deadline_of_the_runtime()
         }
-    }
+    };
+    if ran { HookEnd::Ran } else { HookEnd::DidNotRun }
 }

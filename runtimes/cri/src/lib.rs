@@ -74,6 +74,7 @@ use winddown_shared::{
 };
 
 mod api;
+mod begun_hooks;
 mod cgroup;
 mod client;
 mod config;

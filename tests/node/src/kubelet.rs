@@ -14,9 +14,11 @@ pub const KUBELET: &str = "/usr/local/bin/kubelet";
 pub const KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 const CONFIGURATION: &str = "/var/lib/kubelet/config.yaml";
 
-/// Prepares what a kubelet requires: it uses the address of the default route, and insists on these kernel settings,
-/// which belong to the host here and cannot be written.
-const PREPARE: &str = "ip link add kubelet0 type bridge
+/// Prepares what a kubelet requires: it uses the address of the default route, waits for name servers that do not answer
+/// unless it finds its own name, and insists on these kernel settings, which belong to the host here and cannot be
+/// written.
+const PREPARE: &str = "echo 10.99.0.1 $(hostname) >>/etc/hosts
+ip link add kubelet0 type bridge
 ip address add 10.99.0.1/24 dev kubelet0
 ip link set kubelet0 up
 ip route add default dev kubelet0

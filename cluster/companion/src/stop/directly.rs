@@ -149,10 +149,15 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
             && !grace.remaining().is_zero()
             && runs_hooks(request.now().accepted, self.kubelet.held_at());
         let stopped = self.stop_within(pod, runtime_uid, grace, hooks).await;
-        if let Ok(StoppedContainers { without_hook, .. }) = &stopped
-            && !without_hook.is_empty()
-        {
-            request.remark(format!("the preStop hook of {} did not run", without_hook.join(", ")));
+        if let Ok(StoppedContainers { without_hook, hook_begun_before, .. }) = &stopped {
+            for (names, what) in [
+                (without_hook, "did not run"),
+                (hook_begun_before, "had begun before, and did not run again"),
+            ] {
+                if !names.is_empty() {
+                    request.remark(format!("the preStop hook of {} {what}", names.join(", ")));
+                }
+            }
         }
         if let Err(error) = &stopped {
             tracing::warn!(pod = %pod.pod_ref(), "its containers cannot be stopped: {error}");

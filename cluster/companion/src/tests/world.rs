@@ -585,7 +585,7 @@ impl LocalContainers for World {
         self.state().running.remove(uid);
         self.start_again(uid);
         let without_hook = runs_hooks.then(|| "a".to_owned()).into_iter().collect();
-        Ok(StoppedContainers { ran, without_hook })
+        Ok(StoppedContainers { ran, without_hook, ..StoppedContainers::default() })
     }
 
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {

@@ -32,6 +32,8 @@ use winddown_node::cluster::{Cluster, connect_early};
 /// The environment variable with the UID of the agent's own pod, if it runs in one.
 const OWN_UID: &str = "POD_UID";
 
+/// The preStop hooks that have begun, in the volatile directory.
+const BEGUN_HOOKS: &str = "hooks-begun";
 /// How long reading the kubelet's directory may take; it may be on a disk that hangs.
 const KUBELET_DIRECTORY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long to wait for a shutdown of an earlier agent to resume; after that it is taken not to.
@@ -59,7 +61,8 @@ impl Service {
             .await
             .map_err(ClusterStartError::Credentials)?;
         let containers = PodContainers::new(&config.node.container_runtime_endpoint)
-            .map_err(RuntimeStartError::Endpoint)?;
+            .map_err(RuntimeStartError::Endpoint)?
+            .record_hooks(volatile(&config).join(BEGUN_HOOKS));
         let node = KubeletNode {
             containers,
             kubelet: KubeletService::new(volatile(&config)),
@@ -201,7 +204,11 @@ impl LocalContainers for KubeletNode {
         let ContainerStop { grace, runs_hooks, sidecars, .. } = stop;
         let stopped = self.containers.stop(uid, *grace, *runs_hooks, sidecars).await;
         let stopped = stopped.map_err(|error| node_error(&error))?;
-        Ok(StoppedContainers { ran: stopped.ran, without_hook: stopped.without_hook })
+        Ok(StoppedContainers {
+            ran: stopped.ran,
+            without_hook: stopped.without_hook,
+            hook_begun_before: stopped.hook_begun_before,
+        })
     }
 
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {

@@ -135,6 +135,39 @@ async fn hooks_of_every_kind_that_a_kubelet_recorded_run_once_and_before_the_sto
 }
 
 #[tokio::test]
+async fn a_hook_that_an_agent_began_before_it_was_killed_is_not_run_again_by_the_next() {
+    let stage = Fake::set().await;
+    let runtime = stage.open_now().await;
+    let all = [
+        with_hook("command", &json!({"exec": {"command": ["sync"]}})),
+        with_hook("pause", &json!({"sleep": {"seconds": 1}})),
+    ];
+    let web = pod("web", &json!({"containers": all}));
+    run(&runtime, &web).await;
+    let begun = stage.dir.path().join("begun");
+    stage.cri.script("ExecSync", 1, Fault::Hang);
+    let killed = async {
+        let containers = beside(&stage).record_hooks(&begun);
+        containers.stop(web.uid(), secs(9), true, &[]).await.unwrap();
+    };
+    let began = eventually("the hook began", || !calls(&stage, "ExecSync").is_empty());
+    tokio::select! {
+        () = killed => panic!("the hook hangs"),
+        () = began => {}
+    }
+    let next = beside(&stage).record_hooks(&begun);
+    let stopped = next.stop(web.uid(), secs(9), true, &[]).await.unwrap();
+    assert_eq!(
+        (&*stopped.hook_begun_before, &*stopped.without_hook),
+        (&named(&["command"])[..], &[][..])
+    );
+    assert_eq!(calls(&stage, "ExecSync").len(), 1);
+    let stops = calls(&stage, "StopContainer");
+    assert!(stops.contains(&"StopContainer command 9".to_owned()), "{stops:?}");
+    assert!(stops.contains(&"StopContainer pause 8".to_owned()), "it pauses again: {stops:?}");
+}
+
+#[tokio::test]
 async fn sidecars_are_stopped_after_the_others_have_exited_and_their_hooks_run_before() {
     let stage = Fake::set().await;
     let runtime = stage.open_now().await;

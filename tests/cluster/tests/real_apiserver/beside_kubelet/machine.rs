@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
+use winddown_node_tests::crio::{self, Crio};
 use winddown_node_tests::kubelet::{self, KUBECONFIG, KUBELET, STATIC_PODS};
 use winddown_node_tests::scenario::{GROUPS, Scenario, Setup, TestResult};
 use winddown_node_tests::{Bridge, PodLog, Process, TestPod, read_pod_log};
@@ -56,11 +57,13 @@ pub(crate) struct Wanted {
     pub(crate) seconds: [u32; 3],
     /// Those of [`WITH_VOLUMES`] have a volume.
     pub(crate) volumes: bool,
+    /// CRI-O runs them, and not containerd.
+    pub(crate) crio: bool,
 }
 
 impl Wanted {
     pub(crate) fn by(ends: Ends) -> Self {
-        Self { ends, pods: pods(), seconds: [6, 4, 4], volumes: false }
+        Self { ends, pods: pods(), seconds: [6, 4, 4], volumes: false, crio: false }
     }
 }
 
@@ -102,22 +105,29 @@ impl Machine {
             println!("SKIPPED: {test}: WINDDOWN_KUBELET names no kubelet");
             return Ok(None);
         };
-        let more = format!(
-            "mode: companion\nkubeconfig: {KUBECONFIG}\n\
-             containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n"
-        );
-        let Wanted { ends, pods, seconds, volumes } = wanted;
-        let setup = Setup { more, seconds, ..Setup::default() };
-        let Some(scenario) = Scenario::with_containerd_as(test, pods, &setup).await? else {
-            return Ok(None);
+        let mut more = format!("mode: companion\nkubeconfig: {KUBECONFIG}\n");
+        let Wanted { ends, pods, seconds, volumes, crio } = wanted;
+        let scenario = if crio {
+            let Some(crio) = Crio::named(test, "cgroupfs") else { return Ok(None) };
+            let setup = Setup { more, seconds, ..Setup::default() };
+            Scenario::with_crio(test, pods, &setup, &crio).await?
+        } else {
+            more += "containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n";
+            let setup = Setup { more, seconds, ..Setup::default() };
+            Scenario::with_containerd_as(test, pods, &setup).await?
         };
+        let Some(scenario) = scenario else { return Ok(None) };
         // One API server has the nodes of all tests.
         let node = format!("kubelet-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         scenario.node.run(&["hostname", &node]).await?;
         let way = Proxy::to(&api.url).await;
         let mut machine = Self { scenario, bridge: None, api, node, way };
         machine.connect().await?;
-        machine.start_kubelet(Path::new(&kubelet), ends, seconds).await?;
+        let mut configuration = configuration(ends, seconds);
+        if crio {
+            configuration["containerRuntimeEndpoint"] = json!(format!("unix://{}", crio::SOCKET));
+        }
+        machine.start_kubelet(Path::new(&kubelet), &configuration).await?;
         machine.make_pods(volumes).await?;
         let node = &machine.scenario.node;
         match ends {
@@ -173,7 +183,7 @@ winddown uninstall --force; rm -r /etc/winddown";
         vec![("ordinary", of(0)), ("queues", of(1000)), ("critical", of(2_000_000_000))]
     }
 
-    async fn start_kubelet(&self, program: &Path, ends: Ends, seconds: [u32; 3]) -> TestResult {
+    async fn start_kubelet(&self, program: &Path, configuration: &Value) -> TestResult {
         let node = &self.scenario.node;
         let user = format!("system:node:{}", self.node);
         let issued = self.api.authority.client(&user, &["system:nodes"], HOUR);
@@ -189,7 +199,7 @@ winddown uninstall --force; rm -r /etc/winddown";
             "client-key": "/var/lib/kubelet/node.key",
         });
         node.write(KUBECONFIG, self.kubeconfig(&user), 0o600)?;
-        node.install_kubelet(program, &configuration(ends, seconds)).await?;
+        node.install_kubelet(program, configuration).await?;
         node.run(&["systemctl", "start", "kubelet"]).await?;
         Ok(())
     }
