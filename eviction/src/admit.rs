@@ -34,8 +34,7 @@ impl AdmitHandler for PressureGate {
         if admits(conditions, pod) {
             return Ok(());
         }
-        let message = node_had_condition(conditions).into();
-        Err(Rejection { reason: EVICTED.into(), message, retryable: true })
+        Err(Rejection::new(EVICTED, node_had_condition(conditions)).retryable(true))
     }
 }
 

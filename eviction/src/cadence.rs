@@ -12,6 +12,7 @@ mod tests;
 
 /// The sampling intervals of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SamplingIntervals {
     /// The interval while a quarter of what is left above each threshold would last that long, even at the highest
     /// conceivable rate of use. At least `calm`.

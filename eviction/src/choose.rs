@@ -19,6 +19,7 @@ mod tests;
 
 /// A pod on the node.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Candidate<'a> {
     /// The pod.
     pub pod: &'a Pod,
@@ -28,6 +29,14 @@ pub struct Candidate<'a> {
     pub is_never_measured: bool,
     /// The state of its termination; none if it is not terminating.
     pub ending: Option<CandidateEnding>,
+}
+
+impl<'a> Candidate<'a> {
+    /// A pod that is not terminating, and its usage; none if it was not measured.
+    #[must_use]
+    pub const fn new(pod: &'a Pod, stats: Option<&'a PodStats>) -> Self {
+        Self { pod, stats, is_never_measured: false, ending: None }
+    }
 }
 
 /// The state of a pod's termination.

@@ -9,8 +9,8 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 use winddown_shared::{
-    Event, FsLayout, GateReason, GateReasons, NodeStats, PodKiller, PodUidMap, PressureStats,
-    Recorder, VictimLock, WallClock, error_chain,
+    AdmissionGate, Event, FsLayout, GateReason, GateReasons, NodeStats, PodKiller, PodUidMap,
+    PressureStats, Recorder, VictimLock, WallClock, error_chain,
 };
 
 use crate::cadence::SamplingIntervals;
@@ -19,7 +19,7 @@ use crate::choose::CandidateEnding;
 use crate::conditions::Conditions;
 use crate::decide::{Shortage, Snapshot, decide_without};
 use crate::history::{DecisionOutcome, EvictionRecord};
-use crate::hook::Hook;
+use crate::hook::{Hook, HookCommand};
 use crate::observations::Observations;
 use crate::pending_reclaim::PendingReclaim;
 use crate::policy::{Policy, PressureScope};
@@ -42,6 +42,7 @@ pub use view::{EvictionView, Explanation};
 const NODE_MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The loop's dependencies and settings.
+#[non_exhaustive]
 pub struct EvictionParts<K, S, R> {
     /// Stops pods.
     pub killer: Arc<K>,
@@ -72,8 +73,60 @@ pub struct EvictionParts<K, S, R> {
     pub cadence: SamplingIntervals,
 }
 
+impl<K, S, R> EvictionParts<K, S, R> {
+    /// Only what every loop needs: without an alternative, events or a kernel that wakes it, with the usual intervals,
+    /// and with hooks as commands of this machine. No evicted static pod is readmitted. While `gate` is closed the loop
+    /// is paused, and it ends when the gate is dropped. Set other fields as needed.
+    pub fn new(
+        killer: Arc<K>,
+        signals: Arc<S>,
+        reclaim: Arc<R>,
+        policy: Policy,
+        gate: &AdmissionGate,
+        wall: WallClock,
+    ) -> Self {
+        Self {
+            killer,
+            signals,
+            reclaim,
+            alternative: None,
+            recorder: Arc::new(()),
+            victims: VictimLock::new(),
+            hook: Arc::new(HookCommand),
+            static_pods: Arc::new(()),
+            wall,
+            policy: watch::Sender::new(Arc::new(policy)).subscribe(),
+            paused_by: gate.changes(),
+            wake: Arc::default(),
+            cadence: SamplingIntervals::default(),
+        }
+    }
+}
+
 /// Evicts pods when the node runs short. A single task decides, so decisions never overlap. Slow work (stopping a pod,
-/// reclaiming) runs concurrently while the loop keeps sampling.
+/// reclaiming) runs concurrently while the loop keeps sampling. The README of this crate has a whole program.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use winddown_eviction::{EvictionController, EvictionParts, Policy, Reclaim, Signals};
+/// use winddown_shared::{AdmissionGate, PodKiller, WallClock};
+///
+/// /// Starts to evict pods of `killer`. The view shows what is decided.
+/// fn start<K: PodKiller>(
+///     killer: Arc<K>,
+///     signals: Arc<impl Signals>,
+///     reclaim: Arc<impl Reclaim>,
+///     gate: &AdmissionGate,
+///     wall: WallClock,
+/// ) -> winddown_eviction::EvictionView {
+///     let mut parts = EvictionParts::new(killer, signals, reclaim, Policy::default(), gate, wall);
+///     parts.cadence.calm = std::time::Duration::from_secs(2);
+///     let (controller, view) = EvictionController::new(parts);
+///     tokio::spawn(controller.run());
+///     view
+/// }
+/// ```
 pub struct EvictionController<K, S, R> {
     parts: EvictionParts<K, S, R>,
     /// The policy, adapted to the layout of the node's file systems.

@@ -20,6 +20,7 @@ mod tests;
 
 /// One sample of the node.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// When the sample was taken.
     pub now: Instant,
@@ -27,6 +28,14 @@ pub struct Snapshot {
     pub observations: Observations,
     /// The memory stall times of the tasks in [`PressureRule::scope`].
     pub pressure: Option<PressureStats>,
+}
+
+impl Snapshot {
+    /// A sample without stall times.
+    #[must_use]
+    pub const fn new(now: Instant, observations: Observations) -> Self {
+        Self { now, observations, pressure: None }
+    }
 }
 
 /// The result of [`decide`].

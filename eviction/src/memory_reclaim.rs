@@ -89,7 +89,7 @@ impl<R: ReclaimMemory> Alternative for MemoryReclaim<R> {
             let not_before = Some(Instant::now() + pause);
             *all.lock() = Attempts { is_under_way: false, not_before };
             let taken = taken.unwrap_or_else(|_| {
-                Err(ReclaimError { what: format!("still not done after {took:?}"), source: None })
+                Err(ReclaimError::new(format!("still not done after {took:?}"), None))
             });
             let took_ms = took.as_millis();
             match taken.map_err(|error| error_chain(&error)) {

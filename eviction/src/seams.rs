@@ -82,11 +82,20 @@ pub trait Reclaim: Send + Sync + 'static {
 
 /// The amount that was reclaimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reclaimed {
     /// The number of containers, files or images.
     pub items: u64,
     /// The number of bytes, as far as it is known.
     pub bytes: u64,
+}
+
+impl Reclaimed {
+    /// So many items, of so many bytes altogether as far as it is known.
+    #[must_use]
+    pub const fn new(items: u64, bytes: u64) -> Self {
+        Self { items, bytes }
+    }
 }
 
 /// Something that may make the eviction of a pod unnecessary.
@@ -137,6 +146,7 @@ pub trait Readmit: Send + Sync + 'static {
 
 /// A pod that an earlier agent evicted.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct EarlierEviction {
     /// The pod.
     pub pod: Pod,
@@ -144,9 +154,23 @@ pub struct EarlierEviction {
     pub grace_left: Option<Duration>,
 }
 
+impl EarlierEviction {
+    /// A pod with the rest of its grace period; none once it has terminated.
+    #[must_use]
+    pub fn new(pod: Pod, grace_left: Option<Duration>) -> Self {
+        Self { pod, grace_left }
+    }
+}
+
+/// Readmits no pod: where none comes back, as none from an API server does.
+impl Readmit for () {
+    fn readmit(&self, _: &Pod) {}
+}
+
 /// The node could not be measured.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
+#[non_exhaustive]
 pub struct MeasureError {
     /// The operation that failed.
     pub what: String,
@@ -158,6 +182,7 @@ pub struct MeasureError {
 /// A reclaim failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
+#[non_exhaustive]
 pub struct ReclaimError {
     /// The operation that failed.
     pub what: String,
@@ -165,6 +190,22 @@ pub struct ReclaimError {
     #[source]
     pub source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
+
+macro_rules! failed_with {
+    ($($error:ident)*) => {$(
+        impl $error {
+            /// The operation failed, for this reason if it is known.
+            pub fn new(
+                what: impl Into<String>,
+                source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+            ) -> Self {
+                Self { what: what.into(), source }
+            }
+        }
+    )*};
+}
+
+failed_with!(MeasureError ReclaimError);
 
 impl WantedFigures {
     pub(crate) const fn of(signal: Signal) -> Self {

@@ -60,12 +60,20 @@ pub(crate) fn changed(
 
 /// The stats of a pod that uses this much memory.
 pub(crate) fn memory(quantity: &str) -> PodStats {
-    PodStats { memory_working_set: Some(bytes(quantity)), ..PodStats::default() }
+    {
+        let mut stats = PodStats::default();
+        stats.memory_working_set = Some(bytes(quantity));
+        stats
+    }
 }
 
 /// The stats of a pod with this many tasks.
 pub(crate) fn tasks(count: u64) -> PodStats {
-    PodStats { tasks: Some(count), ..PodStats::default() }
+    {
+        let mut stats = PodStats::default();
+        stats.tasks = Some(count);
+        stats
+    }
 }
 
 /// The stats of a pod whose container `main` has this much in its writable layer and its logs.
@@ -77,12 +85,20 @@ pub(crate) fn disk(rootfs: &str, logs: &str) -> PodStats {
         logs: part(logs),
         ..ContainerStats::default()
     };
-    PodStats { containers: vec![main], ..PodStats::default() }
+    {
+        let mut stats = PodStats::default();
+        stats.containers = vec![main];
+        stats
+    }
 }
 
 /// The stats of a pod with this many inodes in its writable layer.
 pub(crate) fn inodes(count: u64) -> PodStats {
     let rootfs = Some(DiskUse { bytes: 0, inodes: count });
     let main = ContainerStats { name: "main".into(), rootfs, ..ContainerStats::default() };
-    PodStats { containers: vec![main], ..PodStats::default() }
+    {
+        let mut stats = PodStats::default();
+        stats.containers = vec![main];
+        stats
+    }
 }

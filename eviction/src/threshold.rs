@@ -32,6 +32,7 @@ pub const DEFAULT_HARD: [(Signal, &str); 5] = [
 
 /// A threshold: the resource is short when less than this is available.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Threshold {
     /// The signal that is watched.
     pub signal: Signal,
@@ -46,6 +47,12 @@ pub struct Threshold {
 // === impl Threshold ===
 
 impl Threshold {
+    /// A hard threshold without a minimum reclaim.
+    #[must_use]
+    pub const fn new(signal: Signal, value: ThresholdValue) -> Self {
+        Self { signal, value, grace: Duration::ZERO, min_reclaim: None }
+    }
+
     /// Whether this is a hard threshold: a pod is evicted as soon as it is met, with one second of grace.
     #[must_use]
     pub fn is_hard(&self) -> bool {

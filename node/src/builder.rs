@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 use winddown_host::machine::{boot_clock, boot_id, host_name, wall_clock};
-use winddown_shared::{BootClock, PluginError, Runtime, WallClock};
+use winddown_shared::{BootClock, Runtime, WallClock};
 
 use crate::core::CoreParts;
+use crate::registered_plugin::PluginError;
 use crate::{Machine, Node, NodeIdentity, NodePlugin, PodSource, Product, Settings};
 
 /// Builds a [`Node`]. Each method names the default of what it sets.

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Backoff, BootClock,
-    DesiredPods, EarlierKill, Intake, Pod, PodKiller, PodUidMap, PodWorkers, Recorder,
-    RegisteredPlugin, Runtime, RuntimeSyncer, WallClock, WorkerObserver, critical,
+    DesiredPods, EarlierKill, Intake, Pod, PodKiller, PodUidMap, PodWorkers, Recorder, Runtime,
+    RuntimeSyncer, WallClock, WorkerObserver, critical,
 };
 use winddown_static_pods::ManifestDirectory;
 
@@ -18,6 +18,7 @@ use crate::fit::{Fit, Machine, Supported};
 use crate::kept_kills::KeptKills;
 use crate::links::{Links, next_change};
 use crate::recorders::Recorders;
+use crate::registered_plugin::RegisteredPlugin;
 use crate::{NodeIdentity, PodSource, Product, Settings};
 
 /// How long a shutdown that is already in progress waits for the pods to be found again.

@@ -11,8 +11,8 @@ use tokio::sync::watch;
 use winddown_host::{Capacity, LocalNode, ReadError, Roots, machine::host_name};
 use winddown_shared::{
     Admission, AdmissionFailureHandler, AdmissionGate, AdmitHandler, Allocatable, GateState, Mutex,
-    NodeFit, NodeSource, NodeView, OtherPods, Pod, Rejection, ResourceName, Runtime, VictimLock,
-    critical, error_chain, platform_fits,
+    NodeFit, NodeSource, NodeView, OtherPods, Pod, Rejection, ResourceName, Runtime, RuntimeError,
+    VictimLock, critical, error_chain, platform_fits,
 };
 
 use crate::Settings;
@@ -277,11 +277,9 @@ impl<R: Runtime> AdmitHandler for Supported<R> {
     fn admit(&self, pod: &Pod, _others: &OtherPods) -> Result<(), Rejection> {
         // First, for the kubelet's reasons.
         self.fit.node().map_or(Ok(()), |node| platform_fits(pod, &node))?;
-        self.runtime.supports(pod).map_err(|error| Rejection {
-            reason: "PodFeatureUnsupported".into(),
-            message: error.to_string().into(),
-            retryable: false,
-        })
+        let refused =
+            |error: RuntimeError| Rejection::new("PodFeatureUnsupported", error.to_string());
+        self.runtime.supports(pod).map_err(refused)
     }
 }
 

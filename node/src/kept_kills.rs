@@ -11,10 +11,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use winddown_shared::{
     BootClock, EarlierKill, Event, KillReason, KillRequest, Mutex, PodRef, PodUid, PodUidMap,
-    Recorder, RegisteredPlugin, RestartCondition, StatusOverride, error_chain,
+    Recorder, RestartCondition, StatusOverride, error_chain,
 };
 
 use crate::kept_file;
+use crate::registered_plugin::RegisteredPlugin;
 
 /// Keeps a file for each pod that is terminating, and for each that has terminated and must not start yet
 /// ([`KillReason::restart_condition`]). The files survive the agent but not the machine, so no write waits for a disk.

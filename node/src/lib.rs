@@ -73,6 +73,7 @@ mod product;
 #[cfg(feature = "shutdown")]
 mod protection;
 mod recorders;
+mod registered_plugin;
 #[cfg(all(feature = "systemd", feature = "shutdown"))]
 pub mod service;
 mod settings;
@@ -93,14 +94,15 @@ use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
 use winddown_shared::{
-    AdmissionFailureHandler, EarlierKill, PluginError, PluginStatusLines, PodKiller, PodUidMap,
-    PodWorkers, RegisteredPlugin, Runtime, RuntimeSyncer, WallTime, critical,
+    AdmissionFailureHandler, EarlierKill, PluginStatusLines, PodKiller, PodUidMap, PodWorkers,
+    Runtime, RuntimeSyncer, WallTime, critical,
 };
 
 use crate::core::Core;
 use crate::links::Links;
 use crate::metrics::ProcessReader;
 use crate::plugin::{Answers, Contributions, Lead, PluginSection};
+use crate::registered_plugin::RegisteredPlugin;
 use builder::NodeParts;
 
 pub use builder::NodeBuilder;
@@ -120,6 +122,7 @@ pub use pressure::Eviction;
 pub use product::Product;
 #[cfg(feature = "shutdown")]
 pub use protection::{AgentRole, KubeletFacts, KubeletPresence, ProtectionFacts, protection};
+pub use registered_plugin::PluginError;
 #[cfg(all(feature = "systemd", feature = "shutdown"))]
 pub use service::SystemdService;
 pub use settings::{Settings, SettingsSource};

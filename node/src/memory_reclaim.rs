@@ -20,9 +20,8 @@ impl ReclaimMemory for ThroughRuntime {
         time: Duration,
     ) -> Result<u64, ReclaimError> {
         let freed = self.0.take_back(pod, figure, bytes, time).await;
-        freed.map(|freed| freed.bytes).map_err(|error| ReclaimError {
-            what: format!("taking memory back from pod {pod}"),
-            source: Some(Arc::new(error)),
+        freed.map(|freed| freed.bytes).map_err(|error| {
+            ReclaimError::new(format!("taking memory back from pod {pod}"), Some(Arc::new(error)))
         })
     }
 }

@@ -33,11 +33,11 @@ use std::time::Duration;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::registry::Registry;
 use winddown_shared::{
-    Event, Pod, PodUid, Recorder, RegisteredPlugin, ResourceName, WallClock, WallTime,
-    WorkerObserver,
+    Event, Pod, PodUid, Recorder, ResourceName, WallClock, WallTime, WorkerObserver,
 };
 
 use crate::Product;
+use crate::registered_plugin::RegisteredPlugin;
 use counted::Counted;
 use plugin::OfPlugin;
 use starting::StartingPods;

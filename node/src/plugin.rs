@@ -14,13 +14,13 @@ use winddown_control::api::{
 };
 use winddown_shared::{
     AdmissionFailureHandler, AdmitHandler, EarlierKill, NodeHandle, NodeHandleParts, Plugin,
-    PluginStatusLines, PodUidMap, PodWorkers, Recorder, RegisteredPlugin, Runtime, RuntimeSyncer,
-    critical,
+    PluginStatusLines, PodUidMap, PodWorkers, Recorder, Runtime, RuntimeSyncer, critical,
 };
 
 use crate::core::Core;
 use crate::links::Links;
 use crate::metrics::ScrapedNode;
+use crate::registered_plugin::RegisteredPlugin;
 
 /// A plug-in of a node: one of this crate's, or a third-party [`Plugin`].
 pub trait NodePlugin<R: Runtime>: Send + 'static {

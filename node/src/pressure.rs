@@ -16,7 +16,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{Notify, watch};
 use winddown_eviction::{
     Alternative, Conditions, EarlierEviction, EvictionController, EvictionParts, EvictionView,
-    HookCommand, Policy, Readmit, SamplingIntervals, Signal,
+    Policy, Readmit, Signal,
 };
 use winddown_host::UsagePaths;
 use winddown_shared::{
@@ -119,21 +119,15 @@ impl<R: Runtime> NodePlugin<R> for Eviction {
             wanted: core.wanted.subscribe(),
             returning: Arc::clone(&returning),
         };
-        let (controller, view) = EvictionController::new(EvictionParts {
-            killer: Arc::new(core.workers.clone()),
-            signals: Arc::clone(&signals),
-            reclaim: Arc::new(GiveBack { runtime, image_age }),
-            alternative,
-            recorder: core.recorder(),
-            victims: core.fit.victim_lock(),
-            hook: Arc::new(HookCommand),
-            static_pods: Arc::new(static_pods),
-            wall: core.wall.clone(),
-            policy,
-            paused_by: core.gate.changes(),
-            wake: Arc::clone(&wake),
-            cadence: SamplingIntervals::default(),
-        });
+        let killer = Arc::new(core.workers.clone());
+        let reclaim = Arc::new(GiveBack { runtime, image_age });
+        let first = Policy::clone(&policy.borrow());
+        let (measured, wall) = (Arc::clone(&signals), core.wall.clone());
+        let mut parts = EvictionParts::new(killer, measured, reclaim, first, &core.gate, wall);
+        (parts.policy, parts.alternative) = (policy, alternative);
+        (parts.recorder, parts.victims) = (core.recorder(), core.fit.victim_lock());
+        (parts.static_pods, parts.wake) = (Arc::new(static_pods), Arc::clone(&wake));
+        let (controller, view) = EvictionController::new(parts);
         let contributions = &mut node.contributions;
         contributions.admission.push(Arc::new(view.gate()));
         let relief = Relief { conditions: view.conditions(), returning };
@@ -238,7 +232,7 @@ impl<R: Runtime> Readmit for Manifests<R> {
         let evicted = snapshot.filter(|pod| pod.prior_reason == Some(KillReason::Eviction));
         let evicted = evicted.filter_map(|snapshot| {
             let grace_left = status_view::grace_left(&snapshot);
-            Some(EarlierEviction { pod: snapshot.pod?, grace_left })
+            Some(EarlierEviction::new(snapshot.pod?, grace_left))
         });
         evicted.collect()
     }

@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use winddown_shared::{PluginError, PluginMetric, RegisteredPlugin};
+use winddown_shared::PluginMetric;
+
+use crate::registered_plugin::{PluginError, RegisteredPlugin};
 
 /// The prefix of the metrics' names in this crate's sources.
 const OURS: &str = "winddown_";

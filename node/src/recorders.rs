@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use winddown_shared::status::StatusStore;
-use winddown_shared::{
-    Event, Pod, PodRef, PodUid, Recorder, RegisteredPlugin, WallClock, WorkerObserver,
-};
+use winddown_shared::{Event, Pod, PodRef, PodUid, Recorder, WallClock, WorkerObserver};
 
 use crate::kept_kills::KeptKills;
 use crate::metrics::{Metrics, PodStartup};
+use crate::registered_plugin::RegisteredPlugin;
 use crate::{Decisions, Product};
 
 /// Forwards each event to every recorder.

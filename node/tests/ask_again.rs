@@ -44,8 +44,7 @@ impl AdmitHandler for Closed {
         if !*self.closed.borrow() {
             return Ok(());
         }
-        let (reason, message) = ("Closed".into(), "It is closed".into());
-        Err(Rejection { reason, message, retryable: self.retryable })
+        Err(Rejection::new("Closed", "It is closed").retryable(self.retryable))
     }
 }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use winddown_control::api::{DrainRequest, ErrorCode, KillBody, PodState};
 use winddown_control::{ActApi, HealthApi, PlanApi, StatusApi};
-use winddown_node::{Node, NodeBuilder, Product};
+use winddown_node::{Node, NodeBuilder, PluginError, Product};
 use winddown_shared::testing::{FakeRuntime, pod};
-use winddown_shared::{Counter, Plugin, PluginError, PluginMetric, PluginName};
+use winddown_shared::{Counter, Plugin, PluginMetric, PluginName};
 use winddown_static_pods::DesiredManifests;
 
 fn secs(s: u64) -> Duration {

@@ -84,7 +84,7 @@ impl AdmissionFailureHandler for PreemptionHandler {
         let message = message(pod, others, &victims, &requirements);
         let signal = requirements.into_iter().next().map(|(resource, _)| resource);
         let victims = victims.into_iter().map(|place| victim(&others[place])).collect();
-        PreemptionOutcome::Preempt(VictimPlan { victims, message, signal })
+        PreemptionOutcome::Preempt(VictimPlan::new(victims, message, signal))
     }
 }
 
@@ -92,7 +92,7 @@ fn victim(pod: &Pod) -> Victim {
     let request = KillRequest::new(KillReason::Preemption).with_evict(true).with_status(Some(
         StatusOverride::failed(REASON, MESSAGE, Some(DISRUPTION_MESSAGE.into())),
     ));
-    Victim { pod: pod.clone(), request }
+    Victim::new(pod.clone(), request)
 }
 
 /// Describes the shortage, the victims and the pods that are kept.

@@ -19,8 +19,7 @@ use winddown_runtimes::process::{
 };
 use winddown_shared::display::{clean, duration, pod_count};
 use winddown_shared::{
-    Inhibitor, KillReason, KillRequest, LockState, PluginError, PodKiller, ShutdownKind,
-    error_chain,
+    Inhibitor, KillReason, KillRequest, LockState, PodKiller, ShutdownKind, error_chain,
 };
 use winddown_shutdown::{Outcome, ProgressPhase, ShutdownReport, Trigger};
 use winddown_systemd::stand_in::{ShutdownOutcome, StandIn};
@@ -34,7 +33,7 @@ use crate::{CommandError, DrillArgs, Exit, GlobalArgs, Output, TextFormat};
 use winddown_config::{Config, ConfigError};
 use winddown_control::StatusApi;
 use winddown_control::api::{PodState, PodStatus, RejectedPod, Status};
-use winddown_node::{Configured, Node, NodeIdentity, ShutdownHandle, policy_of};
+use winddown_node::{Configured, Node, NodeIdentity, PluginError, ShutdownHandle, policy_of};
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};
 
 /// The node name of the rehearsal, in place of the machine's.

@@ -18,16 +18,16 @@ pub(super) async fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let client = Client::new(&global.socket);
-    let mut last = Seen::Nothing;
+    let mut last = LastAnswer::Nothing;
     let met = async {
         let mut events = feed::listen(&client, client.watch().await);
         while let Some(event) = events.recv().await {
             match event {
                 FeedEvent::Status(status) => match judge(args.condition, &status) {
                     Ok(met) => return Ok(met),
-                    Err(unmet) => last = Seen::Unmet(unmet),
+                    Err(unmet) => last = LastAnswer::Unmet(unmet),
                 },
-                FeedEvent::Gone(error) => last = Seen::NoAgent(error),
+                FeedEvent::Gone(error) => last = LastAnswer::NoAgent(error),
                 FeedEvent::Failed(error) => return Err(error.into()),
             }
         }
@@ -44,13 +44,13 @@ pub(super) async fn run(
 }
 
 /// What was last heard of the agent.
-enum Seen {
+enum LastAnswer {
     Nothing,
     NoAgent(ClientError),
     Unmet(String),
 }
 
-impl Seen {
+impl LastAnswer {
     /// The error when the time is over.
     fn after(self, args: &WaitArgs) -> CommandError {
         let time = seconds(args.timeout.as_secs_f64());

@@ -23,8 +23,7 @@ struct InMemory(Mutex<HashMap<PodUid, Pod>>, broadcast::Sender<PodUid>);
 impl Runtime for InMemory {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
         self.0.lock().insert(pod.uid().clone(), pod.clone());
-        let status = self.pod_status(pod.uid()).await?;
-        Ok(SyncedPod { status, ..SyncedPod::default() })
+        Ok(self.pod_status(pod.uid()).await?.into())
     }
 
     // A real runtime sends SIGTERM here, and SIGKILL when `grace.expired()` resolves.
@@ -45,33 +44,15 @@ impl Runtime for InMemory {
     async fn pod_status(&self, uid: &PodUid) -> Result<PodRuntimeStatus, RuntimeError> {
         let pods = self.0.lock();
         let spec = pods.get(uid).and_then(|pod| pod.spec.as_ref());
-        let containers = spec.into_iter().flat_map(|s| &s.containers).map(|c| ContainerStatus {
-            name: c.name.as_str().into(),
-            kind: ContainerKind::Regular,
-            id: format!("memory://{uid}/{}", c.name),
-            image: c.image.clone().unwrap_or_default(),
-            image_id: String::new(),
-            state: ContainerState::Running { started_at: WallTime::UNIX_EPOCH },
-            last_exit: None,
-            restart_count: 0,
-            started: true,
-            ready: true,
+        let containers = spec.into_iter().flat_map(|s| &s.containers).map(|c| {
+            let state = ContainerState::Running { started_at: WallTime::UNIX_EPOCH };
+            ContainerStatus::new(c.name.as_str(), ContainerKind::Regular, state)
         });
-        Ok(PodRuntimeStatus { containers: containers.collect(), ..PodRuntimeStatus::default() })
+        Ok(PodRuntimeStatus::new(containers.collect()))
     }
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
-        let listed = |pod: &Pod| RuntimePod {
-            uid: pod.uid().clone(),
-            name: pod.name().clone(),
-            namespace: pod.namespace().clone(),
-            running: true,
-            grace: pod.termination_grace_period(),
-            requests: None,
-            spec_mark: None,
-            is_undisturbed: false,
-        };
-        Ok(self.0.lock().values().map(listed).collect())
+        Ok(self.0.lock().values().map(|pod| RuntimePod::of(pod, true)).collect())
     }
 
     fn changes(&self) -> broadcast::Receiver<PodUid> {

@@ -74,8 +74,16 @@ pub enum Verdict {
 }
 
 /// The refusal of a pod.
+///
+/// ```
+/// use winddown_shared::Rejection;
+///
+/// let refused = Rejection::new("Closed", "The node is closed until noon.").retryable(true);
+/// assert_eq!(refused.to_string(), "Closed: The node is closed until noon.");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {message}")]
+#[non_exhaustive]
 pub struct Rejection {
     /// `status.reason`, for example `NodeShutdown`.
     pub reason: Arc<str>,
@@ -89,6 +97,17 @@ pub struct Rejection {
 }
 
 impl Rejection {
+    /// A refusal for good.
+    pub fn new(reason: impl Into<Arc<str>>, message: impl Into<Arc<str>>) -> Self {
+        Self { reason: reason.into(), message: message.into(), retryable: false }
+    }
+
+    /// Sets [`retryable`](Self::retryable).
+    #[must_use]
+    pub fn retryable(self, retryable: bool) -> Self {
+        Self { retryable, ..self }
+    }
+
     /// The message with the kubelet's prefix, as in the status.
     pub fn status_message(&self) -> String {
         format!("Pod was rejected: {}", self.message)

@@ -259,6 +259,7 @@ impl EarlierKill {
 
 /// How a pod terminated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PodStopped {
     /// When the first container got SIGTERM; `None` when there was nothing to stop, or when that is not known.
     pub signalled_at: Option<Instant>,
@@ -271,6 +272,11 @@ pub struct PodStopped {
 }
 
 impl PodStopped {
+    /// These containers were running, and the last was gone at `stopped_at`.
+    pub fn at(stopped_at: Instant, containers: Vec<StoppedContainer>) -> Self {
+        Self { stopped_at: Some(stopped_at), containers, ..Self::default() }
+    }
+
     /// Whether any container had to be killed because its grace period ran out.
     pub fn forced(&self) -> bool {
         self.containers.iter().any(|c| c.forced)
@@ -279,6 +285,7 @@ impl PodStopped {
 
 /// How one container was stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoppedContainer {
     /// The container's name in the pod's spec.
     pub name: Arc<str>,
@@ -289,10 +296,15 @@ pub struct StoppedContainer {
 }
 
 impl StoppedContainer {
+    /// A container that exited with this code, whether it needed SIGKILL or not.
+    pub fn new(name: impl Into<Arc<str>>, exit_code: i32, forced: bool) -> Self {
+        Self { name: name.into(), exit_code, forced }
+    }
+
     /// Creates the entry that a kubelet or a container runtime reports. Exit code 137 (SIGKILL) is
     /// the only sign of a grace period that ran out, unless the reason is `OOMKilled`.
     pub fn from_exit_code(name: impl Into<Arc<str>>, exit_code: i32, reason: &str) -> Self {
-        Self { name: name.into(), exit_code, forced: exit_code == 137 && reason != "OOMKilled" }
+        Self::new(name, exit_code, exit_code == 137 && reason != "OOMKilled")
     }
 }
 

@@ -62,15 +62,15 @@ pub use kill::{
 pub use plugin::reviews::{ReviewError, Reviews};
 pub use plugin::{
     Counter, Gauge, KillHandle, MetricValue, NodeHandle, NodeHandleParts, NodePod, Plugin,
-    PluginError, PluginMetric, PluginStatusLine, PluginStatusLines, RegisteredPlugin,
-    TerminationSpec,
+    PluginMetric, PluginStatusLine, PluginStatusLines, TerminationSpec,
 };
 pub use pod::http_get;
 pub use pod::on_reboot::{ON_REBOOT_ANNOTATION, OnReboot};
 pub use pod::{
-    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerKind,
-    IdentityError, Pod, PodRef, PodUid, PodUidMap, QosClass, Requests, ResourceName, RuntimePod,
-    SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
+    CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION, ContainerExit,
+    ContainerKind, ContainerState, ContainerStatus, IdentityError, Pod, PodRef, PodUid, PodUidMap,
+    QosClass, Requests, ResourceName, RuntimePod, SYSTEM_CRITICAL_PRIORITY,
+    SYSTEM_NODE_CRITICAL_PRIORITY, UidHasher,
 };
 pub use runtime::found_pod::{FoundContainer, FoundPod};
 pub use runtime::garbage::{Freed, Garbage, MemoryFigure};
@@ -79,10 +79,7 @@ pub use runtime::stats::{
     ContainerStats, DiskUse, FsLayout, FsStats, LimitStats, MemoryStats, NodeStats, PodStats,
     PressureStats, SwapStats, VolumeStats,
 };
-pub use runtime::{
-    ContainerExit, ContainerState, ContainerStatus, PodRuntimeStatus, Runtime, RuntimeError,
-    SyncedPod, UnsupportedField,
-};
+pub use runtime::{PodRuntimeStatus, Runtime, RuntimeError, SyncedPod, UnsupportedField};
 pub use shutdown::inhibitor::{
     Inhibitor, InhibitorState, LockState, ShutdownBlock, ShutdownKind, ShutdownRequest,
 };

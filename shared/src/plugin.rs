@@ -19,7 +19,7 @@ use crate::{
     WallTime,
 };
 
-pub use metrics::{Counter, Gauge, MetricValue, PluginError, PluginMetric, RegisteredPlugin};
+pub use metrics::{Counter, Gauge, MetricValue, PluginMetric};
 
 /// A controller that a node runs in addition to its own.
 ///

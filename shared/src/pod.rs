@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1 as api;
 mod amounts;
 mod compact;
 mod container_kind;
+mod container_status;
 pub mod http_get;
 pub(crate) mod on_reboot;
 mod pod_ref;
@@ -21,6 +22,7 @@ mod totals;
 mod uid;
 
 pub use container_kind::ContainerKind;
+pub use container_status::{ContainerExit, ContainerState, ContainerStatus};
 pub use pod_ref::PodRef;
 pub use priority::{
     CONFIG_MIRROR_ANNOTATION, CONFIG_SOURCE_ANNOTATION, CONFIG_SPEC_ANNOTATION,

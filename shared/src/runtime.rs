@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 use crate::{
-    ContainerKind, EvictionConstraints, Freed, Garbage, Grace, KillReason, MemoryFigure,
-    NodeEnding, Pod, PodStats, PodStopped, PodUid, Recorder, RuntimePlaces, RuntimePod,
-    StoppedContainer, WallTime,
+    ContainerKind, ContainerState, ContainerStatus, EvictionConstraints, Freed, Garbage, Grace,
+    KillReason, MemoryFigure, NodeEnding, Pod, PodStats, PodStopped, PodUid, Recorder,
+    RuntimePlaces, RuntimePod, StoppedContainer, WallTime,
 };
 
 pub(crate) mod found_pod;
@@ -237,6 +237,7 @@ pub trait Runtime: Send + Sync + 'static {
 
 /// The result of [`Runtime::sync_pod`].
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SyncedPod {
     /// The containers after the call.
     pub status: PodRuntimeStatus,
@@ -247,13 +248,27 @@ pub struct SyncedPod {
     pub ignored: Vec<UnsupportedField>,
 }
 
+impl From<PodRuntimeStatus> for SyncedPod {
+    fn from(status: PodRuntimeStatus) -> Self {
+        Self { status, ..Self::default() }
+    }
+}
+
 /// A field that asks for something that a runtime does not support.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UnsupportedField {
     /// Path of the field, for example `spec.volumes[0].nfs`.
     pub field: String,
     /// What is not supported, and what to write instead.
     pub why: String,
+}
+
+impl UnsupportedField {
+    /// The field at this path, and why it is not supported.
+    pub fn new(field: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { field: field.into(), why: why.into() }
+    }
 }
 
 impl From<UnsupportedField> for RuntimeError {
@@ -267,6 +282,7 @@ const UNSEEN: &str = "ContainerStatusUnknown";
 
 /// A pod's containers as the runtime sees them.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct PodRuntimeStatus {
     /// Init containers first, then the regular ones, each in the spec's order. A container that was
     /// never created is present as [`ContainerState::Waiting`] if the spec is known.
@@ -278,6 +294,11 @@ pub struct PodRuntimeStatus {
 }
 
 impl PodRuntimeStatus {
+    /// These containers. When the pod started, and its addresses, are fields to set.
+    pub fn new(containers: Vec<ContainerStatus>) -> Self {
+        Self { containers, ..Self::default() }
+    }
+
     /// Whether any container runs.
     pub fn any_running(&self) -> bool {
         self.containers.iter().any(|c| matches!(c.state, ContainerState::Running { .. }))
@@ -328,67 +349,6 @@ impl PodRuntimeStatus {
     }
 }
 
-/// One container, as the runtime sees it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ContainerStatus {
-    /// The name in the pod's spec.
-    pub name: Arc<str>,
-    /// Its role.
-    pub kind: ContainerKind,
-    /// The runtime's id with its scheme (`containerd://…`, `process://…`); empty if never created.
-    pub id: String,
-    /// The image as the spec names it.
-    pub image: String,
-    /// The image of its newest run, with the digest; empty if unknown.
-    pub image_id: String,
-    /// Its current state.
-    pub state: ContainerState,
-    /// How the previous run exited, if there was one.
-    pub last_exit: Option<ContainerExit>,
-    /// The number of restarts.
-    pub restart_count: u32,
-    /// Whether it has started (its startup probe passed, or there is none).
-    pub started: bool,
-    /// Whether it is ready (its readiness probe passed, or there is none).
-    pub ready: bool,
-}
-
-/// The state of a container.
-#[derive(Clone, Debug, PartialEq)]
-pub enum ContainerState {
-    /// It is not running yet, or waits to be restarted.
-    Waiting {
-        /// `ContainerCreating`, `PodInitializing`, `CrashLoopBackOff`, …
-        reason: Arc<str>,
-        /// For people; may be empty.
-        message: String,
-    },
-    /// It runs.
-    Running {
-        /// When it started.
-        started_at: WallTime,
-    },
-    /// It has exited and is not waiting for a restart.
-    Exited(ContainerExit),
-}
-
-/// How one run of a container exited.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ContainerExit {
-    /// Exit code as Kubernetes shows it: 128 + signal number for a container killed by a signal.
-    pub exit_code: i32,
-    /// The signal that killed it, if any.
-    pub signal: Option<i32>,
-    /// `Completed`, `Error`, `OOMKilled`, `ContainerStatusUnknown`, …
-    pub reason: Arc<str>,
-    /// The termination message; may be empty.
-    pub message: String,
-    /// When it started.
-    pub started_at: Option<WallTime>,
-    /// When it exited.
-    pub finished_at: Option<WallTime>,
-}
-
 /// Why the runtime could not do what was requested.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -431,6 +391,7 @@ pub enum RuntimeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ContainerExit;
 
     fn container(kind: ContainerKind, end: Option<(i64, &str)>) -> ContainerStatus {
         let at = |second| WallTime::from_second(second).ok();
@@ -445,30 +406,14 @@ mod tests {
                 finished_at: at(second),
             }),
         };
-        let (name, id, image) = ("a".into(), String::new(), String::new());
-        let (last_exit, restart_count) = (None, 0);
-        let (started, ready) = (false, false);
-        let image_id = String::new();
-        ContainerStatus {
-            name,
-            kind,
-            id,
-            image,
-            image_id,
-            state,
-            last_exit,
-            restart_count,
-            started,
-            ready,
-        }
+        ContainerStatus::new("a", kind, state)
     }
 
     #[test]
     fn a_pods_end_is_that_of_its_last_container_unless_one_runs_or_was_not_seen() {
         let ends = |containers: &[(ContainerKind, Option<(i64, &str)>)]| {
             let containers = containers.iter().map(|(kind, end)| container(*kind, *end)).collect();
-            let (at, ends) =
-                PodRuntimeStatus { containers, ..PodRuntimeStatus::default() }.ends()?;
+            let (at, ends) = PodRuntimeStatus::new(containers).ends()?;
             Some((at.as_second(), ends.iter().map(|end| end.forced).collect::<Vec<_>>()))
         };
         use ContainerKind::{Init, Regular, Sidecar};

@@ -26,15 +26,9 @@ impl UnitStop {
     /// The shutdown, in place of the one that the login manager has not announced, or announces too late.
     pub(crate) fn instead_of(self, login: InhibitorState) -> InhibitorState {
         let Self { kind, since, delay } = self;
-        InhibitorState {
-            lock: login.lock,
-            preparing: true,
-            epoch: Self::EPOCH,
-            since: Some(since),
-            kind,
-            request: login.request,
-            delay: Some(delay),
-            delay_set_by: None,
-        }
+        let mut state = login;
+        (state.preparing, state.epoch, state.since) = (true, Self::EPOCH, Some(since));
+        (state.kind, state.delay, state.delay_set_by) = (kind, Some(delay), None);
+        state
     }
 }

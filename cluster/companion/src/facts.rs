@@ -175,14 +175,12 @@ pub(super) fn status(pod: &api::Pod, ended: bool) -> PodRuntimeStatus {
         let found = find(&said.container_statuses, &container.name);
         (container, ContainerKind::Regular, found)
     });
-    PodRuntimeStatus {
-        containers: inits
-            .chain(regular)
-            .map(|(container, kind, found)| one(container, kind, found, ended))
-            .collect(),
-        started_at: said.start_time.as_ref().map(|time| time.0),
-        ips: said.pod_ips.iter().flatten().map(|ip| ip.ip.clone()).collect(),
-    }
+    let all = inits.chain(regular);
+    let containers = all.map(|(container, kind, found)| one(container, kind, found, ended));
+    let mut status = PodRuntimeStatus::new(containers.collect());
+    status.started_at = said.start_time.as_ref().map(|time| time.0);
+    status.ips = said.pod_ips.iter().flatten().map(|ip| ip.ip.clone()).collect();
+    status
 }
 
 /// How the containers named in `before` ended, as far as `after` shows it.
@@ -211,29 +209,25 @@ fn one(
 ) -> ContainerStatus {
     let found = found.unwrap_or_default();
     let state = match state(found.state.unwrap_or_default()) {
-        ContainerState::Running { started_at } if ended => ContainerState::Exited(ContainerExit {
-            exit_code: UNKNOWN_EXIT,
-            signal: None,
-            reason: "ContainerStatusUnknown".into(),
-            message: "the container's end was not observed".to_owned(),
-            started_at: Some(started_at),
-            finished_at: None,
-        }),
+        ContainerState::Running { started_at } if ended => {
+            let mut exit = ContainerExit::new(UNKNOWN_EXIT);
+            exit.reason = "ContainerStatusUnknown".into();
+            "the container's end was not observed".clone_into(&mut exit.message);
+            exit.started_at = Some(started_at);
+            ContainerState::Exited(exit)
+        }
         state => state,
     };
     let running = matches!(state, ContainerState::Running { .. });
-    ContainerStatus {
-        name: container.name.as_str().into(),
-        kind,
-        id: found.container_id.unwrap_or_default(),
-        image: container.image.clone().unwrap_or_default(),
-        image_id: found.image_id,
-        state,
-        last_exit: found.last_state.and_then(|last| last.terminated).map(exit),
-        restart_count: u32::try_from(found.restart_count).unwrap_or(0),
-        started: running && found.started.unwrap_or(true),
-        ready: running && found.ready,
-    }
+    let mut status = ContainerStatus::new(container.name.as_str(), kind, state);
+    status.id = found.container_id.unwrap_or_default();
+    status.image = container.image.clone().unwrap_or_default();
+    status.image_id = found.image_id;
+    status.last_exit = found.last_state.and_then(|last| last.terminated).map(exit);
+    status.restart_count = u32::try_from(found.restart_count).unwrap_or(0);
+    status.started = running && found.started.unwrap_or(true);
+    status.ready = running && found.ready;
+    status
 }
 
 fn state(state: api::ContainerState) -> ContainerState {
@@ -252,14 +246,13 @@ fn state(state: api::ContainerState) -> ContainerState {
 }
 
 fn exit(said: api::ContainerStateTerminated) -> ContainerExit {
-    ContainerExit {
-        exit_code: said.exit_code,
-        signal: said.signal.filter(|signal| *signal != 0),
-        reason: said.reason.unwrap_or_default().into(),
-        message: said.message.unwrap_or_default(),
-        started_at: said.started_at.map(|time| time.0),
-        finished_at: said.finished_at.map(|time| time.0),
-    }
+    let mut exit = ContainerExit::new(said.exit_code);
+    exit.signal = said.signal.filter(|signal| *signal != 0);
+    exit.reason = said.reason.unwrap_or_default().into();
+    exit.message = said.message.unwrap_or_default();
+    exit.started_at = said.started_at.map(|time| time.0);
+    exit.finished_at = said.finished_at.map(|time| time.0);
+    exit
 }
 
 fn stays_ended(pod: &api::Pod, container: &api::ContainerStatus) -> bool {

@@ -426,17 +426,8 @@ impl PodIndex {
     pub(super) fn list(&self) -> Vec<RuntimePod> {
         let pods = self.pods.lock();
         let here = pods.values().filter(|entry| !entry.gone);
-        here.map(|entry| RuntimePod {
-            uid: entry.newest.uid().clone(),
-            name: entry.newest.name().clone(),
-            namespace: entry.newest.namespace().clone(),
-            running: !entry.stopped && facts::runs(&entry.newest),
-            grace: entry.newest.termination_grace_period(),
-            requests: None,
-            spec_mark: None,
-            is_undisturbed: false,
-        })
-        .collect()
+        let runs = |entry: &KnownEntry| !entry.stopped && facts::runs(&entry.newest);
+        here.map(|entry| RuntimePod::of(&entry.newest, runs(entry))).collect()
     }
 
     /// Removes a pod that is gone.

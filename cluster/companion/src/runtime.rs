@@ -70,7 +70,7 @@ impl<N: KubeletHost> Runtime for KubeletRuntime<N> {
 
     /// Starts nothing: returns the status as the kubelet reports it.
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
-        Ok(SyncedPod { status: self.core.sync(pod), ..SyncedPod::default() })
+        Ok(self.core.sync(pod).into())
     }
 
     async fn stop_pod(

@@ -144,11 +144,9 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         let before = facts::running(&pod);
         let runtime_uid = facts::runtime_uid(&pod);
         if self.is_replaced(&pod, &runtime_uid).await {
-            return Ok(PodStopped {
-                stopped_at: Some(Instant::now()),
-                remark: Some("its mirror pod is gone, and nothing was stopped for it".into()),
-                ..PodStopped::default()
-            });
+            let mut stopped = PodStopped::at(Instant::now(), Vec::new());
+            stopped.remark = Some("its mirror pod is gone, and nothing was stopped for it".into());
+            return Ok(stopped);
         }
         let request = StopRequest::default();
         if pod.is_mirror() {
@@ -177,12 +175,10 @@ impl<A: EndPods, N: KubeletHost> StopCore<A, N> {
         if containers.len() < before.len() && !is_urgent {
             containers.extend(self.exits(&runtime_uid, &before, &containers).await);
         }
-        Ok(PodStopped {
-            signalled_at: request.now().signalled_at().filter(|_| !before.is_empty()),
-            stopped_at: Some(Instant::now()),
-            containers,
-            remark: request.into_remark(),
-        })
+        let mut stopped = PodStopped::at(Instant::now(), containers);
+        stopped.signalled_at = request.now().signalled_at().filter(|_| !before.is_empty());
+        stopped.remark = request.into_remark();
+        Ok(stopped)
     }
 
     /// Resolves when the pod's containers have stopped for good: the API server reports it and the container

@@ -52,7 +52,7 @@ pub(crate) fn waiting(
             }
         }
     }
-    let runtime = &PodRuntimeStatus { containers, ..PodRuntimeStatus::default() };
+    let runtime = &PodRuntimeStatus::new(containers);
     let (stopped, ended_by_agent, host_ips) = (false, None, &[] as &[_]);
     let input = StatusInput { pod, runtime, previous, stopped, ended_by_agent, host_ips, now };
     Some(generate(input))

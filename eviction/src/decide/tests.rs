@@ -349,8 +349,8 @@ fn file_cache_that_can_be_given_back_is_not_used_unless_the_working_set_is_asked
         mem_available: Some(8),
     });
     let swap = Some(winddown_shared::SwapStats { total: 9, free: 5, ..Default::default() });
-    let stats =
-        winddown_shared::NodeStats { memory, swap, ..winddown_shared::NodeStats::default() };
+    let mut stats = winddown_shared::NodeStats::default();
+    (stats.memory, stats.swap) = (memory, swap);
     let left = [MemoryAvailable::default(), MemoryAvailable::WorkingSet].map(|which| {
         let left = Observations::of(&stats, which).get(MEMORY).unwrap();
         (left.available, left.capacity)

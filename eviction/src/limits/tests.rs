@@ -32,7 +32,11 @@ fn with_limits(limits: &[Option<&str>]) -> Pod {
 fn volume(size: &str) -> PodStats {
     let used = DiskUse { bytes: number(size), inodes: 1 };
     let volumes = vec![VolumeStats { name: "scratch".into(), used }];
-    PodStats { volumes, ..PodStats::default() }
+    {
+        let mut stats = PodStats::default();
+        stats.volumes = volumes;
+        stats
+    }
 }
 
 fn cause(pod: &Pod, stats: &PodStats) -> Option<Cause> {

@@ -17,17 +17,22 @@ fn reclaims() -> Policy {
 
 /// One pod with this much recently used file cache and swappable memory.
 fn pods_with(active_file: &str, swappable: &str) -> Vec<(Pod, PodStats)> {
-    let stats = PodStats {
-        active_file: Some(bytes(active_file)),
-        swappable: Some(bytes(swappable)),
-        ..memory("900Mi")
+    let stats = {
+        let mut stats = memory("900Mi");
+        stats.active_file = Some(bytes(active_file));
+        stats.swappable = Some(bytes(swappable));
+        stats
     };
     vec![(pod("web", 0, &[]), stats)]
 }
 
 fn with_swap(available: &str, free: &str) -> NodeStats {
     let swap = SwapStats { total: bytes("4Gi"), free: bytes(free), ..SwapStats::default() };
-    NodeStats { swap: Some(swap), ..left(available) }
+    {
+        let mut stats = left(available);
+        stats.swap = Some(swap);
+        stats
+    }
 }
 
 fn reclaiming(policy: Policy, pods: Vec<(Pod, PodStats)>) -> World {

@@ -21,7 +21,11 @@ const LOW: &str =
     "The node was low on resource: memory. Threshold quantity: 2Gi, available: 1500Mi. ";
 
 fn of(pod: &Pod, containers: Vec<ContainerStats>) -> Message {
-    let stats = PodStats { containers, ..PodStats::default() };
+    let stats = {
+        let mut stats = PodStats::default();
+        stats.containers = containers;
+        stats
+    };
     node_was_low(Resource::Memory, met(), pod, Some(&stats))
 }
 
@@ -70,7 +74,11 @@ fn eviction_message_of_a_pod_with_a_request_of_its_own_names_the_pod() {
             ..ResourceRequirements::default()
         });
     });
-    let stats = PodStats { memory_working_set: Some(number("1.5Gi")), ..PodStats::default() };
+    let stats = {
+        let mut stats = PodStats::default();
+        stats.memory_working_set = Some(number("1.5Gi"));
+        stats
+    };
     let message = node_was_low(Resource::Memory, met(), &pod, Some(&stats));
     let blamed = "Pod whole was using 1536Mi, request is 1Gi, has larger consumption of memory. ";
     assert_eq!(message.text, format!("{LOW}{blamed}"));
@@ -95,7 +103,11 @@ fn disk_pressure_verify_pod_status_counts_writable_layer_and_logs_if_both_are_kn
         ..ContainerStats::default()
     };
     let text = |logs| {
-        let stats = PodStats { containers: vec![main(logs)], ..PodStats::default() };
+        let stats = {
+            let mut stats = PodStats::default();
+            stats.containers = vec![main(logs)];
+            stats
+        };
         let met = (quantity("2Gi"), bytes(number("1.5Gi")));
         node_was_low(Resource::EphemeralStorage, met, &pod, Some(&stats)).text
     };

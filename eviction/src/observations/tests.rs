@@ -22,14 +22,15 @@ fn make_signal_observations() {
             inodes_free: Some(free * 1000),
         })
     };
-    let stats = NodeStats {
-        memory: memory(7 << 20),
-        pods_memory: memory(5 << 20),
-        nodefs: fs(1),
-        imagefs: fs(2),
-        containerfs: fs(3),
-        tasks: Some(LimitStats { at: None, max: 255_816, used: 1000 }),
-        ..NodeStats::default()
+    let stats = {
+        let mut stats = NodeStats::default();
+        stats.memory = memory(7 << 20);
+        stats.pods_memory = memory(5 << 20);
+        stats.nodefs = fs(1);
+        stats.imagefs = fs(2);
+        stats.containerfs = fs(3);
+        stats.tasks = Some(LimitStats { at: None, max: 255_816, used: 1000 });
+        stats
     };
     let expected = [
         ("7Mi", 8 << 20),
@@ -54,20 +55,32 @@ fn what_was_not_measured_is_not_observed() {
         assert_eq!(shown(&NodeStats::default(), signal), None);
     }
     let half = FsStats { available_bytes: Some(0), inodes_free: Some(0), ..FsStats::default() };
-    let stats = NodeStats { nodefs: Some(half), ..NodeStats::default() };
+    let stats = {
+        let mut stats = NodeStats::default();
+        stats.nodefs = Some(half);
+        stats
+    };
     assert_eq!(shown(&stats, Signal::NodeFsAvailable), None);
 }
 
 #[test]
 fn a_file_system_that_makes_inodes_as_needed_never_runs_out_of_them() {
     let btrfs = FsStats { inodes: Some(0), inodes_free: Some(0), ..FsStats::default() };
-    let stats = NodeStats { nodefs: Some(btrfs), ..NodeStats::default() };
+    let stats = {
+        let mut stats = NodeStats::default();
+        stats.nodefs = Some(btrfs);
+        stats
+    };
     assert_eq!(shown(&stats, Signal::NodeFsInodesFree), None);
 }
 
 #[test]
 fn more_tasks_than_there_should_be_are_less_than_none_left() {
     let tasks = Some(LimitStats { at: None, max: 10, used: 12 });
-    let stats = NodeStats { tasks, ..NodeStats::default() };
+    let stats = {
+        let mut stats = NodeStats::default();
+        stats.tasks = tasks;
+        stats
+    };
     assert_eq!(shown(&stats, Signal::PidAvailable), Some(("-2".to_owned(), 10)));
 }

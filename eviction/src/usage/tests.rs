@@ -41,7 +41,11 @@ fn a_pod_of_which_no_part_is_known_that_counts_was_not_measured() {
     no_layers.containers[0].rootfs = None;
     let mut only_logs = no_layers.clone();
     only_logs.volumes.clear();
-    let nothing = PodStats { containers: vec![Default::default()], ..PodStats::default() };
+    let nothing = {
+        let mut stats = PodStats::default();
+        stats.containers = vec![Default::default()];
+        stats
+    };
     let of = |signal, stats: &PodStats, layout| {
         measured(signal, &pod, stats, &Policy::new(Vec::new(), false).for_layout(layout).0)
     };
@@ -93,7 +97,12 @@ fn a_pod_leaves_behind_what_goes_with_it_and_files_are_counted_apart_from_bytes(
 #[test]
 fn what_a_pod_has_in_swap_counts_as_used_only_where_pods_are_swapped_out() {
     let pod = crate::tests::pod("swapped", 0, &[]);
-    let stats = PodStats { memory_working_set: Some(100), swap: Some(50), ..PodStats::default() };
+    let stats = {
+        let mut stats = PodStats::default();
+        stats.memory_working_set = Some(100);
+        stats.swap = Some(50);
+        stats
+    };
     let with = |counts_swap| {
         let mut policy = Policy::new(Vec::new(), false);
         policy.counts_swap = counts_swap;

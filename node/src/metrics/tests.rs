@@ -7,6 +7,8 @@ use winddown_shared::{Counter, Gauge, PluginName, PodRef, PodUid};
 
 use super::*;
 
+use crate::registered_plugin::RegisteredPlugin;
+
 fn secs(s: u64) -> Duration {
     Duration::from_secs(s)
 }

@@ -203,10 +203,8 @@ impl NodeReader {
             return Ok(stats);
         }
         let first = problems.into_iter().next();
-        Err(MeasureError {
-            what: "nothing of the node can be measured".to_owned(),
-            source: first.map(|error| Arc::new(error) as _),
-        })
+        let source = first.map(|error| Arc::new(error) as _);
+        Err(MeasureError::new("nothing of the node can be measured", source))
     }
 
     async fn measure(&mut self) -> Reading {

@@ -26,11 +26,10 @@ impl Reclaim for GiveBack {
             }
         };
         match self.runtime.collect(garbage).await {
-            Ok(freed) => Ok(Reclaimed { items: freed.items, bytes: freed.bytes }),
-            Err(error) => Err(ReclaimError {
-                what: format!("removing {}", named(what)),
-                source: Some(Arc::new(error)),
-            }),
+            Ok(freed) => Ok(Reclaimed::new(freed.items, freed.bytes)),
+            Err(error) => {
+                Err(ReclaimError::new(format!("removing {}", named(what)), Some(Arc::new(error))))
+            }
         }
     }
 }

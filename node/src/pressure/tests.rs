@@ -13,10 +13,10 @@ use winddown_eviction::{
     DecisionOutcome, PressureRule, PressureScope, Signal, Threshold, ThresholdValue,
 };
 use winddown_host::{CgroupMemory, cgroup_number};
-use winddown_shared::testing::{FakeKiller, FakeRecorder, pod};
+use winddown_shared::testing::{FakeKiller, pod};
 use winddown_shared::{
-    ContainerStats, Freed, Garbage, GateReasons, MemoryFigure, PodStats, PodUid, RuntimeError,
-    RuntimePlaces, VictimLock, WallClock, WallTime,
+    AdmissionGate, ContainerStats, Freed, Garbage, MemoryFigure, PodStats, PodUid, RuntimeError,
+    RuntimePlaces, WallClock, WallTime,
 };
 
 use super::*;
@@ -33,13 +33,11 @@ struct Machine(tempfile::TempDir);
 /// A runtime that reads the usage of pods from their cgroups.
 struct Files(PathBuf);
 
-struct Brought;
-
 struct World {
     machine: Arc<Machine>,
     killer: FakeKiller,
     view: EvictionView,
-    _senders: (watch::Sender<Arc<Policy>>, watch::Sender<GateReasons>),
+    _kept: (watch::Sender<Arc<Policy>>, AdmissionGate),
     _task: JoinHandle<()>,
 }
 
@@ -133,11 +131,12 @@ impl Files {
             memory_working_set: Some(memory),
             ..ContainerStats::default()
         };
-        Some(PodStats {
-            memory_working_set: Some(memory),
-            tasks: cgroup_number(&read("pids.current")?),
-            containers: vec![main],
-            ..PodStats::default()
+        Some({
+            let mut stats = PodStats::default();
+            stats.memory_working_set = Some(memory);
+            stats.tasks = cgroup_number(&read("pids.current")?);
+            stats.containers = vec![main];
+            stats
         })
     }
 }
@@ -152,8 +151,9 @@ impl EvictionRuntime for Files {
     }
 
     fn where_to_measure(&self) -> BoxFuture<'_, Result<RuntimePlaces, RuntimeError>> {
-        let pods_cgroup = Some("/edge.slice/pods".to_owned());
-        ready(Ok(RuntimePlaces { pods_cgroup, ..RuntimePlaces::default() })).boxed()
+        let mut places = RuntimePlaces::default();
+        places.pods_cgroup = Some("/edge.slice/pods".to_owned());
+        ready(Ok(places)).boxed()
     }
 
     fn collect(&self, _: Garbage) -> BoxFuture<'_, Result<Freed, RuntimeError>> {
@@ -171,10 +171,6 @@ impl EvictionRuntime for Files {
     }
 }
 
-impl Readmit for Brought {
-    fn readmit(&self, _: &Pod) {}
-}
-
 // === impl World ===
 
 impl World {
@@ -182,34 +178,24 @@ impl World {
         let machine = Arc::new(Machine::new());
         let runtime = Arc::new(Files(machine.0.path().join("cgroup/edge.slice/pods")));
         let places = MeasuredPlaces::new(machine.places(), runtime.clone());
-        let (policy, still) =
-            (watch::Sender::new(Arc::new(policy)), watch::Sender::new(GateReasons::NONE));
+        let policy = watch::Sender::new(Arc::new(policy));
         let signals = Measured::new(&places, runtime.clone(), policy.subscribe());
         places.find().await;
         let killer = FakeKiller::with(PODS.map(pod));
         for uid in PODS {
             killer.takes(&PodUid::new(uid), Duration::from_millis(900));
         }
-        let (controller, view) = EvictionController::new(EvictionParts {
-            killer: Arc::new(killer.clone()),
-            signals: Arc::new(signals),
-            reclaim: Arc::new(GiveBack {
-                runtime,
-                image_age: watch::Sender::default().subscribe(),
-            }),
-            alternative: None,
-            recorder: Arc::new(FakeRecorder::default()),
-            victims: VictimLock::new(),
-            hook: Arc::new(HookCommand),
-            static_pods: Arc::new(Brought),
-            wall: WallClock::fixed(WallTime::UNIX_EPOCH),
-            policy: policy.subscribe(),
-            paused_by: still.subscribe(),
-            wake: Arc::default(),
-            cadence: SamplingIntervals::default(),
-        });
+        let reclaim =
+            Arc::new(GiveBack { runtime, image_age: watch::Sender::default().subscribe() });
+        let (shared, signals) = (Arc::new(killer.clone()), Arc::new(signals));
+        let (first, wall) =
+            (Policy::clone(&policy.borrow()), WallClock::fixed(WallTime::UNIX_EPOCH));
+        let gate = AdmissionGate::new();
+        let mut parts = EvictionParts::new(shared, signals, reclaim, first, &gate, wall);
+        parts.policy = policy.subscribe();
+        let (controller, view) = EvictionController::new(parts);
         let task = tokio::spawn(controller.run());
-        let world = Self { machine, killer, view, _senders: (policy, still), _task: task };
+        let world = Self { machine, killer, view, _kept: (policy, gate), _task: task };
         tokio::time::sleep(A_WHILE).await;
         assert_eq!(world.ended(), [""; 0], "it is calm");
         world
@@ -240,7 +226,7 @@ impl World {
 
 fn hard(signal: Signal, least: &str) -> Threshold {
     let value = ThresholdValue::Quantity(least.parse().unwrap());
-    Threshold { signal, value, grace: Duration::ZERO, min_reclaim: None }
+    Threshold::new(signal, value)
 }
 
 #[tokio::test(start_paused = true)]

@@ -68,7 +68,11 @@ impl Pressed {
 
     fn uses(&self, pod: &Pod, mib: u64) {
         let memory_working_set = Some(mib * MIB);
-        let stats = PodStats { memory_working_set, ..PodStats::default() };
+        let stats = {
+            let mut stats = PodStats::default();
+            stats.memory_working_set = memory_working_set;
+            stats
+        };
         self.b.runtime.uses(pod.uid(), stats);
     }
 

@@ -26,9 +26,7 @@ use tokio_util::sync::CancellationToken;
 use winddown_host::machine::{boot_id, group_id, node_name, wall_clock};
 use winddown_node_api::PodStreams;
 use winddown_shared::display::duration;
-use winddown_shared::{
-    LockState, PluginError, Runtime, WallClock, WallTime, critical, error_chain,
-};
+use winddown_shared::{LockState, Runtime, WallClock, WallTime, critical, error_chain};
 use winddown_systemd::{Bus, InhibitorConfig, LogindInhibitor, Notifier, hold_block};
 
 use winddown_api_client::ApiHealth;
@@ -38,8 +36,8 @@ use winddown_node::cluster::Cluster;
 use winddown_node::metrics;
 use winddown_node::service::kept_lock;
 use winddown_node::{
-    Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PodSource, Product,
-    policy_of, trusted_paths,
+    Configuration, Configured, Machine, Node, NodeIdentity, NodePlugin, PluginError, PodSource,
+    Product, policy_of, trusted_paths,
 };
 use winddown_node_api::NodeApi;
 use winddown_static_pods::{DesiredManifests, ManifestDirectory};

@@ -193,14 +193,8 @@ pub(super) fn enter_early(
         }
         let stops = state.stop.is_some();
         let Some(run) = state.run(name, id).filter(|run| run.end.is_none()) else { return false };
-        let exit = ContainerExit {
-            exit_code,
-            signal: None,
-            reason: reason("", exit_code).into(),
-            message: String::new(),
-            started_at: run.started_at,
-            finished_at: Some(context.config.wall.now()),
-        };
+        let mut exit = ContainerExit::new(exit_code);
+        (exit.started_at, exit.finished_at) = (run.started_at, Some(context.config.wall.now()));
         finish(run, exit, stops, context);
         run.own.early = true;
     }
@@ -241,23 +235,14 @@ fn exit(status: &api::ContainerStatus, message: &str) -> ContainerExit {
     // containerd records the start when the call returns: on a busy machine a short run has exited by then.
     let started_at =
         time(status.started_at).map(|at| finished_at.map_or(at, |finished| at.min(finished)));
-    ContainerExit {
-        exit_code: status.exit_code,
-        // CRI does not distinguish a process killed by a signal from one that exited with the same code.
-        signal: None,
-        reason: reason(&status.reason, status.exit_code).into(),
-        message: message.to_owned(),
-        started_at,
-        finished_at,
+    // CRI does not distinguish a process killed by a signal from one that exited with the same code.
+    let mut exit = ContainerExit::new(status.exit_code);
+    if !status.reason.is_empty() {
+        exit.reason = status.reason.as_str().into();
     }
-}
-
-fn reason(given: &str, exit_code: i32) -> &str {
-    match (given, exit_code) {
-        ("", 0) => "Completed",
-        ("", _) => "Error",
-        _ => given,
-    }
+    message.clone_into(&mut exit.message);
+    (exit.started_at, exit.finished_at) = (started_at, finished_at);
+    exit
 }
 
 async fn termination_message(

@@ -64,7 +64,7 @@ async fn remove_dead_containers(context: &Arc<CriContext>) -> Result<Freed, Runt
                 false => Ok(()),
             };
             if is_free && removed.is_ok() {
-                freed += Freed { items: 1, bytes: 0 };
+                freed += Freed::new(1, 0);
                 continue;
             }
             // The next listing includes it again, except the newest run, whose flag is reset here.
@@ -109,7 +109,7 @@ async fn remove_unused_images(
         match context.client.remove_image(request).await {
             Ok(_) => {
                 context.images.changed.notify_one();
-                freed += Freed { items: 1, bytes: image.size };
+                freed += Freed::new(1, image.size);
             }
             Err(error) if error.is_not_found() => {}
             Err(error) => {
@@ -160,7 +160,7 @@ async fn remove_volumes(
             return Ok(Freed::default());
         }
         volumes::remove_all(&proc_root, &pods, &path)?;
-        Ok(Freed { items: 1, bytes: 0 })
+        Ok(Freed::new(1, 0))
     })
     .await
 }

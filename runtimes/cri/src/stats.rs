@@ -95,11 +95,11 @@ pub(super) async fn runtime_places(
         }
         None => None,
     };
-    Ok(RuntimePlaces {
-        pods_cgroup,
-        images: first(answer.image_filesystems),
-        containers: first(answer.container_filesystems),
-    })
+    let mut places = RuntimePlaces::default();
+    places.pods_cgroup = pods_cgroup;
+    places.images = first(answer.image_filesystems);
+    places.containers = first(answer.container_filesystems);
+    Ok(places)
 }
 
 /// The places of a pod's files. `None` if only the pod's labels are known.

@@ -27,7 +27,9 @@ pub(super) async fn sync(
     let again_in = sync::pass(context, entry, pod).await?;
     garbage::prune(context, entry);
     let ignored = entry.lock().own.ignored.clone();
-    Ok(SyncedPod { status: context.status(entry), again_in, ignored })
+    let mut synced = SyncedPod::from(context.status(entry));
+    (synced.again_in, synced.ignored) = (again_in, ignored);
+    Ok(synced)
 }
 
 /// Records the pod's current object.

@@ -234,19 +234,16 @@ impl<B: RunScope> EnginePodState<B> {
 
     /// Returns the pod for a listing.
     pub fn summary(&self, uid: &PodUid) -> RuntimePod {
-        RuntimePod {
-            uid: uid.clone(),
-            name: self.label.1.clone(),
-            namespace: self.label.0.clone(),
-            running: self.any_running(),
-            grace: self.pod.as_ref().map_or(self.grace, Pod::termination_grace_period),
-            requests: match &self.pod {
-                Some(pod) => Some(pod.fit_requests().clone()),
-                None => self.requests.clone(),
-            },
-            spec_mark: self.spec_mark.clone(),
-            is_undisturbed: self.is_undisturbed(),
-        }
+        let (namespace, name) = self.label.clone();
+        let mut listed = RuntimePod::new(uid.clone(), name, namespace, self.any_running());
+        listed.grace = self.pod.as_ref().map_or(self.grace, Pod::termination_grace_period);
+        listed.requests = match &self.pod {
+            Some(pod) => Some(pod.fit_requests().clone()),
+            None => self.requests.clone(),
+        };
+        listed.spec_mark.clone_from(&self.spec_mark);
+        listed.is_undisturbed = self.is_undisturbed();
+        listed
     }
 
     /// Whether it is known that nothing has told the pod to stop: each container but the init ones runs, was not sent its

@@ -38,7 +38,10 @@ pub fn status<B: RunScope>(state: &EnginePodState<B>, scheme: &str) -> PodRuntim
         (one.container.kind, counts.map(progress))
     }));
     let containers = all.iter().map(|one| one.status(state, scheme, initialized)).collect();
-    PodRuntimeStatus { containers, started_at: state.started_at, ips: state.ips.clone() }
+    let mut status = PodRuntimeStatus::new(containers);
+    status.started_at = state.started_at;
+    status.ips.clone_from(&state.ips);
+    status
 }
 
 /// A container whose status is reported.
@@ -68,18 +71,15 @@ impl<B: RunScope> Shown<'_, B> {
             newest.filter(|run| is_waiting && !run.undone).and_then(|run| run.end.as_ref());
         // The image of the run, if known: the spec may name another one now.
         let image = newest.and_then(|run| run.image.as_ref()).or(container.image.as_ref());
-        ContainerStatus {
-            name: container.name.clone(),
-            kind: container.kind,
-            id: newest.map(|run| format!("{scheme}://{}", run.id)).unwrap_or_default(),
-            image: image.map(|image| image.to_string()).unwrap_or_default(),
-            image_id: newest.map(|run| run.image_id.to_string()).unwrap_or_default(),
-            state: now,
-            last_exit: own_end.map(|end| &end.exit).or(container.last_exit.as_ref()).cloned(),
-            restart_count: newest.map_or(0, |run| run.attempt),
-            started: running.is_some_and(|run| run.probe_state.started),
-            ready: is_ready(container.kind, self.run.map(progress)),
-        }
+        let mut status = ContainerStatus::new(container.name.clone(), container.kind, now);
+        status.id = newest.map(|run| format!("{scheme}://{}", run.id)).unwrap_or_default();
+        status.image = image.map(|image| image.to_string()).unwrap_or_default();
+        status.image_id = newest.map(|run| run.image_id.to_string()).unwrap_or_default();
+        status.last_exit = own_end.map(|end| &end.exit).or(container.last_exit.as_ref()).cloned();
+        status.restart_count = newest.map_or(0, |run| run.attempt);
+        status.started = running.is_some_and(|run| run.probe_state.started);
+        status.ready = is_ready(container.kind, self.run.map(progress));
+        status
     }
 
     fn state(
@@ -205,14 +205,7 @@ mod tests {
         for (container, exit_code) in state.containers.iter_mut().zip(codes) {
             let mut run = Run::new(format!("{}-0", container.name), 0, Duration::ZERO, 0);
             run.started_at = Some(WallTime::UNIX_EPOCH);
-            let exit = ContainerExit {
-                exit_code,
-                signal: None,
-                reason: "Error".into(),
-                message: String::new(),
-                started_at: None,
-                finished_at: None,
-            };
+            let exit = ContainerExit::new(exit_code);
             run.finish(exit, (Duration::ZERO, Duration::ZERO), false, &CrashBackoff::default());
             container.begin(run);
         }

@@ -232,7 +232,7 @@ fn finish<B: RunScope>(state: &mut EnginePodState<B>) -> PodStopped {
         let exit = run.end.as_ref().map(|end| &end.exit);
         let exit_code = exit.map_or(KILLED, |exit| exit.exit_code);
         let forced = run.forced || exit.is_some_and(was_killed);
-        Some(StoppedContainer { name: Arc::clone(name), exit_code, forced })
+        Some(StoppedContainer::new(Arc::clone(name), exit_code, forced))
     });
     state.stop = Some(record);
     stopped
@@ -245,14 +245,11 @@ fn was_killed(exit: &ContainerExit) -> bool {
 
 /// The exit of a container whose end was not observed; `message` says so.
 pub fn unknown_end(message: &str, started_at: Option<WallTime>, now: WallTime) -> ContainerExit {
-    ContainerExit {
-        exit_code: KILLED,
-        signal: None,
-        reason: UNKNOWN_END.into(),
-        message: message.to_owned(),
-        started_at,
-        finished_at: Some(now),
-    }
+    let mut exit = ContainerExit::new(KILLED);
+    exit.reason = UNKNOWN_END.into();
+    message.clone_into(&mut exit.message);
+    (exit.started_at, exit.finished_at) = (started_at, Some(now));
+    exit
 }
 
 /// The grace period of a pod's containers.

@@ -188,7 +188,7 @@ impl Findings {
     pub fn refuse(&mut self, field: &str, why: &str) {
         let dot = if self.path.is_empty() || field.is_empty() { "" } else { "." };
         let field = format!("{}{dot}{field}", self.path);
-        self.all.push(UnsupportedField { field, why: why.to_owned() });
+        self.all.push(UnsupportedField::new(field, why));
     }
 
     /// Reports the field if `refused`.

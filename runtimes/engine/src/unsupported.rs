@@ -24,5 +24,5 @@ pub fn refused_or_ignored(
 pub fn ephemeral(pod: &Pod) -> Option<UnsupportedField> {
     let later = pod.spec.as_ref()?.ephemeral_containers.as_ref()?;
     let (field, why) = ("spec.ephemeralContainers".to_owned(), "they are not run".to_owned());
-    (!later.is_empty()).then_some(UnsupportedField { field, why })
+    (!later.is_empty()).then_some(UnsupportedField::new(field, why))
 }

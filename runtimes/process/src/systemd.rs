@@ -82,12 +82,10 @@ pub fn check_supported(pod: &Pod) -> Vec<UnsupportedField> {
     let spec = pod.spec.iter();
     let mut all = spec.flat_map(|s| s.init_containers.iter().flatten().chain(&s.containers));
     if all.any(|container| !names::fits(pod.uid(), &container.name)) {
-        found.push(UnsupportedField {
-            field: "metadata.uid".to_owned(),
-            why:
-                "with the containers' names it is too long for the name of a unit: use shorter ones"
-                    .to_owned(),
-        });
+        found.push(UnsupportedField::new(
+            "metadata.uid",
+            "with the containers' names it is too long for the name of a unit: use shorter ones",
+        ));
     }
     found
 }

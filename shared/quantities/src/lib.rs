@@ -8,6 +8,7 @@
 
 mod go_duration;
 mod quantity;
+pub mod readable;
 mod seconds_up;
 
 pub use go_duration::{

@@ -39,6 +39,7 @@ pub enum PreemptionOutcome {
 
 /// The pods to preempt so that another pod fits.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct VictimPlan {
     /// The pods, in the order in which they were chosen. They are terminated in parallel.
     pub victims: Vec<Victim>,
@@ -48,11 +49,30 @@ pub struct VictimPlan {
     pub signal: Option<ResourceName>,
 }
 
+impl VictimPlan {
+    /// These pods, the message of the pod that waits for them, and the resource that counts as the cause.
+    pub fn new(
+        victims: Vec<Victim>,
+        message: impl Into<Arc<str>>,
+        signal: Option<ResourceName>,
+    ) -> Self {
+        Self { victims, message: message.into(), signal }
+    }
+}
+
 /// A pod to preempt so that another fits.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Victim {
     /// The pod.
     pub pod: Pod,
     /// The request to terminate it, with its status. The deadline is not used.
     pub request: KillRequest,
+}
+
+impl Victim {
+    /// The pod, and the request to terminate it.
+    pub fn new(pod: Pod, request: KillRequest) -> Self {
+        Self { pod, request }
+    }
 }

@@ -7,6 +7,7 @@ use super::{Pod, PodRef, PodUid, Requests};
 
 /// A pod of which the runtime holds something.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RuntimePod {
     /// The UID it was started with.
     pub uid: PodUid,
@@ -27,12 +28,44 @@ pub struct RuntimePod {
 }
 
 impl RuntimePod {
+    /// What a runtime that keeps the pods it was given lists of one.
+    ///
+    /// ```
+    /// use winddown_shared::RuntimePod;
+    /// # let pod = winddown_shared::testing::pod("web");
+    ///
+    /// let listed = RuntimePod::of(&pod, true);
+    /// assert_eq!((&listed.uid, listed.grace), (pod.uid(), pod.termination_grace_period()));
+    /// ```
+    pub fn of(pod: &Pod, running: bool) -> Self {
+        Self {
+            grace: pod.termination_grace_period(),
+            ..Self::new(pod.uid().clone(), pod.name().clone(), pod.namespace().clone(), running)
+        }
+    }
+
+    /// A pod of which only these are known. Set what else the runtime has kept.
+    pub fn new(
+        uid: PodUid,
+        name: impl Into<Arc<str>>,
+        namespace: impl Into<Arc<str>>,
+        running: bool,
+    ) -> Self {
+        Self {
+            uid,
+            name: name.into(),
+            namespace: namespace.into(),
+            running,
+            grace: None,
+            requests: None,
+            spec_mark: None,
+            is_undisturbed: false,
+        }
+    }
+
     /// The running pod that [`Pod::of_runtime`] stands for.
     pub(crate) fn of_stand_in(pod: &Pod) -> Self {
-        let PodRef { namespace, name, uid } = pod.pod_ref().clone();
-        let (grace, requests) = (pod.termination_grace_period(), pod.kept_requests());
-        let (spec_mark, is_undisturbed) = (None, false);
-        Self { uid, name, namespace, running: true, grace, requests, spec_mark, is_undisturbed }
+        Self { requests: pod.kept_requests(), ..Self::of(pod, true) }
     }
 
     /// Whether it was started with another spec than `pod` has, as far as that is known.

@@ -28,11 +28,19 @@ pub enum MemoryFigure {
 
 /// What was reclaimed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Freed {
     /// The number of containers, images or files.
     pub items: u64,
     /// The number of bytes, as far as known; 0 says nothing.
     pub bytes: u64,
+}
+
+impl Freed {
+    /// So many items, of so many bytes altogether.
+    pub const fn new(items: u64, bytes: u64) -> Self {
+        Self { items, bytes }
+    }
 }
 
 impl std::ops::AddAssign for Freed {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// Where a node is to be measured for its pods, besides the machine's own files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RuntimePlaces {
     /// The cgroup that all pods are in, as a path from the root of the hierarchy (`/winddown`); `None` if they are in none.
     pub pods_cgroup: Option<String>,

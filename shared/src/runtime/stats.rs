@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 /// Resource usage of the whole node. Small and without pointers, as it is measured often.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct NodeStats {
     /// Memory of the whole node.
     pub memory: Option<MemoryStats>,
@@ -119,6 +120,7 @@ pub enum FsLayout {
 
 /// Resource usage of one pod.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct PodStats {
     /// Its working set, in bytes, as in [`MemoryStats::working_set`].
     pub memory_working_set: Option<u64>,

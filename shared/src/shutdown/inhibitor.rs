@@ -13,6 +13,7 @@ use crate::WallTime;
 /// This is state, not a stream of events: a slow reader sees the current state, and nothing can
 /// arrive out of order. `epoch` distinguishes two shutdowns that a slow reader would see as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InhibitorState {
     /// Whether the delay lock is held, and if not, the reason.
     pub lock: LockState,

@@ -10,17 +10,12 @@ pub fn pending_containers(pod: &Pod) -> Vec<ContainerStatus> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let init = spec.init_containers.as_deref().unwrap_or_default();
     let reason = if init.is_empty() { "ContainerCreating" } else { "PodInitializing" };
-    let one = |container: &api::Container, kind| ContainerStatus {
-        name: container.name.as_str().into(),
-        kind,
-        id: String::new(),
-        image: container.image.clone().unwrap_or_default(),
-        image_id: String::new(),
-        state: ContainerState::Waiting { reason: reason.into(), message: String::new() },
-        last_exit: None,
-        restart_count: 0,
-        started: false,
-        ready: false,
+    let one = |container: &api::Container, kind| {
+        let state = ContainerState::Waiting { reason: reason.into(), message: String::new() };
+        ContainerStatus {
+            image: container.image.clone().unwrap_or_default(),
+            ..ContainerStatus::new(container.name.as_str(), kind, state)
+        }
     };
     let init = init.iter().map(|container| one(container, ContainerKind::of_init(container)));
     init.chain(spec.containers.iter().map(|c| one(c, ContainerKind::Regular))).collect()

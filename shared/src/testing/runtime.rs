@@ -392,15 +392,14 @@ impl Runtime for FakeRuntime {
         self.check()?;
         let (pods, time) = {
             let state = self.0.state.lock();
-            let pods = state.pods.iter().map(|(uid, pod)| RuntimePod {
-                uid: uid.clone(),
-                name: pod.name.clone(),
-                namespace: pod.namespace.clone(),
-                running: pod.status.any_running(),
-                grace: pod.grace,
-                requests: None,
-                spec_mark: pod.spec_mark.clone(),
-                is_undisturbed: state.undisturbed.contains(uid),
+            let pods = state.pods.iter().map(|(uid, pod)| {
+                let (name, namespace) = (pod.name.clone(), pod.namespace.clone());
+                RuntimePod {
+                    grace: pod.grace,
+                    spec_mark: pod.spec_mark.clone(),
+                    is_undisturbed: state.undisturbed.contains(uid),
+                    ..RuntimePod::new(uid.clone(), name, namespace, pod.status.any_running())
+                }
             });
             (pods.collect(), state.lists_take)
         };
@@ -458,19 +457,14 @@ fn epoch() -> WallTime {
 }
 
 fn running(pod: &Pod) -> PodRuntimeStatus {
+    let state = ContainerState::Running { started_at: epoch() };
     let containers = pod.spec.iter().flat_map(|s| &s.containers).map(|c| ContainerStatus {
-        name: c.name.as_str().into(),
-        kind: ContainerKind::Regular,
         id: format!("fake://{}/{}", pod.uid(), c.name),
         image: c.image.clone().unwrap_or_default(),
-        image_id: String::new(),
-        state: ContainerState::Running { started_at: epoch() },
-        last_exit: None,
-        restart_count: 0,
-        started: true,
-        ready: true,
+        ..ContainerStatus::new(c.name.as_str(), ContainerKind::Regular, state.clone())
     });
-    PodRuntimeStatus { containers: containers.collect(), started_at: Some(epoch()), ips: vec![] }
+    let started_at = Some(epoch());
+    PodRuntimeStatus { started_at, ..PodRuntimeStatus::new(containers.collect()) }
 }
 
 fn end_all(status: &mut PodRuntimeStatus, exit_code: i32) {
@@ -479,12 +473,10 @@ fn end_all(status: &mut PodRuntimeStatus, exit_code: i32) {
 
 fn end(container: &mut ContainerStatus, exit_code: i32) {
     container.ready = false;
+    let (started_at, finished_at) = (Some(epoch()), Some(epoch()));
     container.state = ContainerState::Exited(ContainerExit {
-        exit_code,
-        signal: None,
-        reason: if exit_code == 0 { "Completed" } else { "Error" }.into(),
-        message: String::new(),
-        started_at: Some(epoch()),
-        finished_at: Some(epoch()),
+        started_at,
+        finished_at,
+        ..ContainerExit::new(exit_code)
     });
 }

@@ -235,11 +235,7 @@ impl<R: Runtime> RuntimeSyncer<R> {
 
     /// Rejects a pod for good that the runtime does not support: nothing of it was started.
     fn refuse(&self, pod: Pod, error: &RuntimeError) -> Synced {
-        let rejection = Rejection {
-            reason: "PodFeatureUnsupported".into(),
-            message: error.to_string().into(),
-            retryable: false,
-        };
+        let rejection = Rejection::new("PodFeatureUnsupported", error.to_string());
         self.recorder.record(&Event::PodRejected {
             pod: pod.pod_ref().clone(),
             reason: rejection.reason.clone(),

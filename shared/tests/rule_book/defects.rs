@@ -257,16 +257,7 @@ async fn a_shutdown_of_pods_that_wait_for_their_name_lets_them_come_back_when_it
 #[tokio::test(start_paused = true)]
 async fn a_stray_without_a_name_is_ended_all_the_same() {
     let b = bench();
-    b.workers.kill_runtime_pod(&RuntimePod {
-        uid: uid("odd"),
-        name: "".into(),
-        namespace: "".into(),
-        running: true,
-        grace: None,
-        requests: None,
-        spec_mark: None,
-        is_undisturbed: false,
-    });
+    b.workers.kill_runtime_pod(&RuntimePod::new(uid("odd"), "", "", true));
     settle().await;
     assert_eq!(b.workers.lifecycle(&uid("odd")), None);
     assert_eq!(b.syncer.steps(&uid("odd")), [SyncStep::TerminateRuntime]);

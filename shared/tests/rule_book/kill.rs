@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tokio::time::Instant;
 use winddown_shared::testing::{FakeSyncer, Script, SyncStep};
 use winddown_shared::{
-    Event, KillError, Lifecycle, Pod, PodKiller, PodWorkers, Recorder, RunningPods, RuntimePod,
-    RuntimeView, StatusOverride, UpdateKind,
+    Event, KillError, Lifecycle, Pod, PodKiller, PodWorkers, Recorder, RunningPods, RuntimeView,
+    StatusOverride, UpdateKind,
 };
 
 use super::{
@@ -86,7 +86,8 @@ async fn a_pod_that_only_the_runtime_knows_can_be_waited_for() {
     let stray = pod("stray");
     b.script(&stray, Script { stop_takes: secs(60), ..Script::default() });
     let begun = Instant::now();
-    let by_runtime = RuntimePod { grace: Some(secs(20)), ..in_runtime(&stray) };
+    let mut by_runtime = in_runtime(&stray);
+    by_runtime.grace = Some(secs(20));
     let kill = request().with_grace(Some(secs(7)));
     let stopped = b.workers.kill_pod(Pod::of_runtime(&by_runtime), kill).await.unwrap();
     assert_eq!(begun.elapsed(), secs(7), "the grace that was asked for");
@@ -100,7 +101,8 @@ async fn a_pod_that_only_the_runtime_knows_gets_the_grace_that_the_runtime_has_k
         let b = bench();
         let stray = pod("stray");
         b.script(&stray, Script { stop_takes: secs(60), ..Script::default() });
-        let by_runtime = RuntimePod { grace: kept.map(secs), ..in_runtime(&stray) };
+        let mut by_runtime = in_runtime(&stray);
+        by_runtime.grace = kept.map(secs);
         let kill = request().with_grace(asked.map(secs));
         let begun = Instant::now();
         b.workers.kill_pod(Pod::of_runtime(&by_runtime), kill).await.unwrap();

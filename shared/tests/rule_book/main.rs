@@ -80,16 +80,9 @@ fn deleted(uid: &str, grace: i64) -> Pod {
 
 /// What the runtime lists for a pod.
 fn in_runtime(pod: &Pod) -> RuntimePod {
-    RuntimePod {
-        uid: pod.uid().clone(),
-        name: pod.name().clone(),
-        namespace: pod.namespace().clone(),
-        running: true,
-        grace: Some(secs(1)),
-        requests: None,
-        spec_mark: None,
-        is_undisturbed: false,
-    }
+    let mut listed = RuntimePod::of(pod, true);
+    listed.grace = Some(secs(1));
+    listed
 }
 
 fn uid(text: &str) -> PodUid {

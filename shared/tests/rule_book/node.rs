@@ -36,7 +36,7 @@ impl AdmitHandler for Refuse {
         if !self.0.borrow().contains(pod.uid()) {
             return Ok(());
         }
-        Err(Rejection { reason: "OutOfcpu".into(), message: "full".into(), retryable: false })
+        Err(Rejection::new("OutOfcpu", "full"))
     }
 }
 

@@ -128,16 +128,8 @@ fn a_tenants_pod_is_no_part_of_the_control_plane_whatever_it_says_and_runs() {
 #[test]
 fn of_a_pod_that_only_the_runtime_knows_namespace_and_name_say_what_it_is() {
     let of = |namespace: &str, name: &str| {
-        Role::of(&Pod::of_runtime(&winddown_shared::RuntimePod {
-            uid: winddown_shared::PodUid::new("uid"),
-            name: name.into(),
-            namespace: namespace.into(),
-            running: true,
-            grace: None,
-            requests: None,
-            spec_mark: None,
-            is_undisturbed: false,
-        }))
+        let uid = winddown_shared::PodUid::new("uid");
+        Role::of(&Pod::of_runtime(&winddown_shared::RuntimePod::new(uid, name, namespace, true)))
     };
     let table = [
         ("kube-system", "etcd-cp-1", Role::Datastore),

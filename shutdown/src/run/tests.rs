@@ -427,18 +427,9 @@ async fn a_pod_for_which_there_is_no_time_left_makes_no_run_clean() {
 }
 
 fn runtime_only(name: &str, grace: Option<u64>) -> RuntimePod {
-    let uid = PodUid::new(name);
-    let namespace = "default".into();
-    RuntimePod {
-        uid,
-        name: name.into(),
-        namespace,
-        running: true,
-        grace: grace.map(secs),
-        requests: None,
-        spec_mark: None,
-        is_undisturbed: false,
-    }
+    let mut found = RuntimePod::new(PodUid::new(name), name, "default", true);
+    found.grace = grace.map(secs);
+    found
 }
 
 #[tokio::test(start_paused = true)]

@@ -400,19 +400,12 @@ impl Supervisor {
         } else {
             LockState::Waiting { why: Arc::clone(&self.why) }
         };
-        let new = InhibitorState {
-            lock,
-            preparing: facts.preparing,
-            epoch: facts.epoch,
-            since: facts.since,
-            kind: facts.kind,
-            request: facts
-                .request
-                .clone()
-                .filter(|request| **request != ShutdownRequest::default()),
-            delay: self.delay,
-            delay_set_by: self.delay_set_by.clone(),
-        };
+        let is_known = |request: &Arc<ShutdownRequest>| **request != ShutdownRequest::default();
+        let mut new = InhibitorState::unknown();
+        (new.lock, new.preparing, new.epoch) = (lock, facts.preparing, facts.epoch);
+        (new.since, new.kind) = (facts.since, facts.kind);
+        new.request = facts.request.clone().filter(is_known);
+        (new.delay, new.delay_set_by) = (self.delay, self.delay_set_by.clone());
         self.state.send_if_modified(|state| {
             let changed = *state != new;
             if changed {

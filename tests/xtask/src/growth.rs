@@ -28,36 +28,32 @@ const CLOSED: [(&str, &str); 5] = [
     (
         "its reader decides for each variant, so a new one is a decision for every reader",
         "ContainerKind ContainerState EndCause FsLayout Garbage GateReason GateState GoDurationError Hint \
-         InspectErrorKind InvalidField Keep KillReason KillWhom Lifecycle LockState MemoryAvailable \
-         MemoryFigure MetricValue Outcome PodEnd PodBehaviour PodEventKind PodFigures PodPhase PodStream PreemptionOutcome \
-         ProbeKind ProgressPhase Proof QosClass Reclaimable ResourceName RestartCondition ShutdownKind ShutdownPoint \
-         StaticPods Strategy StreamRequest ThresholdValue Tone Trigger Unit UnitChange UnitOutput UnitPhase \
-         Verdict WorkOutcome",
+         InspectErrorKind InvalidField Keep KillReason KillWhom Lifecycle LockState MemoryAvailable MemoryFigure \
+         MetricValue Outcome PodEnd PodBehaviour PodEventKind PodFigures PodPhase PodStream PreemptionOutcome \
+         ProbeKind ProgressPhase Proof QosClass Reclaimable ResourceName RestartCondition ShutdownKind \
+         ShutdownPoint StaticPods Strategy StreamRequest ThresholdValue Tone Trigger Unit UnitChange UnitOutput \
+         UnitPhase Verdict WorkOutcome",
     ),
     (
         "a runtime or a source of one's own fills in each field: one that it does not know would be missing",
-        "CommandStream ContainerExit ContainerStats ContainerStatus DesiredPods DiskUse DisruptionBudget \
-         EarlierEviction EvictionConstraints FoundContainer FoundPod Freed FsStats RuntimePlaces \
-         InhibitorState LimitStats MeasureError MemoryStats NodeEnding NodeStats NodeView Notice NoticeState \
-         PodEvent PodRef PodRuntimeStatus PodStats PodStopped PressureStats ReclaimError Reclaimed \
-         RegisteredPlugin Rejection RunningPods RuntimePod ShutdownRequest StatusInput StoppedContainer \
-         SwapStats Synced SyncedPod UnitEnd UnitView UnsupportedField Victim VictimPlan VolumeStats \
-         WorkContext",
+        "CommandStream ContainerStats DesiredPods DiskUse DisruptionBudget EvictionConstraints FoundContainer \
+         FoundPod FsStats LimitStats MemoryStats NodeEnding NodeView Notice NoticeState PodEvent PodRef \
+         PressureStats RunningPods ShutdownRequest StatusInput SwapStats Synced UnitEnd UnitView \
+         VolumeStats WorkContext",
     ),
     (
         "a caller fills in each field, so that it decides on a new one",
-        "AllocatableConfig Armed Candidate Capacity CloudSettings Drain DrainOrder EvictionParts Evidence \
-         GroupPeriod HookRule JournalMarks JsonFile LocalNode NewUnit NodeHandleParts PlanOptions \
-         PressureRule PsiTrigger SamplingIntervals Shortage ShutdownBlock Snapshot StateTimes Stdio Threshold \
-         ThresholdConfig UnitLimits UnitStop UsagePaths",
+        "AllocatableConfig Armed Capacity CloudSettings Drain DrainOrder Evidence GroupPeriod HookRule \
+         JournalMarks JsonFile LocalNode LogOptions NewUnit NodeHandleParts PlanOptions PressureRule PsiTrigger Shortage \
+         ShutdownBlock StateTimes Stdio ThresholdConfig UnitLimits UnitStop UsagePaths",
     ),
     (
         "the controllers and their tests make it as well as the crate",
         "BootMark BudgetReport EvictionHookRun EvictionPlan EvictionRecord GroupProgress GroupReport LockView \
          LoginView NoticeReport OthersMayRead OthersMayWrite PlanShrink PlannedBudget PlannedGroup \
-         PlannedPodStatus PodReport PodSnapshot PressureStatus Progress RankedPodStatus RequestReport \
-         SandboxView ScopeView ServiceView Setting ShutdownPlan ShutdownReport SliceView SwapStatus \
-         SystemView ThresholdStatus",
+         PlannedPodStatus PodReport PodSnapshot PressureStatus Progress RankedPodStatus RequestReport SandboxView \
+         ScopeView ServiceView Setting ShutdownPlan ShutdownReport SliceView SwapStatus SystemView \
+         ThresholdStatus",
     ),
     ("stand-ins and fuzzing are not for agents", "Behaviour ShutdownOutcome"),
 ];

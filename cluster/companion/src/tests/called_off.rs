@@ -23,7 +23,7 @@ type Workers = PodWorkers<RuntimeSyncer<Kubelet>>;
 
 impl Runtime for Kubelet {
     async fn sync_pod(&self, pod: &Pod) -> Result<SyncedPod, RuntimeError> {
-        Ok(SyncedPod { status: self.0.sync(pod), ..SyncedPod::default() })
+        Ok(self.0.sync(pod).into())
     }
 
     async fn stop_pod(

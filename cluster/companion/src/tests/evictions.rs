@@ -20,7 +20,7 @@ async fn a_pod_is_evicted_with_its_grace_and_its_end_is_told_as_the_kubelet_saw_
     assert_eq!((took, world.log()), (2, vec!["0: evict web 30".to_owned()]));
     let stopped = stopped.unwrap();
     assert!(stopped.signalled_at.is_some() && !stopped.forced());
-    let ended = StoppedContainer { name: "a".into(), exit_code: 0, forced: false };
+    let ended = StoppedContainer::new("a", 0, false);
     assert_eq!(stopped.containers, [ended]);
     assert!(!core.known.status(&uid("web")).unwrap().any_running());
 }

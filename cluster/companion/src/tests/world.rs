@@ -592,11 +592,7 @@ impl LocalContainers for World {
         let takes = self.state().exits_take;
         tokio::time::sleep(takes).await;
         let exit_code = self.state().exit_codes.get(uid).copied();
-        let ended = exit_code.map(|exit_code| StoppedContainer {
-            name: "a".into(),
-            exit_code,
-            forced: exit_code == 137,
-        });
+        let ended = exit_code.map(|code| StoppedContainer::new("a", code, code == 137));
         Ok(ended.into_iter().collect())
     }
 }

@@ -41,17 +41,18 @@ impl StatsProvider for Measures {
                 logs: disks.then_some(DiskUse { bytes: 70, inodes: 2 }),
                 ..ContainerStats::default()
             };
-            let pod = PodStats {
-                memory_working_set: Some(4000),
-                cpu_time: Some(used),
-                tasks: Some(5),
-                containers: vec![main],
-                volumes: vec![VolumeStats {
+            let pod = {
+                let mut stats = PodStats::default();
+                stats.memory_working_set = Some(4000);
+                stats.cpu_time = Some(used);
+                stats.tasks = Some(5);
+                stats.containers = vec![main];
+                stats.volumes = vec![VolumeStats {
                     name: "data".into(),
                     used: DiskUse { bytes: 9, inodes: 1 },
-                }],
-                ephemeral: disks.then_some(DiskUse { bytes: 79, inodes: 3 }),
-                ..PodStats::default()
+                }];
+                stats.ephemeral = disks.then_some(DiskUse { bytes: 79, inodes: 3 });
+                stats
             };
             let fs = FsStats {
                 capacity_bytes: Some(1000),
@@ -61,11 +62,12 @@ impl StatsProvider for Measures {
                 ..FsStats::default()
             };
             let memory = MemoryStats { working_set: 5000, available: 6000, ..Default::default() };
-            let node = NodeStats {
-                memory: Some(memory),
-                tasks: Some(LimitStats { at: None, max: 32768, used: 99 }),
-                nodefs: disks.then_some(fs),
-                ..NodeStats::default()
+            let node = {
+                let mut stats = NodeStats::default();
+                stats.memory = Some(memory);
+                stats.tasks = Some(LimitStats { at: None, max: 32768, used: 99 });
+                stats.nodefs = disks.then_some(fs);
+                stats
             };
             let gone = (PodUid::new("gone"), PodStats::default());
             Ok(NodeUsageStats {

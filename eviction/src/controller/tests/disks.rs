@@ -15,7 +15,11 @@ fn disk_left(available: &str) -> NodeStats {
         inodes: Some(1_000_000),
         inodes_free: Some(900_000),
     };
-    NodeStats { nodefs: Some(nodefs), ..left("8Gi") }
+    {
+        let mut stats = left("8Gi");
+        stats.nodefs = Some(nodefs);
+        stats
+    }
 }
 
 fn disk_policy() -> Policy {

@@ -58,10 +58,11 @@ fn update_threshold() {
         mem_available: None,
     };
     let observed = |node: &str, pods: &str| {
-        let stats = NodeStats {
-            memory: Some(memory(node)),
-            pods_memory: Some(memory(pods)),
-            ..NodeStats::default()
+        let stats = {
+            let mut stats = NodeStats::default();
+            stats.memory = Some(memory(node));
+            stats.pods_memory = Some(memory(pods));
+            stats
         };
         Observations::of(&stats, MemoryAvailable::WorkingSet)
     };
@@ -95,7 +96,11 @@ async fn update_threshold_with_invalid_summary() {
 #[tokio::test(start_paused = true)]
 async fn processes_that_the_kernel_killed_are_in_the_history_and_end_no_pod() {
     let world = World::new(hard(), memory_pods());
-    let killed = |oom_kills: Option<u64>| NodeStats { oom_kills, ..left("8Gi") };
+    let killed = |oom_kills: Option<u64>| {
+        let mut stats = left("8Gi");
+        stats.oom_kills = oom_kills;
+        stats
+    };
     for oom_kills in [Some(7), Some(7), None, Some(9), Some(9), Some(0), Some(1)] {
         world.is(killed(oom_kills), secs(2)).await;
     }

@@ -201,7 +201,11 @@ async fn memory_that_comes_back_with_pods_that_others_end_is_waited_for() {
 
 fn tasks_left(count: u64) -> NodeStats {
     let tasks = winddown_shared::LimitStats { at: None, max: 1000, used: 1000 - count };
-    NodeStats { tasks: Some(tasks), ..left("8Gi") }
+    {
+        let mut stats = left("8Gi");
+        stats.tasks = Some(tasks);
+        stats
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,7 +285,11 @@ async fn tasks_that_wait_for_memory_end_one_pod_and_then_none_for_a_while() {
             full_total_us: waited,
             at: None,
         };
-        let stats = NodeStats { memory_pressure: Some(pressure), ..left("1Gi") };
+        let stats = {
+            let mut stats = left("1Gi");
+            stats.memory_pressure = Some(pressure);
+            stats
+        };
         world.is(stats, Duration::from_millis(500)).await;
     }
     let times: Vec<u64> = world.killer.calls().iter().map(|c| (c.at - start).as_secs()).collect();

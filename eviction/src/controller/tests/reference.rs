@@ -108,9 +108,10 @@ async fn memory_pressure() {
 
 #[tokio::test(start_paused = true)]
 async fn pid_pressure() {
-    let running = |running| NodeStats {
-        tasks: Some(LimitStats { at: None, max: 2000, used: running }),
-        ..left("8Gi")
+    let running = |running| {
+        let mut stats = left("8Gi");
+        stats.tasks = Some(LimitStats { at: None, max: 2000, used: running });
+        stats
     };
     let pods = vec![
         (pod("high-priority", 1, &[]), tasks(600)),
@@ -149,12 +150,13 @@ fn short(layout: FsLayout, fs: FsStats, healthy: FsStats) -> NodeStats {
         FsLayout::ImageFs => (healthy, fs, fs),
         FsLayout::Split => (fs, healthy, fs),
     };
-    NodeStats {
-        nodefs: Some(nodefs),
-        imagefs: Some(imagefs),
-        containerfs: Some(containerfs),
-        layout: Some(layout),
-        ..left("8Gi")
+    {
+        let mut stats = left("8Gi");
+        stats.nodefs = Some(nodefs);
+        stats.imagefs = Some(imagefs);
+        stats.containerfs = Some(containerfs);
+        stats.layout = Some(layout);
+        stats
     }
 }
 
@@ -207,10 +209,11 @@ async fn inode_pressure_fs_inodes() {
 #[tokio::test(start_paused = true)]
 async fn allocatable_memory_pressure() {
     let policy = policy(json!({"evictionHard": {"allocatableMemory.available": "1Gi"}}));
-    let pods_left = |quantity: &str| NodeStats {
-        pods_memory: left(quantity).memory,
-        memory: None,
-        ..left("8Gi")
+    let pods_left = |quantity: &str| {
+        let mut stats = left("8Gi");
+        stats.pods_memory = left(quantity).memory;
+        stats.memory = None;
+        stats
     };
     let world = World::new(policy, memory_pods());
     world.is(pods_left("4Gi"), MINUTE).await;
@@ -244,7 +247,16 @@ async fn pid_pressure_verify_pod_status() {
     let policy = policy(json!({"evictionHard": {"pid.available": "1200"}}));
     let world = World::new(policy, vec![(pod("p", 0, &[]), tasks(500))]);
     let tasks = Some(LimitStats { at: None, max: 1500, used: 1000 });
-    world.is(NodeStats { tasks, ..left("8Gi") }, Duration::from_millis(1100)).await;
+    world
+        .is(
+            {
+                let mut stats = left("8Gi");
+                stats.tasks = tasks;
+                stats
+            },
+            Duration::from_millis(1100),
+        )
+        .await;
     let text = "The node was low on resource: pids. Threshold quantity: 1200, available: 500. ";
     assert_eq!(world.message(0), text);
 }

@@ -177,7 +177,7 @@ impl Signals for Node {
         let mut state = self.state();
         state.looks.push(Instant::now());
         if state.fails {
-            return Err(MeasureError { what: "/proc/meminfo".to_owned(), source: None });
+            return Err(MeasureError::new("/proc/meminfo", None));
         }
         let active = state.killer.running().pods;
         let gone = |uid: &PodUid| !active.iter().any(|pod| pod.uid() == uid);
@@ -262,7 +262,12 @@ pub(crate) fn memory_left(available: u64) -> NodeStats {
         available,
         mem_available: Some(available),
     };
-    NodeStats { memory: Some(memory), layout: Some(FsLayout::One), ..NodeStats::default() }
+    {
+        let mut stats = NodeStats::default();
+        stats.memory = Some(memory);
+        stats.layout = Some(FsLayout::One);
+        stats
+    }
 }
 
 /// The same, measured at `now`.

@@ -77,14 +77,9 @@ fn names_on_the_wire_are_camel_case_and_absent_values_are_absent() {
 }
 
 fn exit(exit_code: i32, reason: &str) -> ContainerExit {
-    ContainerExit {
-        exit_code,
-        signal: None,
-        reason: reason.into(),
-        message: String::new(),
-        started_at: None,
-        finished_at: None,
-    }
+    let mut exit = ContainerExit::new(exit_code);
+    exit.reason = reason.into();
+    exit
 }
 
 #[test]

@@ -7,12 +7,8 @@ const SECOND: Duration = Duration::from_secs(1);
 const GIB: u64 = 1 << 30;
 
 fn policy(signal: Signal, share: f32, min_reclaim: Option<f32>) -> Arc<Policy> {
-    let threshold = Threshold {
-        signal,
-        value: ThresholdValue::Share(share),
-        grace: Duration::ZERO,
-        min_reclaim: min_reclaim.map(ThresholdValue::Share),
-    };
+    let mut threshold = Threshold::new(signal, ThresholdValue::Share(share));
+    threshold.min_reclaim = min_reclaim.map(ThresholdValue::Share);
     Arc::new(Policy::new(vec![threshold], false))
 }
 
@@ -28,7 +24,12 @@ fn disk(left: u64) -> FsStats {
 }
 
 fn node(left: u64) -> NodeStats {
-    NodeStats { nodefs: Some(disk(left)), layout: Some(FsLayout::One), ..NodeStats::default() }
+    {
+        let mut stats = NodeStats::default();
+        stats.nodefs = Some(disk(left));
+        stats.layout = Some(FsLayout::One);
+        stats
+    }
 }
 
 fn turns(policy: Arc<Policy>) -> DiskTurns {
@@ -114,11 +115,12 @@ async fn inodes_and_derived_thresholds_count_as_well() {
     let mut inodes = turns(policy(Signal::NodeFsInodesFree, 0.05, None));
     assert_eq!(asked(&mut inodes, 20, SECOND, few_inodes).await.len(), 20);
     // With images on a disk of their own, its threshold also applies to the writable layers.
-    let split = |_| NodeStats {
-        imagefs: Some(disk(1000)),
-        containerfs: Some(disk(100)),
-        layout: Some(FsLayout::ImageFs),
-        ..node(1000)
+    let split = |_| {
+        let mut stats = node(1000);
+        stats.imagefs = Some(disk(1000));
+        stats.containerfs = Some(disk(100));
+        stats.layout = Some(FsLayout::ImageFs);
+        stats
     };
     let mut layers = turns(policy(Signal::ImageFsAvailable, 0.1, None));
     assert_eq!(asked(&mut layers, 20, SECOND, split).await.len(), 20);

@@ -10,12 +10,8 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn policy(hard: &[(Signal, f32)]) -> Arc<Policy> {
-    let threshold = |(signal, share): &(Signal, f32)| Threshold {
-        signal: *signal,
-        value: ThresholdValue::Share(*share),
-        grace: Duration::ZERO,
-        min_reclaim: None,
-    };
+    let threshold =
+        |(signal, share): &(Signal, f32)| Threshold::new(*signal, ThresholdValue::Share(*share));
     Arc::new(Policy::new(hard.iter().map(threshold).collect(), false))
 }
 

@@ -7,15 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::sync::watch;
 use tokio::time::timeout;
 use winddown_eviction::{
-    EvictionController, EvictionParts, HookCommand, MeasureError, PodFigures, Policy, Readmit,
-    Reclaim, ReclaimError, Reclaimable, Reclaimed, SamplingIntervals, Signal, Signals, Threshold,
-    ThresholdValue, WantedFigures,
+    EvictionController, EvictionParts, MeasureError, PodFigures, Policy, Reclaim, ReclaimError,
+    Reclaimable, Reclaimed, Signal, Signals, Threshold, ThresholdValue, WantedFigures,
 };
-use winddown_shared::testing::{FakeKiller, FakeRecorder};
-use winddown_shared::{GateReasons, MemoryStats, NodeStats, Pod, VictimLock, WallClock};
+use winddown_shared::testing::FakeKiller;
+use winddown_shared::{AdmissionGate, MemoryStats, NodeStats, Pod, WallClock};
 
 use super::*;
 
@@ -194,7 +192,11 @@ impl Signals for Plenty {
     async fn node(&self) -> Result<NodeStats, MeasureError> {
         self.0.fetch_add(1, Ordering::Relaxed);
         let memory = MemoryStats { available: 8 << 30, ..MemoryStats::default() };
-        Ok(NodeStats { memory: Some(memory), ..NodeStats::default() })
+        Ok({
+            let mut stats = NodeStats::default();
+            stats.memory = Some(memory);
+            stats
+        })
     }
 
     async fn pods(&self, _: &[Pod], _: WantedFigures) -> PodFigures {
@@ -208,39 +210,21 @@ impl Reclaim for Plenty {
     }
 }
 
-impl Readmit for Plenty {
-    fn readmit(&self, _: &Pod) {}
-}
-
 #[tokio::test]
 async fn a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour() {
     let test = "a_real_stall_wakes_a_loop_that_would_look_again_in_an_hour";
     let Some(group) = Group::make(test, "wakes") else { return };
-    let threshold = Threshold {
-        signal: Signal::MemoryAvailable,
-        value: ThresholdValue::Share(0.01),
-        grace: Duration::ZERO,
-        min_reclaim: None,
-    };
+    let threshold = Threshold::new(Signal::MemoryAvailable, ThresholdValue::Share(0.01));
     let (plenty, notify) = (Arc::new(Plenty::default()), Arc::new(Notify::new()));
-    let policy = watch::Sender::new(Arc::new(Policy::new(vec![threshold], false)));
-    let still = watch::Sender::new(GateReasons::NONE);
-    let hour = Duration::from_secs(3600);
-    let (controller, _view) = EvictionController::new(EvictionParts {
-        killer: Arc::new(FakeKiller::default()),
-        signals: Arc::clone(&plenty),
-        reclaim: Arc::clone(&plenty),
-        alternative: None,
-        recorder: Arc::new(FakeRecorder::default()),
-        victims: VictimLock::new(),
-        hook: Arc::new(HookCommand),
-        static_pods: Arc::<Plenty>::clone(&plenty),
-        wall: WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH),
-        policy: policy.subscribe(),
-        paused_by: still.subscribe(),
-        wake: Arc::clone(&notify),
-        cadence: SamplingIntervals { calm: hour, near: hour, ..SamplingIntervals::default() },
-    });
+    let policy = Policy::new(vec![threshold], false);
+    let (gate, hour) = (AdmissionGate::new(), Duration::from_secs(3600));
+    let wall = WallClock::fixed(winddown_shared::WallTime::UNIX_EPOCH);
+    let (killer, signals, reclaim) =
+        (Arc::new(FakeKiller::default()), Arc::clone(&plenty), Arc::clone(&plenty));
+    let mut parts = EvictionParts::new(killer, signals, reclaim, policy, &gate, wall);
+    parts.wake = Arc::clone(&notify);
+    (parts.cadence.calm, parts.cadence.near) = (hour, hour);
+    let (controller, _view) = EvictionController::new(parts);
     let (places, thrasher) = (group.places(), group.thrash());
     let running = async { tokio::join!(controller.run(), wake(places, &notify)) };
     let looked_again = async {

@@ -76,7 +76,12 @@ mod tests {
             ..FsStats::default()
         };
         let layout = Some(FsLayout::One);
-        let stats = NodeStats { nodefs: Some(disk), layout, ..NodeStats::default() };
+        let stats = {
+            let mut stats = NodeStats::default();
+            stats.nodefs = Some(disk);
+            stats.layout = layout;
+            stats
+        };
         let policy = Config::default().eviction.policy();
         let short = MetThreshold {
             signal: "nodefs.available".to_owned(),

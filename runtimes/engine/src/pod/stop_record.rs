@@ -45,11 +45,11 @@ impl StopRecord {
         if !self.names.is_empty() {
             self.stopped_at.get_or_insert_with(Instant::now);
         }
-        PodStopped {
-            signalled_at: self.signalled_at,
-            stopped_at: self.stopped_at,
-            containers: self.names.iter().filter_map(end_of).collect(),
-            remark: (!self.failed_hooks.is_empty()).then(|| self.failed_hooks.join("; ").into()),
-        }
+        let mut stopped = PodStopped::default();
+        (stopped.signalled_at, stopped.stopped_at) = (self.signalled_at, self.stopped_at);
+        stopped.containers = self.names.iter().filter_map(end_of).collect();
+        stopped.remark =
+            (!self.failed_hooks.is_empty()).then(|| self.failed_hooks.join("; ").into());
+        stopped
     }
 }

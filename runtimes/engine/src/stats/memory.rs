@@ -39,7 +39,7 @@ pub async fn reclaim_memory(
                 Err(error) => return Err(caused("having the kernel take memory back", error)),
             }
         }
-        Ok(Freed { items: 0, bytes: fallen })
+        Ok(Freed::new(0, fallen))
     });
     let taken = taken.await;
     drop(waits);

@@ -55,7 +55,7 @@ fn remove_turned(directory: &OwnedFd, name: &CStr) -> rustix::io::Result<Freed> 
         }
         unlinkat(directory, name, AtFlags::empty())?;
         let blocks = u64::try_from(found.st_blocks).unwrap_or_default();
-        Ok(Freed { items: 1, bytes: blocks.saturating_mul(512) })
+        Ok(Freed::new(1, blocks.saturating_mul(512)))
     });
     match removed {
         Err(Errno::NOENT) => Ok(Freed::default()),

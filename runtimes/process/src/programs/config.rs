@@ -141,10 +141,8 @@ impl Survivors {
     /// Returns the refused field of a pod that could survive on another machine.
     pub(crate) fn unsupported(&self, pod: &Pod) -> Option<UnsupportedField> {
         let why = self.impossible.as_ref().filter(|_| self.may_have(pod))?;
-        Some(UnsupportedField {
-            field: format!("metadata.annotations[{ON_REBOOT_ANNOTATION}]"),
-            why: format!("{why}, or write `restart`"),
-        })
+        let field = format!("metadata.annotations[{ON_REBOOT_ANNOTATION}]");
+        Some(UnsupportedField::new(field, format!("{why}, or write `restart`")))
     }
 }
 

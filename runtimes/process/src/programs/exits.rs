@@ -34,14 +34,11 @@ pub(crate) async fn read(dir: &Path) -> Option<ExitRecord> {
 
 /// Converts the supervisor's record.
 fn recorded_exit(record: ExitRecord) -> ContainerExit {
-    ContainerExit {
-        exit_code: record.exit_code,
-        signal: record.signal,
-        reason: record.reason.into(),
-        message: record.message,
-        started_at: Some(record.started_at),
-        finished_at: Some(record.finished_at),
-    }
+    let mut exit = ContainerExit::new(record.exit_code);
+    (exit.signal, exit.reason) = (record.signal, record.reason.into());
+    exit.message = record.message;
+    (exit.started_at, exit.finished_at) = (Some(record.started_at), Some(record.finished_at));
+    exit
 }
 
 /// Records the end of a run; without a record its end was not observed.

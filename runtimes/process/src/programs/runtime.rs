@@ -37,7 +37,9 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
         entry.lock().want(pod);
         let again_in = sync::pass(&self.context, &entry, pod).await?;
         let status = status(&entry.lock(), D::SCHEME);
-        Ok(SyncedPod { status, again_in, ignored })
+        let mut synced = SyncedPod::from(status);
+        (synced.again_in, synced.ignored) = (again_in, ignored);
+        Ok(synced)
     }
 
     async fn stop_pod(
@@ -127,7 +129,9 @@ impl<D: ProgramDriver> Runtime for ProgramRuntime<D> {
 
     async fn places(&self) -> Result<RuntimePlaces, RuntimeError> {
         let pods_cgroup = self.context.driver.pods_cgroup();
-        Ok(RuntimePlaces { pods_cgroup, ..RuntimePlaces::default() })
+        let mut places = RuntimePlaces::default();
+        places.pods_cgroup = pods_cgroup;
+        Ok(places)
     }
 
     async fn collect_garbage(&self, what: Garbage) -> Result<Freed, RuntimeError> {

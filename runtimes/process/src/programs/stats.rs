@@ -84,7 +84,7 @@ async fn remove_logs_of_dead<D: ProgramDriver>(
         entries.iter().flat_map(|entry| logs_of_dead(&context.config, entry)).collect();
     blocking(move || {
         let removed = logs.iter().filter(|log| files::remove_log(log)).count();
-        Ok(Freed { items: u64::try_from(removed).unwrap_or(u64::MAX), bytes: 0 })
+        Ok(Freed::new(u64::try_from(removed).unwrap_or(u64::MAX), 0))
     })
     .await
 }

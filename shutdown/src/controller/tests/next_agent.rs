@@ -219,17 +219,7 @@ async fn a_pod_without_a_manifest_that_only_the_next_agent_finds_changes_nothing
     site.prepare();
     site.until(secs(4)).await;
     site.kill(first).await;
-    let (uid, namespace) = (PodUid::new("lost"), "default".into());
-    let found = RuntimePod {
-        uid,
-        name: "lost".into(),
-        namespace,
-        running: true,
-        grace: None,
-        requests: None,
-        spec_mark: None,
-        is_undisturbed: false,
-    };
+    let found = RuntimePod::new(PodUid::new("lost"), "lost", "default", true);
     site.world.add(Pod::of_runtime(&found), secs(1));
     let second = site.agent();
     site.reach(&second, ProgressPhase::Released).await;

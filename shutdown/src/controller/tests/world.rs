@@ -286,12 +286,10 @@ impl PodKiller for World {
         }
         let (at, forced) = self.settled(pod.uid()).unwrap_or((Instant::now(), false));
         let exit_code = if forced { 137 } else { 0 };
-        Ok(Arc::new(PodStopped {
-            signalled_at: life.signals.first().map(|(at, _)| *at),
-            stopped_at: Some(at),
-            containers: vec![StoppedContainer { name: "main".into(), exit_code, forced }],
-            remark: None,
-        }))
+        let containers = vec![StoppedContainer::new("main", exit_code, forced)];
+        let mut stopped = PodStopped::at(at, containers);
+        stopped.signalled_at = life.signals.first().map(|(at, _)| *at);
+        Ok(Arc::new(stopped))
     }
 
     fn running(&self) -> RunningPods {
@@ -325,8 +323,8 @@ impl PodStateProvider for World {
     async fn unseen_end(&self, uid: &PodUid) -> Option<PodStopped> {
         let (stopped_at, forced) = self.settled(uid).filter(|_| self.lock().tells_ends)?;
         let exit_code = if forced { 137 } else { 0 };
-        let containers = vec![StoppedContainer { name: "main".into(), exit_code, forced }];
-        Some(PodStopped { stopped_at: Some(stopped_at), containers, ..PodStopped::default() })
+        let containers = vec![StoppedContainer::new("main", exit_code, forced)];
+        Some(PodStopped::at(stopped_at, containers))
     }
 
     fn survives_soft_reboot(&self, _: &PodUid) -> bool {

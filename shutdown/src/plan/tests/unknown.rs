@@ -5,18 +5,9 @@ use winddown_shared::{PodUid, RuntimePod};
 use super::*;
 
 fn orphan(name: &str, grace: Option<u64>) -> Pod {
-    let (uid, namespace) = (PodUid::new(name), "default".into());
-    let grace = grace.map(secs);
-    Pod::of_runtime(&RuntimePod {
-        uid,
-        name: name.into(),
-        namespace,
-        running: true,
-        grace,
-        requests: None,
-        spec_mark: None,
-        is_undisturbed: false,
-    })
+    let mut found = RuntimePod::new(PodUid::new(name), name, "default", true);
+    found.grace = grace.map(secs);
+    Pod::of_runtime(&found)
 }
 
 #[test]

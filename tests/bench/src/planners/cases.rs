@@ -125,9 +125,11 @@ fn arriving() -> Result<(Pod, Vec<Requirement>), String> {
 
 fn evict(pods: Vec<Pod>) -> Plan {
     let policy = winddown_eviction::Policy::new(Vec::new(), false);
-    let used = |i: usize| PodStats {
-        memory_working_set: Some(32 << 20 | u64::try_from(i * 7919 % 4096).unwrap_or(0) << 12),
-        ..PodStats::default()
+    let used = |i: usize| {
+        let mut stats = PodStats::default();
+        stats.memory_working_set =
+            Some(32 << 20 | u64::try_from(i * 7919 % 4096).unwrap_or(0) << 12);
+        stats
     };
     let stats: Vec<PodStats> = (0..pods.len()).map(used).collect();
     let amount = |bytes| Quantity::new(bytes, QuantityFormat::BinarySi);
@@ -144,16 +146,8 @@ fn evict(pods: Vec<Pod>) -> Plan {
         reclaim: &[],
     };
     Box::new(move || {
-        let candidates: Vec<Candidate<'_>> = pods
-            .iter()
-            .zip(&stats)
-            .map(|(pod, stats)| Candidate {
-                pod,
-                stats: Some(stats),
-                is_never_measured: false,
-                ending: None,
-            })
-            .collect();
+        let candidates: Vec<Candidate<'_>> =
+            pods.iter().zip(&stats).map(|(pod, stats)| Candidate::new(pod, Some(stats))).collect();
         let choice = choose(&shortage, &candidates, &policy, now);
         choice.considered.len() + usize::from(choice.victim.is_some())
     })
@@ -193,16 +187,7 @@ fn listing(pods: Vec<Pod>) -> Result<Plan, String> {
     let runtime = runtime.map_err(|error| error.to_string())?;
     let entered = runtime.enter();
     let workers = PodWorkers::new(AtOnce, Arc::new(Silent));
-    let runtime_pod = |pod: &Pod| RuntimePod {
-        uid: pod.uid().clone(),
-        name: pod.name().clone(),
-        namespace: pod.namespace().clone(),
-        running: true,
-        grace: None,
-        requests: None,
-        spec_mark: None,
-        is_undisturbed: false,
-    };
+    let runtime_pod = |pod: &Pod| RuntimePod::of(pod, true);
     drop(entered);
     Ok(Box::new(move || {
         let _entered = runtime.enter();

@@ -210,11 +210,7 @@ impl LocalContainers for Containers {
 
     async fn exits(&self, uid: &PodUid) -> Result<Vec<StoppedContainer>, NodeError> {
         let exit_code = self.1.lock().unwrap().get(uid).copied();
-        let ended = exit_code.map(|exit_code| StoppedContainer {
-            name: "a".into(),
-            exit_code,
-            forced: exit_code == 137,
-        });
+        let ended = exit_code.map(|code| StoppedContainer::new("a", code, code == 137));
         Ok(ended.into_iter().collect())
     }
 

@@ -37,12 +37,10 @@ impl Node {
         words: Option<&StatusOverride>,
     ) {
         let previous = self.store.get(pod.uid());
-        let ready = matches!(state, ContainerState::Running { .. });
-        let runtime = PodRuntimeStatus {
-            started_at: Some(WallTime::UNIX_EPOCH),
-            containers: vec![ContainerStatus { ready, started: ready, state, ..a_container() }],
-            ..PodRuntimeStatus::default()
-        };
+        let mut container = ContainerStatus::new("main", ContainerKind::Regular, state);
+        (container.id, container.image) = ("process://1".into(), "i".into());
+        let mut runtime = PodRuntimeStatus::new(vec![container]);
+        runtime.started_at = Some(WallTime::UNIX_EPOCH);
         let status = generate(StatusInput {
             pod,
             runtime: &runtime,
@@ -68,30 +66,12 @@ impl Node {
     }
 }
 
-fn a_container() -> ContainerStatus {
-    ContainerStatus {
-        name: "main".into(),
-        kind: ContainerKind::Regular,
-        id: "process://1".into(),
-        image: "i".into(),
-        image_id: String::new(),
-        state: ContainerState::Running { started_at: WallTime::UNIX_EPOCH },
-        last_exit: None,
-        restart_count: 0,
-        ready: true,
-        started: true,
-    }
-}
-
 fn exited(exit_code: i32) -> ContainerState {
-    ContainerState::Exited(ContainerExit {
-        exit_code,
-        signal: None,
-        reason: "Completed".into(),
-        message: String::new(),
-        started_at: Some(WallTime::UNIX_EPOCH),
-        finished_at: Some(WallTime::from_second(50).unwrap()),
-    })
+    let mut exit = ContainerExit::new(exit_code);
+    exit.reason = "Completed".into();
+    exit.started_at = Some(WallTime::UNIX_EPOCH);
+    exit.finished_at = Some(WallTime::from_second(50).unwrap());
+    ContainerState::Exited(exit)
 }
 
 fn up() -> ContainerState {

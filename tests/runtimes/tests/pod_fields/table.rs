@@ -197,9 +197,8 @@ fn unsupported(runtime: &str, pod: &Pod) -> Vec<UnsupportedField> {
         other => panic!("{other} is no runtime"),
     };
     let node = LocalNode { strict_groups, ..LocalNode::default() }.view(Allocatable::default());
-    found.extend(platform_fits(pod, &node).err().map(|refused| UnsupportedField {
-        field: refused.reason.to_string(),
-        why: refused.message.to_string(),
+    found.extend(platform_fits(pod, &node).err().map(|refused| {
+        UnsupportedField::new(refused.reason.to_string(), refused.message.to_string())
     }));
     found
 }

@@ -54,16 +54,7 @@ impl Script {
 }
 
 fn pod(name: &str) -> RuntimePod {
-    RuntimePod {
-        uid: PodUid::new(name),
-        name: name.into(),
-        namespace: "n".into(),
-        running: true,
-        grace: None,
-        requests: None,
-        spec_mark: None,
-        is_undisturbed: false,
-    }
+    RuntimePod::new(PodUid::new(name), name, "n", true)
 }
 
 macro_rules! cache {

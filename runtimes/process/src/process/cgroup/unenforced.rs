@@ -49,10 +49,10 @@ impl Unenforced {
         init.chain(regular).find_map(|(path, container)| {
             amounts::limits(container).find_map(|(name, controller)| {
                 let (_, why) = self.missing.iter().find(|(missing, _)| *missing == controller)?;
-                Some(UnsupportedField {
-                    field: format!("{path}.resources.limits.{name}"),
-                    why: format!("cannot be enforced ({why}): {}", self.advice),
-                })
+                Some(UnsupportedField::new(
+                    format!("{path}.resources.limits.{name}"),
+                    format!("cannot be enforced ({why}): {}", self.advice),
+                ))
             })
         })
     }

@@ -138,7 +138,7 @@ impl Runtime for World {
             }
             Some(true) => {}
         }
-        Ok(SyncedPod { status: self.with(|state| state.of(uid)), ..SyncedPod::default() })
+        Ok(self.with(|state| state.of(uid)).into())
     }
 
     async fn stop_pod(
@@ -201,16 +201,7 @@ impl Runtime for World {
 
     async fn list_pods(&self) -> Result<Vec<RuntimePod>, RuntimeError> {
         self.called("list".into());
-        let listed = |running: &Container| RuntimePod {
-            uid: running.pod.uid().clone(),
-            name: running.pod.name().clone(),
-            namespace: running.pod.namespace().clone(),
-            running: running.exit.is_none(),
-            grace: None,
-            requests: None,
-            spec_mark: None,
-            is_undisturbed: false,
-        };
+        let listed = |running: &Container| RuntimePod::of(&running.pod, running.exit.is_none());
         self.ask(|state| state.running.values().map(listed).collect())
     }
 

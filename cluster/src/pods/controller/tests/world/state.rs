@@ -31,29 +31,12 @@ impl State {
         let started_at = START;
         let state = match running.exit {
             None => ContainerState::Running { started_at },
-            Some(exit_code) => ContainerState::Exited(ContainerExit {
-                exit_code,
-                signal: None,
-                reason: "Completed".into(),
-                message: String::new(),
-                started_at: None,
-                finished_at: None,
-            }),
+            Some(exit_code) => ContainerState::Exited(ContainerExit::new(exit_code)),
         };
-        let container = ContainerStatus {
-            name: "main".into(),
-            kind: ContainerKind::Regular,
-            id: String::new(),
-            image: String::new(),
-            image_id: String::new(),
-            ready: running.exit.is_none(),
-            started: running.exit.is_none(),
-            state,
-            last_exit: None,
-            restart_count: 0,
-        };
-        let (containers, started_at) = (vec![container], Some(started_at));
-        PodRuntimeStatus { containers, started_at, ips: Vec::new() }
+        let container = ContainerStatus::new("main", ContainerKind::Regular, state);
+        let mut status = PodRuntimeStatus::new(vec![container]);
+        status.started_at = Some(started_at);
+        status
     }
 
     pub(super) fn check_create(&mut self, pod: &Pod) {
