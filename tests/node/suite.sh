@@ -38,6 +38,10 @@ for program in winddown winddownd winddown-shim; do
     rm -f "$target/shipped/$program"
     strip -o "$target/shipped/$program" "$target/debug/$program" || exit
 done
+# What an embedder's agent does on a node is shown by the example of its README.
+cargo build --package winddown-node --example agent --features process,systemd || exit
+strip -o "$target/shipped/example-agent.new" "$target/debug/examples/agent" || exit
+mv "$target/shipped/example-agent.new" "$target/shipped/example-agent"
 WINDDOWN_PROGRAMS=$(realpath "$target/shipped")
 export WINDDOWN_PROGRAMS
 

@@ -350,6 +350,19 @@ pub async fn programs() -> Result<PathBuf, Unavailable> {
     }
 }
 
+/// `node/examples/agent.rs`, built: from the directory of the programs under test if it is there.
+///
+/// # Errors
+/// [`Unavailable::Build`] if it does not compile.
+pub async fn example_agent() -> Result<PathBuf, Unavailable> {
+    let shipped = programs().await?.join("example-agent");
+    if shipped.exists() {
+        return Ok(shipped);
+    }
+    let features = ["--example", "agent", "--features", "process,systemd"];
+    build(&[&["--package", "winddown-node"], &features[..]].concat(), "agent").await
+}
+
 /// The environment variables with which cargo describes the running test. They must be removed before cargo is started
 /// again: some build scripts, such as ring's, are rerun when they change, and then all dependent crates are recompiled.
 pub fn of_this_test() -> impl Iterator<Item = OsString> {
@@ -361,10 +374,17 @@ pub fn of_this_test() -> impl Iterator<Item = OsString> {
 }
 
 async fn build_programs() -> Result<PathBuf, Unavailable> {
+    let program = build(&["--package", "winddown", "--bins"], "winddown").await?;
+    Ok(program.parent().unwrap_or(Path::new("/")).to_owned())
+}
+
+/// Builds what `options` say, and returns the program of this name.
+async fn build(options: &[&str], name: &str) -> Result<PathBuf, Unavailable> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut build = Command::new(cargo);
     build
-        .args(["build", "--package", "winddown", "--bins"])
+        .arg("build")
+        .args(options)
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(env!("CARGO_MANIFEST_DIR"));
     for name in of_this_test() {
@@ -377,8 +397,8 @@ async fn build_programs() -> Result<PathBuf, Unavailable> {
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "winddown")
-        .find_map(|message| Some(Path::new(message["executable"].as_str()?).parent()?.to_owned()))
+        .filter(|message| message["target"]["name"] == name)
+        .find_map(|message| Some(PathBuf::from(message["executable"].as_str()?)))
         .ok_or_else(|| Unavailable::Build("cargo named no executable".to_owned()))
 }
 

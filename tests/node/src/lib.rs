@@ -45,7 +45,9 @@ pub mod typed;
 pub mod usage;
 mod witness;
 
-pub use base::{Base, Flavour, Need, Recipe, Suite, Unavailable, of_this_test, programs};
+pub use base::{
+    Base, Flavour, Need, Recipe, Suite, Unavailable, example_agent, of_this_test, programs,
+};
 pub use bridge::Bridge;
 pub use containerd::SYSTEMD_CGROUPS;
 pub use image::{IMAGE, IMAGE_WITH_ODD_SIGNAL};

@@ -6,6 +6,7 @@ mod cluster;
 mod companion;
 mod crash;
 mod cri;
+mod embedder;
 mod eviction;
 mod harness;
 mod lame_duck;
