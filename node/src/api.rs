@@ -13,10 +13,10 @@ use winddown_shared::{
 use crate::plugin::ShutdownAnswers;
 use crate::{Node, SettingsSource};
 use winddown_control::api::{
-    Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody,
+    Check, ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody, LogQuery,
     NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList, StartPlan, Status, WithdrawAnswer,
 };
-use winddown_control::{ActApi, ApiError, HealthApi, PlanApi, ReportApi, StatusApi};
+use winddown_control::{ActApi, ApiError, HealthApi, LogBlocks, PlanApi, ReportApi, StatusApi};
 
 impl<R: Runtime> StatusApi for Node<R> {
     async fn refresh(&self) {
@@ -109,6 +109,9 @@ impl<R: Runtime> ActApi for Node<R> {
         body: KillBody,
     ) -> Result<KillAnswer, ApiError> {
         let pod = self.find(namespace, name, body.uid.as_deref())?;
+        if body.restart {
+            self.comes_back(&pod)?;
+        }
         let request = KillRequest::new(KillReason::Operator)
             .with_grace(body.grace_seconds.map(Duration::from_secs))
             .with_status(Some(StatusOverride::failed(
@@ -190,12 +193,41 @@ impl<R: Runtime> ReportApi for Node<R> {
             _ => shutdown.report(id.to_owned()).await,
         }
     }
+
+    async fn log(
+        &self,
+        namespace: &str,
+        name: &str,
+        query: LogQuery,
+    ) -> Result<LogBlocks, ApiError> {
+        self.open_log(namespace, name, query).await
+    }
 }
 
 impl<R: Runtime> Node<R> {
     fn shutdown(&self) -> Result<&dyn ShutdownAnswers, ApiError> {
         let none = || not_here("this agent ends no pods before a shutdown");
         self.0.answers.shutdown.as_deref().ok_or_else(none)
+    }
+
+    /// Refuses a restart of a pod that would not start again here.
+    fn comes_back(&self, pod: &Pod) -> Result<(), ApiError> {
+        let refuse =
+            |why: String, hint: &str| Err(ApiError::new(ErrorCode::Conflict, why).with_hint(hint));
+        let name = pod.pod_ref();
+        if !pod.is_static() {
+            return refuse(
+                format!("{name} is a pod of the API server: its controller creates another one"),
+                "`winddown kill` terminates it",
+            );
+        }
+        if !self.0.core.gate.reasons().is_empty() {
+            return refuse(
+                format!("{name} would not start again: this node admits no pods"),
+                "`winddown status` says why",
+            );
+        }
+        Ok(())
     }
 
     fn find(&self, namespace: &str, name: &str, uid: Option<&str>) -> Result<Pod, ApiError> {

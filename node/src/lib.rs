@@ -59,6 +59,7 @@ mod guard;
 mod kept_file;
 mod kept_kills;
 mod links;
+mod logs;
 #[cfg(feature = "config")]
 mod memory_reclaim;
 pub mod metrics;
@@ -93,6 +94,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 use winddown_control::{ControlSocket, Limits, Server, SocketError};
+use winddown_host::pod_logs::PodLogs;
 use winddown_shared::{
     AdmissionFailureHandler, EarlierKill, PluginStatusLines, PodKiller, PodUidMap, PodWorkers,
     Runtime, RuntimeSyncer, WallTime, critical,
@@ -176,6 +178,8 @@ struct NodeShared<R: Runtime> {
     plugin_notes: PluginStatusLines,
     /// The directory of manifests that the node watches itself.
     manifests: Option<PathBuf>,
+    /// The containers' logs; none if the runtime writes none.
+    logs: Option<PodLogs>,
     /// The control server.
     served: TaskTracker,
     process: ProcessReader,
@@ -242,6 +246,7 @@ impl<R: Runtime> Node<R> {
             answers,
             plugin_notes: notes,
             manifests,
+            logs: core.runtime.pod_logs().map(logs::of),
             served: TaskTracker::new(),
             process: ProcessReader::new("/proc"),
             started: tokio::time::Instant::now(),

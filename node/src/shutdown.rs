@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use winddown_host::OneThread;
 use winddown_notices::{NoticeAggregator, OperatorSource};
 use winddown_shared::{
-    Inhibitor, InhibitorState, LockState, Runtime, ShutdownKind, ShutdownWork, WallTime,
+    Inhibitor, InhibitorState, LockState, Mutex, Runtime, ShutdownKind, ShutdownWork, WallTime,
     error_chain,
 };
 // The rest of what an agent needs for it.
@@ -103,6 +103,8 @@ struct StoredFiles {
     last_boot: LastBootState,
     /// Reads the disk for requests.
     reading: OneThread,
+    /// Why the report of the last drain is lost; none if it was written.
+    lost_report: Mutex<Option<String>>,
 }
 
 // === impl Shutdown ===
@@ -267,6 +269,7 @@ impl Shutdown {
                 records,
                 last_boot,
                 reading: OneThread::default(),
+                lost_report: Mutex::default(),
             },
             trigger: self.trigger,
             lock: Lock {

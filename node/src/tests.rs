@@ -278,7 +278,7 @@ async fn kill_ends_one_pod_and_says_how() {
     let (web, other) = (pod("web", 0, 30), pod("other", 0, 30));
     b.runtime.stop_takes(web.uid(), secs(100));
     b.want(&[&web, &other]).await;
-    let body = KillBody { grace_seconds: Some(3), uid: None };
+    let body = KillBody { grace_seconds: Some(3), ..KillBody::default() };
     let answer = b.node.kill("default", "web", body).await.unwrap();
     assert_eq!(answer.took_seconds.round(), 3.0);
     assert_eq!(answer.forced, ["main"]);

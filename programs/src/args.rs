@@ -12,13 +12,15 @@ mod doctor;
 mod eviction;
 mod install;
 mod manual;
+mod pods;
 mod preemption;
 mod wait;
 
 pub use doctor::DoctorArgs;
 pub use eviction::PlanEvictionArgs;
 pub use install::{InstallArgs, UninstallArgs};
-pub use manual::{CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
+pub use manual::{CompleteArgs, CompletionKind, CompletionsArgs, ManArgs, SchemaArgs, SchemaName};
+pub use pods::{DescribeArgs, LogsArgs, RestartArgs};
 pub use preemption::{PlanPreemptionArgs, StrategyChoice};
 pub use wait::{WaitArgs, WaitCondition};
 
@@ -88,13 +90,20 @@ pub struct StatusArgs {
     #[arg(value_name = "FORM", hide_possible_values = true)]
     pub output: OutputFormat,
     /// Keep running and show every change: full screen on a terminal, a line per change elsewhere
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with_all = ["pods", "namespace"])]
     pub watch: bool,
+    /// Only the pods of this namespace
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Only these pods, NAME or NAMESPACE/NAME [default namespace: default, or that of -n]
+    #[arg(value_name = "POD", value_parser = values::pod_name)]
+    pub pods: Vec<PodArgument>,
 }
 
 const EXAMPLES_STATUS: &str = "\
 Examples:
   winddown status
+  winddown status -n shop
   winddown status --watch
   winddown status -o json | jq -r '.pods[] | .name + \" \" + .state'
 

@@ -2,7 +2,8 @@
 
 use winddown_shared::display::{clean, seconds};
 
-use super::{CommandError, Exit, GlobalArgs, KillArgs, Output, TextFormat, ask};
+use super::values::PodArgument;
+use super::{CommandError, Exit, GlobalArgs, KillArgs, Output, RestartArgs, TextFormat, ask};
 use winddown_control::Client;
 use winddown_control::api::{Envelope, KillAnswer, KillBody};
 
@@ -12,12 +13,12 @@ pub(super) async fn run(
     out: &mut Output,
 ) -> Result<Exit, CommandError> {
     let client = Client::new(&global.socket);
-    let body =
-        KillBody { grace_seconds: args.grace.map(|grace| grace.as_secs()), uid: args.uid.clone() };
-    let pod = format!("{}/{}", args.pod.namespace, args.pod.name);
-    let waiting_for = format!("{pod}: waiting for it to end");
-    let asked = client.kill(&args.pod.namespace, &args.pod.name, &body);
-    let answer = ask::patiently(out, &waiting_for, asked).await?;
+    let body = KillBody {
+        grace_seconds: args.grace.map(|grace| grace.as_secs()),
+        uid: args.uid.clone(),
+        restart: false,
+    };
+    let answer = killed(&client, &args.pod, &body, out).await?;
     match args.output {
         TextFormat::Json => out.json(&Envelope::new(&answer))?,
         TextFormat::Yaml => out.yaml(&Envelope::new(&answer))?,
@@ -25,6 +26,33 @@ pub(super) async fn run(
     }
     let by_itself = answer.forced.is_empty() && !answer.still_running;
     Ok(if by_itself { Exit::Success } else { Exit::PodsLeft })
+}
+
+/// Terminates one pod, and waits until it is gone.
+async fn killed(
+    client: &Client,
+    pod: &PodArgument,
+    body: &KillBody,
+    out: &mut Output,
+) -> Result<KillAnswer, CommandError> {
+    let waiting_for = format!("{}/{}: waiting for it to end", pod.namespace, pod.name);
+    let asked = client.kill(&pod.namespace, &pod.name, body);
+    Ok(ask::patiently(out, &waiting_for, asked).await?)
+}
+
+/// Runs `winddown restart`.
+pub(super) async fn restart(
+    global: &GlobalArgs,
+    args: &RestartArgs,
+    out: &mut Output,
+) -> Result<Exit, CommandError> {
+    let client = Client::new(&global.socket);
+    let grace_seconds = args.grace.map(|grace| grace.as_secs());
+    let body = KillBody { grace_seconds, restart: true, ..KillBody::default() };
+    let answer = killed(&client, &args.pod, &body, out).await?;
+    let restarted = if answer.still_running { "" } else { "; its source starts it again" };
+    out.line(&format!("{}{restarted}", describe(&answer)))?;
+    Ok(if answer.still_running { Exit::PodsLeft } else { Exit::Success })
 }
 
 fn describe(answer: &KillAnswer) -> String {

@@ -4,7 +4,9 @@ mod args;
 mod ask;
 mod become_program;
 mod cases;
+mod completions;
 mod config;
+mod describe;
 mod doctor;
 mod drain;
 mod drill;
@@ -12,6 +14,7 @@ mod end_signals;
 mod exit;
 mod install;
 mod kill;
+mod logs;
 pub mod man;
 mod mistyped;
 mod output;
@@ -32,11 +35,12 @@ mod watch;
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use args::{
-    AgentArgs, CompletionsArgs, ConfigArgs, ConfigCommand, DoctorArgs, DrainArgs, DrillArgs,
-    InstallArgs, KillArgs, ManArgs, OutputFormat, PlanArgs, PlanCommand, PlanEvictionArgs,
-    PlanPreemptionArgs, PlanShutdownArgs, PlanStartArgs, ReleaseArgs, ReportArgs, ReportFormat,
-    RuntimeChoice, SchemaArgs, SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat,
-    UndrainArgs, UninstallArgs, VersionArgs, WaitArgs, WaitCondition,
+    AgentArgs, CompleteArgs, CompletionKind, CompletionsArgs, ConfigArgs, ConfigCommand,
+    DescribeArgs, DoctorArgs, DrainArgs, DrillArgs, InstallArgs, KillArgs, LogsArgs, ManArgs,
+    OutputFormat, PlanArgs, PlanCommand, PlanEvictionArgs, PlanPreemptionArgs, PlanShutdownArgs,
+    PlanStartArgs, ReleaseArgs, ReportArgs, ReportFormat, RestartArgs, RuntimeChoice, SchemaArgs,
+    SchemaName, ShimArgs, StatusArgs, StrategyChoice, TextFormat, UndrainArgs, UninstallArgs,
+    VersionArgs, WaitArgs, WaitCondition,
 };
 pub use exit::{CommandError, Exit};
 pub use output::{ColorChoice, Output};
@@ -115,6 +119,15 @@ pub enum Command {
     /// The answer comes from the agent's memory: it works while the runtime, logind or the disk
     /// hangs.
     Status(StatusArgs),
+    /// Show all that is known of one pod
+    ///
+    /// Its containers, how each exited last, where its log is, what a shutdown would do with it, and the last decisions
+    /// about it.
+    Describe(DescribeArgs),
+    /// Print the output of a container
+    ///
+    /// What the container runtime has logged, as the container wrote it.
+    Logs(LogsArgs),
     /// Show what would happen; nothing is touched
     Plan(PlanArgs),
     /// Rehearse a shutdown with real pods; the machine stays up
@@ -151,8 +164,12 @@ pub enum Command {
     /// End one pod
     ///
     /// Runs preStop, sends SIGTERM, and sends SIGKILL when the grace period is over; returns when the pod is
-    /// gone. Its manifest stays in place: the pod stays ended until the manifest changes or the agent is started again.
+    /// gone. A manifest's pod starts again at once.
     Kill(KillArgs),
+    /// Terminate a pod and have it start again
+    ///
+    /// The pod gets its grace, as for `kill`, and its manifest's source starts it again.
+    Restart(RestartArgs),
     /// Let shutdowns proceed although a pod holds them
     ///
     /// The pod keeps running until a shutdown ends it, and no longer holds any.
@@ -174,6 +191,9 @@ pub enum Command {
     Man(ManArgs),
     /// Print a shell's completion script
     Completions(CompletionsArgs),
+    /// Print what there is of a kind, for the shells' completion
+    #[command(hide = true)]
+    Complete(CompleteArgs),
     /// Print the version
     Version(VersionArgs),
     /// Run winddown-shim, as agents of earlier versions do that have not been restarted yet
@@ -222,6 +242,8 @@ fn dispatch(cli: &Cli, out: &mut Output) -> Result<Exit, CommandError> {
     match &cli.command {
         Command::Agent(args) => become_program::agent(global, args),
         Command::Status(args) => ask::block_on(status::run(global, args, out)),
+        Command::Describe(args) => ask::block_on(describe::run(global, args, out)),
+        Command::Logs(args) => ask::block_on(logs::run(global, args, out)),
         Command::Plan(PlanArgs { command: PlanCommand::Shutdown(args) }) => {
             plan::run(global, args, out)
         }
@@ -241,23 +263,18 @@ fn dispatch(cli: &Cli, out: &mut Output) -> Result<Exit, CommandError> {
         Command::Undrain(args) => ask::block_on(drain::undrain(global, args.output, out)),
         Command::Wait(args) => ask::block_on(wait::run(global, args, out)),
         Command::Kill(args) => ask::block_on(kill::run(global, args, out)),
+        Command::Restart(args) => ask::block_on(kill::restart(global, args, out)),
         Command::Release(args) => ask::block_on(release::run(global, args, out)),
         Command::Install(args) => install::install(global, args, out),
         Command::Uninstall(args) => install::uninstall(args, out),
         Command::Config(args) => config::run(global, args, out),
         Command::Schema(args) => schema::run(args, out),
         Command::Man(args) => man::run(args, out),
-        Command::Completions(args) => completions(args, out),
+        Command::Completions(args) => completions::print(args, out),
+        Command::Complete(args) => ask::block_on(completions::complete(global, args, out)),
         Command::Version(args) => version(args, out),
         Command::Shim(args) => become_program::shim(args),
     }
-}
-
-fn completions(args: &CompletionsArgs, out: &mut Output) -> Result<Exit, CommandError> {
-    let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut definition(), "winddown", &mut script);
-    out.bytes(&script)?;
-    Ok(Exit::Success)
 }
 
 fn version(args: &VersionArgs, out: &mut Output) -> Result<Exit, CommandError> {

@@ -28,14 +28,15 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         ("", "get" | "list" | "ls" | "ps" | "pods" | "top") => {
             "`winddown status` shows the node and its pods"
         }
-        ("", "describe" | "inspect") => {
-            "`winddown status -o wide` shows all that is known of the pods"
+        ("", "inspect") => "`winddown describe POD` shows all that is known of a pod",
+        ("", "exec" | "attach" | "ssh") => {
+            "winddown runs no commands in containers: `crictl exec`, or `nsenter` for a process of the host"
         }
         ("", "events" | "history") => {
             "`winddown status` shows the last decisions, `journalctl -u winddown -p notice` all of them"
         }
-        ("", "log" | "logs") => {
-            "the pods' logs are in /var/log/winddown, the agent's are in `journalctl -u winddown`"
+        ("", "log" | "journal") => {
+            "`winddown logs POD` shows a pod's output, `journalctl -u winddown` the agent's"
         }
         ("", "delete" | "evict" | "rm" | "stop") => {
             "`winddown kill POD` ends a pod, `winddown drain` ends all; `systemctl stop winddown` stops the agent alone"
@@ -47,7 +48,6 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         ("", "daemon" | "run" | "serve" | "start") => {
             "`systemctl start winddown` starts the agent; a pod starts when its manifest is in /etc/winddown/pods"
         }
-        ("", "restart") => "`systemctl restart winddown` restarts the agent; the pods keep running",
         ("", "reload") => "`systemctl reload winddown` has the agent read its configuration again",
         ("", "enable") => "`systemctl enable --now winddown` starts the agent now and at boot",
         ("", "disable") => {
@@ -66,7 +66,21 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
             "edit /etc/winddown/config.yaml, then `winddown config check` and `systemctl reload winddown`"
         }
         ("status", "--wide" | "-w") => "`winddown status -o wide` has more columns",
-        ("status", "-A" | "--all-namespaces" | "-n" | "--namespace") => {
+        ("status" | "plan", "--json") => "`-o json` is the form for programs",
+        (_, "--no-pager") => "winddown uses no pager",
+        ("kill", "--all" | "-A") => "`winddown drain` ends all pods, in order",
+        ("kill" | "describe" | "logs" | "restart" | "release", "-n" | "--namespace") => {
+            "write NAMESPACE/POD"
+        }
+        ("logs", "--lines") => "`--tail N` prints the last N lines",
+        ("logs", "--previous-run" | "--boot" | "-b") => {
+            "`-p` prints the output of the previous run"
+        }
+        ("doctor", word) if !word.starts_with('-') => {
+            "`winddown doctor` makes all checks: leave the name out"
+        }
+        ("config", "validate" | "test" | "verify") => "`winddown config check` checks the file",
+        ("status", "-A" | "--all-namespaces") => {
             "`winddown status` shows the pods of all namespaces"
         }
         ("doctor", "--fix") => "doctor changes nothing: run the commands listed under `fix`",
@@ -86,9 +100,6 @@ fn instead(below: &str, word: &str) -> Option<&'static str> {
         }
         ("drain" | "undrain", word) if !word.starts_with('-') => {
             "it is always about this node: leave the name out"
-        }
-        ("status", word) if !word.starts_with('-') => {
-            "`winddown status` shows all pods: leave the name out"
         }
         ("report", "-n" | "--lines" | "--since" | "--until") => {
             "`winddown report --list` shows all that are kept, and when each began"
@@ -126,7 +137,15 @@ mod tests {
         for line in [
             "get pods",
             "delete pod web",
-            "logs web",
+            "log web",
+            "exec web",
+            "kill --all",
+            "kill -n shop web",
+            "status --json",
+            "doctor lock",
+            "config validate",
+            "logs --lines 5 web",
+            "status --no-pager",
             "reload",
             "plan reboot",
             "config set a b",

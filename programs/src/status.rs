@@ -1,8 +1,9 @@
 //! `winddown status`.
 
+use super::values::{self, PodArgument};
 use super::{CommandError, Exit, GlobalArgs, Output, OutputFormat, StatusArgs, ask, watch};
 use winddown_control::Client;
-use winddown_control::api::{ApiAnswer, Envelope};
+use winddown_control::api::{ApiAnswer, Envelope, PodStatus, Status};
 use winddown_render::View;
 
 /// The message while the agent does not answer.
@@ -17,9 +18,64 @@ pub(super) async fn run(
     if args.watch {
         return watch::run(&client, args.output, out).await;
     }
-    let status = ask::patiently(out, WAITING, client.status()).await?;
+    let mut status = ask::patiently(out, WAITING, client.status()).await?;
+    select(&mut status, args)?;
     print(&status, args.output, winddown_render::status, out)?;
     Ok(Exit::Success)
+}
+
+/// Leaves the pods that the command names, and what is known of them.
+fn select(status: &mut Status, args: &StatusArgs) -> Result<(), CommandError> {
+    let wanted = args.pods.iter().map(|pod| {
+        let namespace = match &args.namespace {
+            // Not written in front of the name.
+            Some(namespace) if pod.namespace == values::DEFAULT_NAMESPACE => namespace.clone(),
+            _ => pod.namespace.clone(),
+        };
+        PodArgument { namespace, name: pod.name.clone() }
+    });
+    let wanted: Vec<PodArgument> = wanted.collect();
+    for pod in &wanted {
+        find(status, pod)?;
+    }
+    let is_wanted = |namespace: &str, name: &str| {
+        let is_named = |pod: &PodArgument| pod.namespace == namespace && pod.name == name;
+        let of_namespace = args.namespace.as_ref().is_none_or(|one| one == namespace);
+        if wanted.is_empty() { of_namespace } else { wanted.iter().any(is_named) }
+    };
+    status.pods.retain(|pod| is_wanted(&pod.namespace, &pod.name));
+    status.rejected.retain(|pod| is_wanted(&pod.namespace, &pod.name));
+    let is_about =
+        |pod: &str| pod.split_once('/').is_none_or(|(namespace, name)| is_wanted(namespace, name));
+    status.decisions.retain(|decision| is_about(&decision.pod));
+    Ok(())
+}
+
+/// The pod of this name; without the node's name at its end, too, which manifests do not have.
+pub(super) fn find<'s>(
+    status: &'s Status,
+    wanted: &PodArgument,
+) -> Result<&'s PodStatus, CommandError> {
+    let PodArgument { namespace, name } = wanted;
+    let is_it = |pod: &&PodStatus| pod.namespace == *namespace && pod.name == *name;
+    let alike =
+        |pod: &&PodStatus| pod.name == *name || pod.name == format!("{name}-{}", status.node.name);
+    if let Some(pod) = status.pods.iter().find(is_it) {
+        return Ok(pod);
+    }
+    let what = format!("there is no pod {namespace}/{name} on this node");
+    let error = CommandError::message(Exit::Failure, what);
+    let similar: Vec<String> = status
+        .pods
+        .iter()
+        .filter(alike)
+        .take(3)
+        .map(|pod| format!("{}/{}", pod.namespace, pod.name))
+        .collect();
+    Err(match similar.is_empty() {
+        true => error.with_hint("`winddown status` lists the pods"),
+        false => error.with_hint(format!("did you mean {}?", similar.join(" or "))),
+    })
 }
 
 /// Prints an answer of the agent in any form.

@@ -103,6 +103,9 @@ pub(super) fn delay(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// The namespace of a pod whose name is written without one.
+pub(super) const DEFAULT_NAMESPACE: &str = "default";
+
 /// A pod's name on the command line: `NAME` (in namespace `default`) or `NAMESPACE/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodArgument {
@@ -117,7 +120,7 @@ pub struct PodArgument {
 /// # Errors
 /// A part is empty, too long or not a valid Kubernetes name.
 pub(super) fn pod_name(text: &str) -> Result<PodArgument, String> {
-    let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+    let (namespace, name) = text.split_once('/').unwrap_or((DEFAULT_NAMESPACE, text));
     for part in [namespace, name] {
         if !is_name(part) {
             return Err("write NAME or NAMESPACE/NAME: lower-case letters, digits, '-' and '.', \
@@ -136,4 +139,15 @@ pub(crate) fn is_name(text: &str) -> bool {
         && bytes.iter().all(|&byte| inside(byte) || byte == b'-' || byte == b'.')
         && bytes.first().is_some_and(|&byte| inside(byte))
         && bytes.last().is_some_and(|&byte| inside(byte))
+}
+
+/// Parses the name of a container.
+///
+/// # Errors
+/// The text cannot be one.
+pub(super) fn container_name(text: &str) -> Result<String, String> {
+    match is_name(text) {
+        true => Ok(text.to_owned()),
+        false => Err("a container's name has lower-case letters, digits and '-'".to_owned()),
+    }
 }

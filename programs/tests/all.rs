@@ -16,6 +16,7 @@ mod mistakes;
 mod monitoring;
 mod notices;
 mod one_program;
+mod pods;
 mod release;
 mod schemas;
 mod secrets;

@@ -86,7 +86,7 @@ async fn gauges_follow_the_pods() {
     assert_eq!(value(&text, "winddown_inhibitor_held"), 1.0);
     assert_eq!(value(&text, "winddown_inhibit_delay_max_seconds"), 40.0);
     assert_eq!(value(&text, "winddown_ignored_shutdown_signals_total"), 3.0);
-    let body = winddown_control::api::KillBody { grace_seconds: Some(1), uid: None };
+    let body = winddown_control::api::KillBody { grace_seconds: Some(1), ..Default::default() };
     {
         use winddown_control::ActApi;
         bed.node.kill("default", "web", body).await.unwrap();

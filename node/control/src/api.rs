@@ -38,8 +38,8 @@ pub use preemption::{
 pub use protection::{Protection, ProtectionReason, ProtectionState, TerminatedBy};
 pub use report::{ReportEntry, ReportList};
 pub use request::{
-    ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody, NoticeBody,
-    WithdrawAnswer,
+    ConfigView, DrainEvent, DrainRequest, ErrorBody, ErrorCode, KillAnswer, KillBody, LogQuery,
+    NoticeBody, WithdrawAnswer,
 };
 pub use start::{StartPlan, StartStatus, StartingGroup, StartingPod};
 pub use status::{

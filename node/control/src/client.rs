@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep};
 
 use super::respond::VERSION_HEADER;
 use crate::api::{
-    ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, NoticeBody, PreemptionPlan,
-    ReleaseAnswer, ReportList, StartPlan, Status, WithdrawAnswer,
+    ConfigView, DrainRequest, ErrorBody, KillAnswer, KillBody, LogQuery, NoticeBody,
+    PreemptionPlan, ReleaseAnswer, ReportList, StartPlan, Status, WithdrawAnswer,
 };
 
 pub use error::ClientError;
@@ -48,6 +48,13 @@ pub struct AnswerLines {
     buffer: Vec<u8>,
     /// The number of bytes at the front of `buffer` that are known to contain no line end.
     scanned: usize,
+}
+
+/// A response of bytes, as they come.
+#[derive(Debug)]
+pub struct AnswerBlocks {
+    socket: PathBuf,
+    body: Incoming,
 }
 
 // === impl Client ===
@@ -148,6 +155,36 @@ impl Client {
         let path = format!("/v1/pods/{namespace}/{name}/kill");
         let response = self.send(Method::POST, &path, Some(encode(body)?)).await?;
         self.decode(response).await
+    }
+
+    /// Reads the log of a container.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn log(
+        &self,
+        namespace: &str,
+        name: &str,
+        query: &LogQuery,
+    ) -> Result<AnswerBlocks, ClientError> {
+        let mut path = format!("/v1/pods/{namespace}/{name}/log?");
+        let flags = [
+            ("follow", query.follow),
+            ("previous", query.previous),
+            ("timestamps", query.timestamps),
+        ];
+        for (flag, _) in flags.iter().filter(|(_, is_set)| *is_set) {
+            path.push_str(flag);
+            path.push('&');
+        }
+        if let Some(container) = &query.container {
+            path.push_str(&format!("container={container}&"));
+        }
+        if let Some(lines) = query.tail_lines {
+            path.push_str(&format!("tailLines={lines}"));
+        }
+        let response = self.within(self.send(Method::GET, &path, None)).await?;
+        Ok(AnswerBlocks { socket: self.socket.clone(), body: response.into_body() })
     }
 
     /// Lets shutdowns proceed although a pod blocks them.
@@ -347,6 +384,28 @@ impl Client {
 
     fn io(&self, source: io::Error) -> ClientError {
         ClientError::Io { socket: self.socket.clone(), source }
+    }
+}
+
+// === impl AnswerBlocks ===
+
+impl AnswerBlocks {
+    /// Returns the next bytes; none after the last ones. Cancel-safe.
+    ///
+    /// # Errors
+    /// The connection was lost.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        loop {
+            match self.body.frame().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(broken(&self.socket, error)),
+                Some(Ok(frame)) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
     }
 }
 

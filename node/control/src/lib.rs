@@ -11,6 +11,7 @@
 //! | `GET /v1/plan/eviction` | [`EvictionPlan`](api::EvictionPlan); `?signal=memory.available` |
 //! | `GET /v1/plan/start` | [`StartPlan`] |
 //! | `POST /v1/pods/{namespace}/{name}/kill` | [`KillAnswer`], once the pod is gone |
+//! | `GET /v1/pods/{namespace}/{name}/log` | the output of a container, as text; `?container=`, `?follow`, `?previous`, `?timestamps`, `?tailLines=` |
 //! | `POST /v1/pods/{namespace}/{name}/release` | [`ReleaseAnswer`]: the pod no longer blocks shutdowns |
 //! | `POST /v1/drain` | one [`DrainEvent`] per line |
 //! | `POST /v1/notice` | announces that the node will go away: one [`DrainEvent`] per line |
@@ -23,8 +24,8 @@
 //!
 //! # Limits
 //! Each connection serves one request. The socket's mode decides who may connect: 0600, or 0660 with the configured
-//! group. Requests that change the node's state also need the credentials of root or of that group, so that a socket
-//! that was opened up by hand stays harmless. [`Limits`] bounds connections, watchers, sizes and waits: a client that
+//! group. Logs, and requests that change the node's state, also need the credentials of root or of that group, so that a
+//! socket that was opened up by hand stays harmless. [`Limits`] bounds connections, watchers, sizes and waits: a client that
 //! sends nothing or reads nothing loses its connection and delays no other. A body has at most 64 KiB, a manifest
 //! 1 MiB, and only a few manifests are in memory at a time.
 //!
@@ -52,14 +53,15 @@ mod socket;
 #[cfg(test)]
 mod tests;
 
+use futures_util::stream;
 use tokio::sync::{mpsc, watch};
 
 use crate::api::{
-    ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody, NoticeBody,
-    PreemptionPlan, ReleaseAnswer, ReportList, StartPlan, Status, WithdrawAnswer,
+    ConfigView, DrainEvent, DrainRequest, ErrorCode, Health, KillAnswer, KillBody, LogQuery,
+    NoticeBody, PreemptionPlan, ReleaseAnswer, ReportList, StartPlan, Status, WithdrawAnswer,
 };
 
-pub use client::{AnswerLines, Client, ClientError};
+pub use client::{AnswerBlocks, AnswerLines, Client, ClientError};
 pub use limits::Limits;
 pub use peer::Peer;
 pub use server::Server;
@@ -199,7 +201,10 @@ pub trait ActApi: Send + Sync + 'static {
     fn withdraw_notice(&self) -> impl Future<Output = WithdrawAnswer> + Send;
 }
 
-/// The reports of shutdowns.
+/// A container's output, in blocks, for as long as there is more or the container runs.
+pub type LogBlocks = stream::BoxStream<'static, std::io::Result<Vec<u8>>>;
+
+/// What was recorded: the reports of shutdowns, and the output of containers.
 pub trait ReportApi: Send + Sync + 'static {
     /// Lists the shutdown reports that are kept, newest first.
     ///
@@ -212,6 +217,20 @@ pub trait ReportApi: Send + Sync + 'static {
     /// # Errors
     /// [`ErrorCode::NotFound`] if there is no such report.
     fn report(&self, id: &str) -> impl Future<Output = Result<serde_json::Value, ApiError>> + Send;
+
+    /// Opens the log of a container. By default there are no logs.
+    ///
+    /// # Errors
+    /// [`ErrorCode::NotFound`] if there is no such pod, container or run.
+    fn log(
+        &self,
+        namespace: &str,
+        name: &str,
+        query: LogQuery,
+    ) -> impl Future<Output = Result<LogBlocks, ApiError>> + Send {
+        let _ = (namespace, name, query);
+        std::future::ready(Err(ApiError::new(ErrorCode::NotFound, "this agent keeps no logs")))
+    }
 }
 
 /// Why the agent refuses a request.

@@ -50,6 +50,12 @@ pub(super) fn json_lines<T: Serialize>(
     respond(StatusCode::OK, "application/jsonl", StreamBody::new(frames).boxed_unsync())
 }
 
+/// Responds with text in blocks, for as long as the stream lasts.
+pub(super) fn blocks(blocks: impl Stream<Item = Vec<u8>> + Send + 'static) -> Response<Body> {
+    let frames = blocks.map(|block| Ok(Frame::data(Bytes::from(block))));
+    respond(StatusCode::OK, "text/plain; charset=utf-8", StreamBody::new(frames).boxed_unsync())
+}
+
 pub(super) fn failure(error: &ApiError) -> Response<Body> {
     let body =
         ErrorBody { code: error.code, error: error.message.clone(), hint: error.hint.clone() };

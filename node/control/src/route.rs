@@ -18,7 +18,7 @@ use super::respond::{self, Body};
 use super::shared::ServerShared;
 use super::{AgentApi, ApiError, Peer};
 use crate::api::{
-    DrainEvent, DrainRequest, Envelope, ErrorCode, Health, KillBody, NoticeBody, Status,
+    DrainEvent, DrainRequest, Envelope, ErrorCode, Health, KillBody, LogQuery, NoticeBody, Status,
 };
 
 /// The minimum interval between two status lines for one watcher, so that a burst of changes causes one line.
@@ -47,6 +47,9 @@ pub(super) async fn answer<A: AgentApi>(
         }
         ["v1", "pods", namespace, name, "release"] => {
             release(shared, peer, &request, namespace, name).await
+        }
+        ["v1", "pods", namespace, name, "log"] => {
+            log(shared, peer, &request, namespace, name).await
         }
         ["v1", "plan", "preemption"] => preemption(shared, peer, request).await,
         ["v1", "drain"] => drain(shared, peer, request).await,
@@ -160,6 +163,51 @@ async fn release<A: AgentApi>(
     may_change(peer)?;
     tracing::info!(%peer, namespace, name, "release of a pod's hold requested");
     Ok(respond::json(&Envelope::new(shared.api.release(namespace, name).await?)))
+}
+
+/// Sends the log of a container, which may have secrets: only those who may change the node's state may read it.
+async fn log<A: AgentApi>(
+    shared: &Arc<ServerShared<A>>,
+    peer: Peer,
+    request: &Request<Incoming>,
+    namespace: &str,
+    name: &str,
+) -> Answer {
+    if !is_read(request) {
+        return Ok(respond::wrong_method("GET"));
+    }
+    may_change(peer)?;
+    let tail_lines = value(request, "tailLines").map(str::parse::<u64>).transpose();
+    let query = LogQuery {
+        container: value(request, "container").map(str::to_owned),
+        follow: has_flag(request, "follow"),
+        previous: has_flag(request, "previous"),
+        timestamps: has_flag(request, "timestamps"),
+        tail_lines: tail_lines.map_err(|_| bad_request("tailLines: not a number".to_owned()))?,
+    };
+    let permit = shared.slots.watch(peer).ok_or_else(|| {
+        ApiError::new(
+            ErrorCode::Unavailable,
+            "too many clients read logs or watch the status already",
+        )
+        .with_hint("stop a `winddown logs -f` or a `winddown status --watch`")
+    })?;
+    let blocks = match shared.api.log(namespace, name, query).await {
+        Err(error) if error.code == ErrorCode::NotFound => {
+            return Err(match similar(&shared.api.status(), namespace, name) {
+                Some(hint) => error.with_hint(hint),
+                None => error,
+            });
+        }
+        blocks => blocks?,
+    };
+    let blocks = blocks.map(move |block| {
+        let _until_the_end = &permit;
+        block.unwrap_or_else(|error| {
+            format!("winddown: the log cannot be read further: {error}\n").into_bytes()
+        })
+    });
+    Ok(respond::blocks(blocks.take_until(shared.stop.clone().cancelled_owned())))
 }
 
 async fn drain<A: AgentApi>(

@@ -33,6 +33,8 @@ pub struct ScrapedNode {
     pub gate: GateReasons,
     /// Whether every pod exited by itself before this boot; `None` if unknown.
     pub last_shutdown_graceful: Option<bool>,
+    /// Whether the report of the last drain could not be written; `None` if the agent has no part in shutdowns.
+    pub report_lost: Option<bool>,
     /// The gauges of plug-ins, in this order.
     pub of_plugins: Vec<PluginGauge>,
     /// The pressure conditions that hold.
@@ -174,6 +176,14 @@ impl ScrapedNode {
                 "Whether every pod could end by itself before this boot.",
                 None,
                 i64::from(graceful),
+            )?;
+        }
+        if let Some(lost) = self.report_lost {
+            out.gauge(
+                "winddown_report_lost",
+                "Whether the report of the last drain could not be written.",
+                None,
+                i64::from(lost),
             )?;
         }
         for gauge in &self.of_plugins {

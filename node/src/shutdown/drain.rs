@@ -224,12 +224,16 @@ impl<R: Runtime> Joined<R> {
     async fn keep(&self, report: ShutdownReport) {
         let store = self.kept.reports.clone();
         let written = tokio::task::spawn_blocking(move || store.write(&report)).await;
-        if let Ok(Err(error)) = written {
-            tracing::warn!(
-                "the report of the drain is lost: {}",
-                winddown_shared::error_chain(&error)
-            );
+        let lost = match written {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(winddown_shared::error_chain(&error)),
+            Err(_) => Some("writing it panicked".to_owned()),
+        };
+        if let Some(error) = &lost {
+            tracing::error!(log_kind = "reportLost", "the report of the drain is lost: {error}");
         }
+        *self.kept.lost_report.lock() = lost;
+        self.core.changes.send_modify(|n| *n += 1);
     }
 }
 

@@ -37,6 +37,7 @@ impl<R: Runtime> PluginSection for Joined<R> {
         status.last_boot = self.kept.last_boot.status();
         status.shutdown_plan = self.plan_summary();
         status.protection = Some(self.protection());
+        status.lost_report = self.kept.lost_report.lock().clone();
     }
 
     fn facts(&self, facts: &mut ScrapedNode) {
@@ -52,6 +53,7 @@ impl<R: Runtime> PluginSection for Joined<R> {
             refused_signals: (self.lock.refused_signals)(),
         };
         facts.protected = Some(self.protection().is_protected());
+        facts.report_lost = Some(self.kept.lost_report.lock().is_some());
         facts.last_shutdown_graceful = self.kept.last_boot.graceful();
     }
 

@@ -305,7 +305,7 @@ async fn a_successor_keeps_to_a_shorter_grace_that_was_asked_for_later() {
     b.want(&[&web]).await;
     let mut kills = Vec::new();
     for grace_seconds in [None, Some(10)] {
-        let (node, body) = (b.node.clone(), KillBody { grace_seconds, uid: None });
+        let (node, body) = (b.node.clone(), KillBody { grace_seconds, ..KillBody::default() });
         kills.push(tokio::spawn(async move { node.kill("default", "web", body).await }));
         tokio::time::sleep(secs(2)).await;
     }

@@ -15,6 +15,7 @@
 
 mod changes;
 mod cluster;
+mod describe;
 mod eviction;
 mod group_state;
 mod line;
@@ -33,6 +34,7 @@ mod text;
 mod times;
 
 pub use changes::changes;
+pub use describe::describe;
 pub use eviction::{eviction, why_it_stays};
 pub use line::{Line, Span, painted};
 pub use live::{Scene, Screen, counts_down, live};

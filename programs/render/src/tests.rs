@@ -87,7 +87,7 @@ fn a_pod_that_loops_is_a_problem_with_its_exit_code_and_the_path_of_its_log() {
     node.pods.push(loops);
     let text = status(&node, &View::default());
     let wanted = "! default/web does not stay up: container main exited with code 3 (Error)\n    \
-                  its output is in /var/log/winddown/default_web_u/main/4.log\n";
+                  `winddown describe default/web` shows more; its output is in /var/log/winddown/default_web_u/main/4.log\n";
     assert!(text.contains(wanted), "{text}");
 }
 

@@ -96,3 +96,24 @@ pub struct CompletionsArgs {
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
 }
+
+/// Prints what there is of a kind.
+#[derive(Clone, Debug, Args)]
+pub struct CompleteArgs {
+    /// The kind.
+    #[arg(value_enum)]
+    pub kind: CompletionKind,
+}
+
+/// Kinds of things that a shell completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompletionKind {
+    /// The node's pods.
+    Pods,
+    /// The IDs of the reports that are kept.
+    Reports,
+    /// The signals of eviction.
+    Signals,
+    /// The containers of the node's pods.
+    Containers,
+}

@@ -17,6 +17,24 @@ pub struct KillBody {
     /// Stops the pod only if it has this UID.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
+    /// Refuses the request unless the pod starts again here when it has terminated.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restart: bool,
+}
+
+/// Which part of which log of a pod is requested.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogQuery {
+    /// The container; the pod's first one if there is none.
+    pub container: Option<String>,
+    /// Whether what is written from now on is sent as well, until the container exits.
+    pub follow: bool,
+    /// Whether the log of the previous run is requested.
+    pub previous: bool,
+    /// Whether each line begins with its time.
+    pub timestamps: bool,
+    /// How many of the last lines are sent; all if unset.
+    pub tail_lines: Option<u64>,
 }
 
 /// The outcome of a request to stop a pod.

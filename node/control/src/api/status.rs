@@ -83,6 +83,10 @@ pub struct Status {
     /// The manifests directory and its problems.
     #[serde(default)]
     pub manifests: Manifests,
+    /// Why the report of the last drain could not be written; absent if it was, or if there was no drain since the
+    /// agent started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_report: Option<String>,
     /// The latest decisions, oldest first; at most 20.
     #[serde(default)]
     pub decisions: Vec<Decision>,
@@ -389,6 +393,7 @@ impl Status {
             pods: Vec::new(),
             rejected: Vec::new(),
             manifests: Manifests::default(),
+            lost_report: None,
             decisions: Vec::new(),
         }
     }

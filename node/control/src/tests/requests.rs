@@ -76,12 +76,12 @@ async fn metrics_and_health_answer_in_their_own_formats() {
 #[tokio::test]
 async fn a_kill_reaches_the_agent_with_its_grace_and_answers_when_the_pod_is_gone() {
     let running = serve(Limits::default()).await;
-    let body = KillBody { grace_seconds: Some(5), uid: None };
+    let body = KillBody { grace_seconds: Some(5), ..KillBody::default() };
     let answer = running.client.kill("default", "web-edge-1", &body).await.unwrap();
     assert!(!answer.still_running);
     assert_eq!(*running.agent.kills.lock(), ["default/web-edge-1 Some(5)"]);
 
-    let wrong = KillBody { grace_seconds: None, uid: Some("other".to_owned()) };
+    let wrong = KillBody { uid: Some("other".to_owned()), ..KillBody::default() };
     let error = running.client.kill("default", "web-edge-1", &wrong).await.unwrap_err();
     assert!(matches!(error, ClientError::Agent { status: 404, .. }), "{error:?}");
 }

@@ -17,6 +17,8 @@ pub(crate) struct StatusProblem {
 
 // The commands that a status can tell to type. A test types each on a node.
 const PLAN_PREEMPTION: &str = "winddown plan preemption";
+/// Followed by a pod.
+const DESCRIBE: &str = "winddown describe";
 const STATUS_WIDE: &str = "winddown status -o wide";
 const DRAIN: &str = "winddown drain";
 const UNDRAIN: &str = "winddown undrain";
@@ -61,6 +63,12 @@ pub(crate) fn of(status: &Status, all: bool) -> Vec<StatusProblem> {
             found.push(in_trouble(pod, &trouble));
         }
     }
+    if let Some(why) = &status.lost_report {
+        found.push(StatusProblem {
+            text: format!("the report of the last drain is lost: {}", clean(why)),
+            next: format!("make room on the disk of the state directory; `{DOCTOR}` checks it"),
+        });
+    }
     for warning in &status.config.warnings {
         found.push(StatusProblem { text: clean(warning).into_owned(), next: String::new() });
     }
@@ -89,7 +97,9 @@ fn in_trouble(pod: &PodStatus, trouble: &PodTrouble<'_>) -> StatusProblem {
         reason if lacks_image(reason) => {
             "pulled with crictl on this node, it shows what the registry answers".to_owned()
         }
-        _ if !log.is_empty() => format!("its output is in {}", clean(log)),
+        _ if !log.is_empty() => {
+            format!("`{DESCRIBE} {name}` shows more; its output is in {}", clean(log))
+        }
         _ => String::new(),
     };
     StatusProblem { text, next }

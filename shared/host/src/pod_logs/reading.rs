@@ -270,6 +270,12 @@ impl PodLogs {
         }
     }
 
+    /// The same logs and limits, with logs that can be followed.
+    #[must_use]
+    pub fn with_growth(self, growth: SharedWatch) -> Self {
+        Self { growth: Some(growth), ..self }
+    }
+
     /// The directory of all logs.
     pub fn directory(&self) -> &std::path::Path {
         &self.directory

@@ -1,0 +1,70 @@
+//! What a person reads of a pod that does not do its work, with the real agent and real processes: `describe`, `logs`,
+//! the journal and `restart`.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "clippy does not see that helpers are tests")]
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::agent::{Bed, LIMIT, manifest};
+
+/// A container that says why it exits.
+const EXITS: &str = "command: [sh, -c, 'echo starting; echo no such database >&2; exit 3']";
+
+/// The output of a command on both streams.
+fn said(bed: &Bed, arguments: &[&str]) -> String {
+    let output = bed.ask(arguments).output().expect("the program runs");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+/// Waits until the command's output has this in it, and returns the output.
+fn until(bed: &Bed, arguments: &[&str], part: &str) -> String {
+    let begun = Instant::now();
+    loop {
+        let text = said(bed, arguments);
+        if text.contains(part) {
+            return text;
+        }
+        assert!(begun.elapsed() < LIMIT, "never {part:?}: {text}");
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn what_happened_to_a_pod_is_in_describe_and_logs_and_the_journal_and_a_restart_starts_it_again() {
+    let bed = Bed::start(
+        "",
+        &[
+            ("exits", manifest("exits", "", EXITS)),
+            ("web", manifest("web", "", "command: [sh, -c, 'echo hello; exec sleep 1000']")),
+        ],
+    );
+    until(&bed, &["status"], "no such database");
+    let text = until(&bed, &["describe", "exits-n1"], "Last State:");
+    for part in [
+        "Name:               exits-n1\n",
+        "    State:          Waiting\n      Reason:       CrashLoopBackOff\n",
+        "    Last State:     Terminated\n      Reason:       Error\n      Exit Code:    3\n",
+        "    Last Line:      no such database\n",
+        "  Grace:            30s\n",
+        "container main exited with code 3 (Error)",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in {text}");
+    }
+    assert_eq!(said(&bed, &["logs", "exits-n1"]), "starting\nno such database\n");
+    assert_eq!(said(&bed, &["logs", "--tail", "1", "-p", "exits-n1"]), "no such database\n");
+    let journal = "default/exits-n1 container main exited with code 3 (Error), restarting ";
+    assert!(bed.log().contains(journal), "{}", bed.log());
+    until(&bed, &["logs", "web-n1"], "hello\n");
+    let restarted = said(&bed, &["restart", "web-n1", "--grace", "1s"]);
+    assert!(restarted.contains("its source starts it again"), "{restarted}");
+    until(&bed, &["describe", "web-n1"], "Restart Count:  1");
+    assert!(said(&bed, &["status", "web-n1"]).contains("web-n1"));
+    assert!(!said(&bed, &["status", "web-n1"]).contains("exits-n1"));
+    assert!(said(&bed, &["describe", "web"]).contains("did you mean default/web-n1?"));
+    assert!(said(&bed, &["logs", "web-n1", "-c", "proxy"]).contains("\"proxy\" not found"));
+    said(&bed, &["drain", "--timeout", "2s"]);
+    let refused = said(&bed, &["restart", "web-n1"]);
+    assert!(refused.contains("admits no pods"), "{refused}");
+}
