@@ -27,7 +27,7 @@ uml=user-mode-linux,kmod,procps
 case $flavour in
 plain) packages=systemd-sysv,dbus,libpam-systemd ;;
 rpm) packages=rpm ;;
-tools) packages=curl,docker-registry,jq,man-db,skopeo ;;
+tools) packages=ansible-core,curl,docker-registry,jq,man-db,python3-apt,skopeo ;;
 containerd) packages=$containers ;;
 uml) packages=$uml ;;
 uml-containerd) packages=$uml,$containers ;;

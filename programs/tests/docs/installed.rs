@@ -105,6 +105,7 @@ fn is_of_the_repository(path: &str) -> bool {
         "cluster/rbac",
         "docs/",
         "docs/examples/",
+        "programs/packaging/ansible",
         "programs/packaging/kubernetes",
         "programs/packaging/monitoring",
     ];

@@ -4,6 +4,7 @@
 //! They are made of the program that the other node tests run, by the script that `make packages`
 //! runs for a release build.
 
+mod ansible;
 mod contents;
 mod image;
 mod life;

@@ -11,7 +11,7 @@ use winddown_apiserver::ApiServer;
 use winddown_node_tests::packages::{Packages, are_here, repository};
 use winddown_node_tests::scenario::{TestResult, not_well};
 use winddown_node_tests::typed::{COMMAND, HOME, Typed, enter, prepare};
-use winddown_node_tests::{Flavour, Node, base_or_skip};
+use winddown_node_tests::{Flavour, Node, Recipe, base_or_skip};
 
 use super::readme::{DISK, commands};
 use super::rpm::rpm;
@@ -233,7 +233,18 @@ async fn node_with_kubelet(test: &str, manager: Manager) -> TestResult<Option<No
     if !are_here(test, &[("dpkg-deb", "dpkg"), ("strip", "binutils")])? {
         return Ok(None);
     }
-    let Some(base) = base_or_skip(test, manager.flavour()).await? else { return Ok(None) };
+    let Some(node) = node_of_kubeadm(test, manager.flavour()).await? else { return Ok(None) };
+    manager.give_package(&node).await?;
+    start_kubelet(&node).await?;
+    Ok(Some(node))
+}
+
+/// A node of kubeadm, before its kubelet has been started.
+pub(super) async fn node_of_kubeadm(
+    test: &str,
+    flavour: impl Into<Recipe>,
+) -> TestResult<Option<Node>> {
+    let Some(base) = base_or_skip(test, flavour).await? else { return Ok(None) };
     let mut node = Node::create(&base).await?;
     node.add_disk(DISK).await?;
     let kubeadm = repository().join("programs/tests/data/kubelets/kubeadm");
@@ -243,10 +254,12 @@ async fn node_with_kubelet(test: &str, manager: Manager) -> TestResult<Option<No
     node.write(DELAY, format!("[Login]\nInhibitDelayMaxSec={GRACE}\n"), 0o644)?;
     node.start().await?;
     prepare(&node)?;
-    manager.give_package(&node).await?;
-    node.run(&["systemctl", "enable", "--now", "kubelet"]).await?;
-    kubelet_holds_lock(&node).await?;
     Ok(Some(node))
+}
+
+pub(super) async fn start_kubelet(node: &Node) -> TestResult {
+    node.run(&["systemctl", "enable", "--now", "kubelet"]).await?;
+    kubelet_holds_lock(node).await
 }
 
 /// What README says to type below this heading.
@@ -258,7 +271,7 @@ fn typed(heading: &str) -> Vec<Typed> {
     typed
 }
 
-async fn keeps_grace(node: &Node, command: &str) -> TestResult {
+pub(super) async fn keeps_grace(node: &Node, command: &str) -> TestResult {
     let grace = grace(node).await?;
     if grace < GRACE {
         return Err(format!("after `{command}` a shutdown gives the pods {grace} s").into());
@@ -291,7 +304,7 @@ async fn grace(node: &Node) -> TestResult<f64> {
     Ok(by_kubelet.max(by_winddown))
 }
 
-async fn is_protected_by_companion(node: &Node) -> TestResult {
+pub(super) async fn is_protected_by_companion(node: &Node) -> TestResult {
     let mut verdict = Value::Null;
     // The agent looks at the kubelet at most once in five seconds.
     let is_seen = async || {

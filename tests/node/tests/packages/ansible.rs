@@ -1,0 +1,69 @@
+//! The role for Ansible, played on a node of kubeadm: the pods' grace is there at each moment, and a second run changes
+//! nothing.
+
+use std::time::Duration;
+
+use winddown_node_tests::packages::repository;
+use winddown_node_tests::scenario::TestResult;
+use winddown_node_tests::{Flavour, Node, Suite, programs};
+
+use super::walkthroughs::lay_out;
+use super::with_a_kubelet::{
+    is_protected_by_companion, keeps_grace, node_of_kubeadm, start_kubelet,
+};
+
+const PLAYBOOK: &str = "\
+- hosts: all
+  gather_facts: false
+  roles:
+  - role: winddown
+    winddown_programs: /root/programs
+    winddown_companion: true
+";
+
+const PLAY: [&str; 10] = [
+    "env",
+    "LC_ALL=C.UTF-8",
+    "HOME=/root",
+    "ansible-playbook",
+    "-i",
+    "localhost,",
+    "-c",
+    "local",
+    "--diff",
+    "/root/site.yaml",
+];
+
+#[tokio::test]
+async fn the_role_for_ansible_protects_a_node_of_kubeadm_which_keeps_its_grace_meanwhile()
+-> TestResult {
+    let test = "the_role_for_ansible_protects_a_node_of_kubeadm_which_keeps_its_grace_meanwhile";
+    let tools = Suite::Trixie.with(Flavour::Tools);
+    let Some(node) = node_of_kubeadm(test, tools).await? else { return Ok(()) };
+    node.install_programs(&programs().await?, "/root/programs")?;
+    let role = repository().join("programs/packaging/ansible/winddown");
+    lay_out(&node, &role, std::path::Path::new("/root/roles/winddown"))?;
+    node.write("/root/site.yaml", PLAYBOOK, 0o644)?;
+    start_kubelet(&node).await?;
+
+    let played = play_while_watched(&node).await?;
+    assert!(played.contains("failed=0") && !played.contains("changed=0"), "{played}");
+    is_protected_by_companion(&node).await?;
+    let again = node.run(&PLAY).await?;
+    assert!(again.contains("changed=0") && again.contains("failed=0"), "{again}");
+    keeps_grace(&node, "the second run").await
+}
+
+/// Plays the role, and looks at the grace of the pods meanwhile.
+async fn play_while_watched(node: &Node) -> TestResult<String> {
+    let watch = async {
+        loop {
+            keeps_grace(node, "a task of the role").await?;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::select! {
+        played = node.exec(&PLAY, Duration::from_secs(120)) => Ok(played?.stdout),
+        broken = watch => broken,
+    }
+}
