@@ -8,7 +8,7 @@ use winddown_shared::{
     ContainerKind, Event, Mutex, PodEvent, PodEventKind, PodUid, PodUidMap, Recorder, RuntimePod,
 };
 
-use crate::exit_report::LastLines;
+use crate::last_line::LastLines;
 use crate::pod::{PodEntry, RunScope};
 
 /// How many changes a slow reader may fall behind before it has to check all pods.
